@@ -1,0 +1,45 @@
+# The front door. Each target does its own set-up first; the work is done by scripts/ and CMake's presets.
+#   make demo ARGS='--model cnn --json out.json'
+#   make test LIBTORCH=/opt/libtorch          a LibTorch 2.11 of your own, instead of PyPI's
+#   make test PRESET=debug JOBS=1
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-sanitizers bench docs format clean
+
+ARGS ?=
+PRESET ?= release
+export LIBTORCH Torch_DIR PYTHON JOBS
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\n%s\n' "ARGS='...' goes to the program; LIBTORCH=/path uses your LibTorch 2.11; JOBS=n limits the compilers."
+
+setup: ## install what is missing: system packages by apt, LibTorch 2.11 into .deps/
+	@scripts/setup.sh
+
+build: setup ## configure and build everything in build/release (PRESET=debug, asan, tsan: build/<preset>)
+	@scripts/build.sh $(PRESET)
+
+demo: setup ## train three models on handwritten digits, stock and hindcast, and compare them
+	@scripts/build.sh release digits
+	@build/release/examples/digits $(ARGS)
+
+test: build ## build and run all tests (ARGS go to ctest, for example ARGS='-R capture')
+	@ctest --preset $(PRESET) -j $$(nproc) $(ARGS)
+
+test-sanitizers: setup ## all tests under ASan and UBSan, those with threads under TSan
+	@scripts/test_sanitizers.sh $(ARGS)
+
+bench: setup ## run the benchmarks, write bench/results/, print one table
+	@scripts/build.sh release hindcast_bench
+	@scripts/bench.sh $(ARGS)
+
+docs: ## render README, docs/ and the headers to build/docs/html
+	@scripts/docs.sh
+
+format: ## format the C++ with clang-format 14 (ARGS=--check only looks)
+	@scripts/format.sh $(ARGS)
+
+clean: ## remove what was built; .deps/ stays
+	rm -rf build

@@ -1,0 +1,161 @@
+// The models of the rows, as functions of their parameters: plain ATen calls, so that the file
+// needs no torch::nn, and what autograd records is what stands here.
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "bench/workload.h"
+
+namespace hindcast::bench {
+namespace {
+
+using at::Tensor;
+
+/// Makes the parameters and remembers them as the leaves of the workload.
+struct Parameters {
+  std::vector<Tensor> leaves;
+
+  Tensor random(at::IntArrayRef sizes, int64_t fan_in) {
+    return keep(at::randn(sizes) / std::sqrt(static_cast<double>(fan_in)));
+  }
+  Tensor constant(int64_t size, double value) { return keep(at::full({size}, value)); }
+
+ private:
+  Tensor keep(Tensor values) {
+    leaves.push_back(values.set_requires_grad(true));
+    return leaves.back();
+  }
+};
+
+struct Linear {
+  Tensor weight, bias;
+  Linear(Parameters& parameters, int64_t in, int64_t out)
+      : weight(parameters.random({out, in}, in)), bias(parameters.constant(out, 0)) {}
+  Tensor operator()(const Tensor& x) const { return at::linear(x, weight, bias); }
+};
+
+struct LayerNorm {
+  Tensor weight, bias;
+  LayerNorm(Parameters& parameters, int64_t width)
+      : weight(parameters.constant(width, 1)), bias(parameters.constant(width, 0)) {}
+  Tensor operator()(const Tensor& x) const { return at::layer_norm(x, weight.sizes(), weight, bias); }
+};
+
+/// A 3x3 convolution and its batch norm in training mode.
+struct ConvNorm {
+  Tensor kernel, weight, bias, mean, var;
+  int64_t stride;
+  ConvNorm(Parameters& parameters, int64_t in, int64_t out, int64_t stride)
+      : kernel(parameters.random({out, in, 3, 3}, in * 9)),
+        weight(parameters.constant(out, 1)),
+        bias(parameters.constant(out, 0)),
+        mean(at::zeros({out})),
+        var(at::ones({out})),
+        stride(stride) {}
+  Tensor operator()(const Tensor& x) const {
+    const Tensor y = at::conv2d(x, kernel, {}, stride, /*padding=*/1);
+    return at::batch_norm(y, weight, bias, mean, var, /*training=*/true, 0.1, 1e-5, /*cudnn_enabled=*/false);
+  }
+};
+
+struct ResidualBlock {
+  ConvNorm first, second;
+  std::vector<ConvNorm> shortcut;  // one where the shape changes, none where x itself fits
+  ResidualBlock(Parameters& parameters, int64_t in, int64_t out, int64_t stride)
+      : first(parameters, in, out, stride), second(parameters, out, out, 1) {
+    if (in != out || stride != 1) shortcut.emplace_back(parameters, in, out, stride);
+  }
+  Tensor operator()(const Tensor& x) const {
+    const Tensor y = second(at::relu(first(x)));
+    return at::relu(y + (shortcut.empty() ? x : shortcut.front()(x)));
+  }
+};
+
+constexpr int64_t kWidth = 128, kHeads = 4, kTokens = 64, kGptBatch = 8, kVocabulary = 96;
+constexpr double kDropout = 0.1;
+
+struct TransformerLayer {
+  LayerNorm norm1, norm2;
+  Linear qkv, project, widen, narrow;
+  explicit TransformerLayer(Parameters& parameters)
+      : norm1(parameters, kWidth),
+        norm2(parameters, kWidth),
+        qkv(parameters, kWidth, 3 * kWidth),
+        project(parameters, kWidth, kWidth),
+        widen(parameters, kWidth, 4 * kWidth),
+        narrow(parameters, 4 * kWidth, kWidth) {}
+
+  Tensor operator()(const Tensor& input, const Tensor& mask, Attention kind) const {
+    const Tensor x = input + at::dropout(project(attend(norm1(input), mask, kind)), kDropout, /*train=*/true);
+    return x + at::dropout(narrow(at::gelu(widen(norm2(x)))), kDropout, /*train=*/true);
+  }
+
+ private:
+  Tensor attend(const Tensor& x, const Tensor& mask, Attention kind) const {
+    const std::vector<Tensor> parts = qkv(x).chunk(3, /*dim=*/-1);
+    const auto heads = [](const Tensor& t) {
+      return t.view({kGptBatch, kTokens, kHeads, kWidth / kHeads}).transpose(1, 2);
+    };
+    const Tensor q = heads(parts[0]), k = heads(parts[1]), v = heads(parts[2]);
+    Tensor y;
+    if (kind == Attention::Fused) {
+      y = at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    } else {
+      const double scale = 1 / std::sqrt(static_cast<double>(kWidth / kHeads));
+      y = at::matmul(at::softmax(at::matmul(q, k.transpose(-2, -1)) * scale + mask, -1), v);
+    }
+    return y.transpose(1, 2).reshape({kGptBatch, kTokens, kWidth});
+  }
+};
+
+}  // namespace
+
+Workload mlp(std::vector<int64_t> widths, int64_t batch) {
+  Parameters parameters;
+  std::vector<Linear> layers;
+  for (size_t i = 0; i + 1 < widths.size(); ++i) layers.emplace_back(parameters, widths[i], widths[i + 1]);
+  const Tensor input = at::randn({batch, widths.front()});
+  const Tensor target = at::randint(widths.back(), {batch}, at::kLong);
+  return {parameters.leaves, [layers, input, target] {
+            Tensor x = input;
+            for (size_t i = 0; i < layers.size(); ++i) x = layers[i](i == 0 ? x : at::relu(x));
+            return at::cross_entropy_loss(x, target);
+          }};
+}
+
+Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch) {
+  Parameters parameters;
+  const ConvNorm stem(parameters, image_channels, width, 1);
+  const std::vector<ResidualBlock> blocks = {{parameters, width, width, 1}, {parameters, width, 2 * width, 2}};
+  const Linear head(parameters, 2 * width, 10);
+  const Tensor input = at::randn({batch, image_channels, image, image});
+  const Tensor target = at::randint(10, {batch}, at::kLong);
+  return {parameters.leaves, [stem, blocks, head, input, target] {
+            Tensor x = at::relu(stem(input));
+            for (const ResidualBlock& block : blocks) x = block(x);
+            return at::cross_entropy_loss(head(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1)), target);
+          }};
+}
+
+Workload gpt(Attention attention) {
+  Parameters parameters;
+  const Tensor token_table = parameters.random({kVocabulary, kWidth}, kWidth);
+  const Tensor position_table = parameters.random({kTokens, kWidth}, kWidth);
+  const std::vector<TransformerLayer> layers = {TransformerLayer(parameters), TransformerLayer(parameters)};
+  const LayerNorm norm(parameters, kWidth);
+  const Linear head(parameters, kWidth, kVocabulary);
+  const Tensor mask = at::full({kTokens, kTokens}, -std::numeric_limits<float>::infinity()).triu(1);
+  const Tensor tokens = at::randint(kVocabulary, {kGptBatch, kTokens}, at::kLong);
+  const Tensor targets = at::randint(kVocabulary, {kGptBatch * kTokens}, at::kLong);
+  return {parameters.leaves, [=] {
+            Tensor x = at::embedding(token_table, tokens) + position_table;
+            x = at::dropout(x, kDropout, /*train=*/true);
+            for (const TransformerLayer& layer : layers) x = layer(x, mask, attention);
+            return at::cross_entropy_loss(head(norm(x)).flatten(0, 1), targets);
+          }};
+}
+
+}  // namespace hindcast::bench

@@ -1,0 +1,18 @@
+// Whole models: the share of a backward that is the engine's, from nearly all to nearly nothing.
+
+#include "bench/harness.h"
+#include "bench/suites.h"
+
+namespace hindcast::bench {
+
+void register_models(const Settings& settings) {
+  register_pair(settings, "mlp/64-128-64/b32", kPairs, [] { return mlp({64, 128, 64}, 32); });
+  register_pair(settings, "mlp/64-128-64/b32/zeroed", kPairs, [] { return zeroed_in_place(mlp({64, 128, 64}, 32)); });
+  register_pair(settings, "mlp/784-512-512-10/b128", kPairs, [] { return mlp({784, 512, 512, 10}, 128); });
+  register_pair(settings, "cnn/8x8/b64", kPairs, [] { return resnet(8, 1, 16, 64); });
+  register_pair(settings, "cnn/32x32/b16", kSlowPairs, [] { return resnet(32, 3, 16, 16); });
+  register_pair(settings, "gpt/explicit", kSlowPairs, [] { return gpt(Attention::Explicit); });
+  register_pair(settings, "gpt/fused", kSlowPairs, [] { return gpt(Attention::Fused); });
+}
+
+}  // namespace hindcast::bench

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "bench/settings.h"
+
+namespace hindcast::bench {
+
+class Pristine;
+
+// One function a suite; it registers its rows. What a suite claims stands at the head of its file.
+void register_chains(const Settings& settings);
+void register_models(const Settings& settings);
+void register_leaves(const Settings& settings);
+void register_memory_chain(const Settings& settings);
+void register_collect(const Settings& settings);
+void register_hook_cost(const Settings& settings);
+void register_first(const Settings& settings);
+void register_guard_off(const Settings& settings, Pristine& pristine);
+void register_leak(const Settings& settings);
+
+}  // namespace hindcast::bench

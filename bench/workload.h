@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace hindcast::bench {
+
+/// What a row measures: how to build a new autograd graph, and the leaves whose gradients it fills.
+struct Workload {
+  std::vector<at::Tensor> leaves;
+  std::function<at::Tensor()> forward;  // each call builds a new graph and returns its scalar root
+  bool zero_in_place = false;           // `.grad.zero_()` before a backward; else the gradients are dropped
+
+  /// What an optimizer's zero_grad does. Never part of the measured time.
+  void clear_grads() const;
+};
+
+using Build = std::function<Workload()>;
+
+/// Autograd nodes that a backward from `root` visits.
+size_t count_nodes(const at::Tensor& root);
+
+// Tiny ops, so that the engine's own cost is nearly all there is. Tensors have 16 floats.
+Workload mixed_chain(int ops);                  // mul, add, sin, tanh in turn
+Workload mul_chain(int ops);                    // mul by a constant tensor
+Workload hooked(Workload work);                 // the same with one no-op hook on the first leaf
+Workload zeroed_in_place(Workload work);        // the same with zero_grad(set_to_none = false)
+
+// Many leaves of 8 floats: each behind a mul of its own, or all under one cat.
+Workload mul_leaves(int count);
+Workload cat_leaves(int count);
+
+Workload sin_chain(int ops, int64_t floats);    // large tensors: time and memory are the kernels'
+
+// Models, written as functions of their parameters, with a loss; sizes in the name of the row.
+Workload mlp(std::vector<int64_t> widths, int64_t batch);
+Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch);
+enum class Attention { Explicit, Fused };       // softmax(q k^T) v in single ops, or LibTorch's one op
+Workload gpt(Attention attention);              // 2 layers, d = 128, 4 heads, 64 tokens, batch 8
+
+}  // namespace hindcast::bench

@@ -1,0 +1,160 @@
+#include "capture/collect.h"
+
+#include "capture/field_sink.h"
+#include "capture/node_class.h"
+#include "capture/typed_collectors.h"
+#include "capture/visitor.h"
+#include "capture/walk.h"
+#include "engine/base/check.h"
+#include "hooks/traceable.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <typeinfo>
+
+namespace hindcast::capture {
+namespace {
+
+using torch::autograd::Node;
+
+uint8_t hook_bits(Node& node) {
+  uint8_t bits = 0;
+  if (!node.tensor_pre_hooks().empty()) bits |= kTensorPreHooks;
+  if (!node.retains_grad_hooks().empty()) bits |= kRetainGradHooks;
+  if (!node.pre_hooks().empty()) bits |= kPreHooks;
+  if (!node.post_hooks().empty()) bits |= kPostHooks;
+  if (node.tensor_post_acc_grad_hooks() != nullptr) bits |= kPostAccumulateHooks;
+  return bits;
+}
+
+// What the engine checks when a gradient flows in: dtype, device and layout go into the key, sizes are facts.
+void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins) {
+  const uint32_t count = node.num_inputs();
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto& metadata = node.input_metadata(i);
+    if (metadata.was_default_constructed()) {
+      cache::append(out.key, uint64_t{0});
+      continue;
+    }
+    if (metadata.is_nested_tensor()) HC_UNSUPPORTED("{} input {}: nested tensor", node.name(), i);
+    const auto device = metadata.device();
+    if (device.type() != c10::kCPU) throw NotOnCpu(base::format("{} input {}: device {}, expected cpu", node.name(), i, device.str()));
+    const auto sizes = metadata.shape_as_dim_vector();
+    const auto grad_dtype = metadata.grad_dtype();
+    const uint64_t word = 1 | uint64_t(metadata.dtype().toScalarType()) << 8 | uint64_t(metadata.layout()) << 16 |
+                          uint64_t(metadata.is_tensor_subclass()) << 24 |
+                          uint64_t(grad_dtype ? uint8_t(*grad_dtype) : 0xff) << 32 | uint64_t(sizes.size()) << 40;
+    cache::append(out.key, word);
+    for (uint32_t d = 0; d < sizes.size(); ++d) {
+      out.facts.push_back(sizes[d].guard_int(__FILE__, __LINE__));
+      if (origins) origins->push_back({FactKind::InputSize, call, i, d});
+    }
+  }
+}
+
+void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Visitor& visitor, FieldSink& sink,
+                  Collected& out, std::vector<FactOrigin>* origins) {
+  Node& node = *call.node;
+  const std::lock_guard lock(node_mutex(node));
+  const NodeClass& node_class = classify(node);
+  call.kind = options.all_opaque && node_class.kind != NodeKind::Accumulate ? NodeKind::Opaque : node_class.kind;
+  call.typed = node_class.typed;
+  call.opaque_reason = node_class.opaque_reason;
+  if (options.use_visitor && call.kind == NodeKind::Typed) call.kind = NodeKind::Visited;
+  call.hooks = hook_bits(node);
+  call.input_count = node.num_inputs();
+  call.first_tensor = static_cast<uint32_t>(out.tensors.size());
+  call.first_fact = static_cast<uint32_t>(out.facts.size());
+
+  call.key_begin = static_cast<uint32_t>(out.key.size());
+  cache::append(out.key, reinterpret_cast<uintptr_t>(&typeid(node)));
+  const size_t kind_at = out.key.size();
+  cache::append(out.key, call.kind);
+  cache::append(out.key, call.hooks);
+  cache::append(out.key, uint8_t(call.needed | call.has_captures << 1));
+  cache::append_size(out.key, call.input_count);
+  if (call.hooks & kTensorPreHooks) cache::append(out.key, hooks::traceable_fingerprint(node));
+  collect_inputs(node, index, out, origins);
+  cache::append_size(out.key, call.edge_count);
+  for (uint32_t e = 0; e < call.edge_count; ++e) {
+    const EdgeTarget& edge = out.edges[call.first_edge + e];
+    cache::append(out.key, edge.call);
+    cache::append(out.key, edge.input_nr);
+  }
+
+  if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
+    const size_t key_size = out.key.size(), fact_count = out.facts.size();
+    const char* reason = nullptr;
+    if (call.kind == NodeKind::Typed) {
+      sink.begin_node(index);
+      call.typed->collect(node, sink);
+      reason = sink.opaque_reason;
+    } else {
+      reason = visitor.collect(node, index, out, origins);
+    }
+    if (reason) {  // this node cannot be looked into today: forget its fields, call it as itself
+      out.key.resize(key_size);
+      out.facts.resize(fact_count);
+      if (origins) origins->resize(fact_count);
+      out.tensors.resize(call.first_tensor);
+      call.kind = NodeKind::Opaque;
+      call.opaque_reason = reason;
+      out.key[kind_at] = static_cast<uint8_t>(NodeKind::Opaque);
+    }
+  }
+  call.tensor_count = static_cast<uint32_t>(out.tensors.size()) - call.first_tensor;
+  call.key_end = static_cast<uint32_t>(out.key.size());
+  out.has_hooks |= call.hooks != 0;
+  out.has_opaque |= call.needed && call.kind == NodeKind::Opaque;
+}
+
+}  // namespace
+
+void collect(const BackwardCall& call, const CollectOptions& options, const cache::KeyBytes& state, Collected& out) {
+  static thread_local Walk walk;
+  out.clear();
+  cache::append_bytes(out.key, state.data(), state.size());
+  walk.run(call, out);
+  cache::append_size(out.key, out.roots.size());
+  for (const auto& root : out.roots) {
+    cache::append(out.key, root.call);
+    cache::append(out.key, root.input_nr);
+  }
+  cache::append_size(out.key, out.captures.size());
+  for (const auto& capture : out.captures) {
+    cache::append(out.key, capture.call);
+    cache::append(out.key, capture.input_nr);
+    cache::append(out.key, capture.output);
+  }
+  Visitor visitor;
+  FieldSink sink(out.key, out.facts, out.tensors);
+  for (uint32_t i = 0; i < out.calls.size(); ++i) {
+    out.calls[i].first_input = out.input_total;
+    collect_node(out.calls[i], i, options, visitor, sink, out, nullptr);
+    out.input_total += out.calls[i].input_count;
+  }
+}
+
+std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options) {
+  Collected again;
+  again.calls = collected.calls;
+  again.edges = collected.edges;
+  std::vector<FactOrigin> origins;
+  Visitor visitor;
+  FieldSink sink(again.key, again.facts, again.tensors);
+  sink.origins = &origins;
+  for (uint32_t i = 0; i < again.calls.size(); ++i) {
+    collect_node(again.calls[i], i, options, visitor, sink, again, &origins);
+  }
+  return origins;
+}
+
+std::string field_name(const Collected& collected, const FactOrigin& origin) {
+  if (origin.call == kRootGradient) return "root gradient";
+  if (origin.kind == FactKind::InputSize) return "input " + std::to_string(origin.field);
+  const TypedCollector* typed = collected.calls.at(origin.call).typed;
+  if (typed && origin.field < typed->field_count) return typed->fields[origin.field];
+  return "field " + std::to_string(origin.field);
+}
+
+}  // namespace hindcast::capture

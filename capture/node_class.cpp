@@ -1,0 +1,59 @@
+#include "capture/node_class.h"
+
+#include "capture/node_calls.h"
+#include "capture/typed_collectors.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+
+#include <memory>
+#include <shared_mutex>
+#include <string_view>
+#include <typeinfo>
+#include <unordered_map>
+
+namespace hindcast::capture {
+namespace {
+
+using torch::autograd::Node;
+
+// Classes that LibTorch writes by hand, and everybody else's.
+NodeClass classify_untyped(Node& node) {
+  const std::type_info& type = typeid(node);
+  if (type == typeid(torch::autograd::CopyBackwards)) return {NodeKind::Visited, nullptr, nullptr};
+  const std::string_view name = type.name();
+  if (name.starts_with("N5torch8autograd7CppNodeI")) {
+    if (is_declared_traceable(node)) return {NodeKind::Visited, nullptr, nullptr};
+    return {NodeKind::Opaque, nullptr, "custom Function that is not declared traceable"};
+  }
+  if (type == typeid(torch::autograd::CopySlices)) return {NodeKind::Opaque, nullptr, "in-place write to a view"};
+  return {NodeKind::Opaque, nullptr, "node class that LibTorch cannot collect"};
+}
+
+const NodeClass& untyped(Node& node) {
+  static std::shared_mutex mutex;
+  static auto* classes = new std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>>;
+  const std::type_info* type = &typeid(node);
+  {
+    const std::shared_lock lock(mutex);
+    if (auto found = classes->find(type); found != classes->end()) return *found->second;
+  }
+  auto node_class = std::make_unique<NodeClass>(classify_untyped(node));
+  const std::lock_guard lock(mutex);
+  return *classes->try_emplace(type, std::move(node_class)).first->second;
+}
+
+}  // namespace
+
+const NodeClass& classify(Node& node) {
+  static const NodeClass accumulate{NodeKind::Accumulate, nullptr, nullptr};
+  if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return accumulate;
+  if (const TypedCollector* typed = find_typed_collector(node)) {
+    // One per collector, made on first use of the class; collectors are never freed.
+    static thread_local std::unordered_map<const TypedCollector*, NodeClass> classes;
+    return classes.try_emplace(typed, NodeClass{NodeKind::Typed, typed, nullptr}).first->second;
+  }
+  return untyped(node);
+}
+
+}  // namespace hindcast::capture

@@ -1,0 +1,18 @@
+#pragma once
+// How a node of a given C++ class is read and traced.
+
+#include "capture/collected.h"
+
+namespace hindcast::capture {
+
+struct NodeClass {
+  NodeKind kind;
+  const TypedCollector* typed;  // for Typed
+  const char* opaque_reason;    // for Opaque
+};
+
+/// A few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, asks
+/// it once whether it was declared traceable.
+const NodeClass& classify(torch::autograd::Node& node);
+
+}  // namespace hindcast::capture

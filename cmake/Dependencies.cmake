@@ -1,0 +1,35 @@
+# What hindcast is built from. scripts/setup.sh installs all of it; each is looked for only where something needs it.
+
+file(GLOB LibTorch_HINTS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/.deps/venv/lib/python3*/site-packages/torch")
+find_package(LibTorch REQUIRED)
+
+macro(hindcast_find package apt_name)
+  find_package(${package} QUIET ${ARGN})
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found. Run scripts/setup.sh, or: apt-get install ${apt_name}")
+  endif()
+endmacro()
+
+hindcast_find(fmt libfmt-dev)
+hindcast_find(spdlog libspdlog-dev)
+hindcast_find(Boost libboost-graph-dev)
+find_package(Threads REQUIRED)
+
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+find_library(XXHASH_LIBRARY xxhash)
+if(NOT XXHASH_INCLUDE_DIR OR NOT XXHASH_LIBRARY)
+  message(FATAL_ERROR "xxhash was not found. Run scripts/setup.sh, or: apt-get install libxxhash-dev")
+endif()
+add_library(xxhash::xxhash UNKNOWN IMPORTED)
+set_target_properties(xxhash::xxhash PROPERTIES
+  IMPORTED_LOCATION "${XXHASH_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${XXHASH_INCLUDE_DIR}")
+
+if(HINDCAST_BENCH)
+  hindcast_find(benchmark libbenchmark-dev)
+endif()
+# The programs of the tree share their precompiled headers, so all need GoogleTest's.
+if(HINDCAST_EXAMPLES OR HINDCAST_BENCH OR HINDCAST_TESTS)
+  hindcast_find(GTest "libgtest-dev libgmock-dev")
+  hindcast_find(CLI11 libcli11-dev)
+  hindcast_find(nlohmann_json nlohmann-json3-dev)
+endif()

@@ -1,0 +1,28 @@
+# `cmake --install`: the shared library, the public headers, and the files that let find_package(hindcast) find both.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/hindcast")
+
+# The library finds the LibTorch that it was built with, unless the program that uses it has loaded another 2.11 before.
+set_target_properties(hindcast PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
+target_include_directories(hindcast INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+install(TARGETS hindcast EXPORT hindcastTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(EXPORT hindcastTargets NAMESPACE hindcast:: DESTINATION "${package_folder}")
+
+# Headers keep their folders below include/hindcast; <hindcast/hindcast.h> is the way in.
+install(CODE "
+  set(source_folder \"${PROJECT_SOURCE_DIR}\")
+  set(staging_folder \"${PROJECT_BINARY_DIR}/public_headers\")
+  set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/hindcast\")
+  include(\"${PROJECT_SOURCE_DIR}/cmake/InstallPublicHeaders.cmake\")")
+
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hindcastConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/hindcastConfig.cmake" INSTALL_DESTINATION "${package_folder}")
+# Before 1.0, a minor version may change the interface.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/hindcastConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/hindcastConfig.cmake" "${PROJECT_BINARY_DIR}/hindcastConfigVersion.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake"
+  DESTINATION "${package_folder}")

@@ -1,0 +1,1 @@
+// Empty on purpose: compiling it makes CMake build the precompiled header that the other targets reuse.

@@ -1,0 +1,11 @@
+#pragma once
+// How one ATen instr is called on a hit: unboxed where its signature is a common one, else through LibTorch's boxed stack.
+
+#include "codegen/plan.h"
+
+namespace hindcast::codegen {
+
+std::unique_ptr<const OpCall> make_op_call(const Step& step);
+
+/// Runs one instr of a graph outside of a plan: arguments from `values`, by ValueId.
+}  // namespace hindcast::codegen

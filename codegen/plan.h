@@ -1,0 +1,89 @@
+#pragma once
+// The ordered steps of one backward, made from a graph once: values become slots, and every slot knows its last use, so
+// that a tensor is freed, moved or written in place as early as the stock engine would.
+
+#include "capture/graph.h"
+
+#include <ATen/core/stack.h>
+
+namespace hindcast::codegen {
+
+inline constexpr uint32_t kNoSlot = 0xffffffffu;
+
+struct SlotUse {
+  uint32_t slot = kNoSlot;  // kNoSlot: an undefined tensor
+  bool last = false;        // the slot is given away
+};
+
+struct StepArg {
+  capture::Arg::Kind kind = capture::Arg::Kind::Constant;
+  c10::IValue constant;
+  std::vector<SlotUse> slots;
+  std::vector<capture::ExprId> exprs;
+};
+
+struct PlannedView {
+  c10::OperatorHandle op;
+  std::vector<StepArg> args;
+  uint32_t self_arg = 0;
+  uint32_t output = 0;
+};
+
+struct Step;
+using Slots = std::vector<at::Tensor>;
+
+/// Runs an Op or Mutate step: takes its arguments from the slots, calls ATen, puts the results back.
+class OpCall {
+ public:
+  virtual ~OpCall() = default;
+  virtual void run(const Step& step, Slots& slots, const capture::Env& env) const = 0;
+};
+
+struct Step {
+  capture::InstrKind kind;
+  capture::HookStage stage = capture::HookStage::TensorPre;
+  uint32_t call = 0;
+  uint32_t instr = 0;                    // index into Graph::instrs
+  std::optional<c10::OperatorHandle> op;
+  std::unique_ptr<const OpCall> call_op;
+  std::vector<StepArg> args;
+  std::vector<SlotUse> inputs;
+  std::vector<uint32_t> outputs;         // kNoSlot: nobody reads it
+  std::vector<PlannedView> views;
+  SlotUse base;
+  uint32_t target_arg = 0;
+  uint32_t result = 0;
+  uint32_t kept_inputs = 0;
+};
+
+class Plan {
+ public:
+  explicit Plan(std::shared_ptr<const capture::Graph> graph);
+
+  const capture::Graph& graph() const { return *graph_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  uint32_t slot_count() const { return slot_count_; }
+  uint32_t first_resume_slot() const { return first_resume_slot_; }
+  /// Slot of a value, kNoSlot for one that nobody reads.
+  uint32_t slot_of(capture::ValueId value) const { return value.defined() ? slots_[value.index] : kNoSlot; }
+  /// Hooks or opaque nodes among the steps: user code runs.
+  bool has_boundaries() const { return has_boundaries_; }
+  const capture::Evaluator& evaluator() const { return evaluator_; }
+  /// True for the slot of a saved tensor that is read after its node is done.
+  bool flows_on(uint32_t tensor_slot) const { return flows_on_[tensor_slot]; }
+
+ private:
+  void assign_slots();
+  void add_steps();
+  StepArg plan_arg(const capture::Arg& arg, uint32_t step, const std::vector<uint32_t>& last_use);
+
+  std::shared_ptr<const capture::Graph> graph_;
+  std::vector<Step> steps_;
+  std::vector<uint32_t> slots_;
+  uint32_t slot_count_ = 0, first_resume_slot_ = 0;
+  std::vector<bool> flows_on_;
+  bool has_boundaries_ = false;
+  capture::Evaluator evaluator_;
+};
+
+}  // namespace hindcast::codegen

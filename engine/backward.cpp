@@ -1,0 +1,213 @@
+// One backward, from start to end. The table of contents of hindcast:
+//
+//   collect      walk the nodes in the engine's order            -> key, facts, tensors        capture/collect
+//   look up      the key finds the structure, the facts a variant -> plan                      cache/, engine/variants
+//   run          replay the plan; hooks, opaque nodes and .grad in their places                engine/run
+//   on a miss:   say why, run every node once and record it, make a plan of the record         capture/trace, codegen/plan
+//
+// Until something runs, everything can still be left to the stock engine. After that nothing restarts: when a hook or an
+// opaque node returns something else than it did at capture, the rest of the backward is another, later start.
+
+#include "engine/backward.h"
+
+#include "cache/graph_cache.h"
+#include "capture/collect.h"
+#include "capture/recorder.h"
+#include "capture/trace.h"
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+#include "engine/call_state.h"
+#include "engine/compile.h"
+#include "engine/miss_log.h"
+#include "engine/run.h"
+#include "engine/stats_recorder.h"
+#include "engine/variants.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+
+#include <chrono>
+
+namespace hindcast::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+uint64_t ns_since(Clock::time_point start) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+}
+
+// The call cannot be taken over; nothing has happened yet.
+struct NotStarted : std::runtime_error {
+  NotStarted(FallbackReason why, const std::string& text) : std::runtime_error(text), reason(why) {}
+  FallbackReason reason;
+};
+
+cache::GraphCache<Entry>& graphs() {
+  static auto* cache = new cache::GraphCache<Entry>;
+  return *cache;
+}
+
+// Vectors that keep their memory from call to call.
+struct Workspace {
+  capture::Collected collected;
+  capture::Facts resumed;
+  capture::Bindings bindings;
+  capture::Env env;
+  cache::KeyBytes state;
+};
+
+capture::Resume start_of(const capture::BackwardCall& call, const capture::Collected& collected) {
+  capture::Resume start;
+  for (size_t i = 0; i < collected.roots.size(); ++i) {
+    const auto& root = collected.roots[i];
+    if (root.call == capture::kNoCall) continue;
+    const uint32_t input = collected.calls[root.call].first_input + root.input_nr;
+    start.buffers.emplace_back(input, call.root_gradients[i]);
+  }
+  return start;
+}
+
+class Backward {
+ public:
+  Backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results, Workspace& work)
+      : call_(call), options_(options), in_carrier_(in_carrier), results_(results), work_(work) {
+    collect_options_.use_visitor = options.collector == Collector::Visitor;
+    collect_options_.all_opaque = !capture::recorder_available();
+  }
+
+  void run() {
+    const auto start = Clock::now();
+    collect();
+    capture::Resume resume = start_of(call_, work_.collected);
+    auto variant = find(resume);
+    stats_recorder().add_collect_ns(ns_since(start));
+    stats_recorder().add_nodes(work_.collected.calls.size());
+    stats_recorder().add_backward();
+    if (variant) {
+      stats_recorder().add_hit();
+      HC_LOG(Cache, Debug, "hit: graph {}, {} nodes", variant->plan().graph().id, work_.collected.calls.size());
+    }
+
+    const bool user_code = work_.collected.has_hooks || work_.collected.has_opaque;
+    const bool asks_engine = !variant && !call_.outputs.empty();  // a traced node asks which outputs are needed
+    const auto rest = [&] { run_from(std::move(resume), std::move(variant)); };
+    if (user_code || asks_engine) {
+      in_carrier_(rest);
+    } else {
+      const c10::AutoGradMode no_grad(false);
+      rest();
+    }
+  }
+
+ private:
+  void collect() {
+    work_.state.clear();
+    append_call_state(work_.state);
+    cache::append(work_.state, options_.strict);
+    cache::append(work_.state, static_cast<int32_t>(options_.dynamic));
+    cache::append(work_.state, collect_options_.use_visitor);
+    cache::append(work_.state, call_.accumulate_grad);
+    cache::append(work_.state, options_.compiler.identity());
+    try {
+      capture::collect(call_, collect_options_, work_.state, work_.collected);
+    } catch (const capture::NotOnCpu& error) {
+      throw NotStarted(FallbackReason::NonCpuDevice, error.what());
+    } catch (const std::exception& error) {
+      throw NotStarted(FallbackReason::CollectFailed, error.what());
+    }
+  }
+
+  CallFacts facts() const { return {work_.collected.facts, work_.resumed}; }
+
+  std::shared_ptr<const Variant> find(const capture::Resume& resume) {
+    work_.resumed.clear();
+    capture::append_resume_facts(resume, work_.resumed);
+    if (!entry_) {
+      const auto key = cache::view_of(work_.collected.key);
+      entry_ = graphs().find(key);
+      if (!entry_) return nullptr;
+    }
+    return entry_->find(resume.call, resume.stage, facts(), work_.bindings, work_.env);
+  }
+
+  // Replays as far as the captures reach; captures what is new; goes on behind boundaries that changed.
+  void run_from(capture::Resume resume, std::shared_ptr<const Variant> variant) {
+    for (;;) {
+      if (!variant) return capture_rest(std::move(resume));
+      RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
+      const auto start = Clock::now();
+      const auto& compiled = variant->compiled;
+      auto next = engine::run({variant->plan(), compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume), call_.keep_graph, results_});
+      stats_recorder().add_run_ns(ns_since(start));
+      if (!next) return;
+      resume = std::move(*next);
+      variant = find(resume);
+    }
+  }
+
+  void capture_rest(capture::Resume resume) {
+    RECORD_FUNCTION("hindcast::trace", std::vector<c10::IValue>());
+    const auto start = Clock::now();
+    const auto origins = capture::describe_facts(work_.collected, collect_options_);
+    std::vector<capture::FactOrigin> resumed_origins;
+    capture::Facts resumed;
+    capture::append_resume_facts(resume, resumed, &resumed_origins);
+    const capture::Facts collected = work_.collected.facts;
+    const CallFacts captured{collected, resumed};
+
+    const bool new_structure = entry_ == nullptr;
+    if (new_structure) entry_ = std::make_shared<Entry>();
+    const uint32_t call = resume.call;
+    const capture::Stage stage = resume.stage;
+    NextCapture next = entry_->plan_capture(work_.collected, origins, resumed_origins, call, stage, captured, options_);
+    log_misses(work_.collected, new_structure, resume, next.misses);
+
+    auto graph = capture::trace({work_.collected, std::move(resume), origins, next.dynamic, call_.keep_graph, next.allowed, results_,
+                                 [](const std::string& name) { stats_recorder().add_opaque_node(name); }});
+    stats_recorder().add_trace_ns(ns_since(start));
+    if (!graph) return;  // the limit is reached: nodes ran as themselves
+    graph->id = static_cast<uint32_t>(stats_recorder().add_graph());
+    log_graph(*graph);
+    if (options_.verify) graph->verify();
+    auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
+    variant->compiled = compile(options_, graph);
+    const auto key = cache::view_of(work_.collected.key);
+    graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(std::move(variant));
+  }
+
+  const capture::BackwardCall& call_;
+  const Options& options_;
+  const Carrier& in_carrier_;
+  std::vector<at::Tensor>& results_;
+  Workspace& work_;
+  capture::CollectOptions collect_options_;
+  std::shared_ptr<Entry> entry_;
+};
+
+}  // namespace
+
+bool backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results) {
+  // A finished call leaves its workspace to the next one of this thread; a nested call (never ours today) makes its own.
+  static thread_local std::unique_ptr<Workspace> spare;
+  auto work = spare ? std::move(spare) : std::make_unique<Workspace>();
+  struct Return {
+    std::unique_ptr<Workspace>& work;
+    ~Return() {
+      work->collected.clear();  // its tensors must not outlive the call
+      spare = std::move(work);
+    }
+  } give_back{work};
+  try {
+    Backward(call, options, in_carrier, results, *work).run();
+    return true;
+  } catch (const NotStarted& reason) {
+    record_fallback(reason.reason);
+    HC_LOG(Fallbacks, Info, "{}", reason.what());
+    return false;
+  }
+}
+
+void forget_graphs() { graphs().clear(); }
+
+}  // namespace hindcast::engine

@@ -1,0 +1,17 @@
+#pragma once
+// Global and thread-local state that a captured graph depends on, and state under which only the stock engine is right.
+
+#include "cache/key.h"
+#include "engine/fallback.h"
+
+#include <optional>
+
+namespace hindcast::engine {
+
+/// Why this call must run on the stock engine, judged by the thread's state alone.
+std::optional<FallbackReason> fallback_for_thread_state();
+
+/// Appends autocast, deterministic and precision switches, backend switches, default dtype and thread count to `key`.
+void append_call_state(cache::KeyBytes& key);
+
+}  // namespace hindcast::engine

@@ -1,0 +1,21 @@
+#include "engine/compile.h"
+
+#include "engine/base/log.h"
+
+namespace hindcast::engine {
+
+std::vector<SegmentFunction> compile(const Options& options, const std::shared_ptr<const capture::Graph>& graph) {
+  if (!options.compiler) return {};
+  const size_t segments = graph->segments().size();
+  try {
+    auto functions = options.compiler(graph);
+    if (functions.size() == segments) return functions;
+    HC_LOG(CompiledAutograd, Warning, "the graph compiler returned {} functions for the {} segments of graph {}: it is replayed through ATen",
+           functions.size(), segments, graph->id);
+  } catch (const std::exception& error) {
+    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {}: {}; it is replayed through ATen", graph->id, error.what());
+  }
+  return {};
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "capture/graph.h"
+#include "engine/options.h"
+
+namespace hindcast::engine {
+
+/// Asks the user's graph compiler. Empty: replay through ATen (also when it threw, which is logged).
+std::vector<SegmentFunction> compile(const Options& options, const std::shared_ptr<const capture::Graph>& graph);
+
+}  // namespace hindcast::engine

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace hindcast::engine {
+
+// Why a whole call of backward() or grad() runs on the stock engine: enumerator, whether the first one is worth a warning,
+// one sentence for people.
+#define HC_FALLBACK_REASONS(X)                                                                                             \
+  X(CreateGraph, true, "create_graph was asked for: a graph of the backward itself is built by the stock engine.")         \
+  X(AnomalyMode, true, "anomaly mode is on: its checks and messages are those of the stock engine.")                       \
+  X(InsideHook, true, "backward() or grad() was called while a backward runs on this thread, from a hook or a node.")      \
+  X(DeviceThread, true, "the call came from one of the stock engine's own device threads.")                                \
+  X(DispatchState, true,                                                                                                   \
+    "this thread has dispatch state that a replay would not see: a functorch level, a dispatch or function mode, unusual " \
+    "included or excluded dispatch keys.")                                                                                 \
+  X(InferenceMode, true, "inference mode is on.")                                                                          \
+  X(ForwardMode, true, "a forward-mode (dual number) level is open.")                                                      \
+  X(NonCpuDevice, true, "a node or a gradient is on a device other than the CPU.")                                         \
+  X(CollectFailed, false,                                                                                                  \
+    "a node cannot be read (saved tensors freed, or modified in place): the stock engine raises the error at its place.")  \
+  X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                          \
+  X(SubclassTensor, true, "a root or a gradient is a tensor subclass, whose own dispatch must run.")                       \
+  X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")
+
+enum class FallbackReason : uint8_t {
+#define HC_ENUMERATOR(enumerator, warns, sentence) enumerator,
+  HC_FALLBACK_REASONS(HC_ENUMERATOR)
+#undef HC_ENUMERATOR
+};
+
+/// The enumerator's own letters, as stats() shows them.
+const char* name(FallbackReason reason);
+const char* explain(FallbackReason reason);
+std::optional<FallbackReason> find_fallback_reason(std::string_view name);
+
+/// Counts the fallback and logs it: the first of each reason as a warning where it tells the user something that they did
+/// not ask for, all others as info.
+void record_fallback(FallbackReason reason);
+/// The next fallback of each reason is the first again.
+void forget_fallback_warnings();
+
+}  // namespace hindcast::engine

@@ -1,0 +1,70 @@
+#include "engine/hindcast.h"
+
+#include "engine/backward.h"
+#include "engine/base/log.h"
+#include "engine/call_state.h"
+#include "engine/fallback.h"
+#include "engine/log_setup.h"
+#include "engine/miss_log.h"
+#include "engine/report.h"
+#include "engine/stats_recorder.h"
+#include "engine/takeover.h"
+
+#include <thread>
+
+namespace hindcast {
+
+// Guards of one thread form a list; each keeps the options that it replaced.
+struct Guard::Scope {
+  Options options;
+  std::thread::id thread = std::this_thread::get_id();
+  const Options* outer = nullptr;
+};
+
+Guard::Guard(std::shared_ptr<Scope> scope) : scope_(std::move(scope)) {}
+Guard::Guard(Guard&& other) noexcept = default;
+
+Guard::~Guard() {
+  if (!scope_) return;
+  if (scope_->thread != std::this_thread::get_id()) {
+    HC_LOG(CompiledAutograd, Error, "a guard was destroyed on another thread than the one that made it: that thread stays enabled");
+    new std::shared_ptr<Scope>(std::move(scope_));  // its thread still points to the options
+    return;
+  }
+  engine::set_current_options(scope_->outer);
+}
+
+Guard enable(Options options) {
+  engine::check(options);
+  engine::configure_logs_from_environment();
+  engine::install();
+  auto scope = std::make_shared<Guard::Scope>();
+  scope->options = std::move(options);
+  scope->outer = engine::current_options();
+  engine::set_current_options(&scope->options);
+  return Guard(std::move(scope));
+}
+
+Guard enable(Compiler compiler) {
+  Options options;
+  options.compiler = std::move(compiler);
+  return enable(std::move(options));
+}
+
+bool active() {
+  const Options* options = engine::current_options();
+  return options && options->enabled && !engine::disabled_by_environment() && !engine::fallback_for_thread_state();
+}
+
+Stats stats() { return engine::stats_recorder().snapshot(); }
+
+std::string report() { return engine::report(stats(), engine::stats_recorder().recent_misses()); }
+
+void reset() {
+  engine::forget_graphs();
+  engine::forget_structures();
+  engine::forget_fallback_warnings();
+  engine::stats_recorder().reset();
+}
+
+}  // namespace hindcast

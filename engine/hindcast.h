@@ -1,0 +1,60 @@
+#pragma once
+/// hindcast: compiled autograd for LibTorch. All that a user includes; valid C++17.
+
+#include "engine/api.h"
+#include "engine/options.h"
+#include "engine/stats.h"
+#include "hooks/grad_ready.h"
+#include "hooks/traceable.h"
+
+#include <memory>
+#include <string>
+
+namespace hindcast {
+
+/// Takes over backward() and grad() on this thread for as long as it lives.
+class HINDCAST_API Guard {
+ public:
+  Guard(Guard&& other) noexcept;
+  Guard& operator=(Guard&&) = delete;
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  /// Destroy it on the thread that made it, innermost first. Anywhere else it changes nothing there, logs an error, and the
+  /// thread that made it stays as it is.
+  ~Guard();
+
+ private:
+  friend Guard enable(Options);
+  struct Scope;
+  explicit Guard(std::shared_ptr<Scope> scope);
+  std::shared_ptr<Scope> scope_;
+};
+
+/// Captures every backward that starts on this thread, for as long as the guard lives.
+///
+/// The first backward of a new structure is captured while it runs. Later ones with the same structure are looked up and
+/// replayed. A size that changes between two calls costs one more capture, then is dynamic.
+///
+/// Gradients, hooks and their order are those of the stock engine. What cannot be captured (a double backward, anomaly
+/// mode) runs there unchanged; `stats().fallbacks_by_reason` says why.
+///
+///     auto guard = hindcast::enable();
+///     loss.backward();
+///
+/// Guards nest and the innermost options win; other threads are not affected.
+/// Throws std::invalid_argument for a bad option or a bad HINDCAST_LOGS; a hook's own exception passes through backward().
+[[nodiscard]] HINDCAST_API Guard enable(Options options = {});
+/// The same with a graph compiler of your own.
+[[nodiscard]] HINDCAST_API Guard enable(Compiler compiler);
+
+/// True if a backward that starts now on this thread would be captured or replayed.
+HINDCAST_API bool active();
+
+/// Counters of this process since it started or since reset(). Safe from any thread.
+HINDCAST_API Stats stats();
+/// The same as text for people, with the reasons of recent misses.
+HINDCAST_API std::string report();
+/// Forgets every captured graph and zeroes the counters. Backwards that are running finish undisturbed.
+HINDCAST_API void reset();
+
+}  // namespace hindcast

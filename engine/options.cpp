@@ -1,0 +1,48 @@
+#include "engine/options.h"
+
+#include "capture/graph.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <ostream>
+#include <stdexcept>
+#include <string_view>
+
+namespace hindcast {
+Compiler::Compiler(Function function, std::uint64_t identity)
+    : function_(std::make_shared<const Function>(std::move(function))), identity_(identity) {
+  static std::atomic<std::uint64_t> last{1};
+  if (identity_ == 0) identity_ = ++last;
+}
+
+namespace compilers {
+
+Compiler eager() { return {}; }
+
+Compiler print(std::ostream& out) {
+  const auto print = [&out](const std::shared_ptr<const Graph>& graph) {
+    out << graph->print() << std::flush;
+    return std::vector<SegmentFunction>(graph->segments().size());
+  };
+  return {Compiler::Function(print), reinterpret_cast<std::uintptr_t>(&out)};
+}
+
+}  // namespace compilers
+
+namespace engine {
+
+void check(const Options& options) {
+  if (options.limit == 0) throw std::invalid_argument("hindcast::Options::limit: 0, expected at least 1 capture a structure");
+  if (options.cache_size == 0) throw std::invalid_argument("hindcast::Options::cache_size: 0, expected at least 1 structure");
+}
+
+bool disabled_by_environment() {
+  static const bool disabled = [] {
+    const char* value = std::getenv("HINDCAST_DISABLE");
+    return value && *value && std::string_view(value) != "0";
+  }();
+  return disabled;
+}
+
+}  // namespace engine
+}  // namespace hindcast

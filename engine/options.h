@@ -1,0 +1,94 @@
+#pragma once
+// What a guard may be given. Valid C++17: part of the public header.
+
+#include "engine/api.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+
+namespace hindcast {
+
+namespace capture {
+class Graph;
+struct Bindings;
+}  // namespace capture
+using Graph = capture::Graph;        ///< include <hindcast/graph.h> (C++20) to look inside
+using Bindings = capture::Bindings;  ///< values of the graph's symbols in one backward
+
+/// Runs one segment of a graph: the tensors that it reads, in the order of Segment::inputs, to those that it makes, in the
+/// order of Segment::outputs. Called with grad mode off; may be called from several threads at once.
+using SegmentFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> inputs, const Bindings& bindings)>;
+
+/// A graph compiler: gets a captured graph, returns one function for each of its segments, in order. An empty function, a
+/// list of the wrong length or an exception means that the segment (or the graph) is replayed through ATen.
+///
+/// Made from any callable `std::vector<SegmentFunction>(const std::shared_ptr<const Graph>&)`. What it compiled is reused by
+/// later guards that are given the same Compiler or a copy of it; a callable without state is the same compiler everywhere.
+class Compiler {
+ public:
+  using Function = std::function<std::vector<SegmentFunction>(const std::shared_ptr<const Graph>&)>;
+
+  Compiler() = default;
+  template <class F, class = std::enable_if_t<std::is_invocable_r_v<std::vector<SegmentFunction>, F&, const std::shared_ptr<const Graph>&>>>
+  Compiler(F function) : Compiler(Function(std::move(function)), std::is_empty<F>::value ? typeid(F).hash_code() : 0) {}
+  /// `identity` 0: one of its own.
+  HINDCAST_API Compiler(Function function, std::uint64_t identity);
+
+  explicit operator bool() const { return function_ != nullptr; }
+  std::vector<SegmentFunction> operator()(const std::shared_ptr<const Graph>& graph) const { return (*function_)(graph); }
+  std::uint64_t identity() const { return identity_; }
+
+ private:
+  std::shared_ptr<const Function> function_;
+  std::uint64_t identity_ = 0;
+};
+
+enum class Dynamic {
+  Automatic,  ///< static first; sizes become dynamic when they are first seen to change
+  Never,      ///< one capture for every combination of sizes, up to the limit
+};
+
+/// How autograd nodes are read on every backward.
+enum class Collector {
+  Typed,    ///< collectors generated for LibTorch's node classes
+  Visitor,  ///< LibTorch's own visitor: slower, for comparison
+};
+
+struct Options {
+  Compiler compiler;                        ///< empty: ATen replay, which is compilers::eager()
+  Dynamic dynamic = Dynamic::Automatic;
+  std::size_t limit = 8;                    ///< captures of one structure; beyond it, nodes run as themselves
+  std::size_t cache_size = 256;             ///< structures kept, least recently used first out
+  bool strict = false;                      ///< bit-equal to the stock engine, for compilers that could reassociate
+  bool verify = false;                      ///< check each captured graph by replaying it on copies
+  Collector collector = Collector::Typed;
+  bool enabled = true;                      ///< false: everything in this guard's scope runs on the stock engine
+};
+
+namespace compilers {
+/// Replays a graph through ATen, op by op.
+HINDCAST_API Compiler eager();
+/// Prints each captured graph to `out` (it must outlive the guard), then replays it.
+HINDCAST_API Compiler print(std::ostream& out);
+}  // namespace compilers
+
+namespace engine {
+
+/// Throws std::invalid_argument naming the option, what was given and what is expected.
+void check(const Options& options);
+/// HINDCAST_DISABLE is set to something other than 0 or nothing. Read once.
+bool disabled_by_environment();
+
+}  // namespace engine
+}  // namespace hindcast

@@ -1,0 +1,218 @@
+#include "engine/run.h"
+
+#include "capture/facts.h"
+#include "capture/libtorch_access.h"
+#include "engine/stats_recorder.h"
+#include "hooks/accumulate_grad.h"
+#include "hooks/add_gradients.h"
+#include "hooks/run_hooks.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <map>
+
+namespace hindcast::engine {
+namespace {
+
+using capture::InstrKind;
+using capture::Stage;
+using codegen::kNoSlot;
+using codegen::SlotUse;
+using codegen::Step;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// What ATen calls of a plan run under: autograd has been done, autocast's casts have been recorded.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView autograd;
+  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
+};
+
+class Runner {
+ public:
+  explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected) {
+    slots_.swap(collected_.tensors);
+    slots_.resize(plan_.slot_count());
+    uint32_t slot = plan_.first_resume_slot();
+    for (at::Tensor& tensor : request.resume.values) slots_[slot++] = std::move(tensor);
+    for (auto& [input, tensor] : request.resume.buffers) slots_[slot++] = std::move(tensor);
+    request.resume = {};
+  }
+
+  std::optional<capture::Resume> run() {
+    std::optional<BelowAutograd> below;
+    for (const Step& step : plan_.steps()) {
+      switch (step.kind) {
+        case InstrKind::Op:
+        case InstrKind::Mutate:
+          if (!below) below.emplace();
+          step.call_op->run(step, slots_, request_.env);
+          continue;
+        case InstrKind::AddGrads: {
+          if (!below) below.emplace();
+          at::Tensor sum = take(step.inputs[0]);
+          put(step.outputs[0], hooks::add_gradients(std::move(sum), take(step.inputs[1])));
+          continue;
+        }
+        case InstrKind::Release:
+          release(step);
+          continue;
+        case InstrKind::Capture:
+          request_.results[step.result] = take(step.inputs[0]);
+          continue;
+        case InstrKind::NodeStart:
+          if (user_code_ran_ && has_new_hooks(step)) return leave(step, Stage::NodeStart, {}, {});
+          continue;
+        case InstrKind::Accumulate:
+          below.reset();
+          accumulate(step);
+          continue;
+        case InstrKind::Hook:
+          below.reset();
+          if (!run_hook(step)) return std::move(resume_);
+          continue;
+        case InstrKind::CallNode:
+          below.reset();
+          if (!call_node(step)) return std::move(resume_);
+          continue;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  Node& node_of(const Step& step) { return *collected_.calls[step.call].node; }
+
+  at::Tensor take(SlotUse use) {
+    if (use.slot == kNoSlot) return {};
+    return use.last ? std::move(slots_[use.slot]) : slots_[use.slot];
+  }
+  void put(uint32_t slot, at::Tensor tensor) {
+    if (slot != kNoSlot) slots_[slot] = std::move(tensor);
+  }
+
+  void release(const Step& step) {
+    const auto& call = collected_.calls[step.call];
+    for (uint32_t i = call.first_tensor; i < call.first_tensor + call.tensor_count; ++i) {
+      if (!plan_.flows_on(i)) slots_[i].reset();
+    }
+    if (!request_.keep_graph) {
+      call.node->will_release_variables();
+      call.node->release_variables();
+    }
+  }
+
+  void accumulate(const Step& step) {
+    auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node_of(step));
+    const auto& call = collected_.calls[step.call];
+    if (call.hooks & capture::kPostAccumulateHooks) user_code_ran_ = true;
+    hooks::accumulate_grad(leaf, capture::node_mutex(leaf), take(step.inputs[0]), (call.hooks & capture::kPostHooks) != 0);
+  }
+
+  bool run_hook(const Step& step) {
+    Node& node = node_of(step);
+    user_code_ran_ = true;
+    stats_recorder().add_hook_calls(1);
+    variable_list gradients, kept;
+    const size_t own = step.inputs.size() - step.kept_inputs;
+    for (size_t i = 0; i < own; ++i) gradients.push_back(take(step.inputs[i]));
+    for (size_t i = own; i < step.inputs.size(); ++i) kept.push_back(take(step.inputs[i]));
+    Stage stage = Stage::AfterTensorPre;
+    switch (step.stage) {
+      case capture::HookStage::TensorPre: gradients = hooks::run_tensor_pre_hooks(node, std::move(gradients)); break;
+      case capture::HookStage::Pre:
+        gradients = hooks::run_pre_hooks(node, std::move(gradients));
+        stage = Stage::AfterPre;
+        break;
+      case capture::HookStage::Post:
+        gradients = hooks::run_post_hooks(node, std::move(gradients), kept, collected_.calls[step.call].hooks & capture::kPostHooks);
+        stage = Stage::AfterPost;
+        break;
+    }
+    return finish_boundary(step, stage, std::move(gradients), {});
+  }
+
+  bool call_node(const Step& step) {
+    Node& node = node_of(step);
+    user_code_ran_ = true;
+    stats_recorder().add_opaque_calls(1);
+    variable_list gradients, kept;
+    const bool keeps_inputs = (collected_.calls[step.call].hooks & capture::kPostHooks) != 0;
+    for (const SlotUse use : step.inputs) {
+      gradients.push_back(take(use));
+      if (keeps_inputs) kept.push_back(gradients.back());
+    }
+    if (!request_.keep_graph) node.will_release_variables();
+    variable_list outputs = node(std::move(gradients));
+    torch::autograd::validate_outputs(node.next_edges(), outputs, [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
+    return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
+  }
+
+  // Puts a boundary's results into their slots if they are what the rest of the plan was made for.
+  bool finish_boundary(const Step& step, Stage stage, variable_list results, variable_list kept) {
+    const auto& expected = plan_.graph().instrs[step.instr].expected;
+    facts_.clear();
+    for (const at::Tensor& result : results) capture::append_tensor_facts(result, facts_);
+    bool same = results.size() == step.outputs.size() && facts_.size() == expected.size();
+    for (size_t i = 0; same && i < facts_.size(); ++i) {
+      same = facts_[i] == (expected[i].expr ? request_.env.integer(*expected[i].expr) : expected[i].value);
+    }
+    if (!same) {
+      stats_recorder().add_segment_guard_failure();
+      leave(step, stage, std::move(results), std::move(kept));
+      return false;
+    }
+    for (size_t i = 0; i < results.size(); ++i) put(step.outputs[i], std::move(results[i]));
+    return true;
+  }
+
+  bool has_new_hooks(const Step& step) {
+    Node& node = node_of(step);
+    const uint8_t hooks = collected_.calls[step.call].hooks;
+    return (!(hooks & capture::kTensorPreHooks) && !node.tensor_pre_hooks().empty()) ||
+           (!(hooks & capture::kRetainGradHooks) && !node.retains_grad_hooks().empty()) ||
+           (!(hooks & capture::kPreHooks) && !node.pre_hooks().empty()) ||
+           (!(hooks & capture::kPostHooks) && !node.post_hooks().empty());
+  }
+
+  // Everything that the rest of the backward needs is in slots: gradients waiting at inputs of nodes still to come, and
+  // their saved tensors.
+  std::optional<capture::Resume> leave(const Step& step, Stage stage, variable_list values, variable_list kept) {
+    const auto& graph = plan_.graph();
+    resume_.call = step.call;
+    resume_.stage = stage;
+    resume_.values = std::move(values);
+    if (stage == Stage::AfterCall) {
+      for (at::Tensor& input : kept) resume_.values.push_back(std::move(input));
+    }
+    std::map<uint32_t, capture::ValueId> waiting;
+    for (uint32_t e = 0; e < graph.instrs[step.instr].buffer_events; ++e) {
+      const auto& event = graph.buffer_events[e];
+      if (event.value.defined()) {
+        waiting[event.input] = event.value;
+      } else {
+        waiting.erase(event.input);
+      }
+    }
+    for (const auto& [input, value] : waiting) resume_.buffers.emplace_back(input, slots_[plan_.slot_of(value)]);
+    slots_.resize(plan_.first_resume_slot());
+    collected_.tensors.swap(slots_);
+    return std::move(resume_);
+  }
+
+  RunRequest& request_;
+  const codegen::Plan& plan_;
+  capture::Collected& collected_;
+  codegen::Slots slots_;
+  capture::Facts facts_;
+  capture::Resume resume_;
+  bool user_code_ran_ = false;
+};
+
+}  // namespace
+
+std::optional<capture::Resume> run(RunRequest request) { return Runner(request).run(); }
+
+}  // namespace hindcast::engine

@@ -1,0 +1,28 @@
+#pragma once
+// Runs a plan: ATen calls from slot to slot, and in their places hooks, opaque nodes and accumulation.
+
+#include "capture/collected.h"
+#include "capture/trace.h"
+#include "codegen/plan.h"
+#include "engine/options.h"
+
+#include <functional>
+
+namespace hindcast::engine {
+
+struct RunRequest {
+  const codegen::Plan& plan;
+  const std::vector<SegmentFunction>* compiled = nullptr;  // of the user's compiler; null: op by op
+  const capture::Bindings& bindings;
+  const capture::Env& env;
+  capture::Collected& collected;     // its tensors are moved into slots and dropped as the run passes them
+  capture::Resume resume;
+  bool keep_graph = false;
+  std::vector<at::Tensor>& results;  // of grad()
+};
+
+/// Returns where to go on when a boundary's results are not those of the capture (the collected tensors not yet used are
+/// put back); nullopt when the backward is done. Throws what hooks, nodes and ops throw, with the stock engine's effects.
+std::optional<capture::Resume> run(RunRequest request);
+
+}  // namespace hindcast::engine

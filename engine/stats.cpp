@@ -1,0 +1,42 @@
+#include "engine/stats.h"
+
+#include "engine/base/format.h"
+
+#include <ostream>
+#include <string_view>
+
+namespace hindcast {
+namespace {
+
+using base::format;
+
+void print_counts(std::ostream& out, std::string_view title, const std::map<std::string, std::uint64_t>& counts) {
+  if (counts.empty()) return;
+  out << "\n  " << title << ':';
+  const char* separator = " ";
+  for (const auto& [name, count] : counts) {
+    out << separator << format("{} {}", name, count);
+    separator = ", ";
+  }
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Stats& stats) {
+  out << format("backwards {}: graphs {}, hits {}, misses {}", stats.backwards, stats.unique_graphs, stats.hits,
+                stats.misses);
+  print_counts(out, "misses", stats.misses_by_reason);
+  print_counts(out, "fallbacks", stats.fallbacks_by_reason);
+  print_counts(out, "opaque nodes", stats.opaque_nodes);
+  if (stats.nodes != 0) {
+    out << format("\n  nodes {}: {:.1f} ns each to collect and look up", stats.nodes, stats.ns_per_node());
+    out << format("\n  us: collect {:.1f}, trace {:.1f}, run {:.1f}", stats.collect_us, stats.trace_us, stats.run_us);
+  }
+  if (stats.opaque_calls != 0 || stats.hook_calls != 0 || stats.segment_guard_failures != 0) {
+    out << format("\n  opaque calls {}, hook calls {}, segment guard failures {}", stats.opaque_calls, stats.hook_calls,
+                  stats.segment_guard_failures);
+  }
+  return out;
+}
+
+}  // namespace hindcast

@@ -1,0 +1,41 @@
+#pragma once
+// The counters that tests, benchmarks and hindcast::report() read. Part of the public header, hence plain C++17.
+
+#include "engine/api.h"
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+
+namespace hindcast {
+
+/// What hindcast did in this process since it started, or since reset(). Each counter is exact; while other threads run
+/// backwards, counters of one snapshot may be a call apart from each other.
+struct Stats {
+  std::uint64_t backwards = 0;      ///< calls taken over from the stock engine
+  std::uint64_t unique_graphs = 0;  ///< graphs captured
+  std::uint64_t hits = 0;           ///< backwards that found their graph and a variant whose guards held
+  std::uint64_t misses = 0;         ///< backwards that did not
+
+  std::map<std::string, std::uint64_t> misses_by_reason;     ///< by name of cache::Miss::Kind
+  std::map<std::string, std::uint64_t> fallbacks_by_reason;  ///< calls left to the stock engine, by FallbackReason
+  std::map<std::string, std::uint64_t> opaque_nodes;         ///< nodes captured as a call of themselves, by their name
+
+  std::uint64_t nodes = 0;  ///< autograd nodes walked
+  double collect_us = 0;    ///< walking nodes and looking up, summed
+  double trace_us = 0;      ///< capturing, summed
+  double run_us = 0;        ///< replaying, summed
+
+  std::uint64_t opaque_calls = 0;            ///< opaque nodes run
+  std::uint64_t hook_calls = 0;              ///< hooks run
+  std::uint64_t segment_guard_failures = 0;  ///< a hook or an opaque node changed what later steps rely on
+
+  /// Collecting and looking up, per autograd node.
+  double ns_per_node() const { return nodes == 0 ? 0 : collect_us * 1000 / static_cast<double>(nodes); }
+};
+
+/// A few lines, the empty parts left out.
+HINDCAST_API std::ostream& operator<<(std::ostream& out, const Stats& stats);
+
+}  // namespace hindcast

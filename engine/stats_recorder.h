@@ -1,0 +1,60 @@
+#pragma once
+
+#include "engine/stats.h"
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hindcast::engine {
+
+/// Counts what Stats shows, from any thread. What happens on every hit is one relaxed add; what happens rarely goes by
+/// name into a map under a mutex.
+class StatsRecorder {
+ public:
+  void add_backward() { add(backwards_, 1); }
+  void add_hit() { add(hits_, 1); }
+  /// Returns its number, from 0.
+  uint64_t add_graph() { return unique_graphs_.fetch_add(1, std::memory_order_relaxed); }
+  void add_nodes(uint64_t count) { add(nodes_, count); }
+  void add_collect_ns(uint64_t ns) { add(collect_ns_, ns); }
+  void add_trace_ns(uint64_t ns) { add(trace_ns_, ns); }
+  void add_run_ns(uint64_t ns) { add(run_ns_, ns); }
+  void add_opaque_calls(uint64_t count) { add(opaque_calls_, count); }
+  void add_hook_calls(uint64_t count) { add(hook_calls_, count); }
+  void add_segment_guard_failure() { add(segment_guard_failures_, 1); }
+
+  /// One miss: `reason` is counted, `sentence` is kept among the recent ones.
+  void add_miss(std::string_view reason, std::string sentence = {});
+  void add_fallback(std::string_view reason);
+  void add_opaque_node(std::string_view node_name);
+
+  Stats snapshot() const;
+  /// The sentences of the last misses, oldest first.
+  std::vector<std::string> recent_misses() const;
+  void reset();
+
+  static constexpr size_t kRecentMisses = 20;
+
+ private:
+  using Counter = std::atomic<uint64_t>;
+  static void add(Counter& counter, uint64_t count) { counter.fetch_add(count, std::memory_order_relaxed); }
+
+  alignas(64) Counter backwards_ = 0;
+  Counter hits_ = 0, nodes_ = 0, collect_ns_ = 0, run_ns_ = 0, opaque_calls_ = 0, hook_calls_ = 0;
+  Counter unique_graphs_ = 0, misses_ = 0, trace_ns_ = 0, segment_guard_failures_ = 0;
+
+  mutable std::mutex mutex_;  // of everything below
+  std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_;
+  std::deque<std::string> recent_misses_;
+};
+
+/// The one of this process.
+StatsRecorder& stats_recorder();
+
+}  // namespace hindcast::engine

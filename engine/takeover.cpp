@@ -1,0 +1,142 @@
+#include "engine/takeover.h"
+
+#include "engine/backward.h"
+#include "engine/call_state.h"
+#include "engine/fallback.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <mutex>
+
+namespace hindcast::engine {
+namespace {
+
+using namespace torch::autograd;
+
+thread_local const Options* thread_options = nullptr;
+thread_local bool inside = false;  // this thread is inside a backward of ours
+
+struct Inside {
+  Inside() { inside = true; }
+  ~Inside() { inside = false; }
+};
+
+// A leaf node whose apply is our backward: the stock engine runs it, and user code finds everything of a graph task.
+struct CarrierNode final : Node {
+  explicit CarrierNode(const std::function<void()>& work) : Node(edge_list()), body(work) { add_input_metadata(at::zeros({})); }
+  variable_list apply(variable_list&&) override {
+    body();
+    return {};
+  }
+  std::string name() const override { return "hindcast::Carrier"; }
+  const std::function<void()>& body;
+};
+
+
+class TakeoverEngine final : public Engine {
+ public:
+  explicit TakeoverEngine(Engine& former) : former_(former) {}
+  Engine& former() { return former_; }
+
+  variable_list execute(const edge_list& roots, const variable_list& gradients, bool keep_graph, bool create_graph, bool accumulate_grad,
+                        const edge_list& outputs) override {
+    const Options* options = thread_options;
+    if (!options) return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+    if (const auto reason = fallback_reason(*options, create_graph, accumulate_grad, roots, outputs)) {
+      record_fallback(*reason);
+      return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+    }
+    variable_list root_gradients = gradients;
+    validate_outputs(roots, root_gradients, [](const std::string& text) { return text; });
+    std::vector<at::Tensor> results(accumulate_grad ? 0 : outputs.size());
+    const Inside guard;
+    const Carrier in_carrier = [&](const std::function<void()>& body) { carry(body, keep_graph, outputs, accumulate_grad, roots); };
+    if (backward({roots, root_gradients, keep_graph, accumulate_grad, outputs}, *options, in_carrier, results)) return results;
+    inside = false;
+    return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+  }
+
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task, std::shared_ptr<Node> root, InputBuffer&& buffer) override {
+    if (thread_options) record_fallback(FallbackReason::GraphTaskEntry);
+    return former_.execute_with_graph_task(task, std::move(root), std::move(buffer));
+  }
+  std::unique_ptr<AnomalyMetadata> make_anomaly_metadata() override { return former_.make_anomaly_metadata(); }
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override { return former_.get_default_saved_variable_hooks(); }
+  void thread_on_exception(const std::shared_ptr<GraphTask>& task, const std::shared_ptr<Node>& node, std::exception& error) override {
+    former_.thread_on_exception(task, node, error);
+  }
+  void thread_init(int device, const std::shared_ptr<ReadyQueue>& queue, bool should_increment) override {
+    former_.thread_init(device, queue, should_increment);
+  }
+
+ private:
+  static std::optional<FallbackReason> fallback_reason(const Options& options, bool create_graph, bool accumulate_grad, const edge_list& roots,
+                                                       const edge_list& outputs) {
+    if (!options.enabled || disabled_by_environment()) return FallbackReason::Disabled;
+    if (inside) return FallbackReason::InsideHook;
+    if (create_graph) return FallbackReason::CreateGraph;
+    if (roots.empty() || (!accumulate_grad && outputs.empty())) return FallbackReason::CollectFailed;  // the stock engine's own error
+    return fallback_for_thread_state();
+  }
+
+  void carry(const std::function<void()>& body, bool keep_graph, const edge_list& outputs, bool accumulate_grad, const edge_list& roots) {
+    const std::function<void()> with_needed = [&] {
+      if (!outputs.empty()) tell(roots, outputs);
+      body();
+    };
+    auto carrier = std::make_shared<CarrierNode>(with_needed);
+    former_.execute({Edge(std::move(carrier), 0)}, {at::zeros({})}, keep_graph, false, true, {});
+  }
+
+  // Marks every node on a path to an output, as the engine's own graph task would.
+  static void tell(const edge_list& roots, const edge_list& outputs) {
+    auto& info = const_cast<std::unordered_map<Node*, GraphTask::ExecInfo>&>(*get_current_graph_task_exec_info());
+    std::unordered_set<Node*> seen;
+    std::vector<std::pair<Node*, size_t>> frames;
+    for (const Edge& output : outputs) info[output.function.get()].needed_ = true;
+    for (const Edge& root : roots) {
+      if (root.function && seen.insert(root.function.get()).second) frames.emplace_back(root.function.get(), 0);
+      while (!frames.empty()) {
+        auto& [node, next] = frames.back();
+        if (next < node->next_edges().size()) {
+          Node* child = node->next_edges()[next++].function.get();
+          if (child && seen.insert(child).second) frames.emplace_back(child, 0);
+          continue;
+        }
+        for (const Edge& edge : node->next_edges()) {
+          const auto found = edge.function ? info.find(edge.function.get()) : info.end();
+          if (found != info.end() && found->second.needed_) {
+            info[node].needed_ = true;
+            break;
+          }
+        }
+        frames.pop_back();
+      }
+    }
+  }
+
+  Engine& former_;
+};
+
+std::atomic<TakeoverEngine*> installed{nullptr};
+Engine& stub() { return *installed.load(); }
+
+}  // namespace
+
+void install() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Engine& current = Engine::get_default_engine();
+  if (&current == installed.load()) return;
+  // Never destroyed: LibTorch may ask for its engine until the process ends.
+  installed.store(new TakeoverEngine(current));
+  set_default_engine_stub(&stub);
+}
+
+const Options* current_options() { return thread_options; }
+void set_current_options(const Options* options) { thread_options = options; }
+
+}  // namespace hindcast::engine

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "examples/digits/train.h"
+
+namespace digits {
+
+/// One row a model; a value that breaks a promise is marked "!". Below the rows stand the reasons
+/// of misses, what the stock engine ran instead, and the nodes that were called opaquely.
+std::string table(const std::vector<Outcome>& outcomes);
+
+}  // namespace digits

@@ -1,0 +1,28 @@
+#include "hooks/run_hooks.h"
+
+namespace hindcast::hooks {
+
+// By index: a hook that registers another on its own node must not leave us with a dangling iterator.
+variable_list run_tensor_pre_hooks(Node& node, variable_list gradients) {
+  for (size_t i = 0; i < node.tensor_pre_hooks().size(); ++i) gradients = (*node.tensor_pre_hooks()[i])(gradients);
+  for (const auto& [output, hook] : node.retains_grad_hooks()) gradients = (*hook)(gradients);
+  return gradients;
+}
+
+variable_list run_pre_hooks(Node& node, variable_list gradients) {
+  for (size_t i = 0; i < node.pre_hooks().size(); ++i) gradients = (*node.pre_hooks()[i])(gradients);
+  return gradients;
+}
+
+variable_list run_post_hooks(Node& node, variable_list outputs, const variable_list& inputs, bool had_hooks) {
+  static const variable_list none;
+  for (size_t i = 0; i < node.post_hooks().size(); ++i) outputs = (*node.post_hooks()[i])(outputs, had_hooks ? inputs : none);
+  return outputs;
+}
+
+size_t count_hooks(Node& node) {
+  return node.tensor_pre_hooks().size() + node.retains_grad_hooks().size() + node.pre_hooks().size() + node.post_hooks().size() +
+         (node.tensor_post_acc_grad_hooks() != nullptr);
+}
+
+}  // namespace hindcast::hooks

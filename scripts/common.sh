@@ -1,0 +1,27 @@
+# Sourced by the other scripts: how they speak, and where they stand.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '%s\n' "hindcast: $*"; }
+
+# fail WHAT [WHAT TO DO]...: one line each, on stderr, and the end.
+fail() {
+  printf 'hindcast: error: %s\n' "$1" >&2
+  shift
+  for line in "$@"; do printf '  %s\n' "$line" >&2; done
+  exit 1
+}
+
+# Runs a command as root: as it is, or through sudo where that asks no password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# need_root PURPOSE COMMAND: ends here, naming the command for root to type, if as_root could not work.
+need_root() {
+  [ "$(id -u)" != 0 ] || return 0
+  if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then return 0; fi
+  fail "$1 needs root, and this is user $(id -un) without password-less sudo." \
+    "Run this as root, then what you ran again:" "  $2"
+}

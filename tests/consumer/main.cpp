@@ -1,0 +1,32 @@
+// A user's program in C++17: the loss of a linear model, its backward taken over by hindcast.
+
+#include <hindcast/hindcast.h>
+#include <torch/types.h>
+
+#include <iostream>
+
+int main() {
+  torch::manual_seed(0);
+  const auto x = torch::randn({16, 4});
+  auto weight = torch::randn({3, 4}, torch::requires_grad());
+
+  const auto backward = [&] {
+    weight.mutable_grad() = torch::Tensor();
+    x.matmul(weight.t()).tanh().square().mean().backward();
+    return weight.grad();
+  };
+
+  const auto stock = backward();
+  {
+    auto guard = hindcast::enable();
+    for (int step = 0; step < 3; ++step) {
+      if (!backward().equal(stock)) {
+        std::cerr << "step " << step << ": the gradient differs from the stock engine's\n";
+        return 1;
+      }
+    }
+  }
+  const auto stats = hindcast::stats();
+  std::cout << stats << '\n';
+  return stats.backwards == 3 && !hindcast::active() ? 0 : 1;
+}

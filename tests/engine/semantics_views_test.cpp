@@ -1,0 +1,177 @@
+// Views and in-place operations: the nodes that LibTorch rebases (CopySlices, AsStridedBackward) and the values
+// that formulas saved before a write.
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tests/support/programs.h"
+
+namespace hindcast::tests {
+namespace {
+
+struct InPlace {
+  const char* name;
+  /// Changes `base` (a fresh non-leaf of 4 by 6) in place; `w` is a leaf of 4 by 6.
+  void (*change)(at::Tensor& base, const at::Tensor& w);
+};
+
+void PrintTo(const InPlace& program, std::ostream* out) { *out << program.name; }
+
+class InPlacePrograms : public testing::TestWithParam<InPlace> {};
+
+TEST_P(InPlacePrograms, HaveTheGradientsOfTheStockEngine) {
+  expect_same_steps(3, [change = GetParam().change](Log& log, int) {
+    const auto x = leaf({4, 6}), w = leaf({4, 6});
+    auto base = x.sin();
+    log.attempt("forward", [&] { change(base, w); });
+    log.attempt("backward", [&] { base.exp().sum().backward(); });
+    log.show("grads", {x.grad(), w.grad()});
+  });
+}
+
+TEST_P(InPlacePrograms, WithHooksBeforeAndAfterTheWrite) {
+  expect_same_steps(3, [change = GetParam().change](Log& log, int) {
+    const auto x = leaf({4, 6}), w = leaf({4, 6});
+    auto base = x.sin();
+    base.register_hook([&](at::Tensor grad) { log.show("before", grad); });
+    log.attempt("forward", [&] { change(base, w); });
+    base.register_hook([&](at::Tensor grad) { log.show("after", grad); });
+    base.retain_grad();
+    log.attempt("backward", [&] { base.exp().sum().backward(); });
+    log.show("grads", {x.grad(), w.grad(), base.grad()});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Views, InPlacePrograms,
+    testing::Values(
+        InPlace{"MulInPlace", [](at::Tensor& base, const at::Tensor& w) { base.mul_(w); }},
+        InPlace{"AddInPlace", [](at::Tensor& base, const at::Tensor& w) { base.add_(w, 3); }},
+        InPlace{"ReluInPlace", [](at::Tensor& base, const at::Tensor&) { base.mul(1).relu_(); base.neg_(); }},
+        InPlace{"CopyInPlace", [](at::Tensor& base, const at::Tensor& w) { base.copy_(w); }},
+        InPlace{"ZeroInPlace", [](at::Tensor& base, const at::Tensor&) { base.zero_(); }},
+        InPlace{"SelectMul", [](at::Tensor& base, const at::Tensor& w) { base.select(0, 1).mul_(w.select(0, 2)); }},
+        InPlace{"SelectFill", [](at::Tensor& base, const at::Tensor&) { base.select(1, 0).fill_(2); }},
+        InPlace{"SliceAdd", [](at::Tensor& base, const at::Tensor& w) { base.slice(1, 0, 6, 2).add_(w.slice(1, 0, 3)); }},
+        InPlace{"SliceCopy", [](at::Tensor& base, const at::Tensor& w) { base.slice(0, 1, 3).copy_(w.slice(0, 2, 4)); }},
+        InPlace{"TransposedMul", [](at::Tensor& base, const at::Tensor& w) { base.t().mul_(w.t()); }},
+        InPlace{"ViewAdd", [](at::Tensor& base, const at::Tensor& w) { base.view({24}).add_(w.view({24})); }},
+        InPlace{"ChainOfViews", [](at::Tensor& base, const at::Tensor& w) {
+          base.view({2, 2, 6}).select(0, 1).slice(1, 1, 5).t().mul_(w.slice(0, 0, 2).slice(1, 0, 4).t());
+        }},
+        InPlace{"SeveralWrites", [](at::Tensor& base, const at::Tensor& w) {
+          base.select(0, 0).mul_(2);
+          base.select(0, 1).add_(w.select(0, 0));
+          base.mul_(w);
+          base.slice(1, 2, 4).zero_();
+        }},
+        InPlace{"Diagonal", [](at::Tensor& base, const at::Tensor& w) { base.diagonal().mul_(w.diagonal(1).slice(0, 0, 4)); }},
+        InPlace{"AsStrided", [](at::Tensor& base, const at::Tensor&) { base.as_strided({3, 2}, {6, 2}, 1).mul_(4); }},
+        InPlace{"Unsqueezed", [](at::Tensor& base, const at::Tensor& w) { base.unsqueeze(0).mul_(w.unsqueeze(0)); }},
+        InPlace{"SplitPart", [](at::Tensor& base, const at::Tensor& w) { base.split_with_sizes({2, 4}, 1)[1].mul_(w.slice(1, 0, 4)); }},
+        InPlace{"UnbindPart", [](at::Tensor& base, const at::Tensor&) { base.unbind(0)[0].mul_(2); }},
+        InPlace{"MaskedFill", [](at::Tensor& base, const at::Tensor& w) { base.masked_fill_(w.detach() > 0, 1.5); }},
+        InPlace{"IndexPut", [](at::Tensor& base, const at::Tensor& w) {
+          base.index_put_({at::tensor({0, 2, 2})}, w.slice(0, 0, 3), /*accumulate=*/true);
+        }},
+        InPlace{"WriteWithItself", [](at::Tensor& base, const at::Tensor&) { base.select(0, 0).mul_(base.select(0, 1)); }},
+        InPlace{"WriteAfterRead", [](at::Tensor& base, const at::Tensor& w) {
+          const auto read = base * w;  // saves base
+          base.add_(read.detach());
+        }},
+        InPlace{"DetachedWrite", [](at::Tensor& base, const at::Tensor&) { base.detach().mul_(2); }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Views, OfALeafUnderNoGradAreWritten) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto x = leaf({4});
+    {
+      const at::NoGradGuard no_grad;
+      x.slice(0, 0, 2).zero_();
+    }
+    x.exp().sum().backward();
+    log.show("x.grad", x.grad());
+  });
+}
+
+TEST(Views, InPlaceOnALeafIsRefused) {
+  expect_same_steps(2, [](Log& log, int) {
+    const auto x = leaf({4});
+    log.attempt("leaf", [&] { x.mul_(2); });
+    log.attempt("view of a leaf", [&] { x.slice(0, 0, 2).mul_(2); });
+    x.sum().backward();
+    log.show("x.grad", x.grad());
+  });
+}
+
+TEST(Views, MadeBeforeABaseIsWrittenAreUpdated) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto x = leaf({4}), w = leaf({2});
+    auto base = x * 2;
+    const auto view = base.slice(0, 1, 3);
+    base.slice(0, 0, 2).mul_(w);
+    (view.exp().sum() + base.sin().sum()).backward();
+    log.show("grads", {x.grad(), w.grad()});
+  });
+}
+
+TEST(Views, OfABaseThatDoesNotRequireGrad) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto w = leaf({2}), v = leaf({2});
+    auto base = at::zeros({3, 2});
+    base.select(0, 0).copy_(w);
+    base.select(0, 2).copy_(w * v);
+    base.pow(2).sum().backward();
+    log.show("grads", {w.grad(), v.grad()});
+  });
+}
+
+TEST(Views, MultiOutputViewsRefuseToBeWritten) {
+  expect_same_steps(2, [](Log& log, int) {
+    const auto x = leaf({4, 2});
+    const auto y = x * 2;
+    auto rows = y.unbind(0);
+    log.attempt("write", [&] {
+      rows[0].mul_(3);
+      y.sum().backward();
+    });
+    log.show("x.grad", x.grad());
+  }, Takeover::Any);
+}
+
+TEST(Views, ManyWritesInALoop) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto x = leaf({8});
+    auto state = at::zeros({8});
+    for (int i = 0; i < 8; ++i) {
+      state.select(0, i).add_(x.select(0, i) * (i + 1));
+      if (i > 0) state.select(0, i).mul_(state.select(0, i - 1).clone() + 1);
+    }
+    state.sum().backward();
+    log.show("x.grad", x.grad());
+  });
+}
+
+TEST(Views, ComplexAndConjugateViewsAreWritten) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto x = leaf({3}, at::kComplexFloat), w = leaf({3});
+    auto y = x * at::ones({3}, at::kComplexFloat);
+    at::view_as_real(y).select(1, 0).mul_(w);
+    y.conj().mul_(2);
+    at::view_as_real(y).pow(2).sum().backward();
+    log.show("grads", {x.grad(), w.grad()});
+  });
+}
+
+TEST(Views, WriteOnTheSecondRunOfAStructure) {
+  expect_same_steps(6, [](Log& log, int step) {
+    const auto x = leaf({4, 2});
+    auto y = x.sin();
+    y.slice(0, step % 3, step % 3 + 2).mul_(2);
+    y.exp().sum().backward();
+    log.show("x.grad", x.grad());
+  });
+}
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,39 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include "tests/modules/module_table.h"
+#include "tests/support/programs.h"
+
+namespace hindcast::tests {
+
+/// Four steps with batches of 4, 4, 3, 4 and plain SGD; grads are set to undefined or to zero between them.
+inline void train_with_both_engines(const ModuleRow& row, bool set_to_none) {
+  expect_same(
+      [&](Log& log) {
+        const auto under_test = row.make();
+        for (const int64_t batch : {4, 4, 3, 4}) {
+          const auto inputs = under_test.inputs(batch);
+          const auto out = under_test.forward(inputs);
+          out.pow(2).mean().backward();
+          for (size_t i = 0; i < inputs.size(); ++i) {
+            if (inputs[i].requires_grad()) log.show("input " + std::to_string(i), inputs[i].grad());
+          }
+          for (const auto& parameter : under_test.module->named_parameters()) {
+            log.show(parameter.key(), parameter.value().grad());
+            const at::NoGradGuard no_grad;
+            if (parameter.value().grad().defined()) parameter.value().data().sub_(parameter.value().grad().to_dense(), 0.1);
+          }
+          for (const auto& buffer : under_test.module->named_buffers()) {
+            log.show(buffer.key(), buffer.value());
+          }
+          under_test.module->zero_grad(set_to_none);
+        }
+      },
+      Takeover::Hits);
+}
+
+class Modules : public testing::TestWithParam<ModuleRow> {};
+
+inline void PrintTo(const ModuleRow& row, std::ostream* out) { *out << row.name; }
+
+}  // namespace hindcast::tests

@@ -1,0 +1,66 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "tests/ops/node_classes.h"
+#include "tests/ops/table.h"
+
+/// No node class of LibTorch is forgotten: each has a row, or a reason why it has none.
+namespace hindcast::tests::ops {
+namespace {
+
+std::set<std::string> classes_with_rows() {
+  std::set<std::string> names;
+  for (const Row& row : read_rows(table_path("ops.table"))) names.insert(row.node);
+  return names;
+}
+
+std::map<std::string, std::string> excuses(const std::string& table) {
+  std::map<std::string, std::string> reasons;
+  for (const Excuse& excuse : read_excuses(table_path(table)))
+    EXPECT_TRUE(reasons.emplace(excuse.node, excuse.reason).second) << table << ": " << excuse.node << " stands there twice";
+  return reasons;
+}
+
+TEST(NodeClasses, EachHasARowOrAReasonWhyNot) {
+  const std::set<std::string> covered = classes_with_rows();
+  const std::map<std::string, std::string> not_covered = excuses("not_covered.table");
+  std::vector<std::string> in_neither;
+  std::vector<std::string> in_both;
+  for (const std::string& name : all_node_classes()) {
+    const bool row = covered.count(name) != 0;
+    const bool excuse = not_covered.count(name) != 0;
+    if (!row && !excuse) in_neither.push_back(name);
+    if (row && excuse) in_both.push_back(name);
+  }
+  EXPECT_THAT(in_neither, ::testing::IsEmpty()) << "give each a row in ops.table, or a reason in not_covered.table";
+  EXPECT_THAT(in_both, ::testing::IsEmpty()) << "these have rows: take them out of not_covered.table";
+}
+
+TEST(NodeClasses, TheTablesNameOnlyWhatLibTorchHas) {
+  const std::set<std::string> all = all_node_classes();
+  for (const std::string& name : classes_with_rows()) EXPECT_EQ(all.count(name), 1U) << "ops.table: " << name;
+  for (const auto& [name, reason] : excuses("not_covered.table")) EXPECT_EQ(all.count(name), 1U) << "not_covered.table: " << name;
+}
+
+TEST(NodeClasses, OpaqueOnesHaveARow) {
+  const std::set<std::string> covered = classes_with_rows();
+  for (const auto& [name, reason] : excuses("opaque.table")) EXPECT_EQ(covered.count(name), 1U) << "opaque.table: " << name;
+}
+
+TEST(NodeClasses, CountsArePrinted) {
+  const std::map<std::string, std::string> opaque = excuses("opaque.table");
+  std::map<std::string, int> by_reason;
+  for (const auto& [name, reason] : excuses("not_covered.table")) ++by_reason[reason];
+  std::cout << "node classes: " << all_node_classes().size() << ", with rows: " << classes_with_rows().size() << ", of these opaque: " << opaque.size();
+  for (const auto& [name, reason] : opaque) std::cout << "\n    opaque: " << name << ": " << reason;
+  for (const auto& [reason, count] : by_reason) std::cout << "\n    no row: " << count << ": " << reason;
+  std::cout << std::endl;
+}
+
+} // namespace
+} // namespace hindcast::tests::ops
