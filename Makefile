@@ -5,6 +5,8 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Two targets at once would build in one folder at once; within a build, JOBS compilers run side by side.
+.NOTPARALLEL:
 .PHONY: help setup build demo test test-sanitizers bench docs format clean
 
 ARGS ?=

@@ -1,8 +1,6 @@
 // What a hit pays before it runs: the walk, the key and the look-up, by the typed collectors and by
 // LibTorch's visitor in turn. bench/table.py fits the fixed part and the slope over the sizes.
 
-#include <ATen/ATen.h>
-
 #include "bench/harness.h"
 #include "bench/suites.h"
 

@@ -4,7 +4,6 @@
 // `guard/cost` is the price of a guard itself.
 
 #include <chrono>
-#include <stdexcept>
 
 #include "bench/harness.h"
 #include "bench/pristine.h"

@@ -161,7 +161,9 @@ void report_pair(benchmark::State& state, const Lane& stock, const Lane& ours) {
   counters["hindcast_iqr_us"] = our_time.iqr();
   counters["ratio"] = ratio.median;
   counters["spread"] = ratio.spread();
-  counters["collect_us"] = summarize(ours.collect_us).median;
+  const Summary collect = summarize(ours.collect_us);
+  counters["collect_us"] = collect.median;
+  counters["collect_min_us"] = collect.min;
   counters["ns_per_node"] = summarize(ours.collect_ns_per_node).median;
   counters["hit_share"] = ours.hit_share();
 }
@@ -169,11 +171,12 @@ void report_pair(benchmark::State& state, const Lane& stock, const Lane& ours) {
 void register_row(const Settings& settings, const std::string& name, int pairs, const Body& body) {
   for (const int threads : settings.threads) {
     const std::string full = name + "/t" + std::to_string(threads);
-    benchmark::RegisterBenchmark(full.c_str(), [body, threads](benchmark::State& state) {
-      at::set_num_threads(threads);
-      state.counters["threads"] = threads;
-      body(state);
-    })
+    benchmark::RegisterBenchmark(full.c_str(),
+                                 [body, threads](benchmark::State& state) {
+                                   at::set_num_threads(threads);
+                                   state.counters["threads"] = threads;
+                                   body(state);
+                                 })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
         ->Iterations(pairs);
@@ -182,9 +185,8 @@ void register_row(const Settings& settings, const std::string& name, int pairs, 
 
 void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build,
                    const Options& options) {
-  register_row(settings, name, settings.pairs(pairs), [settings, build, options](benchmark::State& state) {
-    measure_row(state, settings, build, options);
-  });
+  register_row(settings, name, settings.pairs(pairs),
+               [settings, build, options](benchmark::State& state) { measure_row(state, settings, build, options); });
 }
 
 }  // namespace hindcast::bench

@@ -1,8 +1,6 @@
 // What user code in a backward costs: the same chain with and without one no-op hook on its leaf,
 // under both engines, all four lanes in turn. `hook_us` is hindcast's extra time, pair by pair.
 
-#include <ATen/ATen.h>
-
 #include "bench/harness.h"
 #include "bench/suites.h"
 

@@ -2,10 +2,6 @@
 // bytes, `heap_bytes` that of all of malloc's (LibTorch's own pools and the allocator's caches
 // move it a little: `stock_heap_bytes` is the same number for the stock engine).
 
-#include <ATen/ATen.h>
-
-#include <numeric>
-
 #include "bench/harness.h"
 #include "bench/memory.h"
 #include "bench/suites.h"

@@ -8,7 +8,7 @@ namespace hindcast::bench {
 
 void register_memory_chain(const Settings& settings) {
   constexpr int64_t kFloats = (8 << 20) / sizeof(float);
-  register_pair(settings, "memory/sin_8mb/30", 5, [] { return sin_chain(30, kFloats); });
+  register_pair(settings, "memory/sin_8mb/30", 9, [] { return sin_chain(30, kFloats); });
 }
 
 }  // namespace hindcast::bench

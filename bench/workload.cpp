@@ -50,10 +50,18 @@ Workload mixed_chain(int ops) {
             at::Tensor y = x;
             for (int i = 0; i < ops; ++i) {
               switch (i % 4) {
-                case 0: y = at::mul(y, 1.001); break;
-                case 1: y = at::add(y, 1e-4); break;
-                case 2: y = at::sin(y); break;
-                case 3: y = at::tanh(y); break;
+                case 0:
+                  y = at::mul(y, 1.001);
+                  break;
+                case 1:
+                  y = at::add(y, 1e-4);
+                  break;
+                case 2:
+                  y = at::sin(y);
+                  break;
+                case 3:
+                  y = at::tanh(y);
+                  break;
               }
             }
             return y.sum();

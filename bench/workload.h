@@ -24,21 +24,21 @@ using Build = std::function<Workload()>;
 size_t count_nodes(const at::Tensor& root);
 
 // Tiny ops, so that the engine's own cost is nearly all there is. Tensors have 16 floats.
-Workload mixed_chain(int ops);                  // mul, add, sin, tanh in turn
-Workload mul_chain(int ops);                    // mul by a constant tensor
-Workload hooked(Workload work);                 // the same with one no-op hook on the first leaf
-Workload zeroed_in_place(Workload work);        // the same with zero_grad(set_to_none = false)
+Workload mixed_chain(int ops);            // mul, add, sin, tanh in turn
+Workload mul_chain(int ops);              // mul by a constant tensor
+Workload hooked(Workload work);           // the same with one no-op hook on the first leaf
+Workload zeroed_in_place(Workload work);  // the same with zero_grad(set_to_none = false)
 
 // Many leaves of 8 floats: each behind a mul of its own, or all under one cat.
 Workload mul_leaves(int count);
 Workload cat_leaves(int count);
 
-Workload sin_chain(int ops, int64_t floats);    // large tensors: time and memory are the kernels'
+Workload sin_chain(int ops, int64_t floats);  // large tensors: time and memory are the kernels'
 
 // Models, written as functions of their parameters, with a loss; sizes in the name of the row.
 Workload mlp(std::vector<int64_t> widths, int64_t batch);
 Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch);
-enum class Attention { Explicit, Fused };       // softmax(q k^T) v in single ops, or LibTorch's one op
-Workload gpt(Attention attention);              // 2 layers, d = 128, 4 heads, 64 tokens, batch 8
+enum class Attention { Explicit, Fused };  // softmax(q k^T) v in single ops, or LibTorch's one op
+Workload gpt(Attention attention);         // 2 layers, d = 128, 4 heads, 64 tokens, batch 8
 
 }  // namespace hindcast::bench

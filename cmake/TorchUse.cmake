@@ -8,6 +8,10 @@ function(hindcast_torch_use file out)
     set(${out} ${known} PARENT_SCOPE)
     return()
   endif()
+  if(NOT EXISTS "${file}" OR NOT file MATCHES "\\.(cpp|h)$")
+    set(${out} SOME PARENT_SCOPE)  # written at build time
+    return()
+  endif()
   set_property(GLOBAL PROPERTY "HINDCAST_TORCH_USE_${file}" NONE)  # ends the recursion where headers include each other
   set(use NONE)
   file(STRINGS "${file}" includes REGEX "^#include ")

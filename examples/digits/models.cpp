@@ -62,6 +62,7 @@ constexpr std::int64_t kWidth = 64;
 constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kLayers = 2;
 constexpr double kDropout = 0.1;
+constexpr double kPositionScale = 0.3;  // about that of an embedded patch
 
 /// Multi-head attention among the tokens of {n, tokens, width}, spelt out.
 struct SelfAttention : nn::Module {
@@ -105,7 +106,7 @@ struct Transformer : Classifier {
     static constexpr std::int64_t kPatches = 16, kPatchPixels = 4;
 
     nn::Linear embed = register_module("embed", nn::Linear(kPatchPixels, kWidth));
-    Tensor position = register_parameter("position", 0.02 * torch::randn({kPatches, kWidth}));
+    Tensor position = register_parameter("position", kPositionScale * torch::randn({kPatches, kWidth}));
     nn::Sequential layers = register_module("layers", nn::Sequential());
     nn::LayerNorm norm = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
     nn::Linear head = register_module("head", nn::Linear(kWidth, kClasses));
@@ -133,8 +134,8 @@ Recipe recipe(const char* name, std::int64_t epochs, double learning_rate) {
 const std::vector<Recipe>& recipes() {
     static const std::vector<Recipe> all = {
         recipe<Mlp>("mlp", 20, 2e-3),
-        recipe<Cnn>("cnn", 15, 3e-3),
-        recipe<Transformer>("transformer", 30, 3e-3),
+        recipe<Cnn>("cnn", 10, 3e-3),
+        recipe<Transformer>("transformer", 20, 2e-3),
     };
     return all;
 }

@@ -67,7 +67,7 @@ const std::vector<ModuleRow>& rows() {
           [](auto& m, auto& in) { return m(in[0].log_softmax(2), in[1], in[2], in[3]); }),
       custom<nn::AdaptiveLogSoftmaxWithLoss>("AdaptiveLogSoftmaxWithLoss", [] { return nn::AdaptiveLogSoftmaxWithLoss(nn::AdaptiveLogSoftmaxWithLossOptions(6, 9, {3, 6})); },
           [](int64_t batch) { return std::vector<at::Tensor>{real_input(batch, {6}), at::arange(batch) * 2}; },
-          [](auto& m, auto& in) { return at::Tensor(m(in[0], in[1]).loss); }),
+          [](auto& m, auto& in) { return m(in[0], in[1]).output; }),
       custom<nn::Sequential>("ConvolutionalModel", convolutional, [](int64_t batch) { return std::vector<at::Tensor>{real_input(batch, {1, 8, 8})}; }, [](auto& m, auto& in) { return m->forward(in[0]); }),
       custom<nn::Sequential>("PerceptronModel", perceptron, [](int64_t batch) { return std::vector<at::Tensor>{real_input(batch, {6})}; }, [](auto& m, auto& in) { return m->forward(in[0]); }),
       custom<nn::TransformerEncoder>("TransformerEncoderModel", [] { return nn::TransformerEncoder(nn::TransformerEncoderOptions(nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0.1), 2)); }, [](int64_t batch) { return std::vector<at::Tensor>{at::randn({5, batch, 8}).set_requires_grad(true)}; }, [](auto& m, auto& in) { return m(in[0]); }),

@@ -34,7 +34,7 @@ inline at::Tensor real_input(int64_t batch, Sizes sizes) {
 template <class Module>
 ModuleRow unary(std::string name, std::function<Module()> make, Sizes sizes) {
   return {std::move(name), [make, sizes]() -> ModuleUnderTest {
-            const auto module = make();
+            auto module = make();
             return {module.ptr(), [sizes](int64_t batch) { return std::vector<at::Tensor>{real_input(batch, sizes)}; },
                     [module](const std::vector<at::Tensor>& in) mutable { return module(in[0]); }};
           }};
@@ -45,7 +45,7 @@ template <class Module>
 ModuleRow loss(std::string name, std::function<Module()> make, Sizes sizes,
                std::function<at::Tensor(const at::Tensor& prediction)> target) {
   return {std::move(name), [make, sizes, target]() -> ModuleUnderTest {
-            const auto module = make();
+            auto module = make();
             return {module.ptr(),
                     [sizes, target](int64_t batch) {
                       const auto prediction = real_input(batch, sizes);
@@ -61,7 +61,7 @@ ModuleRow custom(std::string name, std::function<Module()> make,
                  std::function<std::vector<at::Tensor>(int64_t batch)> inputs,
                  std::function<at::Tensor(Module&, const std::vector<at::Tensor>&)> forward) {
   return {std::move(name), [make, inputs, forward]() -> ModuleUnderTest {
-            const auto module = make();
+            auto module = make();
             return {module.ptr(), inputs,
                     [module, forward](const std::vector<at::Tensor>& in) mutable { return forward(module, in); }};
           }};
