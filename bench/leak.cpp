@@ -12,15 +12,16 @@ namespace {
 struct Growth {
   int64_t live;
   int64_t heap;
+  uint64_t hits;
 };
 
 Growth growth(const Lane& lane, int backwards, double& total_us) {
   for (int i = 0; i < 50; ++i) time_backward(lane);
   lane.work->clear_grads();
-  const Growth before{live_bytes(), heap_bytes()};
+  const Growth before{live_bytes(), heap_bytes(), stats().hits};
   for (int i = 0; i < backwards; ++i) total_us += time_backward(lane);
   lane.work->clear_grads();
-  return {live_bytes() - before.live, heap_bytes() - before.heap};
+  return {live_bytes() - before.live, heap_bytes() - before.heap, stats().hits - before.hits};
 }
 
 void measure(benchmark::State& state, const Build& build, int backwards) {
@@ -31,12 +32,10 @@ void measure(benchmark::State& state, const Build& build, int backwards) {
   double stock_us = 0;
   const Growth stock_growth = growth(stock, backwards, stock_us);
   for (auto _ : state) {
-    for (int i = 0; i < 5; ++i) time_backward(ours);
-    const uint64_t hits = stats().hits;
     double us = 0;
     const Growth our_growth = growth(ours, backwards, us);
     state.counters["backwards"] = backwards;
-    state.counters["hits"] = static_cast<double>(stats().hits - hits);
+    state.counters["hits"] = static_cast<double>(our_growth.hits);
     state.counters["live_bytes"] = static_cast<double>(our_growth.live);
     state.counters["heap_bytes"] = static_cast<double>(our_growth.heap);
     state.counters["stock_live_bytes"] = static_cast<double>(stock_growth.live);

@@ -182,6 +182,7 @@ def targets(rows):
             if bound:
                 yield f"{name}: first ratio", f"{row['first_ratio']:.2f}", f"<= {bound}", row["first_ratio"] <= bound
         if "live_bytes" in row:
+            yield f"{name}: hits", f"{row['hits']:.0f}", f"{row['backwards']:.0f}", row["hits"] == row["backwards"]
             yield f"{name}: live bytes", f"{row['live_bytes']:.0f}", "0", row["live_bytes"] == 0
 
 

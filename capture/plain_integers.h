@@ -20,7 +20,7 @@ inline int64_t wrapping_neg(int64_t a) { return static_cast<int64_t>(0 - static_
 /// Nothing for a division by zero.
 inline std::optional<int64_t> quotient(int64_t a, int64_t b) {
   if (b == 0) return std::nullopt;
-  return b == -1 ? wrapping_neg(a) : a / b;   // the lowest int64 over -1 would trap
+  return b == -1 ? wrapping_neg(a) : a / b;  // the lowest int64 over -1 would trap
 }
 
 inline std::optional<int64_t> remainder(int64_t a, int64_t b) {
@@ -30,7 +30,7 @@ inline std::optional<int64_t> remainder(int64_t a, int64_t b) {
 
 /// Nothing for a value (or NaN) that no int64 can hold.
 inline std::optional<int64_t> whole(double value) {
-  constexpr double kLimit = 9223372036854775808.0;   // 2^63
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
   if (!(value >= -kLimit && value < kLimit)) return std::nullopt;
   return static_cast<int64_t>(value);
 }

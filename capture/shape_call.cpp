@@ -107,7 +107,7 @@ ExprId ShapeCall::same(ExprId a, ExprId b) const {
   require(symbols.hint(a) == symbols.hint(b));
   symbols.equal(a, b);
   if (symbols.is_constant(a) != symbols.is_constant(b)) return symbols.is_constant(a) ? a : b;
-  return std::min(a, b);   // made earlier: nearer to the inputs
+  return std::min(a, b);  // made earlier: nearer to the inputs
 }
 
 Sizes ShapeCall::same(const Sizes& a, const Sizes& b) const {
@@ -139,7 +139,7 @@ Sizes ShapeCall::broadcast(const Sizes& a, const Sizes& b) const {
 }
 
 size_t wrap_dim(int64_t dim, size_t rank) {
-  const int64_t count = std::max<int64_t>(static_cast<int64_t>(rank), 1);   // a 0-dim tensor has dims 0 and -1
+  const int64_t count = std::max<int64_t>(static_cast<int64_t>(rank), 1);  // a 0-dim tensor has dims 0 and -1
   require(dim >= -count && dim < count);
   return static_cast<size_t>(dim < 0 ? dim + count : dim);
 }

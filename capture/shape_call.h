@@ -23,22 +23,22 @@ class ShapeCall {
       : symbols(symbols), likes(likes), schema_(schema), args_(args), real_outputs_(real_outputs) {}
 
   SymbolTable& symbols;
-  std::string_view likes;   // the row's own text, e.g. the arguments that the outputs have the sizes of
+  std::string_view likes;  // the row's own text, e.g. the arguments that the outputs have the sizes of
 
   // -- arguments. A name that the schema does not have, or a value of another kind, is NoRule.
-  bool has(std::string_view name) const;          ///< an argument of that name that is not None
+  bool has(std::string_view name) const;  ///< an argument of that name that is not None
   bool has_tensor(std::string_view name) const;
   const Sizes& tensor(std::string_view name) const;
   const std::vector<Sizes>& tensors(std::string_view name) const;
   const std::vector<std::optional<IndexTensor>>& indices(std::string_view name) const;
   const std::vector<Argument>& args() const { return args_; }
-  ExprId integer(std::string_view name) const;    ///< int, SymInt, or a Scalar that is one
-  Sizes integers(std::string_view name) const;    ///< a list, or one integer as a list of one
-  Sizes integers(std::string_view name, size_t count) const;   ///< a list of one stands for `count` equal ones
-  int64_t number(std::string_view name) const;    ///< pinned if symbolic
-  std::vector<int64_t> numbers(std::string_view name) const;   ///< None is the empty list
+  ExprId integer(std::string_view name) const;                ///< int, SymInt, or a Scalar that is one
+  Sizes integers(std::string_view name) const;                ///< a list, or one integer as a list of one
+  Sizes integers(std::string_view name, size_t count) const;  ///< a list of one stands for `count` equal ones
+  int64_t number(std::string_view name) const;                ///< pinned if symbolic
+  std::vector<int64_t> numbers(std::string_view name) const;  ///< None is the empty list
   bool flag(std::string_view name) const;
-  size_t dim(std::string_view name, size_t rank) const;        ///< counted from the front
+  size_t dim(std::string_view name, size_t rank) const;  ///< counted from the front
 
   // -- what really came out
   size_t outputs() const { return real_outputs_.size(); }

@@ -60,7 +60,8 @@ const RuleRow* find_rule(const c10::OperatorHandle& op) {
   std::string name = schema.name().substr(kNamespace.size());
   const std::string& overload = schema.overload_name();
   const auto& arguments = schema.arguments();
-  if (std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& a) { return a.is_out(); })) return nullptr;
+  if (std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& a) { return a.is_out(); }))
+    return nullptr;
 
   if (const RuleRow* row = find_row(name, overload)) return row;
   const bool pointwise = op.hasTag(at::Tag::pointwise);
@@ -92,17 +93,16 @@ const RuleRow* rule_of(const c10::OperatorHandle& op) {
 }  // namespace
 
 std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, const std::vector<Argument>& args,
-                                              SymbolTable& symbols,
-                                              c10::ArrayRef<std::vector<int64_t>> real_outputs) {
+                                              SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs) {
   const RuleRow* row = rule_of(op);
   if (!row) return std::nullopt;
   try {
     return row->rule(ShapeCall(op.schema(), args, symbols, real_outputs, row->likes));
   } catch (const NoRule&) {
     return std::nullopt;
-  } catch (const std::domain_error&) {    // a division by a size of zero: whatever the op made of it, pin it
+  } catch (const std::domain_error&) {  // a division by a size of zero: whatever the op made of it, pin it
     return std::nullopt;
-  } catch (const std::out_of_range&) {    // a rank that the rule does not know
+  } catch (const std::out_of_range&) {  // a rank that the rule does not know
     return std::nullopt;
   }
 }

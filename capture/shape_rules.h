@@ -42,8 +42,7 @@ struct Argument {
 /// schema's order. `real_outputs` are the sizes that the outputs had, empty for an undefined one. Nothing if no rule
 /// knows the op, or this use of it.
 std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, const std::vector<Argument>& args,
-                                              SymbolTable& symbols,
-                                              c10::ArrayRef<std::vector<int64_t>> real_outputs);
+                                              SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs);
 
 /// False if a rule was wrong about what really came out.
 bool matches_hints(const std::vector<Sizes>& sizes, const SymbolTable& symbols,

@@ -59,7 +59,8 @@ Outputs rot90(const ShapeCall& call) {
   Sizes sizes = call.tensor("self");
   const auto dims = call.numbers("dims");
   require(dims.size() == 2);
-  if (call.number("k") % 2 != 0) std::swap(sizes.at(wrap_dim(dims[0], sizes.size())), sizes.at(wrap_dim(dims[1], sizes.size())));
+  if (call.number("k") % 2 != 0)
+    std::swap(sizes.at(wrap_dim(dims[0], sizes.size())), sizes.at(wrap_dim(dims[1], sizes.size())));
   return {sizes};
 }
 
@@ -79,7 +80,7 @@ Outputs index(const ShapeCall& call) {
   std::vector<size_t> indexed;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d]) continue;
-    require(at::isIntegralType(indices[d]->dtype, false) && indices[d]->dtype != at::kByte);   // masks: sizes are data
+    require(at::isIntegralType(indices[d]->dtype, false) && indices[d]->dtype != at::kByte);  // masks: sizes are data
     common = common ? call.broadcast(*common, indices[d]->sizes) : indices[d]->sizes;
     indexed.push_back(d);
   }

@@ -80,7 +80,8 @@ Outputs trilinear(const ShapeCall& call) {
     }
     return sizes;
   };
-  const Sizes all = call.broadcast(call.broadcast(widened("i1", "expand1"), widened("i2", "expand2")), widened("i3", "expand3"));
+  const Sizes all =
+      call.broadcast(call.broadcast(widened("i1", "expand1"), widened("i2", "expand2")), widened("i3", "expand3"));
   const auto summed = call.numbers("sumdim");
   Sizes sizes;
   for (size_t d = 0; d < all.size(); ++d) {

@@ -2,6 +2,8 @@
 
 #include "capture/shape_call.h"
 
+#include <algorithm>
+
 namespace hindcast::capture {
 namespace {
 
@@ -34,7 +36,7 @@ Outputs batch_norm(const ShapeCall& call) {
   Outputs outputs{call.tensor("input")};
   for (size_t i = 1; i < call.outputs(); ++i) {
     const bool none = call.real(i) == std::vector<int64_t>{0};
-    require(none || i < 3);   // what cuDNN reserves is its own business
+    require(none || i < 3);  // what cuDNN reserves is its own business
     outputs.push_back({none ? call.constant(0) : per_channel});
   }
   return outputs;
@@ -68,9 +70,7 @@ Outputs pointwise_loss(const ShapeCall& call) {
   return {is_unreduced(call) ? sizes : Sizes{}};
 }
 
-Outputs binary_cross_entropy(const ShapeCall& call) {
-  return {is_unreduced(call) ? call.tensor("self") : Sizes{}};
-}
+Outputs binary_cross_entropy(const ShapeCall& call) { return {is_unreduced(call) ? call.tensor("self") : Sizes{}}; }
 
 Outputs pointwise_loss_backward(const ShapeCall& call) {
   return {call.broadcast(call.broadcast(call.tensor("self"), call.tensor("target")), call.tensor("grad_output"))};
@@ -102,8 +102,8 @@ constexpr RuleRow kRows[] = {
     {"_fused_rms_norm_backward", same_as, "input weight"},
     {"native_group_norm", group_norm},
     {"native_group_norm_backward", group_norm_backward},
-    {"native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training "
-     "_batch_norm_with_update _batch_norm_no_update cudnn_batch_norm",
+    {"native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+     "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_no_update cudnn_batch_norm",
      batch_norm},
     {"native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward", per_channel, "input"},
     {"batch_norm_stats batch_norm_update_stats batch_norm_gather_stats batch_norm_gather_stats_with_counts "
@@ -113,9 +113,11 @@ constexpr RuleRow kRows[] = {
     {"_weight_norm_interface", same_as, "v g"},
     {"_weight_norm_interface_backward", same_as, "saved_v saved_g"},
     {"_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward", same_as, "grad_output"},
-    {"mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy_with_logits l1_loss kl_div", pointwise_loss},
+    {"mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy_with_logits l1_loss kl_div",
+     pointwise_loss},
     {"binary_cross_entropy", binary_cross_entropy},
-    {"mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward", pointwise_loss_backward},
+    {"mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward",
+     pointwise_loss_backward},
     {"nll_loss_forward nll_loss2d_forward multi_margin_loss", class_loss},
     {"multilabel_margin_loss_forward", multilabel_margin_loss},
     {"binary_cross_entropy_backward nll_loss_backward nll_loss2d_backward multi_margin_loss_backward "
@@ -126,8 +128,8 @@ constexpr RuleRow kRows[] = {
     {"_scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention_backward "
      "_flash_attention_backward _scaled_dot_product_cudnn_attention_backward",
      same_as, "query key value"},
-    {"_scaled_dot_product_efficient_attention_backward _scaled_dot_product_fused_attention_overrideable_backward", same_as,
-     "query key value attn_bias"},
+    {"_scaled_dot_product_efficient_attention_backward _scaled_dot_product_fused_attention_overrideable_backward",
+     same_as, "query key value attn_bias"},
 };
 
 }  // namespace

@@ -10,8 +10,10 @@ namespace {
 Sizes without(const ShapeCall& call, const Sizes& sizes, const std::vector<size_t>& dims, bool keepdim) {
   Sizes rest;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    if (std::find(dims.begin(), dims.end(), d) == dims.end()) rest.push_back(sizes[d]);
-    else if (keepdim) rest.push_back(call.constant(1));
+    if (std::find(dims.begin(), dims.end(), d) == dims.end())
+      rest.push_back(sizes[d]);
+    else if (keepdim)
+      rest.push_back(call.constant(1));
   }
   return rest;
 }
@@ -82,8 +84,8 @@ Outputs fft_complex_to_real(const ShapeCall& call) {
 Outputs histc(const ShapeCall& call) { return {{call.integer("bins")}}; }
 
 constexpr RuleRow kRows[] = {
-    {"sum mean prod all any max min median nanmedian norm.Scalar norm.ScalarOpt_dtype trace dist _aminmax dot vdot "
-     "_is_all_true _is_any_true native_norm",
+    {"sum mean prod all any max min median nanmedian norm.Scalar norm.ScalarOpt_dtype trace dist _aminmax dot "
+     "vdot _is_all_true _is_any_true native_norm",
      to_scalars},
     {"sum.dim_IntList mean.dim nansum amax amin argmax argmin aminmax logsumexp std.correction var.correction "
      "std_mean.correction var_mean.correction norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype linalg_vector_norm "

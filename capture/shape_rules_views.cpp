@@ -3,6 +3,7 @@
 #include "capture/shape_call.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 namespace hindcast::capture {
@@ -141,14 +142,18 @@ ExprId sliced(const ShapeCall& call, ExprId size) {
   const auto from_the_end = [&](ExprId bound) { return s.less(bound, zero) ? s.add(bound, size) : bound; };
 
   ExprId start = call.has("start") ? from_the_end(call.integer("start")) : zero;
-  if (s.less(start, zero)) start = zero;
-  else if (s.less(size, start)) start = size;
+  if (s.less(start, zero))
+    start = zero;
+  else if (s.less(size, start))
+    start = size;
 
   ExprId end = size;
   if (call.has("end") && s.constant(call.integer("end")) != std::numeric_limits<int64_t>::max()) {
     end = from_the_end(call.integer("end"));
-    if (s.less(end, start)) end = start;
-    else if (s.less(size, end)) end = size;
+    if (s.less(end, start))
+      end = start;
+    else if (s.less(size, end))
+      end = size;
   }
   require(s.less(zero, step));
   return s.div(s.add(s.sub(end, start), s.sub(step, call.constant(1))), step);
@@ -186,7 +191,7 @@ Outputs in_pieces(const ShapeCall& call, size_t dim, ExprId piece) {
   SymbolTable& s = call.symbols;
   const Sizes& self = call.tensor("self");
   const ExprId size = self.at(dim), one = call.constant(1);
-  if (s.hint(piece) == 0) {   // only a size of 0 can be split so, into itself
+  if (s.hint(piece) == 0) {  // only a size of 0 can be split so, into itself
     s.pin(piece);
     return {self};
   }
@@ -208,7 +213,7 @@ Outputs chunk(const ShapeCall& call) {
   SymbolTable& s = call.symbols;
   const ExprId chunks = call.integer("chunks"), one = call.constant(1);
   const ExprId piece = s.div(s.sub(s.add(self.at(dim), chunks), one), chunks);
-  require(s.hint(piece) != 0);   // an empty dimension gives `chunks` empty pieces
+  require(s.hint(piece) != 0);  // an empty dimension gives `chunks` empty pieces
   return in_pieces(call, dim, piece);
 }
 
@@ -288,7 +293,7 @@ constexpr RuleRow kRows[] = {
     {"flatten.using_ints", flatten},
     {"unflatten.int", unflatten},
     {"permute", permute},
-    {"transpose.int", transpose},
+    {"transpose.int transpose_", transpose},
     {"t", t},
     {"adjoint", adjoint},
     {"movedim.int movedim.intlist", movedim},

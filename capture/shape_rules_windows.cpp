@@ -3,6 +3,8 @@
 
 #include "capture/shape_call.h"
 
+#include <algorithm>
+
 namespace hindcast::capture {
 namespace {
 
@@ -16,7 +18,8 @@ ExprId windows(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride,
 }
 
 /// The same with the last window hanging over, unless it would start in the padding.
-ExprId windows_rounded_up(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride, ExprId padding, ExprId dilation) {
+ExprId windows_rounded_up(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride, ExprId padding,
+                          ExprId dilation) {
   SymbolTable& s = call.symbols;
   const ExprId slack = s.sub(stride, call.constant(1));
   const ExprId starts = s.div(s.add(s.add(size, padding), slack), stride);
@@ -38,8 +41,10 @@ Outputs convolution(const ShapeCall& call) {
   const bool transposed = call.has("transposed") ? call.flag("transposed") : call.has("output_padding");
 
   Sizes sizes = input;
-  if (transposed) sizes[first - 1] = call.has("groups") ? s.mul(weight[1], call.integer("groups")) : weight[1];
-  else sizes[first - 1] = weight[0];
+  if (transposed)
+    sizes[first - 1] = call.has("groups") ? s.mul(weight[1], call.integer("groups")) : weight[1];
+  else
+    sizes[first - 1] = weight[0];
   for (size_t d = 0; d < spatial; ++d) {
     const ExprId kernel = weight[d + 2];
     if (transposed) {
@@ -60,7 +65,8 @@ Outputs convolution_backward(const ShapeCall& call) {
   require(weight.size() >= 2);
   const bool transposed = call.has("transposed") && call.flag("transposed");
   const ExprId bias = transposed ? call.symbols.mul(weight[1], call.integer("groups")) : weight[0];
-  return {call.unless_undefined(0, call.tensor(call.likes)), call.unless_undefined(1, weight), call.unless_undefined(2, {bias})};
+  return {call.unless_undefined(0, call.tensor(call.likes)), call.unless_undefined(1, weight),
+          call.unless_undefined(2, {bias})};
 }
 
 Outputs pool(const ShapeCall& call) {
@@ -109,7 +115,8 @@ Outputs im2col(const ShapeCall& call) {
   const Sizes padding = call.integers("padding", 2), dilation = call.integers("dilation", 2);
   ExprId count = call.constant(1);
   for (size_t d = 0; d < 2; ++d) {
-    count = call.symbols.mul(count, windows(call, self[self.size() - 2 + d], kernel[d], stride[d], padding[d], dilation[d]));
+    count = call.symbols.mul(count,
+                             windows(call, self[self.size() - 2 + d], kernel[d], stride[d], padding[d], dilation[d]));
   }
   Sizes sizes(self.begin(), self.end() - 3);
   sizes.insert(sizes.end(), {call.symbols.mul(*(self.end() - 3), call.product(kernel)), count});
@@ -158,9 +165,9 @@ Outputs affine_grid(const ShapeCall& call) {
 
 constexpr RuleRow kRows[] = {
     {"convolution convolution_overrideable _convolution", convolution, "input"},
-    {"mkldnn_convolution cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu "
-     "_slow_conv2d_forward slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d "
-     "slow_conv_transpose2d slow_conv_transpose3d",
+    {"mkldnn_convolution cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu "
+     "cudnn_convolution_add_relu _slow_conv2d_forward slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d "
+     "_conv_depthwise2d conv_depthwise3d slow_conv_transpose2d slow_conv_transpose3d",
      convolution, "self"},
     {"convolution_backward convolution_backward_overrideable", convolution_backward, "input"},
     {"_slow_conv2d_backward.output_mask", convolution_backward, "self"},
@@ -168,10 +175,10 @@ constexpr RuleRow kRows[] = {
     {"max_pool3d_with_indices avg_pool3d mkldnn_max_pool3d max_pool3d", pool, "3"},
     {"max_pool1d max_pool1d_with_indices", pool, "1"},
     {"max_pool2d_with_indices_backward max_pool3d_with_indices_backward max_pool2d_backward avg_pool2d_backward "
-     "avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_max_pool2d_backward "
-     "adaptive_max_pool3d_backward fractional_max_pool2d_backward fractional_max_pool3d_backward "
-     "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
-     "replication_pad2d_backward replication_pad3d_backward",
+     "avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward "
+     "adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward "
+     "fractional_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward "
+     "reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward",
      same_as, "self"},
     {"upsample_nearest1d _upsample_nearest_exact1d upsample_linear1d", resized, "1"},
     {"upsample_nearest2d _upsample_nearest_exact2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa "

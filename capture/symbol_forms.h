@@ -28,11 +28,12 @@ struct SymbolTable::Linear {
     ExprId id;
     int64_t coefficient;
   };
-  c10::SmallVector<Term, 6> terms;   // by id, no zero coefficients
+  c10::SmallVector<Term, 6> terms;  // by id, no zero coefficients
   int64_t constant = 0;
 
   void add(ExprId id, int64_t coefficient) {
-    auto at = std::lower_bound(terms.begin(), terms.end(), id, [](const Term& term, ExprId other) { return term.id < other; });
+    auto at = std::lower_bound(terms.begin(), terms.end(), id,
+                               [](const Term& term, ExprId other) { return term.id < other; });
     if (at == terms.end() || at->id != id) {
       terms.insert(at, Term{id, coefficient});
     } else if ((at->coefficient = wrapping_add(at->coefficient, coefficient)) == 0) {
@@ -43,7 +44,7 @@ struct SymbolTable::Linear {
 
 struct SymbolTable::Product {
   int64_t coefficient = 1;
-  c10::SmallVector<ExprId, 6> factors;   // by id
+  c10::SmallVector<ExprId, 6> factors;  // by id
 };
 
 }  // namespace hindcast::capture

@@ -47,7 +47,9 @@ ExprId SymbolTable::size_symbol(int64_t hint) {
   return new_symbol(ExprKind::IntSymbol, of_int(hint), true, int_symbols_);
 }
 
-ExprId SymbolTable::int_symbol(int64_t hint) { return new_symbol(ExprKind::IntSymbol, of_int(hint), false, int_symbols_); }
+ExprId SymbolTable::int_symbol(int64_t hint) {
+  return new_symbol(ExprKind::IntSymbol, of_int(hint), false, int_symbols_);
+}
 
 ExprId SymbolTable::float_symbol(double hint) {
   return new_symbol(ExprKind::FloatSymbol, of_real(hint), false, float_symbols_);
@@ -110,8 +112,10 @@ ExprId SymbolTable::build(Linear sum) {
 SymbolTable::Product SymbolTable::factors(ExprId id) const {
   Product product;
   const auto take = [&](ExprId factor) {
-    if (auto value = constant(factor)) product.coefficient = wrapping_mul(product.coefficient, *value);
-    else product.factors.push_back(factor);
+    if (auto value = constant(factor))
+      product.coefficient = wrapping_mul(product.coefficient, *value);
+    else
+      product.factors.push_back(factor);
   };
   // A product is stored as `coefficient * (((f0 * f1) * f2) * ...)`.
   if (expr(id).kind == ExprKind::Mul && is_constant(expr(id).a)) {
@@ -248,12 +252,19 @@ ExprId SymbolTable::real_op(ExprKind kind, ExprId a, ExprId b) {
   b = to_real(b);
   const double x = real_hint(a), y = real_hint(b);
   double value = 0;
-  if (kind == ExprKind::FAdd) value = x + y;
-  else if (kind == ExprKind::FSub) value = x - y;
-  else if (kind == ExprKind::FMul) value = x * y;
-  else if (kind == ExprKind::FDiv) value = x / y;
-  else if (kind == ExprKind::FPow) value = std::pow(x, y);
-  else throw std::logic_error("real_op: kind " + std::to_string(static_cast<int>(kind)) + " is no operation of two floats");
+  if (kind == ExprKind::FAdd)
+    value = x + y;
+  else if (kind == ExprKind::FSub)
+    value = x - y;
+  else if (kind == ExprKind::FMul)
+    value = x * y;
+  else if (kind == ExprKind::FDiv)
+    value = x / y;
+  else if (kind == ExprKind::FPow)
+    value = std::pow(x, y);
+  else
+    throw std::logic_error("real_op: kind " + std::to_string(static_cast<int>(kind)) +
+                           " is no operation of two floats");
   if (is_constant(a) && is_constant(b)) return real(value);
   return intern(kind, a, b, of_int(0), of_real(value), false);
 }

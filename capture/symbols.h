@@ -37,11 +37,33 @@ struct ExprId {
 
 enum class ExprKind : uint8_t {
   // integers
-  IntConst, IntSymbol, Add, Mul, Div, Mod, Min, Max, Floor, Ceil,
+  IntConst,
+  IntSymbol,
+  Add,
+  Mul,
+  Div,
+  Mod,
+  Min,
+  Max,
+  Floor,
+  Ceil,
   // floats
-  FloatConst, FloatSymbol, FromInt, FAdd, FSub, FMul, FDiv, FNeg, FPow,
+  FloatConst,
+  FloatSymbol,
+  FromInt,
+  FAdd,
+  FSub,
+  FMul,
+  FDiv,
+  FNeg,
+  FPow,
   // truth values, 0 or 1
-  Equal, Less, LessEqual, And, Or, Not,
+  Equal,
+  Less,
+  LessEqual,
+  And,
+  Or,
+  Not,
 };
 
 enum class ExprType : uint8_t { Int, Float, Bool };
@@ -76,8 +98,8 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   static std::shared_ptr<SymbolTable> make();
 
   // -- leaves. Symbols are numbered apart: integers (sizes among them) from 0, floats from 0.
-  ExprId size_symbol(int64_t hint);   ///< never negative
-  ExprId int_symbol(int64_t hint);    ///< any sign
+  ExprId size_symbol(int64_t hint);  ///< never negative
+  ExprId int_symbol(int64_t hint);   ///< any sign
   ExprId float_symbol(double hint);
   ExprId integer(int64_t value);
   ExprId real(double value);
@@ -87,7 +109,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   ExprId sub(ExprId a, ExprId b);
   ExprId neg(ExprId a);
   ExprId mul(ExprId a, ExprId b);
-  ExprId div(ExprId a, ExprId b);   ///< throws std::domain_error when the divisor's hint is 0
+  ExprId div(ExprId a, ExprId b);  ///< throws std::domain_error when the divisor's hint is 0
   ExprId mod(ExprId a, ExprId b);
   ExprId min(ExprId a, ExprId b);
   ExprId max(ExprId a, ExprId b);
@@ -124,7 +146,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   ExprId expr_of(const c10::SymInt& value);
   ExprId expr_of(const c10::SymFloat& value);
   ExprId expr_of(const c10::SymBool& value);
-  ExprId expr_of(const c10::Scalar& value);   ///< complex scalars have no expression: std::logic_error
+  ExprId expr_of(const c10::Scalar& value);  ///< complex scalars have no expression: std::logic_error
   ExprId expr_of(const c10::SymNode& node);
 
   // -- reading
@@ -186,7 +208,7 @@ struct Bindings {
 
 /// Values of expressions under one binding. Reused from call to call, it does not allocate.
 struct Env {
-  std::vector<Number> values;   // by ExprId; only what the evaluator was made for is filled in
+  std::vector<Number> values;  // by ExprId; only what the evaluator was made for is filled in
   int64_t integer(ExprId id) const { return values[id.index].i; }
   double real(ExprId id) const { return values[id.index].f; }
 };

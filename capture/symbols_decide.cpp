@@ -38,10 +38,14 @@ ExprId SymbolTable::compare(Cmp cmp, ExprId a, ExprId b) {
   const double x = real_hint(a), y = real_hint(b);
   const auto [kind, value] = [&]() -> std::pair<ExprKind, bool> {
     switch (cmp) {
-      case Cmp::Equal: return {ExprKind::Equal, x == y};
-      case Cmp::Less: return {ExprKind::Less, x < y};
-      case Cmp::LessEqual: return {ExprKind::LessEqual, x <= y};
-      case Cmp::SameBits: break;
+      case Cmp::Equal:
+        return {ExprKind::Equal, x == y};
+      case Cmp::Less:
+        return {ExprKind::Less, x < y};
+      case Cmp::LessEqual:
+        return {ExprKind::LessEqual, x <= y};
+      case Cmp::SameBits:
+        break;
     }
     throw std::logic_error("SameBits is a relation, not an expression: use pin_real");
   }();
@@ -86,10 +90,14 @@ bool SymbolTable::decide(ExprId truth) {
     if (needs_both || !first_explains) decide(e.b);
     return outcome;
   }
-  if (e.kind == ExprKind::Equal) record(Cmp::Equal, e.a, e.b, outcome);
-  else if (e.kind == ExprKind::Less) record(Cmp::Less, e.a, e.b, outcome);
-  else if (e.kind == ExprKind::LessEqual) record(Cmp::LessEqual, e.a, e.b, outcome);
-  else throw std::logic_error("decide: " + str(truth) + " is not a truth value");
+  if (e.kind == ExprKind::Equal)
+    record(Cmp::Equal, e.a, e.b, outcome);
+  else if (e.kind == ExprKind::Less)
+    record(Cmp::Less, e.a, e.b, outcome);
+  else if (e.kind == ExprKind::LessEqual)
+    record(Cmp::LessEqual, e.a, e.b, outcome);
+  else
+    throw std::logic_error("decide: " + str(truth) + " is not a truth value");
   return outcome;
 }
 
@@ -105,8 +113,10 @@ int64_t SymbolTable::pin(ExprId a) {
 double SymbolTable::pin_real(ExprId a) {
   a = to_real(a);
   const double value = real_hint(a);
-  if (expr(a).kind == ExprKind::FromInt) pin(expr(a).a);
-  else if (!is_constant(a)) record(Cmp::SameBits, a, real(value), true);
+  if (expr(a).kind == ExprKind::FromInt)
+    pin(expr(a).a);
+  else if (!is_constant(a))
+    record(Cmp::SameBits, a, real(value), true);
   return value;
 }
 

@@ -34,7 +34,8 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
     : slots_(table.size()), ints_(table.int_symbols()), floats_(table.float_symbols()) {
   for (const Relation& relation : table.relations()) {
     needed[relation.lhs.index] = needed[relation.rhs.index] = true;
-    checks_.push_back({table.type(relation.lhs), relation.cmp, relation.outcome, relation.lhs.index, relation.rhs.index});
+    checks_.push_back(
+        {table.type(relation.lhs), relation.cmp, relation.outcome, relation.lhs.index, relation.rhs.index});
   }
   for (uint32_t i = static_cast<uint32_t>(table.size()); i-- > 0;) {
     const Expr& e = table.expr({i});
@@ -65,33 +66,68 @@ bool Evaluator::evaluate(const Bindings& bindings, Env& env) const {
     const Number a = values[step.a], b = values[step.b];
     switch (step.kind) {
       case ExprKind::IntConst:
-      case ExprKind::FloatConst: out = step.payload; break;
+      case ExprKind::FloatConst:
+        out = step.payload;
+        break;
       case ExprKind::IntSymbol:
         out.i = bindings.ints[static_cast<size_t>(step.payload.i)];
         valid &= !(step.must_not_be_negative && out.i < 0);
         break;
-      case ExprKind::FloatSymbol: out.f = bindings.floats[static_cast<size_t>(step.payload.i)]; break;
-      case ExprKind::Add: out.i = wrapping_add(a.i, b.i); break;
-      case ExprKind::Mul: out.i = wrapping_mul(a.i, b.i); break;
-      case ExprKind::Div: out.i = whole_or_fail(quotient(a.i, b.i)); break;
-      case ExprKind::Mod: out.i = whole_or_fail(remainder(a.i, b.i)); break;
-      case ExprKind::Min: out.i = std::min(a.i, b.i); break;
-      case ExprKind::Max: out.i = std::max(a.i, b.i); break;
-      case ExprKind::Floor: out.i = whole_or_fail(whole(std::floor(a.f))); break;
-      case ExprKind::Ceil: out.i = whole_or_fail(whole(std::ceil(a.f))); break;
-      case ExprKind::FromInt: out.f = static_cast<double>(a.i); break;
-      case ExprKind::FAdd: out.f = a.f + b.f; break;
-      case ExprKind::FSub: out.f = a.f - b.f; break;
-      case ExprKind::FMul: out.f = a.f * b.f; break;
-      case ExprKind::FDiv: out.f = a.f / b.f; break;
-      case ExprKind::FNeg: out.f = -a.f; break;
-      case ExprKind::FPow: out.f = std::pow(a.f, b.f); break;
+      case ExprKind::FloatSymbol:
+        out.f = bindings.floats[static_cast<size_t>(step.payload.i)];
+        break;
+      case ExprKind::Add:
+        out.i = wrapping_add(a.i, b.i);
+        break;
+      case ExprKind::Mul:
+        out.i = wrapping_mul(a.i, b.i);
+        break;
+      case ExprKind::Div:
+        out.i = whole_or_fail(quotient(a.i, b.i));
+        break;
+      case ExprKind::Mod:
+        out.i = whole_or_fail(remainder(a.i, b.i));
+        break;
+      case ExprKind::Min:
+        out.i = std::min(a.i, b.i);
+        break;
+      case ExprKind::Max:
+        out.i = std::max(a.i, b.i);
+        break;
+      case ExprKind::Floor:
+        out.i = whole_or_fail(whole(std::floor(a.f)));
+        break;
+      case ExprKind::Ceil:
+        out.i = whole_or_fail(whole(std::ceil(a.f)));
+        break;
+      case ExprKind::FromInt:
+        out.f = static_cast<double>(a.i);
+        break;
+      case ExprKind::FAdd:
+        out.f = a.f + b.f;
+        break;
+      case ExprKind::FSub:
+        out.f = a.f - b.f;
+        break;
+      case ExprKind::FMul:
+        out.f = a.f * b.f;
+        break;
+      case ExprKind::FDiv:
+        out.f = a.f / b.f;
+        break;
+      case ExprKind::FNeg:
+        out.f = -a.f;
+        break;
+      case ExprKind::FPow:
+        out.f = std::pow(a.f, b.f);
+        break;
       case ExprKind::Equal:
       case ExprKind::Less:
       case ExprKind::LessEqual:
       case ExprKind::And:
       case ExprKind::Or:
-      case ExprKind::Not: break;   // no step is made for them
+      case ExprKind::Not:
+        break;  // no step is made for them
     }
   }
   return valid;
@@ -102,10 +138,14 @@ bool Evaluator::relations_hold(const Env& env) const {
     const Number a = env.values[check.lhs], b = env.values[check.rhs];
     const auto holds = [&](auto x, auto y) {
       switch (check.cmp) {
-        case Cmp::Equal: return x == y;
-        case Cmp::Less: return x < y;
-        case Cmp::LessEqual: return x <= y;
-        case Cmp::SameBits: return std::bit_cast<int64_t>(x) == std::bit_cast<int64_t>(y);
+        case Cmp::Equal:
+          return x == y;
+        case Cmp::Less:
+          return x < y;
+        case Cmp::LessEqual:
+          return x <= y;
+        case Cmp::SameBits:
+          return std::bit_cast<int64_t>(x) == std::bit_cast<int64_t>(y);
       }
       return false;
     };

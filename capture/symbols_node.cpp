@@ -34,7 +34,9 @@ class Symbolic final : public c10::SymNodeImpl {
   c10::SymNode sub(const c10::SymNode& other) override { return arithmetic(&SymbolTable::sub, ExprKind::FSub, other); }
   c10::SymNode mul(const c10::SymNode& other) override { return arithmetic(&SymbolTable::mul, ExprKind::FMul, other); }
   c10::SymNode truediv(const c10::SymNode& other) override { return real(ExprKind::FDiv, other); }
-  c10::SymNode floordiv(const c10::SymNode& other) override { return integers_only(&SymbolTable::div, "floordiv", other); }
+  c10::SymNode floordiv(const c10::SymNode& other) override {
+    return integers_only(&SymbolTable::div, "floordiv", other);
+  }
   c10::SymNode mod(const c10::SymNode& other) override { return integers_only(&SymbolTable::mod, "mod", other); }
   c10::SymNode sym_min(const c10::SymNode& other) override { return extreme(&SymbolTable::min, true, other); }
   c10::SymNode sym_max(const c10::SymNode& other) override { return extreme(&SymbolTable::max, false, other); }

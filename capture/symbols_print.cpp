@@ -21,10 +21,14 @@ std::string real_text(double value) {
 
 const char* word(Cmp cmp, bool outcome) {
   switch (cmp) {
-    case Cmp::Equal: return outcome ? " == " : " != ";
-    case Cmp::Less: return outcome ? " < " : " >= ";
-    case Cmp::LessEqual: return outcome ? " <= " : " > ";
-    case Cmp::SameBits: return outcome ? " is " : " is not ";
+    case Cmp::Equal:
+      return outcome ? " == " : " != ";
+    case Cmp::Less:
+      return outcome ? " < " : " >= ";
+    case Cmp::LessEqual:
+      return outcome ? " <= " : " > ";
+    case Cmp::SameBits:
+      return outcome ? " is " : " is not ";
   }
   return " ? ";
 }
@@ -32,10 +36,13 @@ const char* word(Cmp cmp, bool outcome) {
 // The same comparison with its sides exchanged.
 const char* mirrored(Cmp cmp, bool outcome) {
   switch (cmp) {
-    case Cmp::Less: return outcome ? " > " : " <= ";
-    case Cmp::LessEqual: return outcome ? " >= " : " < ";
+    case Cmp::Less:
+      return outcome ? " > " : " <= ";
+    case Cmp::LessEqual:
+      return outcome ? " >= " : " < ";
     case Cmp::Equal:
-    case Cmp::SameBits: break;
+    case Cmp::SameBits:
+      break;
   }
   return word(cmp, outcome);
 }
@@ -51,10 +58,14 @@ std::string SymbolTable::text(ExprId id, int binding) const {
     return name + ("(" + text(e.a, kOr)) + (two ? ", " + text(e.b, kOr) : "") + ")";
   };
   switch (e.kind) {
-    case ExprKind::IntConst: return wrap(e.payload.i < 0 ? kUnary : kAtom, std::to_string(e.payload.i));
-    case ExprKind::FloatConst: return wrap(e.payload.f < 0 ? kUnary : kAtom, real_text(e.payload.f));
-    case ExprKind::IntSymbol: return "s" + std::to_string(e.payload.i);
-    case ExprKind::FloatSymbol: return "f" + std::to_string(e.payload.i);
+    case ExprKind::IntConst:
+      return wrap(e.payload.i < 0 ? kUnary : kAtom, std::to_string(e.payload.i));
+    case ExprKind::FloatConst:
+      return wrap(e.payload.f < 0 ? kUnary : kAtom, real_text(e.payload.f));
+    case ExprKind::IntSymbol:
+      return "s" + std::to_string(e.payload.i);
+    case ExprKind::FloatSymbol:
+      return "f" + std::to_string(e.payload.i);
     case ExprKind::Add: {
       // "+ -2*s1" reads as "- 2*s1"
       std::string right = text(e.b, kProduct);
@@ -65,25 +76,44 @@ std::string SymbolTable::text(ExprId id, int binding) const {
       const auto factor = [&](ExprId side) { return text(side, expr(side).kind == ExprKind::Mul ? kProduct : kUnary); };
       return wrap(kProduct, (constant(e.a) == -1 ? "-" : factor(e.a) + "*") + factor(e.b));
     }
-    case ExprKind::Div: return infix(kProduct, "//");
-    case ExprKind::Mod: return infix(kProduct, " % ");
-    case ExprKind::Min: return call("min");
-    case ExprKind::Max: return call("max");
-    case ExprKind::Floor: return call("floor");
-    case ExprKind::Ceil: return call("ceil");
-    case ExprKind::FromInt: return call("float");
-    case ExprKind::FAdd: return infix(kSum, " + ");
-    case ExprKind::FSub: return infix(kSum, " - ");
-    case ExprKind::FMul: return infix(kProduct, "*");
-    case ExprKind::FDiv: return infix(kProduct, "/");
-    case ExprKind::FNeg: return wrap(kUnary, "-" + text(e.a, kUnary));
-    case ExprKind::FPow: return wrap(kPower, text(e.a, kAtom) + "**" + text(e.b, kAtom));
-    case ExprKind::Equal: return infix(kCompare, " == ");
-    case ExprKind::Less: return infix(kCompare, " < ");
-    case ExprKind::LessEqual: return infix(kCompare, " <= ");
-    case ExprKind::And: return infix(kAnd, " and ");
-    case ExprKind::Or: return infix(kOr, " or ");
-    case ExprKind::Not: return wrap(kCompare, "not " + text(e.a, kAtom));
+    case ExprKind::Div:
+      return infix(kProduct, "//");
+    case ExprKind::Mod:
+      return infix(kProduct, " % ");
+    case ExprKind::Min:
+      return call("min");
+    case ExprKind::Max:
+      return call("max");
+    case ExprKind::Floor:
+      return call("floor");
+    case ExprKind::Ceil:
+      return call("ceil");
+    case ExprKind::FromInt:
+      return call("float");
+    case ExprKind::FAdd:
+      return infix(kSum, " + ");
+    case ExprKind::FSub:
+      return infix(kSum, " - ");
+    case ExprKind::FMul:
+      return infix(kProduct, "*");
+    case ExprKind::FDiv:
+      return infix(kProduct, "/");
+    case ExprKind::FNeg:
+      return wrap(kUnary, "-" + text(e.a, kUnary));
+    case ExprKind::FPow:
+      return wrap(kPower, text(e.a, kAtom) + "**" + text(e.b, kAtom));
+    case ExprKind::Equal:
+      return infix(kCompare, " == ");
+    case ExprKind::Less:
+      return infix(kCompare, " < ");
+    case ExprKind::LessEqual:
+      return infix(kCompare, " <= ");
+    case ExprKind::And:
+      return infix(kAnd, " and ");
+    case ExprKind::Or:
+      return infix(kOr, " or ");
+    case ExprKind::Not:
+      return wrap(kCompare, "not " + text(e.a, kAtom));
   }
   throw std::logic_error("an expression of unknown kind " + std::to_string(static_cast<int>(e.kind)));
 }

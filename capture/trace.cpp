@@ -48,8 +48,13 @@ class Tracer {
         recording_(request.record), buffers_(collected_.input_total) {}
 
   std::shared_ptr<Graph> run() {
-    if (recording_) make_inputs();
     Resume& resume = request_.resume;
+    if (recording_) {
+      make_inputs();
+    } else {
+      for (at::Tensor& tensor : resume.values) resumed_.push_back({std::move(tensor), {}});
+      for (auto& [input, tensor] : resume.buffers) buffers_[input].real = std::move(tensor);
+    }
     for (uint32_t i = resume.call; i < collected_.calls.size(); ++i) {
       const bool resumed = i == resume.call && resume.stage != Stage::NodeStart;
       run_node(i, resumed ? resume.stage : Stage::NodeStart);
@@ -170,9 +175,6 @@ class Tracer {
   }
 
   void take_resumed(Node& node, Stage stage, std::vector<Traced>& inputs, std::vector<Traced>& outputs) {
-    if (!recording_) {
-      for (at::Tensor& tensor : request_.resume.values) resumed_.push_back({std::move(tensor), {}});
-    }
     const size_t outputs_given = stage == Stage::AfterCall ? node.next_edges().size() : stage == Stage::AfterPost ? resumed_.size() : 0;
     for (size_t i = 0; i < resumed_.size(); ++i) (i < outputs_given ? outputs : inputs).push_back(std::move(resumed_[i]));
     resumed_.clear();

@@ -64,7 +64,8 @@ class CollectorTable {
     ++used_;
   }
 
-  const TypedCollector* find_new_address(const std::type_info* type) {
+  // Out of line, or its registers are saved on every call of find().
+  [[gnu::noinline]] const TypedCollector* find_new_address(const std::type_info* type) {
     std::lock_guard lock(mutex_);
     if (auto known = overflow_.find(type); known != overflow_.end()) {
       return known->second;
@@ -110,11 +111,13 @@ class CollectorTable {
   std::unordered_map<const std::type_info*, const TypedCollector*> overflow_;
 };
 
+[[gnu::noinline]] CollectorTable* make_table() { return new CollectorTable; }
+
 }  // namespace
 
 const TypedCollector* find_typed_collector(const torch::autograd::Node& node) {
   // Never destroyed: device threads may still be running backwards at exit.
-  static CollectorTable& table = *new CollectorTable;
+  static CollectorTable& table = *make_table();
   return table.find(&typeid(node));
 }
 

@@ -11,15 +11,15 @@ namespace digits {
 
 /// Images and their labels, side by side.
 struct Batch {
-    torch::Tensor images;  ///< float32 {n, 1, 8, 8}, from -1 (paper) to 1 (ink)
-    torch::Tensor labels;  ///< int64 {n}, the digits 0 to 9
+  torch::Tensor images;  ///< float32 {n, 1, 8, 8}, from -1 (paper) to 1 (ink)
+  torch::Tensor labels;  ///< int64 {n}, the digits 0 to 9
 };
 
 /// The handwritten digits, split into what a model learns from and what it is judged by.
 struct Digits {
-    std::filesystem::path path;
-    Batch train;
-    Batch held_out;
+  std::filesystem::path path;
+  Batch train;
+  Batch held_out;
 };
 
 /// Where the data lies: `given` if the user named a file; otherwise data/digits/digits.csv of the

@@ -12,7 +12,6 @@ namespace digits {
 void require_writable(const std::filesystem::path& path);
 
 /// Writes {"models": [{name, accuracy, max_grad_diff, graphs, hits, misses, stock_us, hindcast_us, ...}], ...}.
-void write_json(const std::filesystem::path& path, const Options& options,
-                const std::vector<Outcome>& outcomes);
+void write_json(const std::filesystem::path& path, const Options& options, const std::vector<Outcome>& outcomes);
 
 }  // namespace digits

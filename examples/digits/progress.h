@@ -8,26 +8,26 @@ namespace digits {
 
 /// Shows how far a training is, on stderr: a bar that moves on a terminal, a line an epoch elsewhere.
 class Progress {
-public:
-    Progress(std::string model, std::int64_t epochs, std::int64_t steps_per_epoch);
-    ~Progress();
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
+ public:
+  Progress(std::string model, std::int64_t epochs, std::int64_t steps_per_epoch);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
-    void step_done(double loss);
-    void epoch_done(double mean_loss, double accuracy);
+  void step_done(double loss);
+  void epoch_done(double mean_loss, double accuracy);
 
-private:
-    void draw_bar(double loss);
+ private:
+  void draw_bar(double loss);
 
-    std::string model_;
-    std::int64_t epochs_;
-    std::int64_t steps_per_epoch_;
-    std::int64_t steps_ = 0;
-    double accuracy_ = 0;
-    bool terminal_;
-    bool line_open_ = false;
-    std::chrono::steady_clock::time_point drawn_;
+  std::string model_;
+  std::int64_t epochs_;
+  std::int64_t steps_per_epoch_;
+  std::int64_t steps_ = 0;
+  double accuracy_ = 0;
+  bool terminal_;
+  bool line_open_ = false;
+  std::chrono::steady_clock::time_point drawn_;
 };
 
 }  // namespace digits

@@ -17,67 +17,65 @@ using Row = std::array<std::string, kColumns>;
 std::string marked(std::string value, bool broken) { return broken ? value + " !" : value; }
 
 Row heading() {
-    return {"model",  "accuracy",         "largest grad diff",    "graphs", "hits",
-            "misses", "stock us", "hindcast us", "ratio"};
+  return {"model", "accuracy", "largest grad diff", "graphs", "hits", "misses", "stock us", "hindcast us", "ratio"};
 }
 
 Row row_of(const Outcome& outcome) {
-    const ::hindcast::Stats& stats = outcome.stats;
-    const double hits = hit_rate(stats);
-    return {
-        outcome.name,
-        marked(fmt::format("{:.1f}%", 100 * outcome.accuracy), outcome.accuracy <= kLeastAccuracy),
-        marked(fmt::format("{:.3g}", outcome.gradients.largest), !outcome.gradients.first.empty()),
-        marked(fmt::format("{}", stats.unique_graphs), stats.unique_graphs > kMostGraphs),
-        marked(fmt::format("{:.1f}%", 100 * hits), hits <= kLeastHitRate),
-        fmt::format("{}", stats.misses),
-        fmt::format("{:.0f}", outcome.stock.median_us),
-        fmt::format("{:.0f}", outcome.hindcast.median_us),
-        fmt::format("{:.2f}", outcome.stock.median_us / outcome.hindcast.median_us),
-    };
+  const ::hindcast::Stats& stats = outcome.stats;
+  const double hits = hit_rate(stats);
+  return {
+      outcome.name,
+      marked(fmt::format("{:.1f}%", 100 * outcome.accuracy), outcome.accuracy <= kLeastAccuracy),
+      marked(fmt::format("{:.3g}", outcome.gradients.largest), !outcome.gradients.first.empty()),
+      marked(fmt::format("{}", stats.unique_graphs), stats.unique_graphs > kMostGraphs),
+      marked(fmt::format("{:.1f}%", 100 * hits), hits <= kLeastHitRate),
+      fmt::format("{}", stats.misses),
+      fmt::format("{:.0f}", outcome.stock.median_us),
+      fmt::format("{:.0f}", outcome.hindcast.median_us),
+      fmt::format("{:.2f}", outcome.stock.median_us / outcome.hindcast.median_us),
+  };
 }
 
 /// The first column is a name and starts at the left; the others are numbers and end at the right.
 std::string aligned(const std::vector<Row>& rows) {
-    std::array<std::size_t, kColumns> widths{};
-    for (const Row& row : rows) {
-        for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::array<std::size_t, kColumns> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}", row[0], widths[0]);
+    for (std::size_t i = 1; i < kColumns; ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
+    text += '\n';
+    if (&row == &rows.front()) {
+      std::size_t whole = 2 * (kColumns - 1);
+      for (const std::size_t width : widths) whole += width;
+      text += std::string(whole, '-') + '\n';
     }
-    std::string text;
-    for (const Row& row : rows) {
-        text += fmt::format("{:<{}}", row[0], widths[0]);
-        for (std::size_t i = 1; i < kColumns; ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
-        text += '\n';
-        if (&row == &rows.front()) {
-            std::size_t whole = 2 * (kColumns - 1);
-            for (const std::size_t width : widths) whole += width;
-            text += std::string(whole, '-') + '\n';
-        }
-    }
-    return text;
+  }
+  return text;
 }
 
 std::string counted(const std::string& title, const std::map<std::string, std::uint64_t>& counts) {
-    if (counts.empty()) return "";
-    std::string text = title + ":\n";
-    for (const auto& [what, count] : counts) text += fmt::format("  {:>4} x {}\n", count, what);
-    return text;
+  if (counts.empty()) return "";
+  std::string text = title + ":\n";
+  for (const auto& [what, count] : counts) text += fmt::format("  {:>4} x {}\n", count, what);
+  return text;
 }
 
 }  // namespace
 
 std::string table(const std::vector<Outcome>& outcomes) {
-    std::vector<Row> rows = {heading()};
-    for (const Outcome& outcome : outcomes) rows.push_back(row_of(outcome));
-    std::string text = aligned(rows);
-    text += "(times are medians of one backward; ratio is stock over hindcast, higher is faster)\n";
-    for (const Outcome& outcome : outcomes) {
-        text += counted(outcome.name + " misses", outcome.stats.misses_by_reason);
-        text += counted(outcome.name + " backwards run by the stock engine",
-                        outcome.stats.fallbacks_by_reason);
-        text += counted(outcome.name + " opaque nodes", outcome.stats.opaque_nodes);
-    }
-    return text;
+  std::vector<Row> rows = {heading()};
+  for (const Outcome& outcome : outcomes) rows.push_back(row_of(outcome));
+  std::string text = aligned(rows);
+  text += "(times are medians of one backward; ratio is stock over hindcast, higher is faster)\n";
+  for (const Outcome& outcome : outcomes) {
+    text += counted(outcome.name + " misses", outcome.stats.misses_by_reason);
+    text += counted(outcome.name + " backwards run by the stock engine", outcome.stats.fallbacks_by_reason);
+    text += counted(outcome.name + " opaque nodes", outcome.stats.opaque_nodes);
+  }
+  return text;
 }
 
 }  // namespace digits

@@ -10,35 +10,35 @@
 namespace digits {
 
 struct Schedule {
-    std::int64_t epochs;
-    std::int64_t batch_size;
-    std::uint64_t seed;
+  std::int64_t epochs;
+  std::int64_t batch_size;
+  std::uint64_t seed;
 };
 
 /// What one backward costs, in microseconds.
 struct BackwardTime {
-    double median_us;
-    double first_us;  ///< the one that hindcast spends on capturing
+  double median_us;
+  double first_us;  ///< the one that hindcast spends on capturing
 };
 
 /// How far the gradients of two equal models are apart, over all steps.
 struct GradientDifference {
-    double largest = 0;  ///< infinite where only one side has a gradient or a NaN
-    std::string first;   ///< "step 3, layers.0.weight"; empty when there is none
+  double largest = 0;  ///< infinite where only one side has a gradient or a NaN
+  std::string first;   ///< "step 3, layers.0.weight"; empty when there is none
 };
 
 /// One model trained by both engines.
 struct Outcome {
-    std::string name;
-    std::int64_t epochs;
-    std::int64_t default_epochs;
-    std::int64_t steps;
-    double accuracy;        ///< of the model trained with hindcast, on the held-out images, 0 to 1
-    double stock_accuracy;  ///< of its twin
-    GradientDifference gradients;
-    BackwardTime stock;
-    BackwardTime hindcast;
-    ::hindcast::Stats stats;  ///< of this model's backwards alone
+  std::string name;
+  std::int64_t epochs;
+  std::int64_t default_epochs;
+  std::int64_t steps;
+  double accuracy;        ///< of the model trained with hindcast, on the held-out images, 0 to 1
+  double stock_accuracy;  ///< of its twin
+  GradientDifference gradients;
+  BackwardTime stock;
+  BackwardTime hindcast;
+  ::hindcast::Stats stats;  ///< of this model's backwards alone
 };
 
 /// Trains two copies of a model in lockstep, one with the stock engine, one with hindcast.

@@ -17,8 +17,8 @@ double hit_rate(const ::hindcast::Stats& stats);
 
 /// Which promises an outcome broke, each as a sentence. A failure makes the program fail; a warning does not.
 struct Verdict {
-    std::vector<std::string> failures;
-    std::vector<std::string> warnings;
+  std::vector<std::string> failures;
+  std::vector<std::string> warnings;
 };
 
 Verdict judge(const std::vector<Outcome>& outcomes);

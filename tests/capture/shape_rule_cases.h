@@ -4,7 +4,7 @@
 //   sum.dim_IntList T(s0,s1,s2) [1] true        op of aten, arguments in the schema's order, the rest by default
 //   native_dropout T(s0) 0.5 train=true          or by name
 //
-// T(sizes) floats, C(sizes) complex, B(sizes) truth values, L{bound}(sizes) integers below a bound, None, 'text'.
+// T(sizes) floats, U(sizes) floats between 0 and 1, C(sizes) complex, B(sizes) truth values, L{bound}(sizes) integers below a bound, None, 'text'.
 // s0..s4 are symbols; sizes and SymInt arguments are expressions of them with + - * / and parentheses.
 // A line that starts with ~ records relations that some of the other sizes break; one with ! pins what it is given.
 
@@ -73,7 +73,7 @@ inline constexpr const char* kShapeRuleCases[] = {
     "_prelu_kernel_backward T(s0,s1,s2) T(s0,s1,s2) T(1,s1,1)",
     "native_dropout T(s0,s1) 0.5 true",
     "native_dropout_backward T(s0,s1) B(s0,s1) 2.0",
-    "bernoulli T(s0,s1)",
+    "bernoulli U(s0,s1)",
     "bernoulli_.float T(s0,s1) 0.3",
     "clone T(s0,s1)",
     "detach T(s0,s1)",
@@ -206,10 +206,12 @@ inline constexpr const char* kShapeRuleCases[] = {
     "unsqueeze_ T(s0,s1) 0",
     "slice.Tensor T(s0,s1) 0",
     "slice.Tensor T(s0,s1) 1 1",
-    "~ slice.Tensor T(s0,s1) 0 1 3",
+    "slice.Tensor T(s0,s1) 0 1 3",
+    "~ slice.Tensor T(s0,s1) 0 1 6",
     "slice.Tensor T(s0,s1) 0 0 9223372036854775807 2",
     "slice.Tensor T(s0,s1) 0 1 -1",
-    "~ slice.Tensor T(s0,s1) 0 -3",
+    "slice.Tensor T(s0,s1) 0 -3",
+    "~ slice.Tensor T(s0,s1) 0 -6",
     "slice.Tensor T(s0+s1,s2) 0 s0 s0+s1",
     "slice.Tensor T(s0+s1,s2) 0 0 s0",
     "slice.Tensor T(s0,s1) 0 0 s0+2",
@@ -230,7 +232,7 @@ inline constexpr const char* kShapeRuleCases[] = {
     "split_with_sizes T(s0+s1+2,s2) [s0,2,s1] 0",
     "unsafe_split_with_sizes T(s0+s1,s2) [s0,s1] 0",
     "chunk T(s0,4*s1) 4 1",
-    "~ chunk T(s0,s1) 2 0",
+    "chunk T(s0,s1) 2 0",
     "unbind.int T(s0,3,s1) 1",
     "! unbind.int T(s0,s1) 0",
     "diagonal T(s0,s0) 0 0 1",
@@ -337,8 +339,10 @@ inline constexpr const char* kShapeRuleCases[] = {
     "convolution T(s0,2*s1,s2,s2) T(2*s1,s3,3,3) None [2] [1] [2] true [1] 2",
     "convolution T(s0,s1,s2,s2,s2) T(s3,s1,3,3,3) None [1] [1] [1] false [0] 1",
     "convolution T(s0,s1,s2) T(s3,s1,s4) T(s3) [1] [s4] [1] false [0] 1",
-    "convolution_backward T(s0,s3,s2,s2) T(s0,s1,s2,s2) T(s3,s1,3,3) [s3] [1,1] [1,1] [1,1] false [0,0] 1 [true,true,true]",
-    "convolution_backward T(s0,s3,s2,s2) T(s0,s1,s2,s2) T(s3,s1,3,3) None [1,1] [1,1] [1,1] false [0,0] 1 [false,true,false]",
+    "convolution_backward T(s0,s3,s2,s2) T(s0,s1,s2,s2) T(s3,s1,3,3) [s3] [1,1] [1,1] [1,1] false [0,0] 1 "
+    "[true,true,true]",
+    "convolution_backward T(s0,s3,s2,s2) T(s0,s1,s2,s2) T(s3,s1,3,3) None [1,1] [1,1] [1,1] false [0,0] 1 "
+    "[false,true,false]",
     "convolution_backward T(s0,s3,2*s2) T(s0,s1,s2) T(s1,s3,4) [s3] [2] [1] [1] true [0] 1 [true,true,true]",
     "_slow_conv2d_forward T(s0,s1,s2+3,s2+3) T(s3,s1,3,3) [3,3] None [1,1] [0,0]",
     "_slow_conv2d_backward.output_mask T(s0,s3,s2,s2) T(s0,s1,s2,s2) T(s3,s1,3,3) [3,3] [1,1] [1,1] [true,true,false]",
@@ -348,7 +352,8 @@ inline constexpr const char* kShapeRuleCases[] = {
     "max_pool2d_with_indices T(s0,s1,s2+3,s2+4) [2,2] [2,2] [0,0] [1,1] false",
     "max_pool2d_with_indices T(s0,s1,s2+3,s2+4) [3] [2] [1] [1] true",
     "max_pool2d_with_indices T(s0,s2+3,s2+4) [3]",
-    "max_pool2d_with_indices_backward T(s0,s1,s2,s2) T(s0,s1,2*s2,2*s2) [2,2] [2,2] [0,0] [1,1] false L{4}(s0,s1,s2,s2)",
+    "max_pool2d_with_indices_backward T(s0,s1,s2,s2) T(s0,s1,2*s2,2*s2) [2,2] [2,2] [0,0] [1,1] false "
+    "L{4}(s0,s1,s2,s2)",
     "max_pool3d_with_indices T(s0,s1,s2+3,s2+3,s2+3) [2,2,2] [1,2,2]",
     "avg_pool2d T(s0,s1,s2+3,s2+3) [2,2] [] [0,0] true",
     "avg_pool2d T(s0,s1,s2+3,s2+3) [3,3] [2,2] [1,1] true",

@@ -278,7 +278,7 @@ TEST_F(Symbols, ScalarsAndConstantsHaveExpressions) {
   EXPECT_EQ(t.expr_of(c10::Scalar(sym(s0))), s0);
   EXPECT_EQ(t.expr_of(c10::Scalar(t.make_symfloat(t.to_real(s0)))), t.to_real(s0));
   const int64_t low = std::numeric_limits<int64_t>::min();
-  EXPECT_EQ(t.expr_of(c10::SymInt(low)), n(low));   // LibTorch keeps it on the heap
+  EXPECT_EQ(t.expr_of(c10::SymInt(low)), n(low));  // LibTorch keeps it on the heap
   EXPECT_EQ(t.hint(t.div(n(low), n(-1))), low);
   EXPECT_THROW(t.expr_of(c10::Scalar(c10::complex<double>(1, 2))), std::logic_error);
   EXPECT_THROW(SymbolTable::make()->expr_of(sym(s0)), std::logic_error);

@@ -17,7 +17,9 @@ using torch::autograd::Node;
 
 void add_differentiable(const at::Tensor& t, std::vector<at::Tensor>& outputs) {
   const bool differentiable = t.defined() && t.requires_grad() && (t.is_floating_point() || t.is_complex());
-  if (differentiable) outputs.push_back(t.layout() == at::kStrided && !t.is_nested() ? t : t.to_dense());
+  if (!differentiable) return;
+  if (t.is_nested()) outputs.push_back(t.contiguous().to_padded_tensor(0));
+  else outputs.push_back(t.layout() == at::kStrided ? t : t.to_dense());
 }
 
 std::vector<at::Tensor> differentiable(const std::vector<c10::IValue>& results) {
@@ -80,6 +82,11 @@ void run_backward(const Setting& setting, const std::vector<at::Tensor>& outputs
   }
 }
 
+void give_grads(std::vector<at::Tensor>& leaves, uint64_t seed) {
+  for (at::Tensor& leaf : leaves)
+    if (leaf.layout() == at::kStrided && leaf.requires_grad()) leaf.mutable_grad() = root_gradient(leaf, Root::Contiguous, seed + 1);
+}
+
 std::vector<std::string> names_behind(const std::vector<at::Tensor>& outputs) {
   std::vector<std::string> names;
   std::unordered_set<Node*> found;
@@ -106,6 +113,7 @@ std::vector<at::Tensor> run_row(const Row& row, const Setting& setting) {
   std::vector<at::Tensor> results;
   for (const at::Tensor& output : outputs) results.push_back(output.detach().clone());
   std::vector<at::Tensor> seen;
+  if (setting.grads_before) give_grads(maker.leaves(), setting.seed);
   attach_hooks(setting, maker.leaves(), outputs.front(), seen);
   run_backward(setting, outputs, maker.leaves(), results);
   if (setting.hooks == Hooks::RetainGrad) results.push_back(outputs.front().grad());

@@ -36,6 +36,11 @@ class Runs {
     run.root = root;
     return add(run);
   }
+  Runs& with_grads() {
+    Setting run = base_;
+    run.grads_before = true;
+    return add(run);
+  }
   operator std::vector<Setting>() const { return runs_; }
 
  private:
@@ -51,7 +56,7 @@ class Runs {
 
 std::vector<Setting> values_and_sizes(const Row& row, const Setting& base) {
   Runs runs(base);
-  runs.then(3).then(3);
+  runs.then(3).then(3).with_grads();
   if (!row.finite) runs.values(Values::ZerosAndNaN);
   if (mentions(row.arguments, "N")) runs.then(5).then(3).then(7).then(1);
   return runs;

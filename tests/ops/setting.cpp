@@ -27,6 +27,7 @@ std::string describe(const Setting& setting) {
        << name_of(setting.operands, kOperands) << ", values " << name_of(setting.values, kValues) << ", root "
        << name_of(setting.root, kRoot) << ", outputs " << name_of(setting.outputs, kOutputs) << ", hooks "
        << name_of(setting.hooks, kHooks);
+  if (setting.grads_before) text << ", leaves with .grad";
   if (setting.only_leaf) text << ", only leaf " << *setting.only_leaf << " requires grad";
   if (setting.only_wanted) text << ", grad() of leaf " << *setting.only_wanted;
   return text.str();

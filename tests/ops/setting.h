@@ -27,6 +27,7 @@ struct Setting {
   Operands operands = Operands::Contiguous;
   Values values = Values::Random;
   Root root = Root::Loss;
+  bool grads_before = false; // the leaves have a .grad already, to be added to
 
   c10::ScalarType dtype = c10::ScalarType::Float;
   Outputs outputs = Outputs::All;
