@@ -3,6 +3,7 @@
 #include "engine/base/check.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -154,16 +155,39 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
   return results;
 }
 
-std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> inputs) const {
-  const auto all = segments();
-  if (all.size() != 1) throw std::invalid_argument(base::format("hindcast::Graph::run: the graph has {} segments, expected 1; run them one by one", all.size()));
+namespace {
+
+Bindings bindings_at_capture(const SymbolTable& symbols) {
   Bindings bindings;
-  for (uint32_t e = 0; e < symbols->size(); ++e) {
-    const Expr& expr = symbols->expr({e});
+  for (uint32_t e = 0; e < symbols.size(); ++e) {
+    const Expr& expr = symbols.expr({e});
     if (expr.kind == ExprKind::IntSymbol) bindings.ints.push_back(expr.hint.i);
     if (expr.kind == ExprKind::FloatSymbol) bindings.floats.push_back(expr.hint.f);
   }
-  return run(all.front(), std::move(inputs), bindings);
+  return bindings;
+}
+
+}  // namespace
+
+void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
+  Env env;
+  HC_CHECK(Evaluator(*symbols).evaluate(bindings_at_capture(*symbols), env));
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
+  Interpreter interpreter(env);
+  interpreter.values = std::move(values);
+  for (const Instr& instr : instrs) {
+    bool ready = computes(instr);
+    for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || interpreter.values.contains(value.index)); });
+    if (ready) interpreter.run(instr);
+  }
+  values = std::move(interpreter.values);
+}
+
+std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> inputs) const {
+  const auto all = segments();
+  if (all.size() != 1) throw std::invalid_argument(base::format("hindcast::Graph::run: the graph has {} segments, expected 1; run them one by one", all.size()));
+  return run(all.front(), std::move(inputs), bindings_at_capture(*symbols));
 }
 
 void Graph::verify() const {

@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace hindcast::capture {
@@ -132,6 +133,10 @@ class HINDCAST_API Graph {
   std::vector<at::Tensor> run(const Segment& segment, std::vector<at::Tensor> inputs, const Bindings& bindings) const;
   /// The same for a graph of one segment, with the values its symbols had at capture.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+
+  /// Runs every ATen instr with the symbols' values at capture; reads and adds to `values` (by ValueId). Instrs whose
+  /// arguments are not there are left out.
+  void replay(std::unordered_map<uint32_t, at::Tensor>& values) const;
 
   /// Text in the words of PyTorch's compiled autograd log: dtype, symbolic shape, strides and device on every value, the
   /// autograd node and its NodeCall number above its instrs.

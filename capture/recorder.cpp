@@ -22,6 +22,7 @@ thread_local Recorder* current_recorder = nullptr;
 struct OpTraits {
   bool composite = false;       // decomposes into other ops
   const char* refused = nullptr;  // why a node that calls it cannot be traced
+  std::optional<c10::OperatorHandle> view;  // of one that changes its argument's geometry in place: the op that returns a view
   std::vector<uint32_t> written;  // arguments that it writes
 };
 
@@ -34,9 +35,14 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
     const auto* alias = schema.arguments()[i].alias_info();
     if (alias && alias->isWrite()) traits.written.push_back(i);
   }
+  if (op.hasTag(at::Tag::inplace_view)) {
+    std::string name = op.operator_name().name;
+    name.pop_back();  // the underscore
+    traits.view = c10::Dispatcher::singleton().findSchema({name, op.operator_name().overload_name});
+  }
   if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) {
     traits.refused = "result depends on the data";
-  } else if (op.hasTag(at::Tag::inplace_view) || op.operator_name().name == "aten::set_" || op.operator_name().name == "aten::resize_") {
+  } else if ((op.hasTag(at::Tag::inplace_view) && !traits.view) || op.operator_name().name == "aten::set_" || op.operator_name().name == "aten::resize_") {
     traits.refused = "changes the geometry of its argument in place";
   } else if (traits.written.size() > 1) {
     traits.refused = "writes to several arguments";
@@ -342,6 +348,19 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpTraits& traits = traits_of(op);
   if (traits.composite) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  if (traits.view) {
+    const at::Tensor self = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
+    record(*traits.view, stack);
+    TracingTensor* target = TracingTensor::get(self);
+    const TracingTensor* view = TracingTensor::get(stack->back().toTensor());
+    if (target && view) {
+      if (target != view) target->become(*view);
+      stack->back() = self;
+    } else {
+      mark_untraceable(c10::toString(op.operator_name()) + ": changes the geometry of a tensor from outside");
+    }
     return;
   }
   const auto& schema = op.schema();

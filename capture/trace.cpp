@@ -3,6 +3,7 @@
 #include "capture/node_calls.h"
 #include "capture/packed_args.h"
 #include "capture/recorder.h"
+#include "capture/same_bits.h"
 #include "capture/typed_collectors.h"
 #include "capture/libtorch_access.h"
 #include "engine/base/check.h"
@@ -104,6 +105,7 @@ class Tracer {
       fact += static_cast<uint32_t>(own.size());
       const ValueId id = recorder_.new_value(tensor, std::move(sizes));
       graph_->resume_inputs.push_back(id);
+      keep_input(id, tensor);
       return {tensor, id};
     };
     Resume& resume = request_.resume;
@@ -238,6 +240,7 @@ class Tracer {
     if (recording_) {
       Instr& instr = add_instr(InstrKind::Accumulate);
       instr.inputs = {inputs[0].value};
+      keep_result(inputs[0]);
     }
     hooks::accumulate_grad(leaf, node_mutex(node), std::move(inputs[0].real), has_post_hooks);
   }
@@ -245,6 +248,7 @@ class Tracer {
   std::vector<Traced> call_node(Node& node, const NodeCall& call, std::vector<Traced> inputs) {
     if (recording_ && request_.on_opaque) request_.on_opaque(node.name());
     const auto inputs_kept = recording_ ? values(inputs) : std::vector<ValueId>{};
+    for (const Traced& input : inputs) keep_result(input);
     variable_list gradients;
     for (Traced& input : inputs) gradients.push_back(std::move(input.real));
     variable_list results = node(std::move(gradients));
@@ -268,6 +272,7 @@ class Tracer {
       }
       add_expected(result, sizes);
       graph_->instrs.back().outputs.push_back(result.defined() ? recorder_.new_value(result, sizes) : recorder_.undefined_value());
+      keep_input(graph_->instrs.back().outputs.back(), result);
     }
     for (size_t e = 0; e < results.size(); ++e) outputs.push_back({std::move(results[e]), graph_->instrs.back().outputs[e]});
     return outputs;
@@ -320,6 +325,7 @@ class Tracer {
         std::vector<ExprId> sizes;
         for (const uint32_t fact : facts.tensors[slot]) sizes.push_back(size_of_fact(fact));
         id = recorder_.new_value(real, std::move(sizes));
+        keep_input(id, real);
       }
       return recorder_.stand_in(real, id);
     };
@@ -409,6 +415,7 @@ class Tracer {
       if (capture.call != index) continue;
       request_.results[capture.output] = inputs[capture.input_nr].real;
       if (!recording_) continue;
+      keep_result(inputs[capture.input_nr]);
       Instr& instr = add_instr(InstrKind::Capture);
       instr.inputs = {inputs[capture.input_nr].value};
       instr.result = capture.output;
@@ -423,6 +430,13 @@ class Tracer {
     instr.call = call_;
     instr.buffer_events = static_cast<uint32_t>(graph_->buffer_events.size());
     return instr;
+  }
+
+  void keep_input(ValueId value, const at::Tensor& real) {
+    if (request_.check && real.defined() && is_plain(real)) request_.check->inputs.emplace_back(value, clone_exactly(real));
+  }
+  void keep_result(const Traced& item) {
+    if (request_.check && item.real.defined() && is_plain(item.real)) request_.check->results.emplace_back(item.value, clone_exactly(item.real));
   }
 
   void note_buffer(uint32_t input) {
@@ -459,7 +473,9 @@ class Tracer {
       add_expected(result, sizes);
       const ValueId id = result.defined() ? recorder_.new_value(result, std::move(sizes)) : recorder_.undefined_value();
       graph_->instrs.back().outputs.push_back(id);
+      keep_input(id, result);
     }
+    for (const Traced& item : list) keep_result(item);
   }
 
   void add_expected(const at::Tensor& result, const std::vector<ExprId>& sizes) {

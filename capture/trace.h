@@ -34,6 +34,13 @@ struct DynamicFacts {
   std::vector<uint8_t> is_float;  // per collected fact: its symbol is a float one
 };
 
+/// What a capture was given and what it made, as copies: enough to replay the graph and compare.
+struct ReplayCheck {
+  std::vector<std::pair<ValueId, at::Tensor>> inputs, results;
+  /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
+  std::optional<std::string> find_difference(const Graph& graph) const;
+};
+
 struct TraceRequest {
   Collected& collected;                     // its tensors are dropped as the trace passes them
   Resume resume;                            // moved from
@@ -43,6 +50,7 @@ struct TraceRequest {
   bool record = true;                       // false: every node runs as itself, nothing is captured
   std::vector<at::Tensor>& results;         // of grad()
   void (*on_opaque)(const std::string& node_name) = nullptr;
+  ReplayCheck* check = nullptr;             // to be filled
 };
 
 /// Runs the rest of the backward; returns what was captured, null if `record` was false.

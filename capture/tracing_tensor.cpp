@@ -46,17 +46,33 @@ TracingTensor::TracingTensor(at::Tensor real_tensor, c10::DispatchKey key, Value
                              std::vector<c10::SymInt> symbolic_sizes)
     : TensorImpl(keys_of(real_tensor, key), real_tensor.dtype(), real_tensor.device()),
       real(std::move(real_tensor)), value(id), base(std::move(shared_base)), sizes(std::move(symbolic_sizes)) {
-  const c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
   set_storage_access_should_throw();
+  show_geometry();
+  const c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
   if (impl.requires_grad()) set_requires_grad(true);  // some formulas choose their way by it
+  if (impl.is_wrapped_number()) set_wrapped_number(true);
+}
+
+void TracingTensor::show_geometry() {
+  set_custom_sizes_strides(SizesStridesPolicy::Default);
   if (real.layout() == at::kStrided) {
-    set_sizes_and_strides(real.sizes(), real.strides(), impl.storage_offset());
+    set_sizes_and_strides(real.sizes(), real.strides(), real.storage_offset());
   } else {
     set_sizes_contiguous(real.sizes());
   }
-  if (impl.is_wrapped_number()) set_wrapped_number(true);
   symbolic = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
   if (symbolic) set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+}
+
+void TracingTensor::become(const TracingTensor& view) {
+  real = view.real;
+  value = view.value;
+  base = view.base;
+  views = view.views;
+  version = view.version;
+  sizes = view.sizes;
+  strides_.clear();
+  show_geometry();
 }
 
 TracingTensor* TracingTensor::get(const at::Tensor& tensor) {

@@ -30,6 +30,8 @@ class TracingTensor final : public c10::TensorImpl {
   bool symbolic = false;
   std::vector<c10::SymInt> sizes;
 
+  /// Stands from now on for what `view` stands for.
+  void become(const TracingTensor& view);
   static TracingTensor* get(const at::Tensor& tensor);  // null if it is none
   c10::SymIntArrayRef traced_sizes() const;
 
@@ -51,6 +53,7 @@ class TracingTensor final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion&, bool) const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
 
+  void show_geometry();
   void pin_sizes() const;
 
   mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;

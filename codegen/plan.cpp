@@ -127,6 +127,14 @@ void Plan::add_steps() {
     if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step);
   }
 
+  for (const capture::Segment& segment : graph_->segments()) {
+    PlannedSegment& planned = segments_.emplace_back();
+    planned.first_instr = segment.first;
+    planned.last_instr = segment.last;
+    for (const ValueId value : segment.inputs) planned.inputs.push_back(slot_of(value));
+    for (const ValueId value : segment.outputs) planned.outputs.push_back(slot_of(value));
+  }
+
   // Saved tensors leave with their node; the few that flow on unchanged leave with their last use.
   flows_on_.assign(first_resume_slot_, false);
   std::vector<uint32_t> reader(first_resume_slot_, kNoSlot);

@@ -56,12 +56,19 @@ struct Step {
   uint32_t kept_inputs = 0;
 };
 
+/// A segment for a user's graph compiler, in slots.
+struct PlannedSegment {
+  uint32_t first_instr = 0, last_instr = 0;
+  std::vector<uint32_t> inputs, outputs;
+};
+
 class Plan {
  public:
   explicit Plan(std::shared_ptr<const capture::Graph> graph);
 
   const capture::Graph& graph() const { return *graph_; }
   const std::vector<Step>& steps() const { return steps_; }
+  const std::vector<PlannedSegment>& segments() const { return segments_; }
   uint32_t slot_count() const { return slot_count_; }
   uint32_t first_resume_slot() const { return first_resume_slot_; }
   /// Slot of a value, kNoSlot for one that nobody reads.
@@ -79,6 +86,7 @@ class Plan {
 
   std::shared_ptr<const capture::Graph> graph_;
   std::vector<Step> steps_;
+  std::vector<PlannedSegment> segments_;
   std::vector<uint32_t> slots_;
   uint32_t slot_count_ = 0, first_resume_slot_ = 0;
   std::vector<bool> flows_on_;

@@ -89,7 +89,7 @@ class Backward {
       HC_LOG(Cache, Debug, "hit: graph {}, {} nodes", variant->plan().graph().id, work_.collected.calls.size());
     }
 
-    const bool user_code = work_.collected.has_hooks || work_.collected.has_opaque;
+    const bool user_code = work_.collected.has_hooks || work_.collected.has_opaque || (variant && variant->plan().has_boundaries());
     const bool asks_engine = !variant && !call_.outputs.empty();  // a traced node asks which outputs are needed
     const auto rest = [&] { run_from(std::move(resume), std::move(variant)); };
     if (user_code || asks_engine) {
@@ -163,17 +163,27 @@ class Backward {
     NextCapture next = entry_->plan_capture(work_.collected, origins, resumed_origins, call, stage, captured, options_);
     log_misses(work_.collected, new_structure, resume, next.misses);
 
+    capture::ReplayCheck check;
     auto graph = capture::trace({work_.collected, std::move(resume), origins, next.dynamic, call_.keep_graph, next.allowed, results_,
-                                 [](const std::string& name) { stats_recorder().add_opaque_node(name); }});
+                                 [](const std::string& name) { stats_recorder().add_opaque_node(name); }, options_.verify ? &check : nullptr});
     stats_recorder().add_trace_ns(ns_since(start));
     if (!graph) return;  // the limit is reached: nodes ran as themselves
+    if (options_.verify && !passes(*graph, check)) return;
     graph->id = static_cast<uint32_t>(stats_recorder().add_graph());
     log_graph(*graph);
-    if (options_.verify) graph->verify();
     auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
     variant->compiled = compile(options_, graph);
     const auto key = cache::view_of(work_.collected.key);
     graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(std::move(variant));
+  }
+
+  // Trust mode: a graph whose replay on copies gives other bits than the capture did must never serve.
+  static bool passes(const capture::Graph& graph, const capture::ReplayCheck& check) {
+    const auto wrong = check.find_difference(graph);
+    if (!wrong) return true;
+    stats_recorder().add_refused_graph();
+    HC_LOG(CompiledAutograd, Error, "a captured graph is refused, please report it: {}\n{}", *wrong, graph.print());
+    return false;
   }
 
   const capture::BackwardCall& call_;

@@ -2,6 +2,7 @@
 
 #include "capture/facts.h"
 #include "capture/libtorch_access.h"
+#include "engine/base/format.h"
 #include "engine/stats_recorder.h"
 #include "hooks/accumulate_grad.h"
 #include "hooks/add_gradients.h"
@@ -11,7 +12,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
 #include <map>
+#include <stdexcept>
 
 namespace hindcast::engine {
 namespace {
@@ -48,10 +51,12 @@ class Runner {
         case InstrKind::Op:
         case InstrKind::Mutate:
           if (!below) below.emplace();
+          if (request_.compiled && in_compiled_segment(step)) continue;
           step.call_op->run(step, slots_, request_.env);
           continue;
         case InstrKind::AddGrads: {
           if (!below) below.emplace();
+          if (request_.compiled && in_compiled_segment(step)) continue;
           at::Tensor sum = take(step.inputs[0]);
           put(step.outputs[0], hooks::add_gradients(std::move(sum), take(step.inputs[1])));
           continue;
@@ -91,6 +96,36 @@ class Runner {
   }
   void put(uint32_t slot, at::Tensor tensor) {
     if (slot != kNoSlot) slots_[slot] = std::move(tensor);
+  }
+
+  // The user's function runs in place of the segment's first ATen step; the others only give back what they used last.
+  bool in_compiled_segment(const Step& step) {
+    const auto& segments = plan_.segments();
+    while (segment_ < segments.size() && step.instr >= segments[segment_].last_instr) {
+      ++segment_;
+      segment_done_ = false;
+    }
+    if (segment_ == segments.size()) return false;
+    const SegmentFunction& function = (*request_.compiled)[segment_];
+    if (!function) return false;
+    if (!segment_done_) {
+      const auto& segment = segments[segment_];
+      std::vector<at::Tensor> inputs;
+      for (const uint32_t slot : segment.inputs) inputs.push_back(slots_[slot]);
+      std::vector<at::Tensor> outputs = function(std::move(inputs), request_.bindings);
+      if (outputs.size() != segment.outputs.size()) {
+        throw std::invalid_argument(base::format("hindcast: a compiled segment returned {} tensors, expected {}", outputs.size(), segment.outputs.size()));
+      }
+      for (size_t i = 0; i < outputs.size(); ++i) slots_[segment.outputs[i]] = std::move(outputs[i]);
+      segment_done_ = true;
+    }
+    const auto give_back = [&](SlotUse use) {
+      if (use.last) slots_[use.slot].reset();
+    };
+    for (const auto& arg : step.args) std::for_each(arg.slots.begin(), arg.slots.end(), give_back);
+    std::for_each(step.inputs.begin(), step.inputs.end(), give_back);
+    give_back(step.base);
+    return true;
   }
 
   void release(const Step& step) {
@@ -209,6 +244,8 @@ class Runner {
   capture::Facts facts_;
   capture::Resume resume_;
   bool user_code_ran_ = false;
+  size_t segment_ = 0;  // of the plan, when a user's compiler made functions
+  bool segment_done_ = false;
 };
 
 }  // namespace

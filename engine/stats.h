@@ -29,6 +29,7 @@ struct Stats {
 
   std::uint64_t opaque_calls = 0;            ///< opaque nodes run
   std::uint64_t hook_calls = 0;              ///< hooks run
+  std::uint64_t refused_graphs = 0;          ///< captures that Options::verify found wrong (none has been seen)
   std::uint64_t segment_guard_failures = 0;  ///< a hook or an opaque node changed what later steps rely on
 
   /// Collecting and looking up, per autograd node.

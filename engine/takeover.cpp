@@ -26,13 +26,19 @@ struct Inside {
 
 // A leaf node whose apply is our backward: the stock engine runs it, and user code finds everything of a graph task.
 struct CarrierNode final : Node {
-  explicit CarrierNode(const std::function<void()>& work) : Node(edge_list()), body(work) { add_input_metadata(at::zeros({})); }
+  explicit CarrierNode(const at::Tensor& gradient) : Node(edge_list()) { add_input_metadata(gradient); }
   variable_list apply(variable_list&&) override {
-    body();
+    (*body)();
     return {};
   }
   std::string name() const override { return "hindcast::Carrier"; }
-  const std::function<void()>& body;
+  const std::function<void()>* body = nullptr;
+};
+
+// One for each thread, made on first use: a thread is inside one backward of ours at a time.
+struct ThreadCarrier {
+  at::Tensor gradient = at::zeros({});  // a CPU scalar, else the stock engine moves the node to a device thread
+  std::shared_ptr<CarrierNode> node = std::make_shared<CarrierNode>(gradient);
 };
 
 
@@ -87,8 +93,9 @@ class TakeoverEngine final : public Engine {
       if (!outputs.empty()) tell(roots, outputs);
       body();
     };
-    auto carrier = std::make_shared<CarrierNode>(with_needed);
-    former_.execute({Edge(std::move(carrier), 0)}, {at::zeros({})}, keep_graph, false, true, {});
+    static thread_local ThreadCarrier carrier;
+    carrier.node->body = &with_needed;
+    former_.execute({Edge(carrier.node, 0)}, {carrier.gradient}, keep_graph, false, true, {});
   }
 
   // Marks every node on a path to an output, as the engine's own graph task would.

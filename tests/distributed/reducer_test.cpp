@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/torch.h>
 
@@ -55,7 +56,7 @@ class Rank {
   Rank(Log& log, const Setting& setting, int rank, const std::string& store_file)
       : log_(log), setting_(setting), rank_(rank) {
     auto store = c10::make_intrusive<c10d::FileStore>(store_file, kRanks);
-    store->setTimeout(std::chrono::seconds(60));
+    store->setTimeout(std::chrono::seconds(20));
     auto backend = c10::make_intrusive<StoreBackend>(store, rank, kRanks, [this](const at::Tensor& tensor) {
       log_.note("all-reduce of " + std::to_string(tensor.numel()) + " numbers starts");
     });
@@ -72,9 +73,13 @@ class Rank {
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters_, {8 * 9 * sizeof(float)});
     std::reverse(buckets.begin(), buckets.end());
     constexpr int64_t kBucketBytes = 8 * 9 * sizeof(float);
-    reducer_.emplace(parameters_, buckets, group_, std::vector<bool>(parameters_.size(), false), kBucketBytes,
-                     setting.find_unused_parameters, setting.gradient_as_bucket_view,
-                     std::unordered_map<size_t, std::string>{}, kBucketBytes, false, false, std::vector<int64_t>{});
+    reducer_ = std::make_shared<c10d::Reducer>(
+        parameters_, buckets, group_, std::vector<bool>(parameters_.size(), false), kBucketBytes,
+        setting.find_unused_parameters, setting.gradient_as_bucket_view, std::unordered_map<size_t, std::string>{},
+        kBucketBytes, false, false, std::vector<int64_t>{});
+    // The Reducer tells its logger when the set of unused parameters changes, without asking whether it has one.
+    logger_ = std::make_shared<c10d::Logger>(reducer_);
+    reducer_->set_logger(logger_);
     if (setting.static_graph) reducer_->set_static_graph();
   }
 
@@ -87,6 +92,7 @@ class Rank {
       const auto out = forward(step);
       reducer_->prepare_for_backward(setting_.find_unused_parameters ? std::vector<at::Tensor>{out}
                                                                      : std::vector<at::Tensor>{});
+      if (setting_.static_graph && step == 0) delay_first_all_reduce(out);
       out.pow(2).mean().backward();
       log_.note("backward ends");
       for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -116,6 +122,16 @@ class Rank {
     return x;
   }
 
+  /// As DDP does for a static graph: the first backward only counts gradients, and reduces in a final callback.
+  void delay_first_all_reduce(const at::Tensor& out) {
+    out.register_hook([this](at::Tensor) {
+      torch::autograd::Engine::get_default_engine().queue_callback([this] {
+        log_.note("delayed all-reduces");
+        reducer_->delay_all_reduce();
+      });
+    });
+  }
+
   static void zero_grad(const at::Tensor& parameter, int step) {
     if (step % 2 == 0) {
       parameter.mutable_grad().reset();
@@ -130,7 +146,8 @@ class Rank {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<at::Tensor> parameters_;
   std::vector<std::string> names_;
-  std::optional<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;
 };
 
 // The body of the child processes; disabled, because it is no test by itself.

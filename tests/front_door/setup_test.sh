@@ -8,6 +8,12 @@ set -uo pipefail
 source_folder=$1
 work=$2
 
+release=$(. /etc/os-release 2>/dev/null && echo "$ID-$VERSION_ID")
+if [ ! -f "$source_folder/scripts/packages/$release.txt" ] || ! command -v dpkg >/dev/null; then
+  echo "skipped: set-up knows nothing of $release"
+  exit 77
+fi
+
 rm -rf "$work"
 mkdir -p "$work/tree" "$work/bin"
 cp -r "$source_folder/scripts" "$source_folder/CMakePresets.json" "$work/tree/"
@@ -19,14 +25,14 @@ stand_in() {  # stand_in NAME BODY: a command of this name, which first notes th
   chmod +x "$work/bin/$1"
 }
 
-# A Debian 12 or Ubuntu 24.04 (whichever we are on) with all packages, and root.
+# The distribution that we are on, with all packages, and root.
 fresh() {
   rm -f "$work/bin/"* "$work/calls"
   touch "$work/calls"
   stand_in apt-get ''
   stand_in apt-cache 'echo "  Candidate: 1.0"'
   stand_in id 'if [ "$1" = -un ]; then echo somebody; else echo 0; fi'
-  stand_in dpkg-query 'shift 3; for p in "$@"; do echo "installed $p 9999"; done'
+  stand_in dpkg-query 'shift 3; for p in "$@"; do echo "installed $p 99:1"; done'
   unset LIBTORCH Torch_DIR PYTHON HINDCAST_SKIP_APT
 }
 
@@ -60,7 +66,7 @@ check "all packages are there" 0
 check_calls "all packages are there" ""
 
 fresh
-stand_in dpkg-query 'shift 3; for p in "$@"; do [ $p = ccache ] || echo "installed $p 9999"; done'
+stand_in dpkg-query 'shift 3; for p in "$@"; do [ $p = ccache ] || echo "installed $p 99:1"; done'
 run scripts/install_packages.sh
 check "one is missing" 0 "installing system packages: ccache"
 check_calls "one is missing" "apt-get install -y --no-install-recommends ccache|"

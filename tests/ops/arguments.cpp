@@ -56,21 +56,30 @@ class Evaluator {
       case TypeKind::OptionalType:
         if (is_word(expr, "none")) return {};
         return value(expr, *type.castRaw<c10::OptionalType>()->getElementType());
-      case TypeKind::TensorType: return tensor(expr);
-      case TypeKind::ListType: return list(expr, *type.castRaw<c10::ListType>()->getElementType());
+      case TypeKind::TensorType:
+        return tensor(expr);
+      case TypeKind::ListType:
+        return list(expr, *type.castRaw<c10::ListType>()->getElementType());
       case TypeKind::IntType:
       case TypeKind::SymIntType:
       case TypeKind::ScalarTypeType:
       case TypeKind::LayoutType:
-      case TypeKind::MemoryFormatType: return integer(expr);
+      case TypeKind::MemoryFormatType:
+        return integer(expr);
       case TypeKind::FloatType:
-      case TypeKind::SymFloatType: return real(expr);
-      case TypeKind::NumberType: return number(expr);
+      case TypeKind::SymFloatType:
+        return real(expr);
+      case TypeKind::NumberType:
+        return number(expr);
       case TypeKind::BoolType:
-      case TypeKind::SymBoolType: return truth(expr);
-      case TypeKind::StringType: return expr.word;
-      case TypeKind::DeviceObjType: return c10::Device(expr.word);
-      default: refuse(expr, "a type that the table can write, the op wants " + type.str());
+      case TypeKind::SymBoolType:
+        return truth(expr);
+      case TypeKind::StringType:
+        return expr.word;
+      case TypeKind::DeviceObjType:
+        return c10::Device(expr.word);
+      default:
+        refuse(expr, "a type that the table can write, the op wants " + type.str());
     }
   }
 
@@ -88,11 +97,17 @@ class Evaluator {
   }
 
  private:
-  static bool is_word(const Expr& expr, std::string_view word) { return expr.kind == Expr::Kind::Word && expr.word == word; }
+  static bool is_word(const Expr& expr, std::string_view word) {
+    return expr.kind == Expr::Kind::Word && expr.word == word;
+  }
 
-  static bool is_op(const Expr& expr) { return expr.kind == Expr::Kind::Call && expr.word.find("::") != std::string::npos; }
+  static bool is_op(const Expr& expr) {
+    return expr.kind == Expr::Kind::Call && expr.word.find("::") != std::string::npos;
+  }
 
-  double real(const Expr& expr) { return expr.kind == Expr::Kind::Real ? expr.real : static_cast<double>(integer(expr)); }
+  double real(const Expr& expr) {
+    return expr.kind == Expr::Kind::Real ? expr.real : static_cast<double>(integer(expr));
+  }
 
   bool truth(const Expr& expr) {
     if (is_word(expr, "true")) return true;
@@ -102,14 +117,16 @@ class Evaluator {
 
   IValue number(const Expr& expr) {
     if (expr.kind == Expr::Kind::Real) return expr.real;
-    if (expr.kind == Expr::Kind::Call && expr.word == "cx") return c10::complex<double>(real(expr.items.at(0)), real(expr.items.at(1)));
+    if (expr.kind == Expr::Kind::Call && expr.word == "cx")
+      return c10::complex<double>(real(expr.items.at(0)), real(expr.items.at(1)));
     if (is_word(expr, "true") || is_word(expr, "false")) return truth(expr);
     return integer(expr);
   }
 
   IValue list(const Expr& expr, const c10::Type& element) {
     if (is_op(expr)) return result(expr);
-    if (expr.kind != Expr::Kind::List && element.kind() != TypeKind::TensorType) { // int[2] may be written as one integer
+    if (expr.kind != Expr::Kind::List &&
+        element.kind() != TypeKind::TensorType) {  // int[2] may be written as one integer
       Expr single;
       single.kind = Expr::Kind::List;
       single.items = {expr};
@@ -123,11 +140,13 @@ class Evaluator {
       }
       case TypeKind::OptionalType: {
         c10::List<std::optional<at::Tensor>> tensors;
-        for (const Expr& item : expr.items) tensors.push_back(is_word(item, "none") ? std::nullopt : std::make_optional(tensor(item)));
+        for (const Expr& item : expr.items)
+          tensors.push_back(is_word(item, "none") ? std::nullopt : std::make_optional(tensor(item)));
         return tensors;
       }
       case TypeKind::IntType:
-      case TypeKind::SymIntType: return sizes(expr.items, 0);
+      case TypeKind::SymIntType:
+        return sizes(expr.items, 0);
       case TypeKind::FloatType: {
         c10::List<double> reals;
         for (const Expr& item : expr.items) reals.push_back(real(item));
@@ -143,7 +162,8 @@ class Evaluator {
         for (const Expr& item : expr.items) numbers.push_back(number(item));
         return numbers;
       }
-      default: refuse(expr, "a list that the table can write, the op wants elements of type " + element.str());
+      default:
+        refuse(expr, "a list that the table can write, the op wants elements of type " + element.str());
     }
   }
 
@@ -191,7 +211,8 @@ class Evaluator {
   at::Tensor made(const Expr& expr) {
     const std::string& word = expr.word;
     const at::ScalarType dtype = maker_.setting().dtype;
-    if (word == "in") return maker_.leaf(maker_.uniform(real(expr.items.at(0)), real(expr.items.at(1)), sizes(expr.items, 2)));
+    if (word == "in")
+      return maker_.leaf(maker_.uniform(real(expr.items.at(0)), real(expr.items.at(1)), sizes(expr.items, 2)));
     if (word == "idx") return maker_.index(integer(expr.items.at(0)), sizes(expr.items, 1));
     const std::vector<int64_t> all = sizes(expr.items, 0);
     if (word == "f") return maker_.leaf(maker_.normal(all, dtype));
@@ -206,7 +227,9 @@ class Evaluator {
     if (word == "mask") return maker_.mask(all);
     if (word == "perm") return maker_.permutation(all.at(0));
     if (word == "arange") return at::arange(all.at(0), at::kLong);
-    refuse(expr, "a tensor: f, g0, in, pos, unit, c, real, spd, idx, mask, perm, arange, ints, vals, zeros, ones, via, const, leaf, cast or aten::op");
+    refuse(expr,
+           "a tensor: f, g0, in, pos, unit, c, real, spd, idx, mask, perm, arange, ints, vals, zeros, ones, via, "
+           "const, leaf, cast or aten::op");
   }
 
   TensorMaker& maker_;
@@ -218,9 +241,10 @@ const Expr* find_keyword(const std::vector<Expr>& arguments, const std::string& 
   return nullptr;
 }
 
-} // namespace
+}  // namespace
 
-std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments, TensorMaker& maker) {
+std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments,
+                                   TensorMaker& maker) {
   Evaluator evaluator(maker);
   std::vector<IValue> values;
   size_t used = 0;
@@ -239,7 +263,9 @@ std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std:
       throw std::invalid_argument("no argument '" + argument.name() + "' for " + toString(schema));
     }
   }
-  if (used != arguments.size()) throw std::invalid_argument(std::to_string(arguments.size() - used) + " arguments too many for " + toString(schema));
+  if (used != arguments.size())
+    throw std::invalid_argument(std::to_string(arguments.size() - used) + " arguments too many for " +
+                                toString(schema));
   return values;
 }
 
@@ -253,4 +279,4 @@ std::vector<IValue> call_op(const std::string& name, const std::vector<Expr>& ar
   return stack;
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

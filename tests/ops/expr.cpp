@@ -7,9 +7,7 @@
 namespace hindcast::tests::ops {
 namespace {
 
-bool starts_word(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
+bool starts_word(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 bool continues_word(char c) {
   return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || c == ':' || c == '.';
@@ -100,15 +98,17 @@ class Parser {
     std::string digits;
     if (text_[at_] == '-') digits += text_[at_++];
     if (text_.substr(at_, 3) == "inf") return at_ += 3, infinity(-1);
-    while (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.' || text_[at_] == 'e' ||
-                                  (text_[at_] == '-' && text_[at_ - 1] == 'e')))
+    while (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.' ||
+                                  text_[at_] == 'e' || (text_[at_] == '-' && text_[at_ - 1] == 'e')))
       digits += text_[at_++];
     if (digits.empty() || digits == "-") fail("a number");
     Expr number;
     const bool whole = digits.find_first_of(".e") == std::string::npos;
     number.kind = whole ? Expr::Kind::Integer : Expr::Kind::Real;
-    if (whole) number.integer = std::stoll(digits);
-    else number.real = std::stod(digits);
+    if (whole)
+      number.integer = std::stoll(digits);
+    else
+      number.real = std::stod(digits);
     return number;
   }
 
@@ -154,18 +154,17 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& expected) const {
-    throw std::invalid_argument("arguments '" + std::string(text_) + "': at '" + std::string(text_.substr(at_)) + "' expected " + expected);
+    throw std::invalid_argument("arguments '" + std::string(text_) + "': at '" + std::string(text_.substr(at_)) +
+                                "' expected " + expected);
   }
 
   std::string_view text_;
   size_t at_ = 0;
 };
 
-} // namespace
+}  // namespace
 
-std::vector<Expr> parse_arguments(std::string_view text) {
-  return Parser(text).arguments_to_end();
-}
+std::vector<Expr> parse_arguments(std::string_view text) { return Parser(text).arguments_to_end(); }
 
 bool mentions(const std::vector<Expr>& arguments, std::string_view word) {
   for (const Expr& argument : arguments)
@@ -173,4 +172,4 @@ bool mentions(const std::vector<Expr>& arguments, std::string_view word) {
   return false;
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

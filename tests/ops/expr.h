@@ -14,10 +14,10 @@ struct Expr {
   Kind kind = Kind::Word;
   int64_t integer = 0;
   double real = 0;
-  std::string word;        // a word, a text, or what a call calls: `f`, `aten::tril`, or one of + - *
-  std::string keyword;     // `keepdim` in `keepdim=true`
-  std::vector<Expr> items; // of a list or a call
-  int output = 0;          // which result of the call: the 1 of `aten::sort(x)#1`
+  std::string word;         // a word, a text, or what a call calls: `f`, `aten::tril`, or one of + - *
+  std::string keyword;      // `keepdim` in `keepdim=true`
+  std::vector<Expr> items;  // of a list or a call
+  int output = 0;           // which result of the call: the 1 of `aten::sort(x)#1`
 };
 
 /// Throws std::invalid_argument with the place in the text that could not be read.
@@ -26,4 +26,4 @@ std::vector<Expr> parse_arguments(std::string_view text);
 /// Whether the word stands anywhere in these arguments.
 bool mentions(const std::vector<Expr>& arguments, std::string_view word);
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -18,8 +18,10 @@ using torch::autograd::Node;
 void add_differentiable(const at::Tensor& t, std::vector<at::Tensor>& outputs) {
   const bool differentiable = t.defined() && t.requires_grad() && (t.is_floating_point() || t.is_complex());
   if (!differentiable) return;
-  if (t.is_nested()) outputs.push_back(t.contiguous().to_padded_tensor(0));
-  else outputs.push_back(t.layout() == at::kStrided ? t : t.to_dense());
+  if (t.is_nested())
+    outputs.push_back(t.contiguous().to_padded_tensor(0));
+  else
+    outputs.push_back(t.layout() == at::kStrided ? t : t.to_dense());
 }
 
 std::vector<at::Tensor> differentiable(const std::vector<c10::IValue>& results) {
@@ -49,7 +51,8 @@ at::Tensor weighted_sum(const std::vector<at::Tensor>& outputs, uint64_t seed) {
 }
 
 /// Hooks that replace and that write down what they see, so that their order and their arguments are compared too.
-void attach_hooks(const Setting& setting, std::vector<at::Tensor>& leaves, at::Tensor& output, std::vector<at::Tensor>& seen) {
+void attach_hooks(const Setting& setting, std::vector<at::Tensor>& leaves, at::Tensor& output,
+                  std::vector<at::Tensor>& seen) {
   if (setting.hooks == Hooks::RetainGrad) output.retain_grad();
   if (setting.hooks != Hooks::OnLeafAndOutput) return;
   output.register_hook([&seen](const at::Tensor& grad) {
@@ -75,7 +78,8 @@ void run_backward(const Setting& setting, const std::vector<at::Tensor>& outputs
     for (const at::Tensor& output : outputs) gradients.push_back(root_gradient(output, setting.root, setting.seed));
   }
   if (setting.only_wanted) {
-    for (const at::Tensor& grad : torch::autograd::grad(roots, {leaves.at(*setting.only_wanted)}, gradients, std::nullopt, false, true))
+    for (const at::Tensor& grad :
+         torch::autograd::grad(roots, {leaves.at(*setting.only_wanted)}, gradients, std::nullopt, false, true))
       results.push_back(grad);
   } else {
     torch::autograd::backward(roots, gradients);
@@ -84,7 +88,8 @@ void run_backward(const Setting& setting, const std::vector<at::Tensor>& outputs
 
 void give_grads(std::vector<at::Tensor>& leaves, uint64_t seed) {
   for (at::Tensor& leaf : leaves)
-    if (leaf.layout() == at::kStrided && leaf.requires_grad()) leaf.mutable_grad() = root_gradient(leaf, Root::Contiguous, seed + 1);
+    if (leaf.layout() == at::kStrided && leaf.requires_grad())
+      leaf.mutable_grad() = root_gradient(leaf, Root::Contiguous, seed + 1);
 }
 
 std::vector<std::string> names_behind(const std::vector<at::Tensor>& outputs) {
@@ -102,7 +107,7 @@ std::vector<std::string> names_behind(const std::vector<at::Tensor>& outputs) {
   return names;
 }
 
-} // namespace
+}  // namespace
 
 std::vector<at::Tensor> run_row(const Row& row, const Setting& setting) {
   TensorMaker maker(setting);
@@ -129,4 +134,4 @@ RowShape shape_of(const Row& row, const Setting& setting) {
   return {names_behind(outputs), maker.leaves().size(), outputs.size()};
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

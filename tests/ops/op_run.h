@@ -14,12 +14,12 @@ std::vector<at::Tensor> run_row(const Row& row, const Setting& setting);
 
 /// What the first of a row's runs looks like: decides which scenarios make sense for it.
 struct RowShape {
-  std::vector<std::string> nodes; // the names of all autograd nodes behind the outputs
+  std::vector<std::string> nodes;  // the names of all autograd nodes behind the outputs
   size_t leaves = 0;
-  size_t outputs = 0; // differentiable ones
+  size_t outputs = 0;  // differentiable ones
 };
 
 /// Runs the forward alone.
 RowShape shape_of(const Row& row, const Setting& setting);
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -6,11 +6,9 @@
 namespace hindcast::tests::ops {
 namespace {
 
-constexpr size_t kMostLeaves = 4; // of an op with more, the first ones are tried alone
+constexpr size_t kMostLeaves = 4;  // of an op with more, the first ones are tried alone
 
-bool is_complex(const Setting& setting) {
-  return c10::isComplexType(setting.dtype);
-}
+bool is_complex(const Setting& setting) { return c10::isComplexType(setting.dtype); }
 
 /// A run for each value of the varied field, between them a plain one now and then: all on one entry.
 class Runs {
@@ -79,11 +77,9 @@ std::vector<Setting> root_layouts(Setting base) {
   return runs.then(3);
 }
 
-std::vector<Setting> three_runs(const Setting& base) {
-  return Runs(base).then(3).then(3).then(4);
-}
+std::vector<Setting> three_runs(const Setting& base) { return Runs(base).then(3).then(3).then(4); }
 
-} // namespace
+}  // namespace
 
 c10::ScalarType dtype_of(const std::string& name) {
   static const std::map<std::string, c10::ScalarType> dtypes = {{"f32", c10::ScalarType::Float},
@@ -96,7 +92,8 @@ c10::ScalarType dtype_of(const std::string& name) {
 std::vector<Scenario> scenarios(const Row& row, const RowShape& shape) {
   Setting base;
   base.dtype = dtype_of(row.dtypes.front());
-  std::vector<Scenario> all = {{"values and sizes", values_and_sizes(row, base)}, {"root gradients", root_layouts(base)}};
+  std::vector<Scenario> all = {{"values and sizes", values_and_sizes(row, base)},
+                               {"root gradients", root_layouts(base)}};
   const auto add = [&](const std::string& name, std::vector<Setting> runs) { all.push_back({name, std::move(runs)}); };
 
   Setting varied = base;
@@ -141,4 +138,4 @@ std::vector<Scenario> scenarios(const Row& row, const RowShape& shape) {
   return all;
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

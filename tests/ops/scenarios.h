@@ -19,4 +19,4 @@ std::vector<Scenario> scenarios(const Row& row, const RowShape& shape);
 
 c10::ScalarType dtype_of(const std::string& name);
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -11,15 +11,16 @@ const char* name_of(Enum value, const std::array<const char*, n>& names) {
   return names.at(static_cast<size_t>(value));
 }
 
-constexpr std::array<const char*, 9> kOperands = {"contiguous", "transposed", "expanded",          "sliced",        "channels-last",
-                                                  "conjugated", "negated",    "transpose of leaf", "expand of leaf"};
+constexpr std::array<const char*, 9> kOperands = {"contiguous", "transposed",        "expanded",
+                                                  "sliced",     "channels-last",     "conjugated",
+                                                  "negated",    "transpose of leaf", "expand of leaf"};
 constexpr std::array<const char*, 2> kValues = {"random", "zeros and NaN"};
 constexpr std::array<const char*, 9> kRoot = {"loss",          "contiguous", "transposed", "expanded", "sliced",
                                               "channels-last", "conjugated", "zeros",      "NaN"};
 constexpr std::array<const char*, 3> kOutputs = {"all", "first", "last"};
 constexpr std::array<const char*, 3> kHooks = {"none", "on leaf and output", "retain_grad"};
 
-} // namespace
+}  // namespace
 
 std::string describe(const Setting& setting) {
   std::ostringstream text;
@@ -33,4 +34,4 @@ std::string describe(const Setting& setting) {
   return text.str();
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -10,7 +10,17 @@
 namespace hindcast::tests::ops {
 
 /// How the memory of the operands lies. The last two put a view between the leaf and the operand.
-enum class Operands { Contiguous, Transposed, Expanded, Sliced, ChannelsLast, Conjugated, Negated, TransposeOfLeaf, ExpandOfLeaf };
+enum class Operands {
+  Contiguous,
+  Transposed,
+  Expanded,
+  Sliced,
+  ChannelsLast,
+  Conjugated,
+  Negated,
+  TransposeOfLeaf,
+  ExpandOfLeaf
+};
 
 enum class Values { Random, ZerosAndNaN };
 
@@ -27,15 +37,15 @@ struct Setting {
   Operands operands = Operands::Contiguous;
   Values values = Values::Random;
   Root root = Root::Loss;
-  bool grads_before = false; // the leaves have a .grad already, to be added to
+  bool grads_before = false;  // the leaves have a .grad already, to be added to
 
   c10::ScalarType dtype = c10::ScalarType::Float;
   Outputs outputs = Outputs::All;
   Hooks hooks = Hooks::None;
-  std::optional<size_t> only_leaf;   // the others do not require grad
-  std::optional<size_t> only_wanted; // torch::autograd::grad of this leaf instead of backward
+  std::optional<size_t> only_leaf;    // the others do not require grad
+  std::optional<size_t> only_wanted;  // torch::autograd::grad of this leaf instead of backward
 };
 
 std::string describe(const Setting& setting);
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 
@@ -41,14 +42,19 @@ void for_each_line(const std::string& path, const std::function<void(int, const 
 }
 
 void read_option(Row& row, const std::string& option) {
-  if (option == "plain") row.plain = true;
-  else if (option == "finite") row.finite = true;
-  else if (option == "raises") row.raises = true;
-  else if (option == "f32" || option == "f64" || option == "c64" || option == "bf16") row.dtypes.push_back(option);
-  else throw std::invalid_argument("option '" + option + "': expected one of f32 f64 c64 bf16 plain finite raises");
+  const std::map<std::string, bool*> flags = {{"plain", &row.plain},   {"finite", &row.finite}, {"raises", &row.raises},
+                                              {"uneven", &row.uneven}, {"opaque", &row.opaque}, {"stock", &row.stock}};
+  const auto flag = flags.find(option);
+  if (flag != flags.end())
+    *flag->second = true;
+  else if (option == "f32" || option == "f64" || option == "c64" || option == "bf16")
+    row.dtypes.push_back(option);
+  else
+    throw std::invalid_argument("option '" + option +
+                                "': expected one of f32 f64 c64 bf16 plain finite raises uneven opaque stock");
 }
 
-} // namespace
+}  // namespace
 
 std::vector<Row> read_rows(const std::string& path) {
   std::vector<Row> rows;
@@ -84,4 +90,4 @@ std::string table_path(const std::string& name) {
   return path += name;
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -11,8 +11,10 @@ namespace hindcast::tests::ops {
 /// One case of `ops.table`: `NodeClass | aten::op.overload | arguments | options`.
 ///
 /// Options, separated by spaces: `f32 f64 c64 bf16` the dtypes that f() stands for (without any: f32 and f64);
-/// `plain` only contiguous operands (the op reads memory by their strides); `finite` no NaN among the operands;
-/// `raises` the backward is an error, to be raised alike.
+/// `plain` only contiguous operands (the op itself is wrong for others); `finite` no NaN among the operands;
+/// `raises` the backward is an error, to be raised alike; `uneven` sizes depend on values, so new values need not be a hit;
+/// `opaque` the node runs as an opaque step, for the reason that `opaque.table` gives for its class;
+/// `stock` the whole backward is left to the stock engine.
 struct Row {
   int line = 0;
   std::string text;
@@ -23,6 +25,9 @@ struct Row {
   bool plain = false;
   bool finite = false;
   bool raises = false;
+  bool uneven = false;
+  bool opaque = false;
+  bool stock = false;
 };
 
 /// `ClassName | reason`: of `not_covered.table` and `opaque.table`.
@@ -39,4 +44,4 @@ std::vector<Excuse> read_excuses(const std::string& path);
 /// A file of this folder.
 std::string table_path(const std::string& name);
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -29,21 +29,26 @@ at::Tensor channels_last(const at::Tensor& t) {
   return t.dim() == 5 ? t.contiguous(at::MemoryFormat::ChannelsLast3d) : t;
 }
 
-at::Tensor conjugated(const at::Tensor& t) {
-  return t.is_complex() ? t.conj_physical().conj() : t;
-}
+at::Tensor conjugated(const at::Tensor& t) { return t.is_complex() ? t.conj_physical().conj() : t; }
 
 at::Tensor with_layout(const at::Tensor& t, Operands operands) {
   switch (operands) {
-    case Operands::Contiguous: return t;
+    case Operands::Contiguous:
+      return t;
     case Operands::Transposed:
-    case Operands::TransposeOfLeaf: return transposed(t);
+    case Operands::TransposeOfLeaf:
+      return transposed(t);
     case Operands::Expanded:
-    case Operands::ExpandOfLeaf: return expanded(t);
-    case Operands::Sliced: return sliced(t);
-    case Operands::ChannelsLast: return channels_last(t);
-    case Operands::Conjugated: return conjugated(t);
-    case Operands::Negated: return at::_neg_view(t.neg());
+    case Operands::ExpandOfLeaf:
+      return expanded(t);
+    case Operands::Sliced:
+      return sliced(t);
+    case Operands::ChannelsLast:
+      return channels_last(t);
+    case Operands::Conjugated:
+      return conjugated(t);
+    case Operands::Negated:
+      return at::_neg_view(t.neg());
   }
   return t;
 }
@@ -57,9 +62,10 @@ at::Tensor with_special_values(const at::Tensor& t) {
   return flat.view(t.sizes());
 }
 
-} // namespace
+}  // namespace
 
-TensorMaker::TensorMaker(const Setting& setting) : setting_(setting), generator_(at::detail::createCPUGenerator(setting.seed)) {}
+TensorMaker::TensorMaker(const Setting& setting)
+    : setting_(setting), generator_(at::detail::createCPUGenerator(setting.seed)) {}
 
 at::Tensor TensorMaker::normal(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto wide = c10::isComplexType(dtype) ? at::kComplexDouble : at::kDouble;
@@ -68,7 +74,8 @@ at::Tensor TensorMaker::normal(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 at::Tensor TensorMaker::uniform(double low, double high, at::IntArrayRef sizes) {
   at::Tensor values = at::rand(sizes, generator_, at::kDouble) * (high - low) + low;
-  if (c10::isComplexType(setting_.dtype)) values = at::complex(values, at::rand(sizes, generator_, at::kDouble) * (high - low) + low);
+  if (c10::isComplexType(setting_.dtype))
+    values = at::complex(values, at::rand(sizes, generator_, at::kDouble) * (high - low) + low);
   return values.to(setting_.dtype);
 }
 
@@ -82,19 +89,16 @@ at::Tensor TensorMaker::index(int64_t bound, at::IntArrayRef sizes) {
   return at::randint(bound, sizes, generator_, at::kLong);
 }
 
-at::Tensor TensorMaker::mask(at::IntArrayRef sizes) {
-  return at::randint(2, sizes, generator_, at::kBool);
-}
+at::Tensor TensorMaker::mask(at::IntArrayRef sizes) { return at::randint(2, sizes, generator_, at::kBool); }
 
-at::Tensor TensorMaker::permutation(int64_t n) {
-  return at::randperm(n, generator_, at::kLong);
-}
+at::Tensor TensorMaker::permutation(int64_t n) { return at::randperm(n, generator_, at::kLong); }
 
 at::Tensor TensorMaker::leaf(at::Tensor values, bool special_values) {
   if (values.layout() != at::kStrided) return new_leaf(values);
   if (special_values && setting_.values == Values::ZerosAndNaN) values = with_special_values(values);
   values = with_layout(values, setting_.operands);
-  if (setting_.operands == Operands::TransposeOfLeaf && values.dim() >= 2) return new_leaf(values.transpose(0, -1)).transpose(0, -1);
+  if (setting_.operands == Operands::TransposeOfLeaf && values.dim() >= 2)
+    return new_leaf(values.transpose(0, -1)).transpose(0, -1);
   if (setting_.operands == Operands::ExpandOfLeaf && values.dim() >= 1 && values.size(0) > 0)
     return new_leaf(values.narrow(0, 0, 1)).expand(values.sizes());
   return new_leaf(values);
@@ -114,19 +118,29 @@ at::Tensor TensorMaker::constant(at::Tensor values) {
 at::Tensor root_gradient(const at::Tensor& output, Root root, uint64_t seed) {
   const c10::NoGradGuard no_grad;
   const auto wide = output.is_complex() ? at::kComplexDouble : at::kDouble;
-  const at::Tensor values = at::randn(output.sizes(), at::detail::createCPUGenerator(seed + 1000), at::TensorOptions(wide)).to(output.scalar_type());
+  const at::Tensor values =
+      at::randn(output.sizes(), at::detail::createCPUGenerator(seed + 1000), at::TensorOptions(wide))
+          .to(output.scalar_type());
   switch (root) {
     case Root::Loss:
-    case Root::Contiguous: return values;
-    case Root::Transposed: return transposed(values);
-    case Root::Expanded: return at::ones({}, values.options()).expand(values.sizes());
-    case Root::Sliced: return sliced(values);
-    case Root::ChannelsLast: return channels_last(values);
-    case Root::Conjugated: return conjugated(values);
-    case Root::Zeros: return at::zeros_like(values);
-    case Root::NaN: return with_special_values(values);
+    case Root::Contiguous:
+      return values;
+    case Root::Transposed:
+      return transposed(values);
+    case Root::Expanded:
+      return at::ones({}, values.options()).expand(values.sizes());
+    case Root::Sliced:
+      return sliced(values);
+    case Root::ChannelsLast:
+      return channels_last(values);
+    case Root::Conjugated:
+      return conjugated(values);
+    case Root::Zeros:
+      return at::zeros_like(values);
+    case Root::NaN:
+      return with_special_values(values);
   }
   return values;
 }
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

@@ -16,7 +16,7 @@ class TensorMaker {
 
   at::Tensor normal(at::IntArrayRef sizes, at::ScalarType dtype);
   at::Tensor uniform(double low, double high, at::IntArrayRef sizes);
-  at::Tensor positive_definite(at::IntArrayRef sizes); // symmetric, or hermitian; batches of n x n
+  at::Tensor positive_definite(at::IntArrayRef sizes);  // symmetric, or hermitian; batches of n x n
   at::Tensor index(int64_t bound, at::IntArrayRef sizes);
   at::Tensor mask(at::IntArrayRef sizes);
   at::Tensor permutation(int64_t n);
@@ -41,4 +41,4 @@ class TensorMaker {
 /// A root gradient with the sizes and the dtype of an output.
 at::Tensor root_gradient(const at::Tensor& output, Root root, uint64_t seed);
 
-} // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops

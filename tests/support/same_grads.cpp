@@ -11,7 +11,7 @@ namespace hindcast::tests {
 namespace {
 
 Outcome run(const SeededProgram& program, uint64_t seed) {
-  at::manual_seed(seed); // dropout and its like must draw the same numbers on both engines
+  at::manual_seed(seed);  // dropout and its like must draw the same numbers on both engines
   try {
     return {program(seed), ""};
   } catch (const c10::Error& e) {
@@ -50,10 +50,14 @@ at::Tensor plain(const at::Tensor& t) {
 
 at::Tensor bits(const at::Tensor& t) {
   switch (t.element_size()) {
-    case 8: return t.view(at::kLong);
-    case 4: return t.view(at::kInt);
-    case 2: return t.view(at::kShort);
-    default: return t.view(at::kByte);
+    case 8:
+      return t.view(at::kLong);
+    case 4:
+      return t.view(at::kInt);
+    case 2:
+      return t.view(at::kShort);
+    default:
+      return t.view(at::kByte);
   }
 }
 
@@ -73,7 +77,7 @@ std::string first_element_difference(const at::Tensor& stock, const at::Tensor& 
   return text.str();
 }
 
-} // namespace
+}  // namespace
 
 std::string first_difference(const at::Tensor& stock, const at::Tensor& hindcast) {
   if (!stock.defined() && !hindcast.defined()) return "";
@@ -82,13 +86,9 @@ std::string first_difference(const at::Tensor& stock, const at::Tensor& hindcast
   return first_element_difference(stock, hindcast);
 }
 
-bool bit_equal(const at::Tensor& a, const at::Tensor& b) {
-  return first_difference(a, b).empty();
-}
+bool bit_equal(const at::Tensor& a, const at::Tensor& b) { return first_difference(a, b).empty(); }
 
-Outcome run_stock(const SeededProgram& program, uint64_t seed) {
-  return run(program, seed);
-}
+Outcome run_stock(const SeededProgram& program, uint64_t seed) { return run(program, seed); }
 
 Outcome run_hindcast(const SeededProgram& program, uint64_t seed, const Options& options) {
   const Guard guard = enable(options);
@@ -115,11 +115,12 @@ bool expect_equal(const Outcome& stock, const Outcome& hindcast) {
 
 bool expect_same_grads(const SeededProgram& program, const std::vector<uint64_t>& seeds, const Options& options) {
   for (size_t i = 0; i < seeds.size(); ++i) {
-    SCOPED_TRACE("run " + std::to_string(i + 1) + " of " + std::to_string(seeds.size()) + ", seed " + std::to_string(seeds[i]));
+    SCOPED_TRACE("run " + std::to_string(i + 1) + " of " + std::to_string(seeds.size()) + ", seed " +
+                 std::to_string(seeds[i]));
     const Outcome stock = run_stock(program, seeds[i]);
     if (!expect_equal(stock, run_hindcast(program, seeds[i], options))) return false;
   }
   return true;
 }
 
-} // namespace hindcast::tests
+}  // namespace hindcast::tests
