@@ -135,7 +135,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   }
 }
 
-std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options) {
+std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options, uint32_t first_call) {
   Collected again;
   again.calls = collected.calls;
   again.edges = collected.edges;
@@ -143,10 +143,27 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
   Visitor visitor;
   FieldSink sink(again.key, again.facts, again.tensors);
   sink.origins = &origins;
-  for (uint32_t i = 0; i < again.calls.size(); ++i) {
+  if (first_call < collected.calls.size()) origins.assign(collected.calls[first_call].first_fact, {FactKind::TensorStride, first_call, 0, 0});
+  for (uint32_t i = first_call; i < again.calls.size(); ++i) {
     collect_node(again.calls[i], i, options, visitor, sink, again, &origins);
   }
   return origins;
+}
+
+bool is_as_collected(const NodeCall& call) {
+  if (call.kind != NodeKind::Typed || !call.needed || call.tensor_count == 0) return true;
+  static thread_local Collected scratch;
+  scratch.clear();
+  FieldSink sink(scratch.key, scratch.facts, scratch.tensors);
+  sink.begin_node(0);
+  const std::lock_guard lock(node_mutex(*call.node));
+  try {
+    call.typed->collect(*call.node, sink);
+  } catch (const std::exception&) {
+    return false;
+  }
+  scratch.tensors.clear();
+  return sink.opaque_reason == nullptr;
 }
 
 std::string field_name(const Collected& collected, const FactOrigin& origin) {

@@ -21,8 +21,13 @@ struct CollectOptions {
 /// Nothing has been touched when it throws: whatever it is, the stock engine can run the call.
 void collect(const BackwardCall& call, const CollectOptions& options, const cache::KeyBytes& state, Collected& out);
 
-/// Reads all fields again to say where each fact came from (facts and origins have equal length). On a miss only.
-std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options);
+/// Reads all fields again to say where each fact came from (facts and origins have equal length). On a miss only. Nodes
+/// before `first_call` have run and may be released: their facts get an origin that says nothing.
+/// Throws like collect() when a node's saved tensors are gone by now.
+std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options, uint32_t first_call);
+
+/// False if user code has released or modified what the node saved since it was collected.
+bool is_as_collected(const NodeCall& call);
 
 /// Name of a node's field: "other", or "input" for its input metadata.
 std::string field_name(const Collected& collected, const FactOrigin& origin);

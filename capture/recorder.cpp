@@ -367,7 +367,13 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t count = schema.arguments().size();
   std::vector<c10::IValue> inputs(std::make_move_iterator(stack->end() - count), std::make_move_iterator(stack->end()));
   stack->resize(stack->size() - count);
-  if (traits.refused) mark_untraceable(c10::toString(op.operator_name()) + ": " + traits.refused);
+  // Indexing is declared to depend on the data for the sake of masks; with numbers it does not.
+  static const c10::OperatorName kIndex("aten::index", "Tensor");
+  const auto by_mask = [&] {
+    const auto indices = inputs[1].toOptionalTensorVector();
+    return std::any_of(indices.begin(), indices.end(), [](const auto& index) { return index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte); });
+  };
+  if (traits.refused && (op.operator_name() != kIndex || by_mask())) mark_untraceable(c10::toString(op.operator_name()) + ": " + traits.refused);
 
   std::vector<Arg> args;
   Written written;

@@ -56,7 +56,7 @@ constexpr RuleRow kRows[] = {
     {"masked_scatter", broadcast_named, "self mask"},
     {"alias detach clone contiguous _to_copy _conj conj resolve_conj _conj_physical _neg_view resolve_neg lift "
      "lift_fresh lift_fresh_copy _lazy_clone _pin_memory hardswish leaky_relu hardshrink rrelu_with_noise "
-     "bernoulli bernoulli.p bernoulli.Tensor bernoulli.float poisson _standard_gamma _standard_gamma_grad "
+     "bernoulli bernoulli.p bernoulli.Tensor poisson _standard_gamma _standard_gamma_grad "
      "_sample_dirichlet normal_functional _fused_dropout empty_like zeros_like ones_like full_like rand_like "
      "rand_like.generator randn_like randn_like.generator randint_like.* cumsum cumprod logcumsumexp cummax "
      "cummin tril triu flip roll renorm index_add index_copy index_fill.* index_reduce index_put "

@@ -286,7 +286,7 @@ Outputs view_as_complex(const ShapeCall& call) {
 }
 
 constexpr RuleRow kRows[] = {
-    {"view _unsafe_view _reshape_alias _reshape", reshape, "size"},
+    {"view _unsafe_view _reshape_alias _reshape_copy", reshape, "size"},
     {"reshape", reshape, "shape"},
     {"as_strided resize_", sizes_given, "size"},
     {"slice_backward select_backward unfold_backward diagonal_backward", sizes_given, "input_sizes"},

@@ -4,6 +4,7 @@
 
 #include <torch/autograd.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

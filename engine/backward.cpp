@@ -22,10 +22,12 @@
 #include "engine/run.h"
 #include "engine/stats_recorder.h"
 #include "engine/variants.h"
+#include "hooks/add_gradients.h"
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace hindcast::engine {
@@ -63,7 +65,12 @@ capture::Resume start_of(const capture::BackwardCall& call, const capture::Colle
     const auto& root = collected.roots[i];
     if (root.call == capture::kNoCall) continue;
     const uint32_t input = collected.calls[root.call].first_input + root.input_nr;
-    start.buffers.emplace_back(input, call.root_gradients[i]);
+    const auto waiting = std::find_if(start.buffers.begin(), start.buffers.end(), [&](const auto& buffer) { return buffer.first == input; });
+    if (waiting == start.buffers.end()) {
+      start.buffers.emplace_back(input, call.root_gradients[i]);
+    } else {  // the same root twice: the engine sums before anything runs
+      waiting->second = hooks::add_gradients(std::move(waiting->second), call.root_gradients[i]);
+    }
   }
   return start;
 }
@@ -149,7 +156,13 @@ class Backward {
   void capture_rest(capture::Resume resume) {
     RECORD_FUNCTION("hindcast::trace", std::vector<c10::IValue>());
     const auto start = Clock::now();
-    const auto origins = capture::describe_facts(work_.collected, collect_options_);
+    bool record = true;
+    std::vector<capture::FactOrigin> origins;
+    try {
+      origins = capture::describe_facts(work_.collected, collect_options_, resume.call);
+    } catch (const std::exception&) {
+      record = false;  // user code released or modified what a later node saved: that node raises the error at its turn
+    }
     std::vector<capture::FactOrigin> resumed_origins;
     capture::Facts resumed;
     capture::append_resume_facts(resume, resumed, &resumed_origins);
@@ -160,7 +173,9 @@ class Backward {
     if (new_structure) entry_ = std::make_shared<Entry>();
     const uint32_t call = resume.call;
     const capture::Stage stage = resume.stage;
-    NextCapture next = entry_->plan_capture(work_.collected, origins, resumed_origins, call, stage, captured, options_);
+    NextCapture next;
+    next.allowed = record;
+    if (record) next = entry_->plan_capture(work_.collected, origins, resumed_origins, call, stage, captured, options_);
     log_misses(work_.collected, new_structure, resume, next.misses);
 
     capture::ReplayCheck check;

@@ -1,5 +1,6 @@
 #include "engine/run.h"
 
+#include "capture/collect.h"
 #include "capture/facts.h"
 #include "capture/libtorch_access.h"
 #include "engine/base/format.h"
@@ -68,7 +69,10 @@ class Runner {
           request_.results[step.result] = take(step.inputs[0]);
           continue;
         case InstrKind::NodeStart:
-          if (user_code_ran_ && has_new_hooks(step)) return leave(step, Stage::NodeStart, {}, {});
+          if (user_code_ran_ && (has_new_hooks(step) || !capture::is_as_collected(collected_.calls[step.call]))) {
+            leave(step, Stage::NodeStart, {}, {});
+            return std::move(resume_);
+          }
           continue;
         case InstrKind::Accumulate:
           below.reset();
@@ -214,7 +218,7 @@ class Runner {
 
   // Everything that the rest of the backward needs is in slots: gradients waiting at inputs of nodes still to come, and
   // their saved tensors.
-  std::optional<capture::Resume> leave(const Step& step, Stage stage, variable_list values, variable_list kept) {
+  void leave(const Step& step, Stage stage, variable_list values, variable_list kept) {
     const auto& graph = plan_.graph();
     resume_.call = step.call;
     resume_.stage = stage;
@@ -234,7 +238,6 @@ class Runner {
     for (const auto& [input, value] : waiting) resume_.buffers.emplace_back(input, slots_[plan_.slot_of(value)]);
     slots_.resize(plan_.first_resume_slot());
     collected_.tensors.swap(slots_);
-    return std::move(resume_);
   }
 
   RunRequest& request_;

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "examples/digits/data.h"
@@ -22,12 +24,18 @@ namespace {
 
 using namespace digits;
 
+/// Short where the file lies below the working directory, as it does after `make demo`.
+std::string shown(const std::filesystem::path& path) {
+  const std::filesystem::path relative = path.lexically_proximate(std::filesystem::current_path());
+  return *relative.begin() == ".." ? path.string() : relative.string();
+}
+
 void describe(const Digits& digits, std::int64_t batch_size) {
   const std::int64_t train = digits.train.labels.size(0);
   const std::int64_t held_out = digits.held_out.labels.size(0);
   const std::int64_t last = train % batch_size == 0 ? batch_size : train % batch_size;
-  fmt::print("{} images from {}: {} to learn from, {} held out\n", train + held_out,
-             digits.path.lexically_proximate(std::filesystem::current_path()).string(), train, held_out);
+  fmt::print("{} images from {}: {} to learn from, {} held out\n", train + held_out, shown(digits.path), train,
+             held_out);
   fmt::print("batches of {}, the last of an epoch of {}; {} thread{}; each model learns twice, in lockstep\n\n",
              batch_size, last, torch::get_num_threads(), torch::get_num_threads() == 1 ? "" : "s");
   std::fflush(stdout);

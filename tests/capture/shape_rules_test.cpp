@@ -1,6 +1,7 @@
 // Every rule against the op itself: sizes are inferred once, with symbols, and evaluated at other sizes, where the op is
 // run for real.
 
+#include "capture/shape_call.h"
 #include "capture/shape_rules.h"
 #include "tests/capture/shape_rule_cases.h"
 
@@ -9,6 +10,7 @@
 
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace hindcast::capture {
@@ -331,6 +333,23 @@ std::string relations_of(const Call& call) {
   for (const Relation& relation : call.table().relations())
     all += (all.empty() ? "" : "; ") + call.table().describe(relation);
   return all;
+}
+
+// A misspelt row would only be missed.
+TEST(ShapeRule, EveryRowNamesAnOpOfLibTorch) {
+  std::set<std::string> known;
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!op.name.starts_with("aten::")) continue;
+    const std::string name = op.name.substr(6);
+    known.insert(op.overload_name.empty() ? name : name + "." + op.overload_name);
+    known.insert(name + ".*");
+  }
+  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(),
+                            window_rules(), norm_rules(), factory_rules()}) {
+    for (const RuleRow& row : table) {
+      for (const std::string_view op : words(row.ops)) EXPECT_TRUE(known.contains(std::string(op))) << op;
+    }
+  }
 }
 
 TEST(ShapeRule, AMaskIsNoIndex) { EXPECT_FALSE(infer(Call("index.Tensor T(s0,s1) [B(s0)]")).has_value()); }

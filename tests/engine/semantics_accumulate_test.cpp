@@ -108,26 +108,30 @@ TEST(AccumulateGrad, VersionOfAFreshGradIsZero) {
 }
 
 TEST(AccumulateGrad, ZeroedGradIsAddedTo) {
-  expect_same([](Log& log) {
-    const auto x = leaf({3});
-    for (int step = 0; step < 4; ++step) {
-      x.sin().sum().backward();
-      log.show("x.grad", x.grad());
-      x.grad().zero_();
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto x = leaf({3});
+        for (int step = 0; step < 4; ++step) {
+          x.sin().sum().backward();
+          log.show("x.grad", x.grad());
+          x.grad().zero_();
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, MixesUndefinedAndDefinedGrads) {
-  expect_same([](Log& log) {
-    const auto x = leaf({3}), w = leaf({3});
-    for (int step = 0; step < 6; ++step) {
-      if (step % 2 == 0) x.mutable_grad().reset();
-      if (step % 3 == 0) w.mutable_grad().reset();
-      (x * w).sin().sum().backward();
-      log.show("grads", {x.grad(), w.grad()});
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto x = leaf({3}), w = leaf({3});
+        for (int step = 0; step < 6; ++step) {
+          if (step % 2 == 0) x.mutable_grad().reset();
+          if (step % 3 == 0) w.mutable_grad().reset();
+          (x * w).sin().sum().backward();
+          log.show("grads", {x.grad(), w.grad()});
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, LeafUsedManyTimesSumsBeforeWriting) {
@@ -169,79 +173,118 @@ TEST_P(LeafLayouts, GiveTheirGradTheirStrides) {
 
 INSTANTIATE_TEST_SUITE_P(
     AccumulateGrad, LeafLayouts,
-    testing::Values(Layout{"Contiguous", [] { return at::randn({2, 3, 4, 5}); }},
-                    Layout{"ChannelsLast", [] { return at::randn({2, 3, 4, 5}).to(at::kFloat, false, false, at::MemoryFormat::ChannelsLast); }},
-                    Layout{"Transposed", [] { return at::randn({3, 4}).t(); }},
-                    Layout{"Permuted", [] { return at::randn({2, 3, 4}).permute({2, 0, 1}); }},
-                    Layout{"Sliced", [] { return at::randn({4, 8}).slice(1, 0, 8, 2); }},
-                    Layout{"Offset", [] { return at::randn({5, 3}).slice(0, 1, 4); }},
-                    Layout{"Expanded", [] { return at::randn({3, 1}).expand({3, 4}); }},
-                    Layout{"SizeOneDimensions", [] { return at::randn({1, 3, 1}).transpose(0, 2); }},
-                    Layout{"Empty", [] { return at::randn({0, 3}); }},
+    testing::Values(Layout{"Contiguous",
+                           [] {
+                             return at::randn({2, 3, 4, 5});
+                           }},
+                    Layout{
+                        "ChannelsLast",
+                        [] {
+                          return at::randn({2, 3, 4, 5}).to(at::kFloat, false, false, at::MemoryFormat::ChannelsLast);
+                        }},
+                    Layout{"Transposed",
+                           [] {
+                             return at::randn({3, 4}).t();
+                           }},
+                    Layout{"Permuted",
+                           [] {
+                             return at::randn({2, 3, 4}).permute({2, 0, 1});
+                           }},
+                    Layout{"Sliced",
+                           [] {
+                             return at::randn({4, 8}).slice(1, 0, 8, 2);
+                           }},
+                    Layout{"Offset",
+                           [] {
+                             return at::randn({5, 3}).slice(0, 1, 4);
+                           }},
+                    Layout{"Expanded",
+                           [] {
+                             return at::randn({3, 1}).expand({3, 4});
+                           }},
+                    Layout{"SizeOneDimensions",
+                           [] {
+                             return at::randn({1, 3, 1}).transpose(0, 2);
+                           }},
+                    Layout{"Empty",
+                           [] {
+                             return at::randn({0, 3});
+                           }},
                     Layout{"Scalar", [] { return at::randn({}); }}),
     [](const auto& info) { return info.param.name; });
 
 TEST(AccumulateGrad, GradWithOtherStridesKeepsThem) {
-  expect_same([](Log& log) {
-    const auto x = leaf({3, 4});
-    x.mutable_grad() = at::zeros({4, 3}).t();
-    for (int step = 0; step < 3; ++step) {
-      x.sin().sum().backward();
-      log.show("x.grad", x.grad());
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto x = leaf({3, 4});
+        x.mutable_grad() = at::zeros({4, 3}).t();
+        for (int step = 0; step < 3; ++step) {
+          x.sin().sum().backward();
+          log.show("x.grad", x.grad());
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, GradThatIsAViewIsWrittenThrough) {
-  expect_same([](Log& log) {
-    // As optimizers with flat buffers and DDP's bucket views do.
-    const auto buffer = at::zeros({6});
-    const auto x = leaf({3}), w = leaf({3});
-    x.mutable_grad() = buffer.slice(0, 0, 3);
-    w.mutable_grad() = buffer.slice(0, 3, 6);
-    for (int step = 0; step < 3; ++step) {
-      (x * w).sum().backward();
-      log.show("buffer", buffer);
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        // As optimizers with flat buffers and DDP's bucket views do.
+        const auto buffer = at::zeros({6});
+        const auto x = leaf({3}), w = leaf({3});
+        x.mutable_grad() = buffer.slice(0, 0, 3);
+        w.mutable_grad() = buffer.slice(0, 3, 6);
+        for (int step = 0; step < 3; ++step) {
+          (x * w).sum().backward();
+          log.show("buffer", buffer);
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, GradsOfTwoLeavesMayShareOneTensor) {
-  expect_same([](Log& log) {
-    const auto shared = at::zeros({3});
-    const auto x = leaf({3}), w = leaf({3});
-    x.mutable_grad() = shared;
-    w.mutable_grad() = shared;
-    for (int step = 0; step < 3; ++step) {
-      (x * w).sum().backward();
-      log.show("shared", shared);
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto shared = at::zeros({3});
+        const auto x = leaf({3}), w = leaf({3});
+        x.mutable_grad() = shared;
+        w.mutable_grad() = shared;
+        for (int step = 0; step < 3; ++step) {
+          (x * w).sum().backward();
+          log.show("shared", shared);
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, LeavesMayShareStorage) {
-  expect_same([](Log& log) {
-    const auto flat = at::randn({6});
-    const auto x = flat.slice(0, 0, 4).detach().set_requires_grad(true);
-    const auto w = flat.slice(0, 2, 6).detach().set_requires_grad(true);
-    for (int step = 0; step < 3; ++step) {
-      (x * w).sum().backward();
-      log.show("grads", {x.grad(), w.grad()});
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto flat = at::randn({6});
+        const auto x = flat.slice(0, 0, 4).detach().set_requires_grad(true);
+        const auto w = flat.slice(0, 2, 6).detach().set_requires_grad(true);
+        for (int step = 0; step < 3; ++step) {
+          (x * w).sum().backward();
+          log.show("grads", {x.grad(), w.grad()});
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, GradThatRequiresGradIsReplacedUnderCreateGraph) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = leaf({3});
-    x.pow(3).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
-    const auto first = x.grad();
-    log.show("x.grad", first);
-    x.pow(2).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
-    log.note(same(x.grad(), first));
-    log.show("x.grad", x.grad());
-    x.mutable_grad().reset();
-  }, Takeover::Any);
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto x = leaf({3});
+        x.pow(3).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+        const auto first = x.grad();
+        log.show("x.grad", first);
+        x.pow(2).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+        log.note(same(x.grad(), first));
+        log.show("x.grad", x.grad());
+        x.mutable_grad().reset();
+      },
+      Takeover::Any);
 }
 
 TEST(AccumulateGrad, AddsToAGradThatRequiresGrad) {
@@ -254,16 +297,18 @@ TEST(AccumulateGrad, AddsToAGradThatRequiresGrad) {
 }
 
 TEST(AccumulateGrad, SparseGradientsOfAnEmbedding) {
-  expect_same([](Log& log) {
-    const auto weight = leaf({6, 2});
-    for (int step = 0; step < 4; ++step) {
-      const auto rows = at::tensor({1, 3, 3, step}, at::kLong);
-      at::embedding(weight, rows, -1, false, /*sparse=*/true).sin().sum().backward();
-      log.show("weight.grad", weight.grad());
-      log.note("version " + std::to_string(weight.grad()._version()));
-      if (step == 2) weight.mutable_grad().reset();
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto weight = leaf({6, 2});
+        for (int step = 0; step < 4; ++step) {
+          const auto rows = at::tensor({1, 3, 3, step}, at::kLong);
+          at::embedding(weight, rows, -1, false, /*sparse=*/true).sin().sum().backward();
+          log.show("weight.grad", weight.grad());
+          log.note("version " + std::to_string(weight.grad()._version()));
+          if (step == 2) weight.mutable_grad().reset();
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(AccumulateGrad, SparseMeetsDense) {
@@ -283,19 +328,24 @@ TEST(AccumulateGrad, SparseGradientUsedByTwoNodes) {
   expect_same_steps(3, [](Log& log, int) {
     const auto weight = leaf({6, 2});
     const auto rows = at::tensor({0, 5, 5}, at::kLong);
-    (at::embedding(weight, rows, -1, false, true) + at::embedding(weight, rows.flip(0), -1, false, true)).sum().backward();
+    (at::embedding(weight, rows, -1, false, true) + at::embedding(weight, rows.flip(0), -1, false, true))
+        .sum()
+        .backward();
     log.show("weight.grad", weight.grad());
   });
 }
 
 TEST(AccumulateGrad, LeafOfMkldnnLayout) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = at::randn({2, 3}).to_mkldnn().set_requires_grad(true);
-    log.attempt("backward", [&] { at::relu(x).to_dense().sum().backward(); });
-    log.show("x.grad", x.grad());
-    log.attempt("again", [&] { at::relu(x).to_dense().sum().backward(); });
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto x = at::randn({2, 3}).to_mkldnn().set_requires_grad(true);
+        log.attempt("backward", [&] { at::relu(x).to_dense().sum().backward(); });
+        log.show("x.grad", x.grad());
+        log.attempt("again", [&] { at::relu(x).to_dense().sum().backward(); });
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 TEST(AccumulateGrad, LeafThatNoLongerRequiresGrad) {

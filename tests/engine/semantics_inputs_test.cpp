@@ -212,9 +212,15 @@ TEST(Grad, AlternatesWithBackwardOnOneStructure) {
     const auto x = leaf({3}), w = leaf({3});
     const auto loss = (x * w).exp().sum();
     switch (step % 3) {
-      case 0: loss.backward(); break;
-      case 1: log.show("result", grad({loss}, {w})); break;
-      case 2: backward({loss}, {}, {}, false, {x}); break;
+      case 0:
+        loss.backward();
+        break;
+      case 1:
+        log.show("result", grad({loss}, {w}));
+        break;
+      case 2:
+        backward({loss}, {}, {}, false, {x});
+        break;
     }
     log.show("grads", {x.grad(), w.grad()});
   });

@@ -32,7 +32,8 @@ TEST(SavedTensors, AreReleasedAsTheBackwardPassesThem) {
     auto y = x * 1;
     for (int i = 0; i < 5; ++i) {
       saved.push_back(weak(y));
-      y.register_hook([&log, &saved, i](at::Tensor) { log.note("at " + std::to_string(i) + " alive " + alive(saved)); });
+      y.register_hook(
+          [&log, &saved, i](at::Tensor) { log.note("at " + std::to_string(i) + " alive " + alive(saved)); });
       y = y.sin();  // saves its input, which nobody else holds
     }
     const auto loss = y.sum();
@@ -133,21 +134,23 @@ at::Tensor counted(std::atomic<int>& live, at::IntArrayRef sizes) {
 }
 
 TEST(Leaks, NoTensorOfAStepOutlivesItOverTwoHundredHits) {
-  expect_same([](Log& log) {
-    std::atomic<int> live{0};
-    const auto w = leaf({4, 4});
-    for (int step = 0; step < 200; ++step) {
-      {
-        // An input, a saved intermediate, a root gradient and a leaf of this step.
-        const auto x = counted(live, {3, 4});
-        const auto scale = counted(live, {3, 4}).set_requires_grad(true);
-        const auto y = x.mm(w) * scale;
-        y.backward(counted(live, {3, 4}));
-      }
-      if (live != 0) log.note("step " + std::to_string(step) + ": " + std::to_string(live) + " are alive");
-    }
-    log.show("w.grad", w.grad());
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        std::atomic<int> live{0};
+        const auto w = leaf({4, 4});
+        for (int step = 0; step < 200; ++step) {
+          {
+            // An input, a saved intermediate, a root gradient and a leaf of this step.
+            const auto x = counted(live, {3, 4});
+            const auto scale = counted(live, {3, 4}).set_requires_grad(true);
+            const auto y = x.mm(w) * scale;
+            y.backward(counted(live, {3, 4}));
+          }
+          if (live != 0) log.note("step " + std::to_string(step) + ": " + std::to_string(live) + " are alive");
+        }
+        log.show("w.grad", w.grad());
+      },
+      Takeover::Hits);
 }
 
 TEST(Leaks, NothingIsKeptOfABackwardThatThrew) {
@@ -166,35 +169,40 @@ TEST(Leaks, NothingIsKeptOfABackwardThatThrew) {
 }
 
 TEST(Leaks, HooksAreDestroyedWithTheirTensors) {
-  expect_same([](Log& log) {
-    const auto token = std::make_shared<int>(0);
-    for (int step = 0; step < 5; ++step) {
-      const auto x = leaf({3});
-      const auto y = x.sin();
-      y.register_hook([token](at::Tensor) {});
-      x.register_hook([token](at::Tensor) {});
-      hindcast::on_grad_ready(x, [token](const at::Tensor&) {});
-      y.sum().backward();
-      log.note(std::to_string(token.use_count()) + " holders in the step");
-    }
-    log.note(std::to_string(token.use_count()) + " holders after all");
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto token = std::make_shared<int>(0);
+        for (int step = 0; step < 5; ++step) {
+          const auto x = leaf({3});
+          const auto y = x.sin();
+          y.register_hook([token](at::Tensor) {});
+          x.register_hook([token](at::Tensor) {});
+          hindcast::on_grad_ready(x, [token](const at::Tensor&) {});
+          y.sum().backward();
+          log.note(std::to_string(token.use_count()) + " holders in the step");
+        }
+        log.note(std::to_string(token.use_count()) + " holders after all");
+      },
+      Takeover::Hits);
 }
 
 TEST(Leaks, NodesAreDestroyedWithTheirGraph) {
-  expect_same([](Log& log) {
-    for (int step = 0; step < 5; ++step) {
-      const auto x = leaf({3});
-      auto y = x.sin();
-      const std::weak_ptr<torch::autograd::Node> node = y.grad_fn(), leaf_node = torch::autograd::impl::grad_accumulator(x);
-      auto loss = y.exp().sum();
-      y.reset();
-      loss.backward();
-      loss.reset();
-      log.note(node.expired() ? "node gone" : "node alive");
-      log.note(leaf_node.expired() ? "leaf's node gone" : "leaf's node alive");
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        for (int step = 0; step < 5; ++step) {
+          const auto x = leaf({3});
+          auto y = x.sin();
+          const std::weak_ptr<torch::autograd::Node> node = y.grad_fn(),
+                                                     leaf_node = torch::autograd::impl::grad_accumulator(x);
+          auto loss = y.exp().sum();
+          y.reset();
+          loss.backward();
+          loss.reset();
+          log.note(node.expired() ? "node gone" : "node alive");
+          log.note(leaf_node.expired() ? "leaf's node gone" : "leaf's node alive");
+        }
+      },
+      Takeover::Hits);
 }
 
 /// Counts the bytes that LibTorch's CPU allocator has out, on all threads, while it lives.

@@ -74,9 +74,8 @@ TEST(Autocast, IsVisibleInsideAHook) {
   expect_same_steps(3, [](Log& log, int step) {
     const auto x = leaf({3});
     const auto y = x.sin();
-    y.register_hook([&](at::Tensor) {
-      log.note(at::autocast::is_autocast_enabled(at::kCPU) ? "autocast" : "no autocast");
-    });
+    y.register_hook(
+        [&](at::Tensor) { log.note(at::autocast::is_autocast_enabled(at::kCPU) ? "autocast" : "no autocast"); });
     const Autocast autocast(step % 2 == 1);
     y.sum().backward();
   });
@@ -87,7 +86,9 @@ TEST(Deterministic, AlgorithmsAreUsedInTheBackward) {
     at::globalContext().setDeterministicAlgorithms(step % 2 == 1, /*warn_only=*/false);
     const auto x = leaf({6}), w = leaf({3, 2});
     const auto i = at::tensor({0, 0, 5, 2});
-    log.attempt("backward", [&] { (x.index({i}).sum() + at::embedding(w, at::tensor({2, 2, 0})).exp().sum()).backward(); });
+    log.attempt("backward", [&] {
+      (x.index({i}).sum() + at::embedding(w, at::tensor({2, 2, 0})).exp().sum()).backward();
+    });
     log.show("grads", {x.grad(), w.grad()});
     at::globalContext().setDeterministicAlgorithms(false, false);
   });
@@ -174,25 +175,31 @@ struct Silence : c10::WarningHandler {
 };
 
 TEST(AnomalyMode, NamesTheNodeThatMadeNan) {
-  expect_same_steps(2, [](Log& log, int) {
-    Silence silence;
-    const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-    const torch::autograd::DetectAnomalyGuard anomaly;
-    const auto x = at::zeros({3}).set_requires_grad(true);
-    log.attempt("backward", [&] { (x.sqrt() * 0).sum().backward(); });
-    log.show("x.grad", x.grad());
-  }, Takeover::Any);
+  expect_same_steps(
+      2,
+      [](Log& log, int) {
+        Silence silence;
+        const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+        const torch::autograd::DetectAnomalyGuard anomaly;
+        const auto x = at::zeros({3}).set_requires_grad(true);
+        log.attempt("backward", [&] { (x.sqrt() * 0).sum().backward(); });
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Any);
 }
 
 TEST(AnomalyMode, WithoutTheCheckForNan) {
-  expect_same_steps(2, [](Log& log, int) {
-    Silence silence;
-    const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-    const torch::autograd::DetectAnomalyGuard anomaly(/*check_nan=*/false);
-    const auto x = at::zeros({3}).set_requires_grad(true);
-    log.attempt("backward", [&] { (x.sqrt() * 0).sum().backward(); });
-    log.show("x.grad", x.grad());
-  }, Takeover::Any);
+  expect_same_steps(
+      2,
+      [](Log& log, int) {
+        Silence silence;
+        const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+        const torch::autograd::DetectAnomalyGuard anomaly(/*check_nan=*/false);
+        const auto x = at::zeros({3}).set_requires_grad(true);
+        log.attempt("backward", [&] { (x.sqrt() * 0).sum().backward(); });
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Any);
 }
 
 TEST(AnomalyMode, SwitchedOnForOneStep) {
@@ -234,26 +241,32 @@ TEST(InferenceMode, InputsOfTheForward) {
 }
 
 TEST(InferenceMode, AroundTheBackward) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = leaf({3});
-    const auto loss = x.sin().sum();
-    const c10::InferenceMode inference;
-    log.attempt("backward", [&] { loss.backward(); });
-    log.note(x.grad().defined() && x.grad().is_inference() ? "an inference tensor" : "a normal tensor");
-  }, Takeover::Any);
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto x = leaf({3});
+        const auto loss = x.sin().sum();
+        const c10::InferenceMode inference;
+        log.attempt("backward", [&] { loss.backward(); });
+        log.note(x.grad().defined() && x.grad().is_inference() ? "an inference tensor" : "a normal tensor");
+      },
+      Takeover::Any);
 }
 
 TEST(ForwardMode, DualTensorsInTheGraph) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto level = torch::autograd::forward_ad::enter_dual_level();
-    {
-      const auto x = leaf({3});
-      const auto dual = at::_make_dual(x, at::ones({3}), static_cast<int64_t>(level));
-      log.attempt("backward", [&] { dual.sin().sum().backward(); });
-      log.show("x.grad", x.grad());
-    }
-    torch::autograd::forward_ad::exit_dual_level(level);
-  }, Takeover::Any);
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto level = torch::autograd::forward_ad::enter_dual_level();
+        {
+          const auto x = leaf({3});
+          const auto dual = at::_make_dual(x, at::ones({3}), static_cast<int64_t>(level));
+          log.attempt("backward", [&] { dual.sin().sum().backward(); });
+          log.show("x.grad", x.grad());
+        }
+        torch::autograd::forward_ad::exit_dual_level(level);
+      },
+      Takeover::Any);
 }
 
 TEST(DefaultDtype, ChangesBetweenSteps) {

@@ -13,6 +13,8 @@ struct InPlace {
   const char* name;
   /// Changes `base` (a fresh non-leaf of 4 by 6) in place; `w` is a leaf of 4 by 6.
   void (*change)(at::Tensor& base, const at::Tensor& w);
+  /// Some for a program whose every backward is refused.
+  Takeover takeover = Takeover::Hits;
 };
 
 void PrintTo(const InPlace& program, std::ostream* out) { *out << program.name; }
@@ -20,28 +22,35 @@ void PrintTo(const InPlace& program, std::ostream* out) { *out << program.name; 
 class InPlacePrograms : public testing::TestWithParam<InPlace> {};
 
 TEST_P(InPlacePrograms, HaveTheGradientsOfTheStockEngine) {
-  expect_same_steps(3, [change = GetParam().change](Log& log, int) {
-    const auto x = leaf({4, 6}), w = leaf({4, 6});
-    auto base = x.sin();
-    log.attempt("forward", [&] { change(base, w); });
-    log.attempt("backward", [&] { base.exp().sum().backward(); });
-    log.show("grads", {x.grad(), w.grad()});
-  });
+  expect_same_steps(
+      3,
+      [change = GetParam().change](Log& log, int) {
+        const auto x = leaf({4, 6}), w = leaf({4, 6});
+        auto base = x.sin();
+        log.attempt("forward", [&] { change(base, w); });
+        log.attempt("backward", [&] { base.exp().sum().backward(); });
+        log.show("grads", {x.grad(), w.grad()});
+      },
+      GetParam().takeover);
 }
 
 TEST_P(InPlacePrograms, WithHooksBeforeAndAfterTheWrite) {
-  expect_same_steps(3, [change = GetParam().change](Log& log, int) {
-    const auto x = leaf({4, 6}), w = leaf({4, 6});
-    auto base = x.sin();
-    base.register_hook([&](at::Tensor grad) { log.show("before", grad); });
-    log.attempt("forward", [&] { change(base, w); });
-    base.register_hook([&](at::Tensor grad) { log.show("after", grad); });
-    base.retain_grad();
-    log.attempt("backward", [&] { base.exp().sum().backward(); });
-    log.show("grads", {x.grad(), w.grad(), base.grad()});
-  });
+  expect_same_steps(
+      3,
+      [change = GetParam().change](Log& log, int) {
+        const auto x = leaf({4, 6}), w = leaf({4, 6});
+        auto base = x.sin();
+        base.register_hook([&](at::Tensor grad) { log.show("before", grad); });
+        log.attempt("forward", [&] { change(base, w); });
+        base.register_hook([&](at::Tensor grad) { log.show("after", grad); });
+        base.retain_grad();
+        log.attempt("backward", [&] { base.exp().sum().backward(); });
+        log.show("grads", {x.grad(), w.grad(), base.grad()});
+      },
+      GetParam().takeover);
 }
 
+// clang-format off
 INSTANTIATE_TEST_SUITE_P(
     Views, InPlacePrograms,
     testing::Values(
@@ -74,13 +83,14 @@ INSTANTIATE_TEST_SUITE_P(
         InPlace{"IndexPut", [](at::Tensor& base, const at::Tensor& w) {
           base.index_put_({at::tensor({0, 2, 2})}, w.slice(0, 0, 3), /*accumulate=*/true);
         }},
-        InPlace{"WriteWithItself", [](at::Tensor& base, const at::Tensor&) { base.select(0, 0).mul_(base.select(0, 1)); }},
+        InPlace{"WriteWithItself", [](at::Tensor& base, const at::Tensor&) { base.select(0, 0).mul_(base.select(0, 1)); }, Takeover::Some},
         InPlace{"WriteAfterRead", [](at::Tensor& base, const at::Tensor& w) {
           const auto read = base * w;  // saves base
           base.add_(read.detach());
         }},
         InPlace{"DetachedWrite", [](at::Tensor& base, const at::Tensor&) { base.detach().mul_(2); }}),
     [](const auto& info) { return info.param.name; });
+// clang-format on
 
 TEST(Views, OfALeafUnderNoGradAreWritten) {
   expect_same_steps(3, [](Log& log, int) {
@@ -127,16 +137,19 @@ TEST(Views, OfABaseThatDoesNotRequireGrad) {
 }
 
 TEST(Views, MultiOutputViewsRefuseToBeWritten) {
-  expect_same_steps(2, [](Log& log, int) {
-    const auto x = leaf({4, 2});
-    const auto y = x * 2;
-    auto rows = y.unbind(0);
-    log.attempt("write", [&] {
-      rows[0].mul_(3);
-      y.sum().backward();
-    });
-    log.show("x.grad", x.grad());
-  }, Takeover::Any);
+  expect_same_steps(
+      2,
+      [](Log& log, int) {
+        const auto x = leaf({4, 2});
+        const auto y = x * 2;
+        auto rows = y.unbind(0);
+        log.attempt("write", [&] {
+          rows[0].mul_(3);
+          y.sum().backward();
+        });
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Any);
 }
 
 TEST(Views, ManyWritesInALoop) {

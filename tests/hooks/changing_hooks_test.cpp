@@ -12,14 +12,22 @@ namespace {
 
 at::Tensor change(int behaviour, const at::Tensor& grad) {
   switch (behaviour) {
-    case 0: return grad;
-    case 1: return at::Tensor();
-    case 2: return grad.t().contiguous().t();
-    case 3: return grad.to(at::kDouble);
-    case 4: return grad.select(0, 0).expand_as(grad);
-    case 5: return grad.detach().to_sparse();
-    case 6: return at::zeros_like(grad);
-    default: throw std::runtime_error("behaviour " + std::to_string(behaviour));
+    case 0:
+      return grad;
+    case 1:
+      return at::Tensor();
+    case 2:
+      return grad.t().contiguous().t();
+    case 3:
+      return grad.to(at::kDouble);
+    case 4:
+      return grad.select(0, 0).expand_as(grad);
+    case 5:
+      return grad.detach().to_sparse();
+    case 6:
+      return at::zeros_like(grad);
+    default:
+      throw std::runtime_error("behaviour " + std::to_string(behaviour));
   }
 }
 
@@ -57,28 +65,28 @@ TEST_P(ChangingHook, AfterANode) {
 }
 
 TEST_P(ChangingHook, BeforeTheGradIsWritten) {
-  expect_same([](Log& log) {
-    // One leaf for all steps: the grads add up, whatever they are.
-    const auto x = leaf({3, 3});
-    const auto accumulator = torch::autograd::impl::grad_accumulator(x);
-    size_t step = 0;
-    accumulator->add_pre_hook(pre_hook([&](const variable_list& grads) {
-      return variable_list{change(GetParam()[step], grads[0])};
-    }));
-    for (; step < GetParam().size(); ++step) {
-      log.attempt("backward", [&] { x.sin().sum().backward(); });
-      log.show("x.grad", x.grad());
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        // One leaf for all steps: the grads add up, whatever they are.
+        const auto x = leaf({3, 3});
+        const auto accumulator = torch::autograd::impl::grad_accumulator(x);
+        size_t step = 0;
+        accumulator->add_pre_hook(
+            pre_hook([&](const variable_list& grads) { return variable_list{change(GetParam()[step], grads[0])}; }));
+        for (; step < GetParam().size(); ++step) {
+          log.attempt("backward", [&] { x.sin().sum().backward(); });
+          log.show("x.grad", x.grad());
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST_P(ChangingHook, TwoAtOnceInOppositeOrder) {
   expect_same_steps(GetParam().size(), [](Log& log, int step) {
     const auto x = leaf({3, 3});
     const auto a = x.sin(), b = x.cos();
-    a.grad_fn()->add_pre_hook(pre_hook([step](const variable_list& grads) {
-      return variable_list{change(GetParam()[step], grads[0])};
-    }));
+    a.grad_fn()->add_pre_hook(
+        pre_hook([step](const variable_list& grads) { return variable_list{change(GetParam()[step], grads[0])}; }));
     b.grad_fn()->add_pre_hook(pre_hook([step](const variable_list& grads) {
       return variable_list{change(GetParam()[GetParam().size() - 1 - step], grads[0])};
     }));
@@ -106,35 +114,39 @@ TEST(ChangingHooks, RegisteredOnEveryOtherStep) {
 }
 
 TEST(ChangingHooks, OnALeafThatLivesThroughAllSteps) {
-  expect_same([](Log& log) {
-    const auto x = leaf({3});
-    std::vector<unsigned> hooks;
-    for (int step = 0; step < 8; ++step) {
-      if (step % 3 == 1) {
-        hooks.push_back(x.register_hook([&log, step](at::Tensor grad) {
-          log.note("hook of step " + std::to_string(step));
-          return grad * (step + 1);
-        }));
-      }
-      if (step == 5) x.remove_hook(hooks[0]);
-      x.sin().sum().backward();
-      log.show("x.grad", x.grad());
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto x = leaf({3});
+        std::vector<unsigned> hooks;
+        for (int step = 0; step < 8; ++step) {
+          if (step % 3 == 1) {
+            hooks.push_back(x.register_hook([&log, step](at::Tensor grad) {
+              log.note("hook of step " + std::to_string(step));
+              return grad * (step + 1);
+            }));
+          }
+          if (step == 5) x.remove_hook(hooks[0]);
+          x.sin().sum().backward();
+          log.show("x.grad", x.grad());
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(ChangingHooks, WhoseClosureHoldsAChangingNumber) {
-  expect_same([](Log& log) {
-    const auto x = leaf({3});
-    double scale = 1;
-    x.register_hook([&](at::Tensor grad) { return grad * scale; });
-    for (int step = 0; step < 5; ++step) {
-      scale = 1.0 / (step + 1);
-      x.mutable_grad().reset();
-      x.sin().sum().backward();
-      log.show("x.grad", x.grad());
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        const auto x = leaf({3});
+        double scale = 1;
+        x.register_hook([&](at::Tensor grad) { return grad * scale; });
+        for (int step = 0; step < 5; ++step) {
+          scale = 1.0 / (step + 1);
+          x.mutable_grad().reset();
+          x.sin().sum().backward();
+          log.show("x.grad", x.grad());
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(ChangingHooks, WhileBatchSizesChange) {
@@ -142,9 +154,7 @@ TEST(ChangingHooks, WhileBatchSizesChange) {
     const auto x = at::randn({step % 3 + 2, 4});
     const auto w = leaf({4, 4});
     const auto y = x.mm(w);
-    y.register_hook([step](at::Tensor grad) {
-      return step % 2 == 0 ? grad : grad.t().contiguous().t();
-    });
+    y.register_hook([step](at::Tensor grad) { return step % 2 == 0 ? grad : grad.t().contiguous().t(); });
     y.tanh().sum().backward();
     log.show("w.grad", w.grad());
   });

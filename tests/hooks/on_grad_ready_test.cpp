@@ -123,24 +123,26 @@ TEST(OnGradReady, MayTakeTheGradAway) {
 }
 
 TEST(OnGradReady, StepsAnOptimizerInsideTheBackward) {
-  expect_same([](Log& log) {
-    std::vector<at::Tensor> weights;
-    for (int i = 0; i < 4; ++i) {
-      weights.push_back(leaf({4, 4}));
-      hindcast::on_grad_ready(weights.back(), [](const at::Tensor& param) {
-        param.data().sub_(param.grad(), 0.01);
-        param.mutable_grad().reset();
-      });
-    }
-    for (int step = 0; step < 5; ++step) {
-      auto x = at::randn({2, 4});
-      for (const auto& weight : weights) {
-        x = x.mm(weight).tanh();
-      }
-      x.pow(2).sum().backward();
-      log.show("weights", weights);
-    }
-  }, Takeover::Hits);
+  expect_same(
+      [](Log& log) {
+        std::vector<at::Tensor> weights;
+        for (int i = 0; i < 4; ++i) {
+          weights.push_back(leaf({4, 4}));
+          hindcast::on_grad_ready(weights.back(), [](const at::Tensor& param) {
+            param.data().sub_(param.grad(), 0.01);
+            param.mutable_grad().reset();
+          });
+        }
+        for (int step = 0; step < 5; ++step) {
+          auto x = at::randn({2, 4});
+          for (const auto& weight : weights) {
+            x = x.mm(weight).tanh();
+          }
+          x.pow(2).sum().backward();
+          log.show("weights", weights);
+        }
+      },
+      Takeover::Hits);
 }
 
 TEST(OnGradReady, ExceptionLeavesTheGradsWrittenSoFar) {
@@ -196,13 +198,16 @@ TEST(TraceableHook, FollowsAChangingSize) {
 }
 
 TEST(TraceableHook, WrongShapeIsRefusedInTheStockWords) {
-  expect_same_steps(2, [](Log& log, int) {
-    const auto x = leaf({3, 4});
-    const auto y = x.sin();
-    y.register_hook(hindcast::traceable([](at::Tensor grad) { return grad.sum(0); }));
-    log.attempt("backward", [&] { y.exp().sum().backward(); });
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      2,
+      [](Log& log, int) {
+        const auto x = leaf({3, 4});
+        const auto y = x.sin();
+        y.register_hook(hindcast::traceable([](at::Tensor grad) { return grad.sum(0); }));
+        log.attempt("backward", [&] { y.exp().sum().backward(); });
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 }  // namespace

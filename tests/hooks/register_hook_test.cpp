@@ -126,7 +126,10 @@ TEST_P(RefusedResult, RaisesTheSameErrorOnAnIntermediateAndOnALeaf) {
 
 INSTANTIATE_TEST_SUITE_P(
     RegisterHook, RefusedResult,
-    testing::Values(Refused{"WrongShape", [](const at::Tensor& grad) { return grad.new_zeros({3, 3}); }},
+    testing::Values(Refused{"WrongShape",
+                            [](const at::Tensor& grad) {
+                              return grad.new_zeros({3, 3});
+                            }},
                     Refused{"WrongRank", [](const at::Tensor& grad) { return grad.reshape({-1}); }},
                     Refused{"WrongDtype", [](const at::Tensor& grad) { return grad.to(at::kDouble); }},
                     Refused{"MetaDevice", [](const at::Tensor& grad) { return grad.to(at::kMeta); }}),

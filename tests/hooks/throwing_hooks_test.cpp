@@ -18,7 +18,8 @@ class Network {
       weights_.push_back(leaf({4, 4}));
       biases_.push_back(leaf({4}));
       weights_.back().register_hook([this, i](at::Tensor) { call("weight " + std::to_string(i)); });
-      hindcast::on_grad_ready(biases_.back(), [this, i](const at::Tensor&) { call("bias ready " + std::to_string(i)); });
+      hindcast::on_grad_ready(biases_.back(),
+                              [this, i](const at::Tensor&) { call("bias ready " + std::to_string(i)); });
     }
   }
 
@@ -80,18 +81,20 @@ TEST_P(ThrowingHook, OnAMiss) {
 }
 
 TEST_P(ThrowingHook, OnAHit) {
-  expect_same([k = GetParam()](Log& log) {
-    Network network(log);
-    network.throw_at(-1);
-    network.loss().backward();
-    network.loss().backward();
-    network.throw_at(k);
-    log.attempt("throwing backward", [&] { network.loss().backward(); });
-    network.show_grads();
-    network.throw_at(-1);
-    log.attempt("next backward", [&] { network.loss().backward(); });
-    network.show_grads();
-  }, Takeover::Hits);
+  expect_same(
+      [k = GetParam()](Log& log) {
+        Network network(log);
+        network.throw_at(-1);
+        network.loss().backward();
+        network.loss().backward();
+        network.throw_at(k);
+        log.attempt("throwing backward", [&] { network.loss().backward(); });
+        network.show_grads();
+        network.throw_at(-1);
+        log.attempt("next backward", [&] { network.loss().backward(); });
+        network.show_grads();
+      },
+      Takeover::Hits);
 }
 
 TEST_P(ThrowingHook, ReleasedNodesStayReleased) {

@@ -21,7 +21,8 @@ inline void train_with_both_engines(const ModuleRow& row, bool set_to_none) {
           for (const auto& parameter : under_test.module->named_parameters()) {
             log.show(parameter.key(), parameter.value().grad());
             const at::NoGradGuard no_grad;
-            if (parameter.value().grad().defined()) parameter.value().data().sub_(parameter.value().grad().to_dense(), 0.1);
+            if (parameter.value().grad().defined())
+              parameter.value().data().sub_(parameter.value().grad().to_dense(), 0.1);
           }
           for (const auto& buffer : under_test.module->named_buffers()) {
             log.show(buffer.key(), buffer.value());
@@ -31,8 +32,6 @@ inline void train_with_both_engines(const ModuleRow& row, bool set_to_none) {
       },
       Takeover::Hits);
 }
-
-class Modules : public testing::TestWithParam<ModuleRow> {};
 
 inline void PrintTo(const ModuleRow& row, std::ostream* out) { *out << row.name; }
 

@@ -45,6 +45,8 @@ class OpTable : public ::testing::TestWithParam<Row> {
       const Outcome ours = run_hindcast(program, setting.seed);
       ++runs_;
       if (!expect_equal(stock, ours)) return;
+      // A node whose formula raises runs as itself; that tells something of the row only where it always raises.
+      if (stock.error.empty() || row.raises) opaque_ |= times_opaque(row, stats()) > times_opaque(row, before);
       if (&scenario == first_ && setting.values == Values::Random)
         check_run_of_first_scenario(row, i, setting, stock, before);
     }
@@ -63,9 +65,18 @@ class OpTable : public ::testing::TestWithParam<Row> {
       compare(row, scenario);
       if (HasFailure()) return;
     }
+    EXPECT_EQ(opaque_, row.opaque)
+        << row.node
+        << (opaque_ ? " ran as an opaque step: trace it, or mark the row `opaque` and give the reason in opaque.table"
+                    : " was traced: take the mark `opaque` off the row, and its class out of opaque.table");
   }
 
  private:
+  static uint64_t times_opaque(const Row& row, const Stats& stats) {
+    const auto found = stats.opaque_nodes.find(row.node);
+    return found == stats.opaque_nodes.end() ? 0 : found->second;
+  }
+
   /// The plain runs must do what the row says: work, unless it `raises`, and find the graph again.
   static void check_run_of_first_scenario(const Row& row, size_t run, const Setting& setting, const Outcome& stock,
                                           const Stats& before) {
@@ -77,24 +88,20 @@ class OpTable : public ::testing::TestWithParam<Row> {
       EXPECT_EQ(row.stock, after.backwards == before.backwards) << "left to the stock engine: " << after;
       EXPECT_EQ(row.stock, after.hits == before.hits) << "the second run with the same sizes was not a hit: " << after;
     }
-    if (setting.n == 7 && after.misses != before.misses) pinned_.insert(row.text);
+    if (setting.n == 7 && !row.raises && !row.uneven && after.misses != before.misses) pinned_.insert(row.text);
   }
 
   static inline int threads_ = 1;
   static inline uint64_t runs_ = 0;
   static inline std::set<std::string> pinned_;
   const Scenario* first_ = nullptr;
+  bool opaque_ = false;
 };
 
 TEST_P(OpTable, GivesTheStockGradients) {
   const Row& row = GetParam();
   SCOPED_TRACE(table_path("ops.table") + ":" + std::to_string(row.line) + ": " + row.text);
   run_all(row);
-  const bool opaque = stats().opaque_nodes.count(row.node) != 0;
-  EXPECT_EQ(opaque, row.opaque)
-      << row.node
-      << (opaque ? " ran as an opaque step: trace it, or mark the row `opaque` and give the reason in opaque.table"
-                 : " was traced: take the mark `opaque` off the row, and its class out of opaque.table");
 }
 
 std::string test_name(const ::testing::TestParamInfo<Row>& info) {

@@ -77,9 +77,7 @@ void Log::note(std::string event) {
   events_.push_back(std::move(event));
 }
 
-void Log::show(const std::string& name, const at::Tensor& tensor) {
-  note(name + " = " + describe(tensor));
-}
+void Log::show(const std::string& name, const at::Tensor& tensor) { note(name + " = " + describe(tensor)); }
 
 void Log::show(const std::string& name, const std::vector<at::Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -63,8 +63,7 @@ using Program = std::function<void(Log&)>;
 void expect_same(const Program& program, Takeover takeover = Takeover::Some);
 
 /// The same for a program of several equal steps: the first backward is a miss, later ones are hits.
-void expect_same_steps(int steps, const std::function<void(Log&, int)>& step,
-                       Takeover takeover = Takeover::Hits);
+void expect_same_steps(int steps, const std::function<void(Log&, int)>& step, Takeover takeover = Takeover::Hits);
 
 /// A leaf of normal random values that requires grad.
 at::Tensor leaf(at::IntArrayRef sizes, at::TensorOptions options = {});
