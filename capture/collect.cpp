@@ -151,12 +151,18 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
 }
 
 bool is_as_collected(const NodeCall& call) {
-  if (call.kind != NodeKind::Typed || !call.needed || call.tensor_count == 0) return true;
+  const bool reads_fields = call.kind == NodeKind::Typed || call.kind == NodeKind::Visited;
+  if (!reads_fields || !call.needed || call.tensor_count == 0) return true;
   static thread_local Collected scratch;
   scratch.clear();
+  const std::lock_guard lock(node_mutex(*call.node));
+  if (call.kind == NodeKind::Visited) {
+    const bool collected = Visitor().collect(*call.node, 0, scratch, nullptr) == nullptr;
+    scratch.tensors.clear();
+    return collected;
+  }
   FieldSink sink(scratch.key, scratch.facts, scratch.tensors);
   sink.begin_node(0);
-  const std::lock_guard lock(node_mutex(*call.node));
   try {
     call.typed->collect(*call.node, sink);
   } catch (const std::exception&) {

@@ -13,7 +13,7 @@ bool is_traceable(const std::type_info& type) { return std::string_view(type.nam
 
 // LibTorch does not export the type_info of this class, so its name has to do.
 bool is_tensor_hook_list(const torch::autograd::FunctionPreHook& hook) {
-  return std::string_view(typeid(hook).name()) == "N5torch8autograd23CppFunctionTensorPreHookE";
+  return std::string_view(typeid(hook).name()) == "N5torch8autograd24CppFunctionTensorPreHookE";
 }
 
 }  // namespace
@@ -26,7 +26,9 @@ uint64_t traceable_fingerprint(torch::autograd::Node& node) {
     for (const auto& function : *list->hooks_) {
       if (!function) continue;  // removed
       if (!is_traceable(function.target_type())) return 0;
-      fingerprint = (fingerprint ^ function.target_type().hash_code() ^ list->value_idx_) * 0x9E3779B97F4A7C15ull + 1;
+      // The address, not hash_code(): lambdas of two files in unnamed namespaces may share their name.
+      const auto type = reinterpret_cast<uintptr_t>(&function.target_type());
+      fingerprint = (fingerprint ^ type ^ list->value_idx_) * 0x9E3779B97F4A7C15ull + 1;
     }
   }
   return fingerprint;
