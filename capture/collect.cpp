@@ -9,7 +9,10 @@
 #include "hooks/traceable.h"
 
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
+#include <cstddef>
+#include <type_traits>
 #include <typeinfo>
 
 namespace hindcast::capture {
@@ -17,15 +20,26 @@ namespace {
 
 using torch::autograd::Node;
 
-uint8_t hook_bits(Node& node) {
+uint8_t hook_bits(Node& node, NodeKind kind) {
   uint8_t bits = 0;
   if (!node.tensor_pre_hooks().empty()) bits |= kTensorPreHooks;
   if (!node.retains_grad_hooks().empty()) bits |= kRetainGradHooks;
   if (!node.pre_hooks().empty()) bits |= kPreHooks;
   if (!node.post_hooks().empty()) bits |= kPostHooks;
-  if (node.tensor_post_acc_grad_hooks() != nullptr) bits |= kPostAccumulateHooks;
+  if (kind == NodeKind::Accumulate && node.tensor_post_acc_grad_hooks() != nullptr) bits |= kPostAccumulateHooks;
   return bits;
 }
+
+// The bytes of a node that every node has, appended in one piece.
+struct KeyHeader {
+  uintptr_t type;
+  uint32_t input_count, edge_count;
+  NodeKind kind;
+  uint8_t hooks;
+  uint8_t wanted;
+  uint8_t zeros[5] = {};
+};
+static_assert(std::has_unique_object_representations_v<KeyHeader> && std::has_unique_object_representations_v<EdgeTarget>);
 
 // What the engine checks when a gradient flows in: dtype, device and layout go into the key, sizes are facts.
 void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins) {
@@ -56,31 +70,23 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
                   Collected& out, std::vector<FactOrigin>* origins) {
   Node& node = *call.node;
   const std::lock_guard lock(node_mutex(node));
-  const NodeClass& node_class = classify(node);
+  const NodeClass node_class = classify(node);
   call.kind = options.all_opaque && node_class.kind != NodeKind::Accumulate ? NodeKind::Opaque : node_class.kind;
   call.typed = node_class.typed;
   call.opaque_reason = node_class.opaque_reason;
   if (options.use_visitor && call.kind == NodeKind::Typed) call.kind = NodeKind::Visited;
-  call.hooks = hook_bits(node);
+  call.hooks = hook_bits(node, call.kind);
   call.input_count = node.num_inputs();
   call.first_tensor = static_cast<uint32_t>(out.tensors.size());
   call.first_fact = static_cast<uint32_t>(out.facts.size());
 
-  call.key_begin = static_cast<uint32_t>(out.key.size());
-  cache::append(out.key, reinterpret_cast<uintptr_t>(&typeid(node)));
-  const size_t kind_at = out.key.size();
-  cache::append(out.key, call.kind);
-  cache::append(out.key, call.hooks);
-  cache::append(out.key, uint8_t(call.needed | call.has_captures << 1));
-  cache::append_size(out.key, call.input_count);
+  const size_t header_at = out.key.size();
+  call.key_begin = static_cast<uint32_t>(header_at);
+  cache::append(out.key, KeyHeader{reinterpret_cast<uintptr_t>(&typeid(node)), call.input_count, call.edge_count, call.kind, call.hooks,
+                                   static_cast<uint8_t>(call.needed | call.has_captures << 1)});
+  cache::append_bytes(out.key, out.edges.data() + call.first_edge, call.edge_count * sizeof(EdgeTarget));
   if (call.hooks & kTensorPreHooks) cache::append(out.key, hooks::traceable_fingerprint(node));
   collect_inputs(node, index, out, origins);
-  cache::append_size(out.key, call.edge_count);
-  for (uint32_t e = 0; e < call.edge_count; ++e) {
-    const EdgeTarget& edge = out.edges[call.first_edge + e];
-    cache::append(out.key, edge.call);
-    cache::append(out.key, edge.input_nr);
-  }
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
     const size_t key_size = out.key.size(), fact_count = out.facts.size();
@@ -99,13 +105,20 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
       out.tensors.resize(call.first_tensor);
       call.kind = NodeKind::Opaque;
       call.opaque_reason = reason;
-      out.key[kind_at] = static_cast<uint8_t>(NodeKind::Opaque);
+      out.key[header_at + offsetof(KeyHeader, kind)] = static_cast<uint8_t>(NodeKind::Opaque);
     }
   }
   call.tensor_count = static_cast<uint32_t>(out.tensors.size()) - call.first_tensor;
   call.key_end = static_cast<uint32_t>(out.key.size());
   out.has_hooks |= call.hooks != 0;
   out.has_opaque |= call.needed && call.kind == NodeKind::Opaque;
+}
+
+// A large graph lies in memory that no cache holds, a node in some ten lines of it: ask for them before their turn.
+constexpr uint32_t kNodesAhead = 4;
+void prefetch(const Node* node) {
+  constexpr size_t kLine = 64, kBytes = sizeof(Node) + sizeof(torch::autograd::SavedVariable);
+  for (size_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(node) + at);
 }
 
 }  // namespace
@@ -129,6 +142,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   Visitor visitor;
   FieldSink sink(out.key, out.facts, out.tensors);
   for (uint32_t i = 0; i < out.calls.size(); ++i) {
+    if (i + kNodesAhead < out.calls.size()) prefetch(out.calls[i + kNodesAhead].node);
     out.calls[i].first_input = out.input_total;
     collect_node(out.calls[i], i, options, visitor, sink, out, nullptr);
     out.input_total += out.calls[i].input_count;

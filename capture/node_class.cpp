@@ -45,14 +45,9 @@ const NodeClass& untyped(Node& node) {
 
 }  // namespace
 
-const NodeClass& classify(Node& node) {
-  static const NodeClass accumulate{NodeKind::Accumulate, nullptr, nullptr};
-  if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return accumulate;
-  if (const TypedCollector* typed = find_typed_collector(node)) {
-    // One per collector, made on first use of the class; collectors are never freed.
-    static thread_local std::unordered_map<const TypedCollector*, NodeClass> classes;
-    return classes.try_emplace(typed, NodeClass{NodeKind::Typed, typed, nullptr}).first->second;
-  }
+NodeClass classify(Node& node) {
+  if (const TypedCollector* typed = find_typed_collector(node)) return {NodeKind::Typed, typed, nullptr};
+  if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return {NodeKind::Accumulate, nullptr, nullptr};
   return untyped(node);
 }
 

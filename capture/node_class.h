@@ -13,6 +13,6 @@ struct NodeClass {
 
 /// A few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, asks
 /// it once whether it was declared traceable.
-const NodeClass& classify(torch::autograd::Node& node);
+NodeClass classify(torch::autograd::Node& node);
 
 }  // namespace hindcast::capture

@@ -34,7 +34,7 @@ uint32_t Walk::index_of(torch::autograd::Node* node) {
   }
   const auto index = static_cast<uint32_t>(nodes_.size());
   table_[slot] = {node, index, epoch_};
-  nodes_.push_back({node, 0, 0, 0, kNoCall, true, false});
+  nodes_.push_back({node, node->sequence_nr(), 0, 0, 0, kNoCall, true, false});
   return index;
 }
 
@@ -135,7 +135,7 @@ void Walk::order(const BackwardCall& call, Collected& out) {
   std::priority_queue<Ready, std::vector<Ready>, RunsLater> ready;
   const bool filtered = !call.outputs.empty();
   const auto wanted = [&](uint32_t index) { return !filtered || nodes_[index].needed || nodes_[index].captured; };
-  const auto push = [&](uint32_t index) { ready.push({nodes_[index].node->sequence_nr(), index}); };
+  const auto push = [&](uint32_t index) { ready.push({nodes_[index].sequence_nr, index}); };
   const auto arrive = [&](uint32_t target) {
     if (--nodes_[target].dependencies == 0 && wanted(target)) push(target);
   };

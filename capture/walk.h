@@ -19,6 +19,7 @@ class Walk {
  private:
   struct Discovered {
     torch::autograd::Node* node;
+    uint64_t sequence_nr;
     uint32_t dependencies;
     uint32_t first_edge, edge_count;
     uint32_t call;          // position in execution order
