@@ -13,7 +13,7 @@
 // Left out, because each variant of the entry guards them as facts before anything runs:
 //   sizes, strides and layout of saved tensors and of root gradients; SymInt fields; the values of scalars
 // Left out, because they never change which steps run:
-//   the values of tensors; addresses of nodes and tensors; what a hook does (it is called, not captured); whether a
+//   the values of tensors; addresses of nodes and tensors; what a hook does (it is called, not captured; the types of traceable ones are in); whether a
 //   leaf's .grad is defined (AccumulateGrad looks when its turn comes)
 //
 // Two backwards with equal bytes have the same nodes, wired the same way. The hash only finds candidates: bytes are always

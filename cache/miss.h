@@ -15,7 +15,6 @@ namespace hindcast::cache {
   X(ChangedShapes, "changed shapes")                \
   X(ChangedScalar, "changed scalar")                \
   X(ChangedTensor, "changed tensor")                \
-  X(ChangedState, "changed state")                  \
   X(FailedGuard, "failed guard")                    \
   X(LimitReached, "limit reached")
 
@@ -24,8 +23,7 @@ namespace hindcast::cache {
 ///   NewNode        node, node_call, key_size, previous_key_sizes
 ///   ChangedShapes  node, node_call, size_index; made_dynamic, or before and after of a size that stays static
 ///   ChangedScalar  node, node_call, what ("other"), before, after, lifted
-///   ChangedTensor  node, node_call, what ("self strides", "self dtype", ...), before, after
-///   ChangedState   what ("autocast cpu"), before, after
+///   ChangedTensor  node, node_call, what ("self dtype Float -> Double"), or what ("self strides"), before and after
 ///   FailedGuard    node, node_call, what (the condition in words: "s0 == s1"), before, after
 ///   LimitReached   node, node_call, limit: what changed would make one variant too many
 struct Miss {
@@ -42,7 +40,7 @@ struct Miss {
   size_t key_size = 0;                     // bytes that the node put into the key
   std::vector<size_t> previous_key_sizes;  // the same of nodes of its class, at its place in graphs that agree up to it
 
-  uint32_t size_index = 0;  // among the sizes of the node
+  uint32_t size_index = 0;  // among the sizes of the whole backward
   bool made_dynamic = true;
   bool lifted = true;
 
@@ -51,6 +49,7 @@ struct Miss {
   std::string after;
 
   size_t limit = 0;
+  bool repeated = false;  // LimitReached: this structure has said so before
 };
 
 /// The enumerator's own letters, as stats() shows them.

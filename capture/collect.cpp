@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 #include <typeinfo>
@@ -85,8 +86,12 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   cache::append(out.key, KeyHeader{reinterpret_cast<uintptr_t>(&typeid(node)), call.input_count, call.edge_count, call.kind, call.hooks,
                                    static_cast<uint8_t>(call.needed | call.has_captures << 1)});
   cache::append_bytes(out.key, out.edges.data() + call.first_edge, call.edge_count * sizeof(EdgeTarget));
-  if (call.hooks & kTensorPreHooks) cache::append(out.key, hooks::traceable_fingerprint(node));
+  if (call.hooks & kTensorPreHooks) {
+    call.traceable_hooks = hooks::traceable_fingerprint(node);
+    cache::append(out.key, call.traceable_hooks);
+  }
   collect_inputs(node, index, out, origins);
+  call.first_field_fact = static_cast<uint32_t>(out.facts.size());
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
     const size_t key_size = out.key.size(), fact_count = out.facts.size();
@@ -109,6 +114,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
     }
   }
   call.tensor_count = static_cast<uint32_t>(out.tensors.size()) - call.first_tensor;
+  call.end_fact = static_cast<uint32_t>(out.facts.size());
   call.key_end = static_cast<uint32_t>(out.key.size());
   out.has_hooks |= call.hooks != 0;
   out.has_opaque |= call.needed && call.kind == NodeKind::Opaque;
@@ -161,29 +167,39 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
   for (uint32_t i = first_call; i < again.calls.size(); ++i) {
     collect_node(again.calls[i], i, options, visitor, sink, again, &origins);
   }
+  const auto rest = collected.facts.end() - static_cast<ptrdiff_t>(std::min(again.facts.size(), collected.facts.size()));
+  if (origins.size() != collected.facts.size() || !std::equal(rest, collected.facts.end(), again.facts.begin())) {
+    throw CannotCollect("what a node holds was changed during the backward");
+  }
   return origins;
 }
 
-bool is_as_collected(const NodeCall& call) {
-  const bool reads_fields = call.kind == NodeKind::Typed || call.kind == NodeKind::Visited;
-  if (!reads_fields || !call.needed || call.tensor_count == 0) return true;
+bool is_as_collected(const Collected& collected, uint32_t index) {
+  const NodeCall& call = collected.calls[index];
+  Node& node = *call.node;
+  if (hook_bits(node, call.kind) & ~call.hooks) return false;
+  if (call.traceable_hooks != 0 && hooks::traceable_fingerprint(node) != call.traceable_hooks) return false;
+  if (!call.needed || call.first_field_fact == call.end_fact) return true;
   static thread_local Collected scratch;
   scratch.clear();
-  const std::lock_guard lock(node_mutex(*call.node));
-  if (call.kind == NodeKind::Visited) {
-    const bool collected = Visitor().collect(*call.node, 0, scratch, nullptr) == nullptr;
-    scratch.tensors.clear();
-    return collected;
-  }
-  FieldSink sink(scratch.key, scratch.facts, scratch.tensors);
-  sink.begin_node(0);
+  const struct Clear {
+    ~Clear() { scratch.clear(); }  // its tensors must not outlive the look
+  } clear;
+  const std::lock_guard lock(node_mutex(node));
   try {
-    call.typed->collect(*call.node, sink);
+    if (call.kind == NodeKind::Visited) {
+      if (Visitor().collect(node, 0, scratch, nullptr)) return false;
+    } else {
+      FieldSink sink(scratch.key, scratch.facts, scratch.tensors);
+      sink.begin_node(0);
+      call.typed->collect(node, sink);
+      if (sink.opaque_reason) return false;
+    }
   } catch (const std::exception&) {
     return false;
   }
-  scratch.tensors.clear();
-  return sink.opaque_reason == nullptr;
+  const auto fields = collected.facts.begin();
+  return std::equal(fields + call.first_field_fact, fields + call.end_fact, scratch.facts.begin(), scratch.facts.end());
 }
 
 std::string field_name(const Collected& collected, const FactOrigin& origin) {

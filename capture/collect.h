@@ -26,8 +26,9 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
 /// Throws like collect() when a node's saved tensors are gone by now.
 std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options, uint32_t first_call);
 
-/// False if user code has released or modified what the node saved since it was collected.
-bool is_as_collected(const NodeCall& call);
+/// False if user code has released, modified or replaced what node `call` saved since it was collected, or registered a kind
+/// of hook that it did not have. Throws nothing.
+bool is_as_collected(const Collected& collected, uint32_t call);
 
 /// Name of a node's field: "other", or "input" for its input metadata.
 std::string field_name(const Collected& collected, const FactOrigin& origin);

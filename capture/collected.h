@@ -43,7 +43,9 @@ struct NodeCall {
   uint32_t first_tensor = 0, tensor_count = 0;  // slots in Collected::tensors
   uint32_t first_input = 0, input_count = 0;    // gradients that flow in: flat numbers over all nodes
   uint32_t first_edge = 0, edge_count = 0;      // in Collected::edges
-  uint32_t first_fact = 0;
+  uint32_t first_fact = 0;                      // sizes in its input metadata, then its fields
+  uint32_t first_field_fact = 0, end_fact = 0;
+  uint64_t traceable_hooks = 0;                 // fingerprint of its traceable tensor hooks
   uint32_t key_begin = 0, key_end = 0;          // its bytes in Collected::key
 };
 

@@ -230,7 +230,6 @@ class FieldSink {
   std::vector<at::Tensor>& tensors_;
   uint32_t field_ = 0;
 
-  friend class Collector;
 
  public:
   void begin_node(uint32_t index) {

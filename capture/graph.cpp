@@ -18,15 +18,6 @@ bool computes(const Instr& instr) {
   return instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
 }
 
-template <class Visit>
-void for_each_use(const Instr& instr, Visit visit) {
-  for (const Arg& arg : instr.args) {
-    for (const ValueId value : arg.values) visit(value);
-  }
-  for (const ValueId value : instr.inputs) visit(value);
-  visit(instr.base);
-}
-
 // Runs instrs one by one, values in a map: for user compilers and checks, not for the hit path.
 class Interpreter {
  public:
@@ -101,7 +92,9 @@ class Interpreter {
 
 }  // namespace
 
-bool is_boundary(const Instr& instr) { return instr.kind == InstrKind::Hook || instr.kind == InstrKind::CallNode; }
+bool is_boundary(const Instr& instr) {
+  return instr.kind == InstrKind::Hook || instr.kind == InstrKind::CallNode || (instr.kind == InstrKind::Accumulate && instr.post_accumulate_hooks);
+}
 
 std::vector<Segment> Graph::segments() const {
   // Where each value is made, and by whom it is read outside of the segment's own computation.
@@ -126,12 +119,13 @@ std::vector<Segment> Graph::segments() const {
   uint32_t current = 0;
   for (uint32_t i = 0; i < instrs.size(); ++i) {
     while (current < result.size() && i >= result[current].last) ++current;
-    const uint32_t here = current < result.size() && i >= result[current].first && computes(instrs[i]) ? current : kNowhere;
+    const bool inside = current < result.size() && i >= result[current].first;
+    const uint32_t here = inside && (computes(instrs[i]) || instrs[i].kind == InstrKind::NodeStart) ? current : kNowhere;
     for_each_use(instrs[i], [&](ValueId value) {
       if (!value.defined()) return;
       const uint32_t maker = made_in[value.index];
       if (maker == here && here != kNowhere) return;
-      if (here != kNowhere && read[here].insert(value.index).second) result[here].inputs.push_back(value);
+      if (here != kNowhere && instrs[i].kind != InstrKind::NodeStart && read[here].insert(value.index).second) result[here].inputs.push_back(value);
       if (maker != kNowhere && given[maker].insert(value.index).second) result[maker].outputs.push_back(value);
     });
   }

@@ -47,8 +47,8 @@ enum class InstrKind : uint8_t {
   AddGrads,    // the engine's sum of two gradients that flow into one input
   Hook,        // user hooks of one node and stage; boundary
   CallNode,    // an autograd node called as itself; boundary
-  Accumulate,  // AccumulateGrad: args[0] into the leaf's .grad; a boundary when the leaf has post-accumulate hooks
-  Capture,     // args[0] becomes a result of grad()
+  Accumulate,  // AccumulateGrad: inputs[0] into the leaf's .grad; a boundary when the leaf has post-accumulate hooks
+  Capture,     // inputs[0] becomes a result of grad()
   Release,     // the node's saved tensors are given back (unless retain_graph)
 };
 
@@ -83,7 +83,7 @@ struct Instr {
   uint32_t call = 0;  // the node it belongs to, an index into Graph::node_names
   std::optional<c10::OperatorHandle> op;
   std::vector<Arg> args;               // Op and Mutate: in schema order
-  std::vector<ValueId> inputs;         // the others: gradients in, in order (may be undefined)
+  std::vector<ValueId> inputs;         // the others: gradients in, in order (may be undefined); NodeStart: those that waited
   std::vector<ValueId> outputs;
   std::vector<ViewStep> views;         // Mutate: from the copy to the written tensor
   ValueId base;                        // Mutate: the value that is copied
@@ -92,9 +92,20 @@ struct Instr {
   uint32_t buffer_events = 0;          // boundaries: how many of Graph::buffer_events precede it
   uint32_t kept_inputs = 0;            // Hook at stage Post: how many of `inputs` are the node's own inputs (they come last)
   std::vector<FactPattern> expected;   // boundaries: facts of all outputs at capture
+  bool post_accumulate_hooks = false;  // Accumulate: user code runs
 };
 
+/// User code runs: it may change hooks and saved tensors of all nodes to come.
 bool is_boundary(const Instr& instr);
+
+template <class Visit>
+void for_each_use(const Instr& instr, Visit visit) {
+  for (const Arg& arg : instr.args) {
+    for (const ValueId value : arg.values) visit(value);
+  }
+  for (const ValueId value : instr.inputs) visit(value);
+  visit(instr.base);
+}
 
 /// The gradient waiting at flat node input `input` became `value` (undefined: it was consumed).
 struct BufferEvent {
@@ -125,6 +136,7 @@ class HINDCAST_API Graph {
   uint32_t first_call = 0;
   Stage stage = Stage::NodeStart;
   uint32_t id = 0;
+  bool strict = false;                   // Options::strict of the guard: reductions must keep ATen's order, no contraction
 
   std::vector<Segment> segments() const;
 

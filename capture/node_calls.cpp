@@ -5,7 +5,6 @@
 
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
-#include <deque>
 #include <mutex>
 #include <unordered_map>
 
@@ -20,8 +19,7 @@ using torch::autograd::variable_list;
 // for good. A custom function binds at every call, possibly with another schema.
 struct BoundFunctions {
   std::mutex mutex;  // one trace at a time: LibTorch has one interface per process
-  std::unordered_map<std::string, NodeFunction> by_name;
-  std::deque<NodeFunction> custom;
+  std::unordered_map<std::string, std::shared_ptr<const NodeFunction>> by_name;
 };
 BoundFunctions& bound_functions() {
   static auto* functions = new BoundFunctions;  // never destroyed: nodes may outlive static destructors
@@ -33,7 +31,7 @@ struct PackingInterface final : PyCompilerInterface {
 
   std::string bind_function(PyObject*, const std::string& name, functional_apply_t function, std::vector<at::TypePtr> schema,
                             bool is_custom, bool is_traceable) const override {
-    NodeFunction bound{std::move(function), std::move(schema), is_custom, is_traceable};
+    auto bound = std::make_shared<const NodeFunction>(NodeFunction{std::move(function), std::move(schema), is_custom, is_traceable});
     if (is_custom) {
       custom = std::move(bound);
     } else {
@@ -46,15 +44,15 @@ struct PackingInterface final : PyCompilerInterface {
                               const c10::IValue&) const override {
     packed.arguments = arguments;
     if (custom) {
-      packed.function = &bound_functions().custom.emplace_back(std::move(*custom));
+      packed.function = std::move(custom);
     } else if (auto found = bound_functions().by_name.find(name); found != bound_functions().by_name.end()) {
-      packed.function = &found->second;
+      packed.function = found->second;
     }
     return {};
   }
 
   PackedNode& packed;
-  mutable std::optional<NodeFunction> custom;
+  mutable std::shared_ptr<const NodeFunction> custom;
 };
 
 // The caller holds both locks.

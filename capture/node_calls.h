@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct NodeFunction {
 };
 
 struct PackedNode {
-  const NodeFunction* function = nullptr;     // null: the class binds under another name, or somebody else bound it first
+  std::shared_ptr<const NodeFunction> function;     // null: the class binds under another name, or somebody else bound it first
   std::vector<at::IValue> arguments;          // tensors are those of the visitor, in order of collection
   std::vector<const c10::TensorImpl*> visited;  // tensors as the visitor numbers them (each once per node)
 };

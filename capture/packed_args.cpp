@@ -38,7 +38,7 @@ class Walker {
       case TypeKind::NumberType:
         return scalar(value);
       default:
-        return value;
+        return without_tensors(value);
     }
   }
 
@@ -88,6 +88,15 @@ class Walker {
       for (const IValue& item : value.toListRef()) result.push_back(walk(item, element));
       return result;
     }
+    return without_tensors(value);
+  }
+
+  // What is not walked (a Dict, a list of anything) must hold nothing that changes from step to step.
+  const IValue& without_tensors(const IValue& value) const {
+    const bool container = value.isGenericDict() || value.isList() || value.isTuple() || value.isObject();
+    bool holds_tensor = value.isTensor();
+    if (container) value.visit([&](const IValue& item) { return holds_tensor |= item.isTensor(); });
+    if (holds_tensor) HC_UNSUPPORTED("{}: keeps tensors in a {}", call_.node->name(), value.tagKind());
     return value;
   }
 

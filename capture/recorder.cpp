@@ -44,6 +44,8 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
     traits.refused = "result depends on the data";
   } else if ((op.hasTag(at::Tag::inplace_view) && !traits.view) || op.operator_name().name == "aten::set_" || op.operator_name().name == "aten::resize_") {
     traits.refused = "changes the geometry of its argument in place";
+  } else if (op.hasTag(at::Tag::nondeterministic_seeded)) {
+    traits.refused = "draws random numbers";
   } else if (traits.written.size() > 1) {
     traits.refused = "writes to several arguments";
   }
@@ -134,6 +136,7 @@ void Recorder::begin_node(uint32_t call) {
   call_ = call;
   first_instr_ = graph_.instrs.size();
   untraceable_.reset();
+  user_formula_ = false;
 }
 
 void Recorder::drop_node() { graph_.instrs.resize(first_instr_); }
@@ -166,7 +169,9 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   std::vector<c10::SymInt> sizes;
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
   auto base = std::make_shared<Base>(Base{id});
-  return at::detail::make_tensor<TracingTensor>(std::move(real), kRecorderKey, id, std::move(base), std::move(sizes));
+  auto tensor = at::detail::make_tensor<TracingTensor>(std::move(real), kRecorderKey, id, std::move(base), std::move(sizes));
+  if (user_formula_) TracingTensor::get(tensor)->watch_geometry();
+  return tensor;
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) {
@@ -174,7 +179,8 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
   TracingTensor* traced = TracingTensor::get(tensor);
   if (!traced) {
     // Numbers become 0-dim tensors without passing the dispatcher (at::where(mask, 0., x)): constants of the formula.
-    if (tensor.dim() != 0) mark_untraceable("reads a tensor from outside of the formula");
+    const bool number = tensor.dim() == 0 && (!user_formula_ || tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    if (!number) mark_untraceable("reads a tensor from outside of the formula");
     const ValueId id = new_value(tensor);
     Instr& instr = graph_.instrs.emplace_back();
     instr.call = call_;
@@ -377,14 +383,14 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
   std::vector<Arg> args;
   Written written;
-  if (!untraceable_) {
-    for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
-    if (!traits.written.empty()) {
-      written.arg = traits.written.front();
-      written.target = inputs[written.arg].isTensor() ? TracingTensor::get(inputs[written.arg].toTensor()) : nullptr;
-      if (!written.target || !written.target->base->fresh) mark_untraceable(c10::toString(op.operator_name()) + ": writes to a tensor that the formula was given");
-    }
+  for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
+  if (!traits.written.empty()) {
+    written.arg = traits.written.front();
+    written.target = inputs[written.arg].isTensor() ? TracingTensor::get(inputs[written.arg].toTensor()) : nullptr;
+    if (!written.target || !written.target->base->fresh) mark_untraceable(c10::toString(op.operator_name()) + ": writes to a tensor that the formula was given");
   }
+  // Before the op has an effect: the node is called as itself, and the op must not have run twice then.
+  if (untraceable_) throw std::runtime_error(*untraceable_);
 
   torch::jit::Stack real;
   for (const c10::IValue& input : inputs) real.push_back(concrete(input, *graph_.symbols));
@@ -415,17 +421,12 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return nullptr;
   };
   std::vector<at::Tensor> wrapped;
-  if (written.target && !untraceable_) {
+  if (written.target) {
     record_write(op, std::move(args), written);
     for (const at::Tensor& output : outputs) {
       const at::Tensor* same = same_argument(output);
       if (!same) mark_untraceable(c10::toString(op.operator_name()) + ": writes and returns something else");
       wrapped.push_back(same ? *same : stand_in(output, new_value(output)));
-    }
-  } else if (untraceable_) {
-    for (const at::Tensor& output : outputs) {
-      const at::Tensor* same = output.defined() ? same_argument(output) : nullptr;
-      wrapped.push_back(same ? *same : output.defined() ? stand_in(output, new_value(output)) : output);
     }
   } else {
     const auto sizes = output_sizes(op, inputs, outputs);

@@ -7,8 +7,8 @@
 //
 // Formulas write in place and through views. A write becomes a Mutate instr (copy, then write the copy) that makes a new
 // value of the base; views taken before derive themselves again. A write to anything that the node did not make itself,
-// an op that returns numbers or whose result size depends on data, makes the node untraceable: its instrs are dropped and
-// it becomes an opaque step. It ran for real all the same, so nothing is lost.
+// an op that returns numbers or draws random ones, or whose result size depends on data, makes the node untraceable: it is
+// stopped before that op runs, its instrs are dropped, and it is called as itself.
 
 #include "capture/graph.h"
 #include "capture/tracing_tensor.h"
@@ -53,6 +53,8 @@ class Recorder {
   /// Drops what was recorded since begin_node.
   void drop_node();
   void mark_untraceable(std::string reason);
+  /// The formula is a user's, who may reach tensors that no node collected and ask for storage offsets.
+  void set_user_formula(bool is_users) { user_formula_ = is_users; }
   const std::optional<std::string>& untraceable() const { return untraceable_; }
 
   void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -74,6 +76,7 @@ class Recorder {
   uint32_t call_ = 0;
   size_t first_instr_ = 0;
   std::optional<std::string> untraceable_;
+  bool user_formula_ = false;
 };
 
 }  // namespace hindcast::capture

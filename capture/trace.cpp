@@ -86,8 +86,8 @@ class Tracer {
     graph_->tensor_inputs.resize(collected_.tensors.size());
     sort_facts();
 
-    // The resumed facts come tensor by tensor: a meta word, the sizes, and what the layout class adds.
-    uint32_t fact = 0;
+    // The resumed facts: places first, then tensor by tensor a meta word, the sizes, and what the layout class adds.
+    uint32_t fact = 1 + static_cast<uint32_t>(request_.resume.buffers.size());
     const auto take = [&](const at::Tensor& tensor) -> Traced {
       if (!tensor.defined()) {
         ++fact;
@@ -151,6 +151,7 @@ class Tracer {
         buffers_[call.first_input + i] = {};
         if (inputs.back().value.defined()) note_buffer(call.first_input + i);
       }
+      if (recording_) graph_->instrs.back().inputs = values(inputs);
       if (call.has_captures && call.needed) capture_results(index, inputs);
       tensor_pre_hooks(node, call, inputs);
     } else {
@@ -184,31 +185,43 @@ class Tracer {
 
   void tensor_pre_hooks(Node& node, const NodeCall& call, std::vector<Traced>& inputs) {
     if (node.tensor_pre_hooks().empty() && node.retains_grad_hooks().empty()) return;
-    if (recording_ && (call.hooks & kRetainGradHooks) == 0 && hooks::traceable_fingerprint(node) != 0) {
-      inline_hooks(node, inputs);
-      return;
+    if (recording_ && (call.hooks & kRetainGradHooks) == 0 && call.traceable_hooks != 0 &&
+        hooks::traceable_fingerprint(node) == call.traceable_hooks) {
+      if (inline_hooks(node, inputs)) return;
     }
     boundary_hooks(HookStage::TensorPre, inputs, [&] { return hooks::run_tensor_pre_hooks(node, reals(inputs)); });
   }
 
-  void inline_hooks(Node& node, std::vector<Traced>& inputs) {
+  // False: a hook did what cannot be recorded, or threw; nothing was. It has no state, so that calling it again, for real,
+  // is no second effect.
+  bool inline_hooks(Node& node, std::vector<Traced>& inputs) {
     recorder_.begin_node(call_);
-    const Recorder::Scope scope(recorder_);
-    variable_list gradients = hooks::run_tensor_pre_hooks(node, stand_ins(inputs));
-    if (recorder_.untraceable()) HC_LOG(Hooks, Warning, "{}: a traceable hook did what cannot be traced: {}", node.name(), *recorder_.untraceable());
-    HC_CHECK(!recorder_.untraceable(), "a hook marked traceable cannot be traced: {}", *recorder_.untraceable());
-    inputs = traced(std::move(gradients));
+    try {
+      const Recorder::Scope scope(recorder_);
+      std::vector<Traced> outputs = traced(hooks::run_tensor_pre_hooks(node, stand_ins(inputs)));
+      if (!recorder_.untraceable()) {
+        inputs = std::move(outputs);
+        return true;
+      }
+    } catch (const std::exception& error) {
+      recorder_.mark_untraceable(error.what());
+    }
+    recorder_.drop_node();
+    HC_LOG(Hooks, Warning, "{} (NodeCall {}): a hook marked traceable is called every time instead: {}", node.name(), call_ + 1, *recorder_.untraceable());
+    return false;
   }
 
   // Runs user hooks on the real gradients; whatever comes back is a new value, even where it is the same tensor today.
   template <class Run>
   void boundary_hooks(HookStage stage, std::vector<Traced>& list, Run run) {
+    if (request_.on_hooks) request_.on_hooks();
     variable_list results = run();
     record_boundary(InstrKind::Hook, stage, list, {}, results, [&](size_t i) { return i < list.size() ? list[i].value : ValueId{}; });
     set(list, std::move(results));
   }
 
   void post_hooks(Node& node, std::vector<Traced>& outputs, const std::vector<Traced>& inputs, bool had_hooks) {
+    if (request_.on_hooks) request_.on_hooks();
     variable_list results = hooks::run_post_hooks(node, reals(outputs), reals(inputs), had_hooks);
     record_boundary(InstrKind::Hook, HookStage::Post, outputs, inputs, results, [&](size_t i) { return i < outputs.size() ? outputs[i].value : ValueId{}; });
     set(outputs, std::move(results));
@@ -225,7 +238,7 @@ class Tracer {
   // ---- calling a node
 
   std::vector<Traced> apply(Node& node, const NodeCall& call, std::vector<Traced> inputs, const std::vector<Traced>& kept) {
-    if (call.kind == NodeKind::Accumulate) {
+    if (call.kind == NodeKind::Accumulate && inputs.size() == 1) {  // else the node raises the error of a hook that returned another number
       accumulate(node, std::move(inputs), !kept.empty());
       return {};
     }
@@ -240,13 +253,15 @@ class Tracer {
     if (recording_) {
       Instr& instr = add_instr(InstrKind::Accumulate);
       instr.inputs = {inputs[0].value};
+      instr.post_accumulate_hooks = leaf.tensor_post_acc_grad_hooks() != nullptr;
       keep_result(inputs[0]);
     }
+    if (request_.on_hooks && leaf.tensor_post_acc_grad_hooks() != nullptr) request_.on_hooks();
     hooks::accumulate_grad(leaf, node_mutex(node), std::move(inputs[0].real), has_post_hooks);
   }
 
   std::vector<Traced> call_node(Node& node, const NodeCall& call, std::vector<Traced> inputs) {
-    if (recording_ && request_.on_opaque) request_.on_opaque(node.name());
+    if (recording_ && request_.on_opaque) request_.on_opaque(node.name(), why_opaque(call));
     const auto inputs_kept = recording_ ? values(inputs) : std::vector<ValueId>{};
     for (const Traced& input : inputs) keep_result(input);
     variable_list gradients;
@@ -285,24 +300,24 @@ class Tracer {
   }
 
   // Runs the node's functional form on stand-ins. Nullopt: it cannot be traced; `inputs` are as they were and nothing was
-  // recorded. The formula is pure, so that calling the node afterwards is no second effect.
+  // recorded. The recorder stops a formula before its first effect on anything that it did not make itself, so that calling
+  // the node afterwards is no second effect; an error of a user's formula comes again, from there.
   std::optional<std::vector<Traced>> trace_formula(Node& node, const NodeCall& call, std::vector<Traced>& inputs) {
     for (const Traced& input : inputs) {
       if (input.real.defined() && !is_plain(input.real)) return refuse(node, "a gradient is not a plain strided tensor");
     }
-    PackedNode packed = pack_node(node);
-    if (!packed.function) return refuse(node, "its function was bound by somebody else");
     recorder_.begin_node(call_);
-    variable_list results;
     try {
+      const PackedNode packed = pack_node(node);
+      if (!packed.function) return refuse(node, "its function was bound by somebody else");
+      recorder_.set_user_formula(packed.function->is_custom);
       const auto arguments = substitute(packed, call, substitution(call));
       const Recorder::Scope scope(recorder_);
-      results = packed.function->apply(stand_ins(inputs), arguments);
+      variable_list results = packed.function->apply(stand_ins(inputs), arguments);
       validate(node, call, results);
       std::vector<Traced> outputs = traced(std::move(results));
       if (!recorder_.untraceable()) return outputs;
     } catch (const std::exception& error) {
-      if (packed.function->is_custom && !recorder_.untraceable()) throw;  // user code: its exception is the backward's
       recorder_.mark_untraceable(error.what());
     }
     recorder_.drop_node();
@@ -310,8 +325,14 @@ class Tracer {
   }
 
   std::optional<std::vector<Traced>> refuse(Node& node, const std::string& reason) {
-    HC_LOG(GraphCode, Info, "{} (NodeCall {}) runs as itself: {}", node.name(), call_ + 1, reason);
+    HC_LOG(Fallbacks, Info, "{} (NodeCall {}) is called as itself: {}", node.name(), call_ + 1, reason);
+    refused_because_ = reason;
     return std::nullopt;
+  }
+
+  std::string why_opaque(const NodeCall& call) const {
+    if (call.kind != NodeKind::Opaque) return refused_because_;
+    return call.opaque_reason ? call.opaque_reason : "the recorder has no dispatch key in this process";
   }
 
   Substitution substitution(const NodeCall& call) {
@@ -412,7 +433,7 @@ class Tracer {
 
   void capture_results(uint32_t index, const std::vector<Traced>& inputs) {
     for (const GradCapture& capture : collected_.captures) {
-      if (capture.call != index) continue;
+      if (capture.call != index || capture.input_nr >= inputs.size()) continue;  // a hook may have returned fewer
       request_.results[capture.output] = inputs[capture.input_nr].real;
       if (!recording_) continue;
       keep_result(inputs[capture.input_nr]);
@@ -499,6 +520,7 @@ class Tracer {
   std::vector<Traced> resumed_;
   std::vector<NodeFacts> facts_;
   std::vector<ExprId> ints_, floats_;
+  std::string refused_because_;  // of the last node that could not be traced
   uint32_t call_ = 0;
 };
 
@@ -506,6 +528,12 @@ class Tracer {
 
 void append_resume_facts(const Resume& resume, Facts& facts, std::vector<FactOrigin>* origins) {
   uint32_t field = 0;
+  const auto place = [&](size_t number) {
+    facts.push_back(static_cast<int64_t>(number));
+    if (origins) origins->push_back({FactKind::ExactScalar, kRootGradient, 0, 0});
+  };
+  place(resume.values.size());
+  for (const auto& [input, tensor] : resume.buffers) place(input);
   for (const at::Tensor& tensor : resume.values) append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
   for (const auto& [input, tensor] : resume.buffers) append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
 }

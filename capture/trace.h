@@ -14,6 +14,8 @@ namespace hindcast::capture {
 struct Resume {
   uint32_t call = 0;
   Stage stage = Stage::NodeStart;
+  /// False: user code changed hooks or fields of node `call` since it was collected, so that no capture is right for it.
+  bool as_collected = true;
   std::vector<at::Tensor> values;                            // AfterTensorPre, AfterPre: inputs; AfterCall: outputs, then inputs
                                                              // if it has post hooks; AfterPost: outputs
   std::vector<std::pair<uint32_t, at::Tensor>> buffers;      // gradients waiting at flat node inputs, in order
@@ -49,7 +51,8 @@ struct TraceRequest {
   bool keep_graph = false;
   bool record = true;                       // false: every node runs as itself, nothing is captured
   std::vector<at::Tensor>& results;         // of grad()
-  void (*on_opaque)(const std::string& node_name) = nullptr;
+  void (*on_opaque)(const std::string& node_name, const std::string& reason) = nullptr;
+  void (*on_hooks)() = nullptr;             // hooks of one node and kind were called
   ReplayCheck* check = nullptr;             // to be filled
 };
 

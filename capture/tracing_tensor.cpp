@@ -61,7 +61,7 @@ void TracingTensor::show_geometry() {
     set_sizes_contiguous(real.sizes());
   }
   symbolic = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
-  if (symbolic) set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+  if (symbolic || watched_) set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
 }
 
 void TracingTensor::become(const TracingTensor& view) {
@@ -125,10 +125,23 @@ c10::SymInt TracingTensor::sym_numel_custom() const {
 }
 c10::SymInt TracingTensor::sym_storage_offset_custom() const { return storage_offset_custom(); }
 
-// The layout class of an input is guarded, and what ATen makes of it does not depend on the sizes.
-c10::SymBool TracingTensor::sym_is_contiguous_custom(at::MemoryFormat format) const { return real.is_contiguous(format); }
-c10::SymBool TracingTensor::sym_is_non_overlapping_and_dense_custom() const { return real.is_non_overlapping_and_dense(); }
+// The layout class of an input is guarded, and what ATen makes of it depends on sizes only where they are 0 or 1.
+void TracingTensor::separate_degenerate_sizes() const {
+  for (const c10::SymInt& size : sizes) {
+    const bool known = !size.is_symbolic() || size == 1 || size == 0;  // relations of this capture
+    (void)known;
+  }
+}
+c10::SymBool TracingTensor::sym_is_contiguous_custom(at::MemoryFormat format) const {
+  separate_degenerate_sizes();
+  return real.is_contiguous(format);
+}
+c10::SymBool TracingTensor::sym_is_non_overlapping_and_dense_custom() const {
+  separate_degenerate_sizes();
+  return real.is_non_overlapping_and_dense();
+}
 bool TracingTensor::is_strides_like_custom(at::MemoryFormat format) const {
+  separate_degenerate_sizes();
   return real.unsafeGetTensorImpl()->is_strides_like(format);
 }
 

@@ -32,6 +32,11 @@ class TracingTensor final : public c10::TensorImpl {
 
   /// Stands from now on for what `view` stands for.
   void become(const TracingTensor& view);
+  /// From now on every question about the geometry comes to us, also that for the storage offset, which nothing guards.
+  void watch_geometry() {
+    watched_ = true;
+    set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+  }
   static TracingTensor* get(const at::Tensor& tensor);  // null if it is none
   c10::SymIntArrayRef traced_sizes() const;
 
@@ -55,7 +60,9 @@ class TracingTensor final : public c10::TensorImpl {
 
   void show_geometry();
   void pin_sizes() const;
+  void separate_degenerate_sizes() const;
 
+  bool watched_ = false;
   mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;
   mutable std::vector<c10::SymInt> strides_;
 };

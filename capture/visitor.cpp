@@ -28,7 +28,7 @@ const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, C
   cache::append_size(out.key, compiler.all_size_inputs.size());
   for (const auto& size : compiler.all_size_inputs) {
     out.facts.push_back(size.value);
-    note(FactKind::SavedSize);
+    note(FactKind::ExactScalar);  // the formula gets it as a number
     ++field;
   }
   cache::append_size(out.key, compiler.lifted_ivalue_args.args.size());

@@ -12,7 +12,6 @@ endmacro()
 
 hindcast_find(fmt libfmt-dev)
 hindcast_find(spdlog libspdlog-dev)
-hindcast_find(Boost libboost-graph-dev)
 find_package(Threads REQUIRED)
 
 find_path(XXHASH_INCLUDE_DIR xxhash.h)

@@ -15,6 +15,8 @@ function(hindcast_library_flags name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  # Messages name source files from the root of the tree, on whatever machine it was built.
+  target_compile_options(${name} PRIVATE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=../../=")
 endfunction()
 
 function(hindcast_program_flags name)

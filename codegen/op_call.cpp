@@ -43,12 +43,16 @@ c10::IValue argument(const StepArg& arg, Slots& slots, const Env& env) {
   return {};
 }
 
-// Not nested: an op that runs here runs below autograd and calls nothing of ours.
-Stack& empty_stack() {
-  static thread_local Stack stack;
-  stack.clear();
-  return stack;
-}
+// The stack of this thread, empty again at the end, also when an op throws. Not nested: an op that runs here runs below
+// autograd and calls nothing of ours.
+class ThreadStack {
+ public:
+  ~ThreadStack() { stack_.clear(); }
+  Stack& operator*() { return stack_; }
+
+ private:
+  static inline thread_local Stack stack_;
+};
 
 void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
   if (output < step.outputs.size() && step.outputs[output] != kNoSlot) slots[step.outputs[output]] = std::move(result);
@@ -57,7 +61,8 @@ void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
 class BoxedCall final : public OpCall {
  public:
   void run(const Step& step, Slots& slots, const Env& env) const override {
-    Stack& stack = empty_stack();
+    ThreadStack scope;
+    Stack& stack = *scope;
     for (const StepArg& arg : step.args) stack.push_back(argument(arg, slots, env));
     step.op->callBoxed(stack);
     size_t output = 0;
@@ -68,7 +73,6 @@ class BoxedCall final : public OpCall {
         for (at::Tensor& tensor : result.toTensorVector()) put(std::move(tensor), output++, step, slots);
       }
     }
-    stack.clear();
   }
 };
 
@@ -80,7 +84,8 @@ class MutateCall final : public OpCall {
     const bool ours = step.base.last && copy.use_count() == 1 && copy.has_storage() && copy.storage().use_count() == 1;
     if (!ours) copy = at::empty_strided(copy.sizes(), copy.strides(), copy.options()).copy_(copy);
     at::Tensor target = copy;
-    Stack& stack = empty_stack();
+    ThreadStack scope;
+    Stack& stack = *scope;
     for (const PlannedView& view : step.views) {
       for (size_t i = 0; i < view.args.size(); ++i) stack.push_back(i == view.self_arg ? c10::IValue(target) : argument(view.args[i], slots, env));
       view.op.callBoxed(stack);
@@ -89,7 +94,6 @@ class MutateCall final : public OpCall {
     }
     for (size_t i = 0; i < step.args.size(); ++i) stack.push_back(i == step.target_arg ? c10::IValue(target) : argument(step.args[i], slots, env));
     step.op->callBoxed(stack);
-    stack.clear();
     put(std::move(copy), 0, step, slots);
   }
 };

@@ -7,5 +7,4 @@ namespace hindcast::codegen {
 
 std::unique_ptr<const OpCall> make_op_call(const Step& step);
 
-/// Runs one instr of a graph outside of a plan: arguments from `values`, by ValueId.
 }  // namespace hindcast::codegen

@@ -7,20 +7,12 @@
 namespace hindcast::codegen {
 
 using capture::Arg;
+using capture::for_each_use;
 using capture::Instr;
 using capture::InstrKind;
 using capture::ValueId;
 
 namespace {
-
-template <class Visit>
-void for_each_use(const Instr& instr, Visit visit) {
-  for (const Arg& arg : instr.args) {
-    for (const ValueId value : arg.values) visit(value);
-  }
-  for (const ValueId value : instr.inputs) visit(value);
-  visit(instr.base);
-}
 
 std::vector<capture::ExprId> needed_expressions(const capture::Graph& graph) {
   std::vector<capture::ExprId> needed;
@@ -78,14 +70,17 @@ void Plan::add_steps() {
   const auto& instrs = graph_->instrs;
   has_boundaries_ = std::any_of(instrs.begin(), instrs.end(), [](const Instr& instr) { return capture::is_boundary(instr); });
   std::vector<uint32_t> last_use(slot_count_, kNoSlot);
+  // Once user code has run, nodes are looked at again before their turn: a gradient that waits for one is in use until then.
+  const bool looks_again = has_boundaries_ || graph_->first_call != 0 || graph_->stage != capture::Stage::NodeStart;
   for (uint32_t i = 0; i < instrs.size(); ++i) {
+    if (instrs[i].kind == InstrKind::NodeStart && !looks_again) continue;
     for_each_use(instrs[i], [&](ValueId value) {
       if (value.defined()) last_use[slot_of(value)] = i;
     });
   }
   for (uint32_t i = 0; i < instrs.size(); ++i) {
     const Instr& instr = instrs[i];
-    if (instr.kind == InstrKind::NodeStart && !has_boundaries_) continue;
+    if (instr.kind == InstrKind::NodeStart && !looks_again) continue;
     Step& step = steps_.emplace_back();
     step.kind = instr.kind;
     step.stage = instr.stage;
@@ -139,6 +134,7 @@ void Plan::add_steps() {
   flows_on_.assign(first_resume_slot_, false);
   std::vector<uint32_t> reader(first_resume_slot_, kNoSlot);
   for (const Instr& instr : instrs) {
+    if (instr.kind == InstrKind::NodeStart) continue;
     for_each_use(instr, [&](ValueId value) {
       const uint32_t slot = slot_of(value);
       if (slot >= first_resume_slot_) return;

@@ -91,8 +91,12 @@ class Backward {
     stats_recorder().add_collect_ns(ns_since(start));
     stats_recorder().add_nodes(work_.collected.calls.size());
     stats_recorder().add_backward();
+    HC_LOG(Perf, Info, "{} nodes collected and looked up in {:.1f} us", work_.collected.calls.size(), static_cast<double>(ns_since(start)) * 1e-3);
+    struct CountResult {  // also when a hook throws
+      const bool& captured;
+      ~CountResult() { captured ? stats_recorder().add_miss() : stats_recorder().add_hit(); }
+    } count_result{captured_};
     if (variant) {
-      stats_recorder().add_hit();
       HC_LOG(Cache, Debug, "hit: graph {}, {} nodes", variant->plan().graph().id, work_.collected.calls.size());
     }
 
@@ -111,7 +115,7 @@ class Backward {
   void collect() {
     work_.state.clear();
     append_call_state(work_.state);
-    cache::append(work_.state, options_.strict);
+    cache::append(work_.state, options_.compiler && options_.strict);  // replay through ATen does not ask
     cache::append(work_.state, static_cast<int32_t>(options_.dynamic));
     cache::append(work_.state, collect_options_.use_visitor);
     cache::append(work_.state, call_.accumulate_grad);
@@ -147,19 +151,21 @@ class Backward {
       const auto& compiled = variant->compiled;
       auto next = engine::run({variant->plan(), compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume), call_.keep_graph, results_});
       stats_recorder().add_run_ns(ns_since(start));
+      HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", variant->plan().graph().id, static_cast<double>(ns_since(start)) * 1e-3);
       if (!next) return;
       resume = std::move(*next);
-      variant = find(resume);
+      variant = resume.as_collected ? find(resume) : nullptr;
     }
   }
 
   void capture_rest(capture::Resume resume) {
     RECORD_FUNCTION("hindcast::trace", std::vector<c10::IValue>());
     const auto start = Clock::now();
-    bool record = true;
+    captured_ = true;
+    bool record = resume.as_collected;
     std::vector<capture::FactOrigin> origins;
     try {
-      origins = capture::describe_facts(work_.collected, collect_options_, resume.call);
+      if (record) origins = capture::describe_facts(work_.collected, collect_options_, resume.call);
     } catch (const std::exception&) {
       record = false;  // user code released or modified what a later node saved: that node raises the error at its turn
     }
@@ -180,25 +186,36 @@ class Backward {
 
     capture::ReplayCheck check;
     auto graph = capture::trace({work_.collected, std::move(resume), origins, next.dynamic, call_.keep_graph, next.allowed, results_,
-                                 [](const std::string& name) { stats_recorder().add_opaque_node(name); }, options_.verify ? &check : nullptr});
+                                 [](const std::string& name, const std::string& reason) { stats_recorder().add_opaque_node(name, reason); },
+                                 [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr});
     stats_recorder().add_trace_ns(ns_since(start));
+    HC_LOG(Perf, Info, "captured in {:.1f} us", static_cast<double>(ns_since(start)) * 1e-3);
     if (!graph) return;  // the limit is reached: nodes ran as themselves
-    if (options_.verify && !passes(*graph, check)) return;
-    graph->id = static_cast<uint32_t>(stats_recorder().add_graph());
-    log_graph(*graph);
-    auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
-    variant->compiled = compile(options_, graph);
-    const auto key = cache::view_of(work_.collected.key);
-    graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(std::move(variant));
+    // The backward is done. Whatever goes wrong with keeping it must not look like a failure of backward().
+    try {
+      if (options_.verify && !passes(*graph, check)) return;
+      graph->id = static_cast<uint32_t>(stats_recorder().add_graph());
+      graph->strict = options_.strict;
+      log_graph(*graph);
+      auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
+      variant->compiled = compile(options_, graph);
+      const auto key = cache::view_of(work_.collected.key);
+      graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(std::move(variant));
+    } catch (const std::exception& error) {
+      refuse(*graph, error.what());
+    }
   }
 
   // Trust mode: a graph whose replay on copies gives other bits than the capture did must never serve.
   static bool passes(const capture::Graph& graph, const capture::ReplayCheck& check) {
     const auto wrong = check.find_difference(graph);
-    if (!wrong) return true;
+    if (wrong) refuse(graph, *wrong);
+    return !wrong;
+  }
+
+  static void refuse(const capture::Graph& graph, const std::string& reason) {
     stats_recorder().add_refused_graph();
-    HC_LOG(CompiledAutograd, Error, "a captured graph is refused, please report it: {}\n{}", *wrong, graph.print());
-    return false;
+    HC_LOG(CompiledAutograd, Error, "a captured graph is refused, please report it: {}\n{}", reason, graph.print());
   }
 
   const capture::BackwardCall& call_;
@@ -208,6 +225,7 @@ class Backward {
   Workspace& work_;
   capture::CollectOptions collect_options_;
   std::shared_ptr<Entry> entry_;
+  bool captured_ = false;  // something was not found: a miss
 };
 
 }  // namespace

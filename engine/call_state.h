@@ -11,7 +11,7 @@ namespace hindcast::engine {
 /// Why this call must run on the stock engine, judged by the thread's state alone.
 std::optional<FallbackReason> fallback_for_thread_state();
 
-/// Appends autocast, deterministic and precision switches, backend switches, default dtype and thread count to `key`.
+/// Appends autocast, deterministic and precision switches, backend switches and default dtype to `key`.
 void append_call_state(cache::KeyBytes& key);
 
 }  // namespace hindcast::engine

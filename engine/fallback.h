@@ -12,7 +12,6 @@ namespace hindcast::engine {
   X(CreateGraph, true, "create_graph was asked for: a graph of the backward itself is built by the stock engine.")         \
   X(AnomalyMode, true, "anomaly mode is on: its checks and messages are those of the stock engine.")                       \
   X(InsideHook, true, "backward() or grad() was called while a backward runs on this thread, from a hook or a node.")      \
-  X(DeviceThread, true, "the call came from one of the stock engine's own device threads.")                                \
   X(DispatchState, true,                                                                                                   \
     "this thread has dispatch state that a replay would not see: a functorch level, a dispatch or function mode, unusual " \
     "included or excluded dispatch keys.")                                                                                 \
@@ -20,9 +19,9 @@ namespace hindcast::engine {
   X(ForwardMode, true, "a forward-mode (dual number) level is open.")                                                      \
   X(NonCpuDevice, true, "a node or a gradient is on a device other than the CPU.")                                         \
   X(CollectFailed, false,                                                                                                  \
-    "a node cannot be read (saved tensors freed, or modified in place): the stock engine raises the error at its place.")  \
+    "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "   \
+    "stock engine does what it does, or raises the error at its place.")                                                   \
   X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                          \
-  X(SubclassTensor, true, "a root or a gradient is a tensor subclass, whose own dispatch must run.")                       \
   X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")
 
 enum class FallbackReason : uint8_t {

@@ -14,11 +14,16 @@
 
 namespace hindcast {
 
-// Guards of one thread form a list; each keeps the options that it replaced.
+// Guards of one thread form a list, the innermost first.
 struct Guard::Scope {
   Options options;
   std::thread::id thread = std::this_thread::get_id();
-  const Options* outer = nullptr;
+  Scope* outer = nullptr;
+
+  static Scope*& innermost() {
+    static thread_local Scope* scope = nullptr;
+    return scope;
+  }
 };
 
 Guard::Guard(std::shared_ptr<Scope> scope) : scope_(std::move(scope)) {}
@@ -31,7 +36,14 @@ Guard::~Guard() {
     new std::shared_ptr<Scope>(std::move(scope_));  // its thread still points to the options
     return;
   }
-  engine::set_current_options(scope_->outer);
+  // As a rule this is the innermost; guards kept in containers or globals may go in another order.
+  for (Scope** link = &Scope::innermost(); *link; link = &(*link)->outer) {
+    if (*link != scope_.get()) continue;
+    *link = scope_->outer;
+    break;
+  }
+  const Scope* now = Scope::innermost();
+  engine::set_current_options(now ? &now->options : nullptr);
 }
 
 Guard enable(Options options) {
@@ -40,7 +52,8 @@ Guard enable(Options options) {
   engine::install();
   auto scope = std::make_shared<Guard::Scope>();
   scope->options = std::move(options);
-  scope->outer = engine::current_options();
+  scope->outer = Guard::Scope::innermost();
+  Guard::Scope::innermost() = scope.get();
   engine::set_current_options(&scope->options);
   return Guard(std::move(scope));
 }

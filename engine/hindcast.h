@@ -19,8 +19,8 @@ class HINDCAST_API Guard {
   Guard& operator=(Guard&&) = delete;
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
-  /// Destroy it on the thread that made it, innermost first. Anywhere else it changes nothing there, logs an error, and the
-  /// thread that made it stays as it is.
+  /// Destroy it on the thread that made it. On another one it changes nothing there, logs an error, and the thread that made
+  /// it stays as it is. Of several guards, each ends its own options, in whatever order they go.
   ~Guard();
 
  private:
@@ -42,7 +42,7 @@ class HINDCAST_API Guard {
 ///     loss.backward();
 ///
 /// Guards nest and the innermost options win; other threads are not affected.
-/// Throws std::invalid_argument for a bad option or a bad HINDCAST_LOGS; a hook's own exception passes through backward().
+/// Throws std::invalid_argument for a bad option, HINDCAST_LOGS or HINDCAST_LOGS_OUT; a hook's own exception passes through backward().
 [[nodiscard]] HINDCAST_API Guard enable(Options options = {});
 /// The same with a graph compiler of your own.
 [[nodiscard]] HINDCAST_API Guard enable(Compiler compiler);

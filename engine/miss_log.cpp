@@ -23,9 +23,15 @@ SeenNodes& seen_nodes() {
   return *seen;
 }
 
+constexpr size_t kMostNodes = 200'000;  // a program whose every backward has another structure must not grow for ever
+
 cache::Miss first_new_node(const capture::Collected& collected) {
   SeenNodes& seen = seen_nodes();
   const std::lock_guard lock(seen.mutex);
+  if (seen.nodes.size() > kMostNodes) {
+    seen.nodes.clear();
+    seen.sizes.clear();
+  }
   cache::Miss miss{.kind = cache::Miss::Kind::NewNode};
   bool found = false;
   uint64_t before = 0;
@@ -58,7 +64,7 @@ void log(const cache::Miss& miss) {
   const std::string sentence = cache::sentence(miss);
   HC_LOG(Recompiles, Info, "{}", sentence);
   HC_LOG(CompiledAutogradVerbose, Info, "{}", sentence);
-  if (miss.kind == cache::Miss::Kind::LimitReached) HC_LOG(CompiledAutograd, Warning, "{}", sentence);
+  if (miss.kind == cache::Miss::Kind::LimitReached && !miss.repeated) HC_LOG(CompiledAutograd, Warning, "{}", sentence);
 }
 
 }  // namespace
@@ -74,11 +80,12 @@ void log_misses(const capture::Collected& collected, bool new_structure, const c
       miss.kind = cache::Miss::Kind::FailedGuard;
       miss.node = collected.calls[resume.call].node->name();
       miss.node_call = resume.call + 1;
-      miss.what = "the results of a hook or an opaque node are not those of the capture";
+      miss.what = resume.as_collected ? "the results of a hook or an opaque node are not those of the capture"
+                                      : "a hook changed this node's hooks or saved tensors; the rest runs as itself";
     }
     reasons.push_back(std::move(miss));
   }
-  stats_recorder().add_miss(cache::name(reasons.front().kind), cache::sentence(reasons.front()));
+  stats_recorder().add_miss_reason(cache::name(reasons.front().kind), cache::sentence(reasons.front()));
   for (const auto& miss : reasons) log(miss);
 }
 

@@ -41,7 +41,8 @@ class Compiler {
 
   Compiler() = default;
   template <class F, class = std::enable_if_t<std::is_invocable_r_v<std::vector<SegmentFunction>, F&, const std::shared_ptr<const Graph>&>>>
-  Compiler(F function) : Compiler(Function(std::move(function)), std::is_empty<F>::value ? typeid(F).hash_code() : 0) {}
+  Compiler(F function)
+      : Compiler(Function(std::move(function)), std::is_empty<F>::value ? reinterpret_cast<std::uintptr_t>(&typeid(F)) : 0) {}
   /// `identity` 0: one of its own.
   HINDCAST_API Compiler(Function function, std::uint64_t identity);
 
@@ -56,7 +57,7 @@ class Compiler {
 
 enum class Dynamic {
   Automatic,  ///< static first; sizes become dynamic when they are first seen to change
-  Never,      ///< one capture for every combination of sizes, up to the limit
+  Never,      ///< one capture for every combination of sizes and scalars, up to the limit
 };
 
 /// How autograd nodes are read on every backward.
@@ -68,9 +69,9 @@ enum class Collector {
 struct Options {
   Compiler compiler;                        ///< empty: ATen replay, which is compilers::eager()
   Dynamic dynamic = Dynamic::Automatic;
-  std::size_t limit = 8;                    ///< captures of one structure; beyond it, nodes run as themselves
+  std::size_t limit = 8;                    ///< captures of one structure that start at one place; beyond it, nodes run as themselves
   std::size_t cache_size = 256;             ///< structures kept, least recently used first out
-  bool strict = false;                      ///< bit-equal to the stock engine, for compilers that could reassociate
+  bool strict = false;                      ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
   bool verify = false;                      ///< check each captured graph by replaying it on copies
   Collector collector = Collector::Typed;
   bool enabled = true;                      ///< false: everything in this guard's scope runs on the stock engine

@@ -92,7 +92,10 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   }
   if (!stats.opaque_nodes.empty() || stats.opaque_calls != 0 || stats.hook_calls != 0) {
     text.section("opaque nodes and hooks");
-    for (const auto& [node, count] : stats.opaque_nodes) text.row(node, count, "captured as a call of itself");
+    for (const auto& [node, count] : stats.opaque_nodes) {
+      const auto reason = stats.opaque_reasons.find(node);
+      text.row(node, count, "captured as a call of itself" + (reason == stats.opaque_reasons.end() ? "" : ": " + reason->second));
+    }
     text.row("opaque calls", stats.opaque_calls);
     text.row("hook calls", stats.hook_calls);
   }
@@ -100,7 +103,7 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   text.section("times");
   text.time("collect", stats.collect_us, format("{:.1f} ns for each of {} nodes", stats.ns_per_node(), stats.nodes));
   text.time("trace", stats.trace_us, format("{} misses", stats.misses));
-  text.time("run", stats.run_us, format("{} backwards", stats.backwards));
+  text.time("run", stats.run_us, "replaying");
   return std::move(text).take();
 }
 

@@ -42,6 +42,7 @@ class Runner {
     uint32_t slot = plan_.first_resume_slot();
     for (at::Tensor& tensor : request.resume.values) slots_[slot++] = std::move(tensor);
     for (auto& [input, tensor] : request.resume.buffers) slots_[slot++] = std::move(tensor);
+    user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
     request.resume = {};
   }
 
@@ -69,9 +70,13 @@ class Runner {
           request_.results[step.result] = take(step.inputs[0]);
           continue;
         case InstrKind::NodeStart:
-          if (user_code_ran_ && (has_new_hooks(step) || !capture::is_as_collected(collected_.calls[step.call]))) {
+          if (user_code_ran_ && !capture::is_as_collected(collected_, step.call)) {
             leave(step, Stage::NodeStart, {}, {});
+            resume_.as_collected = false;
             return std::move(resume_);
+          }
+          for (const SlotUse use : step.inputs) {
+            if (use.last) slots_[use.slot].reset();  // the formula does not read it
           }
           continue;
         case InstrKind::Accumulate:
@@ -114,6 +119,7 @@ class Runner {
     if (!function) return false;
     if (!segment_done_) {
       const auto& segment = segments[segment_];
+      if (user_code_ran_ && !is_as_collected(segment)) return false;  // op by op, up to the node that was changed
       std::vector<at::Tensor> inputs;
       for (const uint32_t slot : segment.inputs) inputs.push_back(slots_[slot]);
       std::vector<at::Tensor> outputs = function(std::move(inputs), request_.bindings);
@@ -132,6 +138,14 @@ class Runner {
     return true;
   }
 
+  bool is_as_collected(const codegen::PlannedSegment& segment) const {
+    const auto& instrs = plan_.graph().instrs;
+    for (uint32_t i = segment.first_instr; i < segment.last_instr; ++i) {
+      if (instrs[i].kind == InstrKind::NodeStart && !capture::is_as_collected(collected_, instrs[i].call)) return false;
+    }
+    return true;
+  }
+
   void release(const Step& step) {
     const auto& call = collected_.calls[step.call];
     for (uint32_t i = call.first_tensor; i < call.first_tensor + call.tensor_count; ++i) {
@@ -146,7 +160,10 @@ class Runner {
   void accumulate(const Step& step) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node_of(step));
     const auto& call = collected_.calls[step.call];
-    if (call.hooks & capture::kPostAccumulateHooks) user_code_ran_ = true;
+    if (call.hooks & capture::kPostAccumulateHooks) {
+      user_code_ran_ = true;
+      stats_recorder().add_hook_calls(1);
+    }
     hooks::accumulate_grad(leaf, capture::node_mutex(leaf), take(step.inputs[0]), (call.hooks & capture::kPostHooks) != 0);
   }
 
@@ -189,8 +206,15 @@ class Runner {
     return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
   }
 
-  // Puts a boundary's results into their slots if they are what the rest of the plan was made for.
+  // Puts a boundary's results into their slots if they are what the rest of the plan was made for. A node's own hooks may
+  // change what its formula reads.
   bool finish_boundary(const Step& step, Stage stage, variable_list results, variable_list kept) {
+    const bool formula_follows = stage == Stage::AfterTensorPre || stage == Stage::AfterPre;
+    if (formula_follows && !capture::is_as_collected(collected_, step.call)) {
+      leave(step, stage, std::move(results), std::move(kept));
+      resume_.as_collected = false;
+      return false;
+    }
     const auto& expected = plan_.graph().instrs[step.instr].expected;
     facts_.clear();
     for (const at::Tensor& result : results) capture::append_tensor_facts(result, facts_);
@@ -205,15 +229,6 @@ class Runner {
     }
     for (size_t i = 0; i < results.size(); ++i) put(step.outputs[i], std::move(results[i]));
     return true;
-  }
-
-  bool has_new_hooks(const Step& step) {
-    Node& node = node_of(step);
-    const uint8_t hooks = collected_.calls[step.call].hooks;
-    return (!(hooks & capture::kTensorPreHooks) && !node.tensor_pre_hooks().empty()) ||
-           (!(hooks & capture::kRetainGradHooks) && !node.retains_grad_hooks().empty()) ||
-           (!(hooks & capture::kPreHooks) && !node.pre_hooks().empty()) ||
-           (!(hooks & capture::kPostHooks) && !node.post_hooks().empty());
   }
 
   // Everything that the rest of the backward needs is in slots: gradients waiting at inputs of nodes still to come, and

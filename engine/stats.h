@@ -15,20 +15,21 @@ namespace hindcast {
 struct Stats {
   std::uint64_t backwards = 0;      ///< calls taken over from the stock engine
   std::uint64_t unique_graphs = 0;  ///< graphs captured
-  std::uint64_t hits = 0;           ///< backwards that found their graph and a variant whose guards held
-  std::uint64_t misses = 0;         ///< backwards that did not
+  std::uint64_t hits = 0;           ///< backwards that were replayed from start to end
+  std::uint64_t misses = 0;         ///< backwards of which something had to be captured, or had reached the limit
 
   std::map<std::string, std::uint64_t> misses_by_reason;     ///< by name of cache::Miss::Kind
   std::map<std::string, std::uint64_t> fallbacks_by_reason;  ///< calls left to the stock engine, by FallbackReason
   std::map<std::string, std::uint64_t> opaque_nodes;         ///< nodes captured as a call of themselves, by their name
+  std::map<std::string, std::string> opaque_reasons;         ///< why, the latest of each name
 
   std::uint64_t nodes = 0;  ///< autograd nodes walked
   double collect_us = 0;    ///< walking nodes and looking up, summed
   double trace_us = 0;      ///< capturing, summed
   double run_us = 0;        ///< replaying, summed
 
-  std::uint64_t opaque_calls = 0;            ///< opaque nodes run
-  std::uint64_t hook_calls = 0;              ///< hooks run
+  std::uint64_t opaque_calls = 0;            ///< opaque nodes called in replays
+  std::uint64_t hook_calls = 0;              ///< how often the hooks of one node and one kind were called
   std::uint64_t refused_graphs = 0;          ///< captures that Options::verify found wrong (none has been seen)
   std::uint64_t segment_guard_failures = 0;  ///< a hook or an opaque node changed what later steps rely on
 

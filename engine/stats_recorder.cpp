@@ -4,8 +4,7 @@
 
 namespace hindcast::engine {
 
-void StatsRecorder::add_miss(std::string_view reason, std::string sentence) {
-  add(misses_, 1);
+void StatsRecorder::add_miss_reason(std::string_view reason, std::string sentence) {
   const std::lock_guard lock(mutex_);
   ++misses_by_reason_[std::string(reason)];
   if (sentence.empty()) return;
@@ -18,16 +17,16 @@ void StatsRecorder::add_fallback(std::string_view reason) {
   ++fallbacks_by_reason_[std::string(reason)];
 }
 
-void StatsRecorder::add_opaque_node(std::string_view node_name) {
+void StatsRecorder::add_opaque_node(std::string_view node_name, std::string_view reason) {
   const std::lock_guard lock(mutex_);
   ++opaque_nodes_[std::string(node_name)];
+  opaque_reasons_[std::string(node_name)] = reason;
 }
 
 Stats StatsRecorder::snapshot() const {
   const auto value = [](const Counter& counter) { return counter.load(std::memory_order_relaxed); };
   const auto us = [&](const Counter& ns) { return static_cast<double>(value(ns)) / 1000; };
   Stats stats;
-  stats.backwards = value(backwards_);
   stats.unique_graphs = value(unique_graphs_);
   stats.hits = value(hits_);
   stats.misses = value(misses_);
@@ -39,10 +38,12 @@ Stats StatsRecorder::snapshot() const {
   stats.hook_calls = value(hook_calls_);
   stats.segment_guard_failures = value(segment_guard_failures_);
   stats.refused_graphs = value(refused_graphs_);
+  stats.backwards = value(backwards_);  // last: none of the others may be ahead of it
   const std::lock_guard lock(mutex_);
   stats.misses_by_reason = misses_by_reason_;
   stats.fallbacks_by_reason = fallbacks_by_reason_;
   stats.opaque_nodes = opaque_nodes_;
+  stats.opaque_reasons = opaque_reasons_;
   return stats;
 }
 
@@ -60,6 +61,7 @@ void StatsRecorder::reset() {
   misses_by_reason_.clear();
   fallbacks_by_reason_.clear();
   opaque_nodes_.clear();
+  opaque_reasons_.clear();
   recent_misses_.clear();
 }
 

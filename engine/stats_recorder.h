@@ -30,10 +30,11 @@ class StatsRecorder {
   void add_refused_graph() { add(refused_graphs_, 1); }
   void add_segment_guard_failure() { add(segment_guard_failures_, 1); }
 
-  /// One miss: `reason` is counted, `sentence` is kept among the recent ones.
-  void add_miss(std::string_view reason, std::string sentence = {});
+  void add_miss() { add(misses_, 1); }
+  /// Why something was captured: `reason` is counted, `sentence` is kept among the recent ones.
+  void add_miss_reason(std::string_view reason, std::string sentence = {});
   void add_fallback(std::string_view reason);
-  void add_opaque_node(std::string_view node_name);
+  void add_opaque_node(std::string_view node_name, std::string_view reason);
 
   Stats snapshot() const;
   /// The sentences of the last misses, oldest first.
@@ -52,6 +53,7 @@ class StatsRecorder {
 
   mutable std::mutex mutex_;  // of everything below
   std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_;
+  std::map<std::string, std::string> opaque_reasons_;
   std::deque<std::string> recent_misses_;
 };
 

@@ -59,7 +59,7 @@ class TakeoverEngine final : public Engine {
     validate_outputs(roots, root_gradients, [](const std::string& text) { return text; });
     std::vector<at::Tensor> results(accumulate_grad ? 0 : outputs.size());
     const Inside guard;
-    const Carrier in_carrier = [&](const std::function<void()>& body) { carry(body, keep_graph, outputs, accumulate_grad, roots); };
+    const Carrier in_carrier = [&](const std::function<void()>& body) { carry(body, keep_graph, outputs, roots); };
     if (backward({roots, root_gradients, keep_graph, accumulate_grad, outputs}, *options, in_carrier, results)) return results;
     inside = false;
     return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
@@ -88,7 +88,7 @@ class TakeoverEngine final : public Engine {
     return fallback_for_thread_state();
   }
 
-  void carry(const std::function<void()>& body, bool keep_graph, const edge_list& outputs, bool accumulate_grad, const edge_list& roots) {
+  void carry(const std::function<void()>& body, bool keep_graph, const edge_list& outputs, const edge_list& roots) {
     const std::function<void()> with_needed = [&] {
       if (!outputs.empty()) tell(roots, outputs);
       body();

@@ -48,6 +48,11 @@ Variant::Variant(uint32_t call, capture::Stage stage, CallFacts facts, capture::
     : call_(call), stage_(stage), collected_(facts.collected), resumed_(facts.resumed), dynamic_(std::move(dynamic)),
       float_fact_(dynamic_.is_float), plan_(std::move(graph)) {}
 
+bool Variant::same_as(const Variant& other) const {
+  return call_ == other.call_ && stage_ == other.stage_ && collected_ == other.collected_ && resumed_ == other.resumed_ &&
+         dynamic_.collected == other.dynamic_.collected && dynamic_.resumed == other.dynamic_.resumed;
+}
+
 bool Variant::matches(CallFacts facts, capture::Bindings& bindings, capture::Env& env) const {
   if (!is_dynamic()) {
     if (!equal(facts.resumed, resumed_) || !equal(facts.collected, collected_)) return false;
@@ -74,6 +79,8 @@ std::shared_ptr<const Variant> Entry::find(uint32_t call, capture::Stage stage, 
 
 void Entry::add(std::shared_ptr<const Variant> variant) {
   const std::lock_guard lock(mutex_);
+  // Threads that met a new structure at once have captured the same.
+  if (std::any_of(variants_.begin(), variants_.end(), [&](const auto& known) { return known->same_as(*variant); })) return;
   variants_.insert(variants_.begin(), std::move(variant));
 }
 
@@ -131,8 +138,7 @@ cache::Miss miss_of(const capture::Collected& collected, const FactOrigin& origi
     }
     case FactKind::TensorMeta:
       miss.kind = Miss::Kind::ChangedTensor;
-      miss.what = field;
-      miss.after = capture::describe_change(origin.kind, before, after);
+      miss.what = field + " " + capture::describe_change(origin.kind, before, after);
       break;
     case FactKind::TensorStride:
       miss.kind = Miss::Kind::ChangedTensor;
@@ -177,6 +183,22 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
   }
   if (!samples.empty()) nearest = &samples.front();
 
+  // ATen treats sizes of 0 and 1 in ways of their own (broadcasting, contiguity): captures of them serve only them. So do
+  // SymInt fields that went the same way: they are those sizes.
+  std::set<std::vector<int64_t>> degenerate;
+  const auto history_of = [&](size_t i) {
+    std::vector<int64_t> history{now.values[i]};
+    for (const Row& sample : samples) history.push_back(sample.values[i]);
+    return history;
+  };
+  for (size_t i = 0; i < now.values.size(); ++i) {
+    const bool shape = kinds[i].kind == FactKind::TensorSize || kinds[i].kind == FactKind::InputSize;
+    if (shape && (now.values[i] == 0 || now.values[i] == 1)) degenerate.insert(history_of(i));
+  }
+  const auto stays = [&](size_t i) {
+    return !capture::can_be_dynamic(kinds[i].kind) || (kinds[i].kind != FactKind::FloatScalar && now.values[i] <= 1 && degenerate.contains(history_of(i)));
+  };
+
   const bool can = !samples.empty() && options.dynamic == Dynamic::Automatic;
   std::vector<uint8_t> is_dynamic(now.values.size(), 0);
   if (can) {
@@ -184,7 +206,7 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
     std::set<int64_t> activation_sizes;
     bool any_size_changed = false;
     for (size_t i = 0; i < now.values.size(); ++i) {
-      if (!capture::can_be_dynamic(kinds[i].kind)) continue;
+      if (stays(i)) continue;
       for (const Row& sample : samples) is_dynamic[i] |= sample.values[i] != now.values[i];
       any_size_changed |= is_dynamic[i] && kinds[i].kind != FactKind::FloatScalar;
     }
@@ -215,9 +237,7 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
         dynamic.is_float[i - resumed] = 1;
         continue;
       }
-      std::vector<int64_t> history{now.values[i]};
-      for (const Row& sample : samples) history.push_back(sample.values[i]);
-      const auto [found, fresh] = classes.try_emplace(history, static_cast<int32_t>(dynamic.int_hints.size()));
+      const auto [found, fresh] = classes.try_emplace(history_of(i), static_cast<int32_t>(dynamic.int_hints.size()));
       if (fresh) {
         dynamic.int_hints.push_back(now.values[i]);
         dynamic.is_size.push_back(false);
@@ -248,6 +268,7 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
     cache::Miss miss = next.misses.front();
     miss.kind = cache::Miss::Kind::LimitReached;
     miss.limit = options.limit;
+    miss.repeated = limit_was_reached_.exchange(true);
     next.misses.insert(next.misses.begin(), std::move(miss));
   }
   return next;

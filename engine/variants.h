@@ -14,6 +14,7 @@
 #include "codegen/plan.h"
 #include "engine/options.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -34,6 +35,7 @@ class Variant {
   /// True if this capture is right for the facts; then `bindings` and `env` are filled for the run.
   bool matches(CallFacts facts, capture::Bindings& bindings, capture::Env& env) const;
   bool starts_at(uint32_t call, capture::Stage stage) const { return call == call_ && stage == stage_; }
+  bool same_as(const Variant& other) const;
   bool is_dynamic() const { return !dynamic_.int_hints.empty() || !dynamic_.float_hints.empty(); }
   const codegen::Plan& plan() const { return plan_; }
   const capture::Facts& collected() const { return collected_; }
@@ -72,6 +74,7 @@ class Entry {
 
  private:
   mutable std::shared_mutex mutex_;
+  mutable std::atomic<bool> limit_was_reached_ = false;
   std::vector<std::shared_ptr<const Variant>> variants_;  // newest first: the dynamic one is asked first
 };
 

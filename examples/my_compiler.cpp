@@ -1,12 +1,11 @@
 // A graph compiler of your own. It gets each captured graph once and returns one function for each of the graph's
 // segments, the operators between two hooks or opaque nodes. This one replays them through ATen and says when it is asked.
 
+#include <hindcast/graph.h>
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>
 
 #include <iostream>
-
-#include "capture/graph.h"
 
 namespace {
 
@@ -14,8 +13,7 @@ std::vector<hindcast::SegmentFunction> my_compiler(const std::shared_ptr<const h
   std::vector<hindcast::SegmentFunction> functions;
   for (const hindcast::Segment& segment : graph->segments()) {
     functions.push_back([graph, segment](std::vector<torch::Tensor> inputs, const hindcast::Bindings& bindings) {
-      std::cout << "  running " << segment.last - segment.first << " instrs: " << inputs.size() << " tensors in, "
-                << segment.outputs.size() << " out\n";
+      std::cout << "  running a segment: " << inputs.size() << " tensors in, " << segment.outputs.size() << " out\n";
       return graph->run(segment, std::move(inputs), bindings);
     });
   }

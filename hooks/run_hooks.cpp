@@ -20,9 +20,4 @@ variable_list run_post_hooks(Node& node, variable_list outputs, const variable_l
   return outputs;
 }
 
-size_t count_hooks(Node& node) {
-  return node.tensor_pre_hooks().size() + node.retains_grad_hooks().size() + node.pre_hooks().size() + node.post_hooks().size() +
-         (node.tensor_post_acc_grad_hooks() != nullptr);
-}
-
 }  // namespace hindcast::hooks

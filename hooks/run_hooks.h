@@ -17,6 +17,4 @@ variable_list run_pre_hooks(Node& node, variable_list gradients);
 /// stock engine (`had_hooks` is false then).
 variable_list run_post_hooks(Node& node, variable_list outputs, const variable_list& inputs, bool had_hooks);
 
-size_t count_hooks(Node& node);
-
 }  // namespace hindcast::hooks

@@ -24,7 +24,8 @@ struct TraceableHook {
 ///
 ///     weight.register_hook(hindcast::traceable([](at::Tensor grad) { return grad.clamp(-1, 1); }));
 ///
-/// `fn` must not capture anything, must depend on nothing but its argument, and must do nothing but ATen calls.
+/// `fn` must not capture anything, must depend on nothing but its argument, and must do nothing but ATen calls. One that
+/// does what cannot be recorded (a shape that depends on data, `item()`) is called every time, and a warning says so.
 template <class F>
 TraceableHook<F> traceable(F fn) {
   return {fn};

@@ -40,7 +40,7 @@ CLI::Validator known_model() {
     }
     return fmt::format("unknown model \"{}\"; the models are {}", text, fmt::join(names, ", "));
   };
-  return CLI::Validator(check, fmt::format("{{{}}}", fmt::join(model_names(), ",")));
+  return CLI::Validator(check, fmt::format("{}", fmt::join(model_names(), ", ")));
 }
 
 CLI::Validator not_empty() {

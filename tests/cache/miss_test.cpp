@@ -70,11 +70,6 @@ TEST(MissSentence, ChangedTensorInWordsOfItsOwn) {
             "Cache miss due to changed tensor: MmBackward0 (NodeCall 3): self is conjugated now");
 }
 
-TEST(MissSentence, ChangedState) {
-  EXPECT_EQ(sentence(change_at(Kind::ChangedState, "", 0, "autocast cpu", "off", "on")),
-            "Cache miss due to changed state: autocast cpu off -> on");
-}
-
 TEST(MissSentence, FailedGuard) {
   EXPECT_EQ(sentence(change_at(Kind::FailedGuard, "ExpandBackward0", 4, "s0 == 1", "true", "false")),
             "Cache miss due to failed guard: ExpandBackward0 (NodeCall 4): s0 == 1 true -> false");
@@ -85,7 +80,7 @@ TEST(MissSentence, LimitReached) {
   miss.limit = 8;
   EXPECT_EQ(sentence(miss),
             "Cache miss due to limit reached: MulBackward0 (NodeCall 2) would need one more than the 8 variants that "
-            "Options::limit allows; from now on ATen runs what they do not fit");
+            "Options::limit allows; from now on a backward that none of them fits runs its nodes as themselves");
 }
 
 TEST(MissName, IsTheEnumerator) {

@@ -75,9 +75,10 @@ TEST(StatsRecorder, CountsIntoTheSnapshot) {
   recorder.add_backward();
   recorder.add_hit();
   recorder.add_graph();
-  recorder.add_miss("NewNode", "why");
+  recorder.add_miss();
+  recorder.add_miss_reason("NewNode", "why");
   recorder.add_fallback("CreateGraph");
-  recorder.add_opaque_node("MyFunction");
+  recorder.add_opaque_node("MyFunction", "not declared traceable");
   recorder.add_nodes(10);
   recorder.add_collect_ns(1500);
   recorder.add_trace_ns(2000);
@@ -107,7 +108,8 @@ TEST(StatsRecorder, ResetForgetsEverything) {
   StatsRecorder recorder;
   recorder.add_backward();
   recorder.add_run_ns(5);
-  recorder.add_miss("NewNode", "why");
+  recorder.add_miss();
+  recorder.add_miss_reason("NewNode", "why");
   recorder.add_fallback("CreateGraph");
   recorder.reset();
   std::ostringstream out;
@@ -118,7 +120,7 @@ TEST(StatsRecorder, ResetForgetsEverything) {
 
 TEST(StatsRecorder, KeepsTheLatestMisses) {
   StatsRecorder recorder;
-  for (size_t i = 0; i < StatsRecorder::kRecentMisses + 3; ++i) recorder.add_miss("NewNode", std::to_string(i));
+  for (size_t i = 0; i < StatsRecorder::kRecentMisses + 3; ++i) recorder.add_miss_reason("NewNode", std::to_string(i));
   const std::vector<std::string> recent = recorder.recent_misses();
   ASSERT_EQ(recent.size(), StatsRecorder::kRecentMisses);
   EXPECT_EQ(recent.front(), "3");
@@ -133,7 +135,7 @@ TEST(StatsRecorder, LosesNothingBetweenThreads) {
       for (int i = 0; i < 1000; ++i) {
         recorder.add_backward();
         recorder.add_nodes(7);
-        recorder.add_miss("NewNode");
+        recorder.add_miss_reason("NewNode");
         if (i % 100 == 0) recorder.snapshot();
       }
     });

@@ -86,6 +86,8 @@ TEST_P(Losses, TrainAlikeWithUndefinedGrads) { train_with_both_engines(GetParam(
 
 TEST_P(Losses, TrainAlikeWithZeroedGrads) { train_with_both_engines(GetParam(), /*set_to_none=*/false); }
 
+TEST_P(Losses, PassVerification) { train_with_verified_graphs(GetParam()); }
+
 INSTANTIATE_TEST_SUITE_P(Modules, Losses, testing::ValuesIn(rows()), [](const auto& info) { return info.param.name; });
 
 }  // namespace

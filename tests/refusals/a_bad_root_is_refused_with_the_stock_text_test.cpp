@@ -40,5 +40,32 @@ TEST(ABadRoot, GradOfWhatIsNotInTheGraph) {
   });
 }
 
+TEST(ABadRoot, SeveralOfWhichOneIsNoScalar) {
+  expect_same_error("grad can be implicitly created only for scalar outputs",
+                    [] { torch::autograd::backward({leaf().sum(), leaf().sin()}); });
+}
+
+TEST(ABadRoot, LosesNothing) {
+  hindcast::reset();
+  const auto guard = hindcast::enable();
+  const auto x = leaf();
+  const auto y = x.sin();
+  EXPECT_ANY_THROW(y.backward());
+  EXPECT_TRUE(hindcast::active());
+  EXPECT_FALSE(x.grad().defined());
+  y.sum().backward();  // the graph is still there
+  EXPECT_TRUE(x.grad().equal(x.detach().cos()));
+  EXPECT_EQ(hindcast::stats().backwards, 1U);
+}
+
+TEST(ABadRoot, NoneAtAllIsNoError) {
+  const auto program = [](uint64_t) -> std::vector<at::Tensor> {
+    torch::autograd::backward({});
+    return {};
+  };
+  EXPECT_EQ(run_stock(program, 1).error, "");
+  EXPECT_EQ(run_hindcast(program, 1).error, "");
+}
+
 }  // namespace
 }  // namespace hindcast::tests

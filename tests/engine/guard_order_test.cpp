@@ -1,0 +1,65 @@
+// Guards that end in another order than the reverse of their making: in containers, as globals, moved away.
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "engine/hindcast.h"
+
+namespace hindcast::tests {
+namespace {
+
+std::unique_ptr<Guard> make_guard(bool enabled = true) {
+  Options options;
+  options.enabled = enabled;
+  return std::make_unique<Guard>(hindcast::enable(options));
+}
+
+void expect_taken_over(bool taken_over) {
+  EXPECT_EQ(hindcast::active(), taken_over);
+  hindcast::reset();
+  const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
+  x.sin().sum().backward();
+  EXPECT_TRUE(x.grad().equal(x.detach().cos()));
+  EXPECT_EQ(hindcast::stats().backwards, taken_over ? 1U : 0U);
+}
+
+TEST(GuardOrder, TheOuterOneMayGoFirst) {
+  auto outer = make_guard(), inner = make_guard();
+  outer.reset();
+  expect_taken_over(true);
+  inner.reset();
+  expect_taken_over(false);
+}
+
+TEST(GuardOrder, TheInnermostThatIsLeftWins) {
+  auto outer = make_guard(), middle = make_guard(/*enabled=*/false), inner = make_guard();
+  middle.reset();
+  expect_taken_over(true);
+  inner.reset();
+  expect_taken_over(true);
+  outer.reset();
+  expect_taken_over(false);
+}
+
+TEST(GuardOrder, OneInTheMiddleMayBeTheOneThatIsLeft) {
+  auto outer = make_guard(), middle = make_guard(/*enabled=*/false), inner = make_guard();
+  outer.reset();
+  inner.reset();
+  expect_taken_over(false);
+  middle.reset();
+  expect_taken_over(false);
+}
+
+TEST(GuardOrder, OfAVectorIsThatOfItsElements) {
+  std::vector<Guard> guards;
+  for (int i = 0; i < 3; ++i) guards.push_back(hindcast::enable());
+  expect_taken_over(true);
+  guards.clear();  // the first made is the first to go
+  expect_taken_over(false);
+}
+
+}  // namespace
+}  // namespace hindcast::tests

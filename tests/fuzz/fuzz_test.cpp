@@ -1,0 +1,89 @@
+// Random programs, each run by both engines: 2,000 of them, or HINDCAST_FUZZ_SEEDS="first:count".
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "tests/fuzz/compare.h"
+#include "tests/fuzz/current_seed.h"
+#include "tests/fuzz/generate.h"
+#include "tests/fuzz/print_cpp.h"
+#include "tests/fuzz/shrink.h"
+
+namespace hindcast::tests::fuzz {
+namespace {
+
+constexpr uint64_t kCases = 8;  // so that ctest's halves are equal
+
+struct Seeds {
+  uint64_t first = 1;
+  uint64_t count = 2000;
+};
+
+Seeds chosen_seeds() {
+  const char* text = std::getenv("HINDCAST_FUZZ_SEEDS");
+  if (text == nullptr || *text == '\0') return {};
+  unsigned long long first = 0, count = 0;
+  char rest = 0;
+  if (std::sscanf(text, "%llu:%llu%c", &first, &count, &rest) != 2) {
+    throw std::invalid_argument("HINDCAST_FUZZ_SEEDS is '" + std::string(text) +
+                                "'; expected first:count, such as 5000:100");
+  }
+  return {first, count};
+}
+
+class Fuzz : public testing::TestWithParam<uint64_t> {
+ protected:
+  static void SetUpTestSuite() {
+    name_the_seed_on_crashes();
+    at::set_num_threads(1);  // some kernels wake all threads for six elements
+  }
+  static void TearDownTestSuite() { std::cout << "fuzz: " << total_.text() << std::endl; }
+  static inline Counts total_;
+};
+
+void report(const Program& program, const std::string& difference) {
+  const Program small =
+      shrink(program, [](const Program& candidate) { return !compare(candidate).difference.empty(); });
+  ADD_FAILURE() << "seed " << program.seed << ": the engines differ\n"
+                << difference << "made smaller:\n"
+                << compare(small).difference << "A program that shows it (link LibTorch and hindcast):\n----\n"
+                << print_reproducer(small) << "----";
+}
+
+TEST_P(Fuzz, BothEnginesAgree) {
+  const Seeds seeds = chosen_seeds();
+  Counts counts;
+  int failures = 0;
+  for (uint64_t offset = GetParam(); offset < seeds.count; offset += kCases) {
+    set_current_seed(seeds.first + offset);
+    const Program program = generate(seeds.first + offset);
+    const Comparison comparison = compare(program);
+    counts.add(comparison.counts);
+    if (comparison.difference.empty()) continue;
+    if (++failures <= 2) {
+      report(program, comparison.difference);
+    } else {  // enough to read
+      ADD_FAILURE() << "seed " << program.seed << ": the engines differ\n" << comparison.difference;
+    }
+  }
+  total_.add(counts);
+  if (counts.programs < 100) return;
+  // That the fuzzer tests what it should: most calls are taken over, most of these are hits, few steps are broken.
+  EXPECT_GT(counts.hits * 2, counts.taken_over) << counts.text();
+  EXPECT_GT(counts.taken_over * 10, counts.calls * 7) << counts.text();
+  EXPECT_LT(counts.broken_steps * 50, counts.steps) << counts.text();
+  EXPECT_LT(counts.throwing_calls * 5, counts.calls) << counts.text();
+  EXPECT_GT(counts.throwing_calls, 0U) << counts.text();
+  EXPECT_GT(counts.hook_calls, 0U) << counts.text();
+  EXPECT_GT(counts.opaque_calls, 0U) << counts.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Fuzz, testing::Range<uint64_t>(0, kCases));
+
+}  // namespace
+}  // namespace hindcast::tests::fuzz

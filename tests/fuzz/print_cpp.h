@@ -1,0 +1,16 @@
+#pragma once
+// A fuzzed program as C++.
+
+#include <string>
+
+#include "tests/fuzz/program.h"
+
+namespace hindcast::tests::fuzz {
+
+/// `void program(Log& log) { ... }`, in the words of runtime.h.
+std::string print_program(const Program& program);
+
+/// A source file that needs LibTorch and hindcast only; its main() returns 1 where the engines differ.
+std::string print_reproducer(const Program& program);
+
+}  // namespace hindcast::tests::fuzz
