@@ -38,13 +38,14 @@ struct Value {
   std::vector<ExprId> sizes;
   std::vector<int64_t> strides;
   bool defined = true;   // false: the boundary that makes it returned an undefined tensor
+  bool is_view = false;  // of another value's memory
 };
 
 enum class InstrKind : uint8_t {
   NodeStart,   // the steps of node `call` follow
   Op,          // an ATen call without effects
   Mutate,      // an in-place ATen call on a fresh copy of its target: functional seen from outside
-  AddGrads,    // the engine's sum of two gradients that flow into one input
+  AddGrads,    // the engine's sum of two gradients that flow into one input; the first is written to where that is allowed
   Hook,        // user hooks of one node and stage; boundary
   CallNode,    // an autograd node called as itself; boundary
   Accumulate,  // AccumulateGrad: inputs[0] into the leaf's .grad; a boundary when the leaf has post-accumulate hooks

@@ -345,6 +345,7 @@ at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::Operato
     traced->version = input->base->version;
     traced->views = input->views;
     traced->views.push_back({op, args, i, output});
+    graph_.values[id.index].is_view = true;
     return wrapped;
   }
   return wrapped;

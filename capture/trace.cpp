@@ -417,7 +417,8 @@ class Tracer {
         waiting = std::move(outputs[e]);
       } else {
         const ValueId left = waiting.value, right = outputs[e].value;
-        waiting.real = hooks::add_gradients(std::move(waiting.real), std::move(outputs[e].real));
+        const bool is_view = recording_ && graph_->values[left.index].is_view;
+        waiting.real = hooks::add_gradients(std::move(waiting.real), std::move(outputs[e].real), is_view);
         if (recording_) {
           const ValueId sum = recorder_.new_value(waiting.real, graph_->values[left.index].sizes);
           Instr& instr = add_instr(InstrKind::AddGrads);
@@ -454,7 +455,7 @@ class Tracer {
   }
 
   void keep_input(ValueId value, const at::Tensor& real) {
-    if (request_.check && real.defined() && is_plain(real)) request_.check->inputs.emplace_back(value, clone_exactly(real));
+    if (request_.check && real.defined()) request_.check->inputs.emplace_back(value, is_plain(real) ? clone_exactly(real) : real);
   }
   void keep_result(const Traced& item) {
     if (request_.check && item.real.defined() && is_plain(item.real)) request_.check->results.emplace_back(item.value, clone_exactly(item.real));

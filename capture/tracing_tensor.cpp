@@ -31,8 +31,8 @@ std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vec
     const int64_t size_now = real.size(static_cast<int64_t>(d));
     if (strides[d] == 0 && size_now != 1) continue;
     if (next_now != strides[d] && size_now != 1) return {};
-    result[d] = next;
     const bool one = sizes[d] == 1;  // a relation where the size is symbolic
+    result[d] = one ? c10::SymInt(strides[d]) : next;
     if (one) continue;
     next = next * sizes[d];
     next_now *= size_now;
@@ -152,7 +152,8 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   return copy;
 }
 c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(c10::VariableVersion&&, bool) const {
-  return shallow_copy_and_detach(c10::VariableVersion(), false);
+  const c10::VariableVersion version;  // named, or this would call itself
+  return shallow_copy_and_detach(version, false);
 }
 
 }  // namespace hindcast::capture

@@ -90,6 +90,7 @@ void Plan::add_steps() {
     step.target_arg = instr.target_arg;
     step.result = instr.result;
     step.kept_inputs = instr.kept_inputs;
+    step.sum_is_view = instr.kind == InstrKind::AddGrads && graph_->values[instr.inputs[0].index].is_view;
     for (const ValueId value : instr.outputs) {
       const uint32_t slot = slot_of(value);
       step.outputs.push_back(slot != kNoSlot && last_use[slot] != kNoSlot ? slot : kNoSlot);

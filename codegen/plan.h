@@ -54,6 +54,7 @@ struct Step {
   uint32_t target_arg = 0;
   uint32_t result = 0;
   uint32_t kept_inputs = 0;
+  bool sum_is_view = false;              // AddGrads: the first gradient
 };
 
 /// A segment for a user's graph compiler, in slots.

@@ -1,6 +1,7 @@
 #include "engine/compile.h"
 
 #include "engine/base/log.h"
+#include "engine/stats_recorder.h"
 
 namespace hindcast::engine {
 
@@ -14,7 +15,10 @@ std::vector<SegmentFunction> compile(const Options& options, const std::shared_p
            functions.size(), segments, graph->id);
   } catch (const std::exception& error) {
     HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {}: {}; it is replayed through ATen", graph->id, error.what());
+  } catch (...) {
+    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {} with what is no std::exception; it is replayed through ATen", graph->id);
   }
+  stats_recorder().add_compiler_failure();
   return {};
 }
 

@@ -53,6 +53,7 @@ cache::Miss first_new_node(const capture::Collected& collected) {
   const uint8_t* key = collected.key.data();
   const size_t root_end = collected.calls.empty() ? collected.key.size() : collected.calls.front().key_begin;
   visit("torch::autograd::GraphRoot", 0, {key, root_end});
+  miss.key_size = found ? miss.key_size : root_end;
   for (uint32_t i = 0; i < collected.calls.size(); ++i) {
     const auto& call = collected.calls[i];
     visit(call.node->name(), i + 1, {key + call.key_begin, key + call.key_end});

@@ -60,7 +60,7 @@ class Runner {
           if (!below) below.emplace();
           if (request_.compiled && in_compiled_segment(step)) continue;
           at::Tensor sum = take(step.inputs[0]);
-          put(step.outputs[0], hooks::add_gradients(std::move(sum), take(step.inputs[1])));
+          put(step.outputs[0], hooks::add_gradients(std::move(sum), take(step.inputs[1]), step.sum_is_view));
           continue;
         }
         case InstrKind::Release:

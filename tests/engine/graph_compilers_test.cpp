@@ -139,7 +139,7 @@ TEST(ACompilerThatThrows, LeavesEachOfItsGraphsToAtenAndSaysSo) {
                          "it is replayed through ATen\n");
 }
 
-TEST(ACompilerThatThrows, DISABLED_MayThrowWhatIsNoStdException) {
+TEST(ACompilerThatThrows, MayThrowWhatIsNoStdException) {
   hindcast::reset();
   LogCapture logs("");
   const auto guard = hindcast::enable(Compiler([](const GraphPointer&) -> Functions { throw 7; }));

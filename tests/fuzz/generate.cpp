@@ -544,12 +544,6 @@ class Generator {
     return inputs;
   }
 
-  bool calls_abs() const {
-    return std::any_of(program_.instrs.begin(), program_.instrs.end(), [](const Instr& made) {
-      return std::string_view(op(made.op).text).find("abs()") != std::string_view::npos;
-    });
-  }
-
   void add_calls() {
     const int64_t count = random_.pick<int64_t>({1, 1, 1, 1, 2, 2, 3});
     for (int64_t number = 0; number < count; ++number) {
@@ -566,8 +560,7 @@ class Generator {
       if (random_.percent(2)) call.roots.front() = {any_with_grad(), std::nullopt};  // throws unless it has one element
       if (call.kind != Call::Kind::Backward || random_.percent(20))
         call.inputs = some_inputs(/*leaves_only=*/random_.percent(60));
-      const bool refused = call.kind == Call::Kind::SquaredGradients && !kGoTwiceThroughAbs && calls_abs();
-      if (call.inputs.empty() || refused) call.kind = Call::Kind::Backward;
+      if (call.inputs.empty()) call.kind = Call::Kind::Backward;
       call.retain_graph = last ? random_.percent(10) : random_.percent(95);
       call.create_graph = random_.percent(3);
       call.allow_unused = random_.percent(90);

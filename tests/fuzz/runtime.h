@@ -26,17 +26,6 @@ namespace hindcast::tests::fuzz {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// ---- differences that are known ----
-// `true` looks for them; a line goes when its difference does.
-
-/// A gradient that a formula made as a view is added to in place, where the stock engine, whose views hold their bases,
-/// makes a new tensor: seen in the strides of sizes of 1, and in conjugate bits. Seeds 394, 570, 1891.
-inline constexpr bool kLookAtLayoutsOfSums = false;
-/// A traceable hook that cannot take an undefined gradient throws another text.
-inline constexpr bool kGiveTraceableHooksUndefinedGradients = false;
-/// A backward through the backward of x.relu().abs() has its graph refused by Options::verify.
-inline constexpr bool kGoTwiceThroughAbs = false;
-
 // ---- what a program can observe ----
 
 /// FNV-1a over the values in logical order. Every NaN counts as the same one: which operand's payload survives an addition is
@@ -60,10 +49,8 @@ inline std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "undefined";
   std::ostringstream out;
   out << tensor.scalar_type() << tensor.sizes() << " strides";
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    if (kLookAtLayoutsOfSums || tensor.size(d) != 1) out << ' ' << tensor.stride(d);
-  }
-  out << (tensor.requires_grad() ? " requires_grad" : "") << (kLookAtLayoutsOfSums && tensor.is_conj() ? " conj" : "");
+  for (int64_t d = 0; d < tensor.dim(); ++d) out << ' ' << tensor.stride(d);
+  out << (tensor.requires_grad() ? " requires_grad" : "") << (tensor.is_conj() ? " conj" : "");
   at::Tensor values = tensor.detach().resolve_conj().resolve_neg();
   if (values.is_complex()) values = at::view_as_real(values);
   values = values.contiguous();
@@ -257,7 +244,7 @@ inline void replace(Log& log, const std::string& name, const at::Tensor& tensor,
 inline void clamp_traceably(const at::Tensor& tensor) {
   if (!tensor.requires_grad() || tensor.is_complex()) return;
   tensor.register_hook(hindcast::traceable([](at::Tensor grad) {
-    return grad.defined() || kGiveTraceableHooksUndefinedGradients ? grad.clamp(-0.5, 0.5) : grad;
+    return grad.clamp(-0.5, 0.5);
   }));
 }
 
