@@ -57,8 +57,7 @@ void measure(benchmark::State& state, const Build& build) {
 
 void register_first(const Settings& settings) {
   const auto row = [&](const std::string& name, int pairs, const Build& build) {
-    register_row(settings, "first/" + name, settings.pairs(pairs),
-                 [build](benchmark::State& state) { measure(state, build); });
+    register_row(settings, "first/" + name, settings.pairs(pairs), [build](benchmark::State& state) { measure(state, build); });
   };
   row("chain/mixed/100", 51, [] { return mixed_chain(100); });
   row("chain/mixed/1000", 51, [] { return mixed_chain(1000); });

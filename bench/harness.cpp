@@ -183,8 +183,7 @@ void register_row(const Settings& settings, const std::string& name, int pairs, 
   }
 }
 
-void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build,
-                   const Options& options) {
+void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build, const Options& options) {
   register_row(settings, name, settings.pairs(pairs),
                [settings, build, options](benchmark::State& state) { measure_row(state, settings, build, options); });
 }

@@ -49,8 +49,7 @@ void measure(benchmark::State& state, const Build& build, int backwards) {
 void register_leak(const Settings& settings) {
   const int backwards = settings.quick ? 100 : 1000;
   const auto row = [&](const std::string& name, const Build& build) {
-    register_row(settings, "leak/" + name, 1,
-                 [build, backwards](benchmark::State& state) { measure(state, build, backwards); });
+    register_row(settings, "leak/" + name, 1, [build, backwards](benchmark::State& state) { measure(state, build, backwards); });
   };
   row("chain/mixed/100", [] { return mixed_chain(100); });
   row("hook/100", [] { return hooked(mixed_chain(100)); });

@@ -18,9 +18,7 @@ using at::Tensor;
 struct Parameters {
   std::vector<Tensor> leaves;
 
-  Tensor random(at::IntArrayRef sizes, int64_t fan_in) {
-    return keep(at::randn(sizes) / std::sqrt(static_cast<double>(fan_in)));
-  }
+  Tensor random(at::IntArrayRef sizes, int64_t fan_in) { return keep(at::randn(sizes) / std::sqrt(static_cast<double>(fan_in))); }
   Tensor constant(int64_t size, double value) { return keep(at::full({size}, value)); }
 
  private:
@@ -32,15 +30,13 @@ struct Parameters {
 
 struct Linear {
   Tensor weight, bias;
-  Linear(Parameters& parameters, int64_t in, int64_t out)
-      : weight(parameters.random({out, in}, in)), bias(parameters.constant(out, 0)) {}
+  Linear(Parameters& parameters, int64_t in, int64_t out) : weight(parameters.random({out, in}, in)), bias(parameters.constant(out, 0)) {}
   Tensor operator()(const Tensor& x) const { return at::linear(x, weight, bias); }
 };
 
 struct LayerNorm {
   Tensor weight, bias;
-  LayerNorm(Parameters& parameters, int64_t width)
-      : weight(parameters.constant(width, 1)), bias(parameters.constant(width, 0)) {}
+  LayerNorm(Parameters& parameters, int64_t width) : weight(parameters.constant(width, 1)), bias(parameters.constant(width, 0)) {}
   Tensor operator()(const Tensor& x) const { return at::layer_norm(x, weight.sizes(), weight, bias); }
 };
 
@@ -96,9 +92,7 @@ struct TransformerLayer {
  private:
   Tensor attend(const Tensor& x, const Tensor& mask, Attention kind) const {
     const std::vector<Tensor> parts = qkv(x).chunk(3, /*dim=*/-1);
-    const auto heads = [](const Tensor& t) {
-      return t.view({kGptBatch, kTokens, kHeads, kWidth / kHeads}).transpose(1, 2);
-    };
+    const auto heads = [](const Tensor& t) { return t.view({kGptBatch, kTokens, kHeads, kWidth / kHeads}).transpose(1, 2); };
     const Tensor q = heads(parts[0]), k = heads(parts[1]), v = heads(parts[2]);
     Tensor y;
     if (kind == Attention::Fused) {

@@ -111,9 +111,12 @@ inline void append_size(KeyBytes& key, uint64_t value) {
   };
   if (value < kTwoBytes) [[likely]]
     append(key, static_cast<uint8_t>(value));
-  else if (value <= UINT16_MAX) marked(kTwoBytes, static_cast<uint16_t>(value));
-  else if (value <= UINT32_MAX) marked(kFourBytes, static_cast<uint32_t>(value));
-  else marked(kEightBytes, value);
+  else if (value <= UINT16_MAX)
+    marked(kTwoBytes, static_cast<uint16_t>(value));
+  else if (value <= UINT32_MAX)
+    marked(kFourBytes, static_cast<uint32_t>(value));
+  else
+    marked(kEightBytes, value);
 }
 
 /// Its length, then its characters.

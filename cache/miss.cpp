@@ -45,9 +45,10 @@ std::string detail(const Miss& miss) {
       if (miss.before.empty() && miss.after.empty()) return format("{}: {}", node, miss.what);
       return format("{}: {} {}", node, miss.what, change);
     case Miss::Kind::LimitReached:
-      return format("{} would need one more than the {} variants that Options::limit allows; from now on a backward "
-                    "that none of them fits runs its nodes as themselves",
-                    node, miss.limit);
+      return format(
+          "{} would need one more than the {} variants that Options::limit allows; from now on a backward "
+          "that none of them fits runs its nodes as themselves",
+          node, miss.limit);
   }
   return {};
 }

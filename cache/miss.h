@@ -10,12 +10,12 @@
 namespace hindcast::cache {
 
 // enumerator, how its sentence goes on after "Cache miss due to "
-#define HC_MISS_KINDS(X)                            \
-  X(NewNode, "new autograd node")                   \
-  X(ChangedShapes, "changed shapes")                \
-  X(ChangedScalar, "changed scalar")                \
-  X(ChangedTensor, "changed tensor")                \
-  X(FailedGuard, "failed guard")                    \
+#define HC_MISS_KINDS(X)             \
+  X(NewNode, "new autograd node")    \
+  X(ChangedShapes, "changed shapes") \
+  X(ChangedScalar, "changed scalar") \
+  X(ChangedTensor, "changed tensor") \
+  X(FailedGuard, "failed guard")     \
   X(LimitReached, "limit reached")
 
 /// One reason. Which fields count depends on the kind:

@@ -57,8 +57,8 @@ void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactO
     const auto sizes = metadata.shape_as_dim_vector();
     const auto grad_dtype = metadata.grad_dtype();
     const uint64_t word = 1 | uint64_t(metadata.dtype().toScalarType()) << 8 | uint64_t(metadata.layout()) << 16 |
-                          uint64_t(metadata.is_tensor_subclass()) << 24 |
-                          uint64_t(grad_dtype ? uint8_t(*grad_dtype) : 0xff) << 32 | uint64_t(sizes.size()) << 40;
+                          uint64_t(metadata.is_tensor_subclass()) << 24 | uint64_t(grad_dtype ? uint8_t(*grad_dtype) : 0xff) << 32 |
+                          uint64_t(sizes.size()) << 40;
     cache::append(out.key, word);
     for (uint32_t d = 0; d < sizes.size(); ++d) {
       out.facts.push_back(sizes[d].guard_int(__FILE__, __LINE__));
@@ -67,8 +67,8 @@ void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactO
   }
 }
 
-void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Visitor& visitor, FieldSink& sink,
-                  Collected& out, std::vector<FactOrigin>* origins) {
+void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Visitor& visitor, FieldSink& sink, Collected& out,
+                  std::vector<FactOrigin>* origins) {
   Node& node = *call.node;
   const std::lock_guard lock(node_mutex(node));
   const NodeClass node_class = classify(node);
@@ -163,7 +163,8 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
   Visitor visitor;
   FieldSink sink(again.key, again.facts, again.tensors);
   sink.origins = &origins;
-  if (first_call < collected.calls.size()) origins.assign(collected.calls[first_call].first_fact, {FactKind::TensorStride, first_call, 0, 0});
+  if (first_call < collected.calls.size())
+    origins.assign(collected.calls[first_call].first_fact, {FactKind::TensorStride, first_call, 0, 0});
   for (uint32_t i = first_call; i < again.calls.size(); ++i) {
     collect_node(again.calls[i], i, options, visitor, sink, again, &origins);
   }

@@ -38,15 +38,15 @@ struct NodeCall {
   const char* opaque_reason = nullptr;
   NodeKind kind = NodeKind::Opaque;
   uint8_t hooks = 0;
-  bool needed = true;           // false: only hooks and captures, its apply is not wanted
+  bool needed = true;  // false: only hooks and captures, its apply is not wanted
   bool has_captures = false;
   uint32_t first_tensor = 0, tensor_count = 0;  // slots in Collected::tensors
   uint32_t first_input = 0, input_count = 0;    // gradients that flow in: flat numbers over all nodes
   uint32_t first_edge = 0, edge_count = 0;      // in Collected::edges
   uint32_t first_fact = 0;                      // sizes in its input metadata, then its fields
   uint32_t first_field_fact = 0, end_fact = 0;
-  uint64_t traceable_hooks = 0;                 // fingerprint of its traceable tensor hooks
-  uint32_t key_begin = 0, key_end = 0;          // its bytes in Collected::key
+  uint64_t traceable_hooks = 0;         // fingerprint of its traceable tensor hooks
+  uint32_t key_begin = 0, key_end = 0;  // its bytes in Collected::key
 };
 
 /// Where one output of a node goes. `call` is kNoCall for an edge that leads nowhere (or is not needed).
@@ -71,10 +71,10 @@ struct BackwardCall {
 };
 
 struct Collected {
-  std::vector<NodeCall> calls;       // execution order; NodeCall n of the logs is calls[n - 1] (0 is GraphRoot)
+  std::vector<NodeCall> calls;  // execution order; NodeCall n of the logs is calls[n - 1] (0 is GraphRoot)
   std::vector<EdgeTarget> edges;
-  std::vector<EdgeTarget> roots;     // one per root edge
-  std::vector<GradCapture> captures; // sorted by call
+  std::vector<EdgeTarget> roots;      // one per root edge
+  std::vector<GradCapture> captures;  // sorted by call
   cache::KeyBytes key;
   Facts facts;
   std::vector<at::Tensor> tensors;

@@ -11,16 +11,15 @@ namespace hindcast::capture {
 namespace {
 
 // The meta word, low bits first: defined 1, rank 7, dtype 8, device type 8, device index 8, stride class 4, flags.
-constexpr int kRankShift = 1, kDtypeShift = 8, kDeviceTypeShift = 16, kDeviceIndexShift = 24, kStrideShift = 32,
-              kFlagShift = 36;
+constexpr int kRankShift = 1, kDtypeShift = 8, kDeviceTypeShift = 16, kDeviceIndexShift = 24, kStrideShift = 32, kFlagShift = 36;
 enum Flag : int64_t { kConj = 1, kNeg = 2, kRequiresGrad = 4, kWrappedNumber = 8, kInference = 16 };
 
 // What a plain strided tensor may carry besides its backend and autograd keys.
 const c10::DispatchKeySet& odd_keys() {
   static const c10::DispatchKeySet keys = [] {
     const auto plain = c10::DispatchKeySet(c10::DispatchKeySet::FULL) & c10::autograd_dispatch_keyset;
-    auto usual = plain | c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Conjugate,
-                                              c10::DispatchKey::Negative, c10::DispatchKey::BackendSelect});
+    auto usual = plain | c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                              c10::DispatchKey::BackendSelect});
     usual = usual | c10::autocast_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::Dense);
     auto odd = c10::DispatchKeySet(c10::DispatchKeySet::FULL) - usual;
     // Backend bits are shared by Dense, Sparse and Quantized: only the functionality bits tell a plain tensor.
@@ -43,7 +42,8 @@ int64_t permutation_code(at::IntArrayRef sizes, at::IntArrayRef strides) {
   for (int d = 0; d < rank; ++d) {
     if (sizes[d] != 1 && strides[d] != 0) dims[dense++] = d;
   }
-  std::sort(dims.begin(), dims.begin() + dense, [&](int a, int b) { return strides[a] > strides[b] || (strides[a] == strides[b] && a < b); });
+  std::sort(dims.begin(), dims.begin() + dense,
+            [&](int a, int b) { return strides[a] > strides[b] || (strides[a] == strides[b] && a < b); });
   int64_t expected = 1;
   for (int i = dense - 1; i >= 0; --i) {
     if (strides[dims[i]] != expected) return kNotPermuted;
@@ -129,13 +129,18 @@ std::string describe_change(FactKind kind, int64_t before, int64_t after) {
   };
   const auto number = [](int64_t v) { return std::to_string(v); };
   add("rank", number, kRankShift, 7);
-  add("dtype", [](int64_t v) { return std::string(c10::toString(static_cast<at::ScalarType>(v))); }, kDtypeShift, 8);
-  add("device type", [](int64_t v) { return c10::DeviceTypeName(static_cast<c10::DeviceType>(v), true); }, kDeviceTypeShift, 8);
+  add(
+      "dtype", [](int64_t v) { return std::string(c10::toString(static_cast<at::ScalarType>(v))); }, kDtypeShift, 8);
+  add(
+      "device type", [](int64_t v) { return c10::DeviceTypeName(static_cast<c10::DeviceType>(v), true); }, kDeviceTypeShift, 8);
   add("device index", number, kDeviceIndexShift, 8);
-  add("layout", [](int64_t v) {
+  add(
+      "layout",
+      [](int64_t v) {
         static constexpr const char* names[] = {"contiguous", "permuted", "strided"};
         return std::string(v < 3 ? names[v] : "other");
-      }, kStrideShift, 4);
+      },
+      kStrideShift, 4);
   const auto flag = [&](std::string_view name, int64_t bit) {
     const bool b = before >> kFlagShift & bit, a = after >> kFlagShift & bit;
     if (b == a) return;

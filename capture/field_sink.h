@@ -177,10 +177,8 @@ class FieldSink {
   }
 
   template <class T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void save_constant(T value) {
-    cache::append(key_, value);
-  }
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void save_constant(T value) { cache::append(key_, value); }
   void save_constant(const std::string& value) {
     cache::append_size(key_, value.size());
     cache::append_bytes(key_, value.data(), value.size());
@@ -229,7 +227,6 @@ class FieldSink {
   Facts& facts_;
   std::vector<at::Tensor>& tensors_;
   uint32_t field_ = 0;
-
 
  public:
   void begin_node(uint32_t index) {

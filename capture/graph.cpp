@@ -64,8 +64,10 @@ class Interpreter {
   c10::IValue argument(const Arg& arg) {
     const auto tensor = [&](ValueId value) { return value.defined() ? values.at(value.index) : at::Tensor(); };
     switch (arg.kind) {
-      case Arg::Kind::Constant: return arg.constant;
-      case Arg::Kind::Value: return tensor(arg.values[0]);
+      case Arg::Kind::Constant:
+        return arg.constant;
+      case Arg::Kind::Value:
+        return tensor(arg.values[0]);
       case Arg::Kind::ValueList: {
         c10::List<at::Tensor> list;
         for (const ValueId value : arg.values) list.push_back(tensor(value));
@@ -76,13 +78,15 @@ class Interpreter {
         for (const ValueId value : arg.values) list.push_back(value.defined() ? std::optional(tensor(value)) : std::nullopt);
         return list;
       }
-      case Arg::Kind::Int: return env_.integer(arg.exprs[0]);
+      case Arg::Kind::Int:
+        return env_.integer(arg.exprs[0]);
       case Arg::Kind::IntList: {
         std::vector<int64_t> list;
         for (const ExprId expr : arg.exprs) list.push_back(env_.integer(expr));
         return list;
       }
-      case Arg::Kind::Float: return env_.real(arg.exprs[0]);
+      case Arg::Kind::Float:
+        return env_.real(arg.exprs[0]);
     }
     return {};
   }
@@ -93,7 +97,8 @@ class Interpreter {
 }  // namespace
 
 bool is_boundary(const Instr& instr) {
-  return instr.kind == InstrKind::Hook || instr.kind == InstrKind::CallNode || (instr.kind == InstrKind::Accumulate && instr.post_accumulate_hooks);
+  return instr.kind == InstrKind::Hook || instr.kind == InstrKind::CallNode ||
+         (instr.kind == InstrKind::Accumulate && instr.post_accumulate_hooks);
 }
 
 std::vector<Segment> Graph::segments() const {
@@ -125,7 +130,8 @@ std::vector<Segment> Graph::segments() const {
       if (!value.defined()) return;
       const uint32_t maker = made_in[value.index];
       if (maker == here && here != kNowhere) return;
-      if (here != kNowhere && instrs[i].kind != InstrKind::NodeStart && read[here].insert(value.index).second) result[here].inputs.push_back(value);
+      if (here != kNowhere && instrs[i].kind != InstrKind::NodeStart && read[here].insert(value.index).second)
+        result[here].inputs.push_back(value);
       if (maker != kNowhere && given[maker].insert(value.index).second) result[maker].outputs.push_back(value);
     });
   }
@@ -134,10 +140,12 @@ std::vector<Segment> Graph::segments() const {
 
 std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tensor> inputs, const Bindings& bindings) const {
   if (inputs.size() != segment.inputs.size()) {
-    throw std::invalid_argument(base::format("hindcast::Graph::run: {} tensors given, the segment reads {}", inputs.size(), segment.inputs.size()));
+    throw std::invalid_argument(
+        base::format("hindcast::Graph::run: {} tensors given, the segment reads {}", inputs.size(), segment.inputs.size()));
   }
   Env env;
-  if (!Evaluator(*symbols).evaluate(bindings, env)) throw std::invalid_argument("hindcast::Graph::run: the bindings do not fit the graph's symbols");
+  if (!Evaluator(*symbols).evaluate(bindings, env))
+    throw std::invalid_argument("hindcast::Graph::run: the bindings do not fit the graph's symbols");
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   Interpreter interpreter(env);
   for (size_t i = 0; i < inputs.size(); ++i) interpreter.values[segment.inputs[i].index] = std::move(inputs[i]);
@@ -180,7 +188,9 @@ void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
 
 std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> inputs) const {
   const auto all = segments();
-  if (all.size() != 1) throw std::invalid_argument(base::format("hindcast::Graph::run: the graph has {} segments, expected 1; run them one by one", all.size()));
+  if (all.size() != 1)
+    throw std::invalid_argument(
+        base::format("hindcast::Graph::run: the graph has {} segments, expected 1; run them one by one", all.size()));
   return run(all.front(), std::move(inputs), bindings_at_capture(*symbols));
 }
 
@@ -197,12 +207,14 @@ void Graph::verify() const {
   for (size_t i = 0; i < instrs.size(); ++i) {
     const Instr& instr = instrs[i];
     for_each_use(instr, [&](ValueId value) {
-      HC_CHECK(!value.defined() || (value.index < values.size() && made[value.index]), "instr {} reads value {} before it is made", i, value.index);
+      HC_CHECK(!value.defined() || (value.index < values.size() && made[value.index]), "instr {} reads value {} before it is made", i,
+               value.index);
     });
     for (const ValueId value : instr.outputs) make(value);
     if (instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate) {
       HC_CHECK(instr.op.has_value(), "instr {} has no op", i);
-      HC_CHECK(instr.args.size() == instr.op->schema().arguments().size(), "instr {}: {} arguments, its schema has {}", i, instr.args.size(), instr.op->schema().arguments().size());
+      HC_CHECK(instr.args.size() == instr.op->schema().arguments().size(), "instr {}: {} arguments, its schema has {}", i,
+               instr.args.size(), instr.op->schema().arguments().size());
     }
     HC_CHECK(instr.call < node_names.size(), "instr {} belongs to node {} of {}", i, instr.call, node_names.size());
   }

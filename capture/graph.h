@@ -83,8 +83,8 @@ struct Instr {
   HookStage stage = HookStage::TensorPre;
   uint32_t call = 0;  // the node it belongs to, an index into Graph::node_names
   std::optional<c10::OperatorHandle> op;
-  std::vector<Arg> args;               // Op and Mutate: in schema order
-  std::vector<ValueId> inputs;         // the others: gradients in, in order (may be undefined); NodeStart: those that waited
+  std::vector<Arg> args;        // Op and Mutate: in schema order
+  std::vector<ValueId> inputs;  // the others: gradients in, in order (may be undefined); NodeStart: those that waited
   std::vector<ValueId> outputs;
   std::vector<ViewStep> views;         // Mutate: from the copy to the written tensor
   ValueId base;                        // Mutate: the value that is copied
@@ -130,14 +130,14 @@ class HINDCAST_API Graph {
   std::vector<Instr> instrs;
   std::shared_ptr<SymbolTable> symbols = SymbolTable::make();
 
-  std::vector<ValueId> tensor_inputs;    // one per collected tensor slot; undefined where nobody reads it
-  std::vector<ValueId> resume_inputs;    // gradients given at the start, in the order of Resume
-  std::vector<std::string> node_names;   // per collected call
+  std::vector<ValueId> tensor_inputs;   // one per collected tensor slot; undefined where nobody reads it
+  std::vector<ValueId> resume_inputs;   // gradients given at the start, in the order of Resume
+  std::vector<std::string> node_names;  // per collected call
   std::vector<BufferEvent> buffer_events;
   uint32_t first_call = 0;
   Stage stage = Stage::NodeStart;
   uint32_t id = 0;
-  bool strict = false;                   // Options::strict of the guard: reductions must keep ATen's order, no contraction
+  bool strict = false;  // Options::strict of the guard: reductions must keep ATen's order, no contraction
 
   std::vector<Segment> segments() const;
 

@@ -40,20 +40,10 @@ struct WasDefaultConstructed {
   using Pointer = SavedVariablePointer<bool>;
   friend constexpr Pointer pointer_to(WasDefaultConstructed);
 };
-struct SavedOriginal {
-  using Pointer = SavedVariablePointer<bool>;
-  friend constexpr Pointer pointer_to(SavedOriginal);
-};
-struct IsOutput {
-  using Pointer = SavedVariablePointer<bool>;
-  friend constexpr Pointer pointer_to(IsOutput);
-};
 
 template struct Grant<Data, &torch::autograd::SavedVariable::data_>;
 template struct Grant<SavedVersion, &torch::autograd::SavedVariable::saved_version_>;
 template struct Grant<WasDefaultConstructed, &torch::autograd::SavedVariable::was_default_constructed_>;
-template struct Grant<SavedOriginal, &torch::autograd::SavedVariable::saved_original_>;
-template struct Grant<IsOutput, &torch::autograd::SavedVariable::is_output_>;
 
 // Node::mutex_ is protected, so a derived class may name it; the pointer it forms is one to a member
 // of Node and applies to any node.
@@ -65,30 +55,15 @@ struct NodeMutex : torch::autograd::Node {
 
 /// The saved tensor, or its detached twin for an output; undefined if none was saved, if it was
 /// released, or if saved-tensor hooks hold it. get_raw_data() gives the same, but counts a reference.
-inline const at::Tensor& saved_data(const torch::autograd::SavedVariable& variable) {
-  return variable.*pointer_to(access::Data{});
-}
+inline const at::Tensor& saved_data(const torch::autograd::SavedVariable& variable) { return variable.*pointer_to(access::Data{}); }
 
 /// The tensor's version when it was saved; unpack() throws when it has moved on, so a hit must compare.
-inline uint32_t saved_version(const torch::autograd::SavedVariable& variable) {
-  return variable.*pointer_to(access::SavedVersion{});
-}
+inline uint32_t saved_version(const torch::autograd::SavedVariable& variable) { return variable.*pointer_to(access::SavedVersion{}); }
 
 /// True if there never was a tensor. Tells "None was saved", which is fine, from "already released",
 /// which is the stock engine's "second time" error.
 inline bool was_default_constructed(const torch::autograd::SavedVariable& variable) {
   return variable.*pointer_to(access::WasDefaultConstructed{});
-}
-
-/// True if saved_data() is the tensor the user holds; false if it is a detached twin whose grad_fn
-/// unpack() would put back, so that code which reads autograd metadata must unpack instead.
-inline bool saved_original(const torch::autograd::SavedVariable& variable) {
-  return variable.*pointer_to(access::SavedOriginal{});
-}
-
-/// True if the node saved its own result: unpack() then needs the node itself.
-inline bool is_output(const torch::autograd::SavedVariable& variable) {
-  return variable.*pointer_to(access::IsOutput{});
 }
 
 /// The lock under which a node's saved variables are read and released, and `.grad` is accumulated.

@@ -19,9 +19,9 @@ struct NodeFunction {
 };
 
 struct PackedNode {
-  std::shared_ptr<const NodeFunction> function;     // null: the class binds under another name, or somebody else bound it first
-  std::vector<at::IValue> arguments;          // tensors are those of the visitor, in order of collection
-  std::vector<const c10::TensorImpl*> visited;  // tensors as the visitor numbers them (each once per node)
+  std::shared_ptr<const NodeFunction> function;  // null: the class binds under another name, or somebody else bound it first
+  std::vector<at::IValue> arguments;             // tensors are those of the visitor, in order of collection
+  std::vector<const c10::TensorImpl*> visited;   // tensors as the visitor numbers them (each once per node)
 };
 
 /// Runs the node's visitor and its apply_with_saved with a recording interface. Takes the process-wide trace lock and the

@@ -11,7 +11,7 @@ namespace hindcast::capture {
 
 /// What to put in place of the node's k-th tensor, SymInt and scalar. An empty function leaves all of a kind alone.
 struct Substitution {
-  std::function<at::Tensor(uint32_t slot)> tensor;                          // slot: number of the tensor within the node
+  std::function<at::Tensor(uint32_t slot)> tensor;  // slot: number of the tensor within the node
   std::function<c10::SymInt(uint32_t k, int64_t value)> size;
   std::function<std::optional<c10::SymFloat>(uint32_t k, double value)> scalar;  // nullopt: leave it
 };

@@ -19,19 +19,32 @@ namespace {
 
 std::string_view short_dtype(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kFloat: return "f32";
-    case at::kDouble: return "f64";
-    case at::kHalf: return "f16";
-    case at::kBFloat16: return "bf16";
-    case at::kComplexFloat: return "c64";
-    case at::kComplexDouble: return "c128";
-    case at::kLong: return "i64";
-    case at::kInt: return "i32";
-    case at::kShort: return "i16";
-    case at::kChar: return "i8";
-    case at::kByte: return "u8";
-    case at::kBool: return "b8";
-    default: return c10::toString(dtype);
+    case at::kFloat:
+      return "f32";
+    case at::kDouble:
+      return "f64";
+    case at::kHalf:
+      return "f16";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kComplexFloat:
+      return "c64";
+    case at::kComplexDouble:
+      return "c128";
+    case at::kLong:
+      return "i64";
+    case at::kInt:
+      return "i32";
+    case at::kShort:
+      return "i16";
+    case at::kChar:
+      return "i8";
+    case at::kByte:
+      return "u8";
+    case at::kBool:
+      return "b8";
+    default:
+      return c10::toString(dtype);
   }
 }
 
@@ -64,10 +77,14 @@ class Names {
   }
   static std::string base_name(const Instr& instr) {
     switch (instr.kind) {
-      case InstrKind::Hook: return "call_hook";
-      case InstrKind::CallNode: return "call_node";
-      case InstrKind::AddGrads: return "add";
-      default: break;
+      case InstrKind::Hook:
+        return "call_hook";
+      case InstrKind::CallNode:
+        return "call_node";
+      case InstrKind::AddGrads:
+        return "add";
+      default:
+        break;
     }
     std::string name = instr.op->operator_name().name;
     name = name.substr(name.find("::") + 2);
@@ -99,7 +116,8 @@ class Printer {
       if (graph_.resume_inputs[i].defined()) line(base::format("{} = inputs[{}]", typed(graph_.resume_inputs[i]), i));
     }
     for (size_t i = 0; i < graph_.tensor_inputs.size(); ++i) {
-      if (graph_.tensor_inputs[i].defined()) line(base::format("{} = inputs[{}]", typed(graph_.tensor_inputs[i]), graph_.resume_inputs.size() + i));
+      if (graph_.tensor_inputs[i].defined())
+        line(base::format("{} = inputs[{}]", typed(graph_.tensor_inputs[i]), graph_.resume_inputs.size() + i));
     }
     for (size_t s = 0; s < graph_.symbols->int_symbols(); ++s) line(base::format("s{} = sizes[{}]", s, s));
     for (size_t s = 0; s < graph_.symbols->float_symbols(); ++s) line(base::format("f{} = scalars[{}]", s, s));
@@ -135,20 +153,26 @@ class Printer {
   std::string right_side(const Instr& instr) const {
     const auto inputs = join(instr.inputs, [&](ValueId value) { return names_[value]; });
     switch (instr.kind) {
-      case InstrKind::Op: return base::format("{}({})", op_name(*instr.op), arguments(instr.args));
+      case InstrKind::Op:
+        return base::format("{}({})", op_name(*instr.op), arguments(instr.args));
       case InstrKind::Mutate: {
         std::string target = base::format("clone({})", names_[instr.base]);
-        for (const ViewStep& view : instr.views) target += "." + std::string(view.op.operator_name().name.substr(6)) + "(" + arguments(view.args, view.self_arg) + ")";
+        for (const ViewStep& view : instr.views)
+          target += "." + std::string(view.op.operator_name().name.substr(6)) + "(" + arguments(view.args, view.self_arg) + ")";
         return base::format("{}({}; {})", op_name(*instr.op), target, arguments(instr.args, instr.target_arg));
       }
-      case InstrKind::AddGrads: return base::format("torch.ops.aten.add.Tensor({})", inputs);
+      case InstrKind::AddGrads:
+        return base::format("torch.ops.aten.add.Tensor({})", inputs);
       case InstrKind::Hook: {
         static constexpr const char* kinds[] = {"tensor_pre_hook", "pre_hook", "post_hook"};
         return base::format("call_hook(hooks[{}], {}, hook_type = '{}')", instr.call, inputs, kinds[static_cast<int>(instr.stage)]);
       }
-      case InstrKind::CallNode: return base::format("call_node({}, {})", graph_.node_names[instr.call], inputs);
-      case InstrKind::Accumulate: return base::format("accumulate_grad_({})", inputs);
-      default: return inputs;
+      case InstrKind::CallNode:
+        return base::format("call_node({}, {})", graph_.node_names[instr.call], inputs);
+      case InstrKind::Accumulate:
+        return base::format("accumulate_grad_({})", inputs);
+      default:
+        return inputs;
     }
   }
 
@@ -183,13 +207,18 @@ class Printer {
     const auto value_names = [&] { return join(arg.values, [&](ValueId value) { return names_[value]; }); };
     const auto expressions = [&] { return join(arg.exprs, [&](ExprId e) { return graph_.symbols->str(e); }); };
     switch (arg.kind) {
-      case Arg::Kind::Value: return value_names();
+      case Arg::Kind::Value:
+        return value_names();
       case Arg::Kind::ValueList:
-      case Arg::Kind::OptionalValueList: return "[" + value_names() + "]";
+      case Arg::Kind::OptionalValueList:
+        return "[" + value_names() + "]";
       case Arg::Kind::Int:
-      case Arg::Kind::Float: return expressions();
-      case Arg::Kind::IntList: return "[" + expressions() + "]";
-      case Arg::Kind::Constant: break;
+      case Arg::Kind::Float:
+        return expressions();
+      case Arg::Kind::IntList:
+        return "[" + expressions() + "]";
+      case Arg::Kind::Constant:
+        break;
     }
     if (arg.constant.isTensor()) return arg.constant.toTensor().defined() ? "constant" : "None";
     std::ostringstream text;
@@ -215,7 +244,8 @@ std::string Graph::dot() const {
   const auto input = [&](ValueId value) {
     if (!value.defined()) return;
     maker[value.index] = names[value];
-    out << "  \"" << names[value] << "\" [label=\"" << names[value] << "\\n" << printer.type(value) << "\", style=filled, fillcolor=lightgrey];\n";
+    out << "  \"" << names[value] << "\" [label=\"" << names[value] << "\\n"
+        << printer.type(value) << "\", style=filled, fillcolor=lightgrey];\n";
   };
   for (const ValueId value : resume_inputs) input(value);
   for (const ValueId value : tensor_inputs) input(value);
@@ -230,7 +260,11 @@ std::string Graph::dot() const {
       maker[value.index] = id;
       label += "\\n" + names[value] + ": " + printer.type(value);
     }
-    out << "  " << id << " [label=\"" << label << "\"" << (is_boundary(instr) ? ", style=filled, fillcolor=orange" : effect ? ", style=filled, fillcolor=lightblue" : "") << "];\n";
+    out << "  " << id << " [label=\"" << label << "\""
+        << (is_boundary(instr) ? ", style=filled, fillcolor=orange"
+            : effect           ? ", style=filled, fillcolor=lightblue"
+                               : "")
+        << "];\n";
     const auto edge = [&](ValueId value) {
       if (value.defined()) out << "  \"" << maker[value.index] << "\" -> " << id << ";\n";
     };

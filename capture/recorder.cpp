@@ -20,16 +20,16 @@ thread_local Recorder* current_recorder = nullptr;
 
 // What the recorder must know of an op, read once from its schema.
 struct OpTraits {
-  bool composite = false;       // decomposes into other ops
-  const char* refused = nullptr;  // why a node that calls it cannot be traced
+  bool composite = false;                   // decomposes into other ops
+  const char* refused = nullptr;            // why a node that calls it cannot be traced
   std::optional<c10::OperatorHandle> view;  // of one that changes its argument's geometry in place: the op that returns a view
-  std::vector<uint32_t> written;  // arguments that it writes
+  std::vector<uint32_t> written;            // arguments that it writes
 };
 
 OpTraits read_traits(const c10::OperatorHandle& op) {
   OpTraits traits;
-  traits.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  traits.composite =
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   const auto& schema = op.schema();
   for (uint32_t i = 0; i < schema.arguments().size(); ++i) {
     const auto* alias = schema.arguments()[i].alias_info();
@@ -42,7 +42,8 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   }
   if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) {
     traits.refused = "result depends on the data";
-  } else if ((op.hasTag(at::Tag::inplace_view) && !traits.view) || op.operator_name().name == "aten::set_" || op.operator_name().name == "aten::resize_") {
+  } else if ((op.hasTag(at::Tag::inplace_view) && !traits.view) || op.operator_name().name == "aten::set_" ||
+             op.operator_name().name == "aten::resize_") {
     traits.refused = "changes the geometry of its argument in place";
   } else if (op.hasTag(at::Tag::nondeterministic_seeded)) {
     traits.refused = "draws random numbers";
@@ -51,8 +52,9 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   }
   for (const auto& result : schema.returns()) {
     const auto& type = *result.type();
-    const bool tensors = type.kind() == c10::TypeKind::TensorType ||
-                         (type.kind() == c10::TypeKind::ListType && type.castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType);
+    const bool tensors =
+        type.kind() == c10::TypeKind::TensorType ||
+        (type.kind() == c10::TypeKind::ListType && type.castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType);
     if (!tensors && !traits.refused) traits.refused = "returns something that is not a tensor";
   }
   return traits;
@@ -102,7 +104,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   // A stand-in outlived its trace: run on what it stands for.
   const c10::impl::ExcludeDispatchKeyGuard below(kRecorderKey);
   const size_t count = op.schema().arguments().size();
-  for (size_t i = stack->size() - count; i < stack->size(); ++i) (*stack)[i] = (*stack)[i].isTensor() ? c10::IValue(real_of((*stack)[i].toTensor())) : (*stack)[i];
+  for (size_t i = stack->size() - count; i < stack->size(); ++i)
+    (*stack)[i] = (*stack)[i].isTensor() ? c10::IValue(real_of((*stack)[i].toTensor())) : (*stack)[i];
   op.callBoxed(stack);
 }
 
@@ -215,7 +218,10 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
 
 Arg Recorder::make_arg(const c10::IValue& value) {
   Arg arg;
-  const auto constant = [&] { return arg.exprs.empty() ? true : std::all_of(arg.exprs.begin(), arg.exprs.end(), [&](ExprId e) { return graph_.symbols->is_constant(e); }); };
+  const auto constant = [&] {
+    return arg.exprs.empty() ? true
+                             : std::all_of(arg.exprs.begin(), arg.exprs.end(), [&](ExprId e) { return graph_.symbols->is_constant(e); });
+  };
   if (value.isTensor()) {
     if (!value.toTensor().defined()) {
       arg.constant = value;
@@ -378,9 +384,12 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   static const c10::OperatorName kIndex("aten::index", "Tensor");
   const auto by_mask = [&] {
     const auto indices = inputs[1].toOptionalTensorVector();
-    return std::any_of(indices.begin(), indices.end(), [](const auto& index) { return index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte); });
+    return std::any_of(indices.begin(), indices.end(), [](const auto& index) {
+      return index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+    });
   };
-  if (traits.refused && (op.operator_name() != kIndex || by_mask())) mark_untraceable(c10::toString(op.operator_name()) + ": " + traits.refused);
+  if (traits.refused && (op.operator_name() != kIndex || by_mask()))
+    mark_untraceable(c10::toString(op.operator_name()) + ": " + traits.refused);
 
   std::vector<Arg> args;
   Written written;
@@ -388,7 +397,8 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!traits.written.empty()) {
     written.arg = traits.written.front();
     written.target = inputs[written.arg].isTensor() ? TracingTensor::get(inputs[written.arg].toTensor()) : nullptr;
-    if (!written.target || !written.target->base->fresh) mark_untraceable(c10::toString(op.operator_name()) + ": writes to a tensor that the formula was given");
+    if (!written.target || !written.target->base->fresh)
+      mark_untraceable(c10::toString(op.operator_name()) + ": writes to a tensor that the formula was given");
   }
   // Before the op has an effect: the node is called as itself, and the op must not have run twice then.
   if (untraceable_) throw std::runtime_error(*untraceable_);
@@ -410,8 +420,10 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // Flatten, find results that are arguments, make values for the rest.
   std::vector<at::Tensor> outputs;
   for (const c10::IValue& result : real) {
-    if (result.isTensor()) outputs.push_back(result.toTensor());
-    else if (result.isTensorList()) for (const at::Tensor& tensor : result.toTensorVector()) outputs.push_back(tensor);
+    if (result.isTensor())
+      outputs.push_back(result.toTensor());
+    else if (result.isTensorList())
+      for (const at::Tensor& tensor : result.toTensorVector()) outputs.push_back(tensor);
   }
   const auto same_argument = [&](const at::Tensor& output) -> const at::Tensor* {
     for (const c10::IValue& input : inputs) {

@@ -18,8 +18,8 @@ namespace {
 const RuleRow* find_row(const std::string& name, const std::string& overload) {
   static const std::unordered_map<std::string, const RuleRow*> rows = [] {
     std::unordered_map<std::string, const RuleRow*> by_name;
-    for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(),
-                              window_rules(), norm_rules(), factory_rules()}) {
+    for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), window_rules(),
+                              norm_rules(), factory_rules()}) {
       for (const RuleRow& row : table) {
         for (const std::string_view op : words(row.ops)) {
           if (!by_name.emplace(op, &row).second) throw std::logic_error("two shape rules for " + std::string(op));
@@ -60,17 +60,14 @@ const RuleRow* find_rule(const c10::OperatorHandle& op) {
   std::string name = schema.name().substr(kNamespace.size());
   const std::string& overload = schema.overload_name();
   const auto& arguments = schema.arguments();
-  if (std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& a) { return a.is_out(); }))
-    return nullptr;
+  if (std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& a) { return a.is_out(); })) return nullptr;
 
   if (const RuleRow* row = find_row(name, overload)) return row;
   const bool pointwise = op.hasTag(at::Tag::pointwise);
-  const auto without_suffix = [&](std::string_view suffix) {
-    return find_row(name.substr(0, name.size() - suffix.size()), overload);
-  };
+  const auto without_suffix = [&](std::string_view suffix) { return find_row(name.substr(0, name.size() - suffix.size()), overload); };
   if (name.ends_with("_copy")) return without_suffix("_copy");
-  const bool in_place = name.ends_with("_") && !arguments.empty() && has_write(arguments[0]) &&
-                        schema.returns().size() == 1 && has_write(schema.returns()[0]);
+  const bool in_place = name.ends_with("_") && !arguments.empty() && has_write(arguments[0]) && schema.returns().size() == 1 &&
+                        has_write(schema.returns()[0]);
   if (in_place) {
     const RuleRow* plain = without_suffix("_");
     // These change the sizes of the tensor itself (squeeze_, resize_): only a rule of their own will do.
@@ -92,8 +89,8 @@ const RuleRow* rule_of(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, const std::vector<Argument>& args,
-                                              SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs) {
+std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, const std::vector<Argument>& args, SymbolTable& symbols,
+                                              c10::ArrayRef<std::vector<int64_t>> real_outputs) {
   const RuleRow* row = rule_of(op);
   if (!row) return std::nullopt;
   try {
@@ -107,8 +104,7 @@ std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, con
   }
 }
 
-bool matches_hints(const std::vector<Sizes>& sizes, const SymbolTable& symbols,
-                   c10::ArrayRef<std::vector<int64_t>> real_outputs) {
+bool matches_hints(const std::vector<Sizes>& sizes, const SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs) {
   return std::equal(sizes.begin(), sizes.end(), real_outputs.begin(), real_outputs.end(),
                     [&](const Sizes& ours, const std::vector<int64_t>& real) {
                       return std::equal(ours.begin(), ours.end(), real.begin(), real.end(),

@@ -41,12 +41,11 @@ struct Argument {
 /// Sizes of each output tensor, lists flattened and results that are no tensors left out. `args` is complete and in the
 /// schema's order. `real_outputs` are the sizes that the outputs had, empty for an undefined one. Nothing if no rule
 /// knows the op, or this use of it.
-std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, const std::vector<Argument>& args,
-                                              SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs);
+std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, const std::vector<Argument>& args, SymbolTable& symbols,
+                                              c10::ArrayRef<std::vector<int64_t>> real_outputs);
 
 /// False if a rule was wrong about what really came out.
-bool matches_hints(const std::vector<Sizes>& sizes, const SymbolTable& symbols,
-                   c10::ArrayRef<std::vector<int64_t>> real_outputs);
+bool matches_hints(const std::vector<Sizes>& sizes, const SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs);
 
 bool has_shape_rule(const c10::OperatorHandle& op);
 

@@ -12,9 +12,7 @@ Outputs scalar(const ShapeCall&) { return {{}}; }
 
 Outputs one_dimension(const ShapeCall& call) { return {{call.integer(call.likes)}}; }
 
-Outputs eye(const ShapeCall& call) {
-  return {{call.integer("n"), call.has("m") ? call.integer("m") : call.integer("n")}};
-}
+Outputs eye(const ShapeCall& call) { return {{call.integer("n"), call.has("m") ? call.integer("m") : call.integer("n")}}; }
 
 // How many steps a range of floats has is LibTorch's own rounding: that is a constant, of constants.
 Outputs arange(const ShapeCall& call) {

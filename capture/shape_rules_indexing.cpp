@@ -59,8 +59,7 @@ Outputs rot90(const ShapeCall& call) {
   Sizes sizes = call.tensor("self");
   const auto dims = call.numbers("dims");
   require(dims.size() == 2);
-  if (call.number("k") % 2 != 0)
-    std::swap(sizes.at(wrap_dim(dims[0], sizes.size())), sizes.at(wrap_dim(dims[1], sizes.size())));
+  if (call.number("k") % 2 != 0) std::swap(sizes.at(wrap_dim(dims[0], sizes.size())), sizes.at(wrap_dim(dims[1], sizes.size())));
   return {sizes};
 }
 

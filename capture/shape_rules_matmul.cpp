@@ -27,25 +27,17 @@ Sizes matrix_vector(const ShapeCall& call, const Sizes& matrix, const Sizes& vec
 }
 
 /// What is added is broadcast to the product.
-Outputs added(const ShapeCall& call, const Sizes& product) {
-  return {call.same(call.broadcast(product, call.tensor("self")), product)};
-}
+Outputs added(const ShapeCall& call, const Sizes& product) { return {call.same(call.broadcast(product, call.tensor("self")), product)}; }
 
 Outputs mm(const ShapeCall& call) { return {matrix_product(call, call.tensor("self"), call.tensor("mat2"))}; }
 Outputs bmm(const ShapeCall& call) { return {batched_product(call, call.tensor("self"), call.tensor("mat2"))}; }
 Outputs mv(const ShapeCall& call) { return {matrix_vector(call, call.tensor("self"), call.tensor("vec"))}; }
 
-Outputs addmm(const ShapeCall& call) {
-  return added(call, matrix_product(call, call.tensor("mat1"), call.tensor("mat2")));
-}
+Outputs addmm(const ShapeCall& call) { return added(call, matrix_product(call, call.tensor("mat1"), call.tensor("mat2"))); }
 
-Outputs addmv(const ShapeCall& call) {
-  return added(call, matrix_vector(call, call.tensor("mat"), call.tensor("vec")));
-}
+Outputs addmv(const ShapeCall& call) { return added(call, matrix_vector(call, call.tensor("mat"), call.tensor("vec"))); }
 
-Outputs baddbmm(const ShapeCall& call) {
-  return added(call, batched_product(call, call.tensor("batch1"), call.tensor("batch2")));
-}
+Outputs baddbmm(const ShapeCall& call) { return added(call, batched_product(call, call.tensor("batch1"), call.tensor("batch2"))); }
 
 Outputs addbmm(const ShapeCall& call) {
   Sizes product = batched_product(call, call.tensor("batch1"), call.tensor("batch2"));
@@ -80,8 +72,7 @@ Outputs trilinear(const ShapeCall& call) {
     }
     return sizes;
   };
-  const Sizes all =
-      call.broadcast(call.broadcast(widened("i1", "expand1"), widened("i2", "expand2")), widened("i3", "expand3"));
+  const Sizes all = call.broadcast(call.broadcast(widened("i1", "expand1"), widened("i2", "expand2")), widened("i3", "expand3"));
   const auto summed = call.numbers("sumdim");
   Sizes sizes;
   for (size_t d = 0; d < all.size(); ++d) {

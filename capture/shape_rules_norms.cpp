@@ -56,8 +56,7 @@ Outputs per_channel(const ShapeCall& call) {
 Outputs group_norm_backward(const ShapeCall& call) {
   const Sizes per_channel{call.integer("C")};
   require(call.outputs() == 3);
-  return {call.unless_undefined(0, call.tensor("input")), call.unless_undefined(1, per_channel),
-          call.unless_undefined(2, per_channel)};
+  return {call.unless_undefined(0, call.tensor("input")), call.unless_undefined(1, per_channel), call.unless_undefined(2, per_channel)};
 }
 
 bool is_unreduced(const ShapeCall& call) { return call.number("reduction") == 0; }
@@ -113,11 +112,9 @@ constexpr RuleRow kRows[] = {
     {"_weight_norm_interface", same_as, "v g"},
     {"_weight_norm_interface_backward", same_as, "saved_v saved_g"},
     {"_softmax_backward_data _log_softmax_backward_data _masked_softmax_backward", same_as, "grad_output"},
-    {"mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy_with_logits l1_loss kl_div",
-     pointwise_loss},
+    {"mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy_with_logits l1_loss kl_div", pointwise_loss},
     {"binary_cross_entropy", binary_cross_entropy},
-    {"mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward",
-     pointwise_loss_backward},
+    {"mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward", pointwise_loss_backward},
     {"nll_loss_forward nll_loss2d_forward multi_margin_loss", class_loss},
     {"multilabel_margin_loss_forward", multilabel_margin_loss},
     {"binary_cross_entropy_backward nll_loss_backward nll_loss2d_backward multi_margin_loss_backward "
@@ -128,8 +125,8 @@ constexpr RuleRow kRows[] = {
     {"_scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention_backward "
      "_flash_attention_backward _scaled_dot_product_cudnn_attention_backward",
      same_as, "query key value"},
-    {"_scaled_dot_product_efficient_attention_backward _scaled_dot_product_fused_attention_overrideable_backward",
-     same_as, "query key value attn_bias"},
+    {"_scaled_dot_product_efficient_attention_backward _scaled_dot_product_fused_attention_overrideable_backward", same_as,
+     "query key value attn_bias"},
 };
 
 }  // namespace

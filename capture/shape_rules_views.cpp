@@ -25,9 +25,7 @@ Sizes with_inferred(const ShapeCall& call, Sizes wanted, ExprId numel) {
   return wanted;
 }
 
-Outputs reshape(const ShapeCall& call) {
-  return {with_inferred(call, call.integers(call.likes), call.product(call.tensor("self")))};
-}
+Outputs reshape(const ShapeCall& call) { return {with_inferred(call, call.integers(call.likes), call.product(call.tensor("self")))}; }
 
 Outputs flatten(const ShapeCall& call) {
   const Sizes& self = call.tensor("self");
@@ -203,9 +201,7 @@ Outputs in_pieces(const ShapeCall& call, size_t dim, ExprId piece) {
   return outputs;
 }
 
-Outputs split(const ShapeCall& call) {
-  return in_pieces(call, call.dim("dim", call.tensor("self").size()), call.integer("split_size"));
-}
+Outputs split(const ShapeCall& call) { return in_pieces(call, call.dim("dim", call.tensor("self").size()), call.integer("split_size")); }
 
 Outputs chunk(const ShapeCall& call) {
   const Sizes& self = call.tensor("self");

@@ -18,8 +18,7 @@ ExprId windows(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride,
 }
 
 /// The same with the last window hanging over, unless it would start in the padding.
-ExprId windows_rounded_up(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride, ExprId padding,
-                          ExprId dilation) {
+ExprId windows_rounded_up(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride, ExprId padding, ExprId dilation) {
   SymbolTable& s = call.symbols;
   const ExprId slack = s.sub(stride, call.constant(1));
   const ExprId starts = s.div(s.add(s.add(size, padding), slack), stride);
@@ -65,8 +64,7 @@ Outputs convolution_backward(const ShapeCall& call) {
   require(weight.size() >= 2);
   const bool transposed = call.has("transposed") && call.flag("transposed");
   const ExprId bias = transposed ? call.symbols.mul(weight[1], call.integer("groups")) : weight[0];
-  return {call.unless_undefined(0, call.tensor(call.likes)), call.unless_undefined(1, weight),
-          call.unless_undefined(2, {bias})};
+  return {call.unless_undefined(0, call.tensor(call.likes)), call.unless_undefined(1, weight), call.unless_undefined(2, {bias})};
 }
 
 Outputs pool(const ShapeCall& call) {
@@ -115,8 +113,7 @@ Outputs im2col(const ShapeCall& call) {
   const Sizes padding = call.integers("padding", 2), dilation = call.integers("dilation", 2);
   ExprId count = call.constant(1);
   for (size_t d = 0; d < 2; ++d) {
-    count = call.symbols.mul(count,
-                             windows(call, self[self.size() - 2 + d], kernel[d], stride[d], padding[d], dilation[d]));
+    count = call.symbols.mul(count, windows(call, self[self.size() - 2 + d], kernel[d], stride[d], padding[d], dilation[d]));
   }
   Sizes sizes(self.begin(), self.end() - 3);
   sizes.insert(sizes.end(), {call.symbols.mul(*(self.end() - 3), call.product(kernel)), count});
@@ -194,8 +191,7 @@ constexpr RuleRow kRows[] = {
      "upsample_nearest3d_backward _upsample_nearest_exact3d_backward upsample_trilinear3d_backward",
      sizes_given, "input_size"},
     {"constant_pad_nd", pad, "pad"},
-    {"reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d", pad,
-     "padding"},
+    {"reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d", pad, "padding"},
     {"im2col", im2col},
     {"col2im", col2im},
     {"pixel_shuffle", pixel_shuffle, "upscale_factor"},

@@ -32,8 +32,7 @@ struct SymbolTable::Linear {
   int64_t constant = 0;
 
   void add(ExprId id, int64_t coefficient) {
-    auto at = std::lower_bound(terms.begin(), terms.end(), id,
-                               [](const Term& term, ExprId other) { return term.id < other; });
+    auto at = std::lower_bound(terms.begin(), terms.end(), id, [](const Term& term, ExprId other) { return term.id < other; });
     if (at == terms.end() || at->id != id) {
       terms.insert(at, Term{id, coefficient});
     } else if ((at->coefficient = wrapping_add(at->coefficient, coefficient)) == 0) {

@@ -47,25 +47,15 @@ ExprId SymbolTable::size_symbol(int64_t hint) {
   return new_symbol(ExprKind::IntSymbol, of_int(hint), true, int_symbols_);
 }
 
-ExprId SymbolTable::int_symbol(int64_t hint) {
-  return new_symbol(ExprKind::IntSymbol, of_int(hint), false, int_symbols_);
-}
+ExprId SymbolTable::int_symbol(int64_t hint) { return new_symbol(ExprKind::IntSymbol, of_int(hint), false, int_symbols_); }
 
-ExprId SymbolTable::float_symbol(double hint) {
-  return new_symbol(ExprKind::FloatSymbol, of_real(hint), false, float_symbols_);
-}
+ExprId SymbolTable::float_symbol(double hint) { return new_symbol(ExprKind::FloatSymbol, of_real(hint), false, float_symbols_); }
 
-ExprId SymbolTable::integer(int64_t value) {
-  return intern(ExprKind::IntConst, {}, {}, of_int(value), of_int(value), value >= 0);
-}
+ExprId SymbolTable::integer(int64_t value) { return intern(ExprKind::IntConst, {}, {}, of_int(value), of_int(value), value >= 0); }
 
-ExprId SymbolTable::real(double value) {
-  return intern(ExprKind::FloatConst, {}, {}, of_real(value), of_real(value), false);
-}
+ExprId SymbolTable::real(double value) { return intern(ExprKind::FloatConst, {}, {}, of_real(value), of_real(value), false); }
 
-bool SymbolTable::is_constant(ExprId id) const {
-  return expr(id).kind == ExprKind::IntConst || expr(id).kind == ExprKind::FloatConst;
-}
+bool SymbolTable::is_constant(ExprId id) const { return expr(id).kind == ExprKind::IntConst || expr(id).kind == ExprKind::FloatConst; }
 
 std::optional<int64_t> SymbolTable::constant(ExprId id) const {
   if (expr(id).kind != ExprKind::IntConst) return std::nullopt;
@@ -263,8 +253,7 @@ ExprId SymbolTable::real_op(ExprKind kind, ExprId a, ExprId b) {
   else if (kind == ExprKind::FPow)
     value = std::pow(x, y);
   else
-    throw std::logic_error("real_op: kind " + std::to_string(static_cast<int>(kind)) +
-                           " is no operation of two floats");
+    throw std::logic_error("real_op: kind " + std::to_string(static_cast<int>(kind)) + " is no operation of two floats");
   if (is_constant(a) && is_constant(b)) return real(value);
   return intern(kind, a, b, of_int(0), of_real(value), false);
 }

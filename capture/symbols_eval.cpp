@@ -15,8 +15,7 @@ bool is_unary(ExprKind kind) {
 }
 
 bool is_leaf(ExprKind kind) {
-  return kind == ExprKind::IntConst || kind == ExprKind::IntSymbol || kind == ExprKind::FloatConst ||
-         kind == ExprKind::FloatSymbol;
+  return kind == ExprKind::IntConst || kind == ExprKind::IntSymbol || kind == ExprKind::FloatConst || kind == ExprKind::FloatSymbol;
 }
 
 }  // namespace
@@ -34,8 +33,7 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
     : slots_(table.size()), ints_(table.int_symbols()), floats_(table.float_symbols()) {
   for (const Relation& relation : table.relations()) {
     needed[relation.lhs.index] = needed[relation.rhs.index] = true;
-    checks_.push_back(
-        {table.type(relation.lhs), relation.cmp, relation.outcome, relation.lhs.index, relation.rhs.index});
+    checks_.push_back({table.type(relation.lhs), relation.cmp, relation.outcome, relation.lhs.index, relation.rhs.index});
   }
   for (uint32_t i = static_cast<uint32_t>(table.size()); i-- > 0;) {
     const Expr& e = table.expr({i});

@@ -20,8 +20,7 @@ class Symbolic final : public c10::SymNodeImpl {
   using Nodes = c10::ArrayRef<c10::SymNode>;
 
  public:
-  Symbolic(std::shared_ptr<SymbolTable> table, ExprId id, ExprType type)
-      : table_(std::move(table)), id_(id), type_(type) {}
+  Symbolic(std::shared_ptr<SymbolTable> table, ExprId id, ExprType type) : table_(std::move(table)), id_(id), type_(type) {}
 
   const SymbolTable* table() const { return table_.get(); }
   ExprId id() const { return id_; }
@@ -34,9 +33,7 @@ class Symbolic final : public c10::SymNodeImpl {
   c10::SymNode sub(const c10::SymNode& other) override { return arithmetic(&SymbolTable::sub, ExprKind::FSub, other); }
   c10::SymNode mul(const c10::SymNode& other) override { return arithmetic(&SymbolTable::mul, ExprKind::FMul, other); }
   c10::SymNode truediv(const c10::SymNode& other) override { return real(ExprKind::FDiv, other); }
-  c10::SymNode floordiv(const c10::SymNode& other) override {
-    return integers_only(&SymbolTable::div, "floordiv", other);
-  }
+  c10::SymNode floordiv(const c10::SymNode& other) override { return integers_only(&SymbolTable::div, "floordiv", other); }
   c10::SymNode mod(const c10::SymNode& other) override { return integers_only(&SymbolTable::mod, "mod", other); }
   c10::SymNode sym_min(const c10::SymNode& other) override { return extreme(&SymbolTable::min, true, other); }
   c10::SymNode sym_max(const c10::SymNode& other) override { return extreme(&SymbolTable::max, false, other); }
@@ -45,9 +42,7 @@ class Symbolic final : public c10::SymNodeImpl {
     return power(table_->pin(operand(other)));
   }
   c10::SymNode float_pow(const c10::SymNode& other) override { return real(ExprKind::FPow, other); }
-  c10::SymNode neg() override {
-    return is_float() ? make(table_->real_neg(id_), ExprType::Float) : make(table_->neg(id_), ExprType::Int);
-  }
+  c10::SymNode neg() override { return is_float() ? make(table_->real_neg(id_), ExprType::Float) : make(table_->neg(id_), ExprType::Int); }
   c10::SymNode ceil() override { return make(table_->ceil(id_), ExprType::Int); }
   c10::SymNode floor() override { return make(table_->floor(id_), ExprType::Int); }
   c10::SymNode sym_float() override { return make(table_->to_real(id_), ExprType::Float); }
@@ -119,9 +114,7 @@ class Symbolic final : public c10::SymNodeImpl {
   c10::SymNode truth(ExprId id) { return make(id, ExprType::Bool); }
   ExprId operand(const c10::SymNode& node) { return table_->expr_of(node); }
   c10::SymNode compare(Cmp cmp, ExprId a, ExprId b) { return truth(table_->compare(cmp, a, b)); }
-  c10::SymNode real(ExprKind kind, const c10::SymNode& other) {
-    return make(table_->real_op(kind, id_, operand(other)), ExprType::Float);
-  }
+  c10::SymNode real(ExprKind kind, const c10::SymNode& other) { return make(table_->real_op(kind, id_, operand(other)), ExprType::Float); }
   c10::SymNode arithmetic(IntOp on_ints, ExprKind on_floats, const c10::SymNode& other) {
     if (is_float() || other->is_float()) return real(on_floats, other);
     return make(((*table_).*on_ints)(id_, operand(other)), ExprType::Int);

@@ -45,8 +45,12 @@ variable_list reals(const std::vector<Traced>& list) {
 class Tracer {
  public:
   explicit Tracer(TraceRequest& request)
-      : request_(request), collected_(request.collected), graph_(std::make_shared<Graph>()), recorder_(*graph_),
-        recording_(request.record), buffers_(collected_.input_total) {}
+      : request_(request),
+        collected_(request.collected),
+        graph_(std::make_shared<Graph>()),
+        recorder_(*graph_),
+        recording_(request.record),
+        buffers_(collected_.input_total) {}
 
   std::shared_ptr<Graph> run() {
     Resume& resume = request_.resume;
@@ -125,13 +129,24 @@ class Tracer {
       const FactOrigin& origin = request_.origins[f];
       NodeFacts& facts = facts_[origin.call];
       switch (origin.kind) {
-        case FactKind::InputSize: facts.inputs[origin.field].push_back(f); break;
-        case FactKind::TensorMeta: facts.tensors.emplace_back(); break;
-        case FactKind::TensorSize: facts.tensors.back().push_back(f); break;
-        case FactKind::SavedSize: facts.sizes.push_back(f); break;
+        case FactKind::InputSize:
+          facts.inputs[origin.field].push_back(f);
+          break;
+        case FactKind::TensorMeta:
+          facts.tensors.emplace_back();
+          break;
+        case FactKind::TensorSize:
+          facts.tensors.back().push_back(f);
+          break;
+        case FactKind::SavedSize:
+          facts.sizes.push_back(f);
+          break;
         case FactKind::FloatScalar:
-        case FactKind::ExactScalar: facts.scalars.push_back(f); break;
-        case FactKind::TensorStride: break;
+        case FactKind::ExactScalar:
+          facts.scalars.push_back(f);
+          break;
+        case FactKind::TensorStride:
+          break;
       }
     }
   }
@@ -207,7 +222,8 @@ class Tracer {
       recorder_.mark_untraceable(error.what());
     }
     recorder_.drop_node();
-    HC_LOG(Hooks, Warning, "{} (NodeCall {}): a hook marked traceable is called every time instead: {}", node.name(), call_ + 1, *recorder_.untraceable());
+    HC_LOG(Hooks, Warning, "{} (NodeCall {}): a hook marked traceable is called every time instead: {}", node.name(), call_ + 1,
+           *recorder_.untraceable());
     return false;
   }
 
@@ -223,7 +239,8 @@ class Tracer {
   void post_hooks(Node& node, std::vector<Traced>& outputs, const std::vector<Traced>& inputs, bool had_hooks) {
     if (request_.on_hooks) request_.on_hooks();
     variable_list results = hooks::run_post_hooks(node, reals(outputs), reals(inputs), had_hooks);
-    record_boundary(InstrKind::Hook, HookStage::Post, outputs, inputs, results, [&](size_t i) { return i < outputs.size() ? outputs[i].value : ValueId{}; });
+    record_boundary(InstrKind::Hook, HookStage::Post, outputs, inputs, results,
+                    [&](size_t i) { return i < outputs.size() ? outputs[i].value : ValueId{}; });
     set(outputs, std::move(results));
   }
 
@@ -267,7 +284,8 @@ class Tracer {
     variable_list gradients;
     for (Traced& input : inputs) gradients.push_back(std::move(input.real));
     variable_list results = node(std::move(gradients));
-    torch::autograd::validate_outputs(node.next_edges(), results, [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
+    torch::autograd::validate_outputs(node.next_edges(), results,
+                                      [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
     std::vector<Traced> outputs;
     if (!recording_) {
       for (at::Tensor& result : results) outputs.push_back({std::move(result), {}});
@@ -356,7 +374,8 @@ class Tracer {
       return graph_->symbols->make_symint(size_of_fact(facts.sizes[k]));
     };
     result.scalar = [this, &facts](uint32_t k, double value) -> std::optional<c10::SymFloat> {
-      if (k >= facts.scalars.size() || collected_.facts[facts.scalars[k]] != std::bit_cast<int64_t>(value)) HC_UNSUPPORTED("packed scalars differ from those collected");
+      if (k >= facts.scalars.size() || collected_.facts[facts.scalars[k]] != std::bit_cast<int64_t>(value))
+        HC_UNSUPPORTED("packed scalars differ from those collected");
       const int32_t symbol = request_.dynamic.collected[facts.scalars[k]];
       if (symbol == kStaticFact) return std::nullopt;
       return graph_->symbols->make_symfloat(floats_[symbol]);
@@ -375,7 +394,8 @@ class Tracer {
         for (size_t d = 0; d < shape.size(); ++d) shape[d] = graph_->symbols->make_symint(size_of_fact((*facts)[d]));
       }
     }
-    torch::autograd::validate_outputs(metadata, results, [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
+    torch::autograd::validate_outputs(metadata, results,
+                                      [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
   }
 
   variable_list stand_ins(const std::vector<Traced>& list) {
@@ -458,7 +478,8 @@ class Tracer {
     if (request_.check && real.defined()) request_.check->inputs.emplace_back(value, is_plain(real) ? clone_exactly(real) : real);
   }
   void keep_result(const Traced& item) {
-    if (request_.check && item.real.defined() && is_plain(item.real)) request_.check->results.emplace_back(item.value, clone_exactly(item.real));
+    if (request_.check && item.real.defined() && is_plain(item.real))
+      request_.check->results.emplace_back(item.value, clone_exactly(item.real));
   }
 
   void note_buffer(uint32_t input) {
@@ -535,8 +556,10 @@ void append_resume_facts(const Resume& resume, Facts& facts, std::vector<FactOri
   };
   place(resume.values.size());
   for (const auto& [input, tensor] : resume.buffers) place(input);
-  for (const at::Tensor& tensor : resume.values) append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
-  for (const auto& [input, tensor] : resume.buffers) append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
+  for (const at::Tensor& tensor : resume.values)
+    append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
+  for (const auto& [input, tensor] : resume.buffers)
+    append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
 }
 
 std::shared_ptr<Graph> trace(TraceRequest request) { return Tracer(request).run(); }

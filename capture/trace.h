@@ -16,9 +16,9 @@ struct Resume {
   Stage stage = Stage::NodeStart;
   /// False: user code changed hooks or fields of node `call` since it was collected, so that no capture is right for it.
   bool as_collected = true;
-  std::vector<at::Tensor> values;                            // AfterTensorPre, AfterPre: inputs; AfterCall: outputs, then inputs
-                                                             // if it has post hooks; AfterPost: outputs
-  std::vector<std::pair<uint32_t, at::Tensor>> buffers;      // gradients waiting at flat node inputs, in order
+  std::vector<at::Tensor> values;                        // AfterTensorPre, AfterPre: inputs; AfterCall: outputs, then inputs
+                                                         // if it has post hooks; AfterPost: outputs
+  std::vector<std::pair<uint32_t, at::Tensor>> buffers;  // gradients waiting at flat node inputs, in order
 };
 
 /// Appends the facts of everything that flows in at `resume`.
@@ -44,16 +44,16 @@ struct ReplayCheck {
 };
 
 struct TraceRequest {
-  Collected& collected;                     // its tensors are dropped as the trace passes them
-  Resume resume;                            // moved from
-  const std::vector<FactOrigin>& origins;   // of collected.facts
+  Collected& collected;                    // its tensors are dropped as the trace passes them
+  Resume resume;                           // moved from
+  const std::vector<FactOrigin>& origins;  // of collected.facts
   const DynamicFacts& dynamic;
   bool keep_graph = false;
-  bool record = true;                       // false: every node runs as itself, nothing is captured
-  std::vector<at::Tensor>& results;         // of grad()
+  bool record = true;                // false: every node runs as itself, nothing is captured
+  std::vector<at::Tensor>& results;  // of grad()
   void (*on_opaque)(const std::string& node_name, const std::string& reason) = nullptr;
-  void (*on_hooks)() = nullptr;             // hooks of one node and kind were called
-  ReplayCheck* check = nullptr;             // to be filled
+  void (*on_hooks)() = nullptr;  // hooks of one node and kind were called
+  ReplayCheck* check = nullptr;  // to be filled
 };
 
 /// Runs the rest of the backward; returns what was captured, null if `record` was false.

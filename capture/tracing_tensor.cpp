@@ -45,7 +45,10 @@ std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vec
 TracingTensor::TracingTensor(at::Tensor real_tensor, c10::DispatchKey key, ValueId id, std::shared_ptr<Base> shared_base,
                              std::vector<c10::SymInt> symbolic_sizes)
     : TensorImpl(keys_of(real_tensor, key), real_tensor.dtype(), real_tensor.device()),
-      real(std::move(real_tensor)), value(id), base(std::move(shared_base)), sizes(std::move(symbolic_sizes)) {
+      real(std::move(real_tensor)),
+      value(id),
+      base(std::move(shared_base)),
+      sizes(std::move(symbolic_sizes)) {
   set_storage_access_should_throw();
   show_geometry();
   const c10::TensorImpl& impl = *real.unsafeGetTensorImpl();

@@ -8,8 +8,7 @@ namespace hindcast::capture {
 
 using namespace torch::dynamo::autograd;
 
-const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, Collected& out,
-                             std::vector<FactOrigin>* origins) {
+const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins) {
   AutogradCompilerCall compiler(SizeInput::STATIC);
   torch::dynamo::autograd::NodeCall node_call(0, const_cast<torch::autograd::Node&>(node).shared_from_this());
   CompiledNodeArgs args(compiler, node_call);

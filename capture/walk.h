@@ -22,9 +22,9 @@ class Walk {
     uint64_t sequence_nr;
     uint32_t dependencies;
     uint32_t first_edge, edge_count;
-    uint32_t call;          // position in execution order
-    bool needed;            // its apply is wanted
-    bool captured;          // grad() wants one of its inputs
+    uint32_t call;  // position in execution order
+    bool needed;    // its apply is wanted
+    bool captured;  // grad() wants one of its inputs
   };
   struct FoundEdge {
     uint32_t target;  // index into nodes_, or kNoCall

@@ -18,8 +18,10 @@ at::Tensor take(Slots& slots, SlotUse use) {
 
 c10::IValue argument(const StepArg& arg, Slots& slots, const Env& env) {
   switch (arg.kind) {
-    case Arg::Kind::Constant: return arg.constant;
-    case Arg::Kind::Value: return take(slots, arg.slots[0]);
+    case Arg::Kind::Constant:
+      return arg.constant;
+    case Arg::Kind::Value:
+      return take(slots, arg.slots[0]);
     case Arg::Kind::ValueList: {
       c10::List<at::Tensor> list;
       list.reserve(arg.slots.size());
@@ -31,14 +33,16 @@ c10::IValue argument(const StepArg& arg, Slots& slots, const Env& env) {
       for (const SlotUse use : arg.slots) list.push_back(use.slot == kNoSlot ? std::nullopt : std::optional(take(slots, use)));
       return list;
     }
-    case Arg::Kind::Int: return env.integer(arg.exprs[0]);
+    case Arg::Kind::Int:
+      return env.integer(arg.exprs[0]);
     case Arg::Kind::IntList: {
       std::vector<int64_t> list;
       list.reserve(arg.exprs.size());
       for (const auto expr : arg.exprs) list.push_back(env.integer(expr));
       return list;
     }
-    case Arg::Kind::Float: return env.real(arg.exprs[0]);
+    case Arg::Kind::Float:
+      return env.real(arg.exprs[0]);
   }
   return {};
 }
@@ -87,12 +91,14 @@ class MutateCall final : public OpCall {
     ThreadStack scope;
     Stack& stack = *scope;
     for (const PlannedView& view : step.views) {
-      for (size_t i = 0; i < view.args.size(); ++i) stack.push_back(i == view.self_arg ? c10::IValue(target) : argument(view.args[i], slots, env));
+      for (size_t i = 0; i < view.args.size(); ++i)
+        stack.push_back(i == view.self_arg ? c10::IValue(target) : argument(view.args[i], slots, env));
       view.op.callBoxed(stack);
       target = stack[0].isTensorList() ? stack[0].toTensorVector()[view.output] : stack[view.output].toTensor();
       stack.clear();
     }
-    for (size_t i = 0; i < step.args.size(); ++i) stack.push_back(i == step.target_arg ? c10::IValue(target) : argument(step.args[i], slots, env));
+    for (size_t i = 0; i < step.args.size(); ++i)
+      stack.push_back(i == step.target_arg ? c10::IValue(target) : argument(step.args[i], slots, env));
     step.op->callBoxed(stack);
     put(std::move(copy), 0, step, slots);
   }

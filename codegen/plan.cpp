@@ -31,7 +31,8 @@ std::vector<capture::ExprId> needed_expressions(const capture::Graph& graph) {
 
 }  // namespace
 
-Plan::Plan(std::shared_ptr<const capture::Graph> graph) : graph_(std::move(graph)), evaluator_(*graph_->symbols, needed_expressions(*graph_)) {
+Plan::Plan(std::shared_ptr<const capture::Graph> graph)
+    : graph_(std::move(graph)), evaluator_(*graph_->symbols, needed_expressions(*graph_)) {
   assign_slots();
   add_steps();
 }

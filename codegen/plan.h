@@ -43,18 +43,18 @@ struct Step {
   capture::InstrKind kind;
   capture::HookStage stage = capture::HookStage::TensorPre;
   uint32_t call = 0;
-  uint32_t instr = 0;                    // index into Graph::instrs
+  uint32_t instr = 0;  // index into Graph::instrs
   std::optional<c10::OperatorHandle> op;
   std::unique_ptr<const OpCall> call_op;
   std::vector<StepArg> args;
   std::vector<SlotUse> inputs;
-  std::vector<uint32_t> outputs;         // kNoSlot: nobody reads it
+  std::vector<uint32_t> outputs;  // kNoSlot: nobody reads it
   std::vector<PlannedView> views;
   SlotUse base;
   uint32_t target_arg = 0;
   uint32_t result = 0;
   uint32_t kept_inputs = 0;
-  bool sum_is_view = false;              // AddGrads: the first gradient
+  bool sum_is_view = false;  // AddGrads: the first gradient
 };
 
 /// A segment for a user's graph compiler, in slots.

@@ -24,7 +24,9 @@ struct Parameter<const at::Tensor&> {
 };
 template <>
 struct Parameter<const at::Scalar&> {
-  explicit Parameter(const StepArg& arg) : expr(arg.exprs) { if (expr.empty()) constant = arg.constant.toScalar(); }
+  explicit Parameter(const StepArg& arg) : expr(arg.exprs) {
+    if (expr.empty()) constant = arg.constant.toScalar();
+  }
   at::Scalar get(Slots&, const Env& env) const { return expr.empty() ? constant : at::Scalar(env.real(expr[0])); }
   at::Scalar constant;
   std::vector<capture::ExprId> expr;
@@ -43,7 +45,9 @@ struct Parameter<bool> {
 };
 template <>
 struct Parameter<c10::SymInt> {
-  explicit Parameter(const StepArg& arg) : expr(arg.exprs) { if (expr.empty()) constant = arg.constant.toInt(); }
+  explicit Parameter(const StepArg& arg) : expr(arg.exprs) {
+    if (expr.empty()) constant = arg.constant.toInt();
+  }
   c10::SymInt get(Slots&, const Env& env) const { return expr.empty() ? constant : env.integer(expr[0]); }
   int64_t constant = 0;
   std::vector<capture::ExprId> expr;
@@ -56,14 +60,18 @@ struct Parameter<at::IntArrayRef> {
 };
 template <>
 struct Parameter<at::OptionalIntArrayRef> {
-  explicit Parameter(const StepArg& arg) : present(!arg.constant.isNone()) { if (present) constant = arg.constant.toIntVector(); }
+  explicit Parameter(const StepArg& arg) : present(!arg.constant.isNone()) {
+    if (present) constant = arg.constant.toIntVector();
+  }
   at::OptionalIntArrayRef get(Slots&, const Env&) const { return present ? at::OptionalIntArrayRef(constant) : at::OptionalIntArrayRef(); }
   bool present;
   std::vector<int64_t> constant;
 };
 template <>
 struct Parameter<c10::SymIntArrayRef> {
-  explicit Parameter(const StepArg& arg) : exprs(arg.exprs) { if (exprs.empty()) constant = arg.constant.toIntVector(); }
+  explicit Parameter(const StepArg& arg) : exprs(arg.exprs) {
+    if (exprs.empty()) constant = arg.constant.toIntVector();
+  }
   struct List {
     c10::SmallVector<int64_t, 6> evaluated;
     at::IntArrayRef values;
@@ -90,7 +98,9 @@ struct Parameter<at::ScalarType> {
 };
 template <>
 struct Parameter<std::optional<at::ScalarType>> {
-  explicit Parameter(const StepArg& arg) { if (!arg.constant.isNone()) constant = arg.constant.toScalarType(); }
+  explicit Parameter(const StepArg& arg) {
+    if (!arg.constant.isNone()) constant = arg.constant.toScalarType();
+  }
   std::optional<at::ScalarType> get(Slots&, const Env&) const { return constant; }
   std::optional<at::ScalarType> constant;
 };
@@ -144,21 +154,31 @@ char letter(const c10::Argument& argument) {
   const auto& type = *argument.real_type();
   const auto list_of = [&](c10::TypeKind kind) { return type.castRaw<c10::ListType>()->getElementType()->kind() == kind; };
   switch (type.kind()) {
-    case c10::TypeKind::TensorType: return 'T';
-    case c10::TypeKind::NumberType: return 'S';
-    case c10::TypeKind::IntType: return 'i';
-    case c10::TypeKind::SymIntType: return 'I';
-    case c10::TypeKind::BoolType: return 'b';
-    case c10::TypeKind::StringType: return 's';
-    case c10::TypeKind::ScalarTypeType: return 'd';
-    case c10::TypeKind::ListType: return list_of(c10::TypeKind::IntType) ? 'L' : list_of(c10::TypeKind::SymIntType) ? 'Y' : '?';
+    case c10::TypeKind::TensorType:
+      return 'T';
+    case c10::TypeKind::NumberType:
+      return 'S';
+    case c10::TypeKind::IntType:
+      return 'i';
+    case c10::TypeKind::SymIntType:
+      return 'I';
+    case c10::TypeKind::BoolType:
+      return 'b';
+    case c10::TypeKind::StringType:
+      return 's';
+    case c10::TypeKind::ScalarTypeType:
+      return 'd';
+    case c10::TypeKind::ListType:
+      return list_of(c10::TypeKind::IntType) ? 'L' : list_of(c10::TypeKind::SymIntType) ? 'Y' : '?';
     case c10::TypeKind::OptionalType: {
       const auto& element = *type.castRaw<c10::OptionalType>()->getElementType();
       if (element.kind() == c10::TypeKind::ScalarTypeType) return 'D';
-      if (element.kind() == c10::TypeKind::ListType && element.castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::IntType) return 'l';
+      if (element.kind() == c10::TypeKind::ListType && element.castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::IntType)
+        return 'l';
       return '?';
     }
-    default: return '?';
+    default:
+      return '?';
   }
 }
 

@@ -65,7 +65,8 @@ capture::Resume start_of(const capture::BackwardCall& call, const capture::Colle
     const auto& root = collected.roots[i];
     if (root.call == capture::kNoCall) continue;
     const uint32_t input = collected.calls[root.call].first_input + root.input_nr;
-    const auto waiting = std::find_if(start.buffers.begin(), start.buffers.end(), [&](const auto& buffer) { return buffer.first == input; });
+    const auto waiting =
+        std::find_if(start.buffers.begin(), start.buffers.end(), [&](const auto& buffer) { return buffer.first == input; });
     if (waiting == start.buffers.end()) {
       start.buffers.emplace_back(input, call.root_gradients[i]);
     } else {  // the same root twice: the engine sums before anything runs
@@ -77,7 +78,8 @@ capture::Resume start_of(const capture::BackwardCall& call, const capture::Colle
 
 class Backward {
  public:
-  Backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results, Workspace& work)
+  Backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results,
+           Workspace& work)
       : call_(call), options_(options), in_carrier_(in_carrier), results_(results), work_(work) {
     collect_options_.use_visitor = options.collector == Collector::Visitor;
     collect_options_.all_opaque = !capture::recorder_available();
@@ -91,7 +93,8 @@ class Backward {
     stats_recorder().add_collect_ns(ns_since(start));
     stats_recorder().add_nodes(work_.collected.calls.size());
     stats_recorder().add_backward();
-    HC_LOG(Perf, Info, "{} nodes collected and looked up in {:.1f} us", work_.collected.calls.size(), static_cast<double>(ns_since(start)) * 1e-3);
+    HC_LOG(Perf, Info, "{} nodes collected and looked up in {:.1f} us", work_.collected.calls.size(),
+           static_cast<double>(ns_since(start)) * 1e-3);
     struct CountResult {  // also when a hook throws
       const bool& captured;
       ~CountResult() { captured ? stats_recorder().add_miss() : stats_recorder().add_hit(); }
@@ -149,7 +152,8 @@ class Backward {
       RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
       const auto start = Clock::now();
       const auto& compiled = variant->compiled;
-      auto next = engine::run({variant->plan(), compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume), call_.keep_graph, results_});
+      auto next = engine::run({variant->plan(), compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected,
+                               std::move(resume), call_.keep_graph, results_});
       stats_recorder().add_run_ns(ns_since(start));
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", variant->plan().graph().id, static_cast<double>(ns_since(start)) * 1e-3);
       if (!next) return;

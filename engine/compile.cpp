@@ -11,12 +11,14 @@ std::vector<SegmentFunction> compile(const Options& options, const std::shared_p
   try {
     auto functions = options.compiler(graph);
     if (functions.size() == segments) return functions;
-    HC_LOG(CompiledAutograd, Warning, "the graph compiler returned {} functions for the {} segments of graph {}: it is replayed through ATen",
-           functions.size(), segments, graph->id);
+    HC_LOG(CompiledAutograd, Warning,
+           "the graph compiler returned {} functions for the {} segments of graph {}: it is replayed through ATen", functions.size(),
+           segments, graph->id);
   } catch (const std::exception& error) {
     HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {}: {}; it is replayed through ATen", graph->id, error.what());
   } catch (...) {
-    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {} with what is no std::exception; it is replayed through ATen", graph->id);
+    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {} with what is no std::exception; it is replayed through ATen",
+           graph->id);
   }
   stats_recorder().add_compiler_failure();
   return {};

@@ -19,7 +19,7 @@ namespace hindcast::engine {
   X(ForwardMode, true, "a forward-mode (dual number) level is open.")                                                      \
   X(NonCpuDevice, true, "a node or a gradient is on a device other than the CPU.")                                         \
   X(CollectFailed, false,                                                                                                  \
-    "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "   \
+    "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "    \
     "stock engine does what it does, or raises the error at its place.")                                                   \
   X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                          \
   X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")

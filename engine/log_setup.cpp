@@ -31,11 +31,10 @@ std::string_view trimmed(std::string_view text) {
   *std::copy(base::kChannelNames.begin(), base::kChannelNames.end(), valid.begin()) = kAll;
   const std::string_view nearest = base::nearest_name(name, valid);
   const std::string hint = nearest.empty() ? "" : base::format(" Did you mean '{}'?", nearest);
-  throw std::invalid_argument(
-      base::format("{}: {} in '{}'.{} Expected names separated by commas, each with + for debug, - for errors only, or "
-                   "neither for info. Valid names: {}.",
-                   subject, name.empty() ? "a name is missing" : base::format("unknown name '{}'", name), spec, hint,
-                   base::sorted_list(valid)));
+  throw std::invalid_argument(base::format(
+      "{}: {} in '{}'.{} Expected names separated by commas, each with + for debug, - for errors only, or "
+      "neither for info. Valid names: {}.",
+      subject, name.empty() ? "a name is missing" : base::format("unknown name '{}'", name), spec, hint, base::sorted_list(valid)));
 }
 
 void apply(const std::string& spec, const std::string& out, std::string_view spec_subject, std::string_view out_subject) {
@@ -88,9 +87,12 @@ base::LogThresholds parse_log_spec(std::string_view spec, std::string_view subje
       name = trimmed(name.substr(1));
     }
     const auto found = std::find(base::kChannelNames.begin(), base::kChannelNames.end(), name);
-    if (name == kAll) all = level;
-    else if (found != base::kChannelNames.end()) named[static_cast<size_t>(found - base::kChannelNames.begin())] = level;
-    else refuse_name(name, whole, subject);
+    if (name == kAll)
+      all = level;
+    else if (found != base::kChannelNames.end())
+      named[static_cast<size_t>(found - base::kChannelNames.begin())] = level;
+    else
+      refuse_name(name, whole, subject);
   }
   for (size_t i = 0; i < thresholds.size(); ++i) thresholds[i] = named[i].value_or(all.value_or(thresholds[i]));
   return thresholds;

@@ -70,7 +70,8 @@ void log(const cache::Miss& miss) {
 
 }  // namespace
 
-void log_misses(const capture::Collected& collected, bool new_structure, const capture::Resume& resume, const std::vector<cache::Miss>& misses) {
+void log_misses(const capture::Collected& collected, bool new_structure, const capture::Resume& resume,
+                const std::vector<cache::Miss>& misses) {
   std::vector<cache::Miss> reasons = misses;
   if (reasons.empty()) {
     cache::Miss miss;

@@ -67,14 +67,14 @@ enum class Collector {
 };
 
 struct Options {
-  Compiler compiler;                        ///< empty: ATen replay, which is compilers::eager()
+  Compiler compiler;  ///< empty: ATen replay, which is compilers::eager()
   Dynamic dynamic = Dynamic::Automatic;
-  std::size_t limit = 8;                    ///< captures of one structure that start at one place; beyond it, nodes run as themselves
-  std::size_t cache_size = 256;             ///< structures kept, least recently used first out
-  bool strict = false;                      ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
-  bool verify = false;                      ///< check each captured graph by replaying it on copies
+  std::size_t limit = 8;         ///< captures of one structure that start at one place; beyond it, nodes run as themselves
+  std::size_t cache_size = 256;  ///< structures kept, least recently used first out
+  bool strict = false;           ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
+  bool verify = false;           ///< check each captured graph by replaying it on copies
   Collector collector = Collector::Typed;
-  bool enabled = true;                      ///< false: everything in this guard's scope runs on the stock engine
+  bool enabled = true;  ///< false: everything in this guard's scope runs on the stock engine
 };
 
 namespace compilers {

@@ -124,7 +124,8 @@ class Runner {
       for (const uint32_t slot : segment.inputs) inputs.push_back(slots_[slot]);
       std::vector<at::Tensor> outputs = function(std::move(inputs), request_.bindings);
       if (outputs.size() != segment.outputs.size()) {
-        throw std::invalid_argument(base::format("hindcast: a compiled segment returned {} tensors, expected {}", outputs.size(), segment.outputs.size()));
+        throw std::invalid_argument(
+            base::format("hindcast: a compiled segment returned {} tensors, expected {}", outputs.size(), segment.outputs.size()));
       }
       for (size_t i = 0; i < outputs.size(); ++i) slots_[segment.outputs[i]] = std::move(outputs[i]);
       segment_done_ = true;
@@ -177,7 +178,9 @@ class Runner {
     for (size_t i = own; i < step.inputs.size(); ++i) kept.push_back(take(step.inputs[i]));
     Stage stage = Stage::AfterTensorPre;
     switch (step.stage) {
-      case capture::HookStage::TensorPre: gradients = hooks::run_tensor_pre_hooks(node, std::move(gradients)); break;
+      case capture::HookStage::TensorPre:
+        gradients = hooks::run_tensor_pre_hooks(node, std::move(gradients));
+        break;
       case capture::HookStage::Pre:
         gradients = hooks::run_pre_hooks(node, std::move(gradients));
         stage = Stage::AfterPre;
@@ -202,7 +205,8 @@ class Runner {
     }
     if (!request_.keep_graph) node.will_release_variables();
     variable_list outputs = node(std::move(gradients));
-    torch::autograd::validate_outputs(node.next_edges(), outputs, [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
+    torch::autograd::validate_outputs(node.next_edges(), outputs,
+                                      [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
     return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
   }
 

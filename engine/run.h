@@ -15,7 +15,7 @@ struct RunRequest {
   const std::vector<SegmentFunction>* compiled = nullptr;  // of the user's compiler; null: op by op
   const capture::Bindings& bindings;
   const capture::Env& env;
-  capture::Collected& collected;     // its tensors are moved into slots and dropped as the run passes them
+  capture::Collected& collected;  // its tensors are moved into slots and dropped as the run passes them
   capture::Resume resume;
   bool keep_graph = false;
   std::vector<at::Tensor>& results;  // of grad()

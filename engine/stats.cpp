@@ -23,8 +23,7 @@ void print_counts(std::ostream& out, std::string_view title, const std::map<std:
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Stats& stats) {
-  out << format("backwards {}: graphs {}, hits {}, misses {}", stats.backwards, stats.unique_graphs, stats.hits,
-                stats.misses);
+  out << format("backwards {}: graphs {}, hits {}, misses {}", stats.backwards, stats.unique_graphs, stats.hits, stats.misses);
   print_counts(out, "misses", stats.misses_by_reason);
   print_counts(out, "fallbacks", stats.fallbacks_by_reason);
   print_counts(out, "opaque nodes", stats.opaque_nodes);

@@ -41,7 +41,6 @@ struct ThreadCarrier {
   std::shared_ptr<CarrierNode> node = std::make_shared<CarrierNode>(gradient);
 };
 
-
 class TakeoverEngine final : public Engine {
  public:
   explicit TakeoverEngine(Engine& former) : former_(former) {}
@@ -65,7 +64,8 @@ class TakeoverEngine final : public Engine {
     return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
-  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task, std::shared_ptr<Node> root, InputBuffer&& buffer) override {
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task, std::shared_ptr<Node> root,
+                                                                 InputBuffer&& buffer) override {
     if (thread_options) record_fallback(FallbackReason::GraphTaskEntry);
     return former_.execute_with_graph_task(task, std::move(root), std::move(buffer));
   }
@@ -79,8 +79,8 @@ class TakeoverEngine final : public Engine {
   }
 
  private:
-  static std::optional<FallbackReason> fallback_reason(const Options& options, bool create_graph, bool accumulate_grad, const edge_list& roots,
-                                                       const edge_list& outputs) {
+  static std::optional<FallbackReason> fallback_reason(const Options& options, bool create_graph, bool accumulate_grad,
+                                                       const edge_list& roots, const edge_list& outputs) {
     if (!options.enabled || disabled_by_environment()) return FallbackReason::Disabled;
     if (inside) return FallbackReason::InsideHook;
     if (create_graph) return FallbackReason::CreateGraph;

@@ -44,9 +44,15 @@ bool matches_symbols(const Facts& facts, const Facts& captured, const std::vecto
 
 }  // namespace
 
-Variant::Variant(uint32_t call, capture::Stage stage, CallFacts facts, capture::DynamicFacts dynamic, std::shared_ptr<const capture::Graph> graph)
-    : call_(call), stage_(stage), collected_(facts.collected), resumed_(facts.resumed), dynamic_(std::move(dynamic)),
-      float_fact_(dynamic_.is_float), plan_(std::move(graph)) {}
+Variant::Variant(uint32_t call, capture::Stage stage, CallFacts facts, capture::DynamicFacts dynamic,
+                 std::shared_ptr<const capture::Graph> graph)
+    : call_(call),
+      stage_(stage),
+      collected_(facts.collected),
+      resumed_(facts.resumed),
+      dynamic_(std::move(dynamic)),
+      float_fact_(dynamic_.is_float),
+      plan_(std::move(graph)) {}
 
 bool Variant::same_as(const Variant& other) const {
   return call_ == other.call_ && stage_ == other.stage_ && collected_ == other.collected_ && resumed_ == other.resumed_ &&
@@ -69,7 +75,8 @@ bool Variant::matches(CallFacts facts, capture::Bindings& bindings, capture::Env
          plan_.evaluator().evaluate(bindings, env) && plan_.evaluator().relations_hold(env);
 }
 
-std::shared_ptr<const Variant> Entry::find(uint32_t call, capture::Stage stage, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const {
+std::shared_ptr<const Variant> Entry::find(uint32_t call, capture::Stage stage, CallFacts facts, capture::Bindings& bindings,
+                                           capture::Env& env) const {
   const std::shared_lock lock(mutex_);
   for (const auto& variant : variants_) {
     if (variant->starts_at(call, stage) && variant->matches(facts, bindings, env)) return variant;
@@ -107,7 +114,8 @@ std::set<int64_t> leaf_sizes(const capture::Collected& collected, const std::vec
   return sizes;
 }
 
-cache::Miss miss_of(const capture::Collected& collected, const FactOrigin& origin, int64_t before, int64_t after, uint32_t size_index, bool dynamic) {
+cache::Miss miss_of(const capture::Collected& collected, const FactOrigin& origin, int64_t before, int64_t after, uint32_t size_index,
+                    bool dynamic) {
   using cache::Miss;
   Miss miss;
   const bool root = origin.call == capture::kRootGradient;
@@ -152,8 +160,9 @@ cache::Miss miss_of(const capture::Collected& collected, const FactOrigin& origi
 
 }  // namespace
 
-NextCapture Entry::plan_capture(const capture::Collected& collected, const std::vector<FactOrigin>& origins, const std::vector<FactOrigin>& resumed_origins,
-                                uint32_t call, capture::Stage stage, CallFacts facts, const Options& options) const {
+NextCapture Entry::plan_capture(const capture::Collected& collected, const std::vector<FactOrigin>& origins,
+                                const std::vector<FactOrigin>& resumed_origins, uint32_t call, capture::Stage stage, CallFacts facts,
+                                const Options& options) const {
   NextCapture next;
   std::vector<std::shared_ptr<const Variant>> earlier;
   {
@@ -196,7 +205,8 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
     if (shape && (now.values[i] == 0 || now.values[i] == 1)) degenerate.insert(history_of(i));
   }
   const auto stays = [&](size_t i) {
-    return !capture::can_be_dynamic(kinds[i].kind) || (kinds[i].kind != FactKind::FloatScalar && now.values[i] <= 1 && degenerate.contains(history_of(i)));
+    return !capture::can_be_dynamic(kinds[i].kind) ||
+           (kinds[i].kind != FactKind::FloatScalar && now.values[i] <= 1 && degenerate.contains(history_of(i)));
   };
 
   const bool can = !samples.empty() && options.dynamic == Dynamic::Automatic;
@@ -210,7 +220,9 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
       for (const Row& sample : samples) is_dynamic[i] |= sample.values[i] != now.values[i];
       any_size_changed |= is_dynamic[i] && kinds[i].kind != FactKind::FloatScalar;
     }
-    const auto joins = [&](size_t i) { return !is_dynamic[i] && kinds[i].kind != FactKind::FloatScalar && now.values[i] > 1 && !leaves.contains(now.values[i]); };
+    const auto joins = [&](size_t i) {
+      return !is_dynamic[i] && kinds[i].kind != FactKind::FloatScalar && now.values[i] > 1 && !leaves.contains(now.values[i]);
+    };
     if (any_size_changed) {
       for (size_t i = 0; i < now.values.size(); ++i) {
         const bool shape = kinds[i].kind == FactKind::TensorSize || kinds[i].kind == FactKind::InputSize;
@@ -262,7 +274,8 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
     size_index += size;
   }
   if (next.misses.empty()) {
-    next.misses.push_back({.kind = cache::Miss::Kind::FailedGuard, .node = "torch::autograd::GraphRoot", .what = "the relations between sizes"});
+    next.misses.push_back(
+        {.kind = cache::Miss::Kind::FailedGuard, .node = "torch::autograd::GraphRoot", .what = "the relations between sizes"});
   }
   if (!next.allowed) {
     cache::Miss miss = next.misses.front();

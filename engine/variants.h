@@ -65,7 +65,8 @@ struct NextCapture {
 class Entry {
  public:
   /// The variant that starts there and matches, or null.
-  std::shared_ptr<const Variant> find(uint32_t call, capture::Stage stage, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const;
+  std::shared_ptr<const Variant> find(uint32_t call, capture::Stage stage, CallFacts facts, capture::Bindings& bindings,
+                                      capture::Env& env) const;
   /// How to capture what find() did not find, and what to say about it.
   NextCapture plan_capture(const capture::Collected& collected, const std::vector<capture::FactOrigin>& origins,
                            const std::vector<capture::FactOrigin>& resumed_origins, uint32_t call, capture::Stage stage, CallFacts facts,

@@ -20,8 +20,8 @@ int main() {
 
   auto y = torch::randn({10, 10}, torch::requires_grad());
   y.register_hook(hindcast::traceable([](const torch::Tensor& grad) { return grad.clamp(-0.5, 0.5); }));
-  const auto handle = hindcast::on_grad_ready(
-      y, [](const torch::Tensor& param) { std::cout << "ready: " << param.grad()[0][0].item<float>() << '\n'; });
+  const auto handle =
+      hindcast::on_grad_ready(y, [](const torch::Tensor& param) { std::cout << "ready: " << param.grad()[0][0].item<float>() << '\n'; });
   for (int step = 0; step < 3; ++step) {
     y.mutable_grad() = torch::Tensor();
     y.sum().backward();

@@ -47,7 +47,8 @@ class GradReadyList {
 namespace {
 
 struct GradReadyHook final : torch::autograd::PostAccumulateGradHook {
-  explicit GradReadyHook(std::unique_ptr<PostAccumulateGradHook> before) : former(std::move(before)), list(std::make_shared<GradReadyList>()) {}
+  explicit GradReadyHook(std::unique_ptr<PostAccumulateGradHook> before)
+      : former(std::move(before)), list(std::make_shared<GradReadyList>()) {}
   void operator()(const at::Tensor& param) override {
     if (former) (*former)(param);
     const auto keep = list;  // a callback may replace the hook
@@ -67,7 +68,9 @@ void GradReadyHandle::remove() {
 GradReadyHandle on_grad_ready(const at::Tensor& param, std::function<void(const at::Tensor&)> fn) {
   if (!param.defined() || !param.requires_grad() || !param.is_leaf()) {
     throw std::invalid_argument(std::string("hindcast::on_grad_ready: ") +
-                                (!param.defined() ? "the tensor is undefined" : !param.requires_grad() ? "the tensor does not require grad" : "the tensor is not a leaf") +
+                                (!param.defined()         ? "the tensor is undefined"
+                                 : !param.requires_grad() ? "the tensor does not require grad"
+                                                          : "the tensor is not a leaf") +
                                 ", expected a leaf that requires grad");
   }
   if (!fn) throw std::invalid_argument("hindcast::on_grad_ready: the callback is empty, expected a function");

@@ -9,7 +9,9 @@ namespace hindcast::hooks {
 namespace {
 
 // Tensor::register_hook wraps what it is given in a lambda of its own, whose type names ours.
-bool is_traceable(const std::type_info& type) { return std::string_view(type.name()).find("8hindcast13TraceableHookI") != std::string_view::npos; }
+bool is_traceable(const std::type_info& type) {
+  return std::string_view(type.name()).find("8hindcast13TraceableHookI") != std::string_view::npos;
+}
 
 // LibTorch does not export the type_info of this class, so its name has to do.
 bool is_tensor_hook_list(const torch::autograd::FunctionPreHook& hook) {

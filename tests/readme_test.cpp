@@ -59,9 +59,7 @@ std::string output_of_the_program() {
   return testing::internal::GetCapturedStdout();
 }
 
-TEST(Readme, ShowsTheProgramOfTheExamples) {
-  EXPECT_EQ(block_after(read("README.md"), "ten lines", "cpp"), read("examples/readme.cpp"));
-}
+TEST(Readme, ShowsTheProgramOfTheExamples) { EXPECT_EQ(block_after(read("README.md"), "ten lines", "cpp"), read("examples/readme.cpp")); }
 
 TEST(Readme, ShowsWhatTheProgramPrints) {
   const std::string output = trimmed(output_of_the_program());

@@ -31,11 +31,10 @@ namespace base {
 
 /// HC_CHECK(condition) or HC_CHECK(condition, "{} of {}", a, b): throws InternalError when the condition is false. The text
 /// is built only then.
-#define HC_CHECK(condition, ...)                                                                        \
-  do {                                                                                                  \
-    if (!(condition)) [[unlikely]]                                                                      \
-      ::hindcast::base::check_failed(__FILE__, __LINE__,                                                \
-                                     #condition __VA_OPT__(, ::hindcast::base::format(__VA_ARGS__)));   \
+#define HC_CHECK(condition, ...)                                                                                          \
+  do {                                                                                                                    \
+    if (!(condition)) [[unlikely]]                                                                                        \
+      ::hindcast::base::check_failed(__FILE__, __LINE__, #condition __VA_OPT__(, ::hindcast::base::format(__VA_ARGS__))); \
   } while (false)
 
 /// HC_UNSUPPORTED("{}: {}", what, why): throws Unsupported.

@@ -25,17 +25,23 @@ using FormatArg = std::variant<bool, char, int64_t, uint64_t, float, double, con
 std::string format_args(std::string_view text, std::span<const FormatArg> args);
 
 template <class T>
-concept Streamable = requires(std::ostream& out, const T& value) { out << value; };
+concept Streamable = requires(std::ostream& out, const T& value) {
+  out << value;
+};
 
 /// Arithmetic values, text and pointers as they are; a range as [a, b]; anything else through its operator<<.
 template <class T>
 FormatArg to_format_arg(const T& value) {
   if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, char> || std::is_floating_point_v<T>) {
-    if constexpr (std::is_same_v<T, long double>) return static_cast<double>(value);
-    else return value;
+    if constexpr (std::is_same_v<T, long double>)
+      return static_cast<double>(value);
+    else
+      return value;
   } else if constexpr (std::is_integral_v<T>) {
-    if constexpr (std::is_signed_v<T>) return static_cast<int64_t>(value);
-    else return static_cast<uint64_t>(value);
+    if constexpr (std::is_signed_v<T>)
+      return static_cast<int64_t>(value);
+    else
+      return static_cast<uint64_t>(value);
   } else if constexpr (std::is_same_v<std::decay_t<T>, char*> || std::is_same_v<std::decay_t<T>, const char*>) {
     const char* text = value;
     return text == nullptr ? std::string_view("(null)") : std::string_view(text);

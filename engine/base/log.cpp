@@ -53,9 +53,12 @@ CurrentOutput& current_output() {
 std::string_view mark(Level level) {
   switch (level) {
     case Level::Debug:
-    case Level::Info: return "";
-    case Level::Warning: return "warning: ";
-    case Level::Error: return "error: ";
+    case Level::Info:
+      return "";
+    case Level::Warning:
+      return "warning: ";
+    case Level::Error:
+      return "error: ";
   }
   return "";
 }

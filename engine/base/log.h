@@ -67,12 +67,11 @@ inline bool enabled(Channel channel, Level level) {
 void write_log(Channel channel, Level level, std::string_view text);
 
 /// HC_LOG(Recompiles, Info, "{} variants", n): the arguments are evaluated only if the channel is on at that level.
-#define HC_LOG(channel, level, ...)                                                                            \
-  do {                                                                                                         \
-    if (::hindcast::base::enabled(::hindcast::base::Channel::channel, ::hindcast::base::Level::level))         \
-      [[unlikely]]                                                                                             \
-      ::hindcast::base::write_log(::hindcast::base::Channel::channel, ::hindcast::base::Level::level,          \
-                                  ::hindcast::base::format(__VA_ARGS__));                                      \
+#define HC_LOG(channel, level, ...)                                                                                 \
+  do {                                                                                                              \
+    if (::hindcast::base::enabled(::hindcast::base::Channel::channel, ::hindcast::base::Level::level)) [[unlikely]] \
+      ::hindcast::base::write_log(::hindcast::base::Channel::channel, ::hindcast::base::Level::level,               \
+                                  ::hindcast::base::format(__VA_ARGS__));                                           \
   } while (false)
 
 /// Where lines go. Safe to write to from many threads.

@@ -63,8 +63,8 @@ Row parse_row(std::string_view line, const std::string& where) {
     }
     const int largest = count < kPixels ? kMaxPixel : kMaxDigit;
     if (value < 0 || value > largest) {
-      throw std::runtime_error(fmt::format("{}: number {} is {}, expected 0 to {} ({})", where, count + 1, value,
-                                           largest, count < kPixels ? "a pixel" : "the digit"));
+      throw std::runtime_error(fmt::format("{}: number {} is {}, expected 0 to {} ({})", where, count + 1, value, largest,
+                                           count < kPixels ? "a pixel" : "the digit"));
     }
     if (count < kPixels) {
       row.pixels[count] = static_cast<float>(value) / (kMaxPixel / 2) - 1.0F;
@@ -72,14 +72,12 @@ Row parse_row(std::string_view line, const std::string& where) {
       row.digit = value;
     }
     if (++count > kPixels + 1) {
-      throw std::runtime_error(
-          fmt::format("{}: more than {} numbers; expected 64 pixels and the digit", where, kPixels + 1));
+      throw std::runtime_error(fmt::format("{}: more than {} numbers; expected 64 pixels and the digit", where, kPixels + 1));
     }
     at = next == end ? end : next + 1;
   }
   if (count != kPixels + 1) {
-    throw std::runtime_error(
-        fmt::format("{}: {} numbers, expected {} (64 pixels and the digit)", where, count, kPixels + 1));
+    throw std::runtime_error(fmt::format("{}: {} numbers, expected {} (64 pixels and the digit)", where, count, kPixels + 1));
   }
   return row;
 }
@@ -100,8 +98,8 @@ std::vector<Row> read_rows(const fs::path& path) {
     rows.push_back(parse_row(line, fmt::format("{} line {}", path.string(), number)));
   }
   if (rows.size() < kFewestImages) {
-    throw std::runtime_error(fmt::format("{}: {} images, expected at least {}; is it the whole file?", path.string(),
-                                         rows.size(), kFewestImages));
+    throw std::runtime_error(
+        fmt::format("{}: {} images, expected at least {}; is it the whole file?", path.string(), rows.size(), kFewestImages));
   }
   return rows;
 }

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void throw_unwritable(const fs::path& path, int error) {
-  throw std::runtime_error(fmt::format("cannot write the results to {}: {}; name another file with --json FILE",
-                                       path.string(), std::strerror(error)));
+  throw std::runtime_error(
+      fmt::format("cannot write the results to {}: {}; name another file with --json FILE", path.string(), std::strerror(error)));
 }
 
 nlohmann::json to_json(const Outcome& outcome) {
@@ -59,8 +59,7 @@ void write_json(const fs::path& path, const Options& options, const std::vector<
   nlohmann::json models = nlohmann::json::array();
   for (const Outcome& outcome : outcomes) models.push_back(to_json(outcome));
   const nlohmann::json results = {
-      {"models", models},       {"batch_size", options.batch_size},
-      {"seed", options.seed},   {"threads", torch::get_num_threads()},
+      {"models", models},       {"batch_size", options.batch_size}, {"seed", options.seed}, {"threads", torch::get_num_threads()},
       {"torch", TORCH_VERSION},
   };
   std::ofstream file(path);

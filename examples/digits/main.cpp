@@ -34,10 +34,9 @@ void describe(const Digits& digits, std::int64_t batch_size) {
   const std::int64_t train = digits.train.labels.size(0);
   const std::int64_t held_out = digits.held_out.labels.size(0);
   const std::int64_t last = train % batch_size == 0 ? batch_size : train % batch_size;
-  fmt::print("{} images from {}: {} to learn from, {} held out\n", train + held_out, shown(digits.path), train,
-             held_out);
-  fmt::print("batches of {}, the last of an epoch of {}; {} thread{}; each model learns twice, in lockstep\n\n",
-             batch_size, last, torch::get_num_threads(), torch::get_num_threads() == 1 ? "" : "s");
+  fmt::print("{} images from {}: {} to learn from, {} held out\n", train + held_out, shown(digits.path), train, held_out);
+  fmt::print("batches of {}, the last of an epoch of {}; {} thread{}; each model learns twice, in lockstep\n\n", batch_size, last,
+             torch::get_num_threads(), torch::get_num_threads() == 1 ? "" : "s");
   std::fflush(stdout);
 }
 
@@ -45,8 +44,7 @@ std::vector<Outcome> train_all(const Digits& digits, const Options& options) {
   std::vector<Outcome> outcomes;
   for (const Recipe& recipe : recipes()) {
     if (options.model != "all" && options.model != recipe.name) continue;
-    const Schedule schedule{
-        .epochs = options.epochs.value_or(recipe.epochs), .batch_size = options.batch_size, .seed = options.seed};
+    const Schedule schedule{.epochs = options.epochs.value_or(recipe.epochs), .batch_size = options.batch_size, .seed = options.seed};
     outcomes.push_back(train(recipe, digits, schedule));
   }
   return outcomes;
@@ -67,8 +65,8 @@ int run(const Options& options) {
   const Digits digits = read_digits(find_data(options.data));
   const std::int64_t most = digits.train.labels.size(0);
   if (options.batch_size > most) {
-    throw std::runtime_error(fmt::format("--batch-size {}: there are {} images to learn from; give 1 to {}",
-                                         options.batch_size, most, most));
+    throw std::runtime_error(
+        fmt::format("--batch-size {}: there are {} images to learn from; give 1 to {}", options.batch_size, most, most));
   }
   describe(digits, options.batch_size);
   const std::vector<Outcome> outcomes = train_all(digits, options);

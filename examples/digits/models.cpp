@@ -12,8 +12,7 @@ constexpr std::int64_t kClasses = 10;
 
 struct Mlp : Classifier {
   nn::Sequential layers = register_module(
-      "layers",
-      nn::Sequential(nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 128), nn::ReLU(), nn::Linear(128, kClasses)));
+      "layers", nn::Sequential(nn::Linear(64, 256), nn::ReLU(), nn::Linear(256, 128), nn::ReLU(), nn::Linear(128, kClasses)));
 
   Tensor forward(const Tensor& images) override { return layers->forward(images.flatten(1)); }
 };
@@ -45,8 +44,8 @@ struct ResidualBlock : nn::Module {
 
 struct Cnn : Classifier {
   nn::Sequential stem = register_module("stem", nn::Sequential(conv(1, 16, 3, 1), nn::BatchNorm2d(16), nn::ReLU()));
-  nn::Sequential blocks = register_module(
-      "blocks", nn::Sequential(ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 32, 1)));
+  nn::Sequential blocks =
+      register_module("blocks", nn::Sequential(ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 32, 1)));
   nn::Linear head = register_module("head", nn::Linear(32, kClasses));
 
   Tensor forward(const Tensor& images) override {
@@ -71,8 +70,7 @@ struct SelfAttention : nn::Module {
     const std::int64_t n = x.size(0), tokens = x.size(1);
     // {query, key, value} x {n, heads, tokens, width of a head}
     const Tensor all = project->forward(x).reshape({n, tokens, 3, kHeads, kWidth / kHeads}).permute({2, 0, 3, 1, 4});
-    const Tensor scores =
-        torch::matmul(all[0], all[1].transpose(-2, -1)) / std::sqrt(static_cast<double>(kWidth / kHeads));
+    const Tensor scores = torch::matmul(all[0], all[1].transpose(-2, -1)) / std::sqrt(static_cast<double>(kWidth / kHeads));
     const Tensor weights = dropout->forward(torch::softmax(scores, -1));
     const Tensor mixed = torch::matmul(weights, all[2]).transpose(1, 2);
     return out->forward(mixed.reshape({n, tokens, kWidth}));
@@ -83,8 +81,7 @@ struct EncoderLayer : nn::Module {
   nn::LayerNorm before_attention = register_module("before_attention", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
   std::shared_ptr<SelfAttention> attention = register_module("attention", std::make_shared<SelfAttention>());
   nn::LayerNorm before_mlp = register_module("before_mlp", nn::LayerNorm(nn::LayerNormOptions({kWidth})));
-  nn::Sequential mlp = register_module(
-      "mlp", nn::Sequential(nn::Linear(kWidth, 2 * kWidth), nn::GELU(), nn::Linear(2 * kWidth, kWidth)));
+  nn::Sequential mlp = register_module("mlp", nn::Sequential(nn::Linear(kWidth, 2 * kWidth), nn::GELU(), nn::Linear(2 * kWidth, kWidth)));
   nn::Dropout dropout = register_module("dropout", nn::Dropout(kDropout));
 
   Tensor forward(Tensor x) {
@@ -108,8 +105,7 @@ struct Transformer : Classifier {
   }
 
   Tensor forward(const Tensor& images) override {
-    const Tensor patches =
-        images.reshape({-1, 4, 2, 4, 2}).permute({0, 1, 3, 2, 4}).reshape({-1, kPatches, kPatchPixels});
+    const Tensor patches = images.reshape({-1, 4, 2, 4, 2}).permute({0, 1, 3, 2, 4}).reshape({-1, kPatches, kPatchPixels});
     const Tensor tokens = layers->forward(embed->forward(patches) + position);
     return head->forward(norm->forward(tokens).mean(1));
   }

@@ -44,9 +44,7 @@ CLI::Validator known_model() {
 }
 
 CLI::Validator not_empty() {
-  const auto check = [](const std::string& text) -> std::string {
-    return text.empty() ? "the file name is empty" : "";
-  };
+  const auto check = [](const std::string& text) -> std::string { return text.empty() ? "the file name is empty" : ""; };
   return CLI::Validator(check, "FILE");
 }
 
@@ -68,10 +66,7 @@ CommandLine parse(int argc, char** argv) {
       "Trains small models on handwritten digits twice, with the stock autograd engine and with "
       "hindcast,\nand compares every gradient and the time of every backward.",
       "digits");
-  app.add_option("--model", options.model, "which model to train")
-      ->check(known_model())
-      ->type_name("")
-      ->capture_default_str();
+  app.add_option("--model", options.model, "which model to train")->check(known_model())->type_name("")->capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the training images [" + default_epochs() + "]")
       ->check(whole_number(1))
       ->type_name("");
@@ -88,9 +83,7 @@ CommandLine parse(int argc, char** argv) {
       ->type_name("")
       ->capture_default_str();
   app.add_option("--json", options.json, "also write the results to this file")->check(not_empty())->type_name("");
-  app.add_option("--data", options.data, "the digits [data/digits/digits.csv of the source tree]")
-      ->check(not_empty())
-      ->type_name("");
+  app.add_option("--data", options.data, "the digits [data/digits/digits.csv of the source tree]")->check(not_empty())->type_name("");
   app.footer(
       "The program fails if a gradient differs, or if a model trained for its default epochs or more\n"
       "gets 95% or less of the held-out digits right.");

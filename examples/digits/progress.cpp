@@ -42,8 +42,8 @@ void Progress::epoch_done(double mean_loss, double accuracy) {
   if (terminal_) {
     draw_bar(mean_loss);
   } else {
-    fmt::print(stderr, "{:<12} epoch {:>2}/{}  loss {:.4f}  held-out accuracy {:.1f}%\n", model_,
-               steps_ / steps_per_epoch_, epochs_, mean_loss, 100 * accuracy);
+    fmt::print(stderr, "{:<12} epoch {:>2}/{}  loss {:.4f}  held-out accuracy {:.1f}%\n", model_, steps_ / steps_per_epoch_, epochs_,
+               mean_loss, 100 * accuracy);
   }
 }
 
@@ -51,8 +51,8 @@ void Progress::draw_bar(double loss) {
   const std::int64_t all = epochs_ * steps_per_epoch_;
   const auto filled = static_cast<int>(kBarWidth * steps_ / all);
   const std::int64_t epoch = (steps_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-  fmt::print(stderr, "\r{:<12} [{:#<{}}{:.<{}}] epoch {:>2}/{}  loss {:.4f}  held-out {:.1f}%\x1b[K", model_, "",
-             filled, "", kBarWidth - filled, epoch, epochs_, loss, 100 * accuracy_);
+  fmt::print(stderr, "\r{:<12} [{:#<{}}{:.<{}}] epoch {:>2}/{}  loss {:.4f}  held-out {:.1f}%\x1b[K", model_, "", filled, "",
+             kBarWidth - filled, epoch, epochs_, loss, 100 * accuracy_);
   std::fflush(stderr);
   line_open_ = true;
   drawn_ = steady_clock::now();

@@ -16,9 +16,7 @@ using Row = std::array<std::string, kColumns>;
 
 std::string marked(std::string value, bool broken) { return broken ? value + " !" : value; }
 
-Row heading() {
-  return {"model", "accuracy", "largest grad diff", "graphs", "hits", "misses", "stock us", "hindcast us", "ratio"};
-}
+Row heading() { return {"model", "accuracy", "largest grad diff", "graphs", "hits", "misses", "stock us", "hindcast us", "ratio"}; }
 
 Row row_of(const Outcome& outcome) {
   const ::hindcast::Stats& stats = outcome.stats;

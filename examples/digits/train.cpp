@@ -26,8 +26,8 @@ class Learner {
   Learner(const Recipe& recipe, std::uint64_t seed) {
     torch::manual_seed(seed);
     model_ = recipe.make();
-    optimizer_ = std::make_unique<torch::optim::AdamW>(
-        model_->parameters(), torch::optim::AdamWOptions(recipe.learning_rate).weight_decay(kWeightDecay));
+    optimizer_ = std::make_unique<torch::optim::AdamW>(model_->parameters(),
+                                                       torch::optim::AdamWOptions(recipe.learning_rate).weight_decay(kWeightDecay));
   }
 
   /// Forward and backward; `dropout_seed` decides the dropout masks. Returns the loss.

@@ -86,8 +86,8 @@ TEST(AppendSize, TakesOneByteForSmallNumbers) {
 
 TEST(AppendSize, NoNumberBeginsAnother) {
   std::vector<KeyBytes> all;
-  for (const uint64_t value : {0ull, 1ull, 252ull, 253ull, 254ull, 255ull, 256ull, 0xfdfdull, 0xffffull, 0x10000ull,
-                               0xffffffffull, 0x100000000ull, ~0ull}) {
+  for (const uint64_t value :
+       {0ull, 1ull, 252ull, 253ull, 254ull, 255ull, 256ull, 0xfdfdull, 0xffffull, 0x10000ull, 0xffffffffull, 0x100000000ull, ~0ull}) {
     all.push_back(size_bytes(value));
   }
   for (size_t i = 0; i < all.size(); ++i) {

@@ -32,14 +32,12 @@ TEST(MissSentence, NewNode) {
   miss = miss_at(Kind::NewNode, "MulBackward0", 2);
   miss.key_size = 71;
   miss.previous_key_sizes = {56, 70};
-  EXPECT_EQ(sentence(miss),
-            "Cache miss due to new autograd node: MulBackward0 (NodeCall 2) with key size 71, previous key sizes=[56,70]");
+  EXPECT_EQ(sentence(miss), "Cache miss due to new autograd node: MulBackward0 (NodeCall 2) with key size 71, previous key sizes=[56,70]");
 }
 
 TEST(MissSentence, ChangedShapes) {
   Miss miss = miss_at(Kind::ChangedShapes, "torch::autograd::GraphRoot", 0);
-  EXPECT_EQ(sentence(miss),
-            "Cache miss due to changed shapes: marking size idx 0 of torch::autograd::GraphRoot (NodeCall 0) as dynamic");
+  EXPECT_EQ(sentence(miss), "Cache miss due to changed shapes: marking size idx 0 of torch::autograd::GraphRoot (NodeCall 0) as dynamic");
   miss = miss_at(Kind::ChangedShapes, "torch::autograd::AccumulateGrad", 2);
   miss.size_index = 3;
   EXPECT_EQ(sentence(miss),
@@ -54,8 +52,7 @@ TEST(MissSentence, ChangedShapesThatStayStatic) {
 
 TEST(MissSentence, ChangedScalar) {
   Miss miss = change_at(Kind::ChangedScalar, "MulBackward0", 12, "other", "0.5", "0.25");
-  EXPECT_EQ(sentence(miss),
-            "Cache miss due to changed scalar: MulBackward0 (NodeCall 12): saved scalar other 0.5 -> 0.25, now lifted");
+  EXPECT_EQ(sentence(miss), "Cache miss due to changed scalar: MulBackward0 (NodeCall 12): saved scalar other 0.5 -> 0.25, now lifted");
   miss.lifted = false;
   EXPECT_EQ(sentence(miss), "Cache miss due to changed scalar: MulBackward0 (NodeCall 12): saved scalar other 0.5 -> 0.25");
 }

@@ -26,11 +26,10 @@ struct Lifted {
   // An output is saved as a detached twin, and unpacked as a new tensor over the same memory: impls may differ.
   bool operator==(const Lifted& other) const {
     if (kind != other.kind || bits != other.bits || tensor.defined() != other.tensor.defined()) return false;
-    return !tensor.defined() ||
-           (tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
-                other.tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
-            tensor.sizes() == other.tensor.sizes() && tensor.strides() == other.tensor.strides() &&
-            tensor.storage_offset() == other.tensor.storage_offset() && tensor.dtype() == other.tensor.dtype());
+    return !tensor.defined() || (tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+                                     other.tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
+                                 tensor.sizes() == other.tensor.sizes() && tensor.strides() == other.tensor.strides() &&
+                                 tensor.storage_offset() == other.tensor.storage_offset() && tensor.dtype() == other.tensor.dtype());
   }
 };
 using Field = std::vector<Lifted>;
@@ -62,8 +61,7 @@ struct CollectorReading {
   const char* opaque_reason = nullptr;
 };
 
-inline CollectorReading read_with_collector(const capture::TypedCollector& collector,
-                                            const torch::autograd::Node& node) {
+inline CollectorReading read_with_collector(const capture::TypedCollector& collector, const torch::autograd::Node& node) {
   using capture::FactKind;
   cache::KeyBytes key;
   capture::Facts facts;
@@ -158,20 +156,17 @@ inline std::string first_disagreement(torch::autograd::Node& node) {
   }
   for (size_t i = 0; i < reading.sizes.size(); ++i) {
     if (call.all_size_inputs[i].value != reading.sizes[i]) {
-      return c10::str("size ", i, " is ", call.all_size_inputs[i].value, " for the visitor, ", reading.sizes[i],
-                      " for the collector");
+      return c10::str("size ", i, " is ", call.all_size_inputs[i].value, " for the visitor, ", reading.sizes[i], " for the collector");
     }
   }
   std::unordered_set<const c10::TensorImpl*> seen;
   Field once;
   for (const auto& tensor : reading.tensors) {
-    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second)
-      once.push_back({Lifted::Kind::Tensor, tensor});
+    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) once.push_back({Lifted::Kind::Tensor, tensor});
   }
   Field visited;
   for (const auto& tensor : call.tensor_args.inputs) visited.push_back({Lifted::Kind::Tensor, tensor});
-  if (once != visited)
-    return "tensors are " + describe(visited) + " for the visitor, " + describe(once) + " for the collector";
+  if (once != visited) return "tensors are " + describe(visited) + " for the visitor, " + describe(once) + " for the collector";
 
   const auto packed = capture::pack_node(node).arguments;
   const size_t count = collector->field_count;
@@ -190,8 +185,7 @@ inline std::string first_disagreement(torch::autograd::Node& node) {
       if (field.empty()) std::erase_if(leaves, [](const Lifted& leaf) { return leaf.kind == Lifted::Kind::Int; });
     }
     if (leaves != field) {
-      return c10::str("field ", collector->fields[k], " is packed as ", describe(leaves), ", collected as ",
-                      describe(field));
+      return c10::str("field ", collector->fields[k], " is packed as ", describe(leaves), ", collected as ", describe(field));
     }
   }
   return "";

@@ -16,9 +16,7 @@ namespace hindcast::tests {
 
 class SampleValues {
  public:
-  void fill(torch::autograd::SavedVariable& value) {
-    value = torch::autograd::SavedVariable(at::empty({2, next()}), false);
-  }
+  void fill(torch::autograd::SavedVariable& value) { value = torch::autograd::SavedVariable(at::empty({2, next()}), false); }
   void fill(c10::SymInt& value) { value = next(); }
   void fill(at::Scalar& value) { value = static_cast<double>(next()); }
   void fill(double& value) { value = static_cast<double>(next()); }

@@ -216,8 +216,7 @@ class Call {
     if (mark_ != ' ') words_.erase(words_.begin());
     const size_t dot = words_[0].find('.');
     const std::string overload = dot == std::string::npos ? "" : words_[0].substr(dot + 1);
-    op_ =
-        c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + words_[0].substr(0, dot)).c_str(), overload.c_str());
+    op_ = c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + words_[0].substr(0, dot)).c_str(), overload.c_str());
     for (const int64_t hint : kHints) symbols_.push_back(table_->size_symbol(hint));
   }
 
@@ -257,9 +256,7 @@ class Call {
     at::manual_seed(0);
     op_->callBoxed(stack);
     std::vector<Values> sizes;
-    const auto add = [&](const at::Tensor& tensor) {
-      sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Values{});
-    };
+    const auto add = [&](const at::Tensor& tensor) { sizes.push_back(tensor.defined() ? tensor.sizes().vec() : Values{}); };
     for (const c10::IValue& result : stack) {
       if (result.isTensor()) add(result.toTensor());
       if (result.isTensorList()) {
@@ -317,8 +314,8 @@ TEST_P(ShapeRules, SayWhatTheOpMakesAtEverySize) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, ShapeRules, ::testing::ValuesIn(kShapeRuleCases), [](const auto& info) {
-  std::string name = std::to_string(info.index) + "_" +
-                     split(info.param)[std::string_view("~!").find(info.param[0]) != std::string_view::npos];
+  std::string name =
+      std::to_string(info.index) + "_" + split(info.param)[std::string_view("~!").find(info.param[0]) != std::string_view::npos];
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 });
@@ -330,8 +327,7 @@ std::optional<std::vector<Sizes>> infer(const Call& call) {
 
 std::string relations_of(const Call& call) {
   std::string all;
-  for (const Relation& relation : call.table().relations())
-    all += (all.empty() ? "" : "; ") + call.table().describe(relation);
+  for (const Relation& relation : call.table().relations()) all += (all.empty() ? "" : "; ") + call.table().describe(relation);
   return all;
 }
 
@@ -344,8 +340,8 @@ TEST(ShapeRule, EveryRowNamesAnOpOfLibTorch) {
     known.insert(op.overload_name.empty() ? name : name + "." + op.overload_name);
     known.insert(name + ".*");
   }
-  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(),
-                            window_rules(), norm_rules(), factory_rules()}) {
+  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), window_rules(),
+                            norm_rules(), factory_rules()}) {
     for (const RuleRow& row : table) {
       for (const std::string_view op : words(row.ops)) EXPECT_TRUE(known.contains(std::string(op))) << op;
     }
@@ -361,9 +357,7 @@ TEST(ShapeRule, OpsWithoutARuleAreLeftToTheCaller) {
   EXPECT_FALSE(has_shape_rule(Call("unique_consecutive T(s0)").op()));
 }
 
-TEST(ShapeRule, WhatAnOutputIsWrittenToIsNotASize) {
-  EXPECT_FALSE(has_shape_rule(Call("add.out T(s0) T(s0) 1 out=T(s0)").op()));
-}
+TEST(ShapeRule, WhatAnOutputIsWrittenToIsNotASize) { EXPECT_FALSE(has_shape_rule(Call("add.out T(s0) T(s0) 1 out=T(s0)").op())); }
 
 TEST(ShapeRule, TwoExpressionsThatBroadcastAsEqualAreRelated) {
   const Call call("add.Tensor T(s0,2*s1) T(s0,s4)");  // 8 both

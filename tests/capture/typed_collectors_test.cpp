@@ -57,8 +57,7 @@ std::vector<Forward> forwards() {
        [] {
          return Tensors{leaf({4}).pow(3), leaf({4}).pow(2.5), leaf({4}).pow(leaf({4})), torch::pow(2.0, leaf({4}))};
        }},
-      {"pow, complex exponent",
-       [] { return Tensors{leaf({4}, at::kComplexDouble).pow(c10::complex<double>(1.5, 0.5))}; }},
+      {"pow, complex exponent", [] { return Tensors{leaf({4}, at::kComplexDouble).pow(c10::complex<double>(1.5, 0.5))}; }},
       {"where", [] { return Tensors{torch::where(torch::rand({3}) > 0.5, leaf({3}), leaf({3}))}; }},
       {"clamp",
        [] {
@@ -90,8 +89,7 @@ std::vector<Forward> forwards() {
        }},
       {"index",
        [index] {
-         return Tensors{leaf({5, 4}).index({index({3}, 5)}),
-                        leaf({5, 4}).index({at::indexing::Slice(), index({3}, 4)})};
+         return Tensors{leaf({5, 4}).index({index({3}, 5)}), leaf({5, 4}).index({at::indexing::Slice(), index({3}, 4)})};
        }},
       {"index_put",
        [index] {
@@ -99,18 +97,15 @@ std::vector<Forward> forwards() {
        }},
       {"index_select, index_add",
        [index] {
-         return Tensors{leaf({5, 4}).index_select(1, index({2}, 4)),
-                        leaf({5, 4}).index_add(0, index({2}, 5), leaf({2, 4}), 0.5)};
+         return Tensors{leaf({5, 4}).index_select(1, index({2}, 4)), leaf({5, 4}).index_add(0, index({2}, 5), leaf({2, 4}), 0.5)};
        }},
       {"gather, scatter",
        [index] {
-         return Tensors{leaf({5, 4}).gather(1, index({5, 2}, 4)),
-                        leaf({5, 4}).scatter_add(0, index({2, 4}, 5), leaf({2, 4}))};
+         return Tensors{leaf({5, 4}).gather(1, index({5, 2}, 4)), leaf({5, 4}).scatter_add(0, index({2, 4}, 5), leaf({2, 4}))};
        }},
       {"masked",
        [] {
-         return Tensors{leaf({4}).masked_fill(torch::rand({4}) > 0.5, 2.0),
-                        leaf({4}).masked_select(torch::rand({4}) > 0.1)};
+         return Tensors{leaf({4}).masked_fill(torch::rand({4}) > 0.5, 2.0), leaf({4}).masked_select(torch::rand({4}) > 0.1)};
        }},
       {"embedding",
        [index] {
@@ -118,8 +113,7 @@ std::vector<Forward> forwards() {
        }},
       {"embedding_bag",
        [index] {
-         return Tensors{
-             std::get<0>(torch::embedding_bag(leaf({10, 4}), index({6}, 10), torch::tensor({0, 2}), false, 1))};
+         return Tensors{std::get<0>(torch::embedding_bag(leaf({10, 4}), index({6}, 10), torch::tensor({0, 2}), false, 1))};
        }},
       {"sum, mean",
        [] {
@@ -131,18 +125,16 @@ std::vector<Forward> forwards() {
        }},
       {"norm",
        [] {
-         return Tensors{leaf({2, 3}).norm(), leaf({2, 3}).norm(1.5, {1}, true),
-                        torch::linalg_vector_norm(leaf({2, 3}), 3)};
+         return Tensors{leaf({2, 3}).norm(), leaf({2, 3}).norm(1.5, {1}, true), torch::linalg_vector_norm(leaf({2, 3}), 3)};
        }},
       {"max, min, sort",
        [] {
-         return Tensors{leaf({4}).max(), std::get<0>(leaf({2, 3}).max(1)), std::get<0>(leaf({4}).sort()),
-                        std::get<0>(leaf({5}).topk(2)), leaf({2, 3}).amax({1})};
+         return Tensors{leaf({4}).max(), std::get<0>(leaf({2, 3}).max(1)), std::get<0>(leaf({4}).sort()), std::get<0>(leaf({5}).topk(2)),
+                        leaf({2, 3}).amax({1})};
        }},
       {"logsumexp, cumsum, cumprod",
        [] {
-         return Tensors{leaf({2, 3}).logsumexp({1}), leaf({4}).cumsum(0), leaf({4}).cumprod(0),
-                        leaf({4}).logcumsumexp(0)};
+         return Tensors{leaf({2, 3}).logsumexp({1}), leaf({4}).cumsum(0), leaf({4}).cumprod(0), leaf({4}).logcumsumexp(0)};
        }},
       {"expand, repeat",
        [] {
@@ -150,18 +142,15 @@ std::vector<Forward> forwards() {
        }},
       {"view, reshape",
        [] {
-         return Tensors{leaf({2, 6}).view({3, 4}), leaf({2, 6}).t().reshape({4, 3}),
-                        leaf({2, 3, 4}).permute({2, 0, 1})};
+         return Tensors{leaf({2, 6}).view({3, 4}), leaf({2, 6}).t().reshape({4, 3}), leaf({2, 3, 4}).permute({2, 0, 1})};
        }},
       {"transpose, squeeze",
        [] {
-         return Tensors{leaf({2, 3}).transpose(0, 1), leaf({2, 1, 3}).squeeze(1), leaf({1, 3}).squeeze(),
-                        leaf({3}).unsqueeze(0)};
+         return Tensors{leaf({2, 3}).transpose(0, 1), leaf({2, 1, 3}).squeeze(1), leaf({1, 3}).squeeze(), leaf({3}).unsqueeze(0)};
        }},
       {"slice, select, diagonal",
        [] {
-         return Tensors{leaf({9, 2}).slice(0, 1, 8, 3), leaf({9, 2}).select(0, 4), leaf({4, 5}).diagonal(1),
-                        leaf({9}).narrow(0, 2, 3)};
+         return Tensors{leaf({9, 2}).slice(0, 1, 8, 3), leaf({9, 2}).select(0, 4), leaf({4, 5}).diagonal(1), leaf({9}).narrow(0, 2, 3)};
        }},
       {"as_strided",
        [] {
@@ -197,8 +186,7 @@ std::vector<Forward> forwards() {
        }},
       {"linear",
        [] {
-         return Tensors{torch::linear(leaf({2, 3}), leaf({4, 3}), leaf({4})),
-                        torch::linear(leaf({2, 2, 3}), leaf({4, 3}))};
+         return Tensors{torch::linear(leaf({2, 3}), leaf({4, 3}), leaf({4})), torch::linear(leaf({2, 2, 3}), leaf({4, 3}))};
        }},
       {"conv2d",
        [] {
@@ -229,19 +217,16 @@ std::vector<Forward> forwards() {
        }},
       {"pad",
        [] {
-         return Tensors{torch::constant_pad_nd(leaf({2, 3}), {1, 2}, 0.5),
-                        torch::reflection_pad1d(leaf({2, 5}), {1, 2})};
+         return Tensors{torch::constant_pad_nd(leaf({2, 3}), {1, 2}, 0.5), torch::reflection_pad1d(leaf({2, 5}), {1, 2})};
        }},
       {"layer_norm, group_norm",
        [] {
-         return Tensors{torch::layer_norm(leaf({2, 3, 4}), {4}, leaf({4}), leaf({4})),
-                        torch::layer_norm(leaf({2, 4}), {4}),
+         return Tensors{torch::layer_norm(leaf({2, 3, 4}), {4}, leaf({4}), leaf({4})), torch::layer_norm(leaf({2, 4}), {4}),
                         torch::group_norm(leaf({2, 4, 3}), 2, leaf({4}), leaf({4}))};
        }},
       {"batch_norm",
        [] {
-         return Tensors{torch::batch_norm(leaf({4, 3}), leaf({3}), leaf({3}), torch::zeros({3}), torch::ones({3}), true,
-                                          0.1, 1e-5, false),
+         return Tensors{torch::batch_norm(leaf({4, 3}), leaf({3}), leaf({3}), torch::zeros({3}), torch::ones({3}), true, 0.1, 1e-5, false),
                         std::get<0>(torch::native_batch_norm(leaf({4, 3}), {}, {}, {}, {}, true, 0.1, 1e-5))};
        }},
       {"softmax",
@@ -250,13 +235,11 @@ std::vector<Forward> forwards() {
        }},
       {"losses",
        [index] {
-         return Tensors{torch::nll_loss(leaf({4, 3}), index({4}, 3)),
-                        torch::cross_entropy_loss(leaf({4, 3}), index({4}, 3), {}, 1, -100, 0.1),
-                        torch::mse_loss(leaf({4}), leaf({4})),
-                        torch::huber_loss(leaf({4}), leaf({4}), 1, 0.75),
-                        torch::smooth_l1_loss(leaf({4}), leaf({4})),
-                        torch::binary_cross_entropy_with_logits(leaf({4}), torch::rand({4})),
-                        torch::kl_div(leaf({4}), torch::rand({4}))};
+         return Tensors{
+             torch::nll_loss(leaf({4, 3}), index({4}, 3)), torch::cross_entropy_loss(leaf({4, 3}), index({4}, 3), {}, 1, -100, 0.1),
+             torch::mse_loss(leaf({4}), leaf({4})),        torch::huber_loss(leaf({4}), leaf({4}), 1, 0.75),
+             torch::smooth_l1_loss(leaf({4}), leaf({4})),  torch::binary_cross_entropy_with_logits(leaf({4}), torch::rand({4})),
+             torch::kl_div(leaf({4}), torch::rand({4}))};
        }},
       {"activations",
        [] {
@@ -295,8 +278,7 @@ std::vector<Forward> forwards() {
       {"dropout", [] { return Tensors{std::get<0>(torch::native_dropout(leaf({8}), 0.5, true))}; }},
       {"attention",
        [] {
-         return Tensors{torch::scaled_dot_product_attention(leaf({1, 2, 4, 8}), leaf({1, 2, 4, 8}), leaf({1, 2, 4, 8}),
-                                                            {}, 0.0, true)};
+         return Tensors{torch::scaled_dot_product_attention(leaf({1, 2, 4, 8}), leaf({1, 2, 4, 8}), leaf({1, 2, 4, 8}), {}, 0.0, true)};
        }},
       {"lists of tensors",
        [] {
@@ -331,8 +313,7 @@ std::vector<Forward> forwards() {
       {"complex",
        [] {
          auto z = leaf({4}, at::kComplexDouble);
-         return Tensors{(z * c10::complex<double>(1, 2)).abs(), torch::real(z), z.conj().angle(),
-                        torch::view_as_real(z)};
+         return Tensors{(z * c10::complex<double>(1, 2)).abs(), torch::real(z), z.conj().angle(), torch::view_as_real(z)};
        }},
       {"cast",
        [] {
@@ -341,19 +322,17 @@ std::vector<Forward> forwards() {
       {"matmul and ctc",
        [] {
          return Tensors{torch::matmul(leaf({2, 3, 4}), leaf({4, 5})),
-                        torch::ctc_loss(leaf({6, 2, 5}).log_softmax(2), torch::randint(1, 5, {2, 3}, at::kLong),
-                                        at::IntArrayRef({6, 6}), at::IntArrayRef({3, 3}))};
+                        torch::ctc_loss(leaf({6, 2, 5}).log_softmax(2), torch::randint(1, 5, {2, 3}, at::kLong), at::IntArrayRef({6, 6}),
+                                        at::IntArrayRef({3, 3}))};
        }},
       {"lstm cell",
        [] {
-         auto [h, c] = torch::lstm_cell(leaf({2, 3}), {leaf({2, 4}), leaf({2, 4})}, leaf({16, 3}), leaf({16, 4}),
-                                        leaf({16}), leaf({16}));
+         auto [h, c] = torch::lstm_cell(leaf({2, 3}), {leaf({2, 4}), leaf({2, 4})}, leaf({16, 3}), leaf({16, 4}), leaf({16}), leaf({16}));
          return Tensors{h, c};
        }},
       {"distances and grids",
        [] {
-         return Tensors{torch::cdist(leaf({4, 3}), leaf({5, 3})),
-                        torch::grid_sampler(leaf({1, 2, 4, 4}), leaf({1, 3, 3, 2}), 0, 0, true),
+         return Tensors{torch::cdist(leaf({4, 3}), leaf({5, 3})), torch::grid_sampler(leaf({1, 2, 4, 4}), leaf({1, 3, 3, 2}), 0, 0, true),
                         torch::renorm(leaf({3, 4}), 2, 0, 0.75)};
        }},
   };
@@ -426,8 +405,7 @@ TEST(TypedCollectors, FieldsAreNamedAsInLibTorch) {
   };
   const auto x = leaf({2, 3});
   EXPECT_EQ(names_of(x * x), (std::vector<std::string>{"other", "other_scalar_type", "self", "self_scalar_type"}));
-  EXPECT_EQ(names_of(torch::add(x, x, 0.5)),
-            (std::vector<std::string>{"alpha", "other_scalar_type", "self_scalar_type"}));
+  EXPECT_EQ(names_of(torch::add(x, x, 0.5)), (std::vector<std::string>{"alpha", "other_scalar_type", "self_scalar_type"}));
   // List sizes first: they are packed first.
   EXPECT_EQ(names_of(torch::cat({x, x})),
             (std::vector<std::string>{"tensors_size", "dim", "tensors_args_scalartypes", "tensors_args_sizes_symint"}));

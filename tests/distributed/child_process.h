@@ -19,8 +19,7 @@ class ChildProcess {
  public:
   /// Starts the test `name` with `settings` added to the environment.
   ChildProcess(const std::string& name, const std::map<std::string, std::string>& settings) {
-    std::vector<std::string> arguments{"/proc/self/exe", "--gtest_filter=" + name, "--gtest_also_run_disabled_tests",
-                                       "--gtest_brief=1"};
+    std::vector<std::string> arguments{"/proc/self/exe", "--gtest_filter=" + name, "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
     std::vector<std::string> environment;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       environment.emplace_back(*entry);
@@ -28,8 +27,7 @@ class ChildProcess {
     for (const auto& [key, value] : settings) {
       environment.push_back(key + "=" + value);
     }
-    const auto error = posix_spawn(&pid_, arguments[0].c_str(), nullptr, nullptr, pointers(arguments).data(),
-                                   pointers(environment).data());
+    const auto error = posix_spawn(&pid_, arguments[0].c_str(), nullptr, nullptr, pointers(arguments).data(), pointers(environment).data());
     if (error != 0) throw std::runtime_error("cannot start a child process: error " + std::to_string(error));
   }
 

@@ -53,8 +53,7 @@ std::string environment(const char* name) {
 /// One rank of the training, which notes when gradients come and when all-reduces start.
 class Rank {
  public:
-  Rank(Log& log, const Setting& setting, int rank, const std::string& store_file)
-      : log_(log), setting_(setting), rank_(rank) {
+  Rank(Log& log, const Setting& setting, int rank, const std::string& store_file) : log_(log), setting_(setting), rank_(rank) {
     auto store = c10::make_intrusive<c10d::FileStore>(store_file, kRanks);
     store->setTimeout(std::chrono::seconds(20));
     auto backend = c10::make_intrusive<StoreBackend>(store, rank, kRanks, [this](const at::Tensor& tensor) {
@@ -74,9 +73,8 @@ class Rank {
     std::reverse(buckets.begin(), buckets.end());
     constexpr int64_t kBucketBytes = 8 * 9 * sizeof(float);
     reducer_ = std::make_shared<c10d::Reducer>(
-        parameters_, buckets, group_, std::vector<bool>(parameters_.size(), false), kBucketBytes,
-        setting.find_unused_parameters, setting.gradient_as_bucket_view, std::unordered_map<size_t, std::string>{},
-        kBucketBytes, false, false, std::vector<int64_t>{});
+        parameters_, buckets, group_, std::vector<bool>(parameters_.size(), false), kBucketBytes, setting.find_unused_parameters,
+        setting.gradient_as_bucket_view, std::unordered_map<size_t, std::string>{}, kBucketBytes, false, false, std::vector<int64_t>{});
     // The Reducer tells its logger when the set of unused parameters changes, without asking whether it has one.
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     reducer_->set_logger(logger_);
@@ -90,8 +88,7 @@ class Rank {
       reducer_->rebuild_buckets();
       reducer_->prepare_for_forward();
       const auto out = forward(step);
-      reducer_->prepare_for_backward(setting_.find_unused_parameters ? std::vector<at::Tensor>{out}
-                                                                     : std::vector<at::Tensor>{});
+      reducer_->prepare_for_backward(setting_.find_unused_parameters ? std::vector<at::Tensor>{out} : std::vector<at::Tensor>{});
       if (setting_.static_graph && step == 0) delay_first_all_reduce(out);
       out.pow(2).mean().backward();
       log_.note("backward ends");
@@ -229,8 +226,7 @@ void expect_overlap(const Events& events) {
 
 Events grads_in(const Events& events) {
   Events grads;
-  std::copy_if(events.begin(), events.end(), std::back_inserter(grads),
-               [](const auto& event) { return starts_with(event, "grad of"); });
+  std::copy_if(events.begin(), events.end(), std::back_inserter(grads), [](const auto& event) { return starts_with(event, "grad of"); });
   return grads;
 }
 

@@ -22,8 +22,7 @@ namespace hindcast::tests {
 class StoreWork : public c10d::Work {
  public:
   StoreWork(int rank, c10d::OpType type)
-      : Work(rank, type),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      : Work(rank, type), future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
@@ -59,8 +58,7 @@ class StoreBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return "store"; }
 
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM, "StoreBackend can only sum");
     started_(tensors[0]);
     return enqueue(c10d::OpType::ALLREDUCE, tensors, [this](const std::string& key, const at::Tensor& tensor) {
@@ -73,16 +71,14 @@ class StoreBackend : public c10d::Backend {
     });
   }
 
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
-                                           const c10d::BroadcastOptions& options) override {
-    return enqueue(c10d::OpType::BROADCAST, tensors,
-                   [this, root = options.rootRank](const std::string& key, const at::Tensor& tensor) {
-                     if (rank_ == root) {
-                       store_->set(key, bytes(tensor));
-                     } else {
-                       tensor.copy_(received(key, tensor));
-                     }
-                   });
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
+    return enqueue(c10d::OpType::BROADCAST, tensors, [this, root = options.rootRank](const std::string& key, const at::Tensor& tensor) {
+      if (rank_ == root) {
+        store_->set(key, bytes(tensor));
+      } else {
+        tensor.copy_(received(key, tensor));
+      }
+    });
   }
 
  private:

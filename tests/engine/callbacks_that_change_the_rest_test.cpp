@@ -50,9 +50,7 @@ TEST(ACallbackThatRegistersAHook, IsFollowedBehindAnotherHook) { expect_same_whe
 
 TEST(ACallbackThatWritesToASavedTensor, GivesTheStockError) { expect_same_when(nothing, write_to_what_is_saved); }
 
-TEST(ACallbackThatWritesToASavedTensor, GivesTheStockErrorBehindAHook) {
-  expect_same_when(hook_before, write_to_what_is_saved);
-}
+TEST(ACallbackThatWritesToASavedTensor, GivesTheStockErrorBehindAHook) { expect_same_when(hook_before, write_to_what_is_saved); }
 
 }  // namespace
 }  // namespace hindcast::tests

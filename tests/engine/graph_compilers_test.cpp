@@ -78,8 +78,7 @@ class WrongResults : public testing::Test {
 };
 
 TEST_F(WrongResults, TooFewAreAnErrorThatCountsThem) {
-  EXPECT_THAT(error_of([](auto& outputs) { outputs.clear(); }),
-              HasSubstr("a compiled segment returned 0 tensors, expected 1"));
+  EXPECT_THAT(error_of([](auto& outputs) { outputs.clear(); }), HasSubstr("a compiled segment returned 0 tensors, expected 1"));
   EXPECT_FALSE(x_.grad().defined());
 }
 
@@ -127,16 +126,16 @@ TEST(ACompiledSegmentThatThrows, DoesSoBehindHooksToo) {
 TEST(ACompilerThatThrows, LeavesEachOfItsGraphsToAtenAndSaysSo) {
   hindcast::reset();
   LogCapture logs("");
-  const auto guard =
-      hindcast::enable(Compiler([](const GraphPointer&) -> Functions { throw OutOfRegisters("no registers left"); }));
+  const auto guard = hindcast::enable(Compiler([](const GraphPointer&) -> Functions { throw OutOfRegisters("no registers left"); }));
   const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
   for (int step = 0; step < 3; ++step) {
     backward_of_sin(x);
     EXPECT_TRUE(x.grad().equal(x.detach().cos()));
   }
   EXPECT_EQ(hindcast::stats().hits, 2U);
-  EXPECT_EQ(logs.text(), "[hindcast/compiled_autograd] warning: the graph compiler failed on graph 0: no registers left; "
-                         "it is replayed through ATen\n");
+  EXPECT_EQ(logs.text(),
+            "[hindcast/compiled_autograd] warning: the graph compiler failed on graph 0: no registers left; "
+            "it is replayed through ATen\n");
 }
 
 TEST(ACompilerThatThrows, MayThrowWhatIsNoStdException) {

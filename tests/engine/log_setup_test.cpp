@@ -107,8 +107,9 @@ TEST(LogSpec, AnUnknownNameIsRefusedWithTheNearestAndAllValidOnes) {
   const std::string text = refusal_of([] { parse_log_spec("cache,+recompile"); });
   EXPECT_TRUE(holds(text, "HINDCAST_LOGS: unknown name 'recompile' in 'cache,+recompile'")) << text;
   EXPECT_TRUE(holds(text, "Did you mean 'recompiles'?")) << text;
-  EXPECT_TRUE(holds(text, "Valid names: all, cache, compiled_autograd, compiled_autograd_verbose, fallbacks, graph, "
-                          "graph_code, hooks, perf, recompiles."))
+  EXPECT_TRUE(holds(text,
+                    "Valid names: all, cache, compiled_autograd, compiled_autograd_verbose, fallbacks, graph, "
+                    "graph_code, hooks, perf, recompiles."))
       << text;
 }
 
@@ -211,8 +212,9 @@ TEST_F(LogEnvironment, IsReadOnce) {
 TEST_F(LogEnvironment, ABadValueThrowsUntilItIsPutRight) {
   setenv("HINDCAST_LOGS", "cash", 1);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(holds(refusal_of(engine::configure_logs_from_environment), "HINDCAST_LOGS: unknown name 'cash' in 'cash'. "
-                                                                           "Did you mean 'cache'?"));
+    EXPECT_TRUE(holds(refusal_of(engine::configure_logs_from_environment),
+                      "HINDCAST_LOGS: unknown name 'cash' in 'cash'. "
+                      "Did you mean 'cache'?"));
   }
   EXPECT_FALSE(base::enabled(Channel::Cache, Level::Info));
   setenv("HINDCAST_LOGS", "cache", 1);
@@ -271,8 +273,10 @@ TEST_F(LogEnvironment, ThreadsMayConfigureAndLogAtOnce) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([this, t] {
       for (int i = 0; i < 50; ++i) {
-        if (t == 0) set_logs(i % 2 == 0 ? "cache" : "perf", file());
-        else engine::configure_logs_from_environment();
+        if (t == 0)
+          set_logs(i % 2 == 0 ? "cache" : "perf", file());
+        else
+          engine::configure_logs_from_environment();
         HC_LOG(Cache, Info, "line");
       }
     });

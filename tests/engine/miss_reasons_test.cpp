@@ -38,9 +38,7 @@ class MissReason : public testing::Test {
     return sentence;
   }
   static std::string reason_of_scalars(double first, double second, const Options& options = {}) {
-    const auto backward = [](double factor) {
-      return [factor] { leaf().sin().mul(at::Scalar(factor)).sum().backward(); };
-    };
+    const auto backward = [](double factor) { return [factor] { leaf().sin().mul(at::Scalar(factor)).sum().backward(); }; };
     return reason(backward(first), backward(second), "ChangedScalar", options);
   }
 };
@@ -65,9 +63,7 @@ TEST_F(MissReason, AScalarThatMayNotBeDynamicIsNotLifted) {
 }
 
 TEST_F(MissReason, AnIntegerScalarStaysStatic) {
-  const auto backward = [](int64_t exponent) {
-    return [exponent] { leaf().pow(at::Scalar(exponent)).sum().backward(); };
-  };
+  const auto backward = [](int64_t exponent) { return [exponent] { leaf().pow(at::Scalar(exponent)).sum().backward(); }; };
   EXPECT_EQ(reason(backward(2), backward(3), "ChangedScalar"),
             "Cache miss due to changed scalar: PowBackward0 (NodeCall 2): saved scalar exponent 2 -> 3");
 }
@@ -89,9 +85,7 @@ TEST_F(MissReason, ASizeThatMayNotBeDynamicHasBothValues) {
 }
 
 TEST_F(MissReason, ASavedTensorOfAnotherDtype) {
-  const auto backward = [](at::ScalarType dtype) {
-    return [dtype] { leaf().index_select(0, at::arange(2, dtype)).sum().backward(); };
-  };
+  const auto backward = [](at::ScalarType dtype) { return [dtype] { leaf().index_select(0, at::arange(2, dtype)).sum().backward(); }; };
   EXPECT_EQ(reason(backward(at::kLong), backward(at::kInt), "ChangedTensor"),
             "Cache miss due to changed tensor: IndexSelectBackward0 (NodeCall 2): index dtype Long -> Int");
 }

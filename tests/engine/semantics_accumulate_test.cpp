@@ -171,47 +171,46 @@ TEST_P(LeafLayouts, GiveTheirGradTheirStrides) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    AccumulateGrad, LeafLayouts,
-    testing::Values(Layout{"Contiguous",
-                           [] {
-                             return at::randn({2, 3, 4, 5});
-                           }},
-                    Layout{
-                        "ChannelsLast",
-                        [] {
-                          return at::randn({2, 3, 4, 5}).to(at::kFloat, false, false, at::MemoryFormat::ChannelsLast);
-                        }},
-                    Layout{"Transposed",
-                           [] {
-                             return at::randn({3, 4}).t();
-                           }},
-                    Layout{"Permuted",
-                           [] {
-                             return at::randn({2, 3, 4}).permute({2, 0, 1});
-                           }},
-                    Layout{"Sliced",
-                           [] {
-                             return at::randn({4, 8}).slice(1, 0, 8, 2);
-                           }},
-                    Layout{"Offset",
-                           [] {
-                             return at::randn({5, 3}).slice(0, 1, 4);
-                           }},
-                    Layout{"Expanded",
-                           [] {
-                             return at::randn({3, 1}).expand({3, 4});
-                           }},
-                    Layout{"SizeOneDimensions",
-                           [] {
-                             return at::randn({1, 3, 1}).transpose(0, 2);
-                           }},
-                    Layout{"Empty",
-                           [] {
-                             return at::randn({0, 3});
-                           }},
-                    Layout{"Scalar", [] { return at::randn({}); }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(AccumulateGrad, LeafLayouts,
+                         testing::Values(Layout{"Contiguous",
+                                                [] {
+                                                  return at::randn({2, 3, 4, 5});
+                                                }},
+                                         Layout{
+                                             "ChannelsLast",
+                                             [] {
+                                               return at::randn({2, 3, 4, 5}).to(at::kFloat, false, false, at::MemoryFormat::ChannelsLast);
+                                             }},
+                                         Layout{"Transposed",
+                                                [] {
+                                                  return at::randn({3, 4}).t();
+                                                }},
+                                         Layout{"Permuted",
+                                                [] {
+                                                  return at::randn({2, 3, 4}).permute({2, 0, 1});
+                                                }},
+                                         Layout{"Sliced",
+                                                [] {
+                                                  return at::randn({4, 8}).slice(1, 0, 8, 2);
+                                                }},
+                                         Layout{"Offset",
+                                                [] {
+                                                  return at::randn({5, 3}).slice(0, 1, 4);
+                                                }},
+                                         Layout{"Expanded",
+                                                [] {
+                                                  return at::randn({3, 1}).expand({3, 4});
+                                                }},
+                                         Layout{"SizeOneDimensions",
+                                                [] {
+                                                  return at::randn({1, 3, 1}).transpose(0, 2);
+                                                }},
+                                         Layout{"Empty",
+                                                [] {
+                                                  return at::randn({0, 3});
+                                                }},
+                                         Layout{"Scalar", [] { return at::randn({}); }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(AccumulateGrad, GradWithOtherStridesKeepsThem) {
   expect_same(
@@ -328,9 +327,7 @@ TEST(AccumulateGrad, SparseGradientUsedByTwoNodes) {
   expect_same_steps(3, [](Log& log, int) {
     const auto weight = leaf({6, 2});
     const auto rows = at::tensor({0, 5, 5}, at::kLong);
-    (at::embedding(weight, rows, -1, false, true) + at::embedding(weight, rows.flip(0), -1, false, true))
-        .sum()
-        .backward();
+    (at::embedding(weight, rows, -1, false, true) + at::embedding(weight, rows.flip(0), -1, false, true)).sum().backward();
     log.show("weight.grad", weight.grad());
   });
 }

@@ -83,8 +83,7 @@ TEST(CustomFunction, SavedTensorChangedInPlace) {
 
 struct TraceablePolynomial : Function<TraceablePolynomial> {
   static constexpr bool is_traceable = true;
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w, int64_t power,
-                            std::vector<double> factors) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w, int64_t power, std::vector<double> factors) {
     ctx->save_for_backward({x, w});
     ctx->saved_data["power"] = power;
     ctx->saved_data["factors"] = factors;
@@ -96,8 +95,8 @@ struct TraceablePolynomial : Function<TraceablePolynomial> {
     const auto power = ctx->saved_data["power"].toInt();
     const auto factors = ctx->saved_data["factors"].toDoubleVector();
     const auto& [x, w] = std::tie(saved[0], saved[1]);
-    return {grads[0] * w * x.pow(power - 1) * power * factors[0], (grads[0] * x.pow(power) * factors[0]).sum(0, true),
-            at::Tensor(), at::Tensor()};
+    return {grads[0] * w * x.pow(power - 1) * power * factors[0], (grads[0] * x.pow(power) * factors[0]).sum(0, true), at::Tensor(),
+            at::Tensor()};
   }
 };
 
@@ -236,9 +235,7 @@ INSTANTIATE_TEST_SUITE_P(CustomFunction, ResultsOfBackward,
                                                   return variable_list{t, t, kNone};
                                                 }},
                                          Result{"Throws",
-                                                [](const at::Tensor&) -> variable_list {
-                                                  throw std::domain_error("in backward");
-                                                }}),
+                                                [](const at::Tensor&) -> variable_list { throw std::domain_error("in backward"); }}),
                          [](const auto& info) { return info.param.name; });
 
 /// Runs its forward again in the backward and calls backward() on it, as checkpointing does.
@@ -336,10 +333,8 @@ struct NeedsInputGrad : Function<NeedsInputGrad> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    t_log->note(std::string("needs ") + (ctx->needs_input_grad(0) ? "a" : "-") +
-                (ctx->needs_input_grad(1) ? "b" : "-"));
-    return {ctx->needs_input_grad(0) ? grads[0] * saved[1] : at::Tensor(),
-            ctx->needs_input_grad(1) ? grads[0] * saved[0] : at::Tensor()};
+    t_log->note(std::string("needs ") + (ctx->needs_input_grad(0) ? "a" : "-") + (ctx->needs_input_grad(1) ? "b" : "-"));
+    return {ctx->needs_input_grad(0) ? grads[0] * saved[1] : at::Tensor(), ctx->needs_input_grad(1) ? grads[0] * saved[0] : at::Tensor()};
   }
 };
 
@@ -360,9 +355,7 @@ struct SavesItsOutput : Function<SavesItsOutput> {
     ctx->save_for_backward({y});
     return y;
   }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {grads[0] * ctx->get_saved_variables()[0]};
-  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) { return {grads[0] * ctx->get_saved_variables()[0]}; }
 };
 
 TEST(CustomFunction, SavesItsOwnOutput) {
@@ -398,8 +391,7 @@ at::Tensor third_party(const at::Tensor& a, const at::Tensor& b) {
     const at::NoGradGuard no_grad;
     out = a * 2 + b * 3;
   }
-  auto node = std::shared_ptr<ThirdPartyNode>(new ThirdPartyNode(torch::autograd::collect_next_edges(a, b)),
-                                              torch::autograd::deleteNode);
+  auto node = std::shared_ptr<ThirdPartyNode>(new ThirdPartyNode(torch::autograd::collect_next_edges(a, b)), torch::autograd::deleteNode);
   torch::autograd::create_gradient_edge(out, node);
   return out;
 }

@@ -32,8 +32,7 @@ TEST(SavedTensors, AreReleasedAsTheBackwardPassesThem) {
     auto y = x * 1;
     for (int i = 0; i < 5; ++i) {
       saved.push_back(weak(y));
-      y.register_hook(
-          [&log, &saved, i](at::Tensor) { log.note("at " + std::to_string(i) + " alive " + alive(saved)); });
+      y.register_hook([&log, &saved, i](at::Tensor) { log.note("at " + std::to_string(i) + " alive " + alive(saved)); });
       y = y.sin();  // saves its input, which nobody else holds
     }
     const auto loss = y.sum();
@@ -192,8 +191,7 @@ TEST(Leaks, NodesAreDestroyedWithTheirGraph) {
         for (int step = 0; step < 5; ++step) {
           const auto x = leaf({3});
           auto y = x.sin();
-          const std::weak_ptr<torch::autograd::Node> node = y.grad_fn(),
-                                                     leaf_node = torch::autograd::impl::grad_accumulator(x);
+          const std::weak_ptr<torch::autograd::Node> node = y.grad_fn(), leaf_node = torch::autograd::impl::grad_accumulator(x);
           auto loss = y.exp().sum();
           y.reset();
           loss.backward();

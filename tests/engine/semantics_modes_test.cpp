@@ -74,8 +74,7 @@ TEST(Autocast, IsVisibleInsideAHook) {
   expect_same_steps(3, [](Log& log, int step) {
     const auto x = leaf({3});
     const auto y = x.sin();
-    y.register_hook(
-        [&](at::Tensor) { log.note(at::autocast::is_autocast_enabled(at::kCPU) ? "autocast" : "no autocast"); });
+    y.register_hook([&](at::Tensor) { log.note(at::autocast::is_autocast_enabled(at::kCPU) ? "autocast" : "no autocast"); });
     const Autocast autocast(step % 2 == 1);
     y.sum().backward();
   });
@@ -86,9 +85,7 @@ TEST(Deterministic, AlgorithmsAreUsedInTheBackward) {
     at::globalContext().setDeterministicAlgorithms(step % 2 == 1, /*warn_only=*/false);
     const auto x = leaf({6}), w = leaf({3, 2});
     const auto i = at::tensor({0, 0, 5, 2});
-    log.attempt("backward", [&] {
-      (x.index({i}).sum() + at::embedding(w, at::tensor({2, 2, 0})).exp().sum()).backward();
-    });
+    log.attempt("backward", [&] { (x.index({i}).sum() + at::embedding(w, at::tensor({2, 2, 0})).exp().sum()).backward(); });
     log.show("grads", {x.grad(), w.grad()});
     at::globalContext().setDeterministicAlgorithms(false, false);
   });

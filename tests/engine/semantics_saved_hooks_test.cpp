@@ -13,8 +13,7 @@ namespace {
 /// Notes both calls; keeps the tensor as `pack` makes it, for instance smaller.
 struct NotingHooks : torch::autograd::SavedVariableHooks {
   using Change = at::Tensor (*)(const at::Tensor&);
-  NotingHooks(Log& log, std::string name, Change pack, Change unpack)
-      : log(log), name(std::move(name)), pack(pack), unpack(unpack) {}
+  NotingHooks(Log& log, std::string name, Change pack, Change unpack) : log(log), name(std::move(name)), pack(pack), unpack(unpack) {}
 
   void call_pack_hook(const at::Tensor& tensor) override {
     log.note("pack " + name);

@@ -99,8 +99,8 @@ TEST(Values, BatchThatBecomesEmpty) {
 TEST(Values, NanInfinityAndNegativeZero) {
   expect_same_steps(4, [](Log& log, int step) {
     const auto nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-    const auto x = (step % 2 == 0 ? at::tensor({1.f, 2.f, 3.f, 4.f, 5.f}) : at::tensor({nan, inf, -inf, -0.f, 0.f}))
-                       .set_requires_grad(true);
+    const auto x =
+        (step % 2 == 0 ? at::tensor({1.f, 2.f, 3.f, 4.f, 5.f}) : at::tensor({nan, inf, -inf, -0.f, 0.f})).set_requires_grad(true);
     const auto w = leaf({5});
     (x.relu() * w + x.sqrt() + x.abs() + at::where(x > 0, x, w)).sum().backward();
     log.show("grads", {x.grad(), w.grad()});

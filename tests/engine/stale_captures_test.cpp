@@ -52,73 +52,88 @@ TEST(StaleCapture, AGradientWaitsForAnotherNodeThanAtTheCapture) {
 }
 
 TEST(StaleCapture, AContinuationMeetsATensorThatWasWrittenTo) {
-  expect_same_steps(5, [](Log& log, int step) {
-    const auto x = leaf({2, 2}), w = leaf({2, 2});
-    const auto u = x.exp();
-    const auto y = u * w;
-    y.register_hook([&, step](at::Tensor grad) {
-      if (step == 2) {
-        const at::NoGradGuard no_grad;
-        u.mul_(2);
-      }
-      return step == 0 ? grad.contiguous() : other_layout(grad);
-    });
-    log.attempt("backward", [&] { y.sum().backward(); });
-    log.show("grads", {x.grad(), w.grad()});
-  }, Takeover::Some);
+  expect_same_steps(
+      5,
+      [](Log& log, int step) {
+        const auto x = leaf({2, 2}), w = leaf({2, 2});
+        const auto u = x.exp();
+        const auto y = u * w;
+        y.register_hook([&, step](at::Tensor grad) {
+          if (step == 2) {
+            const at::NoGradGuard no_grad;
+            u.mul_(2);
+          }
+          return step == 0 ? grad.contiguous() : other_layout(grad);
+        });
+        log.attempt("backward", [&] { y.sum().backward(); });
+        log.show("grads", {x.grad(), w.grad()});
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, AContinuationMeetsAnotherKindOfLateHook) {
-  expect_same_steps(4, [](Log& log, int step) {
-    const auto x = leaf({3});
-    const auto y = x.sin(), z = y.cos();
-    z.register_hook([&, step](at::Tensor) {
-      if (step == 1) y.register_hook([](at::Tensor grad) { return grad * 2; });
-      if (step >= 2) {
-        y.grad_fn()->add_post_hook(post_hook([&log](const variable_list& outputs, const variable_list& inputs) {
-          log.note("post hook with " + std::to_string(inputs.size()) + " inputs");
-          return variable_list{outputs[0] * 3};
-        }));
-      }
-    });
-    z.sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      4,
+      [](Log& log, int step) {
+        const auto x = leaf({3});
+        const auto y = x.sin(), z = y.cos();
+        z.register_hook([&, step](at::Tensor) {
+          if (step == 1) y.register_hook([](at::Tensor grad) { return grad * 2; });
+          if (step >= 2) {
+            y.grad_fn()->add_post_hook(post_hook([&log](const variable_list& outputs, const variable_list& inputs) {
+              log.note("post hook with " + std::to_string(inputs.size()) + " inputs");
+              return variable_list{outputs[0] * 3};
+            }));
+          }
+        });
+        z.sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, ALateHookSitsOnAnInputThatNobodyReads) {
-  expect_same_steps(4, [](Log& log, int step) {
-    const auto mean = leaf({3}), c = leaf({3});
-    const auto n = at::normal(mean, 1.0), c2 = c * 4;
-    c2.register_hook([step](at::Tensor grad) { return step == 0 ? grad : grad.to(at::kFloat).expand({3}).clone() * (step + 1); });
-    (n * 2 + c2.unsqueeze(0).squeeze(0)).sum().backward();
-    log.show("grads", {mean.grad(), c.grad()});
-  }, Takeover::Some);
+  expect_same_steps(
+      4,
+      [](Log& log, int step) {
+        const auto mean = leaf({3}), c = leaf({3});
+        const auto n = at::normal(mean, 1.0), c2 = c * 4;
+        c2.register_hook([step](at::Tensor grad) { return step == 0 ? grad : grad.to(at::kFloat).expand({3}).clone() * (step + 1); });
+        (n * 2 + c2.unsqueeze(0).squeeze(0)).sum().backward();
+        log.show("grads", {mean.grad(), c.grad()});
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, GradientsThatNobodyReadAreKeptForAContinuation) {
-  expect_same_steps(4, [](Log& log, int step) {
-    const auto mean = leaf({2, 2}), c = leaf({2, 2});
-    const auto n = at::normal(mean, 1.0), c2 = c * 4;
-    c2.register_hook([step](at::Tensor grad) { return step == 0 ? grad.contiguous() : other_layout(grad); });
-    (n + c2).sum().backward();
-    log.show("grads", {mean.grad(), c.grad()});
-  }, Takeover::Some);
+  expect_same_steps(
+      4,
+      [](Log& log, int step) {
+        const auto mean = leaf({2, 2}), c = leaf({2, 2});
+        const auto n = at::normal(mean, 1.0), c2 = c * 4;
+        c2.register_hook([step](at::Tensor grad) { return step == 0 ? grad.contiguous() : other_layout(grad); });
+        (n + c2).sum().backward();
+        log.show("grads", {mean.grad(), c.grad()});
+      },
+      Takeover::Some);
 }
 
 class SizesOfZeroAndOne : public testing::TestWithParam<std::vector<int64_t>> {};
 
 TEST_P(SizesOfZeroAndOne, ServeNoOtherSizes) {
   const std::vector<int64_t> batches = GetParam();
-  expect_same_steps(static_cast<int>(batches.size()), [&](Log& log, int step) {
-    const int64_t batch = batches[static_cast<size_t>(step)];
-    const auto x = leaf({3 * batch, 2});
-    const auto w = at::randn({3, batch, 2});
-    (x.view({batch, 3, 2}).permute({1, 0, 2}) * w).sum().backward();
-    const auto y = leaf({batch, 4}), bias = leaf({4});
-    (y.transpose(0, 1).reshape({-1}).sin().sum() + (y + bias).mean(0).exp().sum()).backward();
-    log.show("grads", {x.grad(), y.grad(), bias.grad()});
-  }, Takeover::Some);
+  expect_same_steps(
+      static_cast<int>(batches.size()),
+      [&](Log& log, int step) {
+        const int64_t batch = batches[static_cast<size_t>(step)];
+        const auto x = leaf({3 * batch, 2});
+        const auto w = at::randn({3, batch, 2});
+        (x.view({batch, 3, 2}).permute({1, 0, 2}) * w).sum().backward();
+        const auto y = leaf({batch, 4}), bias = leaf({4});
+        (y.transpose(0, 1).reshape({-1}).sin().sum() + (y + bias).mean(0).exp().sum()).backward();
+        log.show("grads", {x.grad(), y.grad(), bias.grad()});
+      },
+      Takeover::Some);
 }
 
 INSTANTIATE_TEST_SUITE_P(Batches, SizesOfZeroAndOne,
@@ -126,28 +141,34 @@ INSTANTIATE_TEST_SUITE_P(Batches, SizesOfZeroAndOne,
                                          std::vector<int64_t>{1, 4, 1, 5, 0, 6}, std::vector<int64_t>{0, 1, 2, 3, 1, 0}));
 
 TEST(StaleCapture, AHookRegistersATraceableHookDuringTheCapture) {
-  expect_same_steps(3, [](Log& log, int step) {
-    const auto x = leaf({3});
-    const auto y = x.sin(), z = y.cos();
-    z.register_hook([&, step](at::Tensor) {
-      if (step == 0) y.register_hook(hindcast::traceable([](at::Tensor grad) { return grad * 10; }));
-    });
-    z.sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      3,
+      [](Log& log, int step) {
+        const auto x = leaf({3});
+        const auto y = x.sin(), z = y.cos();
+        z.register_hook([&, step](at::Tensor) {
+          if (step == 0) y.register_hook(hindcast::traceable([](at::Tensor grad) { return grad * 10; }));
+        });
+        z.sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, AHookAddsToATraceableHook) {
-  expect_same_steps(3, [](Log& log, int step) {
-    const auto x = leaf({3});
-    const auto y = x.sin(), z = y.cos();
-    y.register_hook(hindcast::traceable([](at::Tensor grad) { return grad * 10; }));
-    z.register_hook([&, step](at::Tensor) {
-      if (step >= 1) y.register_hook([](at::Tensor grad) { return grad + 1; });
-    });
-    z.sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      3,
+      [](Log& log, int step) {
+        const auto x = leaf({3});
+        const auto y = x.sin(), z = y.cos();
+        y.register_hook(hindcast::traceable([](at::Tensor grad) { return grad * 10; }));
+        z.register_hook([&, step](at::Tensor) {
+          if (step >= 1) y.register_hook([](at::Tensor grad) { return grad + 1; });
+        });
+        z.sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, ATraceableHookWritesToItsGradient) {
@@ -220,9 +241,7 @@ struct KeepsATuple : torch::autograd::Function<KeepsATuple> {
 struct DividesByABatchThatIsNotUsed : torch::autograd::Function<DividesByABatchThatIsNotUsed> {
   static constexpr bool is_traceable = true;
   static variable_list forward(AutogradContext*, const at::Tensor& x) { return {x * 2, x * 3}; }
-  static variable_list backward(AutogradContext*, variable_list grads) {
-    return {grads[0] / static_cast<double>(grads[1].size(0))};
-  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] / static_cast<double>(grads[1].size(0))}; }
 };
 
 struct ReadsAnOffset : torch::autograd::Function<ReadsAnOffset> {
@@ -252,12 +271,15 @@ TEST(StaleCapture, ATraceableFunctionWritesToItsGradient) {
 }
 
 TEST(StaleCapture, ATraceableFunctionKeepsTensorsOutOfSight) {
-  expect_same_steps(4, [](Log& log, int step) {
-    const auto x = leaf({3});
-    const auto scale = at::scalar_tensor(step + 2.0);
-    (KeepsTensorsInADict::apply(x, scale) + KeepsATuple::apply(x, scale * 2)).sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Any);
+  expect_same_steps(
+      4,
+      [](Log& log, int step) {
+        const auto x = leaf({3});
+        const auto scale = at::scalar_tensor(step + 2.0);
+        (KeepsTensorsInADict::apply(x, scale) + KeepsATuple::apply(x, scale * 2)).sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Any);
 }
 
 TEST(StaleCapture, ATraceableFunctionReadsTheSizeOfAnUnusedGradient) {
@@ -279,31 +301,40 @@ TEST(StaleCapture, ATraceableFunctionReadsAStorageOffset) {
 }
 
 TEST(StaleCapture, ATraceableFunctionThrows) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = leaf({3});
-    log.attempt("backward", [&] { Throws::apply(x.sin()).sum().backward(); });
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto x = leaf({3});
+        log.attempt("backward", [&] { Throws::apply(x.sin()).sum().backward(); });
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, ASliceMovesOnThatIsAsLongAsBefore) {
-  expect_same_steps(6, [](Log& log, int step) {
-    const auto x = leaf({20});
-    const int64_t start = std::array{2, 5, 3, 0, 1, 7}[static_cast<size_t>(step)];
-    x.slice(0, start, start + 4).sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);
+  expect_same_steps(
+      6,
+      [](Log& log, int step) {
+        const auto x = leaf({20});
+        const int64_t start = std::array{2, 5, 3, 0, 1, 7}[static_cast<size_t>(step)];
+        x.slice(0, start, start + 4).sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);
 }
 
 TEST(StaleCapture, AHookReturnsTheWrongNumberOfGradients) {
   for (const size_t count : {size_t{0}, size_t{2}}) {
-    expect_same_steps(3, [count](Log& log, int) {
-      const auto x = leaf({3});
-      torch::autograd::impl::grad_accumulator(x)->add_pre_hook(
-          pre_hook([count](const variable_list& grads) { return variable_list(count, grads[0]); }));
-      log.attempt("backward", [&] { x.sin().sum().backward(); });
-      log.show("x.grad", x.grad());
-    }, Takeover::Some);
+    expect_same_steps(
+        3,
+        [count](Log& log, int) {
+          const auto x = leaf({3});
+          torch::autograd::impl::grad_accumulator(x)->add_pre_hook(
+              pre_hook([count](const variable_list& grads) { return variable_list(count, grads[0]); }));
+          log.attempt("backward", [&] { x.sin().sum().backward(); });
+          log.show("x.grad", x.grad());
+        },
+        Takeover::Some);
   }
 }
 

@@ -40,8 +40,7 @@ struct LanguageModel {
   at::Tensor head = parameter({kVocabulary, kWidth}), head_bias = parameter({kVocabulary});
 
   std::vector<at::Tensor> parameters() const {
-    return {embedding,   first_norm,   first_shift, project, project_bias, out,
-            second_norm, second_shift, widen,       narrow,  head,         head_bias};
+    return {embedding, first_norm, first_shift, project, project_bias, out, second_norm, second_shift, widen, narrow, head, head_bias};
   }
 
   at::Tensor attend(const at::Tensor& x) const {
@@ -123,8 +122,7 @@ Record train() {
 void expect_same_bits(const Record& stock, const Record& ours) {
   for (size_t i = 0; i < stock.kept.size(); ++i) {
     for (size_t p = 0; p < stock.kept[i].size(); ++p) {
-      ASSERT_EQ(first_difference(stock.kept[i][p], ours.kept[i][p]), "")
-          << "step " << i * kKeptEvery << ", parameter " << p;
+      ASSERT_EQ(first_difference(stock.kept[i][p], ours.kept[i][p]), "") << "step " << i * kKeptEvery << ", parameter " << p;
     }
   }
   for (int step = 0; step < kSteps; ++step) ASSERT_EQ(stock.hashes[step], ours.hashes[step]) << "step " << step;

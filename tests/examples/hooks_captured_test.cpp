@@ -79,8 +79,7 @@ TEST_F(HooksCaptured, AnotherTraceableHookIsAnotherGraph) {
 
 TEST_F(HooksCaptured, OnGradReadySeesTheNewGradOnEveryBackward) {
   std::vector<double> seen;
-  auto handle =
-      hindcast::on_grad_ready(x_, [&](const at::Tensor& x) { seen.push_back(x.grad().sum().item<double>()); });
+  auto handle = hindcast::on_grad_ready(x_, [&](const at::Tensor& x) { seen.push_back(x.grad().sum().item<double>()); });
   capture();
   EXPECT_EQ(seen, (std::vector<double>{100, 100}));
   handle.remove();

@@ -39,9 +39,7 @@ class MyCompiler : public testing::Test {
  protected:
   void SetUp() override { hindcast::reset(); }
 
-  at::Tensor loss(int64_t batch) {
-    return (at::arange(batch * 4, at::kFloat).reshape({batch, 4}).mm(w_.t()).tanh() * w_.sum()).sum();
-  }
+  at::Tensor loss(int64_t batch) { return (at::arange(batch * 4, at::kFloat).reshape({batch, 4}).mm(w_.t()).tanh() * w_.sum()).sum(); }
   at::Tensor grad(int64_t batch) {
     w_.mutable_grad() = at::Tensor();
     loss(batch).backward();
@@ -90,19 +88,18 @@ TEST_F(MyCompiler, GetsOneSegmentOnEachSideOfAHook) {
 }
 
 TEST_F(MyCompiler, MayReplaceWhatItLikes) {
-  const Compiler zeros(
-      Compiler::Function([](const GraphPointer& graph) {
-        Functions functions;
-        for (const Segment& segment : graph->segments()) {
-          functions.push_back([graph, segment](std::vector<at::Tensor> inputs, const Bindings& bindings) {
-            auto outputs = graph->run(segment, std::move(inputs), bindings);
-            for (at::Tensor& output : outputs) output = at::zeros_like(output);
-            return outputs;
-          });
-        }
-        return functions;
-      }),
-      /*identity=*/0);
+  const Compiler zeros(Compiler::Function([](const GraphPointer& graph) {
+                         Functions functions;
+                         for (const Segment& segment : graph->segments()) {
+                           functions.push_back([graph, segment](std::vector<at::Tensor> inputs, const Bindings& bindings) {
+                             auto outputs = graph->run(segment, std::move(inputs), bindings);
+                             for (at::Tensor& output : outputs) output = at::zeros_like(output);
+                             return outputs;
+                           });
+                         }
+                         return functions;
+                       }),
+                       /*identity=*/0);
   const auto guard = hindcast::enable(zeros);
   grad(2);
   EXPECT_TRUE(grad(2).equal(at::zeros({3, 4}))) << "the hit did not run what the compiler returned";
@@ -162,8 +159,7 @@ TEST_F(MyCompiler, AListOfTheWrongLengthMeansReplayThroughAten) {
 TEST_F(MyCompiler, AnEmptyFunctionMeansReplayOfItsSegment) {
   const at::Tensor stock = grad(2);
   LogCapture logs("");
-  const auto guard =
-      hindcast::enable(Compiler([](const GraphPointer& graph) { return Functions(graph->segments().size()); }));
+  const auto guard = hindcast::enable(Compiler([](const GraphPointer& graph) { return Functions(graph->segments().size()); }));
   for (int step = 0; step < 3; ++step) EXPECT_TRUE(grad(2).equal(stock));
   EXPECT_EQ(logs.text(), "");
 }

@@ -30,11 +30,9 @@ TEST_F(VaryingSizes, TheFirstChangeMarksEachSizeThatChangedAsDynamic) {
   logs.clear();
   backward(100);
   const std::string text = logs.text();
-  for (const char* node :
-       {"0 of SumBackward0 (NodeCall 1)", "1 of SumBackward0 (NodeCall 1)",
-        "2 of torch::autograd::AccumulateGrad (NodeCall 2)", "3 of torch::autograd::AccumulateGrad (NodeCall 2)"}) {
-    EXPECT_THAT(text,
-                HasSubstr(std::string("Cache miss due to changed shapes: marking size idx ") + node + " as dynamic\n"));
+  for (const char* node : {"0 of SumBackward0 (NodeCall 1)", "1 of SumBackward0 (NodeCall 1)",
+                           "2 of torch::autograd::AccumulateGrad (NodeCall 2)", "3 of torch::autograd::AccumulateGrad (NodeCall 2)"}) {
+    EXPECT_THAT(text, HasSubstr(std::string("Cache miss due to changed shapes: marking size idx ") + node + " as dynamic\n"));
   }
   EXPECT_EQ(logs.count("Cache miss due to"), 4U) << text;
 }

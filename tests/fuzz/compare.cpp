@@ -10,19 +10,17 @@ namespace hindcast::tests::fuzz {
 void Counts::add(const Counts& other) {
   programs += other.programs, steps += other.steps, broken_steps += other.broken_steps;
   calls += other.calls, throwing_calls += other.throwing_calls;
-  taken_over += other.taken_over, hits += other.hits, misses += other.misses, graphs += other.graphs,
-      fell_back += other.fell_back;
-  opaque_calls += other.opaque_calls, hook_calls += other.hook_calls,
-      segment_guard_failures += other.segment_guard_failures;
+  taken_over += other.taken_over, hits += other.hits, misses += other.misses, graphs += other.graphs, fell_back += other.fell_back;
+  opaque_calls += other.opaque_calls, hook_calls += other.hook_calls, segment_guard_failures += other.segment_guard_failures;
   for (const auto& [reason, count] : other.fallbacks) fallbacks[reason] += count;
 }
 
 std::string Counts::text() const {
   std::ostringstream out;
-  out << programs << " programs, " << steps << " steps (" << broken_steps << " broken in the forward), " << calls
-      << " calls (" << throwing_calls << " threw)\n  taken over " << taken_over << ": " << hits << " hits, " << misses
-      << " misses, " << graphs << " graphs, " << hook_calls << " hooks, " << opaque_calls << " opaque nodes, "
-      << segment_guard_failures << " changed boundaries\n  fell back " << fell_back;
+  out << programs << " programs, " << steps << " steps (" << broken_steps << " broken in the forward), " << calls << " calls ("
+      << throwing_calls << " threw)\n  taken over " << taken_over << ": " << hits << " hits, " << misses << " misses, " << graphs
+      << " graphs, " << hook_calls << " hooks, " << opaque_calls << " opaque nodes, " << segment_guard_failures
+      << " changed boundaries\n  fell back " << fell_back;
   for (const auto& [reason, count] : fallbacks) out << ", " << reason << ' ' << count;
   return out.str();
 }
@@ -49,15 +47,13 @@ Comparison compare(const Program& program) {
   Comparison result;
   result.difference = first_difference(stock.events, ours.events);
   if (stats.refused_graphs > 0) {
-    result.difference +=
-        "  hindcast refused " + std::to_string(stats.refused_graphs) + " of its own graphs\n" + warnings.text();
+    result.difference += "  hindcast refused " + std::to_string(stats.refused_graphs) + " of its own graphs\n" + warnings.text();
   }
   Counts& counts = result.counts;
   counts.programs = 1;
   counts.steps = stock.steps, counts.broken_steps = stock.broken_steps;
   counts.calls = stock.calls, counts.throwing_calls = stock.throwing_calls;
-  counts.taken_over = stats.backwards, counts.hits = stats.hits, counts.misses = stats.misses,
-  counts.graphs = stats.unique_graphs;
+  counts.taken_over = stats.backwards, counts.hits = stats.hits, counts.misses = stats.misses, counts.graphs = stats.unique_graphs;
   counts.opaque_calls = stats.opaque_calls, counts.hook_calls = stats.hook_calls;
   counts.segment_guard_failures = stats.segment_guard_failures;
   counts.fallbacks = stats.fallbacks_by_reason;

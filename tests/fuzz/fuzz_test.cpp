@@ -30,8 +30,7 @@ Seeds chosen_seeds() {
   unsigned long long first = 0, count = 0;
   char rest = 0;
   if (std::sscanf(text, "%llu:%llu%c", &first, &count, &rest) != 2) {
-    throw std::invalid_argument("HINDCAST_FUZZ_SEEDS is '" + std::string(text) +
-                                "'; expected first:count, such as 5000:100");
+    throw std::invalid_argument("HINDCAST_FUZZ_SEEDS is '" + std::string(text) + "'; expected first:count, such as 5000:100");
   }
   return {first, count};
 }
@@ -47,8 +46,7 @@ class Fuzz : public testing::TestWithParam<uint64_t> {
 };
 
 void report(const Program& program, const std::string& difference) {
-  const Program small =
-      shrink(program, [](const Program& candidate) { return !compare(candidate).difference.empty(); });
+  const Program small = shrink(program, [](const Program& candidate) { return !compare(candidate).difference.empty(); });
   ADD_FAILURE() << "seed " << program.seed << ": the engines differ\n"
                 << difference << "made smaller:\n"
                 << compare(small).difference << "A program that shows it (link LibTorch and hindcast):\n----\n"

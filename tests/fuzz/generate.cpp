@@ -17,16 +17,13 @@ std::optional<at::ScalarType> promoted(const Type& a, const Type& b) {
     const bool both_single = (is_complex(a.dtype) ? b.dtype : a.dtype) == at::kFloat;
     return both_single ? std::optional(at::kComplexFloat) : std::nullopt;
   }
-  if (a.shape.empty() != b.shape.empty())
-    return a.shape.empty() ? b.dtype : a.dtype;  // a tensor of no dimensions has no say
+  if (a.shape.empty() != b.shape.empty()) return a.shape.empty() ? b.dtype : a.dtype;  // a tensor of no dimensions has no say
   return c10::promoteTypes(a.dtype, b.dtype);
 }
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed), builder_(program_, random_, /*reckless=*/random_.percent(4)) {
-    program_.seed = seed;
-  }
+  explicit Generator(uint64_t seed) : random_(seed), builder_(program_, random_, /*reckless=*/random_.percent(4)) { program_.seed = seed; }
 
   Program run() {
     choose_settings();
@@ -48,8 +45,7 @@ class Generator {
     program_.dynamic = !random_.percent(6);
     program_.autocast = random_.percent(6);
     program_.descend = random_.percent(40);
-    program_.zero_grads =
-        random_.pick({ZeroGrads::Not, ZeroGrads::SetToNone, ZeroGrads::SetToNone, ZeroGrads::FillWithZeros});
+    program_.zero_grads = random_.pick({ZeroGrads::Not, ZeroGrads::SetToNone, ZeroGrads::SetToNone, ZeroGrads::FillWithZeros});
     const bool one_dtype = program_.autocast || random_.percent(60);
     dtypes_ = {at::kFloat};
     if (!one_dtype) {
@@ -83,23 +79,20 @@ class Generator {
     Shape shape(static_cast<size_t>(random_.pick<int64_t>({0, 1, 2, 2, 2, 2, 3, 3})));
     for (Dim& d : shape) d = dim();
     if (batch && !shape.empty())
-      shape[random_.percent(85) ? 0 : static_cast<size_t>(random_.below(static_cast<int64_t>(shape.size())))] = {1,
-                                                                                                                 true};
+      shape[random_.percent(85) ? 0 : static_cast<size_t>(random_.below(static_cast<int64_t>(shape.size())))] = {1, true};
     return shape;
   }
 
   void add_first_leaves() {
     builder_.add_leaf({{1, true}, dim()}, random_.pick(dtypes_));
     builder_.add_leaf({dim(), dim()}, random_.pick(dtypes_), true);
-    for (int64_t more = random_.below(3); more > 0; --more)
-      builder_.add_leaf(leaf_shape(random_.percent(50)), random_.pick(dtypes_));
+    for (int64_t more = random_.below(3); more > 0; --more) builder_.add_leaf(leaf_shape(random_.percent(50)), random_.pick(dtypes_));
   }
 
   // ---- instructions ----
 
   int choose_op() {
-    static const int total =
-        std::accumulate(ops().begin(), ops().end(), 0, [](int sum, const Op& row) { return sum + row.weight; });
+    static const int total = std::accumulate(ops().begin(), ops().end(), 0, [](int sum, const Op& row) { return sum + row.weight; });
     int64_t left = random_.below(total);
     for (size_t index = 0;; ++index) {
       left -= ops()[index].weight;
@@ -117,8 +110,7 @@ class Generator {
 
   int operand(const Op& row, size_t least_dims = 0, size_t most_dims = 4) {
     return builder_.find([&](int value) {
-      return takes(row, value) && builder_.shape(value).size() >= least_dims &&
-             builder_.shape(value).size() <= most_dims;
+      return takes(row, value) && builder_.shape(value).size() >= least_dims && builder_.shape(value).size() <= most_dims;
     });
   }
 
@@ -201,9 +193,7 @@ class Generator {
   }
 
   bool place_of_one_shape(const Op& row, Instr instr) {
-    instr.a = operand(row, row.rule == Rule::AlongDim || row.rule == Rule::LastDims ? 1
-                           : row.rule == Rule::Matrix                               ? 2
-                                                                                    : 0);
+    instr.a = operand(row, row.rule == Rule::AlongDim || row.rule == Rule::LastDims ? 1 : row.rule == Rule::Matrix ? 2 : 0);
     if (instr.a < 0) return false;
     Type type = builder_.type(instr.a);
     if (row.rule == Rule::AlongDim) instr.i = below_rank(instr.a);
@@ -227,16 +217,14 @@ class Generator {
   /// Another operand for the row: an earlier value that `fits`, or a new leaf with this shape.
   template <class Fits>
   int partner(const Op& row, const Shape& shape, at::ScalarType dtype, Fits&& fits) {
-    const int found =
-        random_.percent(75) ? builder_.find([&](int value) { return takes(row, value) && fits(value); }) : -1;
+    const int found = random_.percent(75) ? builder_.find([&](int value) { return takes(row, value) && fits(value); }) : -1;
     if (found >= 0) return found;
     return is_small(shape) ? builder_.add_leaf(shape, dtype) : -1;
   }
 
   /// A shape that broadcasts with this one.
   Shape broadcastable(Shape shape) {
-    if (random_.percent(30) && !shape.empty())
-      shape.erase(shape.begin(), shape.begin() + below_or_zero(shape.size()) + 1);
+    if (random_.percent(30) && !shape.empty()) shape.erase(shape.begin(), shape.begin() + below_or_zero(shape.size()) + 1);
     for (Dim& d : shape) {
       if (random_.percent(25)) d = {1, false};
     }
@@ -245,8 +233,7 @@ class Generator {
   int64_t below_or_zero(size_t end) { return end == 0 ? 0 : random_.below(static_cast<int64_t>(end)); }
 
   bool place_of_two(const Op& row, Instr instr) {
-    const bool needs_dim =
-        row.rule == Rule::Cat || std::string_view(row.text).find("index_add") != std::string_view::npos;
+    const bool needs_dim = row.rule == Rule::Cat || std::string_view(row.text).find("index_add") != std::string_view::npos;
     instr.a = operand(row, needs_dim ? 1 : 0, row.rule == Rule::Stack ? 3 : 4);
     if (instr.a < 0) return false;
     const Type a = builder_.type(instr.a);
@@ -282,20 +269,12 @@ class Generator {
     const Type a = builder_.type(instr.a);
     if (row.rule == Rule::Total || classes) return finish(instr, Type{{}, a.dtype});
     instr.i = below_rank(instr.a);
-    return finish(
-        instr,
-        Type{row.rule == Rule::DropDim ? without(a.shape, instr.i) : with(a.shape, instr.i, {1, false}), a.dtype});
+    return finish(instr, Type{row.rule == Rule::DropDim ? without(a.shape, instr.i) : with(a.shape, instr.i, {1, false}), a.dtype});
   }
 
   bool place_product(const Op& row, Instr instr) {
     const bool three = row.rule == Rule::Gram || row.rule == Rule::Conv;
-    instr.a = operand(row,
-                      three                                              ? 3
-                      : row.rule == Rule::Mm || row.rule == Rule::MatMul ? 2
-                                                                         : 1,
-                      three                  ? 3
-                      : row.rule == Rule::Mm ? 2
-                                             : 3);
+    instr.a = operand(row, three ? 3 : row.rule == Rule::Mm || row.rule == Rule::MatMul ? 2 : 1, three ? 3 : row.rule == Rule::Mm ? 2 : 3);
     if (instr.a < 0) return false;
     const Type a = builder_.type(instr.a);
     const Dim last = a.shape.back();
@@ -349,8 +328,7 @@ class Generator {
         break;
       case Rule::Select:
         instr.i = random_.below(rank);
-        instr.j =
-            random_.below(shape[static_cast<size_t>(instr.i)].batch ? 1 : shape[static_cast<size_t>(instr.i)].factor);
+        instr.j = random_.below(shape[static_cast<size_t>(instr.i)].batch ? 1 : shape[static_cast<size_t>(instr.i)].factor);
         shape = without(shape, instr.i);
         break;
       case Rule::Slice: {
@@ -433,12 +411,10 @@ class Generator {
 
   bool place_write(const Op& row, Instr instr) {
     const auto writable = [&](int value) {
-      return takes(row, value) && builder_.may_write(value) &&
-             (row.rule != Rule::WriteRows || !builder_.shape(value).empty());
+      return takes(row, value) && builder_.may_write(value) && (row.rule != Rule::WriteRows || !builder_.shape(value).empty());
     };
     // Writes to views are what rebases histories.
-    if (random_.percent(60))
-      instr.a = builder_.find([&](int value) { return writable(value) && builder_.value(value).view; });
+    if (random_.percent(60)) instr.a = builder_.find([&](int value) { return writable(value) && builder_.value(value).view; });
     if (instr.a < 0) instr.a = builder_.find(writable);
     if (instr.a < 0) return false;
     if (random_.percent(10)) instr.when = When::OddSteps;
@@ -447,9 +423,7 @@ class Generator {
       const bool rows = row.rule == Rule::WriteRows;
       instr.b = partner(row, rows ? a.shape : broadcastable(a.shape), a.dtype, [&](int value) {
         const Type& b = builder_.type(value);
-        if (builder_.value(value).storage == builder_.value(instr.a).storage ||
-            is_complex(b.dtype) != is_complex(a.dtype))
-          return false;
+        if (builder_.value(value).storage == builder_.value(instr.a).storage || is_complex(b.dtype) != is_complex(a.dtype)) return false;
         return rows ? b == a : broadcast(a.shape, b.shape) == a.shape;
       });
       if (instr.b < 0) return false;
@@ -460,13 +434,12 @@ class Generator {
 
   bool place_hook(const Op& row, Instr instr) {
     const bool leaf = row.rule == Rule::LeafHook;
-    instr.a = builder_.find(
-        [&](int value) { return builder_.value(value).requires_grad && (!leaf || builder_.value(value).leaf); });
+    instr.a = builder_.find([&](int value) { return builder_.value(value).requires_grad && (!leaf || builder_.value(value).leaf); });
     if (instr.a < 0) return false;
     instr.k = random_.below(4);
     // A hook on a leaf that lives on is one more in each step, unless it is registered once.
-    const bool lasting = std::any_of(program_.leaves.begin(), program_.leaves.end(),
-                                     [&](const Leaf& l) { return l.lasting && l.value == instr.a; });
+    const bool lasting =
+        std::any_of(program_.leaves.begin(), program_.leaves.end(), [&](const Leaf& l) { return l.lasting && l.value == instr.a; });
     if (lasting && !random_.percent(5)) {
       instr.when = When::FirstStep;
     } else if (random_.percent(10)) {
@@ -486,8 +459,7 @@ class Generator {
   }
 
   int total_of(int value) {
-    if (is_complex(builder_.type(value).dtype))
-      value = unary("at::real(a)", value, {builder_.shape(value), at::kFloat});
+    if (is_complex(builder_.type(value).dtype)) value = unary("at::real(a)", value, {builder_.shape(value), at::kFloat});
     return builder_.shape(value).empty() ? value : unary("a.sum()", value, {{}, builder_.type(value).dtype});
   }
 
@@ -524,9 +496,7 @@ class Generator {
     }
   }
 
-  Layout any_layout() {
-    return random_.pick({Layout::Contiguous, Layout::Transposed, Layout::Sliced, Layout::Expanded});
-  }
+  Layout any_layout() { return random_.pick({Layout::Contiguous, Layout::Transposed, Layout::Sliced, Layout::Expanded}); }
 
   Root loss() { return {loss_, random_.percent(12) ? std::optional(any_layout()) : std::nullopt}; }
 
@@ -537,8 +507,7 @@ class Generator {
   std::vector<int> some_inputs(bool leaves_only) {
     std::vector<int> inputs;
     for (int64_t count = random_.between(1, 3); count > 0; --count) {
-      const int value = builder_.find(
-          [&](int v) { return builder_.value(v).requires_grad && (builder_.value(v).leaf || !leaves_only); });
+      const int value = builder_.find([&](int v) { return builder_.value(v).requires_grad && (builder_.value(v).leaf || !leaves_only); });
       if (value >= 0 && std::find(inputs.begin(), inputs.end(), value) == inputs.end()) inputs.push_back(value);
     }
     return inputs;
@@ -553,13 +522,11 @@ class Generator {
       call.kind = kind < 75 ? Call::Kind::Backward : kind < 93 ? Call::Kind::Grad : Call::Kind::SquaredGradients;
       call.roots = {loss()};
       if (random_.percent(25)) {
-        for (int64_t more = random_.between(1, 2); more > 0; --more)
-          call.roots.push_back({any_with_grad(), any_layout()});
+        for (int64_t more = random_.between(1, 2); more > 0; --more) call.roots.push_back({any_with_grad(), any_layout()});
       }
       if (random_.percent(3)) call.roots.push_back(call.roots.front());
       if (random_.percent(2)) call.roots.front() = {any_with_grad(), std::nullopt};  // throws unless it has one element
-      if (call.kind != Call::Kind::Backward || random_.percent(20))
-        call.inputs = some_inputs(/*leaves_only=*/random_.percent(60));
+      if (call.kind != Call::Kind::Backward || random_.percent(20)) call.inputs = some_inputs(/*leaves_only=*/random_.percent(60));
       if (call.inputs.empty()) call.kind = Call::Kind::Backward;
       call.retain_graph = last ? random_.percent(10) : random_.percent(95);
       call.create_graph = random_.percent(3);

@@ -61,8 +61,8 @@ class Interpreter {
     const std::string name = "v" + std::to_string(instr.a);
     const std::vector<int64_t> sizes = sizes_of(instr.sizes, step);
     const double scalar = instr.scalar_changes ? instr.scalar * step.scalar : instr.scalar;
-    const Results results = op(instr.op).run({operand(instr.a), operand(instr.b), operand(instr.c), instr.i, instr.j,
-                                              instr.k, scalar, step.number, sizes, log_, name});
+    const Results results = op(instr.op).run(
+        {operand(instr.a), operand(instr.b), operand(instr.c), instr.i, instr.j, instr.k, scalar, step.number, sizes, log_, name});
     for (int r = 0; r < instr.results; ++r) values_[instr.first_result + r] = results.at(r);
   }
 
@@ -82,8 +82,7 @@ class Interpreter {
           torch::autograd::backward(roots, gradients, call.retain_graph, call.create_graph, inputs);
           break;
         case Call::Kind::Grad:
-          log_.show(name, torch::autograd::grad(roots, inputs, gradients, call.retain_graph, call.create_graph,
-                                                call.allow_unused));
+          log_.show(name, torch::autograd::grad(roots, inputs, gradients, call.retain_graph, call.create_graph, call.allow_unused));
           break;
         case Call::Kind::SquaredGradients:
           backward_of_squared_gradients(roots, gradients, inputs);

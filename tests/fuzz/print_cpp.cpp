@@ -70,8 +70,7 @@ std::string word(const std::string& name, const Instr& instr) {
   if (name == "i") return std::to_string(instr.i);
   if (name == "j") return std::to_string(instr.j);
   if (name == "k") return std::to_string(instr.k);
-  if (name == "s")
-    return instr.scalar_changes ? "(" + literal(instr.scalar) + " * step.scalar)" : literal(instr.scalar);
+  if (name == "s") return instr.scalar_changes ? "(" + literal(instr.scalar) + " * step.scalar)" : literal(instr.scalar);
   if (name == "n") return "step.number";
   if (name == "sizes") return sizes_text(instr.sizes);
   if (name == "name") return "\"" + v(instr.a) + "\"";
@@ -83,9 +82,7 @@ std::string expression(const Instr& instr) {
   const std::string text = op(instr.op).text;
   std::string result;
   for (size_t at = 0; at < text.size();) {
-    const auto is_word = [&](size_t p) {
-      return p < text.size() && (std::isalnum(static_cast<unsigned char>(text[p])) || text[p] == '_');
-    };
+    const auto is_word = [&](size_t p) { return p < text.size() && (std::isalnum(static_cast<unsigned char>(text[p])) || text[p] == '_'); };
     if (!is_word(at)) {
       result += text[at++];
       continue;
@@ -118,8 +115,7 @@ class Writer {
     out_ << "  for (const Step& step : {";
     for (size_t i = 0; i < program_.steps.size(); ++i) {
       const Step& step = program_.steps[i];
-      out_ << (i > 0 ? ", " : "") << "Step{" << step.number << ", " << step.batch << ", " << literal(step.scalar)
-           << "}";
+      out_ << (i > 0 ? ", " : "") << "Step{" << step.number << ", " << step.batch << ", " << literal(step.scalar) << "}";
     }
     out_ << "}) {\n    log.note(\"step \" + std::to_string(step.number));\n    log.attempt(\"step\", [&] {\n";
     step();
@@ -130,8 +126,8 @@ class Writer {
  private:
   std::string definition(const Leaf& leaf) const {
     const Type& type = program_.types[leaf.value];
-    return "at::Tensor " + v(leaf.value) + " = leaf(" + sizes_text(type.shape) + ", at::k" + c10::toString(type.dtype) +
-           ", " + layout_name(leaf.layout) + ", /*requires_grad=*/" + literal(leaf.requires_grad) + ");\n";
+    return "at::Tensor " + v(leaf.value) + " = leaf(" + sizes_text(type.shape) + ", at::k" + c10::toString(type.dtype) + ", " +
+           layout_name(leaf.layout) + ", /*requires_grad=*/" + literal(leaf.requires_grad) + ");\n";
   }
 
   void line(const std::string& text) { out_ << "      " << text << "\n"; }
@@ -144,8 +140,7 @@ class Writer {
 
   void step() {
     if (program_.zero_grads != ZeroGrads::Not) {
-      for_lasting("zero_grad(",
-                  std::string(", /*set_to_none=*/") + literal(program_.zero_grads == ZeroGrads::SetToNone) + ");");
+      for_lasting("zero_grad(", std::string(", /*set_to_none=*/") + literal(program_.zero_grads == ZeroGrads::SetToNone) + ");");
     }
     for (const Leaf& leaf : program_.leaves) {
       if (!leaf.lasting) out_ << "      " << definition(leaf);
@@ -177,24 +172,21 @@ class Writer {
     for (const Root& root : call.roots) {
       if (!roots.empty()) gradients += ", ";
       roots.push_back(root.value);
-      gradients +=
-          root.gradient ? "gradient(" + v(root.value) + ", " + layout_name(*root.gradient) + ")" : "at::Tensor()";
+      gradients += root.gradient ? "gradient(" + v(root.value) + ", " + layout_name(*root.gradient) + ")" : "at::Tensor()";
     }
     gradients += "}";
-    const std::string flags = std::string(", /*retain_graph=*/") + literal(call.retain_graph) + ", /*create_graph=*/" +
-                              literal(call.create_graph);
+    const std::string flags =
+        std::string(", /*retain_graph=*/") + literal(call.retain_graph) + ", /*create_graph=*/" + literal(call.create_graph);
     switch (call.kind) {
       case Call::Kind::Backward:
-        return "torch::autograd::backward(" + values_list(roots) + ", " + gradients + flags + ", " +
-               values_list(call.inputs) + ");";
+        return "torch::autograd::backward(" + values_list(roots) + ", " + gradients + flags + ", " + values_list(call.inputs) + ");";
       case Call::Kind::Grad:
-        return "torch::autograd::grad(" + values_list(roots) + ", " + values_list(call.inputs) + ", " + gradients +
-               flags + ", /*allow_unused=*/" + literal(call.allow_unused) + ")";
+        return "torch::autograd::grad(" + values_list(roots) + ", " + values_list(call.inputs) + ", " + gradients + flags +
+               ", /*allow_unused=*/" + literal(call.allow_unused) + ")";
       case Call::Kind::SquaredGradients:
         break;
     }
-    return "backward_of_squared_gradients(" + values_list(roots) + ", " + gradients + ", " + values_list(call.inputs) +
-           ");";
+    return "backward_of_squared_gradients(" + values_list(roots) + ", " + gradients + ", " + values_list(call.inputs) + ");";
   }
 
   void write(const Call& call, size_t index) {
@@ -204,8 +196,7 @@ class Writer {
     line("  log.attempt(" + name + ", [&] {");
     line("    " + (shown ? "log.show(" + name + ", " + arguments(call) + ");" : arguments(call)));
     line("  });");
-    for (const int value : values_with_grads(program_))
-      line("  log.show_grad(\"" + v(value) + "\", " + v(value) + ");");
+    for (const int value : values_with_grads(program_)) line("  log.show_grad(\"" + v(value) + "\", " + v(value) + ");");
     line("}");
   }
 

@@ -30,11 +30,8 @@ bool happens(When when, const Step& step) {
 }
 
 bool runs_anything(const Program& program) {
-  const auto has_root = [](const Call& call) {
-    return !call.roots.empty() && (call.kind == Call::Kind::Backward || !call.inputs.empty());
-  };
-  return !program.steps.empty() && !program.calls.empty() &&
-         std::all_of(program.calls.begin(), program.calls.end(), has_root);
+  const auto has_root = [](const Call& call) { return !call.roots.empty() && (call.kind == Call::Kind::Backward || !call.inputs.empty()); };
+  return !program.steps.empty() && !program.calls.empty() && std::all_of(program.calls.begin(), program.calls.end(), has_root);
 }
 
 std::vector<int> values_with_grads(const Program& program) {

@@ -178,11 +178,9 @@ inline void descend(at::Tensor& leaf) {
 }
 
 /// A backward through a backward: that of the sum of the squares of gradients.
-inline void backward_of_squared_gradients(const variable_list& roots, const variable_list& gradients,
-                                          const variable_list& inputs) {
+inline void backward_of_squared_gradients(const variable_list& roots, const variable_list& gradients, const variable_list& inputs) {
   at::Tensor sum;
-  for (const auto& grad :
-       torch::autograd::grad(roots, inputs, gradients, true, /*create_graph=*/true, /*allow_unused=*/true)) {
+  for (const auto& grad : torch::autograd::grad(roots, inputs, gradients, true, /*create_graph=*/true, /*allow_unused=*/true)) {
     if (!grad.defined() || !grad.requires_grad()) continue;
     const at::Tensor square = grad.is_complex() ? at::real(grad * grad.conj()).sum() : (grad * grad).sum();
     sum = sum.defined() ? sum + square : square;
@@ -220,9 +218,7 @@ struct PreHook : torch::autograd::FunctionPreHook {
 
 struct PostHook : torch::autograd::FunctionPostHook {
   explicit PostHook(std::function<variable_list(const variable_list&, const variable_list&)> fn) : fn(std::move(fn)) {}
-  variable_list operator()(const variable_list& outputs, const variable_list& inputs) override {
-    return fn(outputs, inputs);
-  }
+  variable_list operator()(const variable_list& outputs, const variable_list& inputs) override { return fn(outputs, inputs); }
   std::function<variable_list(const variable_list&, const variable_list&)> fn;
 };
 
@@ -243,9 +239,7 @@ inline void replace(Log& log, const std::string& name, const at::Tensor& tensor,
 
 inline void clamp_traceably(const at::Tensor& tensor) {
   if (!tensor.requires_grad() || tensor.is_complex()) return;
-  tensor.register_hook(hindcast::traceable([](at::Tensor grad) {
-    return grad.clamp(-0.5, 0.5);
-  }));
+  tensor.register_hook(hindcast::traceable([](at::Tensor grad) { return grad.clamp(-0.5, 0.5); }));
 }
 
 inline void retain(const at::Tensor& tensor) {
@@ -254,14 +248,13 @@ inline void retain(const at::Tensor& tensor) {
 
 inline void watch_before_node(Log& log, const std::string& name, const at::Tensor& tensor, bool replace) {
   if (!tensor.requires_grad()) return;
-  torch::autograd::impl::gradient_edge(tensor).function->add_pre_hook(
-      std::make_unique<PreHook>([&log, name, replace](variable_list grads) {
-        log.show("pre hook at the node of " + name, grads);
-        for (auto& grad : grads) {
-          if (replace && grad.defined()) grad = grad * 0.5;
-        }
-        return grads;
-      }));
+  torch::autograd::impl::gradient_edge(tensor).function->add_pre_hook(std::make_unique<PreHook>([&log, name, replace](variable_list grads) {
+    log.show("pre hook at the node of " + name, grads);
+    for (auto& grad : grads) {
+      if (replace && grad.defined()) grad = grad * 0.5;
+    }
+    return grads;
+  }));
 }
 
 inline void watch_after_node(Log& log, const std::string& name, const at::Tensor& tensor, bool replace) {

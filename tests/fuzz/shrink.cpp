@@ -47,8 +47,7 @@ void replace_value(Program& program, int value, int by) {
 
 class Shrinker {
  public:
-  Shrinker(Program program, const Fails& fails, int attempts)
-      : best_(std::move(program)), fails_(fails), attempts_(attempts) {}
+  Shrinker(Program program, const Fails& fails, int attempts) : best_(std::move(program)), fails_(fails), attempts_(attempts) {}
 
   Program run() {
     for (progress_ = true; progress_ && attempts_ > 0;) {
@@ -96,8 +95,7 @@ class Shrinker {
     for (size_t index = best_.leaves.size(); index-- > 0;) {
       if (index >= best_.leaves.size()) continue;
       if (attempt([&](Program& p) { erase_at(p.leaves, index); })) continue;
-      if (best_.leaves[index].layout != Layout::Contiguous)
-        attempt([&](Program& p) { p.leaves[index].layout = Layout::Contiguous; });
+      if (best_.leaves[index].layout != Layout::Contiguous) attempt([&](Program& p) { p.leaves[index].layout = Layout::Contiguous; });
       if (best_.leaves[index].requires_grad) attempt([&](Program& p) { p.leaves[index].requires_grad = false; });
     }
   }
@@ -126,10 +124,7 @@ class Shrinker {
           for (const Instr& instr : best_.instrs) {
             if (!instr.defines(value)) continue;
             for (const int operand : {instr.a, instr.b}) {
-              if (operand >= 0 && attempt([&](Program& p) {
-                    p.calls[call].roots[root] = {operand, Layout::Contiguous};
-                  }))
-                return true;
+              if (operand >= 0 && attempt([&](Program& p) { p.calls[call].roots[root] = {operand, Layout::Contiguous}; })) return true;
             }
             return false;
           }
@@ -150,11 +145,9 @@ class Shrinker {
       for (Root& root : best_.calls[index].roots) {
         const size_t at = static_cast<size_t>(&root - best_.calls[index].roots.data());
         if (!root.gradient || root.gradient == Layout::Contiguous) continue;
-        if (attempt([&](Program& p) { p.calls[index].roots[at].gradient = Layout::Contiguous; }))
-          break;  // `root` is gone
+        if (attempt([&](Program& p) { p.calls[index].roots[at].gradient = Layout::Contiguous; })) break;  // `root` is gone
       }
-      simplify(best_.calls[index].kind != Call::Kind::Backward,
-               [&](Program& p) { p.calls[index].kind = Call::Kind::Backward; });
+      simplify(best_.calls[index].kind != Call::Kind::Backward, [&](Program& p) { p.calls[index].kind = Call::Kind::Backward; });
       simplify(best_.calls[index].retain_graph, [&](Program& p) { p.calls[index].retain_graph = false; });
       simplify(best_.calls[index].create_graph, [&](Program& p) { p.calls[index].create_graph = false; });
       simplify(best_.calls[index].when != When::Always, [&](Program& p) { p.calls[index].when = When::Always; });
@@ -169,8 +162,7 @@ class Shrinker {
     simplify(best_.descend, [](Program& p) { p.descend = false; });
     simplify(best_.zero_grads != ZeroGrads::Not, [](Program& p) { p.zero_grads = ZeroGrads::Not; });
     const auto changes = [&](auto member) {
-      return std::any_of(best_.steps.begin(), best_.steps.end(),
-                         [&](const Step& step) { return step.*member != best_.steps[0].*member; });
+      return std::any_of(best_.steps.begin(), best_.steps.end(), [&](const Step& step) { return step.*member != best_.steps[0].*member; });
     };
     simplify(changes(&Step::batch), [](Program& p) {
       for (Step& step : p.steps) step.batch = p.steps[0].batch;
@@ -196,8 +188,6 @@ class Shrinker {
 
 }  // namespace
 
-Program shrink(Program program, const Fails& fails, int attempts) {
-  return Shrinker(std::move(program), fails, attempts).run();
-}
+Program shrink(Program program, const Fails& fails, int attempts) { return Shrinker(std::move(program), fails, attempts).run(); }
 
 }  // namespace hindcast::tests::fuzz

@@ -82,8 +82,7 @@ TEST(Generator, UsesEveryRowOfTheTable) {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     for (const Instr& made : generate(seed).instrs) ++uses[made.op];
   }
-  for (size_t index = 0; index < ops().size(); ++index)
-    EXPECT_GE(uses[static_cast<int>(index)], 20) << ops()[index].text;
+  for (size_t index = 0; index < ops().size(); ++index) EXPECT_GE(uses[static_cast<int>(index)], 20) << ops()[index].text;
 }
 
 TEST(Generator, MakesEveryKindOfCall) {
@@ -95,8 +94,7 @@ TEST(Generator, MakesEveryKindOfCall) {
       retained += call.retain_graph;
       inputs += call.kind == Call::Kind::Backward && !call.inputs.empty();
       several_roots += call.roots.size() > 1;
-      layouts += std::any_of(call.roots.begin(), call.roots.end(),
-                             [](const Root& root) { return root.gradient > Layout::Contiguous; });
+      layouts += std::any_of(call.roots.begin(), call.roots.end(), [](const Root& root) { return root.gradient > Layout::Contiguous; });
     }
   }
   EXPECT_EQ(kinds.size(), 3U);
@@ -122,8 +120,7 @@ TEST(Shrinker, LeavesOnlyWhatFails) {
   // As if every softmax that a second step runs were wrong.
   const int softmax = find_op("a.softmax(i)");
   const auto has_softmax = [&](const Program& p) {
-    return p.steps.size() > 1 &&
-           std::any_of(p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return i.op == softmax; });
+    return p.steps.size() > 1 && std::any_of(p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return i.op == softmax; });
   };
   int shrunk = 0;
   for (uint64_t seed = 1; seed <= 400 && shrunk < 10; ++seed) {
@@ -170,9 +167,8 @@ TEST(Shrinker, TakesAWrongGradientApart) {
 TEST(Printer, WritesWhatIsCompiledHere) {
   std::ifstream in(HINDCAST_SOURCE_DIR "/tests/fuzz/printed_example.inc");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  EXPECT_EQ(text, print_program(example()))
-      << "If the printer changed on purpose, this is what belongs in printed_example.inc:\n"
-      << print_program(example());
+  EXPECT_EQ(text, print_program(example())) << "If the printer changed on purpose, this is what belongs in printed_example.inc:\n"
+                                            << print_program(example());
 }
 
 TEST(Printer, WritesTheProgramThatTheInterpreterRuns) {

@@ -71,8 +71,7 @@ TEST_P(ChangingHook, BeforeTheGradIsWritten) {
         const auto x = leaf({3, 3});
         const auto accumulator = torch::autograd::impl::grad_accumulator(x);
         size_t step = 0;
-        accumulator->add_pre_hook(
-            pre_hook([&](const variable_list& grads) { return variable_list{change(GetParam()[step], grads[0])}; }));
+        accumulator->add_pre_hook(pre_hook([&](const variable_list& grads) { return variable_list{change(GetParam()[step], grads[0])}; }));
         for (; step < GetParam().size(); ++step) {
           log.attempt("backward", [&] { x.sin().sum().backward(); });
           log.show("x.grad", x.grad());
@@ -85,20 +84,17 @@ TEST_P(ChangingHook, TwoAtOnceInOppositeOrder) {
   expect_same_steps(GetParam().size(), [](Log& log, int step) {
     const auto x = leaf({3, 3});
     const auto a = x.sin(), b = x.cos();
-    a.grad_fn()->add_pre_hook(
-        pre_hook([step](const variable_list& grads) { return variable_list{change(GetParam()[step], grads[0])}; }));
-    b.grad_fn()->add_pre_hook(pre_hook([step](const variable_list& grads) {
-      return variable_list{change(GetParam()[GetParam().size() - 1 - step], grads[0])};
-    }));
+    a.grad_fn()->add_pre_hook(pre_hook([step](const variable_list& grads) { return variable_list{change(GetParam()[step], grads[0])}; }));
+    b.grad_fn()->add_pre_hook(
+        pre_hook([step](const variable_list& grads) { return variable_list{change(GetParam()[GetParam().size() - 1 - step], grads[0])}; }));
     log.attempt("backward", [&] { (a * b).sum().backward(); });
     log.show("x.grad", x.grad());
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Hooks, ChangingHook,
-                         testing::Values(Behaviours{0, 1, 2, 3, 4, 5, 6}, Behaviours{0, 0, 1, 0, 1, 1, 0},
-                                         Behaviours{1, 0, 1, 0, 2, 0, 2}, Behaviours{3, 0, 3, 0, 0, 3, 3},
-                                         Behaviours{5, 0, 5, 5, 0, 6, 0}, Behaviours{0, 7, 0, 7, 0, 0, 7},
+                         testing::Values(Behaviours{0, 1, 2, 3, 4, 5, 6}, Behaviours{0, 0, 1, 0, 1, 1, 0}, Behaviours{1, 0, 1, 0, 2, 0, 2},
+                                         Behaviours{3, 0, 3, 0, 0, 3, 3}, Behaviours{5, 0, 5, 5, 0, 6, 0}, Behaviours{0, 7, 0, 7, 0, 0, 7},
                                          Behaviours{7, 0, 1, 7, 2, 0, 0}));
 
 TEST(ChangingHooks, RegisteredOnEveryOtherStep) {

@@ -43,8 +43,7 @@ TEST_P(ChangedGradient, FromAPreHookOfAnInnerNode) {
   expect_same_steps(5, [](Log& log, int step) {
     const auto x = leaf({3, 3}), w = leaf({3, 3});
     const auto y = x * w;
-    y.grad_fn()->add_pre_hook(
-        pre_hook([&, step](const variable_list& grads) { return variable_list{changed(step, grads[0])}; }));
+    y.grad_fn()->add_pre_hook(pre_hook([&, step](const variable_list& grads) { return variable_list{changed(step, grads[0])}; }));
     log.attempt("backward", [&] { y.sin().sum().backward(); });
     log.show("grads", {x.grad(), w.grad()});
   });
@@ -55,9 +54,8 @@ TEST_P(ChangedGradient, FromAPostHookOfAnInnerNode) {
     const auto x = leaf({3, 3}), w = leaf({3, 3});
     const auto y = x * w;
     const auto z = y.sin();
-    z.grad_fn()->add_post_hook(post_hook([&, step](const variable_list& outputs, const variable_list&) {
-      return variable_list{changed(step, outputs[0])};
-    }));
+    z.grad_fn()->add_post_hook(
+        post_hook([&, step](const variable_list& outputs, const variable_list&) { return variable_list{changed(step, outputs[0])}; }));
     log.attempt("backward", [&] { z.sum().backward(); });
     log.show("grads", {x.grad(), w.grad()});
   });
@@ -67,8 +65,7 @@ TEST_P(ChangedGradient, FromAPreHookOfAnAccumulateGrad) {
   expect_same_steps(5, [](Log& log, int step) {
     const auto x = leaf({3, 3});
     const auto accumulator = grad_accumulator(x);
-    accumulator->add_pre_hook(
-        pre_hook([&, step](const variable_list& grads) { return variable_list{changed(step, grads[0])}; }));
+    accumulator->add_pre_hook(pre_hook([&, step](const variable_list& grads) { return variable_list{changed(step, grads[0])}; }));
     log.attempt("backward", [&] { x.exp().sum().backward(); });
     log.show("x.grad", x.grad());
   });
@@ -78,9 +75,8 @@ TEST_P(ChangedGradient, FromAPostHookThatFeedsAnAccumulateGrad) {
   expect_same_steps(5, [](Log& log, int step) {
     const auto x = leaf({3, 3});
     const auto y = x.exp();
-    y.grad_fn()->add_post_hook(post_hook([&, step](const variable_list& outputs, const variable_list&) {
-      return variable_list{changed(step, outputs[0])};
-    }));
+    y.grad_fn()->add_post_hook(
+        post_hook([&, step](const variable_list& outputs, const variable_list&) { return variable_list{changed(step, outputs[0])}; }));
     log.attempt("backward", [&] { y.sum().backward(); });
     log.show("x.grad", x.grad());
   });
@@ -91,38 +87,36 @@ TEST_P(ChangedGradient, IsAddedToAnotherOne) {
     const auto x = leaf({3, 3});
     const auto y = x.exp();
     const auto a = y.sin(), b = y.cos();
-    a.grad_fn()->add_post_hook(post_hook([&, step](const variable_list& outputs, const variable_list&) {
-      return variable_list{changed(step, outputs[0])};
-    }));
+    a.grad_fn()->add_post_hook(
+        post_hook([&, step](const variable_list& outputs, const variable_list&) { return variable_list{changed(step, outputs[0])}; }));
     log.attempt("backward", [&] { (a + b).sum().backward(); });
     log.show("x.grad", x.grad());
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    NodeHooks, ChangedGradient,
-    testing::Values(Change{"Undefined", [](const at::Tensor&) { return at::Tensor(); }},
-                    Change{"Transposed", [](const at::Tensor& grad) { return grad.t(); }},
-                    Change{"Expanded",
-                           [](const at::Tensor& grad) {
-                             return grad.select(0, 1).expand({3, 3});
-                           }},
-                    Change{"SlicedFromALarger",
-                           [](const at::Tensor& grad) {
-                             return at::cat({grad, grad}, 1).slice(1, 1, 4);
-                           }},
-                    Change{"OtherDtype", [](const at::Tensor& grad) { return grad.to(at::kDouble); }},
-                    Change{"Half", [](const at::Tensor& grad) { return grad.to(at::kBFloat16); }},
-                    Change{"Broadcastable", [](const at::Tensor& grad) { return grad.sum(0, /*keepdim=*/true); }},
-                    Change{"Scalar", [](const at::Tensor& grad) { return grad.sum(); }},
-                    Change{"WrongShape",
-                           [](const at::Tensor& grad) {
-                             return grad.new_ones({2, 5});
-                           }},
-                    Change{"Sparse", [](const at::Tensor& grad) { return grad.detach().to_sparse(); }},
-                    Change{"Negated", [](const at::Tensor& grad) { return grad._neg_view(); }},
-                    Change{"Nan", [](const at::Tensor& grad) { return at::full_like(grad, NAN); }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(NodeHooks, ChangedGradient,
+                         testing::Values(Change{"Undefined", [](const at::Tensor&) { return at::Tensor(); }},
+                                         Change{"Transposed", [](const at::Tensor& grad) { return grad.t(); }},
+                                         Change{"Expanded",
+                                                [](const at::Tensor& grad) {
+                                                  return grad.select(0, 1).expand({3, 3});
+                                                }},
+                                         Change{"SlicedFromALarger",
+                                                [](const at::Tensor& grad) {
+                                                  return at::cat({grad, grad}, 1).slice(1, 1, 4);
+                                                }},
+                                         Change{"OtherDtype", [](const at::Tensor& grad) { return grad.to(at::kDouble); }},
+                                         Change{"Half", [](const at::Tensor& grad) { return grad.to(at::kBFloat16); }},
+                                         Change{"Broadcastable", [](const at::Tensor& grad) { return grad.sum(0, /*keepdim=*/true); }},
+                                         Change{"Scalar", [](const at::Tensor& grad) { return grad.sum(); }},
+                                         Change{"WrongShape",
+                                                [](const at::Tensor& grad) {
+                                                  return grad.new_ones({2, 5});
+                                                }},
+                                         Change{"Sparse", [](const at::Tensor& grad) { return grad.detach().to_sparse(); }},
+                                         Change{"Negated", [](const at::Tensor& grad) { return grad._neg_view(); }},
+                                         Change{"Nan", [](const at::Tensor& grad) { return at::full_like(grad, NAN); }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(NodePreHook, RunsInOrderEachSeeingTheOneBefore) {
   expect_same_steps(3, [](Log& log, int) {
@@ -211,20 +205,23 @@ TEST(NodePostHook, DeletedByItsKeyIsSilent) {
 }
 
 TEST(NodePostHook, MayAddAHookToALaterNode) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = leaf({3});
-    const auto y = x.sin();
-    const auto z = y.exp();
-    z.grad_fn()->add_post_hook(post_hook([&](const variable_list& outputs, const variable_list&) {
-      y.grad_fn()->add_pre_hook(pre_hook([&](const variable_list& grads) {
-        log.show("late pre hook", grads);
-        return variable_list{grads[0] * 4};
-      }));
-      return outputs;
-    }));
-    z.sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);  // what comes after a node with a new hook runs as itself
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto x = leaf({3});
+        const auto y = x.sin();
+        const auto z = y.exp();
+        z.grad_fn()->add_post_hook(post_hook([&](const variable_list& outputs, const variable_list&) {
+          y.grad_fn()->add_pre_hook(pre_hook([&](const variable_list& grads) {
+            log.show("late pre hook", grads);
+            return variable_list{grads[0] * 4};
+          }));
+          return outputs;
+        }));
+        z.sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);  // what comes after a node with a new hook runs as itself
 }
 
 TEST(TensorPreHook, RunsAlsoWhereTheNodeItselfIsNotNeeded) {
@@ -359,8 +356,7 @@ TEST(KindsOfHooks, OnOneLeafRunInTheStockOrder) {
     const auto x = leaf({3});
     const auto node = grad_accumulator(x);
     torch::autograd::impl::set_post_acc_grad_hooks(
-        x, std::make_unique<LambdaGradReadyHook>(
-               [&](const at::Tensor& tensor) { log.show("grad ready", tensor.grad()); }));
+        x, std::make_unique<LambdaGradReadyHook>([&](const at::Tensor& tensor) { log.show("grad ready", tensor.grad()); }));
     node->add_post_hook(post_hook([&](const variable_list& outputs, const variable_list&) {
       log.show("post hook", x.grad());
       return outputs;

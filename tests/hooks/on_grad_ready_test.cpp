@@ -28,9 +28,8 @@ TEST(OnGradReady, SeesTheGradWritten) {
 TEST(OnGradReady, RunsAsSoonAsTheGradIsWritten) {
   expect_same_steps(3, [](Log& log, int) {
     const auto first = leaf({3, 3}), last = leaf({3, 3});
-    hindcast::on_grad_ready(last, [&](const at::Tensor&) {
-      log.note(first.grad().defined() ? "first has its grad" : "first has no grad yet");
-    });
+    hindcast::on_grad_ready(last,
+                            [&](const at::Tensor&) { log.note(first.grad().defined() ? "first has its grad" : "first has no grad yet"); });
     first.mm(first).sin().mm(last).sum().backward();
   });
 }

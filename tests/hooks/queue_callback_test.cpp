@@ -10,9 +10,7 @@
 namespace hindcast::tests {
 namespace {
 
-void queue_callback(std::function<void()> callback) {
-  torch::autograd::Engine::get_default_engine().queue_callback(std::move(callback));
-}
+void queue_callback(std::function<void()> callback) { torch::autograd::Engine::get_default_engine().queue_callback(std::move(callback)); }
 
 TEST(QueueCallback, RunsOnceAfterTheLastGrad) {
   expect_same_steps(3, [](Log& log, int) {

@@ -124,16 +124,15 @@ TEST_P(RefusedResult, RaisesTheSameErrorOnAnIntermediateAndOnALeaf) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    RegisterHook, RefusedResult,
-    testing::Values(Refused{"WrongShape",
-                            [](const at::Tensor& grad) {
-                              return grad.new_zeros({3, 3});
-                            }},
-                    Refused{"WrongRank", [](const at::Tensor& grad) { return grad.reshape({-1}); }},
-                    Refused{"WrongDtype", [](const at::Tensor& grad) { return grad.to(at::kDouble); }},
-                    Refused{"MetaDevice", [](const at::Tensor& grad) { return grad.to(at::kMeta); }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(RegisterHook, RefusedResult,
+                         testing::Values(Refused{"WrongShape",
+                                                 [](const at::Tensor& grad) {
+                                                   return grad.new_zeros({3, 3});
+                                                 }},
+                                         Refused{"WrongRank", [](const at::Tensor& grad) { return grad.reshape({-1}); }},
+                                         Refused{"WrongDtype", [](const at::Tensor& grad) { return grad.to(at::kDouble); }},
+                                         Refused{"MetaDevice", [](const at::Tensor& grad) { return grad.to(at::kMeta); }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(RegisterHook, DefinedResultForAnUndefinedGradientIsRefused) {
   expect_same_steps(3, [](Log& log, int step) {
@@ -181,35 +180,41 @@ TEST(RegisterHook, RemovingAnUnknownHookIsAnError) {
 }
 
 TEST(RegisterHook, RegistersOnALaterNodeDuringBackward) {
-  expect_same_steps(3, [](Log& log, int step) {
-    const auto x = leaf({3});
-    const auto y = x.sin();
-    const auto z = y.cos();
-    z.register_hook([&, step](at::Tensor) {
-      if (step == 0) return;
-      y.register_hook([&](at::Tensor grad) {
-        log.show("late hook", grad);
-        return grad * 2;
-      });
-    });
-    z.sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);  // what comes after a node with a new hook runs as itself
+  expect_same_steps(
+      3,
+      [](Log& log, int step) {
+        const auto x = leaf({3});
+        const auto y = x.sin();
+        const auto z = y.cos();
+        z.register_hook([&, step](at::Tensor) {
+          if (step == 0) return;
+          y.register_hook([&](at::Tensor grad) {
+            log.show("late hook", grad);
+            return grad * 2;
+          });
+        });
+        z.sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);  // what comes after a node with a new hook runs as itself
 }
 
 TEST(RegisterHook, RegistersOnALaterLeafDuringBackward) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = leaf({3});
-    const auto y = x.sin();
-    y.register_hook([&](at::Tensor) {
-      x.register_hook([&](at::Tensor grad) {
-        log.show("late hook of the leaf", grad);
-        return -grad;
-      });
-    });
-    y.sum().backward();
-    log.show("x.grad", x.grad());
-  }, Takeover::Some);  // what comes after a node with a new hook runs as itself
+  expect_same_steps(
+      3,
+      [](Log& log, int) {
+        const auto x = leaf({3});
+        const auto y = x.sin();
+        y.register_hook([&](at::Tensor) {
+          x.register_hook([&](at::Tensor grad) {
+            log.show("late hook of the leaf", grad);
+            return -grad;
+          });
+        });
+        y.sum().backward();
+        log.show("x.grad", x.grad());
+      },
+      Takeover::Some);  // what comes after a node with a new hook runs as itself
 }
 
 TEST(RegisterHook, RegistersOnTheSameTensorDuringBackward) {

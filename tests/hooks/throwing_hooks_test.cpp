@@ -18,8 +18,7 @@ class Network {
       weights_.push_back(leaf({4, 4}));
       biases_.push_back(leaf({4}));
       weights_.back().register_hook([this, i](at::Tensor) { call("weight " + std::to_string(i)); });
-      hindcast::on_grad_ready(biases_.back(),
-                              [this, i](const at::Tensor&) { call("bias ready " + std::to_string(i)); });
+      hindcast::on_grad_ready(biases_.back(), [this, i](const at::Tensor&) { call("bias ready " + std::to_string(i)); });
     }
   }
 

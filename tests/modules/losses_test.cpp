@@ -10,33 +10,28 @@ namespace nn = torch::nn;
 at::Tensor like(const at::Tensor& prediction) { return at::randn_like(prediction); }
 at::Tensor probabilities(const at::Tensor& prediction) { return at::rand_like(prediction); }
 at::Tensor signs(const at::Tensor& prediction) { return at::sign(at::randn_like(prediction)); }
-at::Tensor classes(const at::Tensor& prediction) {
-  return at::randint(prediction.size(1), {prediction.size(0)}, at::kLong);
-}
+at::Tensor classes(const at::Tensor& prediction) { return at::randint(prediction.size(1), {prediction.size(0)}, at::kLong); }
 at::Tensor multi_classes(const at::Tensor& prediction) {
   auto target = at::full(prediction.sizes(), -1, at::kLong);
   target.select(1, 0).copy_(classes(prediction));
   return target;
 }
 
-std::vector<at::Tensor> three(int64_t batch) {
-  return {real_input(batch, {5}), real_input(batch, {5}), real_input(batch, {5})};
-}
+std::vector<at::Tensor> three(int64_t batch) { return {real_input(batch, {5}), real_input(batch, {5}), real_input(batch, {5})}; }
 
 std::vector<at::Tensor> two_and_signs(int64_t batch) {
   return {real_input(batch, {5}), real_input(batch, {5}), at::sign(at::randn({batch}))};
 }
 
 nn::Sequential convolutional() {
-  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 4, 3).padding(1)), nn::BatchNorm2d(4), nn::ReLU(),
-                        nn::MaxPool2d(2), nn::Conv2d(nn::Conv2dOptions(4, 6, 3).padding(1)), nn::BatchNorm2d(6),
-                        nn::ReLU(), nn::AdaptiveAvgPool2d(nn::AdaptiveAvgPool2dOptions({1, 1})), nn::Flatten(),
-                        nn::Linear(6, 3), nn::LogSoftmax(1));
+  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 4, 3).padding(1)), nn::BatchNorm2d(4), nn::ReLU(), nn::MaxPool2d(2),
+                        nn::Conv2d(nn::Conv2dOptions(4, 6, 3).padding(1)), nn::BatchNorm2d(6), nn::ReLU(),
+                        nn::AdaptiveAvgPool2d(nn::AdaptiveAvgPool2dOptions({1, 1})), nn::Flatten(), nn::Linear(6, 3), nn::LogSoftmax(1));
 }
 
 nn::Sequential perceptron() {
-  return nn::Sequential(nn::Linear(6, 8), nn::LayerNorm(nn::LayerNormOptions({8})), nn::GELU(), nn::Dropout(0.2),
-                        nn::Linear(8, 8), nn::Tanh(), nn::Linear(8, 2));
+  return nn::Sequential(nn::Linear(6, 8), nn::LayerNorm(nn::LayerNormOptions({8})), nn::GELU(), nn::Dropout(0.2), nn::Linear(8, 8),
+                        nn::Tanh(), nn::Linear(8, 2));
 }
 
 // A row a line.

@@ -57,13 +57,11 @@ ModuleRow loss(std::string name, std::function<Module()> make, Sizes sizes,
 
 /// Everything else: the row says itself what goes in and how it is called.
 template <class Module>
-ModuleRow custom(std::string name, std::function<Module()> make,
-                 std::function<std::vector<at::Tensor>(int64_t batch)> inputs,
+ModuleRow custom(std::string name, std::function<Module()> make, std::function<std::vector<at::Tensor>(int64_t batch)> inputs,
                  std::function<at::Tensor(Module&, const std::vector<at::Tensor>&)> forward) {
   return {std::move(name), [make, inputs, forward]() -> ModuleUnderTest {
             auto module = make();
-            return {module.ptr(), inputs,
-                    [module, forward](const std::vector<at::Tensor>& in) mutable { return forward(module, in); }};
+            return {module.ptr(), inputs, [module, forward](const std::vector<at::Tensor>& in) mutable { return forward(module, in); }};
           }};
 }
 

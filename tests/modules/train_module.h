@@ -19,8 +19,7 @@ inline void train(const ModuleRow& row, bool set_to_none, Log& log) {
     for (const auto& parameter : under_test.module->named_parameters()) {
       log.show(parameter.key(), parameter.value().grad());
       const at::NoGradGuard no_grad;
-      if (parameter.value().grad().defined())
-        parameter.value().data().sub_(parameter.value().grad().to_dense(), 0.1);
+      if (parameter.value().grad().defined()) parameter.value().data().sub_(parameter.value().grad().to_dense(), 0.1);
     }
     for (const auto& buffer : under_test.module->named_buffers()) {
       log.show(buffer.key(), buffer.value());

@@ -97,17 +97,11 @@ class Evaluator {
   }
 
  private:
-  static bool is_word(const Expr& expr, std::string_view word) {
-    return expr.kind == Expr::Kind::Word && expr.word == word;
-  }
+  static bool is_word(const Expr& expr, std::string_view word) { return expr.kind == Expr::Kind::Word && expr.word == word; }
 
-  static bool is_op(const Expr& expr) {
-    return expr.kind == Expr::Kind::Call && expr.word.find("::") != std::string::npos;
-  }
+  static bool is_op(const Expr& expr) { return expr.kind == Expr::Kind::Call && expr.word.find("::") != std::string::npos; }
 
-  double real(const Expr& expr) {
-    return expr.kind == Expr::Kind::Real ? expr.real : static_cast<double>(integer(expr));
-  }
+  double real(const Expr& expr) { return expr.kind == Expr::Kind::Real ? expr.real : static_cast<double>(integer(expr)); }
 
   bool truth(const Expr& expr) {
     if (is_word(expr, "true")) return true;
@@ -117,16 +111,14 @@ class Evaluator {
 
   IValue number(const Expr& expr) {
     if (expr.kind == Expr::Kind::Real) return expr.real;
-    if (expr.kind == Expr::Kind::Call && expr.word == "cx")
-      return c10::complex<double>(real(expr.items.at(0)), real(expr.items.at(1)));
+    if (expr.kind == Expr::Kind::Call && expr.word == "cx") return c10::complex<double>(real(expr.items.at(0)), real(expr.items.at(1)));
     if (is_word(expr, "true") || is_word(expr, "false")) return truth(expr);
     return integer(expr);
   }
 
   IValue list(const Expr& expr, const c10::Type& element) {
     if (is_op(expr)) return result(expr);
-    if (expr.kind != Expr::Kind::List &&
-        element.kind() != TypeKind::TensorType) {  // int[2] may be written as one integer
+    if (expr.kind != Expr::Kind::List && element.kind() != TypeKind::TensorType) {  // int[2] may be written as one integer
       Expr single;
       single.kind = Expr::Kind::List;
       single.items = {expr};
@@ -140,8 +132,7 @@ class Evaluator {
       }
       case TypeKind::OptionalType: {
         c10::List<std::optional<at::Tensor>> tensors;
-        for (const Expr& item : expr.items)
-          tensors.push_back(is_word(item, "none") ? std::nullopt : std::make_optional(tensor(item)));
+        for (const Expr& item : expr.items) tensors.push_back(is_word(item, "none") ? std::nullopt : std::make_optional(tensor(item)));
         return tensors;
       }
       case TypeKind::IntType:
@@ -211,8 +202,7 @@ class Evaluator {
   at::Tensor made(const Expr& expr) {
     const std::string& word = expr.word;
     const at::ScalarType dtype = maker_.setting().dtype;
-    if (word == "in")
-      return maker_.leaf(maker_.uniform(real(expr.items.at(0)), real(expr.items.at(1)), sizes(expr.items, 2)));
+    if (word == "in") return maker_.leaf(maker_.uniform(real(expr.items.at(0)), real(expr.items.at(1)), sizes(expr.items, 2)));
     if (word == "idx") return maker_.index(integer(expr.items.at(0)), sizes(expr.items, 1));
     const std::vector<int64_t> all = sizes(expr.items, 0);
     if (word == "f") return maker_.leaf(maker_.normal(all, dtype));
@@ -243,8 +233,7 @@ const Expr* find_keyword(const std::vector<Expr>& arguments, const std::string& 
 
 }  // namespace
 
-std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments,
-                                   TensorMaker& maker) {
+std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments, TensorMaker& maker) {
   Evaluator evaluator(maker);
   std::vector<IValue> values;
   size_t used = 0;
@@ -264,8 +253,7 @@ std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std:
     }
   }
   if (used != arguments.size())
-    throw std::invalid_argument(std::to_string(arguments.size() - used) + " arguments too many for " +
-                                toString(schema));
+    throw std::invalid_argument(std::to_string(arguments.size() - used) + " arguments too many for " + toString(schema));
   return values;
 }
 

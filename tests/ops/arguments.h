@@ -26,8 +26,7 @@
 namespace hindcast::tests::ops {
 
 /// One value per argument of the schema, defaults filled in. Throws std::invalid_argument on what does not fit.
-std::vector<c10::IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments,
-                                        TensorMaker& maker);
+std::vector<c10::IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments, TensorMaker& maker);
 
 /// Calls `aten::name.overload` through the dispatcher, as a user's call would go. All that it returns.
 std::vector<c10::IValue> call_op(const std::string& name, const std::vector<Expr>& arguments, TensorMaker& maker);

@@ -29,8 +29,7 @@ std::set<std::string> classes_with_opaque_rows() {
 std::map<std::string, std::string> excuses(const std::string& table) {
   std::map<std::string, std::string> reasons;
   for (const Excuse& excuse : read_excuses(table_path(table)))
-    EXPECT_TRUE(reasons.emplace(excuse.node, excuse.reason).second)
-        << table << ": " << excuse.node << " stands there twice";
+    EXPECT_TRUE(reasons.emplace(excuse.node, excuse.reason).second) << table << ": " << excuse.node << " stands there twice";
   return reasons;
 }
 
@@ -52,8 +51,7 @@ TEST(NodeClasses, EachHasARowOrAReasonWhyNot) {
 TEST(NodeClasses, TheTablesNameOnlyWhatLibTorchHas) {
   const std::set<std::string> all = all_node_classes();
   for (const std::string& name : classes_with_rows()) EXPECT_EQ(all.count(name), 1U) << "ops.table: " << name;
-  for (const auto& [name, reason] : excuses("not_covered.table"))
-    EXPECT_EQ(all.count(name), 1U) << "not_covered.table: " << name;
+  for (const auto& [name, reason] : excuses("not_covered.table")) EXPECT_EQ(all.count(name), 1U) << "not_covered.table: " << name;
 }
 
 TEST(NodeClasses, OpaqueOnesHaveAReason) {
@@ -61,8 +59,7 @@ TEST(NodeClasses, OpaqueOnesHaveAReason) {
   const std::map<std::string, std::string> reasons = excuses("opaque.table");
   for (const std::string& name : opaque)
     EXPECT_EQ(reasons.count(name), 1U) << name << ": has a row marked `opaque`, and no reason in opaque.table";
-  for (const auto& [name, reason] : reasons)
-    EXPECT_EQ(opaque.count(name), 1U) << name << ": in opaque.table, and no row marked `opaque`";
+  for (const auto& [name, reason] : reasons) EXPECT_EQ(opaque.count(name), 1U) << name << ": in opaque.table, and no row marked `opaque`";
 }
 
 TEST(NodeClasses, CountsArePrinted) {

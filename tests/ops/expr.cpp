@@ -9,9 +9,7 @@ namespace {
 
 bool starts_word(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-bool continues_word(char c) {
-  return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || c == ':' || c == '.';
-}
+bool continues_word(char c) { return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || c == ':' || c == '.'; }
 
 class Parser {
  public:
@@ -98,8 +96,8 @@ class Parser {
     std::string digits;
     if (text_[at_] == '-') digits += text_[at_++];
     if (text_.substr(at_, 3) == "inf") return at_ += 3, infinity(-1);
-    while (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.' ||
-                                  text_[at_] == 'e' || (text_[at_] == '-' && text_[at_ - 1] == 'e')))
+    while (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '.' || text_[at_] == 'e' ||
+                                  (text_[at_] == '-' && text_[at_ - 1] == 'e')))
       digits += text_[at_++];
     if (digits.empty() || digits == "-") fail("a number");
     Expr number;
@@ -154,8 +152,7 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& expected) const {
-    throw std::invalid_argument("arguments '" + std::string(text_) + "': at '" + std::string(text_.substr(at_)) +
-                                "' expected " + expected);
+    throw std::invalid_argument("arguments '" + std::string(text_) + "': at '" + std::string(text_.substr(at_)) + "' expected " + expected);
   }
 
   std::string_view text_;

@@ -64,8 +64,7 @@ TEST(TensorMaker, MakesTheSameValuesInEveryLayout) {
 }
 
 TEST(Expr, ReadsCallsListsKeywordsAndArithmetic) {
-  const std::vector<Expr> arguments =
-      parse_arguments(R"(aten::sort(f(2*N+1, 4))#1, [1, -2], keepdim=true, "mean", -inf, 1e-5)");
+  const std::vector<Expr> arguments = parse_arguments(R"(aten::sort(f(2*N+1, 4))#1, [1, -2], keepdim=true, "mean", -inf, 1e-5)");
   ASSERT_EQ(arguments.size(), 6U);
   EXPECT_EQ(arguments[0].word, "aten::sort");
   EXPECT_EQ(arguments[0].output, 1);

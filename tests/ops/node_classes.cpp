@@ -17,8 +17,7 @@ std::set<std::string> all_node_classes() {
   std::set<std::string> names;
   for (std::string line; std::getline(in, line);) {
     const size_t after_name = line.find(" : public ");
-    if (line.rfind(before, 0) == 0 && after_name != std::string::npos)
-      names.insert(line.substr(before.size(), after_name - before.size()));
+    if (line.rfind(before, 0) == 0 && after_name != std::string::npos) names.insert(line.substr(before.size(), after_name - before.size()));
   }
   return names;
 }

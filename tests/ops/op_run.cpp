@@ -51,8 +51,7 @@ at::Tensor weighted_sum(const std::vector<at::Tensor>& outputs, uint64_t seed) {
 }
 
 /// Hooks that replace and that write down what they see, so that their order and their arguments are compared too.
-void attach_hooks(const Setting& setting, std::vector<at::Tensor>& leaves, at::Tensor& output,
-                  std::vector<at::Tensor>& seen) {
+void attach_hooks(const Setting& setting, std::vector<at::Tensor>& leaves, at::Tensor& output, std::vector<at::Tensor>& seen) {
   if (setting.hooks == Hooks::RetainGrad) output.retain_grad();
   if (setting.hooks != Hooks::OnLeafAndOutput) return;
   output.register_hook([&seen](const at::Tensor& grad) {
@@ -78,8 +77,7 @@ void run_backward(const Setting& setting, const std::vector<at::Tensor>& outputs
     for (const at::Tensor& output : outputs) gradients.push_back(root_gradient(output, setting.root, setting.seed));
   }
   if (setting.only_wanted) {
-    for (const at::Tensor& grad :
-         torch::autograd::grad(roots, {leaves.at(*setting.only_wanted)}, gradients, std::nullopt, false, true))
+    for (const at::Tensor& grad : torch::autograd::grad(roots, {leaves.at(*setting.only_wanted)}, gradients, std::nullopt, false, true))
       results.push_back(grad);
   } else {
     torch::autograd::backward(roots, gradients);
@@ -88,8 +86,7 @@ void run_backward(const Setting& setting, const std::vector<at::Tensor>& outputs
 
 void give_grads(std::vector<at::Tensor>& leaves, uint64_t seed) {
   for (at::Tensor& leaf : leaves)
-    if (leaf.layout() == at::kStrided && leaf.requires_grad())
-      leaf.mutable_grad() = root_gradient(leaf, Root::Contiguous, seed + 1);
+    if (leaf.layout() == at::kStrided && leaf.requires_grad()) leaf.mutable_grad() = root_gradient(leaf, Root::Contiguous, seed + 1);
 }
 
 std::vector<std::string> names_behind(const std::vector<at::Tensor>& outputs) {

@@ -28,8 +28,7 @@ class OpTable : public ::testing::TestWithParam<Row> {
   void SetUp() override { reset(); }
 
   static void TearDownTestSuite() {
-    std::cout << "op table: " << runs_ << " runs on each engine; " << pinned_.size()
-              << " rows compiled again for a third size";
+    std::cout << "op table: " << runs_ << " runs on each engine; " << pinned_.size() << " rows compiled again for a third size";
     for (const std::string& row : pinned_) std::cout << "\n    " << row;
     std::cout << std::endl;
     at::set_num_threads(threads_);
@@ -47,8 +46,7 @@ class OpTable : public ::testing::TestWithParam<Row> {
       if (!expect_equal(stock, ours)) return;
       // A node whose formula raises runs as itself; that tells something of the row only where it always raises.
       if (stock.error.empty() || row.raises) opaque_ |= times_opaque(row, stats()) > times_opaque(row, before);
-      if (&scenario == first_ && setting.values == Values::Random)
-        check_run_of_first_scenario(row, i, setting, stock, before);
+      if (&scenario == first_ && setting.values == Values::Random) check_run_of_first_scenario(row, i, setting, stock, before);
     }
   }
 
@@ -78,8 +76,7 @@ class OpTable : public ::testing::TestWithParam<Row> {
   }
 
   /// The plain runs must do what the row says: work, unless it `raises`, and find the graph again.
-  static void check_run_of_first_scenario(const Row& row, size_t run, const Setting& setting, const Outcome& stock,
-                                          const Stats& before) {
+  static void check_run_of_first_scenario(const Row& row, size_t run, const Setting& setting, const Outcome& stock, const Stats& before) {
     if (run == 0) {
       EXPECT_EQ(row.raises, !stock.error.empty()) << "stock raised '" << stock.error << "'";
     }

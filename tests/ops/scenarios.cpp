@@ -92,8 +92,7 @@ c10::ScalarType dtype_of(const std::string& name) {
 std::vector<Scenario> scenarios(const Row& row, const RowShape& shape) {
   Setting base;
   base.dtype = dtype_of(row.dtypes.front());
-  std::vector<Scenario> all = {{"values and sizes", values_and_sizes(row, base)},
-                               {"root gradients", root_layouts(base)}};
+  std::vector<Scenario> all = {{"values and sizes", values_and_sizes(row, base)}, {"root gradients", root_layouts(base)}};
   const auto add = [&](const std::string& name, std::vector<Setting> runs) { all.push_back({name, std::move(runs)}); };
 
   Setting varied = base;

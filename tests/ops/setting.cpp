@@ -11,9 +11,8 @@ const char* name_of(Enum value, const std::array<const char*, n>& names) {
   return names.at(static_cast<size_t>(value));
 }
 
-constexpr std::array<const char*, 9> kOperands = {"contiguous", "transposed",        "expanded",
-                                                  "sliced",     "channels-last",     "conjugated",
-                                                  "negated",    "transpose of leaf", "expand of leaf"};
+constexpr std::array<const char*, 9> kOperands = {"contiguous", "transposed", "expanded",          "sliced",        "channels-last",
+                                                  "conjugated", "negated",    "transpose of leaf", "expand of leaf"};
 constexpr std::array<const char*, 2> kValues = {"random", "zeros and NaN"};
 constexpr std::array<const char*, 9> kRoot = {"loss",          "contiguous", "transposed", "expanded", "sliced",
                                               "channels-last", "conjugated", "zeros",      "NaN"};

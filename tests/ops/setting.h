@@ -10,17 +10,7 @@
 namespace hindcast::tests::ops {
 
 /// How the memory of the operands lies. The last two put a view between the leaf and the operand.
-enum class Operands {
-  Contiguous,
-  Transposed,
-  Expanded,
-  Sliced,
-  ChannelsLast,
-  Conjugated,
-  Negated,
-  TransposeOfLeaf,
-  ExpandOfLeaf
-};
+enum class Operands { Contiguous, Transposed, Expanded, Sliced, ChannelsLast, Conjugated, Negated, TransposeOfLeaf, ExpandOfLeaf };
 
 enum class Values { Random, ZerosAndNaN };
 

@@ -50,8 +50,7 @@ void read_option(Row& row, const std::string& option) {
   else if (option == "f32" || option == "f64" || option == "c64" || option == "bf16")
     row.dtypes.push_back(option);
   else
-    throw std::invalid_argument("option '" + option +
-                                "': expected one of f32 f64 c64 bf16 plain finite raises uneven opaque stock");
+    throw std::invalid_argument("option '" + option + "': expected one of f32 f64 c64 bf16 plain finite raises uneven opaque stock");
 }
 
 }  // namespace

@@ -9,14 +9,10 @@
 namespace hindcast::tests::ops {
 namespace {
 
-at::Tensor transposed(const at::Tensor& t) {
-  return t.dim() < 2 ? t : t.transpose(0, -1).contiguous().transpose(0, -1);
-}
+at::Tensor transposed(const at::Tensor& t) { return t.dim() < 2 ? t : t.transpose(0, -1).contiguous().transpose(0, -1); }
 
 /// Stride 0 in the first dimension: all its rows become the first one.
-at::Tensor expanded(const at::Tensor& t) {
-  return t.dim() == 0 || t.size(0) == 0 ? t : t.narrow(0, 0, 1).clone().expand(t.sizes());
-}
+at::Tensor expanded(const at::Tensor& t) { return t.dim() == 0 || t.size(0) == 0 ? t : t.narrow(0, 0, 1).clone().expand(t.sizes()); }
 
 /// Every second row of something larger, from the second one on.
 at::Tensor sliced(const at::Tensor& t) {
@@ -64,8 +60,7 @@ at::Tensor with_special_values(const at::Tensor& t) {
 
 }  // namespace
 
-TensorMaker::TensorMaker(const Setting& setting)
-    : setting_(setting), generator_(at::detail::createCPUGenerator(setting.seed)) {}
+TensorMaker::TensorMaker(const Setting& setting) : setting_(setting), generator_(at::detail::createCPUGenerator(setting.seed)) {}
 
 at::Tensor TensorMaker::normal(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto wide = c10::isComplexType(dtype) ? at::kComplexDouble : at::kDouble;
@@ -74,8 +69,7 @@ at::Tensor TensorMaker::normal(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 at::Tensor TensorMaker::uniform(double low, double high, at::IntArrayRef sizes) {
   at::Tensor values = at::rand(sizes, generator_, at::kDouble) * (high - low) + low;
-  if (c10::isComplexType(setting_.dtype))
-    values = at::complex(values, at::rand(sizes, generator_, at::kDouble) * (high - low) + low);
+  if (c10::isComplexType(setting_.dtype)) values = at::complex(values, at::rand(sizes, generator_, at::kDouble) * (high - low) + low);
   return values.to(setting_.dtype);
 }
 
@@ -85,9 +79,7 @@ at::Tensor TensorMaker::positive_definite(at::IntArrayRef sizes) {
   return (at::matmul(factor, factor.mH()) + sizes.back() * at::eye(sizes.back(), wide)).to(setting_.dtype);
 }
 
-at::Tensor TensorMaker::index(int64_t bound, at::IntArrayRef sizes) {
-  return at::randint(bound, sizes, generator_, at::kLong);
-}
+at::Tensor TensorMaker::index(int64_t bound, at::IntArrayRef sizes) { return at::randint(bound, sizes, generator_, at::kLong); }
 
 at::Tensor TensorMaker::mask(at::IntArrayRef sizes) { return at::randint(2, sizes, generator_, at::kBool); }
 
@@ -97,8 +89,7 @@ at::Tensor TensorMaker::leaf(at::Tensor values, bool special_values) {
   if (values.layout() != at::kStrided) return new_leaf(values);
   if (special_values && setting_.values == Values::ZerosAndNaN) values = with_special_values(values);
   values = with_layout(values, setting_.operands);
-  if (setting_.operands == Operands::TransposeOfLeaf && values.dim() >= 2)
-    return new_leaf(values.transpose(0, -1)).transpose(0, -1);
+  if (setting_.operands == Operands::TransposeOfLeaf && values.dim() >= 2) return new_leaf(values.transpose(0, -1)).transpose(0, -1);
   if (setting_.operands == Operands::ExpandOfLeaf && values.dim() >= 1 && values.size(0) > 0)
     return new_leaf(values.narrow(0, 0, 1)).expand(values.sizes());
   return new_leaf(values);
@@ -119,8 +110,7 @@ at::Tensor root_gradient(const at::Tensor& output, Root root, uint64_t seed) {
   const c10::NoGradGuard no_grad;
   const auto wide = output.is_complex() ? at::kComplexDouble : at::kDouble;
   const at::Tensor values =
-      at::randn(output.sizes(), at::detail::createCPUGenerator(seed + 1000), at::TensorOptions(wide))
-          .to(output.scalar_type());
+      at::randn(output.sizes(), at::detail::createCPUGenerator(seed + 1000), at::TensorOptions(wide)).to(output.scalar_type());
   switch (root) {
     case Root::Loss:
     case Root::Contiguous:

@@ -35,8 +35,7 @@ TEST(ABackwardInsideAHookRunsOnTheStockEngine, GradToo) {
 
 struct BackwardInside : torch::autograd::Function<BackwardInside> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x * 2; }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list gradients) {
     const at::AutoGradMode grad_mode(true);
     const auto y = gradients[0].detach().clone().set_requires_grad(true);
     y.exp().sum().backward();

@@ -41,8 +41,9 @@ TEST(ABadRoot, GradOfWhatIsNotInTheGraph) {
 }
 
 TEST(ABadRoot, SeveralOfWhichOneIsNoScalar) {
-  expect_same_error("grad can be implicitly created only for scalar outputs",
-                    [] { torch::autograd::backward({leaf().sum(), leaf().sin()}); });
+  expect_same_error("grad can be implicitly created only for scalar outputs", [] {
+    torch::autograd::backward({leaf().sum(), leaf().sin()});
+  });
 }
 
 TEST(ABadRoot, LosesNothing) {

@@ -18,8 +18,7 @@ using namespace torch::autograd;
 variable_list run_under_a_guard(const std::shared_ptr<Node>& root, const GraphTask& task, bool, const edge_list&) {
   const auto guard = hindcast::enable();
   auto& own = const_cast<GraphTask&>(task);
-  const auto future =
-      Engine::get_default_engine().execute_with_graph_task(own.shared_from_this(), root, InputBuffer(variable_list()));
+  const auto future = Engine::get_default_engine().execute_with_graph_task(own.shared_from_this(), root, InputBuffer(variable_list()));
   future->wait();
   return future->value().toTensorVector();
 }

@@ -36,8 +36,7 @@ TEST(AGraphUsedTwice, SaysWhatToDo) {
   const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
   const auto loss = x.sin().sum();
   loss.backward();
-  EXPECT_NE(error_of([&] { loss.backward(); }).find("Trying to backward through the graph a second time"),
-            std::string::npos);
+  EXPECT_NE(error_of([&] { loss.backward(); }).find("Trying to backward through the graph a second time"), std::string::npos);
 }
 
 TEST(AGraphUsedTwice, HasTheEffectsUpToTheError) {

@@ -34,8 +34,8 @@ TEST(HindcastSwitchedOffRunsOnTheStockEngine, ByTheGuardsOptions) {
     const bool right = x.grad().equal(x.detach().cos());
     const Stats stats = hindcast::stats();
     const auto disabled = stats.fallbacks_by_reason.find("Disabled");
-    std::cerr << (right ? "right" : "wrong") << ", active " << hindcast::active() << ", taken over " << stats.backwards
-              << ", disabled " << (disabled == stats.fallbacks_by_reason.end() ? 0 : disabled->second) << '\n';
+    std::cerr << (right ? "right" : "wrong") << ", active " << hindcast::active() << ", taken over " << stats.backwards << ", disabled "
+              << (disabled == stats.fallbacks_by_reason.end() ? 0 : disabled->second) << '\n';
   }
   std::_Exit(0);
 }

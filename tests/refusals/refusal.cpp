@@ -7,8 +7,7 @@
 
 namespace hindcast::tests {
 
-void expect_refused(const Refusal& expected, const std::function<std::vector<at::Tensor>()>& program,
-                    const Options& options) {
+void expect_refused(const Refusal& expected, const std::function<std::vector<at::Tensor>()>& program, const Options& options) {
   const auto seeded = [&](uint64_t) { return program(); };
   const Outcome stock = run_stock(seeded, 1);
   hindcast::reset();

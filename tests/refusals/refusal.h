@@ -17,7 +17,6 @@ struct Refusal {
 };
 
 /// Runs `program` on both engines. It makes one call of backward() or grad() that hindcast refuses.
-void expect_refused(const Refusal& expected, const std::function<std::vector<at::Tensor>()>& program,
-                    const Options& options = {});
+void expect_refused(const Refusal& expected, const std::function<std::vector<at::Tensor>()>& program, const Options& options = {});
 
 }  // namespace hindcast::tests

@@ -117,8 +117,8 @@ std::string describe(const at::Tensor& tensor) {
     out << " by " << tensor.grad_fn()->name();
   }
   if (tensor.is_sparse()) {
-    out << " sparse coalesced=" << tensor.is_coalesced() << " indices{" << describe(tensor._indices().detach())
-        << "} values{" << describe(tensor._values().detach()) << "}";
+    out << " sparse coalesced=" << tensor.is_coalesced() << " indices{" << describe(tensor._indices().detach()) << "} values{"
+        << describe(tensor._values().detach()) << "}";
     return out.str();
   }
   if (tensor.layout() != at::kStrided) {
@@ -165,9 +165,7 @@ void expect_same_steps(int steps, const std::function<void(Log&, int)>& step, Ta
       takeover);
 }
 
-at::Tensor leaf(at::IntArrayRef sizes, at::TensorOptions options) {
-  return at::randn(sizes, options).set_requires_grad(true);
-}
+at::Tensor leaf(at::IntArrayRef sizes, at::TensorOptions options) { return at::randn(sizes, options).set_requires_grad(true); }
 
 at::Tensor counting_leaf(at::IntArrayRef sizes, double start) {
   return (at::arange(c10::multiply_integers(sizes), at::kFloat).reshape(sizes) + start).set_requires_grad(true);

@@ -22,9 +22,7 @@ struct LambdaPreHook : torch::autograd::FunctionPreHook {
 struct LambdaNodePostHook : torch::autograd::FunctionPostHook {
   using Fn = std::function<variable_list(const variable_list&, const variable_list&)>;
   explicit LambdaNodePostHook(Fn fn) : fn(std::move(fn)) {}
-  variable_list operator()(const variable_list& outputs, const variable_list& inputs) override {
-    return fn(outputs, inputs);
-  }
+  variable_list operator()(const variable_list& outputs, const variable_list& inputs) override { return fn(outputs, inputs); }
   Fn fn;
 };
 
@@ -35,9 +33,7 @@ struct LambdaGradReadyHook : torch::autograd::PostAccumulateGradHook {
   Fn fn;
 };
 
-inline std::unique_ptr<LambdaPreHook> pre_hook(LambdaPreHook::Fn fn) {
-  return std::make_unique<LambdaPreHook>(std::move(fn));
-}
+inline std::unique_ptr<LambdaPreHook> pre_hook(LambdaPreHook::Fn fn) { return std::make_unique<LambdaPreHook>(std::move(fn)); }
 
 inline std::unique_ptr<LambdaNodePostHook> post_hook(LambdaNodePostHook::Fn fn) {
   return std::make_unique<LambdaNodePostHook>(std::move(fn));

@@ -71,8 +71,8 @@ std::string first_element_difference(const at::Tensor& stock, const at::Tensor& 
   const int64_t at = same.logical_not().nonzero()[0].item<int64_t>();
   std::ostringstream text;
   text.precision(17);
-  text << differing << " of " << same.numel() << " elements differ, first at " << at << ": stock "
-       << a.flatten()[at].item<double>() << ", hindcast " << b.flatten()[at].item<double>() << ", largest difference "
+  text << differing << " of " << same.numel() << " elements differ, first at " << at << ": stock " << a.flatten()[at].item<double>()
+       << ", hindcast " << b.flatten()[at].item<double>() << ", largest difference "
        << (a.to(at::kDouble) - b.to(at::kDouble)).abs().nan_to_num().max().item<double>();
   return text.str();
 }
@@ -115,8 +115,7 @@ bool expect_equal(const Outcome& stock, const Outcome& hindcast) {
 
 bool expect_same_grads(const SeededProgram& program, const std::vector<uint64_t>& seeds, const Options& options) {
   for (size_t i = 0; i < seeds.size(); ++i) {
-    SCOPED_TRACE("run " + std::to_string(i + 1) + " of " + std::to_string(seeds.size()) + ", seed " +
-                 std::to_string(seeds[i]));
+    SCOPED_TRACE("run " + std::to_string(i + 1) + " of " + std::to_string(seeds.size()) + ", seed " + std::to_string(seeds[i]));
     const Outcome stock = run_stock(program, seeds[i]);
     if (!expect_equal(stock, run_hindcast(program, seeds[i], options))) return false;
   }

@@ -33,8 +33,7 @@ bool expect_equal(const Outcome& stock, const Outcome& hindcast);
 
 /// Runs the program once per seed on both engines: the first is a miss, the later ones are hits or new sizes,
 /// as the program makes of its seed.
-bool expect_same_grads(const SeededProgram& program, const std::vector<uint64_t>& seeds = {1, 2, 3},
-                       const Options& options = {});
+bool expect_same_grads(const SeededProgram& program, const std::vector<uint64_t>& seeds = {1, 2, 3}, const Options& options = {});
 
 /// Same dtype, layout, sizes, strides, conj, neg and zero-tensor bits, and the same bits in every element. -0 differs from 0;
 /// every NaN equals every NaN. Two undefined tensors are equal. Sparse and mkldnn tensors compare as dense copies.
