@@ -10,7 +10,9 @@
 #include "engine/stats_recorder.h"
 #include "engine/takeover.h"
 
+#include <mutex>
 #include <thread>
+#include <vector>
 
 namespace hindcast {
 
@@ -19,6 +21,14 @@ struct Guard::Scope {
   Options options;
   std::thread::id thread = std::this_thread::get_id();
   Scope* outer = nullptr;
+
+  // For good: its thread still points to the options.
+  static void keep(std::shared_ptr<Scope> scope) {
+    static std::mutex mutex;
+    static auto* kept = new std::vector<std::shared_ptr<Scope>>;
+    const std::lock_guard lock(mutex);
+    kept->push_back(std::move(scope));
+  }
 
   static Scope*& innermost() {
     static thread_local Scope* scope = nullptr;
@@ -33,7 +43,7 @@ Guard::~Guard() {
   if (!scope_) return;
   if (scope_->thread != std::this_thread::get_id()) {
     HC_LOG(CompiledAutograd, Error, "a guard was destroyed on another thread than the one that made it: that thread stays enabled");
-    new std::shared_ptr<Scope>(std::move(scope_));  // its thread still points to the options
+    Scope::keep(std::move(scope_));
     return;
   }
   // As a rule this is the innermost; guards kept in containers or globals may go in another order.

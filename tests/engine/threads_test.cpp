@@ -180,12 +180,13 @@ TEST(Threads, EnableAndDisableWhileOthersRun) {
 }
 
 TEST(Threads, StatsAndReportMayBeReadAtAnyTime) {
+  hindcast::reset();
   const auto x = at::ones({4}).set_requires_grad(true);
   on_four_threads([&](int thread) {
     const auto guard = hindcast::enable();
     for (int step = 0; step < kSteps; ++step) {
       if (thread == 0) {
-        EXPECT_LE(hindcast::stats().hits, hindcast::stats().backwards);
+        EXPECT_LE(hindcast::stats().backwards, 3U * kSteps);
         EXPECT_FALSE(hindcast::report().empty());
       } else {
         (x * (step % 7)).sum().backward();
