@@ -69,6 +69,6 @@ using Body = std::function<void(benchmark::State&)>;
 void register_row(const Settings& settings, const std::string& name, int pairs, const Body& body);
 
 /// The ordinary row: stock against hindcast on a hit, time, collect cost and peak memory.
-void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build, const Options& options = {});
+void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build, Options options = {});
 
 }  // namespace hindcast::bench

@@ -21,9 +21,10 @@ namespace {
 using hindcast::bench::Settings;
 
 constexpr const char* kUsage =
-    "hindcast_bench [--threads=1,2] [--quick] [Google Benchmark's flags]\n"
+    "hindcast_bench [--threads=1,2] [--quick] [--fused] [Google Benchmark's flags]\n"
     "  --threads=N[,N...]  intra-op threads of LibTorch; each row runs once for each (default 1)\n"
     "  --quick             a smoke run: few samples\n"
+    "  --fused             the rows that compare both engines with kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
     "Rows: chain mlp cnn gpt leaves memory collect hook first guard_off guard leak.\n"
@@ -59,6 +60,8 @@ Settings take_settings(int& argc, char** argv) {
     } else if (flag == "--quick") {
       settings.quick = true;
       settings.block_us = 500;
+    } else if (flag == "--fused") {
+      settings.fused = true;
     } else if (flag.substr(0, kThreads.size()) == kThreads) {
       settings.threads = parse_threads(flag.substr(kThreads.size()));
     } else {

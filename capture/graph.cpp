@@ -7,6 +7,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <numeric>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
@@ -157,28 +158,21 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
   return results;
 }
 
-namespace {
-
-Bindings bindings_at_capture(const SymbolTable& symbols) {
-  Bindings bindings;
-  for (uint32_t e = 0; e < symbols.size(); ++e) {
-    const Expr& expr = symbols.expr({e});
-    if (expr.kind == ExprKind::IntSymbol) bindings.ints.push_back(expr.hint.i);
-    if (expr.kind == ExprKind::FloatSymbol) bindings.floats.push_back(expr.hint.f);
-  }
-  return bindings;
-}
-
-}  // namespace
-
 void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
+  std::vector<uint32_t> all(instrs.size());
+  std::iota(all.begin(), all.end(), 0u);
   Env env;
   HC_CHECK(Evaluator(*symbols).evaluate(bindings_at_capture(*symbols), env));
+  replay(values, all, env);
+}
+
+void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, const std::vector<uint32_t>& only, const Env& env) const {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
   Interpreter interpreter(env);
   interpreter.values = std::move(values);
-  for (const Instr& instr : instrs) {
+  for (const uint32_t i : only) {
+    const Instr& instr = instrs[i];
     bool ready = computes(instr);
     for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || interpreter.values.contains(value.index)); });
     if (ready) interpreter.run(instr);

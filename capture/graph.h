@@ -150,6 +150,8 @@ class HINDCAST_API Graph {
   /// Runs every ATen instr with the symbols' values at capture; reads and adds to `values` (by ValueId). Instrs whose
   /// arguments are not there are left out.
   void replay(std::unordered_map<uint32_t, at::Tensor>& values) const;
+  /// The same for these instrs alone, with other values of the symbols.
+  void replay(std::unordered_map<uint32_t, at::Tensor>& values, const std::vector<uint32_t>& only, const Env& env) const;
 
   /// Text in the words of PyTorch's compiled autograd log: dtype, symbolic shape, strides and device on every value, the
   /// autograd node and its NodeCall number above its instrs.

@@ -32,13 +32,18 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return same.all().item<bool>();
 }
 
-std::optional<std::string> ReplayCheck::find_difference(const Graph& graph) const {
-  graph.verify();
+std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph) const {
   std::unordered_map<uint32_t, at::Tensor> values;
   for (const auto& [value, tensor] : inputs) {
     if (value.defined()) values[value.index] = tensor;
   }
   graph.replay(values);
+  return values;
+}
+
+std::optional<std::string> ReplayCheck::find_difference(const Graph& graph) const {
+  graph.verify();
+  const auto values = replay(graph);
   for (const auto& [value, tensor] : results) {
     if (!value.defined()) continue;
     const auto found = values.find(value.index);

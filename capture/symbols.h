@@ -206,6 +206,9 @@ struct Bindings {
   std::vector<double> floats;
 };
 
+/// The hints of all symbols.
+Bindings bindings_at_capture(const SymbolTable& symbols);
+
 /// Values of expressions under one binding. Reused from call to call, it does not allocate.
 struct Env {
   std::vector<Number> values;  // by ExprId; only what the evaluator was made for is filled in

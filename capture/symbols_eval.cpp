@@ -151,4 +151,14 @@ bool Evaluator::relations_hold(const Env& env) const {
   });
 }
 
+Bindings bindings_at_capture(const SymbolTable& symbols) {
+  Bindings bindings;
+  for (uint32_t e = 0; e < symbols.size(); ++e) {
+    const Expr& expr = symbols.expr({e});
+    if (expr.kind == ExprKind::IntSymbol) bindings.ints.push_back(expr.hint.i);
+    if (expr.kind == ExprKind::FloatSymbol) bindings.floats.push_back(expr.hint.f);
+  }
+  return bindings;
+}
+
 }  // namespace hindcast::capture

@@ -29,11 +29,14 @@ function(hindcast_program_flags name)
   target_link_libraries(${name} PRIVATE GTest::gtest GTest::gmock)
 endfunction()
 
-# hindcast_folder(<target> [TORCH] [LINK <targets>...] [SOURCES <generated files>...])
-# All *.cpp of the calling folder as one object library. Without TORCH the folder cannot see LibTorch's headers.
+# hindcast_folder(<target> [TORCH] [EXCLUDE <regex>] [LINK <targets>...] [SOURCES <generated files>...])
+# All *.cpp of the calling folder as one object library, but those that EXCLUDE matches. Without TORCH the folder cannot see LibTorch's headers.
 function(hindcast_folder name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "LINK;SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "EXCLUDE" "LINK;SOURCES")
   file(GLOB sources CONFIGURE_DEPENDS "*.cpp")
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
+  endif()
   if(NOT sources)
     return()
   endif()

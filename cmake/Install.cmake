@@ -9,6 +9,10 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/hindcast")
 set_target_properties(hindcast PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
 target_include_directories(hindcast INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 install(TARGETS hindcast EXPORT hindcastTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# Opened at run time from beside the library, so it is no target that others link.
+if(TARGET hindcast_clang)
+  install(TARGETS hindcast_clang LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
 install(EXPORT hindcastTargets NAMESPACE hindcast:: DESTINATION "${package_folder}")
 
 # Headers keep their folders below include/hindcast; <hindcast/hindcast.h> is the way in.

@@ -1,6 +1,7 @@
 #include "codegen/op_call.h"
 
 #include "codegen/unboxed_call.h"
+#include "codegen/view_call.h"
 
 #include <ATen/ops/empty_strided.h>
 
@@ -108,8 +109,10 @@ class MutateCall final : public OpCall {
 
 std::unique_ptr<const OpCall> make_op_call(const Step& step) {
   if (step.kind == capture::InstrKind::Mutate) return std::make_unique<MutateCall>();
-  if (auto unboxed = make_unboxed_call(step)) return unboxed;
-  return std::make_unique<BoxedCall>();
+  auto call = make_unboxed_call(step);
+  if (!call) call = std::make_unique<BoxedCall>();
+  if (auto view = make_view_call(step, call)) return view;
+  return call;
 }
 
 }  // namespace hindcast::codegen

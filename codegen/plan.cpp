@@ -26,15 +26,28 @@ std::vector<capture::ExprId> needed_expressions(const capture::Graph& graph) {
       if (pattern.expr) needed.push_back(*pattern.expr);
     }
   }
+  // Kernels walk sizes of values; a plan with kernels must find in a call's Env what the plan without them evaluated.
+  for (const capture::Value& value : graph.values) needed.insert(needed.end(), value.sizes.begin(), value.sizes.end());
   return needed;
 }
 
 }  // namespace
 
-Plan::Plan(std::shared_ptr<const capture::Graph> graph)
+Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {
+  for (const capture::Segment& segment : graph_->segments()) {
+    PlannedSegment& planned = segments_.emplace_back();
+    planned.first_instr = segment.first;
+    planned.last_instr = segment.last;
+    for (const ValueId value : segment.inputs) planned.inputs.push_back(slot_of(value));
+    for (const ValueId value : segment.outputs) planned.outputs.push_back(slot_of(value));
+  }
+}
+
+Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeKernelCall& make_kernel_call)
     : graph_(std::move(graph)), evaluator_(*graph_->symbols, needed_expressions(*graph_)) {
   assign_slots();
-  add_steps();
+  add_steps(schedule, make_kernel_call);
+  find_what_flows_on(schedule);
 }
 
 // Collected tensors first, by their number; then the gradients at the start; then what the steps make.
@@ -58,88 +71,124 @@ void Plan::assign_slots() {
   slot_count_ = next;
 }
 
-StepArg Plan::plan_arg(const Arg& arg, uint32_t step, const std::vector<uint32_t>& last_use) {
+StepArg Plan::plan_arg(const Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use) {
   StepArg planned{arg.kind, arg.constant, {}, arg.exprs};
   for (const ValueId value : arg.values) {
     const uint32_t slot = slot_of(value);
-    planned.slots.push_back({slot, slot != kNoSlot && last_use[slot] == step});
+    planned.slots.push_back({slot, slot != kNoSlot && last_use[slot] == place});
   }
   return planned;
 }
 
-void Plan::add_steps() {
+void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel_call) {
   const auto& instrs = graph_->instrs;
   has_boundaries_ = std::any_of(instrs.begin(), instrs.end(), [](const Instr& instr) { return capture::is_boundary(instr); });
-  std::vector<uint32_t> last_use(slot_count_, kNoSlot);
   // Once user code has run, nodes are looked at again before their turn: a gradient that waits for one is in use until then.
   const bool looks_again = has_boundaries_ || graph_->first_call != 0 || graph_->stage != capture::Stage::NodeStart;
-  for (uint32_t i = 0; i < instrs.size(); ++i) {
-    if (instrs[i].kind == InstrKind::NodeStart && !looks_again) continue;
-    for_each_use(instrs[i], [&](ValueId value) {
-      if (value.defined()) last_use[slot_of(value)] = i;
-    });
-  }
-  for (uint32_t i = 0; i < instrs.size(); ++i) {
-    const Instr& instr = instrs[i];
-    if (instr.kind == InstrKind::NodeStart && !looks_again) continue;
-    Step& step = steps_.emplace_back();
-    step.kind = instr.kind;
-    step.stage = instr.stage;
-    step.call = instr.call;
-    step.instr = i;
-    step.op = instr.op;
-    step.target_arg = instr.target_arg;
-    step.result = instr.result;
-    step.kept_inputs = instr.kept_inputs;
-    step.sum_is_view = instr.kind == InstrKind::AddGrads && graph_->values[instr.inputs[0].index].is_view;
-    for (const ValueId value : instr.outputs) {
-      const uint32_t slot = slot_of(value);
-      step.outputs.push_back(slot != kNoSlot && last_use[slot] != kNoSlot ? slot : kNoSlot);
-    }
+  const auto is_left_out = [&](const Schedule::Item& item) {
+    return !item.is_group && instrs[item.index].kind == InstrKind::NodeStart && !looks_again;
+  };
 
-    // A slot that is used twice in one step is given away at its last mention only.
-    std::vector<SlotUse*> uses;
-    for (const Arg& arg : instr.args) step.args.push_back(plan_arg(arg, i, last_use));
-    for (const ValueId value : instr.inputs) {
-      const uint32_t slot = slot_of(value);
-      step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == i});
+  std::vector<uint32_t> last_use(slot_count_, kNoSlot);
+  for (uint32_t place = 0; place < schedule.items.size(); ++place) {
+    const Schedule::Item item = schedule.items[place];
+    if (is_left_out(item)) continue;
+    const auto use = [&](ValueId value) {
+      if (value.defined()) last_use[slot_of(value)] = place;
+    };
+    if (item.is_group) {
+      const auto& loads = schedule.groups[item.index].loads;
+      std::for_each(loads.begin(), loads.end(), use);
+    } else {
+      for_each_use(instrs[item.index], use);
     }
-    const uint32_t base = slot_of(instr.base);
-    step.base = {base, base != kNoSlot && last_use[base] == i};
-    for (StepArg& arg : step.args) {
-      for (SlotUse& use : arg.slots) uses.push_back(&use);
-    }
-    for (SlotUse& use : step.inputs) uses.push_back(&use);
-    uses.push_back(&step.base);
-    for (size_t a = 0; a < uses.size(); ++a) {
-      for (size_t b = a + 1; b < uses.size() && uses[a]->last; ++b) {
-        if (uses[a]->slot == uses[b]->slot) uses[a]->last = false;
-      }
-    }
-    for (const auto& view : instr.views) {
-      PlannedView planned{view.op, {}, view.self_arg, view.output};
-      for (const Arg& arg : view.args) planned.args.push_back({arg.kind, arg.constant, {}, arg.exprs});
-      step.views.push_back(std::move(planned));
-    }
-    if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step);
   }
+  for (uint32_t place = 0; place < schedule.items.size(); ++place) {
+    const Schedule::Item item = schedule.items[place];
+    if (is_left_out(item)) continue;
+    if (item.is_group) {
+      add_step(schedule.groups[item.index], place, last_use, make_kernel_call);
+    } else {
+      add_step(item.index, place, last_use);
+      steps_.back().end_call = item.end_call;
+    }
+  }
+}
 
-  for (const capture::Segment& segment : graph_->segments()) {
-    PlannedSegment& planned = segments_.emplace_back();
-    planned.first_instr = segment.first;
-    planned.last_instr = segment.last;
-    for (const ValueId value : segment.inputs) planned.inputs.push_back(slot_of(value));
-    for (const ValueId value : segment.outputs) planned.outputs.push_back(slot_of(value));
+void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, const MakeKernelCall& make_kernel_call) {
+  Step& step = steps_.emplace_back();
+  step.kind = InstrKind::Op;
+  step.instr = group.members.back();
+  step.call = graph_->instrs[step.instr].call;
+  for (const ValueId load : group.loads) step.inputs.push_back({slot_of(load), last_use[slot_of(load)] == place});
+  for (const ValueId store : group.stores) step.outputs.push_back(slot_of(store));
+  step.call_op = make_kernel_call(group);
+}
+
+void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use) {
+  const Instr& instr = graph_->instrs[i];
+  Step& step = steps_.emplace_back();
+  step.kind = instr.kind;
+  step.stage = instr.stage;
+  step.call = instr.call;
+  step.instr = i;
+  step.op = instr.op;
+  step.target_arg = instr.target_arg;
+  step.result = instr.result;
+  step.kept_inputs = instr.kept_inputs;
+  step.sum_is_view = instr.kind == InstrKind::AddGrads && graph_->values[instr.inputs[0].index].is_view;
+  for (const ValueId value : instr.outputs) {
+    const uint32_t slot = slot_of(value);
+    step.outputs.push_back(slot != kNoSlot && last_use[slot] != kNoSlot ? slot : kNoSlot);
   }
 
-  // Saved tensors leave with their node; the few that flow on unchanged leave with their last use.
+  for (const Arg& arg : instr.args) step.args.push_back(plan_arg(arg, place, last_use));
+  for (const ValueId value : instr.inputs) {
+    const uint32_t slot = slot_of(value);
+    step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == place});
+  }
+  const uint32_t base = slot_of(instr.base);
+  step.base = {base, base != kNoSlot && last_use[base] == place};
+  // A slot that is used twice in one step is given away at its last mention only.
+  std::vector<SlotUse*> uses;
+  for (StepArg& arg : step.args) {
+    for (SlotUse& use : arg.slots) uses.push_back(&use);
+  }
+  for (SlotUse& use : step.inputs) uses.push_back(&use);
+  uses.push_back(&step.base);
+  for (size_t a = 0; a < uses.size(); ++a) {
+    for (size_t b = a + 1; b < uses.size() && uses[a]->last; ++b) {
+      if (uses[a]->slot == uses[b]->slot) uses[a]->last = false;
+    }
+  }
+  for (const auto& view : instr.views) {
+    PlannedView planned{view.op, {}, view.self_arg, view.output};
+    for (const Arg& arg : view.args) planned.args.push_back({arg.kind, arg.constant, {}, arg.exprs});
+    step.views.push_back(std::move(planned));
+  }
+  if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step);
+}
+
+// Saved tensors leave with their node; the few that are read elsewhere leave with their last use.
+void Plan::find_what_flows_on(const Schedule& schedule) {
   flows_on_.assign(first_resume_slot_, false);
   std::vector<uint32_t> reader(first_resume_slot_, kNoSlot);
-  for (const Instr& instr : instrs) {
+  uint32_t furthest = 0;
+  for (const Schedule::Item item : schedule.items) {
+    if (item.is_group) {
+      for (const ValueId load : schedule.groups[item.index].loads) {
+        if (slot_of(load) < first_resume_slot_) flows_on_[slot_of(load)] = true;
+      }
+      continue;
+    }
+    const Instr& instr = graph_->instrs[item.index];
     if (instr.kind == InstrKind::NodeStart) continue;
+    const bool moved = item.index < furthest;
+    furthest = std::max(furthest, item.index);
     for_each_use(instr, [&](ValueId value) {
       const uint32_t slot = slot_of(value);
       if (slot >= first_resume_slot_) return;
+      if (moved) flows_on_[slot] = true;
       const bool formula = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate;
       if (reader[slot] == kNoSlot) reader[slot] = instr.call;
       if (reader[slot] != instr.call || !formula) flows_on_[slot] = true;

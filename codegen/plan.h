@@ -3,8 +3,11 @@
 // that a tensor is freed, moved or written in place as early as the stock engine would.
 
 #include "capture/graph.h"
+#include "codegen/fuse/fuse.h"
 
 #include <ATen/core/stack.h>
+
+#include <functional>
 
 namespace hindcast::codegen {
 
@@ -55,6 +58,7 @@ struct Step {
   uint32_t result = 0;
   uint32_t kept_inputs = 0;
   bool sum_is_view = false;  // AddGrads: the first gradient
+  uint32_t end_call = 0;     // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
 };
 
 /// A segment for a user's graph compiler, in slots.
@@ -65,9 +69,15 @@ struct PlannedSegment {
 
 class Plan {
  public:
+  using MakeKernelCall = std::function<std::unique_ptr<const OpCall>(const Group&)>;
+
+  /// Every instr through ATen.
   explicit Plan(std::shared_ptr<const capture::Graph> graph);
+  /// In the order of `schedule`, its groups by the calls that `make_kernel_call` gives.
+  Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeKernelCall& make_kernel_call);
 
   const capture::Graph& graph() const { return *graph_; }
+  std::shared_ptr<const capture::Graph> shared_graph() const { return graph_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<PlannedSegment>& segments() const { return segments_; }
   uint32_t slot_count() const { return slot_count_; }
@@ -82,8 +92,11 @@ class Plan {
 
  private:
   void assign_slots();
-  void add_steps();
-  StepArg plan_arg(const capture::Arg& arg, uint32_t step, const std::vector<uint32_t>& last_use);
+  void add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel_call);
+  void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use);
+  void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, const MakeKernelCall& make_kernel_call);
+  void find_what_flows_on(const Schedule& schedule);
+  StepArg plan_arg(const capture::Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use);
 
   std::shared_ptr<const capture::Graph> graph_;
   std::vector<Step> steps_;

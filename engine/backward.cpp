@@ -18,6 +18,7 @@
 #include "engine/base/log.h"
 #include "engine/call_state.h"
 #include "engine/compile.h"
+#include "engine/fused_plans.h"
 #include "engine/miss_log.h"
 #include "engine/run.h"
 #include "engine/stats_recorder.h"
@@ -202,9 +203,12 @@ class Backward {
       graph->strict = options_.strict;
       log_graph(*graph);
       auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
-      variant->compiled = compile(options_, graph);
+      const Fusion fusion = fusion_of(options_.compiler);
+      if (fusion == Fusion::None) variant->compiled = compile(options_, graph);
       const auto key = cache::view_of(work_.collected.key);
-      graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(std::move(variant));
+      graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(variant);
+      if (fusion == Fusion::None || (fusion == Fusion::Kernels && options_.strict)) return;
+      fuse({variant, fusion, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr}, options_.async);
     } catch (const std::exception& error) {
       refuse(*graph, error.what());
     }

@@ -4,6 +4,7 @@
 #include "engine/base/log.h"
 #include "engine/call_state.h"
 #include "engine/fallback.h"
+#include "engine/fused_plans.h"
 #include "engine/log_setup.h"
 #include "engine/miss_log.h"
 #include "engine/report.h"
@@ -82,6 +83,8 @@ bool active() {
 Stats stats() { return engine::stats_recorder().snapshot(); }
 
 std::string report() { return engine::report(stats(), engine::stats_recorder().recent_misses()); }
+
+void wait() { engine::wait_for_fusion(); }
 
 void reset() {
   engine::forget_graphs();

@@ -50,6 +50,9 @@ class HINDCAST_API Guard {
 /// True if a backward that starts now on this thread would be captured or replayed.
 HINDCAST_API bool active();
 
+/// Returns when every graph that waited for compilers::fused() has its kernels, or has failed to get them.
+HINDCAST_API void wait();
+
 /// Counters of this process since it started or since reset(). Safe from any thread.
 HINDCAST_API Stats stats();
 /// The same as text for people, with the reasons of recent misses.

@@ -19,6 +19,16 @@ namespace compilers {
 
 Compiler eager() { return {}; }
 
+// The engine does the work, beside the backward; the function only stands for it.
+Compiler fused() {
+  static const auto* compiler = new Compiler(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
+  return *compiler;
+}
+Compiler fused_through_aten() {
+  static const auto* compiler = new Compiler(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
+  return *compiler;
+}
+
 Compiler print(std::ostream& out) {
   const auto print = [&out](const std::shared_ptr<const Graph>& graph) {
     out << graph->print() << std::flush;
@@ -30,6 +40,11 @@ Compiler print(std::ostream& out) {
 }  // namespace compilers
 
 namespace engine {
+
+Fusion fusion_of(const Compiler& compiler) {
+  if (compiler.identity() == compilers::fused().identity()) return Fusion::Kernels;
+  return compiler.identity() == compilers::fused_through_aten().identity() ? Fusion::ThroughAten : Fusion::None;
+}
 
 void check(const Options& options) {
   if (options.limit == 0) throw std::invalid_argument("hindcast::Options::limit: 0, expected at least 1 capture a structure");

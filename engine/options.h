@@ -72,6 +72,7 @@ struct Options {
   std::size_t limit = 8;         ///< captures of one structure that start at one place; beyond it, nodes run as themselves
   std::size_t cache_size = 256;  ///< structures kept, least recently used first out
   bool strict = false;           ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
+  bool async = true;             ///< compilers::fused() compiles in the background; false: before backward() returns
   bool verify = false;           ///< check each captured graph by replaying it on copies
   Collector collector = Collector::Typed;
   bool enabled = true;  ///< false: everything in this guard's scope runs on the stock engine
@@ -80,6 +81,12 @@ struct Options {
 namespace compilers {
 /// Replays a graph through ATen, op by op.
 HINDCAST_API Compiler eager();
+/// Fuses operators into kernels for the CPU, compiled in the process by Clang; the rest is replayed through ATen. Gradients
+/// differ from the stock engine's by rounding. Needs libhindcast_clang.so beside hindcast's own library.
+HINDCAST_API Compiler fused();
+/// Plans as fused() does, but runs each group op by op through ATen, to the stock engine's bits: tells a wrong kernel from a
+/// wrong plan.
+HINDCAST_API Compiler fused_through_aten();
 /// Prints each captured graph to `out` (it must outlive the guard), then replays it.
 HINDCAST_API Compiler print(std::ostream& out);
 }  // namespace compilers
@@ -88,6 +95,9 @@ namespace engine {
 
 /// Throws std::invalid_argument naming the option, what was given and what is expected.
 void check(const Options& options);
+/// Whether graphs get a fused plan, and what runs its groups.
+enum class Fusion { None, Kernels, ThroughAten };
+Fusion fusion_of(const Compiler& compiler);
 /// HINDCAST_DISABLE is set to something other than 0 or nothing. Read once.
 bool disabled_by_environment();
 

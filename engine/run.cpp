@@ -70,7 +70,7 @@ class Runner {
           request_.results[step.result] = take(step.inputs[0]);
           continue;
         case InstrKind::NodeStart:
-          if (user_code_ran_ && !capture::is_as_collected(collected_, step.call)) {
+          if (user_code_ran_ && !are_as_collected(step.call, step.end_call)) {
             leave(step, Stage::NodeStart, {}, {});
             resume_.as_collected = false;
             return std::move(resume_);
@@ -136,6 +136,13 @@ class Runner {
     for (const auto& arg : step.args) std::for_each(arg.slots.begin(), arg.slots.end(), give_back);
     std::for_each(step.inputs.begin(), step.inputs.end(), give_back);
     give_back(step.base);
+    return true;
+  }
+
+  bool are_as_collected(uint32_t call, uint32_t end) const {
+    for (; call < end; ++call) {
+      if (!capture::is_as_collected(collected_, call)) return false;
+    }
     return true;
   }
 
@@ -211,10 +218,10 @@ class Runner {
   }
 
   // Puts a boundary's results into their slots if they are what the rest of the plan was made for. A node's own hooks may
-  // change what its formula reads.
+  // change what its formula reads; of nodes to come, those are looked at here whose kernels run together.
   bool finish_boundary(const Step& step, Stage stage, variable_list results, variable_list kept) {
     const bool formula_follows = stage == Stage::AfterTensorPre || stage == Stage::AfterPre;
-    if (formula_follows && !capture::is_as_collected(collected_, step.call)) {
+    if (!are_as_collected(formula_follows ? step.call : step.call + 1, step.end_call)) {
       leave(step, stage, std::move(results), std::move(kept));
       resume_.as_collected = false;
       return false;

@@ -32,6 +32,7 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats) {
     out << format("\n  us: collect {:.1f}, trace {:.1f}, run {:.1f}", stats.collect_us, stats.trace_us, stats.run_us);
   }
   if (stats.refused_graphs != 0) out << format("\n  refused graphs {}", stats.refused_graphs);
+  if (stats.fused_graphs != 0) out << format("\n  fused graphs {}", stats.fused_graphs);
   if (stats.compiler_failures != 0) out << format("\n  compiler failures {}", stats.compiler_failures);
   if (stats.opaque_calls != 0 || stats.hook_calls != 0 || stats.segment_guard_failures != 0) {
     out << format("\n  opaque calls {}, hook calls {}, segment guard failures {}", stats.opaque_calls, stats.hook_calls,

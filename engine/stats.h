@@ -32,6 +32,7 @@ struct Stats {
   std::uint64_t hook_calls = 0;              ///< how often the hooks of one node and one kind were called
   std::uint64_t refused_graphs = 0;          ///< captures that Options::verify found wrong (none has been seen)
   std::uint64_t compiler_failures = 0;       ///< graphs that Options::compiler did not compile: replayed through ATen
+  std::uint64_t fused_graphs = 0;            ///< graphs that run with fused kernels
   std::uint64_t segment_guard_failures = 0;  ///< a hook or an opaque node changed what later steps rely on
 
   /// Collecting and looking up, per autograd node.

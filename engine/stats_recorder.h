@@ -28,6 +28,7 @@ class StatsRecorder {
   void add_opaque_calls(uint64_t count) { add(opaque_calls_, count); }
   void add_hook_calls(uint64_t count) { add(hook_calls_, count); }
   void add_compiler_failure() { add(compiler_failures_, 1); }
+  void add_fused_graph() { add(fused_graphs_, 1); }
   void add_refused_graph() { add(refused_graphs_, 1); }
   void add_segment_guard_failure() { add(segment_guard_failures_, 1); }
 
@@ -50,7 +51,8 @@ class StatsRecorder {
 
   alignas(64) Counter backwards_ = 0;
   Counter hits_ = 0, nodes_ = 0, collect_ns_ = 0, run_ns_ = 0, opaque_calls_ = 0, hook_calls_ = 0;
-  Counter unique_graphs_ = 0, misses_ = 0, trace_ns_ = 0, segment_guard_failures_ = 0, refused_graphs_ = 0, compiler_failures_ = 0;
+  Counter unique_graphs_ = 0, misses_ = 0, trace_ns_ = 0, segment_guard_failures_ = 0, refused_graphs_ = 0, compiler_failures_ = 0,
+          fused_graphs_ = 0;
 
   mutable std::mutex mutex_;  // of everything below
   std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_;

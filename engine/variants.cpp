@@ -1,6 +1,7 @@
 #include "engine/variants.h"
 
 #include "capture/collect.h"
+#include "engine/base/check.h"
 #include "engine/base/format.h"
 
 #include <algorithm>
@@ -53,6 +54,12 @@ Variant::Variant(uint32_t call, capture::Stage stage, CallFacts facts, capture::
       dynamic_(std::move(dynamic)),
       float_fact_(dynamic_.is_float),
       plan_(std::move(graph)) {}
+
+void Variant::publish(std::unique_ptr<const codegen::Plan> fused) const {
+  HC_CHECK(!fused_owner_, "graph {} has a fused plan already", plan_.graph().id);
+  fused_owner_ = std::move(fused);
+  fused_.store(fused_owner_.get(), std::memory_order_release);
+}
 
 bool Variant::same_as(const Variant& other) const {
   return call_ == other.call_ && stage_ == other.stage_ && collected_ == other.collected_ && resumed_ == other.resumed_ &&

@@ -37,7 +37,14 @@ class Variant {
   bool starts_at(uint32_t call, capture::Stage stage) const { return call == call_ && stage == stage_; }
   bool same_as(const Variant& other) const;
   bool is_dynamic() const { return !dynamic_.int_hints.empty() || !dynamic_.float_hints.empty(); }
-  const codegen::Plan& plan() const { return plan_; }
+  /// The best there is so far. Ask once a backward: it may change at any time.
+  const codegen::Plan& plan() const {
+    const codegen::Plan* fused = fused_.load(std::memory_order_acquire);
+    return fused ? *fused : plan_;
+  }
+  /// Backwards that look it up from now on run this plan of the same graph.
+  void publish(std::unique_ptr<const codegen::Plan> fused) const;
+  std::shared_ptr<const capture::Graph> shared_graph() const { return plan_.shared_graph(); }
   const capture::Facts& collected() const { return collected_; }
   const capture::Facts& resumed() const { return resumed_; }
   const capture::DynamicFacts& dynamic() const { return dynamic_; }
@@ -51,6 +58,8 @@ class Variant {
   capture::DynamicFacts dynamic_;
   std::vector<uint8_t> float_fact_;  // per collected fact: the symbol is a float
   codegen::Plan plan_;
+  mutable std::unique_ptr<const codegen::Plan> fused_owner_;
+  mutable std::atomic<const codegen::Plan*> fused_ = nullptr;
 
   friend class Entry;
 };

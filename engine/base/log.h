@@ -32,6 +32,8 @@ namespace hindcast::base {
   X(Cache, cache)                                       \
   X(Hooks, hooks)                                       \
   X(Fallbacks, fallbacks)                               \
+  X(Fusion, fusion)                                     \
+  X(KernelCode, kernel_code)                            \
   X(Perf, perf)
 
 enum class Channel : uint8_t {

@@ -42,6 +42,7 @@ class Generator {
   void choose_settings() {
     program_.verify = program_.seed % 2 == 0;
     program_.visitor = random_.percent(25);
+    program_.fused = program_.seed % 3 == 0;
     program_.dynamic = !random_.percent(6);
     program_.autocast = random_.percent(6);
     program_.descend = random_.percent(40);

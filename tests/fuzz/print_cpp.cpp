@@ -230,6 +230,7 @@ int main() {
   hindcast::Options options;
 )"
       << "  options.verify = " << literal(program.verify) << ";\n"
+      << (program.fused ? "  options.compiler = hindcast::compilers::fused_through_aten();\n  options.async = false;\n" : "")
       << "  options.collector = hindcast::Collector::" << (program.visitor ? "Visitor" : "Typed") << ";\n"
       << "  options.dynamic = hindcast::Dynamic::" << (program.dynamic ? "Automatic" : "Never") << ";\n"
       << R"(  const auto guard = hindcast::enable(options);

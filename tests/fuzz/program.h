@@ -94,6 +94,7 @@ struct Program {
 
   // How hindcast runs it.
   bool verify = false;
+  bool fused = false;  ///< plans with groups, each run through ATen
   bool visitor = false;
   bool dynamic = true;
 };

@@ -156,6 +156,7 @@ class Shrinker {
 
   void simplify_settings() {
     simplify(best_.verify, [](Program& p) { p.verify = false; });
+    simplify(best_.fused, [](Program& p) { p.fused = false; });
     simplify(best_.visitor, [](Program& p) { p.visitor = false; });
     simplify(!best_.dynamic, [](Program& p) { p.dynamic = true; });
     simplify(best_.autocast, [](Program& p) { p.autocast = false; });

@@ -130,13 +130,24 @@ std::string describe(const at::Tensor& tensor) {
   return out.str();
 }
 
+namespace {
+
+// The ways in which hindcast runs a program and must leave the same bits.
+std::vector<std::pair<const char*, Options>> ways() {
+  Options visitor, fused;
+  visitor.collector = Collector::Visitor;
+  fused.compiler = compilers::fused_through_aten();
+  fused.async = false;
+  return {{"typed collectors", {}}, {"LibTorch's visitor", visitor}, {"fused plans", fused}};
+}
+
+}  // namespace
+
 void expect_same(const Program& program, Takeover takeover) {
   const auto stock = run(program);
-  for (const auto collector : {Collector::Typed, Collector::Visitor}) {
-    SCOPED_TRACE(collector == Collector::Typed ? "typed collectors" : "LibTorch's visitor");
+  for (const auto& [way, options] : ways()) {
+    SCOPED_TRACE(way);
     hindcast::reset();
-    Options options;
-    options.collector = collector;
     std::vector<std::string> ours;
     {
       const auto guard = hindcast::enable(options);

@@ -1,0 +1,21 @@
+#pragma once
+// Lets fork() wait for the threads that are inside the compiler.
+//
+// A child has only the thread that forked. Had another one held a lock of LLVM's at that moment, it would be held in the
+// child for good, and the child's first compile would never end. So a fork waits for the compiles and loads under way (tens
+// of milliseconds, as a rule none), those that would begin meanwhile wait for the fork, and the child may compile at once.
+//
+// What starts a program without running fork handlers (posix_spawn, vfork, system) waits for nothing, and needs not to.
+
+namespace hindcast::codegen {
+
+/// Held while a thread is inside the compiler. Neither fork nor hold another one meanwhile.
+class InsideCompiler {
+ public:
+  InsideCompiler();
+  ~InsideCompiler();
+  InsideCompiler(const InsideCompiler&) = delete;
+  InsideCompiler& operator=(const InsideCompiler&) = delete;
+};
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,64 @@
+#pragma once
+// What libhindcast_clang.so and hindcast agree on: a table of C functions over plain data, so that the two may be built by
+// different compilers with different flags, and neither sees the other's C++ types or exceptions.
+//
+// A change here, or of what a function does with its arguments, takes a new number in kHindcastClangVersion.
+
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+enum { kHindcastClangVersion = 1 };
+
+typedef struct HindcastClangText {
+  const char* data;
+  size_t size;
+} HindcastClangText;
+
+/// A file that `#include "name"` finds. No other includes are found: the disk is not looked at.
+typedef struct HindcastClangFile {
+  HindcastClangText name;
+  HindcastClangText text;
+} HindcastClangFile;
+
+typedef struct HindcastClangSource {
+  HindcastClangText text;
+  const HindcastClangFile* files;
+  size_t file_count;
+  uint32_t optimisation;  // 0 to 3
+  uint32_t vector_width;  // bits that the vectorisers prefer; 0 leaves it to what Clang knows of the CPU
+} HindcastClangSource;
+
+/// Receives a result, once and before the call that it was given to returns.
+typedef struct HindcastClangSink {
+  void (*write)(void* context, const char* data, size_t size);
+  void* context;
+} HindcastClangSink;
+
+/// Every function may be called on any thread at any time. Those that return an int return 1 for success; else `problem`
+/// received why.
+typedef struct HindcastClangTable {
+  uint32_t version;  // first in all versions
+
+  /// All besides the source and its options that an object's bytes depend on: compiler, target, CPU, flags. Never freed.
+  const char* (*identity)(void);
+
+  /// C++ to the bytes of an object file for this machine.
+  int (*compile)(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem);
+
+  /// Makes an object's functions callable. What it may call itself is libm and memcpy, memmove, memset, memcmp.
+  int (*load)(HindcastClangText object, void** loaded, HindcastClangSink problem);
+
+  /// The address of an `extern "C"` function or variable; null when there is none of that name.
+  void* (*find)(const void* loaded, const char* name);
+
+  /// Frees the code: nobody may be in it or call it again.
+  void (*unload)(void* loaded);
+} HindcastClangTable;
+
+/// What the shared object exports, under the name below.
+typedef const HindcastClangTable* (*HindcastClangEntry)(void);
+#define HINDCAST_CLANG_ENTRY "hindcast_clang_table"
+
+}  // extern "C"

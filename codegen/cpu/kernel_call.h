@@ -1,0 +1,21 @@
+#pragma once
+
+#include "codegen/cpu/source.h"
+#include "codegen/fuse/fuse.h"
+#include "codegen/plan.h"
+
+#include <memory>
+
+namespace hindcast::codegen {
+
+/// The machine code of one body. The functions live as long as `code`.
+struct CpuKernel {
+  DenseKernel* dense = nullptr;
+  StridedKernel* strided = nullptr;
+  std::shared_ptr<const void> code;
+};
+
+/// Runs a group's kernel: makes its results, walks the domain on the threads of at::parallel_for.
+std::unique_ptr<const OpCall> make_kernel_call(const Group& group, std::shared_ptr<const CpuKernel> kernel);
+
+}  // namespace hindcast::codegen

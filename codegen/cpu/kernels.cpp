@@ -1,0 +1,110 @@
+#include "codegen/cpu/kernels.h"
+
+#include "codegen/clang/compiler.h"
+#include "codegen/cpu/device_library.h"
+#include "codegen/store/kernel_store.h"
+#include "codegen/store/store_folder.h"
+#include "engine/base/log.h"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <unordered_map>
+
+namespace hindcast::codegen {
+namespace {
+
+struct Counters {
+  std::atomic<uint64_t> compiled = 0, loaded = 0, compile_ns = 0;
+};
+Counters& counters() {
+  static auto* counters = new Counters;
+  return *counters;
+}
+
+KernelStore& store() {
+  static auto* store = [] {
+    auto* made = new KernelStore({default_store_folder()});
+    if (const std::string problem = made->problem(); !problem.empty() && !made->options().folder.empty())
+      HC_LOG(CompiledAutograd, Warning, "kernels are not kept on disk: {}", problem);
+    return made;
+  }();
+  return *store;
+}
+
+KernelKey key_of(const ClangCompiler& compiler, const std::string& text) {
+  std::vector<std::string_view> parts = {compiler.identity(), text};
+  for (const SourceFile& file : device_library()) {
+    parts.push_back(file.name);
+    parts.push_back(file.text);
+  }
+  return codegen::key_of(parts);
+}
+
+std::string compile(const ClangCompiler& compiler, const std::string& text) {
+  const auto start = std::chrono::steady_clock::now();
+  KernelSource source;
+  source.text = text;
+  source.files = device_library();
+  std::string object = compiler.compile(source);
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+  counters().compiled += 1;
+  counters().compile_ns += static_cast<uint64_t>(ns);
+  HC_LOG(KernelCode, Info, "compiled in {:.1f} ms, {} bytes\n{}", static_cast<double>(ns) * 1e-6, object.size(), text);
+  return object;
+}
+
+std::shared_ptr<const CpuKernel> load(const ClangCompiler& compiler, std::string_view object) {
+  auto kernel = std::make_shared<CpuKernel>();
+  const auto loaded = compiler.load(object);
+  kernel->dense = reinterpret_cast<DenseKernel*>(loaded->symbol("dense"));
+  kernel->strided = reinterpret_cast<StridedKernel*>(loaded->symbol("strided"));
+  kernel->code = loaded;
+  HC_CHECK(kernel->dense && kernel->strided, "a kernel without its functions");
+  return kernel;
+}
+
+std::shared_ptr<const CpuKernel> make(const ClangCompiler& compiler, const std::string& text) {
+  const KernelKey key = key_of(compiler, text);
+  if (const auto stored = store().read(key)) {
+    try {
+      auto kernel = load(compiler, *stored);
+      counters().loaded += 1;
+      return kernel;
+    } catch (const std::exception& error) {  // made by another build of Clang that calls itself the same
+      HC_LOG(CompiledAutograd, Warning, "a kernel from the store cannot be loaded: {}", error.what());
+    }
+  }
+  const std::string object = compile(compiler, text);
+  store().write(key, object);
+  return load(compiler, object);
+}
+
+}  // namespace
+
+std::shared_ptr<const CpuKernel> cpu_kernel(const Body& body, std::string& why_not) {
+  const auto compiler = ClangCompiler::get(&why_not);
+  if (!compiler) return nullptr;
+  const std::string text = cpu_source(body);
+  // One thread compiles at a time: two that want the same kernel get one.
+  static auto* mutex = new std::mutex;
+  static auto* kernels = new std::unordered_map<std::string, std::weak_ptr<const CpuKernel>>;
+  const std::lock_guard lock(*mutex);
+  std::weak_ptr<const CpuKernel>& known = (*kernels)[text];
+  if (auto kernel = known.lock()) return kernel;
+  try {
+    auto kernel = make(*compiler, text);
+    known = kernel;
+    return kernel;
+  } catch (const std::exception& error) {
+    why_not = error.what();
+    return nullptr;
+  }
+}
+
+KernelCounts kernel_counts() {
+  const Counters& now = counters();
+  return {now.compiled, now.loaded, static_cast<double>(now.compile_ns) * 1e-3};
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,8 @@
+#pragma once
+// The transcendental functions, for float and double: no branches, no tables, no calls, so that loops over them become vector code.
+// How exact each is stands in coverage.h; tests/device/math_test.cpp measures it.
+
+#include "codegen/device/error_function.h"
+#include "codegen/device/exponentials.h"
+#include "codegen/device/logarithms.h"
+#include "codegen/device/trigonometry.h"

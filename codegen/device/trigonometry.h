@@ -1,0 +1,206 @@
+#pragma once
+// Sine, cosine, tangent and their inverses. See coverage.h for how large an argument may be.
+
+#include "codegen/device/polynomials.h"
+
+namespace hindcast::device {
+
+template <class T>
+struct Angles;
+template <>
+struct Angles<float> {
+  static constexpr float kTwoOverPi = 0x1.45f306p-1f;
+  static constexpr float kHalfPi1 = 0x1.921fb6p+0f, kHalfPi2 = -0x1.777a5cp-25f, kHalfPi3 = -0x1.ee59dap-50f;
+  static constexpr float kLargestNear = 0x1p20f;
+};
+template <>
+struct Angles<double> {
+  static constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
+  static constexpr double kHalfPi1 = 0x1.921fb54442d18p+0, kHalfPi2 = 0x1.1a62633145c07p-54, kHalfPi3 = -0x1.f1976b7ed8fbcp-110;
+  static constexpr double kLargestNear = 0x1p30;
+};
+
+/// An angle less quarter turns: `quarters` counts them in its lowest two bits.
+template <class T>
+struct Reduced {
+  typename Float<T>::Bits quarters;
+  Pair<T> angle;
+};
+
+/// Good up to kLargestNear: the count of quarter turns must be exact, and the angle hardly more than an eighth turn.
+template <class T>
+HC_DEVICE Reduced<T> reduce_near(T x) {
+  using A = Angles<T>;
+  const T rounded = exact::fma(x, A::kTwoOverPi, Float<T>::kRounder);
+  const T n = rounded - Float<T>::kRounder;
+  // The first difference is exact.
+  const Pair<T> second = exact_product(n, A::kHalfPi2);
+  const Pair<T> rest = exact_sum(exact::fma(n, -A::kHalfPi1, x), -second.high);
+  const T low = rest.low - exact::fma(n, A::kHalfPi3, second.low);
+  return {bits_of(rounded), ordered_sum(rest.high, low)};
+}
+
+/// Adds x times a piece of 2 / pi, less whole turns; the piece has so few digits that this is exact.
+HC_DEVICE Pair<double> add_quarters(Pair<double> sum, double x, double piece) {
+  const double quarters = x * piece;
+  const double rest = exact::fma(exact::round(0.25 * quarters), -4.0, quarters);
+  const Pair<double> added = ordered_sum(sum.high, rest);
+  return {added.high, sum.low + added.low};
+}
+
+/// Good for every float: 203 binary digits of 2 / pi.
+HC_DEVICE Reduced<float> reduce_far(float small_x) {
+  const double x = small_x;
+  Pair<double> sum = {0.0, 0.0};
+  sum = add_quarters(sum, x, 0x1.45f306dp-1);
+  sum = add_quarters(sum, x, 0x1.9391054p-30);
+  sum = add_quarters(sum, x, 0x1.4fe13abp-59);
+  sum = add_quarters(sum, x, 0x1.d1f534dp-88);
+  sum = add_quarters(sum, x, 0x1.b81b6c5p-117);
+  sum = add_quarters(sum, x, 0x1.5993c4p-148);
+  sum = add_quarters(sum, x, 0x1.c820ff2p-175);
+  const double n = exact::round(sum.high);
+  const double angle = ((sum.high - n) + sum.low) * Angles<double>::kHalfPi1;
+  const float high = static_cast<float>(angle);
+  const uint64 quarters = bits_of(n + Float<double>::kRounder);
+  return {static_cast<uint32>(quarters), {high, static_cast<float>(angle - high)}};
+}
+
+HC_DEVICE Reduced<float> reduce_angle(float x) {
+#if HC_CUDA
+  if (magnitude_of(x) <= Angles<float>::kLargestNear) return reduce_near(x);
+#endif
+  // On a CPU a branch would keep loops from becoming vector code, and two ways would cost more than one.
+  return reduce_far(x);
+}
+
+HC_DEVICE Reduced<double> reduce_angle(double x) {
+  return reduce_near(select(magnitude_of(x) <= Angles<double>::kLargestNear, x, nan<double>()));
+}
+
+template <class T>
+HC_DEVICE T sin_of_reduced(Pair<T> angle) {
+  const T z = angle.high * angle.high;
+  return angle.high + exact::fma(z * angle.high, polynomial::sin_tail(z), angle.low);
+}
+
+template <class T>
+HC_DEVICE T cos_of_reduced(Pair<T> angle) {
+  const T z = exact::multiply(angle.high, angle.high);
+  const Pair<T> start = ordered_sum(T(1), T(-0.5) * z);
+  return start.high + (start.low + exact::fma(z * z, polynomial::cos_tail(z), -angle.high * angle.low));
+}
+
+/// sin(angle + quarters * pi / 2).
+template <class T>
+HC_DEVICE T sin_of_quarters(Pair<T> angle, typename Float<T>::Bits quarters) {
+  using Bits = typename Float<T>::Bits;
+  const T value = select((quarters & Bits(1)) != Bits(0), cos_of_reduced(angle), sin_of_reduced(angle));
+  constexpr int kToSign = sizeof(Bits) * 8 - 2;
+  return bit_cast<T>(bits_of(value) ^ ((quarters & Bits(2)) << kToSign));
+}
+
+template <class T>
+HC_DEVICE T sin(T x) {
+  const Reduced<T> reduced = reduce_angle(x);
+  return select(x == T(0), x, sin_of_quarters(reduced.angle, reduced.quarters));
+}
+
+template <class T>
+HC_DEVICE T cos(T x) {
+  const Reduced<T> reduced = reduce_angle(x);
+  return sin_of_quarters(reduced.angle, reduced.quarters + 1);
+}
+
+template <class T>
+HC_DEVICE T tan_of_reduced(const Reduced<T>& reduced) {
+  const T r = reduced.angle.high;
+  const T z = r * r;
+  const Pair<T> tangent = ordered_sum(r, exact::fma(z * r, polynomial::tan_tail(z), exact::fma(z, reduced.angle.low, reduced.angle.low)));
+  const bool odd = (reduced.quarters & 1) != 0;
+  const T cotangent = -quotient(Pair<T>{T(1), T(0)}, tangent);
+  return select(odd, cotangent, tangent.high);
+}
+
+template <class T>
+HC_DEVICE T tan(T x) {
+  return select(x == T(0), x, tan_of_reduced(reduce_angle(x)));
+}
+
+/// atan(t) for 0 <= t <= 1.
+template <class T>
+HC_DEVICE Pair<T> atan_of_ratio(T t) {
+  const T z = t * t;
+  return ordered_sum(t, z * t * polynomial::atan_tail(z));
+}
+
+template <class T>
+HC_DEVICE T atan(T x) {
+  using A = Angles<T>;
+  const T size = magnitude_of(x);
+  const bool steep = size > T(1);
+  const Pair<T> angle = atan_of_ratio(select(steep, T(1) / size, size));
+  const Pair<T> rest = ordered_sum(A::kHalfPi1, -angle.high);
+  return with_sign_of(select(steep, rest.high + (rest.low + (A::kHalfPi2 - angle.low)), angle.high), x);
+}
+
+template <class T>
+HC_DEVICE T atan2(T y, T x) {
+  using A = Angles<T>;
+  const T height = magnitude_of(y), width = magnitude_of(x);
+  const bool steep = height > width;
+  const T larger = select(steep, height, width), smaller = select(steep, width, height);
+  // 0 / 0 counts as 0, infinity / infinity as 1.
+  const T ratio = select(smaller == larger, select(larger == T(0), T(0), T(1)), smaller / larger);
+  const Pair<T> angle = atan_of_ratio(ratio);
+  const Pair<T> steep_sum = ordered_sum(A::kHalfPi1, -angle.high);
+  const T steep_low = steep_sum.low + (A::kHalfPi2 - angle.low);
+  const Pair<T> first = {select(steep, steep_sum.high, angle.high), select(steep, steep_low, angle.low)};
+  const Pair<T> back_sum = ordered_sum(T(2) * A::kHalfPi1, -first.high);
+  const T back = back_sum.high + (back_sum.low + (T(2) * A::kHalfPi2 - first.low));
+  const bool backwards = (bits_of(x) & Float<T>::kSign) != 0;
+  const T result = with_sign_of(select(backwards, back, first.high + first.low), y);
+  return select(x != x || y != y, x + y, result);
+}
+
+template <class T>
+struct ArcParts {
+  bool far;     // |x| > 1/2
+  Pair<T> arc;  // asin(|x|), or if far asin(sqrt((1 - |x|) / 2))
+};
+
+template <class T>
+HC_DEVICE ArcParts<T> split_arc(T size) {
+  const bool far = size > T(0.5);
+  const T half_rest = T(0.5) * (T(1) - size);
+  const T root = exact::sqrt(half_rest);
+  const T root_low = select(half_rest > T(0), exact::fma(-root, root, half_rest) / (T(2) * root), T(0));
+  const T z = select(far, half_rest, size * size);
+  const T base = select(far, root, size);
+  const T low = select(far, root_low, T(0));
+  return {far, ordered_sum(base, exact::fma(z * base, polynomial::asin_tail(z), low))};
+}
+
+template <class T>
+HC_DEVICE T asin(T x) {
+  using A = Angles<T>;
+  const ArcParts<T> parts = split_arc(magnitude_of(x));
+  const Pair<T> sum = ordered_sum(A::kHalfPi1, T(-2) * parts.arc.high);
+  const T far = sum.high + (sum.low + (A::kHalfPi2 - T(2) * parts.arc.low));
+  return with_sign_of(select(parts.far, far, parts.arc.high), x);
+}
+
+template <class T>
+HC_DEVICE T acos(T x) {
+  using A = Angles<T>;
+  const ArcParts<T> parts = split_arc(magnitude_of(x));
+  const bool negative = x < T(0);
+  const T sign = select(negative, T(-1), T(1));
+  const Pair<T> near_sum = ordered_sum(A::kHalfPi1, -sign * parts.arc.high);
+  const T near = near_sum.high + (near_sum.low + (A::kHalfPi2 - sign * parts.arc.low));
+  const Pair<T> behind_sum = ordered_sum(T(2) * A::kHalfPi1, T(-2) * parts.arc.high);
+  const T behind = behind_sum.high + (behind_sum.low + T(2) * (A::kHalfPi2 - parts.arc.low));
+  return select(parts.far, select(negative, behind, T(2) * parts.arc.high), near);
+}
+
+}  // namespace hindcast::device

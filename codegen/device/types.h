@@ -1,0 +1,120 @@
+#pragma once
+// The types that device code is written in, and conversions between those of tensors. Freestanding: NVRTC, Clang (in process, at
+// run time) and the compiler of the unit tests all read this very text. CPU compilers need -ffp-contract=off,
+// and -fno-math-errno for square roots in vector code.
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+#define HC_CUDA 1
+#define HC_DEVICE __device__ __forceinline__
+#else
+#define HC_CUDA 0
+#define HC_DEVICE static inline __attribute__((always_inline))
+#endif
+
+namespace hindcast::device {
+
+using int8 = signed char;
+using int16 = short;
+using int32 = int;
+using int64 = long long;
+using uint8 = unsigned char;
+using uint16 = unsigned short;
+using uint32 = unsigned int;
+using uint64 = unsigned long long;
+
+static_assert(sizeof(int16) == 2 && sizeof(int32) == 4 && sizeof(int64) == 8, "fixed widths");
+
+/// How 16-bit floats lie in memory. Arithmetic is done in float.
+struct float16 {
+  uint16 bits;
+};
+struct bfloat16 {
+  uint16 bits;
+};
+
+template <class T>
+inline constexpr bool is_floating = false;
+template <>
+inline constexpr bool is_floating<float> = true;
+template <>
+inline constexpr bool is_floating<double> = true;
+
+template <class T>
+inline constexpr bool is_storage_only = false;
+template <>
+inline constexpr bool is_storage_only<float16> = true;
+template <>
+inline constexpr bool is_storage_only<bfloat16> = true;
+
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class T>
+inline constexpr bool is_same<T, T> = true;
+
+template <class To, class From>
+HC_DEVICE To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "as many bits");
+  return __builtin_bit_cast(To, from);
+}
+
+/// A value as `where` of other languages: both sides are there already, so that vector code takes a blend.
+template <class T>
+HC_DEVICE T select(bool condition, T yes, T no) {
+  return condition ? yes : no;
+}
+
+HC_DEVICE float widen(bfloat16 value) { return bit_cast<float>(static_cast<uint32>(value.bits) << 16); }
+
+/// To the nearest, ties to even; every NaN becomes 0x7FC0, as in LibTorch.
+HC_DEVICE bfloat16 narrow_to_bfloat16(float value) {
+  const uint32 bits = bit_cast<uint32>(value);
+  const uint32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return {static_cast<uint16>(select(value != value, 0x7fc0u, rounded))};
+}
+
+HC_DEVICE float widen(float16 value) {
+  const uint32 magnitude = value.bits & 0x7fffu;
+  const uint32 sign = static_cast<uint32>(value.bits & 0x8000u) << 16;
+  // One ulp of 0.5f is the smallest subnormal of float16.
+  const uint32 subnormal = bit_cast<uint32>(bit_cast<float>(0x3f000000u + magnitude) - 0.5f);
+  const uint32 normal = (magnitude << 13) + (112u << 23);
+  const uint32 quiet = select(magnitude > 0x7c00u, 0x00400000u, 0u);
+  const uint32 special = ((magnitude << 13) + (224u << 23)) | quiet;
+  const uint32 finite = select(magnitude < 0x0400u, subnormal, normal);
+  return bit_cast<float>(sign | select(magnitude >= 0x7c00u, special, finite));
+}
+
+/// To the nearest, ties to even; a NaN keeps its sign and becomes 0x7E00, as in LibTorch on the CPU.
+HC_DEVICE float16 narrow_to_float16(float value) {
+  const uint32 bits = bit_cast<uint32>(value);
+  const uint32 magnitude = bits & 0x7fffffffu;
+  const uint32 sign = (bits >> 16) & 0x8000u;
+  const uint32 subnormal = bit_cast<uint32>(bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  const uint32 normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
+  const uint32 finite = select(magnitude < 0x38800000u, subnormal, normal);
+  const uint32 clamped = select(magnitude >= 0x477ff000u, 0x7c00u, finite);
+  return {static_cast<uint16>(sign | select(magnitude > 0x7f800000u, 0x7e00u, clamped))};
+}
+
+template <class T>
+HC_DEVICE T widen(T value) {
+  return value;
+}
+
+/// Between any two types that tensors have, as LibTorch converts them.
+template <class To, class From>
+HC_DEVICE To convert(From from) {
+  if constexpr (is_same<To, From>) {
+    return from;
+  } else if constexpr (is_storage_only<From>) {
+    return convert<To>(widen(from));
+  } else if constexpr (is_same<To, bfloat16>) {
+    return narrow_to_bfloat16(static_cast<float>(from));
+  } else if constexpr (is_same<To, float16>) {
+    return narrow_to_float16(static_cast<float>(from));
+  } else {
+    return static_cast<To>(from);
+  }
+}
+
+}  // namespace hindcast::device

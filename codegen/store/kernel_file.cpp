@@ -1,0 +1,49 @@
+#include "codegen/store/kernel_file.h"
+
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+namespace hindcast::codegen {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'h', 'c', 'k', 'e', 'r', 'n', 'e', 'l'};
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  uint64_t format = kStoreFormat;
+  KernelKey key;
+  uint64_t object_size = 0;
+  KernelKey checksum;
+};
+static_assert(sizeof(Header) == kKernelFileHeaderSize && std::has_unique_object_representations_v<Header>);
+
+/// Of the header with no checksum in it, and the object.
+KernelKey checksum_of(Header header, std::string_view object) {
+  header.checksum = {};
+  return key_of({{reinterpret_cast<const char*>(&header), sizeof(header)}, object});
+}
+
+}  // namespace
+
+std::string make_kernel_file_header(const KernelKey& key, std::string_view object) {
+  Header header;
+  header.key = key;
+  header.object_size = object.size();
+  header.checksum = checksum_of(header, object);
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
+}
+
+std::optional<std::string> object_in(std::string file, const KernelKey& key) {
+  Header header;
+  if (file.size() < sizeof(header)) return std::nullopt;
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (header.magic != kMagic || header.format != kStoreFormat || header.key != key) return std::nullopt;
+  // Compared with the size that is there, so a wild number is never added to or allocated.
+  if (header.object_size != file.size() - sizeof(header)) return std::nullopt;
+  if (header.checksum != checksum_of(header, std::string_view(file).substr(sizeof(header)))) return std::nullopt;
+  file.erase(0, sizeof(header));
+  return file;
+}
+
+}  // namespace hindcast::codegen

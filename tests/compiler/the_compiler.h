@@ -1,0 +1,32 @@
+#pragma once
+// The compiler for tests, or a skip that says why there is none.
+
+#include "codegen/clang/compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace hindcast::codegen {
+
+/// A build that made the plug-in and cannot open it must fail its tests: only where none was built are they skipped.
+#ifdef HINDCAST_HAS_CLANG
+#define HC_GET_COMPILER(name)                                               \
+  std::string why_not;                                                      \
+  const std::shared_ptr<ClangCompiler> name = ClangCompiler::get(&why_not); \
+  ASSERT_TRUE(name) << why_not
+#else
+#define HC_GET_COMPILER(name)                                               \
+  std::string why_not;                                                      \
+  const std::shared_ptr<ClangCompiler> name = ClangCompiler::get(&why_not); \
+  if (!name) GTEST_SKIP() << why_not
+#endif
+
+template <class Function>
+Function* function(const LoadedKernel& kernel, const std::string& name) {
+  return reinterpret_cast<Function*>(kernel.symbol(name));
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,167 @@
+// How exact the functions of codegen/device/math.h are, against the C library in a wider type. HINDCAST_EXHAUSTIVE=1 takes every
+// float there is, HINDCAST_PRINT_ULPS=1 prints the table of codegen/device/coverage.h.
+
+#include "codegen/device/ops.h"
+#include "tests/device/ulps.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace hindcast::tests {
+namespace {
+
+/// Largest errors that are allowed, and the range to which a promise is limited.
+struct Limits {
+  double float_ulps = 1.5;
+  double double_ulps = 2;
+  double float_range = std::numeric_limits<double>::infinity();
+  double double_range = std::numeric_limits<double>::infinity();
+};
+
+bool prints() { return std::getenv("HINDCAST_PRINT_ULPS") != nullptr; }
+
+template <class T>
+void expect_exact(const char* name, const Worst<T>& worst, double limit) {
+  if (prints()) std::printf("%-12s %-6s %5.2f at %.17g\n", name, sizeof(T) == 4 ? "float" : "double", worst.ulps, double(worst.argument));
+  EXPECT_LE(worst.ulps, limit) << name << (sizeof(T) == 4 ? " of the float " : " of the double ") << worst.argument;
+}
+
+template <class F, class R>
+void measure(const char* name, F function, R reference, const Limits& limits = {}) {
+  Worst<float> worst_float;
+  const auto add_float = [&](float x) {
+    if (!(std::abs(x) > limits.float_range) || std::isinf(x)) worst_float.add(x, function(x), reference(double(x)));
+  };
+  // An odd step, so that the lowest bits vary too.
+  const uint64_t step = exhaustive() ? 1 : 3989;
+  for (uint64_t bits = 0; bits <= 0xffffffffu; bits += step) add_float(from_bits<float>(uint32_t(bits)));
+  for (const float x : many_values<float>(50'000)) add_float(x);
+  expect_exact(name, worst_float, limits.float_ulps);
+
+  Worst<double> worst_double;
+  for (const double x : many_values<double>(exhaustive() ? 10'000'000 : 100'000)) {
+    if (std::abs(x) > limits.double_range && !std::isinf(x)) continue;
+    worst_double.add(x, function(x), reference(static_cast<long double>(x)));
+  }
+  expect_exact(name, worst_double, limits.double_ulps);
+}
+
+#define HC_MEASURE(name, expression, ...)            \
+  measure(                                           \
+      #name, [](auto x) { return device::name(x); }, \
+      [](auto x) {                                   \
+        using W = decltype(x);                       \
+        return static_cast<W>(expression);           \
+      } __VA_OPT__(, ) __VA_ARGS__)
+
+TEST(DeviceMath, Exp) { HC_MEASURE(exp, std::exp(x)); }
+TEST(DeviceMath, Exp2) { HC_MEASURE(exp2, std::exp2(x)); }
+TEST(DeviceMath, Expm1) { HC_MEASURE(expm1, std::expm1(x)); }
+TEST(DeviceMath, Log) { HC_MEASURE(log, std::log(x)); }
+TEST(DeviceMath, Log1p) { HC_MEASURE(log1p, std::log1p(x)); }
+TEST(DeviceMath, Log2) { HC_MEASURE(log2, std::log2(x)); }
+TEST(DeviceMath, Log10) { HC_MEASURE(log10, std::log10(x)); }
+TEST(DeviceMath, Tanh) { HC_MEASURE(tanh, std::tanh(x)); }
+TEST(DeviceMath, Sigmoid) { HC_MEASURE(sigmoid, x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x))); }
+TEST(DeviceMath, Sinh) { HC_MEASURE(sinh, std::sinh(x)); }
+TEST(DeviceMath, Cosh) { HC_MEASURE(cosh, std::cosh(x)); }
+TEST(DeviceMath, Erf) { HC_MEASURE(erf, std::erf(x)); }
+TEST(DeviceMath, Erfc) { HC_MEASURE(erfc, std::erfc(x)); }
+TEST(DeviceMath, Sin) { HC_MEASURE(sin, std::sin(x), {.double_range = 0x1p30}); }
+TEST(DeviceMath, Cos) { HC_MEASURE(cos, std::cos(x), {.double_range = 0x1p30}); }
+TEST(DeviceMath, Tan) { HC_MEASURE(tan, std::tan(x), {.double_range = 0x1p30}); }
+/// What CUDA takes for angles that are not large.
+TEST(DeviceMath, NearAnglesAreReducedInTheirOwnType) {
+  Worst<float> sine, tangent;
+  for (uint64_t bits = 0; bits <= to_bits(0x1p20f); bits += exhaustive() ? 1 : 1999) {
+    const float x = from_bits<float>(uint32_t(bits));
+    const device::Reduced<float> reduced = device::reduce_near(x);
+    sine.add(x, device::sin_of_quarters(reduced.angle, reduced.quarters), std::sin(double(x)));
+    tangent.add(x, device::tan_of_reduced(reduced), std::tan(double(x)));
+  }
+  expect_exact("near sin", sine, 1.5);
+  expect_exact("near tan", tangent, 1.5);
+}
+
+TEST(DeviceMath, Asin) { HC_MEASURE(asin, std::asin(x)); }
+TEST(DeviceMath, Acos) { HC_MEASURE(acos, std::acos(x)); }
+TEST(DeviceMath, Atan) { HC_MEASURE(atan, std::atan(x)); }
+TEST(DeviceMath, Sqrt) { HC_MEASURE(sqrt, std::sqrt(x), {.float_ulps = 0.51, .double_ulps = 0.51}); }
+TEST(DeviceMath, Rsqrt) { HC_MEASURE(rsqrt, 1 / std::sqrt(x)); }
+
+template <class T, class F, class R>
+void measure_two(const char* name, double limit, F function, R reference) {
+  Worst<T> worst;
+  T second_of_worst = 0;
+  const auto add = [&](T a, T b) {
+    const double before = worst.ulps;
+    worst.add(a, function(a, b), reference(WiderOf<T>(a), WiderOf<T>(b)));
+    if (worst.ulps > before) second_of_worst = b;
+  };
+  std::vector<T> special = special_values<T>();
+  for (const T odd_or_half : {T(-2.5), T(1.5), T(5), T(7), T(-7), T(0x1p23) + 1, T(1e5)}) special.push_back(odd_or_half);
+  for (const T a : special) {
+    for (const T b : special) add(a, b);
+  }
+  const std::vector<T> first = many_values<T>(100'000), second = many_values<T>(100'000, 21);
+  for (size_t i = 0; i < first.size(); ++i) add(first[i], second[(i * 7919) % second.size()]);
+  std::mt19937_64 random(22);
+  // Where pow neither overflows nor underflows at once.
+  for (int i = 0; i < 400'000; ++i) {
+    const double a = static_cast<double>(random() >> 11) * 0x1p-53, b = static_cast<double>(random() >> 11) * 0x1p-53;
+    const double largest = std::log(double(std::numeric_limits<T>::max()));
+    const T base = static_cast<T>(std::exp((2 * a - 1) * (i % 2 == 0 ? largest : 2.0)));
+    add(base, static_cast<T>((2 * b - 1) * largest / std::abs(std::log(double(base)))));
+  }
+  expect_exact(name, worst, limit);
+  EXPECT_LE(worst.ulps, limit) << "the second argument is " << second_of_worst;
+}
+
+#define HC_MEASURE_TWO(name, T, limit) \
+  measure_two<T>(                      \
+      #name, limit, [](T a, T b) { return device::name(a, b); }, [](auto a, auto b) { return std::name(a, b); })
+
+TEST(DeviceMath, Pow) {
+  HC_MEASURE_TWO(pow, float, 1.5);
+  HC_MEASURE_TWO(pow, double, 2);
+}
+TEST(DeviceMath, Atan2) {
+  HC_MEASURE_TWO(atan2, float, 1.5);
+  HC_MEASURE_TWO(atan2, double, 2);
+}
+
+/// The sign rule of Python, in the type of the reference.
+template <class T>
+T python_remainder(T a, T b) {
+  const T rest = std::fmod(a, b);
+  return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+}
+
+template <class T>
+void expect_exact_remainders() {
+  const std::vector<T> first = many_values<T>(20'000), second = many_values<T>(20'000, 21);
+  for (size_t i = 0; i < first.size(); ++i) {
+    const T a = first[i], b = second[(i * 7919) % second.size()];
+    const T rest = device::fmod(a, b), expected = std::fmod(a, b);
+    ASSERT_TRUE(to_bits(rest) == to_bits(expected) || (std::isnan(rest) && std::isnan(expected))) << a << " " << b << " " << rest;
+    const T modulus = device::remainder(a, b), python = python_remainder(a, b);
+    ASSERT_TRUE(to_bits(modulus) == to_bits(python) || (std::isnan(modulus) && std::isnan(python))) << a << " " << b << " " << modulus;
+  }
+}
+
+TEST(DeviceMath, FmodAndRemainderAreExact) {
+  expect_exact_remainders<float>();
+  expect_exact_remainders<double>();
+}
+
+TEST(DeviceMath, RoundsHalvesToEven) {
+  EXPECT_EQ(device::round(0.5f), 0.0f);
+  EXPECT_EQ(device::round(1.5f), 2.0f);
+  EXPECT_EQ(device::round(-2.5), -2.0);
+  EXPECT_TRUE(std::signbit(device::round(-0.3f)));
+}
+
+}  // namespace
+}  // namespace hindcast::tests

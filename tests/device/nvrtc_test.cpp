@@ -1,0 +1,95 @@
+// The device library as NVRTC reads it: every op of op_list.h for every type it takes, in one program.
+
+#include "tests/device/nvrtc.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace hindcast::tests {
+namespace {
+
+enum class Domain { ANY, NUMBER, FLOAT, INTEGER };
+enum class Result { SAME, BOOL };
+
+struct Op {
+  std::string name;
+  int arguments;
+  Domain domain;
+  Result result;
+};
+
+const std::vector<Op>& ops() {
+  static const std::vector<Op> all = {
+#define HC_OP(name, operands, scalars, domain, result) {#name, (operands) + (scalars), Domain::domain, Result::result},
+#include "codegen/device/op_list.h"
+  };
+  return all;
+}
+
+std::vector<std::string> types_of(Domain domain) {
+  const std::vector<std::string> floats = {"float", "double"}, integers = {"uint8", "int8", "int16", "int32", "int64"};
+  std::vector<std::string> types;
+  if (domain != Domain::INTEGER) types = floats;
+  if (domain != Domain::FLOAT) types.insert(types.end(), integers.begin(), integers.end());
+  if (domain == Domain::ANY || domain == Domain::INTEGER) types.push_back("bool");
+  return types;
+}
+
+std::string kernel_of(const Op& op, const std::string& type) {
+  std::string arguments;
+  for (int i = 0; i < op.arguments; ++i) {
+    const std::string value = "in[" + std::to_string(i) + "]";
+    arguments += (i == 0 ? "" : ", ") + (op.name == "where" && i == 0 ? value + " != " + type + "(0)" : value);
+  }
+  const std::string result = op.result == Result::BOOL ? "bool" : type;
+  return "extern \"C\" __global__ void " + op.name + "_" + type + "(const " + type + "* in, " + result +
+         "* out) { *out = hindcast::device::" + op.name + "<" + type + ">(" + arguments + "); }\n";
+}
+
+std::string conversions() {
+  std::string text;
+  for (const std::string storage : {"bfloat16", "float16"}) {
+    for (const std::string type : {"float", "double", "int64", "bool"}) {
+      text += "extern \"C\" __global__ void " + storage + "_" + type + "(" + storage + "* a, " + type + "* b) { a[0] = convert<" + storage +
+              ">(b[0]); b[1] = convert<" + type + ">(a[1]); }\n";
+    }
+  }
+  return text;
+}
+
+std::vector<Nvrtc::Header> library_text() {
+  namespace fs = std::filesystem;
+  std::vector<Nvrtc::Header> headers;
+  const fs::path root = HINDCAST_SOURCE_DIR;
+  for (const auto& entry : fs::directory_iterator(root / "codegen/device")) {
+    if (entry.path().extension() != ".h") continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    headers.push_back({fs::relative(entry.path(), root).string(), text.str()});
+  }
+  return headers;
+}
+
+class DeviceLibrary : public testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceLibrary, CompilesWithNvrtc) {
+  std::string why_not;
+  const std::unique_ptr<Nvrtc> nvrtc = Nvrtc::load(why_not);
+  if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
+
+  std::string source = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n" + conversions();
+  for (const Op& op : ops()) {
+    for (const std::string& type : types_of(op.domain)) source += kernel_of(op, type);
+  }
+  const auto result = nvrtc->compile(source, library_text(), {std::string("--gpu-architecture=") + GetParam(), "--std=c++17"});
+  EXPECT_EQ(result.code, 0) << result.log.substr(0, 4000);
+  EXPECT_GT(result.cubin_bytes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, DeviceLibrary, testing::Values("sm_80", "sm_90", "sm_100"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,68 @@
+// Options::verify must find a kernel that is wrong.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "codegen/cpu/check_kernel.h"
+#include "engine/hindcast.h"
+
+namespace hindcast::tests {
+namespace {
+
+/// The graph of x.mul(2).tanh() and the values that its one kernel reads and ATen makes.
+struct Captured {
+  Captured() {
+    hindcast::reset();
+    const Compiler keep([this](const std::shared_ptr<const Graph>& captured) {
+      graph = captured;
+      return std::vector<SegmentFunction>(captured->segments().size());
+    });
+    const auto guard = hindcast::enable(keep);
+    const auto x = at::full({6}, 0.25).set_requires_grad(true);
+    const auto y = x.mul(2).tanh();
+    y.sum().backward();
+    group = codegen::fuse(*graph).groups.at(0);
+    values[group.loads.at(0).index] = at::ones({});
+    values[group.loads.at(1).index] = y.detach();
+    graph->replay(values);
+  }
+
+  std::optional<std::string> check(codegen::DenseKernel* dense) const {
+    auto kernel = std::make_shared<codegen::CpuKernel>();
+    kernel->dense = dense;
+    return codegen::find_difference(*graph, group, kernel, values);
+  }
+
+  std::shared_ptr<const Graph> graph;
+  codegen::Group group;
+  std::unordered_map<uint32_t, at::Tensor> values;
+};
+
+template <int kWrong>
+void kernel(char* const* pointers, const double* scalars, long count) {
+  const float gradient = *reinterpret_cast<const float*>(pointers[0]);
+  const auto* y = reinterpret_cast<const float*>(pointers[1]);
+  auto* result = reinterpret_cast<float*>(pointers[2]);
+  for (long i = 0; i < count; ++i) result[i] = gradient * (1 - y[i] * y[i]) * static_cast<float>(scalars[0]);
+  if (kWrong == 1) result[count - 1] *= 1.0001F;
+  if (kWrong == 2) result[0] = NAN;
+}
+
+TEST(CheckKernel, PassesWhatComputesTheSame) { EXPECT_EQ(Captured().check(kernel<0>), std::nullopt); }
+
+TEST(CheckKernel, FindsOneElementThatIsOff) {
+  const auto wrong = Captured().check(kernel<1>);
+  ASSERT_TRUE(wrong);
+  EXPECT_NE(wrong->find("a kernel of 2 ops is wrong: its result 0 is off by"), std::string::npos) << *wrong;
+}
+
+TEST(CheckKernel, FindsANaN) {
+  const auto wrong = Captured().check(kernel<2>);
+  ASSERT_TRUE(wrong);
+  EXPECT_NE(wrong->find("has other infinities or NaN than ATen's"), std::string::npos) << *wrong;
+}
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,117 @@
+// What becomes one kernel.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "codegen/cpu/source.h"
+#include "codegen/fuse/fuse.h"
+#include "engine/hindcast.h"
+
+namespace hindcast::tests {
+namespace {
+
+using codegen::Group;
+using codegen::Schedule;
+
+/// The groups of the graph that `backward` captures.
+template <class Backward>
+std::vector<Group> groups_of(const Backward& backward) {
+  hindcast::reset();
+  std::shared_ptr<const Graph> captured;
+  const Compiler keep([&](const std::shared_ptr<const Graph>& graph) {
+    captured = graph;
+    return std::vector<SegmentFunction>(graph->segments().size());
+  });
+  const auto guard = hindcast::enable(keep);
+  backward();
+  return codegen::fuse(*captured).groups;
+}
+
+std::vector<size_t> sizes_of(const std::vector<Group>& groups) {
+  std::vector<size_t> sizes;
+  for (const Group& group : groups) sizes.push_back(group.members.size());
+  return sizes;
+}
+
+at::Tensor leaf_of(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
+
+TEST(Fuse, AChainIsOneKernelWithOneResult) {
+  const auto groups = groups_of([] { leaf_of({8}).mul(2).tanh().sigmoid().sum().backward(); });
+  ASSERT_EQ(sizes_of(groups), std::vector<size_t>{3});
+  EXPECT_EQ(groups[0].stores.size(), 1U);
+  EXPECT_EQ(groups[0].loads.size(), 3U);  // the root's gradient through its broadcast, and what tanh and sigmoid saved
+  EXPECT_EQ(groups[0].body.scalars, 1U);
+  EXPECT_EQ(groups[0].stopped, "the end of the graph");
+}
+
+TEST(Fuse, AMatrixProductStandsBetweenTwo) {
+  const auto groups = groups_of([] { at::mm(leaf_of({4, 4}).mul(2).tanh(), leaf_of({4, 4})).sigmoid().mul(3).sum().backward(); });
+  EXPECT_EQ(sizes_of(groups), (std::vector<size_t>{2, 2}));
+}
+
+TEST(Fuse, SmallIndependentOpsShareAKernel) {
+  const auto backward = [](int64_t n) { return [n] { (leaf_of({n}).mul(2).tanh().sum() + leaf_of({n}).mul(3).tanh().sum()).backward(); }; };
+  EXPECT_EQ(sizes_of(groups_of(backward(64))), std::vector<size_t>{4});
+  EXPECT_EQ(sizes_of(groups_of(backward(100000))), (std::vector<size_t>{2, 2}));
+}
+
+TEST(Fuse, AHookIsABoundary) {
+  const auto groups = groups_of([] {
+    const auto y = leaf_of({8}).mul(2).tanh();
+    y.register_hook([](const at::Tensor&) {});
+    y.sigmoid().mul(3).sum().backward();
+  });
+  EXPECT_EQ(sizes_of(groups), (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(groups[0].stopped, "a boundary");
+}
+
+TEST(Fuse, EqualChainsHaveEqualBodies) {
+  const auto chain = [](int64_t n, double scale) { return groups_of([=] { leaf_of({n, 3}).mul(scale).tanh().sum().backward(); }); };
+  EXPECT_EQ(chain(4, 0.5).at(0).body, chain(9, 7).at(0).body);
+}
+
+TEST(Fuse, OpsThatNoKernelComputesStayAlone) {
+  EXPECT_TRUE(groups_of([] { leaf_of({8}).cumsum(0).sum().backward(); }).empty());
+  EXPECT_TRUE(groups_of([] { leaf_of({8}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel does as well
+  EXPECT_TRUE(groups_of([] { leaf_of({8}).to(at::kHalf).mul(2).tanh().sum().backward(); }).empty());
+}
+
+TEST(Source, IsTwoLoopsOverOneBody) {
+  codegen::Body body;
+  body.loads = {{at::kFloat, codegen::Walk::Still}, {at::kFloat, codegen::Walk::Dense}};
+  body.scalars = 1;
+  using codegen::Operand;
+  body.ops = {{"tanh_backward", {{Operand::Kind::Load, 0}, {Operand::Kind::Load, 1}}},
+              {"mul", {{Operand::Kind::Result, 0}, {Operand::Kind::Scalar, 0}}}};
+  body.stores = {{Operand::Kind::Result, 1}};
+  EXPECT_EQ(codegen::cpu_source(body), R"(#include "codegen/device/ops.h"
+using namespace hindcast::device;
+
+extern "C" void dense(char* const* pointers, const double* scalars, long count) {
+  const float s0 = (float)scalars[0];
+  const float x0 = *(const float*)pointers[0];
+  const float* __restrict p1 = (const float*)pointers[1];
+  float* __restrict r0 = (float*)pointers[2];
+  for (long i = 0; i < count; ++i) {
+    const float x1 = p1[i];
+    const float v0 = tanh_backward<float>(x0, x1);
+    const float v1 = mul<float>(v0, s0);
+    r0[i] = v1;
+  }
+}
+
+extern "C" void strided(char* const* pointers, const double* scalars, long count, const long* strides) {
+  const float s0 = (float)scalars[0];
+  for (long i = 0; i < count; ++i) {
+    const float x0 = *(const float*)(pointers[0] + i * strides[0]);
+    const float x1 = *(const float*)(pointers[1] + i * strides[1]);
+    const float v0 = tanh_backward<float>(x0, x1);
+    const float v1 = mul<float>(v0, s0);
+    *(float*)(pointers[2] + i * strides[2]) = v1;
+  }
+}
+)");
+}
+
+}  // namespace
+}  // namespace hindcast::tests

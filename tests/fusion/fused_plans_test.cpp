@@ -1,0 +1,145 @@
+// Fused kernels beside everything else that a backward does.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <atomic>
+#include <cmath>
+#include <optional>
+#include <thread>
+
+#include "tests/fusion/near_grads.h"
+
+namespace hindcast::tests {
+namespace {
+
+TEST(FusedPlans, HooksCutThem) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({4, 3}, options);
+    const auto y = x.sin().mul(x).tanh();
+    y.register_hook([](at::Tensor gradient) { return gradient * 2; });
+    const auto z = y.cos().mul(y).sigmoid();
+    z.retain_grad();
+    z.mul(z).sin().sum().backward();
+    return std::vector{x.grad(), z.grad()};
+  });
+}
+
+TEST(FusedPlans, AHookThatChangesTheGradientLeavesThem) {
+  int step = 0;
+  hindcast::reset();
+  const auto program = [&](bool ours) {
+    at::manual_seed(1);
+    const auto x = near_leaf({4, 3}, at::kFloat);
+    const auto y = x.sin().mul(x).tanh();
+    y.register_hook([&](at::Tensor gradient) { return step == 2 ? at::Tensor(gradient.t().contiguous().t()) : gradient; });
+    std::optional<Guard> guard;
+    if (ours) guard.emplace(hindcast::enable(fused_options()));
+    y.cos().mul(y).sum().backward();
+    return x.grad();
+  };
+  for (; step < 4; ++step) {
+    const at::Tensor stock = program(false);
+    EXPECT_TRUE(at::allclose(program(true), stock, 1e-6, 1e-6)) << step;
+  }
+  EXPECT_GE(hindcast::stats().segment_guard_failures, 1U);
+}
+
+TEST(FusedPlans, GradOfSomeInputs) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto a = near_leaf({4}, options), b = near_leaf({4}, options);
+    const auto loss = (a.sin() * b).tanh().mul(a).sum();
+    return torch::autograd::grad({loss}, {a, b});
+  });
+}
+
+TEST(FusedPlans, OneCompileServesEverySize) {
+  hindcast::reset();
+  const auto guard = hindcast::enable(fused_options());
+  const auto run = [](int64_t batch) {
+    const auto x = at::linspace(-1, 1, batch * 3).view({batch, 3}).set_requires_grad(true);
+    x.sin().mul(x).tanh().sum().backward();
+    return std::pair(x.detach(), x.grad());
+  };
+  for (const int64_t batch : {4, 6, 9, 100, 1, 7}) {
+    const auto [x, gradient] = run(batch);
+    const auto tanh = (x.sin() * x).tanh();
+    EXPECT_TRUE(at::allclose(gradient, (1 - tanh * tanh) * (x.cos() * x + x.sin()), 1e-5, 1e-6)) << batch;
+  }
+  EXPECT_LE(hindcast::stats().unique_graphs, 3U);  // static, dynamic, and a batch of 1
+}
+
+TEST(FusedPlans, AChangedScalarNeedsNoNewKernel) {
+  hindcast::reset();
+  const auto guard = hindcast::enable(fused_options());
+  for (const double scale : {0.5, 0.25, 0.125, 3.0}) {
+    const auto x = at::ones({4}).set_requires_grad(true);
+    x.mul(scale).sin().mul(2).sum().backward();
+    EXPECT_NEAR(x.grad()[0].item<float>(), 2 * scale * std::cos(scale), 1e-5);
+  }
+}
+
+TEST(FusedPlans, AreMadeInTheBackground) {
+  hindcast::reset();
+  Options options = fused_options();
+  options.async = true;
+  const auto guard = hindcast::enable(options);
+  const auto step = [] {
+    const auto x = at::ones({4}).set_requires_grad(true);
+    x.sin().mul(x).tanh().sum().backward();
+    return x.grad();
+  };
+  const auto first = step();
+  hindcast::wait();
+  EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
+  EXPECT_TRUE(at::allclose(step(), first));
+}
+
+TEST(FusedPlans, StrictLeavesAllToATen) {
+  hindcast::reset();
+  Options options = fused_options();
+  options.strict = true;
+  const auto guard = hindcast::enable(options);
+  at::ones({4}).set_requires_grad(true).mul(2).tanh().sum().backward();
+  EXPECT_EQ(hindcast::stats().fused_graphs, 0U);
+}
+
+TEST(FusedPlans, VerifyComparesEveryKernelFirst) {
+  hindcast::reset();
+  Options options = fused_options();
+  options.verify = true;
+  const auto guard = hindcast::enable(options);
+  for (const int64_t batch : {3, 5, 6}) {
+    const auto x = at::randn({batch, 4}).set_requires_grad(true), w = at::randn({4, 4}).set_requires_grad(true);
+    at::mm(x.sin().mul(x), w).tanh().mul(0.3).sigmoid().sum().backward();
+  }
+  EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
+  EXPECT_EQ(hindcast::stats().fused_graphs, 2U);
+}
+
+TEST(FusedPlans, ManyThreadsAtOnce) {
+  hindcast::reset();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      Options options = fused_options();
+      options.async = true;
+      const auto guard = hindcast::enable(options);
+      for (int step = 0; step < 50; ++step) {
+        const auto x = at::ones({4 + step % 3}).set_requires_grad(true);
+        x.sin().mul(x).tanh().sum().backward();
+        const float tanh = std::tanh(std::sin(1.f));
+        const float expected = (1 - tanh * tanh) * (std::cos(1.f) + std::sin(1.f));
+        if (!at::allclose(x.grad(), at::full_like(x, expected))) ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  hindcast::wait();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,129 @@
+// Chains of pointwise ops as one kernel.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/fusion/near_grads.h"
+
+namespace hindcast::tests {
+namespace {
+
+TEST(Pointwise, AChain) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({5, 7}, options);
+    x.mul(0.5).sin().tanh().mul(x).sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+TEST(Pointwise, EveryActivation) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({33}, options);
+    auto y = x;
+    y = y.relu() + y.sigmoid() - at::silu(y);
+    y = at::gelu(y) * at::gelu(y, "tanh") / (y.exp() + 1);
+    y = at::threshold(y, 0.1, 0) + y.neg().abs() + (y * y + 1).sqrt() + (y * y + 2).rsqrt() + (y * y + 1).reciprocal() + (y * y + 1).log() +
+        y.cos();
+    y.sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+TEST(Pointwise, LeavesGetBuffersOfTheirOwn) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto a = near_leaf({2, 4}, options), b = near_leaf({2, 4}, options), c = near_leaf({2, 4}, options),
+               d = near_leaf({2, 4}, options);
+    (a + b + c + d).cos().cos().sum().backward();
+    EXPECT_NE(a.grad().data_ptr(), b.grad().data_ptr());
+    EXPECT_NE(c.grad().data_ptr(), d.grad().data_ptr());
+    EXPECT_NE(a.grad().data_ptr(), d.grad().data_ptr());
+    return std::vector{a.grad(), b.grad(), c.grad(), d.grad()};
+  });
+}
+
+TEST(Pointwise, GradientsAccumulate) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto a = near_leaf({3, 4}, options), b = near_leaf({3, 4}, options);
+    const auto loss = (a * b).sin().mul(b).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    return std::vector{a.grad(), b.grad()};
+  });
+}
+
+// All positive: the gradients of what is broadcast are sums, and must not cancel.
+TEST(Pointwise, Broadcasts) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto positive = [&](at::IntArrayRef sizes) { return at::rand(sizes).add(0.5).to(options.dtype()).set_requires_grad(true); };
+    const auto x = positive({6, 5, 4}), row = positive({4}), column = positive({5, 1}), one = positive({1});
+    ((x * row).sigmoid() * column * one).tanh().mul(x).sum().backward();
+    return std::vector{x.grad(), row.grad(), column.grad(), one.grad()};
+  });
+}
+
+TEST(Pointwise, TransposedAndSlicedOperands) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({6, 5}, options), y = near_leaf({5, 12}, options);
+    ((x.t() * y.slice(1, 0, 12, 2)).sin() * x.t()).tanh().sum().backward();
+    return std::vector{x.grad(), y.grad()};
+  });
+}
+
+TEST(Pointwise, ChannelsLast) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({2, 3, 4, 5}, options);
+    const auto y = x.contiguous(at::MemoryFormat::ChannelsLast);
+    (y.sin() * y).tanh().sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+TEST(Pointwise, NoDimsAndNoElements) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto scalar = near_leaf({}, options), empty = near_leaf({0, 3}, options);
+    (scalar.sin() * scalar).tanh().backward();
+    (empty.sin() * empty).tanh().sum().backward();
+    return std::vector{scalar.grad(), empty.grad()};
+  });
+}
+
+TEST(Pointwise, MasksAndDropout) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({64, 3}, options);
+    const auto mask = x.detach() > 0.2;
+    const auto y = x.sin().masked_fill(mask, 3).mul(x) + at::where(mask, x.cos(), x.tanh());
+    y.mul(0.7).tanh().sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+TEST(Pointwise, InfinitiesAndNaNPass) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = at::tensor({0., -0., 1e30, -1e30, 88., -104., INFINITY, -INFINITY, NAN}).to(options.dtype()).set_requires_grad(true);
+    (x.exp().mul(x).relu() + x.tanh().sigmoid()).sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+TEST(Pointwise, LargeTensorsOnSeveralThreads) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({301, 1009}, options), row = near_leaf({1009}, options);
+    (x.sin() * row).tanh().mul(x).sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+TEST(Pointwise, MoreOpsThanOneKernelHolds) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({9}, options);
+    auto y = x;
+    for (int i = 0; i < 60; ++i) y = (y * 1.01).sin();
+    y.sum().backward();
+    return std::vector{x.grad()};
+  });
+}
+
+}  // namespace
+}  // namespace hindcast::tests
