@@ -24,8 +24,9 @@ constexpr size_t kMaxMembers = 48;
 constexpr size_t kMaxTensors = 40;
 // Groups that share nothing but their domain are one kernel only where the call costs more than the work.
 constexpr int64_t kSmall = 4096;
-// Results that are all there at once, where the stock engine has one at a time, must not raise the peak of memory.
-constexpr int64_t kMaxResultBytes = 1 << 20;
+// Gradients of leaves that a kernel makes all at once, and operands that wait for it, where the stock engine has one at a
+// time: they must not raise the peak of memory. (Four large gradients of one kernel would all be there at the end anyway.)
+constexpr int64_t kMaxWaitingBytes = 1 << 20;
 
 int64_t hint_of_numel(const Graph& graph, const std::vector<ExprId>& sizes) {
   int64_t numel = 1;
@@ -128,7 +129,7 @@ class Fuser {
     Group group;
     std::vector<uint32_t> sinks;                     // follow the kernel
     std::unordered_map<uint32_t, Operand> operands;  // of loaded values and made ones
-    int64_t result_bytes = 0;
+    int64_t kept_bytes = 0, waiting_bytes = 0;
     bool live = true;
   };
 
@@ -240,6 +241,16 @@ class Fuser {
     return !tensors.empty();
   }
 
+  // Operands that are made while the group is open, by others.
+  size_t operands_made_since(const Open& open, const std::vector<ValueId>& tensors) const {
+    if (open.group.members.empty()) return 0;
+    return static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(), [&](ValueId tensor) {
+      const ValueId base = resolve(tensor);
+      const uint32_t maker = maker_[base.index];
+      return maker != kNone && maker > open.group.members.front() && !open.operands.contains(base.index);
+    }));
+  }
+
   // Behind the last node that starts before the next boundary.
   uint32_t end_of_segment(uint32_t node_start) const {
     uint32_t end = 0;
@@ -264,7 +275,8 @@ class Fuser {
       const Open& open = open_[g];
       return open.group.domain == result.sizes && open.group.body.compute == result.dtype && open.group.order == *order &&
              open.group.members.size() < kMaxMembers && open.group.loads.size() + open.group.members.size() / 4 < kMaxTensors &&
-             open.result_bytes + bytes <= std::max(kMaxResultBytes, 2 * bytes);
+             open.kept_bytes + bytes <= std::max(kMaxWaitingBytes, 4 * bytes) &&
+             open.waiting_bytes + static_cast<int64_t>(operands_made_since(open, tensors)) * bytes <= kMaxWaitingBytes;
     };
     for (const ValueId tensor : tensors) {
       const uint32_t g = open_group_of_[resolve(tensor).index];
@@ -287,13 +299,14 @@ class Fuser {
       open.group.order = *order;
       open.group.body.compute = result.dtype;
     }
-    add(i, into, bytes);
+    add(i, into, bytes, tensors);
     return true;
   }
 
-  void add(uint32_t i, uint32_t g, int64_t bytes) {
+  void add(uint32_t i, uint32_t g, int64_t bytes, const std::vector<ValueId>& tensors) {
     const Instr& instr = graph_.instrs[i];
     Open& open = open_[g];
+    open.waiting_bytes += static_cast<int64_t>(operands_made_since(open, tensors)) * bytes;
     Builder builder(*this, open);
     Operand made;
     if (instr.kind == InstrKind::AddGrads) {
@@ -308,7 +321,7 @@ class Fuser {
     const auto& users = users_[instr.outputs[0].index];
     const bool kept =
         std::any_of(users.begin(), users.end(), [&](uint32_t user) { return graph_.instrs[user].kind == InstrKind::Accumulate; });
-    if (kept) open.result_bytes += bytes;
+    if (kept) open.kept_bytes += bytes;
   }
 
   // Accumulation of what an open group makes waits for its kernel.

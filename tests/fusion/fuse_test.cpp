@@ -55,6 +55,19 @@ TEST(Fuse, SmallIndependentOpsShareAKernel) {
   EXPECT_EQ(sizes_of(groups_of(backward(100000))), (std::vector<size_t>{2, 2}));
 }
 
+// A kernel for all of the chain would have to wait for all cosines.
+TEST(Fuse, LargeOperandsDoNotWait) {
+  const auto backward = [](int64_t n) {
+    return [n] {
+      auto x = leaf_of({n});
+      for (int i = 0; i < 6; ++i) x = x.sin();
+      x.sum().backward();
+    };
+  };
+  EXPECT_EQ(sizes_of(groups_of(backward(64))), std::vector<size_t>{12});
+  EXPECT_TRUE(groups_of(backward(1 << 20)).empty());
+}
+
 TEST(Fuse, AHookIsABoundary) {
   const auto groups = groups_of([] {
     const auto y = leaf_of({8}).mul(2).tanh();
