@@ -223,7 +223,8 @@ class Fuser {
       for (uint32_t i = 0; i < instr.args.size(); ++i) {
         const Arg& arg = instr.args[i];
         if (arg.kind == Arg::Kind::ValueList || arg.kind == Arg::Kind::OptionalValueList || arg.kind == Arg::Kind::IntList) return false;
-        if (arg.kind == Arg::Kind::Constant && (arg.constant.isTensor() || arg.constant.isNone())) return false;
+        if (arg.kind == Arg::Kind::Constant && arg.constant.isTensor()) return false;
+        if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op->may_be_none >> i & 1)) return false;
         if (arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().isComplex()) return false;
         if (arg.kind != Arg::Kind::Value) continue;
         if (!arg.values[0].defined()) return false;

@@ -77,6 +77,66 @@ PointwiseOp dropout_backward() {
   return op;
 }
 
+bool is_none(const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isNone(); }
+
+PointwiseOp clamp() {
+  PointwiseOp op;
+  op.may_be_none = 1u << 1 | 1u << 2;
+  op.accepts = [](const Args& args) { return !is_none(args[1]) || !is_none(args[2]); };
+  op.build = [](BodyBuilder& body, const Args& args) {
+    const Operand self = body.tensor(args[0]);
+    if (is_none(args[1])) return body.op("clamp_max", {self, body.scalar(args[2])});
+    const Operand least = body.scalar(args[1]);
+    if (is_none(args[2])) return body.op("clamp_min", {self, least});
+    return body.op("clamp", {self, least, body.scalar(args[2])});
+  };
+  return op;
+}
+
+// self + value * a * b, in ATen's order; `combine` is mul or div.
+PointwiseOp add_product(std::string_view combine) {
+  PointwiseOp op;
+  op.build = [=](BodyBuilder& body, const Args& args) {
+    const Operand self = body.tensor(args[0]);
+    const Operand scaled = body.op("mul", {body.scalar(args[3]), body.tensor(args[1])});
+    return body.op("add", {self, body.op(combine, {scaled, body.tensor(args[2])})});
+  };
+  return op;
+}
+
+PointwiseOp rsub_scalar() {
+  PointwiseOp op;
+  op.build = [](BodyBuilder& body, const Args& args) {
+    Operand self = body.tensor(args[0]);
+    if (!is_default(args[2], 1)) self = body.op("mul", {body.scalar(args[2]), self});
+    return body.op("sub", {body.scalar(args[1]), self});
+  };
+  return op;
+}
+
+PointwiseOp elu_backward() {
+  PointwiseOp op;
+  op.build = [](BodyBuilder& body, const Args& args) {
+    const bool from_result = args[4].constant.toBool();
+    const Operand gradient = body.tensor(args[0]);
+    const Operand self = body.tensor(args[5]);
+    return body.op(from_result ? "elu_backward_from_result" : "elu_backward",
+                   {gradient, self, body.scalar(args[1]), body.scalar(args[2]), body.scalar(args[3])});
+  };
+  return op;
+}
+
+PointwiseOp logit_backward() {
+  PointwiseOp op;
+  op.may_be_none = 1u << 2;
+  op.build = [](BodyBuilder& body, const Args& args) {
+    const Operand gradient = body.tensor(args[0]);
+    const Operand self = body.tensor(args[1]);
+    return body.op("logit_backward", {gradient, self, is_none(args[2]) ? body.number(-1) : body.scalar(args[2])});
+  };
+  return op;
+}
+
 std::unordered_map<std::string, PointwiseOp> make_table() {
   std::unordered_map<std::string, PointwiseOp> table = {
       {"aten::add.Tensor", with_alpha("add", true)},
@@ -95,11 +155,34 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
       {"aten::masked_fill.Scalar", masked_fill()},
       {"aten::where.self", where()},
       {"aten::native_dropout_backward", dropout_backward()},
+      {"aten::leaky_relu_backward", same_args("leaky_relu_backward", 2, 1)},
+      {"aten::hardtanh_backward", same_args("hardtanh_backward", 2, 2)},
+      {"aten::hardswish_backward", same_args("hardswish_backward", 2)},
+      {"aten::hardsigmoid_backward", same_args("hardsigmoid_backward", 2)},
+      {"aten::hardshrink_backward", same_args("hardshrink_backward", 2, 1)},
+      {"aten::softshrink_backward", same_args("softshrink_backward", 2, 1)},
+      {"aten::softplus_backward", same_args("softplus_backward", 2, 2)},
+      {"aten::mish_backward", same_args("mish_backward", 2)},
+      {"aten::log_sigmoid_backward", same_args("log_sigmoid_backward", 3)},
+      {"aten::elu_backward", elu_backward()},
+      {"aten::logit_backward", logit_backward()},
+      {"aten::pow.Tensor_Scalar", same_args("pow_scalar", 1, 1)},
+      {"aten::minimum", same_args("minimum", 2)},
+      {"aten::maximum", same_args("maximum", 2)},
+      {"aten::clamp", clamp()},
+      {"aten::clamp_min", same_args("clamp_min", 1, 1)},
+      {"aten::clamp_max", same_args("clamp_max", 1, 1)},
+      {"aten::addcmul", add_product("mul")},
+      {"aten::addcdiv", add_product("div")},
+      {"aten::rsub.Scalar", rsub_scalar()},
+      {"aten::atan2", same_args("atan2", 2)},
   };
-  for (const char* name : {"neg", "abs", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid"}) {
+  for (const char* name :
+       {"neg",  "abs",   "sqrt",  "rsqrt", "reciprocal", "exp", "log",  "sin",  "cos",  "tan",  "tanh", "sigmoid", "sgn",  "sign",
+        "exp2", "expm1", "log1p", "log2",  "log10",      "erf", "erfc", "asin", "acos", "atan", "sinh", "cosh",    "relu", "silu"}) {
     table.emplace(std::string("aten::") + name, same_args(name, 1));
   }
-  for (const char* name : {"aten::sin", "aten::cos"}) table.at(name).reduces_angles = true;
+  for (const char* name : {"aten::sin", "aten::cos", "aten::tan"}) table.at(name).reduces_angles = true;
   return table;
 }
 

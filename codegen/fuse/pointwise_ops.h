@@ -21,8 +21,9 @@ class BodyBuilder {
 
 struct PointwiseOp {
   /// Tensor arguments that may be bool (masks); all others have the type of the result.
-  uint32_t mask_args = 0;  // bit i: argument i
-  /// sin and cos: the functor's angle reduction costs more than ATen's, and for double ends at 2^30.
+  uint32_t mask_args = 0;    // bit i: argument i
+  uint32_t may_be_none = 0;  // arguments
+  /// sin, cos, tan: the functor's angle reduction costs more than ATen's, and for double ends at 2^30.
   bool reduces_angles = false;
   /// False when these arguments ask for something that the expression is not.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;  // empty: always
