@@ -11,10 +11,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <set>
+#include <string>
 #include <thread>
 
 namespace hindcast::engine {
@@ -23,6 +26,10 @@ namespace {
 struct WrongKernel : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// The process ends: whoever waits for the background thread must not wait for all kernels of a large graph.
+std::atomic<bool> process_ends = false;
+struct Cancelled {};
 
 // Every kernel against ATen, on what the capture was given.
 void verify(const capture::Graph& graph, const codegen::Schedule& schedule,
@@ -46,6 +53,7 @@ void log_groups(const codegen::Schedule& schedule, const capture::Graph& graph) 
 std::vector<std::shared_ptr<const codegen::CpuKernel>> kernels_of(const codegen::Schedule& schedule) {
   std::vector<std::shared_ptr<const codegen::CpuKernel>> kernels;
   for (const codegen::Group& group : schedule.groups) {
+    if (process_ends) throw Cancelled();
     std::string why_not;
     kernels.push_back(codegen::cpu_kernel(group.body, why_not));
     if (!kernels.back()) throw std::runtime_error(why_not);
@@ -70,17 +78,31 @@ void make_plan(const Variant& variant, const FuseRequest& request) {
   stats_recorder().add_fused_graph();
 }
 
+// A missing compiler fails every graph in the same words: the first time is worth a warning.
+bool is_said_first(const std::string& text) {
+  static std::mutex mutex;
+  static auto* said = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return said->size() < 100 && said->insert(text).second;
+}
+
 void try_to_make_plan(const FuseRequest& request) {
   const auto variant = request.variant.lock();
   if (!variant) return;
   try {
     make_plan(*variant, request);
+  } catch (const Cancelled&) {
   } catch (const WrongKernel& error) {
     stats_recorder().add_refused_graph();
     HC_LOG(CompiledAutograd, Error, "graph {} stays with ATen, please report it: {}", variant->shared_graph()->id, error.what());
   } catch (const std::exception& error) {
     stats_recorder().add_compiler_failure();
-    HC_LOG(CompiledAutograd, Warning, "graph {} stays with ATen: {}", variant->shared_graph()->id, error.what());
+    const uint32_t id = variant->shared_graph()->id;
+    if (is_said_first(error.what())) {
+      HC_LOG(CompiledAutograd, Warning, "graph {} stays with ATen: {}", id, error.what());
+    } else {
+      HC_LOG(CompiledAutograd, Info, "graph {} stays with ATen: {}", id, error.what());
+    }
   }
 }
 
@@ -99,8 +121,9 @@ class Worker {
     changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
   }
 
-  // At exit: what is being compiled is finished, the rest is dropped. LLVM must not be in use when its globals go.
+  // At exit: the kernel that is being compiled is finished, the rest is dropped. LLVM must not be in use when its globals go.
   void stop() {
+    process_ends = true;
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;

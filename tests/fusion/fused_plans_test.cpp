@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <atomic>
 #include <cmath>
 #include <optional>
-#include <thread>
 
 #include "tests/fusion/near_grads.h"
 
@@ -80,22 +78,6 @@ TEST(FusedPlans, AChangedScalarNeedsNoNewKernel) {
   }
 }
 
-TEST(FusedPlans, AreMadeInTheBackground) {
-  hindcast::reset();
-  Options options = fused_options();
-  options.async = true;
-  const auto guard = hindcast::enable(options);
-  const auto step = [] {
-    const auto x = at::ones({4}).set_requires_grad(true);
-    x.sin().mul(x).tanh().sum().backward();
-    return x.grad();
-  };
-  const auto first = step();
-  hindcast::wait();
-  EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
-  EXPECT_TRUE(at::allclose(step(), first));
-}
-
 TEST(FusedPlans, StrictLeavesAllToATen) {
   hindcast::reset();
   Options options = fused_options();
@@ -116,29 +98,6 @@ TEST(FusedPlans, VerifyComparesEveryKernelFirst) {
   }
   EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
   EXPECT_EQ(hindcast::stats().fused_graphs, 2U);
-}
-
-TEST(FusedPlans, ManyThreadsAtOnce) {
-  hindcast::reset();
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      Options options = fused_options();
-      options.async = true;
-      const auto guard = hindcast::enable(options);
-      for (int step = 0; step < 50; ++step) {
-        const auto x = at::ones({4 + step % 3}).set_requires_grad(true);
-        x.sin().mul(x).tanh().sum().backward();
-        const float tanh = std::tanh(std::sin(1.f));
-        const float expected = (1 - tanh * tanh) * (std::cos(1.f) + std::sin(1.f));
-        if (!at::allclose(x.grad(), at::full_like(x, expected))) ++wrong;
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  hindcast::wait();
-  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
