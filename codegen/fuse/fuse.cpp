@@ -115,9 +115,10 @@ class Fuser {
           close_all("a boundary");
           emit_views_read_after(i);
           emit(i);
-          // A hook or a node looks at all nodes of the segment behind it; behind post-accumulate hooks, the first node does.
+          // A hook looks at its own node, whose formula may follow, and like a called node at all nodes of the segment behind it;
+          // behind post-accumulate hooks, the first node does.
           first_node = instr.kind == InstrKind::Accumulate;
-          if (!first_node) schedule_.items.back().end_call = end_of_segment(i + 1);
+          if (!first_node) schedule_.items.back().end_call = std::max(instr.call + 1, end_of_segment(i + 1));
       }
     }
     close_all("the end of the graph");

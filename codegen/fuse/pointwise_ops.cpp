@@ -10,7 +10,7 @@ using capture::Arg;
 using Args = std::vector<Arg>;
 
 bool is_default(const Arg& arg, double value) {
-  return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().isFloatingPoint() == false &&
+  return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && !arg.constant.toScalar().isFloatingPoint() &&
          arg.constant.toScalar().toDouble() == value;
 }
 

@@ -2,6 +2,7 @@
 // does nothing, so that it is a replay in which it changes something.
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <functional>
@@ -51,6 +52,20 @@ TEST(ACallbackThatRegistersAHook, IsFollowedBehindAnotherHook) { expect_same_whe
 TEST(ACallbackThatWritesToASavedTensor, GivesTheStockError) { expect_same_when(nothing, write_to_what_is_saved); }
 
 TEST(ACallbackThatWritesToASavedTensor, GivesTheStockErrorBehindAHook) { expect_same_when(hook_before, write_to_what_is_saved); }
+
+// In the fused plan, what runs before the hook is a kernel.
+TEST(AHookThatWritesToWhatItsOwnNodeSaved, GivesTheStockError) {
+  const auto step = [](Log& log, int step) {
+    const auto x = leaf({4}).abs();
+    const auto y = x.exp();
+    y.register_hook([&](const at::Tensor&) {
+      const at::NoGradGuard no_grad;
+      if (step > 1) y.detach().mul_(2);
+    });
+    log.attempt("grad", [&] { log.show("grad", torch::autograd::grad({y.sin().mul(3).sum()}, {x})); });
+  };
+  expect_same_steps(4, step, Takeover::Some);
+}
 
 }  // namespace
 }  // namespace hindcast::tests
