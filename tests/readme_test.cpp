@@ -9,11 +9,11 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "capture/graph.h"
+#include "tests/support/trimmed.h"
 
 // The program, its main() under another name. What it includes has been included above.
 namespace readme_program {
@@ -39,17 +39,6 @@ std::string block_after(const std::string& text, const std::string& mark, const 
   if (start == std::string::npos) return "(README.md has no block of " + language + " after '" + mark + "')";
   const size_t begin = start + fence.size();
   return text.substr(begin, text.find("```", begin) - begin);
-}
-
-/// Without blanks at the ends of lines.
-std::string trimmed(const std::string& text) {
-  std::istringstream lines(text);
-  std::string result;
-  for (std::string line; std::getline(lines, line);) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    result += line + "\n";
-  }
-  return result;
 }
 
 std::string output_of_the_program() {

@@ -10,6 +10,7 @@
 
 #include "engine/hindcast.h"
 #include "tests/support/kept_graphs.h"
+#include "tests/support/trimmed.h"
 
 namespace hindcast::tests {
 namespace {
@@ -26,17 +27,6 @@ class Listing : public testing::Test {
     const auto guard = hindcast::enable(kept.compiler());
     backward();
     return kept.graphs.empty() ? "nothing was captured" : kept.graphs.back()->print();
-  }
-
-  /// Without blanks at the ends of lines.
-  static std::string trimmed(const std::string& text) {
-    std::istringstream lines(text);
-    std::string result;
-    for (std::string line; std::getline(lines, line);) {
-      line.erase(line.find_last_not_of(' ') + 1);
-      result += line + "\n";
-    }
-    return result;
   }
 };
 
