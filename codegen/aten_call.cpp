@@ -8,7 +8,7 @@ namespace {
 class AtenCall final : public OpCall {
  public:
   AtenCall(const Group& group, std::shared_ptr<const capture::Graph> graph)
-      : graph_(std::move(graph)), instrs_(instrs_of(group)), loads_(group.loads), stores_(group.stores) {}
+      : graph_(std::move(graph)), instrs_(instrs_of(group)), loads_(inputs_of(group)), stores_(group.stores) {}
 
   void run(const Step& step, Slots& slots, const capture::Env& env) const override {
     std::unordered_map<uint32_t, at::Tensor> values;

@@ -31,6 +31,21 @@ std::vector<capture::ExprId> needed_expressions(const capture::Graph& graph) {
   return needed;
 }
 
+// A slot that is used twice in one step is given away at its last mention only.
+void give_away_once(Step& step) {
+  std::vector<SlotUse*> uses;
+  for (StepArg& arg : step.args) {
+    for (SlotUse& use : arg.slots) uses.push_back(&use);
+  }
+  for (SlotUse& use : step.inputs) uses.push_back(&use);
+  uses.push_back(&step.base);
+  for (size_t a = 0; a < uses.size(); ++a) {
+    for (size_t b = a + 1; b < uses.size() && uses[a]->last; ++b) {
+      if (uses[a]->slot == uses[b]->slot) uses[a]->last = false;
+    }
+  }
+}
+
 }  // namespace
 
 Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {
@@ -97,8 +112,8 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
       if (value.defined()) last_use[slot_of(value)] = place;
     };
     if (item.is_group) {
-      const auto& loads = schedule.groups[item.index].loads;
-      std::for_each(loads.begin(), loads.end(), use);
+      const auto inputs = inputs_of(schedule.groups[item.index]);
+      std::for_each(inputs.begin(), inputs.end(), use);
     } else {
       for_each_use(instrs[item.index], use);
     }
@@ -120,8 +135,9 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
   step.kind = InstrKind::Op;
   step.instr = group.members.back();
   step.call = graph_->instrs[step.instr].call;
-  for (const ValueId load : group.loads) step.inputs.push_back({slot_of(load), last_use[slot_of(load)] == place});
+  for (const ValueId input : inputs_of(group)) step.inputs.push_back({slot_of(input), last_use[slot_of(input)] == place});
   for (const ValueId store : group.stores) step.outputs.push_back(slot_of(store));
+  give_away_once(step);
   step.call_op = make_kernel_call(group);
 }
 
@@ -149,18 +165,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
   }
   const uint32_t base = slot_of(instr.base);
   step.base = {base, base != kNoSlot && last_use[base] == place};
-  // A slot that is used twice in one step is given away at its last mention only.
-  std::vector<SlotUse*> uses;
-  for (StepArg& arg : step.args) {
-    for (SlotUse& use : arg.slots) uses.push_back(&use);
-  }
-  for (SlotUse& use : step.inputs) uses.push_back(&use);
-  uses.push_back(&step.base);
-  for (size_t a = 0; a < uses.size(); ++a) {
-    for (size_t b = a + 1; b < uses.size() && uses[a]->last; ++b) {
-      if (uses[a]->slot == uses[b]->slot) uses[a]->last = false;
-    }
-  }
+  give_away_once(step);
   for (const auto& view : instr.views) {
     PlannedView planned{view.op, {}, view.self_arg, view.output};
     for (const Arg& arg : view.args) planned.args.push_back({arg.kind, arg.constant, {}, arg.exprs});
@@ -176,8 +181,8 @@ void Plan::find_what_flows_on(const Schedule& schedule) {
   uint32_t furthest = 0;
   for (const Schedule::Item item : schedule.items) {
     if (item.is_group) {
-      for (const ValueId load : schedule.groups[item.index].loads) {
-        if (slot_of(load) < first_resume_slot_) flows_on_[slot_of(load)] = true;
+      for (const ValueId input : inputs_of(schedule.groups[item.index])) {
+        if (slot_of(input) < first_resume_slot_) flows_on_[slot_of(input)] = true;
       }
       continue;
     }

@@ -45,8 +45,8 @@ void verify(const capture::Graph& graph, const codegen::Schedule& schedule,
 void log_groups(const codegen::Schedule& schedule, const capture::Graph& graph) {
   if (!base::enabled(base::Channel::Fusion, base::Level::Info)) return;
   for (const codegen::Group& group : schedule.groups) {
-    HC_LOG(Fusion, Info, "graph {}: {} ops in one kernel, {} loads, {} stores; it stopped growing at {}", graph.id, group.members.size(),
-           group.loads.size(), group.stores.size(), group.stopped);
+    HC_LOG(Fusion, Info, "graph {}: {} ops in one kernel{}, {} loads, {} stores; it stopped growing at {}", graph.id, group.members.size(),
+           group.body.by_rows ? " by rows" : "", group.loads.size(), group.stores.size(), group.stopped);
   }
 }
 

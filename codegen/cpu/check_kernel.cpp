@@ -16,18 +16,27 @@ using Values = std::unordered_map<uint32_t, at::Tensor>;
 // What the group makes when its loads are float64.
 Values in_double(const capture::Graph& graph, const Group& group, const Values& values, const capture::Env& env) {
   Values exact;
-  for (const auto load : group.loads) {
+  for (const auto load : inputs_of(group)) {
     const at::Tensor& tensor = values.at(load.index);
     exact[load.index] = tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
   }
-  graph.replay(exact, instrs_of(group), env);
+  // softmax' gradient is told its input's type, and refuses another.
+  capture::Graph in_double = graph;
+  for (const uint32_t member : group.members) {
+    capture::Instr& instr = in_double.instrs[member];
+    if (!instr.op) continue;
+    for (size_t i = 0; i < instr.args.size(); ++i) {
+      if (instr.op->schema().arguments()[i].name() == "input_dtype") instr.args[i].constant = static_cast<int64_t>(at::kDouble);
+    }
+  }
+  in_double.replay(exact, instrs_of(group), env);
   return exact;
 }
 
 Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, const Values& values, const capture::Env& env) {
   Step step;
   Slots slots;
-  for (const auto load : group.loads) {
+  for (const auto load : inputs_of(group)) {
     step.inputs.push_back({static_cast<uint32_t>(slots.size()), false});
     slots.push_back(values.at(load.index));
   }
@@ -36,8 +45,21 @@ Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, co
     slots.emplace_back();
   }
   make_kernel_call(group, std::move(kernel))->run(step, slots, env);
-  slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(group.loads.size()));
+  slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(step.inputs.size()));
   return slots;
+}
+
+double unit_of(at::ScalarType type) {
+  switch (type) {
+    case at::ScalarType::Double:
+      return std::numeric_limits<double>::epsilon();
+    case at::ScalarType::BFloat16:
+      return std::numeric_limits<c10::BFloat16>::epsilon();
+    case at::ScalarType::Half:
+      return std::numeric_limits<c10::Half>::epsilon();
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
 }
 
 std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_aten, const at::Tensor& exact) {
@@ -50,7 +72,7 @@ std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_
     return "has other infinities or NaN than ATen's";
   const auto largest = [&](const at::Tensor& tensor) { return tensor.masked_fill(finite.logical_not(), 0).abs().max().item<double>(); };
   const double error = largest(ours.to(at::kDouble) - exact), of_aten = largest(by_aten.to(at::kDouble) - exact);
-  const double unit = ours.scalar_type() == at::kFloat ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+  const double unit = unit_of(ours.scalar_type());
   const double allowed = 4 * of_aten + 64 * unit * largest(exact);
   if (error <= allowed) return std::nullopt;
   return base::format("is off by {}, ATen by {}, allowed are {}", error, of_aten, allowed);
@@ -60,7 +82,7 @@ std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_
 
 std::optional<std::string> find_difference(const capture::Graph& graph, const Group& group, std::shared_ptr<const CpuKernel> kernel,
                                            const Values& values) {
-  for (const auto load : group.loads) {
+  for (const auto load : inputs_of(group)) {
     if (!values.contains(load.index)) return std::nullopt;  // made behind an opaque node, which a replay does not call
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;

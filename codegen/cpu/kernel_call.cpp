@@ -1,76 +1,55 @@
 #include "codegen/cpu/kernel_call.h"
 
+#include "codegen/cpu/launch.h"
+#include "codegen/cpu/row_call.h"
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
 
 namespace hindcast::codegen {
 namespace {
 
 using capture::Env;
-using capture::ExprId;
-
-constexpr size_t kMaxRank = 8;
-// Elements a thread takes at least: those of ATen for one op, fewer for a body of many.
-constexpr int64_t kGrain = 32768;
-
-// Tensors whose memory does not hold their values.
-const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
-
-// One loop of the nest, with the bytes that each tensor steps.
-struct Loop {
-  int64_t size = 1;
-  std::vector<int64_t> steps;
-};
 
 class KernelCall final : public OpCall {
  public:
   KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
-      : kernel_(std::move(kernel)),
-        domain_(group.domain),
-        order_(group.order),
-        loads_(group.body.loads),
-        scalars_(group.scalars),
-        type_(group.body.compute),
-        element_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
-        grain_(std::max<int64_t>(1, kGrain / static_cast<int64_t>(1 + group.body.ops.size() / 4))) {}
+      : kernel_(std::move(kernel)), group_(group), loads_(group.loads.size()), grain_(grain_of(group.body)) {
+    for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
+    for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
+  }
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
-    c10::SmallVector<int64_t, kMaxRank> sizes(domain_.size()), strides(domain_.size());
+    const Ints sizes = sizes_of(group_.domain, env);
+    Ints strides(sizes.size());
     int64_t numel = 1;
-    for (size_t i = domain_.size(); i-- > 0;) {
-      const uint8_t dim = order_[i];
-      sizes[dim] = env.integer(domain_[dim]);
-      strides[dim] = numel;
-      numel *= std::max<int64_t>(sizes[dim], 1);
+    for (size_t i = sizes.size(); i-- > 0;) {
+      const uint8_t axis = group_.order[i];
+      strides[axis] = numel;
+      numel *= std::max<int64_t>(sizes[axis], 1);
     }
     const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
 
-    c10::SmallVector<char*, 32> pointers;
+    Pointers pointers;
+    for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
     c10::SmallVector<at::Tensor, 16> results;
-    for (const SlotUse use : step.inputs) {
-      at::Tensor& tensor = slots[use.slot];
-      if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues))) tensor = tensor.clone();
-      pointers.push_back(static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())));
-    }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      results.push_back(at::detail::empty_strided_cpu(sizes, strides, type_));
-      pointers.push_back(static_cast<char*>(results.back().mutable_data_ptr()));
+      // Of another shape than the domain's: both are contiguous.
+      const bool is_domain = group_.shapes[i] == group_.domain;
+      const Ints shape = is_domain ? sizes : sizes_of(group_.shapes[i], env);
+      results.push_back(at::detail::empty_strided_cpu(shape, is_domain ? strides : row_major_strides(shape), group_.body.stores[i].type));
     }
-    c10::SmallVector<double, 16> scalars;
-    for (const capture::Arg& arg : scalars_) {
-      scalars.push_back(arg.kind == capture::Arg::Kind::Float ? env.real(arg.exprs[0])
-                        : arg.kind == capture::Arg::Kind::Int ? static_cast<double>(env.integer(arg.exprs[0]))
-                                                              : arg.constant.toScalar().toDouble());
-    }
+    const auto scalars = scalars_of(group_.scalars, env);
 
     if (!empty) {
       if (is_one_loop(step, slots, sizes, strides, numel)) {
+        for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
+        for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
         run_dense(pointers, scalars.data(), numel);
       } else {
-        run_nest(step, slots, sizes, strides, pointers, scalars.data());
+        run_nest(step, slots, sizes, strides, results, scalars.data(), env);
       }
     }
     for (const SlotUse use : step.inputs) {
@@ -80,45 +59,58 @@ class KernelCall final : public OpCall {
   }
 
  private:
+  static char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }
+  bool is_still(size_t i) const { return i < loads_ && group_.body.loads[i].walk == Walk::Still; }
+
   // Every load lies in memory as the results do, or is one element.
   bool is_one_loop(const Step& step, const Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t numel) const {
-    for (size_t i = 0; i < loads_.size(); ++i) {
+    for (size_t i = 0; i < loads_; ++i) {
       const at::Tensor& tensor = slots[step.inputs[i].slot];
-      if (loads_[i].walk == Walk::Still ? tensor.numel() != 1 : numel != 1 && !(tensor.sizes() == sizes && tensor.strides() == strides))
+      if (is_still(i)) {
+        if (tensor.numel() != 1) return false;
+      } else if (group_.accesses[i].sizes.empty() && tensor.sizes() == sizes) {
+        if (numel != 1 && tensor.strides() != strides) return false;
+      } else if (tensor.numel() != numel || !tensor.is_contiguous() || !is_in_order_) {
         return false;
+      }
     }
     return true;
   }
 
-  void run_dense(const c10::SmallVectorImpl<char*>& pointers, const double* scalars, int64_t numel) const {
+  void run_dense(const Pointers& pointers, const double* scalars, int64_t numel) const {
     if (numel <= grain_) return kernel_->dense(pointers.data(), scalars, numel);
     at::parallel_for(0, numel, grain_, [&](int64_t begin, int64_t end) {
-      c10::SmallVector<char*, 32> at(pointers.begin(), pointers.end());
+      Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
-        if (i >= loads_.size()) {
-          at[i] += begin * element_size_;
-        } else if (loads_[i].walk == Walk::Dense) {
-          at[i] += begin * static_cast<int64_t>(c10::elementSize(loads_[i].type));
-        }
+        if (!is_still(i)) at[i] += begin * element_sizes_[i];
       }
       kernel_->dense(at.data(), scalars, end - begin);
     });
   }
 
-  void run_nest(const Step& step, const Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides,
-                const c10::SmallVectorImpl<char*>& pointers, const double* scalars) const {
-    std::vector<Loop> nest = make_nest(step, slots, sizes, strides, pointers.size());
+  void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,
+                const double* scalars, const Env& env) const {
+    c10::SmallVector<Ints, 16> steps;
+    c10::SmallVector<at::Tensor, 16> tensors;
+    Pointers pointers;
+    for (size_t i = 0; i < loads_; ++i) {
+      tensors.push_back(slots[step.inputs[i].slot]);
+      steps.push_back(steps_of(tensors.back(), group_.accesses[i], sizes, env));
+      pointers.push_back(memory_of(tensors.back()));
+    }
+    for (const at::Tensor& result : results) {
+      Ints& own = steps.emplace_back(strides.begin(), strides.end());
+      for (int64_t& bytes : own) bytes *= static_cast<int64_t>(result.element_size());
+      pointers.push_back(memory_of(result));
+    }
+    const auto nest = make_nest(sizes, group_.order, steps);
     const Loop& inner = nest.back();
     bool as_captured = true;
-    for (size_t i = 0; i < pointers.size(); ++i) {
-      const int64_t dense = i < loads_.size() ? static_cast<int64_t>(c10::elementSize(loads_[i].type)) : element_size_;
-      const bool still = i < loads_.size() && loads_[i].walk == Walk::Still;
-      as_captured = as_captured && inner.steps[i] == (still ? 0 : dense);
-    }
+    for (size_t i = 0; i < pointers.size(); ++i) as_captured = as_captured && inner.steps[i] == (is_still(i) ? 0 : element_sizes_[i]);
     int64_t rows = 1;
     for (size_t d = 0; d + 1 < nest.size(); ++d) rows *= nest[d].size;
     at::parallel_for(0, rows, std::max<int64_t>(1, grain_ / inner.size), [&](int64_t begin, int64_t end) {
-      c10::SmallVector<char*, 32> at(pointers.size());
+      Pointers at(pointers.size());
       for (int64_t row = begin; row < end; ++row) {
         std::copy(pointers.begin(), pointers.end(), at.begin());
         int64_t rest = row;
@@ -136,47 +128,18 @@ class KernelCall final : public OpCall {
     });
   }
 
-  // The loops over the domain, outermost first, neighbours made one where all tensors step through both alike.
-  std::vector<Loop> make_nest(const Step& step, const Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, size_t tensors) const {
-    std::vector<Loop> nest;
-    for (const uint8_t dim : order_) {
-      if (sizes[dim] == 1) continue;
-      Loop loop{sizes[dim], {}};
-      for (size_t i = 0; i < tensors; ++i) {
-        int64_t step_bytes = strides[dim] * element_size_;
-        if (i < loads_.size()) {
-          const at::Tensor& tensor = slots[step.inputs[i].slot];
-          const int64_t own = static_cast<int64_t>(dim) - (static_cast<int64_t>(sizes.size()) - tensor.dim());
-          step_bytes = own < 0 || tensor.size(own) == 1 ? 0 : tensor.stride(own) * static_cast<int64_t>(tensor.element_size());
-        }
-        loop.steps.push_back(step_bytes);
-      }
-      if (!nest.empty()) {
-        bool one = true;
-        for (size_t i = 0; i < tensors; ++i) one = one && nest.back().steps[i] == loop.steps[i] * loop.size;
-        if (one) {
-          loop.size *= nest.back().size;
-          nest.pop_back();
-        }
-      }
-      nest.push_back(std::move(loop));
-    }
-    if (nest.empty()) nest.push_back({1, std::vector<int64_t>(tensors, 0)});
-    return nest;
-  }
-
   std::shared_ptr<const CpuKernel> kernel_;
-  std::vector<ExprId> domain_;
-  std::vector<uint8_t> order_;
-  std::vector<BodyLoad> loads_;
-  std::vector<capture::Arg> scalars_;
-  at::ScalarType type_;
-  int64_t element_size_, grain_;
+  const Group group_;
+  const size_t loads_;
+  std::vector<int64_t> element_sizes_;
+  const int64_t grain_;
+  const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());
 };
 
 }  // namespace
 
 std::unique_ptr<const OpCall> make_kernel_call(const Group& group, std::shared_ptr<const CpuKernel> kernel) {
+  if (group.body.by_rows) return make_row_call(group, std::move(kernel));
   return std::make_unique<KernelCall>(group, std::move(kernel));
 }
 

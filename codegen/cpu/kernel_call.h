@@ -1,17 +1,18 @@
 #pragma once
 
 #include "codegen/cpu/source.h"
-#include "codegen/fuse/fuse.h"
+#include "codegen/fuse/group.h"
 #include "codegen/plan.h"
 
 #include <memory>
 
 namespace hindcast::codegen {
 
-/// The machine code of one body. The functions live as long as `code`.
+/// The machine code of one body: by rows, or dense and strided. The functions live as long as `code`.
 struct CpuKernel {
   DenseKernel* dense = nullptr;
   StridedKernel* strided = nullptr;
+  RowsKernel* rows = nullptr;
   std::shared_ptr<const void> code;
 };
 

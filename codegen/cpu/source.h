@@ -1,8 +1,12 @@
 #pragma once
-// The text of a CPU kernel. Two loops over one body:
+// The text of a CPU kernel. For a body without rows two loops:
 //
 //   dense     every load goes as it did at capture: along with the results, or standing still. What the vectoriser is for.
 //   strided   every load by a stride of its own
+//
+// for one by rows (row_source.cpp)
+//
+//   rows      row by row; within one, as many passes over its columns as sums over the row wait for each other
 //
 // `pointers`: loads, then stores. The caller walks the outer dims.
 
@@ -15,6 +19,14 @@ namespace hindcast::codegen {
 using DenseKernel = void(char* const* pointers, const double* scalars, long count);
 using StridedKernel = void(char* const* pointers, const double* scalars, long count, const long* strides);  // in bytes
 
+/// A row's columns are `runs` runs of `columns` elements side by side. Steps in bytes, by pointer. Stores of extent Columns are
+/// added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type.
+using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs, const long* run_steps,
+                        long columns, char* kept);
+
 std::string cpu_source(const Body& body);
+
+/// Values of a row that are kept from one pass to the next.
+size_t row_scratch(const Body& body);
 
 }  // namespace hindcast::codegen

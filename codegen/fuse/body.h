@@ -20,10 +20,15 @@ struct Operand {
 };
 
 struct BodyOp {
-  std::string_view function;  // a functor of the device library
+  std::string_view function;  // a functor of the device library, or one of the two below
   std::vector<Operand> args;
   bool operator==(const BodyOp&) const = default;
 };
+
+/// The sum of its operand over a row's elements: from then on a number of the row.
+inline constexpr std::string_view kRowSum = "row_sum";
+/// one_hot(index, value): `value` in the column that `index`, an int64 load, names; 0 in all others.
+inline constexpr std::string_view kOneHot = "one_hot";
 
 /// How a load walks along the innermost loop; as it was at capture, checked at every run.
 enum class Walk : uint8_t { Dense, Still };
@@ -34,13 +39,27 @@ struct BodyLoad {
   bool operator==(const BodyLoad&) const = default;
 };
 
+/// What there is one of for each ... : elements of the domain; rows; columns (the sum over all rows).
+enum class Extent : uint8_t { Element, Row, Columns };
+
+struct BodyStore {
+  Operand value;
+  at::ScalarType type = at::ScalarType::Float;
+  Extent extent = Extent::Element;
+  bool operator==(const BodyStore&) const = default;
+};
+
 struct Body {
-  at::ScalarType compute = at::ScalarType::Float;  // of all results: Float or Double
+  at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float or Double
+  bool by_rows = false;                            // a still load is a number of the row; sums over rows and columns may occur
   std::vector<BodyLoad> loads;
   uint32_t scalars = 0;
   std::vector<BodyOp> ops;
-  std::vector<Operand> stores;
+  std::vector<BodyStore> stores;
   bool operator==(const Body&) const = default;
 };
+
+/// Of each op: Element or Row.
+std::vector<Extent> extents_of_ops(const Body& body);
 
 }  // namespace hindcast::codegen

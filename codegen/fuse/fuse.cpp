@@ -1,21 +1,18 @@
 #include "codegen/fuse/fuse.h"
 
+#include "codegen/fuse/open_group.h"
 #include "codegen/fuse/pointwise_ops.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 
 namespace hindcast::codegen {
 namespace {
 
-using capture::Arg;
-using capture::ExprId;
 using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
-using capture::Value;
 using capture::ValueId;
 
 constexpr uint32_t kNone = 0xffffffffu;
@@ -28,46 +25,17 @@ constexpr int64_t kSmall = 4096;
 // time: they must not raise the peak of memory. (Four large gradients of one kernel would all be there at the end anyway.)
 constexpr int64_t kMaxWaitingBytes = 1 << 20;
 
-int64_t hint_of_numel(const Graph& graph, const std::vector<ExprId>& sizes) {
-  int64_t numel = 1;
-  for (const ExprId size : sizes) numel *= graph.symbols->hint(size);
-  return numel;
-}
-
-// A sparse or mkldnn value has no strides.
-bool is_strided(const Value& value) { return value.strides.size() == value.sizes.size(); }
-
-// Dims from outermost to innermost, if the value is dense in that order and its strides follow from that. The strides of dims
-// of size 1 say nothing about memory, and ATen chooses them by more rules than one: only a contiguous tensor's are known.
-std::optional<std::vector<uint8_t>> dense_order(const Graph& graph, const Value& value) {
-  const size_t rank = value.sizes.size();
-  std::vector<int64_t> hints(rank);
-  for (size_t i = 0; i < rank; ++i) hints[i] = graph.symbols->hint(value.sizes[i]);
-  std::vector<uint8_t> order(rank);
-  std::iota(order.begin(), order.end(), uint8_t(0));
-  const auto is_dense = [&] {
-    int64_t expected = 1;
-    for (size_t i = rank; i-- > 0; expected *= std::max<int64_t>(hints[order[i]], 1)) {
-      if (value.strides[order[i]] != expected) return false;
-    }
-    return true;
-  };
-  if (is_dense()) return order;
-  if (std::find(hints.begin(), hints.end(), 1) != hints.end()) return std::nullopt;
-  std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) { return value.strides[a] > value.strides[b]; });
-  if (is_dense()) return order;
-  return std::nullopt;
-}
-
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), maker_(graph.values.size(), kNone), open_group_of_(graph.values.size(), kNone) {
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), views_(graph), maker_(graph.values.size(), kNone), open_group_of_(graph.values.size(), kNone) {
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       for (const ValueId value : graph.instrs[i].outputs) {
         if (value.defined()) maker_[value.index] = i;
       }
     }
     users_.resize(graph.values.size());
+    is_done_.resize(graph.instrs.size());
     uint32_t segment = 0;
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       if (capture::is_boundary(graph.instrs[i])) ++segment;
@@ -85,10 +53,12 @@ class Fuser {
         std::any_of(graph_.instrs.begin(), graph_.instrs.end(), [](const Instr& i) { return capture::is_boundary(i); });
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
+      now_ = i;
       switch (instr.kind) {
         case InstrKind::Op:
         case InstrKind::AddGrads:
-          if (is_expand(instr)) {
+          if (is_done_[i]) break;
+          if (views_.is_read_through(i)) {
             waiting_views_.push_back(i);
           } else if (!join(i)) {
             emit(i);
@@ -127,129 +97,24 @@ class Fuser {
 
  private:
   struct Open {
-    Group group;
-    std::vector<uint32_t> sinks;                     // follow the kernel
-    std::unordered_map<uint32_t, Operand> operands;  // of loaded values and made ones
+    OpenGroup group;
+    std::vector<uint32_t> sinks;  // follow the kernel
     int64_t kept_bytes = 0, waiting_bytes = 0;
     bool live = true;
   };
 
-  class Builder final : public BodyBuilder {
-   public:
-    Builder(Fuser& fuser, Open& open) : fuser_(fuser), open_(open) {}
-    Operand tensor(const Arg& arg) override { return value(arg.values[0]); }
-    Operand value(ValueId value) {
-      const ValueId base = fuser_.resolve(value, &open_.group.views);
-      const auto found = open_.operands.find(base.index);
-      if (found != open_.operands.end()) return found->second;
-      Body& body = open_.group.body;
-      const Operand load{Operand::Kind::Load, static_cast<uint32_t>(body.loads.size())};
-      body.loads.push_back({fuser_.graph_.values[base.index].dtype, fuser_.walk_of(base, open_.group)});
-      open_.group.loads.push_back(base);
-      open_.operands.emplace(base.index, load);
-      return load;
-    }
-    Operand scalar(const Arg& arg) override {
-      open_.group.scalars.push_back(arg);
-      return {Operand::Kind::Scalar, open_.group.body.scalars++};
-    }
-    Operand number(double value) override {
-      Arg arg;
-      arg.constant = value;
-      return scalar(arg);
-    }
-    Operand op(std::string_view function, std::vector<Operand> args) override {
-      open_.group.body.ops.push_back({function, std::move(args)});
-      return {Operand::Kind::Result, static_cast<uint32_t>(open_.group.body.ops.size() - 1)};
-    }
+  ValueId source_of(ValueId value) const { return views_.source_of(value).value; }
 
-   private:
-    Fuser& fuser_;
-    Open& open_;
-  };
-
-  // A broadcast that a kernel reads through.
-  bool is_expand(const Instr& instr) const {
-    if (instr.kind != InstrKind::Op) return false;
-    const auto& name = instr.op->operator_name();
-    return name.name == "aten::expand" && name.overload_name.empty() && instr.args[0].kind == Arg::Kind::Value &&
-           instr.args[0].values[0].defined();
-  }
-
-  ValueId resolve(ValueId value, std::vector<uint32_t>* views = nullptr) const {
-    while (maker_[value.index] != kNone && is_expand(graph_.instrs[maker_[value.index]])) {
-      if (views) views->push_back(maker_[value.index]);
-      value = graph_.instrs[maker_[value.index]].args[0].values[0];
-    }
-    return value;
-  }
-
-  bool broadcasts_to(const Value& value, const std::vector<ExprId>& domain) const {
-    if (value.sizes.size() > domain.size()) return false;
-    const size_t ahead = domain.size() - value.sizes.size();
-    for (size_t i = 0; i < value.sizes.size(); ++i) {
-      if (!(value.sizes[i] == domain[ahead + i]) && graph_.symbols->constant(value.sizes[i]) != 1) return false;
-    }
-    return true;
-  }
-
-  // How the innermost dim that is no single step passes over the value.
-  Walk walk_of(ValueId id, const Group& group) const {
-    const Value& value = graph_.values[id.index];
-    const size_t ahead = group.domain.size() - value.sizes.size();
-    for (size_t i = group.order.size(); i-- > 0;) {
-      const uint8_t dim = group.order[i];
-      if (graph_.symbols->hint(group.domain[dim]) == 1) continue;
-      return dim < ahead || graph_.symbols->hint(value.sizes[dim - ahead]) == 1 || value.strides[dim - ahead] == 0 ? Walk::Still
-                                                                                                                   : Walk::Dense;
-    }
-    return Walk::Dense;
-  }
-
-  // The operands in ATen's places; false if the op is none that a kernel can compute.
-  bool can_fuse(const Instr& instr, std::vector<ValueId>& tensors) const {
-    if (instr.outputs.size() != 1 || !instr.outputs[0].defined()) return false;
-    const Value& result = graph_.values[instr.outputs[0].index];
-    if (!result.defined || result.is_view || !result.device.is_cpu()) return false;
-    if (result.dtype != at::kFloat && result.dtype != at::kDouble) return false;
-    if (result.sizes.size() > 8 || !is_strided(result)) return false;
-    uint32_t mask_args = 0;
-    if (instr.kind == InstrKind::AddGrads) {
-      tensors = {instr.inputs[0], instr.inputs[1]};
-    } else {
-      const PointwiseOp* op = find_pointwise_op(*instr.op);
-      if (!op || (op->accepts && !op->accepts(instr.args))) return false;
-      if (op->reduces_angles && (result.dtype != at::kFloat || hint_of_numel(graph_, result.sizes) > kSmall)) return false;
-      mask_args = op->mask_args;
-      for (uint32_t i = 0; i < instr.args.size(); ++i) {
-        const Arg& arg = instr.args[i];
-        if (arg.kind == Arg::Kind::ValueList || arg.kind == Arg::Kind::OptionalValueList || arg.kind == Arg::Kind::IntList) return false;
-        if (arg.kind == Arg::Kind::Constant && arg.constant.isTensor()) return false;
-        if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op->may_be_none >> i & 1)) return false;
-        if (arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().isComplex()) return false;
-        if (arg.kind != Arg::Kind::Value) continue;
-        if (!arg.values[0].defined()) return false;
-        tensors.push_back(arg.values[0]);
-        const at::ScalarType type = graph_.values[arg.values[0].index].dtype;
-        if (type != result.dtype && !((mask_args >> i & 1) && type == at::kBool)) return false;
-      }
-    }
-    for (const ValueId id : tensors) {
-      if (!id.defined()) return false;
-      const Value& value = graph_.values[resolve(id).index];
-      if (!value.defined || !is_strided(value) || !value.device.is_cpu() || !broadcasts_to(value, result.sizes)) return false;
-      if (instr.kind == InstrKind::AddGrads && value.dtype != result.dtype) return false;
-    }
-    return !tensors.empty();
-  }
+  // A source that is a view is a broadcast in another shape: as a tensor it must be there before who reads it.
+  bool is_view(ValueId source) const { return maker_[source.index] != kNone && views_.is_read_through(maker_[source.index]); }
 
   // Operands that are made while the group is open, by others.
-  size_t operands_made_since(const Open& open, const std::vector<ValueId>& tensors) const {
-    if (open.group.members.empty()) return 0;
-    return static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(), [&](ValueId tensor) {
-      const ValueId base = resolve(tensor);
-      const uint32_t maker = maker_[base.index];
-      return maker != kNone && maker > open.group.members.front() && !open.operands.contains(base.index);
+  size_t operands_made_since(const OpenGroup& open, const Member& member) const {
+    if (open.group().members.empty()) return 0;
+    return static_cast<size_t>(std::count_if(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) {
+      const ValueId source = source_of(operand.value);
+      const uint32_t maker = maker_[source.index];
+      return maker != kNone && maker > open.group().members.front() && !open.makes(source) && !open.loads(source);
     }));
   }
 
@@ -262,81 +127,84 @@ class Fuser {
     return end;
   }
 
-  bool join(uint32_t i) {
-    const Instr& instr = graph_.instrs[i];
-    std::vector<ValueId> tensors;
-    if (!can_fuse(instr, tensors)) return false;
-    const Value& result = graph_.values[instr.outputs[0].index];
-    const auto order = dense_order(graph_, result);
-    if (!order) return false;
-    const int64_t bytes = hint_of_numel(graph_, result.sizes) * static_cast<int64_t>(c10::elementSize(result.dtype));
+  std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
+    const Group& group = open.group.group();
+    if (group.members.size() >= kMaxMembers || group.loads.size() + group.members.size() / 4 >= kMaxTensors) return std::nullopt;
+    if (open.kept_bytes + member.bytes > std::max(kMaxWaitingBytes, 4 * member.bytes)) return std::nullopt;
+    const auto waiting = static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
+    if (open.waiting_bytes + waiting > kMaxWaitingBytes) return std::nullopt;
+    return open.group.find_place(member);
+  }
 
+  bool join(uint32_t i) {
+    const auto member = describe(graph_, graph_.instrs[i]);
+    if (!member || !OpenGroup(graph_, views_).find_place(*member)) return false;
+
+    for (const MemberOperand& operand : member->operands) {
+      if (is_view(source_of(operand.value))) make_available(source_of(operand.value));
+    }
     // Groups that make its operands: one of its own kind takes it in, others must have run before.
     uint32_t into = kNone;
-    const auto fits = [&](uint32_t g) {
-      const Open& open = open_[g];
-      return open.group.domain == result.sizes && open.group.body.compute == result.dtype && open.group.order == *order &&
-             open.group.members.size() < kMaxMembers && open.group.loads.size() + open.group.members.size() / 4 < kMaxTensors &&
-             open.kept_bytes + bytes <= std::max(kMaxWaitingBytes, 4 * bytes) &&
-             open.waiting_bytes + static_cast<int64_t>(operands_made_since(open, tensors)) * bytes <= kMaxWaitingBytes;
-    };
-    for (const ValueId tensor : tensors) {
-      const uint32_t g = open_group_of_[resolve(tensor).index];
+    std::optional<OpenGroup::Place> place;
+    for (const MemberOperand& operand : member->operands) {
+      const uint32_t g = open_group_of_[source_of(operand.value).index];
       if (g == kNone || g == into) continue;
-      if (into == kNone && fits(g)) {
+      if (into == kNone && (place = place_in(open_[g], *member))) {
         into = g;
       } else {
         close(g, into == kNone ? "its reader has another domain, or it is full" : "two groups meet");
       }
     }
-    if (into == kNone && hint_of_numel(graph_, result.sizes) <= kSmall) {
+    if (into == kNone && hint_of_numel(*graph_.symbols, member->sizes) <= kSmall) {
       for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == kNone;) {
-        if (open_[g].live && fits(g)) into = g;
+        if (open_[g].live && (place = place_in(open_[g], *member))) into = g;
       }
     }
     if (into == kNone) {
       into = static_cast<uint32_t>(open_.size());
-      Open& open = open_.emplace_back();
-      open.group.domain = result.sizes;
-      open.group.order = *order;
-      open.group.body.compute = result.dtype;
+      open_.push_back({OpenGroup(graph_, views_), {}});
+      place = open_[into].group.find_place(*member);
     }
-    add(i, into, bytes, tensors);
+    add(i, into, *member, *place);
     return true;
   }
 
-  void add(uint32_t i, uint32_t g, int64_t bytes, const std::vector<ValueId>& tensors) {
+  void add(uint32_t i, uint32_t g, const Member& member, const OpenGroup::Place& place) {
     const Instr& instr = graph_.instrs[i];
     Open& open = open_[g];
-    open.waiting_bytes += static_cast<int64_t>(operands_made_since(open, tensors)) * bytes;
-    Builder builder(*this, open);
-    Operand made;
-    if (instr.kind == InstrKind::AddGrads) {
-      const Operand first = builder.value(instr.inputs[0]);
-      made = builder.op("add", {first, builder.value(instr.inputs[1])});
-    } else {
-      made = find_pointwise_op(*instr.op)->build(builder, instr.args);
+    open.waiting_bytes += static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
+    open.group.add(i, member, place);
+    is_done_[i] = true;
+    for (const ValueId output : instr.outputs) {
+      if (!output.defined() || !open.group.makes(output)) continue;
+      open_group_of_[output.index] = g;
+      const auto& users = users_[output.index];
+      const bool kept =
+          std::any_of(users.begin(), users.end(), [&](uint32_t user) { return graph_.instrs[user].kind == InstrKind::Accumulate; });
+      if (kept) open.kept_bytes += bytes_of(graph_, graph_.values[output.index]);
     }
-    open.operands.emplace(instr.outputs[0].index, made);
-    open.group.members.push_back(i);
-    open_group_of_[instr.outputs[0].index] = g;
-    const auto& users = users_[instr.outputs[0].index];
-    const bool kept =
-        std::any_of(users.begin(), users.end(), [&](uint32_t user) { return graph_.instrs[user].kind == InstrKind::Accumulate; });
-    if (kept) open.kept_bytes += bytes;
   }
 
-  // Accumulation of what an open group makes waits for its kernel.
+  // Accumulation of what an open group makes, or of another shape of it, waits for its kernel.
   bool delay(uint32_t i) {
     const ValueId value = graph_.instrs[i].inputs[0];
     if (!value.defined()) return false;
-    const uint32_t g = open_group_of_[value.index];
+    const uint32_t g = open_group_of_[source_of(value).index];
     if (g == kNone) return false;
+    std::vector<uint32_t> path;
+    views_.append_views(value, path);
+    for (const uint32_t view : std::vector<uint32_t>(path.rbegin(), path.rend())) {
+      const auto waiting = std::find(waiting_views_.begin(), waiting_views_.end(), view);
+      if (waiting == waiting_views_.end()) continue;
+      waiting_views_.erase(waiting);
+      open_[g].sinks.push_back(view);
+    }
     open_[g].sinks.push_back(i);
     return true;
   }
 
   void emit(uint32_t i) {
+    is_done_[i] = true;
     capture::for_each_use(graph_.instrs[i], [&](ValueId value) {
       if (value.defined()) make_available(value);
     });
@@ -344,7 +212,7 @@ class Fuser {
   }
 
   void make_available(ValueId value) {
-    const uint32_t g = open_group_of_[value.index];
+    const uint32_t g = open_group_of_[source_of(value).index];
     if (g != kNone) close(g, "its result is read by " + reader_name(value));
     const uint32_t maker = maker_[value.index];
     const auto waiting = std::find(waiting_views_.begin(), waiting_views_.end(), maker);
@@ -375,32 +243,53 @@ class Fuser {
 
   void close(uint32_t g, const std::string& why) {
     if (!open_[g].live) return;
+    draw_in_sums(g);
     open_[g].live = false;
     // What it loads must have been made.
-    for (const ValueId load : std::vector<ValueId>(open_[g].group.loads)) make_available(load);
+    for (const ValueId load : std::vector<ValueId>(open_[g].group.group().loads)) make_available(load);
+    for (const ValueId value : open_[g].group.unread()) make_available(value);
     Open& open = open_[g];
-    Group& group = open.group;
-    for (const uint32_t member : group.members) {
-      const ValueId made = graph_.instrs[member].outputs[0];
-      open_group_of_[made.index] = kNone;
-    }
-    if (group.members.size() == 1) {
-      for (const ValueId input : inputs_of(group.members[0])) make_available(input);
-      schedule_.items.push_back({false, group.members[0], 0});
-    } else {
-      group.stopped = why;
-      for (const uint32_t member : group.members) {
-        const ValueId made = graph_.instrs[member].outputs[0];
-        if (!is_read_elsewhere(made, group.members)) continue;
-        group.stores.push_back(made);
-        group.body.stores.push_back(open.operands.at(made.index));
+    const std::vector<uint32_t> members = open.group.group().members;
+    for (const uint32_t member : members) {
+      for (const ValueId made : graph_.instrs[member].outputs) {
+        if (made.defined()) open_group_of_[made.index] = kNone;
       }
+    }
+    if (members.size() == 1) {
+      for (const ValueId input : inputs_of(members[0])) make_available(input);
+      schedule_.items.push_back({false, members[0], 0});
+    } else {
+      Group group = open.group.finish([&](ValueId made) { return is_read_elsewhere(made, members); });
+      group.stopped = why;
       if (!group.stores.empty()) {
         schedule_.items.push_back({true, static_cast<uint32_t>(schedule_.groups.size()), 0});
         schedule_.groups.push_back(std::move(group));
       }
     }
-    for (const uint32_t sink : open.sinks) schedule_.items.push_back({false, sink, 0});
+    for (const uint32_t sink : open_[g].sinks) schedule_.items.push_back({false, sink, 0});
+  }
+
+  // Sums of what the group makes that come later in the segment: they are small, and read it while it is in cache.
+  void draw_in_sums(uint32_t g) {
+    for (size_t m = 0; m < open_[g].group.group().members.size(); ++m) {
+      for (const ValueId made : graph_.instrs[open_[g].group.group().members[m]].outputs) {
+        if (made.defined()) draw_in_sums_of(made, g);
+      }
+    }
+  }
+
+  void draw_in_sums_of(ValueId value, uint32_t g) {
+    for (const uint32_t user : users_[value.index]) {
+      if (segment_[user] != segment_[open_[g].group.group().members[0]]) continue;
+      if (views_.is_read_through(user)) {
+        draw_in_sums_of(graph_.instrs[user].outputs[0], g);
+        continue;
+      }
+      if (user <= now_ || is_done_[user]) continue;
+      const auto member = describe(graph_, graph_.instrs[user]);
+      if (!member || member->kind != Member::Kind::Sum || is_view(source_of(member->operands[0].value))) continue;
+      if (const auto place = place_in(open_[g], *member)) add(user, g, *member, *place);
+    }
   }
 
   std::vector<ValueId> inputs_of(uint32_t i) const {
@@ -414,21 +303,22 @@ class Fuser {
   bool is_read_elsewhere(ValueId value, const std::vector<uint32_t>& members) const {
     const uint32_t made_in = segment_[maker_[value.index]];
     for (const uint32_t user : users_[value.index]) {
-      if (std::binary_search(members.begin(), members.end(), user)) continue;
+      if (std::find(members.begin(), members.end(), user) != members.end()) continue;
       if (graph_.instrs[user].kind == InstrKind::NodeStart && segment_[user] == made_in) continue;
-      if (is_expand(graph_.instrs[user])) {
-        if (!is_read_elsewhere(graph_.instrs[user].outputs[0], members)) continue;
-      }
+      if (views_.is_read_through(user) && !is_read_elsewhere(graph_.instrs[user].outputs[0], members)) continue;
       return true;
     }
     return false;
   }
 
   const Graph& graph_;
+  const Views views_;
   std::vector<uint32_t> maker_, open_group_of_, segment_;
   std::vector<std::vector<uint32_t>> users_;
+  std::vector<bool> is_done_;  // in the schedule, or in a group
   std::vector<Open> open_;
   std::vector<uint32_t> waiting_views_;
+  uint32_t now_ = 0;
   Schedule schedule_;
 };
 
@@ -441,13 +331,5 @@ Schedule Schedule::unfused(const Graph& graph) {
 }
 
 Schedule fuse(const Graph& graph) { return Fuser(graph).run(); }
-
-std::vector<uint32_t> instrs_of(const Group& group) {
-  std::vector<uint32_t> instrs = group.views;
-  instrs.insert(instrs.end(), group.members.begin(), group.members.end());
-  std::sort(instrs.begin(), instrs.end());
-  instrs.erase(std::unique(instrs.begin(), instrs.end()), instrs.end());
-  return instrs;
-}
 
 }  // namespace hindcast::codegen

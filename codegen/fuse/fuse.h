@@ -1,30 +1,17 @@
 #pragma once
 // Which instrs become one kernel, and in what order everything then runs.
 //
-// One pass over the graph, in its order. A pointwise op joins the open group that makes one of its operands, merges several,
-// or joins a group over the same domain. A group runs where its last member stood: it is closed, and takes that place,
-// before anything else reads what it makes. Accumulation and results of grad() are not in its way: nobody can see when they
-// happen between two boundaries, so they follow the kernel. Groups do not cross boundaries.
+// One pass over the graph, in its order. An op joins the open group that makes one of its operands, merges several, or joins
+// a group over the same domain. A group runs where its last member stood: it is closed, and takes that place, before anything
+// else reads what it makes; sums of what it makes are drawn into it first. Accumulation and results of grad() are not in its
+// way: nobody can see when they happen between two boundaries, so they follow the kernel. Groups do not cross boundaries.
 
 #include "capture/graph.h"
-#include "codegen/fuse/body.h"
+#include "codegen/fuse/group.h"
 
-#include <string>
 #include <vector>
 
 namespace hindcast::codegen {
-
-struct Group {
-  std::vector<uint32_t> members;  // instrs, in order
-  std::vector<uint32_t> views;    // broadcasts that it reads through
-  std::vector<capture::ExprId> domain;
-  std::vector<uint8_t> order;  // dims, outermost first, in which all its results are dense
-  Body body;
-  std::vector<capture::ValueId> loads;  // by Body::loads
-  std::vector<capture::Arg> scalars;    // by Body's scalars: Constant, Int or Float
-  std::vector<capture::ValueId> stores;
-  std::string stopped;  // why it stopped growing
-};
 
 /// The order in which a plan runs a graph's instrs; those that are in no item are not needed.
 struct Schedule {
@@ -41,8 +28,5 @@ struct Schedule {
 };
 
 Schedule fuse(const capture::Graph& graph);
-
-/// The group's members and the broadcasts that they read through, in the graph's order.
-std::vector<uint32_t> instrs_of(const Group& group);
 
 }  // namespace hindcast::codegen

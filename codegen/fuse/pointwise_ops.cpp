@@ -114,6 +114,21 @@ PointwiseOp rsub_scalar() {
   return op;
 }
 
+// A loss' gradient: grad, self, target, reduction, then `scalars`. at::Reduction: 0 none, 1 mean, 2 sum.
+PointwiseOp loss_backward(std::string_view function, double numerator, size_t scalars) {
+  PointwiseOp op;
+  op.accepts = [](const Args& args) { return args[3].kind == Arg::Kind::Constant && args[3].constant.isInt(); };
+  op.build = [=](BodyBuilder& body, const Args& args) {
+    std::vector<Operand> operands;
+    for (size_t i = 0; i < 3; ++i) operands.push_back(body.tensor(args[i]));
+    const bool is_mean = args[3].constant.toInt() == 1;
+    operands.push_back(is_mean ? body.inverse_of(body.domain(), numerator) : body.number(numerator));
+    for (size_t i = 0; i < scalars; ++i) operands.push_back(body.scalar(args[4 + i]));
+    return body.op(function, std::move(operands));
+  };
+  return op;
+}
+
 PointwiseOp elu_backward() {
   PointwiseOp op;
   op.build = [](BodyBuilder& body, const Args& args) {
@@ -176,6 +191,9 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
       {"aten::addcdiv", add_product("div")},
       {"aten::rsub.Scalar", rsub_scalar()},
       {"aten::atan2", same_args("atan2", 2)},
+      {"aten::mse_loss_backward", loss_backward("mse_loss_backward", 2, 0)},
+      {"aten::smooth_l1_loss_backward", loss_backward("smooth_l1_backward", 1, 1)},
+      {"aten::huber_loss_backward", loss_backward("huber_backward", 1, 1)},
   };
   for (const char* name :
        {"neg",  "abs",   "sqrt",  "rsqrt", "reciprocal", "exp", "log",  "sin",  "cos",  "tan",  "tanh", "sigmoid", "sgn",  "sign",

@@ -33,7 +33,9 @@ void expect_near(const at::Tensor& stock, const at::Tensor& ours, const at::Tens
     return (result.to(at::kDouble) - exact).masked_fill(finite.logical_not(), 0).abs().max().item<double>();
   };
   const double scale = exact.masked_fill(finite.logical_not(), 0).abs().max().item<double>();
-  EXPECT_LE(error(ours), 2 * error(stock) + 4 * unit_of(stock.scalar_type()) * scale) << what << ": stock is off by " << error(stock);
+  // There is nothing more exact than float64 to compare it with: what the stock engine is off by is not known, and allowed for.
+  const int units = stock.scalar_type() == at::kDouble ? 32 : 4;
+  EXPECT_LE(error(ours), 2 * error(stock) + units * unit_of(stock.scalar_type()) * scale) << what << ": stock is off by " << error(stock);
 }
 
 }  // namespace

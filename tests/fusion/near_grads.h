@@ -23,7 +23,7 @@ at::Tensor near_leaf(at::IntArrayRef sizes, at::TensorOptions options);
 
 /// Runs `steps` steps of the program with both engines in float32 and float64. Each result must have the stock result's
 /// dtype, sizes and strides, and may be twice as far from the truth as that plus 4 units in the last place of its tensor's
-/// largest value. At least `fused_graphs` graphs must have run with kernels of their own, and steps after the first be hits.
+/// largest value (32 in float64, whose truth is the stock result itself). At least `fused_graphs` graphs must have run with kernels of their own, and steps after the first be hits.
 void expect_near_grads(const TypedProgram& program, uint64_t fused_graphs = 1, int steps = 3);
 
 }  // namespace hindcast::tests

@@ -33,7 +33,7 @@ TEST(FusedOps, NoKernelIsRefused) {
     const Scenario scenario = scenarios(row, shape_of(row, setting)).front();  // values and sizes
     for (const std::string& name : row.dtypes) {
       const at::ScalarType dtype = dtype_of(name);
-      if (dtype != at::kFloat && dtype != at::kDouble) continue;
+      if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kBFloat16) continue;
       for (Setting run : scenario.runs) {
         run.dtype = dtype;
         run_hindcast([&](uint64_t) { return run_row(row, run); }, run.seed, options);

@@ -1,0 +1,91 @@
+#include "codegen/cpu/launch.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen {
+namespace {
+
+using capture::Arg;
+using capture::Env;
+
+constexpr int64_t kGrain = 32768;
+const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
+
+}  // namespace
+
+int64_t grain_of(const Body& body) { return std::max<int64_t>(1, kGrain / static_cast<int64_t>(1 + body.ops.size() / 4)); }
+
+Ints sizes_of(const std::vector<capture::ExprId>& sizes, const Env& env) {
+  Ints numbers;
+  for (const auto size : sizes) numbers.push_back(env.integer(size));
+  return numbers;
+}
+
+Ints row_major_strides(at::IntArrayRef sizes) {
+  Ints strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  return strides;
+}
+
+c10::SmallVector<double, 16> scalars_of(const std::vector<GroupScalar>& scalars, const Env& env) {
+  c10::SmallVector<double, 16> numbers;
+  for (const GroupScalar& scalar : scalars) {
+    const Arg& arg = scalar.value;
+    double number = arg.kind == Arg::Kind::Float ? env.real(arg.exprs[0])
+                    : arg.kind == Arg::Kind::Int ? static_cast<double>(env.integer(arg.exprs[0]))
+                                                 : arg.constant.toScalar().toDouble();
+    int64_t divisor = 1;
+    for (const auto size : scalar.divisors) divisor *= env.integer(size);
+    if (!scalar.divisors.empty()) number /= static_cast<double>(divisor);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+void make_plain(at::Tensor& tensor) {
+  if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues))) tensor = tensor.clone();
+}
+
+Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {
+  Ints sizes, strides;
+  if (access.sizes.empty()) {
+    sizes.append(tensor.sizes().begin(), tensor.sizes().end());
+    strides.append(tensor.strides().begin(), tensor.strides().end());
+  } else {
+    if (C10_UNLIKELY(!tensor.is_contiguous())) tensor = tensor.contiguous();
+    sizes = sizes_of(access.sizes, env);
+    strides = row_major_strides(sizes);
+  }
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  for (int64_t& stride : strides) stride *= bytes;
+  Ints steps(domain.size(), 0);
+  for (size_t axis = domain.size(); axis-- > 0;) {
+    const int8_t dim = access.dim_of_axis[axis];
+    if (dim < 0 || sizes[static_cast<size_t>(dim)] == 1) continue;
+    int64_t& stride = strides[static_cast<size_t>(dim)];
+    steps[axis] = stride;
+    stride *= domain[axis];
+  }
+  return steps;
+}
+
+c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps) {
+  c10::SmallVector<Loop, 4> nest;
+  for (const uint8_t axis : axes) {
+    if (domain[axis] == 1) continue;
+    Loop loop{domain[axis], {}};
+    for (const Ints& step : steps) loop.steps.push_back(step[axis]);
+    bool one = !nest.empty();
+    for (size_t i = 0; i < steps.size() && one; ++i) one = nest.back().steps[i] == loop.steps[i] * loop.size;
+    if (one) {
+      nest.back().size *= loop.size;
+      nest.back().steps = std::move(loop.steps);
+    } else {
+      nest.push_back(std::move(loop));
+    }
+  }
+  if (nest.empty()) nest.push_back({1, c10::SmallVector<int64_t, 32>(steps.size(), 0)});
+  return nest;
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,35 @@
+#pragma once
+// What calls of all CPU kernels do alike: sizes, scalars, steps through tensors.
+
+#include "codegen/fuse/group.h"
+#include "codegen/plan.h"
+
+#include <c10/util/SmallVector.h>
+
+namespace hindcast::codegen {
+
+inline constexpr size_t kMaxRank = 8;
+/// Elements a thread takes at least: those of ATen for one op; fewer for a body of many.
+int64_t grain_of(const Body& body);
+
+using Ints = c10::SmallVector<int64_t, kMaxRank>;
+using Pointers = c10::SmallVector<char*, 32>;
+
+Ints sizes_of(const std::vector<capture::ExprId>& sizes, const capture::Env& env);
+Ints row_major_strides(at::IntArrayRef sizes);
+c10::SmallVector<double, 16> scalars_of(const std::vector<GroupScalar>& scalars, const capture::Env& env);
+/// A tensor whose memory holds its values, as those with the negative, conjugate or zero bit do not.
+void make_plain(at::Tensor& tensor);
+/// By how many bytes the tensor goes on with each axis of the domain. A tensor that is read as another shape is made contiguous.
+Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
+
+/// One loop of a nest, with the bytes that each tensor steps.
+struct Loop {
+  int64_t size = 1;
+  c10::SmallVector<int64_t, 32> steps;
+};
+/// Loops over axes, outermost first, neighbours made one where all tensors step through both alike. `steps`: by tensor, then by
+/// axis. At least one loop.
+c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps);
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,217 @@
+#include "codegen/cpu/row_call.h"
+
+#include "codegen/cpu/launch.h"
+#include "engine/base/check.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <c10/util/irange.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hindcast::codegen {
+namespace {
+
+using capture::Env;
+
+// Rows that are summed in one variable a column; longer sums are sums of such sums.
+constexpr int64_t kBlock = 256;
+
+// The two nests of one call, and where its tensors begin.
+struct Launch {
+  c10::SmallVector<at::Tensor, 16> tensors;
+  Pointers pointers;
+  c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
+  int64_t row_count = 1;
+
+  int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
+  int64_t run_length() const { return columns.back().size; }
+};
+
+class RowCall final : public OpCall {
+ public:
+  RowCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
+      : kernel_(std::move(kernel)),
+        group_(group),
+        loads_(group.body.loads.size()),
+        compute_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
+        scratch_(static_cast<int64_t>(row_scratch(group.body))),
+        grain_(grain_of(group.body)) {
+    for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
+    for (size_t i = 0; i < group.stores.size(); ++i) {
+      if (group.body.stores[i].extent == Extent::Columns) sums_.push_back(i);
+    }
+  }
+
+  void run(const Step& step, Slots& slots, const Env& env) const override {
+    const Ints domain = sizes_of(group_.domain, env);
+    const auto scalars = scalars_of(group_.scalars, env);
+    for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
+    Launch launch = prepare(step, slots, domain, env);
+    run_rows(launch, scalars.data());
+    for (const SlotUse use : step.inputs) {
+      if (use.last) slots[use.slot].reset();
+    }
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      at::Tensor& result = launch.tensors[loads_ + i];
+      const at::ScalarType type = group_.body.stores[i].type;
+      slots[step.outputs[i]] = result.scalar_type() == type ? std::move(result) : result.to(type);
+    }
+  }
+
+ private:
+  Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env) const {
+    Launch launch;
+    c10::SmallVector<Ints, 16> steps;
+    for (size_t i = 0; i < loads_; ++i) {
+      launch.tensors.push_back(slots[step.inputs[i].slot]);
+      steps.push_back(steps_of(launch.tensors.back(), group_.accesses[i], domain, env));
+      if (C10_UNLIKELY(!goes_as_captured(i, domain, steps.back()))) make_dense(launch.tensors.back(), steps.back(), domain);
+    }
+    for (size_t i = 0; i < group_.stores.size(); ++i) {
+      const BodyStore& store = group_.body.stores[i];
+      const Ints shape = sizes_of(group_.shapes[i], env);
+      const bool is_sum = store.extent == Extent::Columns;
+      launch.tensors.push_back(at::detail::empty_strided_cpu(shape, row_major_strides(shape), is_sum ? group_.body.compute : store.type));
+      if (is_sum) {
+        const at::Tensor& sum = launch.tensors.back();
+        if (sum.numel() != 0) std::memset(sum.mutable_data_ptr(), 0, sum.nbytes());
+      }
+      steps.push_back(steps_of_result(i, domain, static_cast<int64_t>(launch.tensors.back().element_size())));
+    }
+    launch.rows = make_nest(domain, row_axes_, steps);
+    launch.columns = make_nest(domain, column_axes_, steps);
+    if (C10_UNLIKELY(launch.columns.size() > 2)) {  // loads that are broadcast within the row
+      for (size_t i = 0; i < loads_; ++i) {
+        if (group_.body.loads[i].walk == Walk::Dense) make_dense(launch.tensors[i], steps[i], domain);
+      }
+      launch.columns = make_nest(domain, column_axes_, steps);
+      launch.rows = make_nest(domain, row_axes_, steps);
+      HC_CHECK(launch.columns.size() <= 2, "columns in more than two runs");
+    }
+    for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
+    for (const at::Tensor& tensor : launch.tensors)
+      launch.pointers.push_back(static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())));
+    return launch;
+  }
+
+  // Still: one number a row. Dense: side by side along the innermost axis.
+  bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const {
+    const BodyLoad& as = group_.body.loads[load];
+    bool innermost = true;
+    for (size_t i = column_axes_.size(); i-- > 0;) {
+      if (domain[column_axes_[i]] == 1) continue;
+      const int64_t step = steps[column_axes_[i]];
+      if (as.walk == Walk::Still ? step != 0 : innermost && step != static_cast<int64_t>(c10::elementSize(as.type))) return false;
+      innermost = false;
+    }
+    return true;
+  }
+
+  static void make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) {
+    const auto bytes = static_cast<int64_t>(tensor.element_size());
+    Ints strides = steps;
+    for (int64_t& stride : strides) stride /= bytes;
+    tensor = tensor.as_strided(domain, strides).contiguous();
+    steps = row_major_strides(domain);
+    for (int64_t& step : steps) step *= bytes;
+  }
+
+  Ints steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const {
+    const Extent extent = group_.body.stores[store].extent;
+    Ints steps(domain.size(), 0);
+    int64_t step = bytes;
+    for (size_t axis = domain.size(); axis-- > 0;) {
+      const bool is_column = group_.columns >> axis & 1;
+      if ((extent == Extent::Row && is_column) || (extent == Extent::Columns && !is_column)) continue;
+      steps[axis] = step;
+      step *= domain[axis];
+    }
+    return steps;
+  }
+
+  void run_rows(const Launch& launch, const double* scalars) const {
+    const int64_t row_length = launch.runs() * launch.run_length(), rows = launch.row_count;
+    if (rows == 0) return;
+    const int64_t most = std::max<int64_t>(1, rows * row_length / grain_);
+    const int64_t shares = at::in_parallel_region() ? 1 : std::min<int64_t>({rows, most, at::get_num_threads()});
+    // The first share sums into the results themselves.
+    const int64_t sum_bytes = row_length * compute_size_;
+    std::vector<char> other_sums(static_cast<size_t>((shares - 1) * sum_bytes) * sums_.size());
+    const auto run_share = [&](int64_t share) {
+      Pointers at(launch.pointers.begin(), launch.pointers.end());
+      for (size_t s = 0; s < sums_.size() && share > 0; ++s)
+        at[loads_ + sums_[s]] = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
+      run_range(launch, at, scalars, rows * share / shares, rows * (share + 1) / shares);
+    };
+    if (shares == 1) return run_share(0);
+    at::parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t share = begin; share < end; ++share) run_share(share);
+    });
+    for (size_t s = 0; s < sums_.size(); ++s) {
+      for (int64_t share = 1; share < shares; ++share) {
+        const char* from = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
+        add(launch.pointers[loads_ + sums_[s]], from, row_length);
+      }
+    }
+  }
+
+  // Rows [begin, end), sums by blocks.
+  void run_range(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end) const {
+    const int64_t row_length = launch.runs() * launch.run_length();
+    std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
+    if (sums_.empty() || end - begin <= kBlock) return run_block(launch, pointers, scalars, begin, end, kept.data());
+    const int64_t sum_bytes = row_length * compute_size_;
+    std::vector<char> block(static_cast<size_t>(sum_bytes) * sums_.size());
+    Pointers at(pointers.begin(), pointers.end());
+    for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
+    for (int64_t row = begin; row < end; row += kBlock) {
+      std::fill(block.begin(), block.end(), char(0));
+      run_block(launch, at, scalars, row, std::min(end, row + kBlock), kept.data());
+      for (size_t s = 0; s < sums_.size(); ++s) add(pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
+    }
+  }
+
+  void run_block(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end, char* kept) const {
+    const Loop& inner = launch.rows.back();
+    const Loop& columns = launch.columns.back();
+    const int64_t* run_steps = launch.columns.front().steps.data();
+    Pointers at(pointers.size());
+    while (begin < end) {
+      std::copy(pointers.begin(), pointers.end(), at.begin());
+      int64_t rest = begin;
+      for (size_t d = launch.rows.size(); d-- > 0;) {
+        const int64_t index = rest % launch.rows[d].size;
+        rest /= launch.rows[d].size;
+        for (size_t i = 0; i < at.size(); ++i) at[i] += index * launch.rows[d].steps[i];
+      }
+      const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
+      kernel_->rows(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
+      begin += rows;
+    }
+  }
+
+  void add(char* to, const char* from, int64_t count) const {
+    if (group_.body.compute == at::kDouble) {
+      for (const auto i : c10::irange(count)) reinterpret_cast<double*>(to)[i] += reinterpret_cast<const double*>(from)[i];
+    } else {
+      for (const auto i : c10::irange(count)) reinterpret_cast<float*>(to)[i] += reinterpret_cast<const float*>(from)[i];
+    }
+  }
+
+  std::shared_ptr<const CpuKernel> kernel_;
+  const Group group_;
+  const size_t loads_;
+  const int64_t compute_size_, scratch_, grain_;
+  std::vector<uint8_t> row_axes_, column_axes_;
+  std::vector<size_t> sums_;  // stores
+};
+
+}  // namespace
+
+std::unique_ptr<const OpCall> make_row_call(const Group& group, std::shared_ptr<const CpuKernel> kernel) {
+  return std::make_unique<RowCall>(group, std::move(kernel));
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,225 @@
+#include "codegen/cpu/row_source.h"
+
+#include "codegen/cpu/source.h"
+#include "codegen/cpu/text.h"
+#include "engine/base/format.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace hindcast::codegen {
+namespace {
+
+using base::format;
+
+// A sum in one variable loses a bit each time its length doubles: sums of this many elements are summed up.
+constexpr int kSumLength = 1024;
+
+// What is computed again in a later pass rather than kept: it costs less than a store and a load.
+constexpr std::array<std::string_view, 10> kCheap = {"add",   "sub",   "mul", "neg", "abs", "where", "relu", "threshold_backward",
+                                                     "clamp", "square"};
+bool is_cheap(const BodyOp& op) { return std::find(kCheap.begin(), kCheap.end(), op.function) != kCheap.end(); }
+
+// In which pass over a row what is computed.
+class Passes {
+ public:
+  explicit Passes(const Body& body) : body_(body), extents_(extents_of_ops(body)) {
+    for (const BodyOp& op : body.ops) {
+      size_t ready = 0;
+      for (const Operand arg : op.args) ready = std::max(ready, pass_of(arg));
+      ready_.push_back(op.function == kRowSum ? ready + 1 : ready);
+      if (op.function == kRowSum) count_ = std::max(count_, ready + 1);
+    }
+    for (const BodyStore& store : body.stores) {
+      if (store.extent != Extent::Row) count_ = std::max(count_, pass_of(store.value) + 1);
+    }
+    slot_.assign(body.ops.size(), kNone);
+    needed_.assign(count_, std::vector<bool>(body.ops.size()));
+    loads_.assign(count_, std::vector<bool>(body.loads.size()));
+    for (size_t pass = count_; pass-- > 0;) {
+      for (size_t i = 0; i < body.ops.size(); ++i) {
+        if (body.ops[i].function == kRowSum && ready_[i] == pass + 1) need(body.ops[i].args[0], pass);
+      }
+      for (const BodyStore& store : body.stores) {
+        if (store.extent != Extent::Row && pass_of(store.value) == pass) need(store.value, pass);
+      }
+      for (size_t i = 0; i < body.ops.size(); ++i) {
+        if (slot_[i] != kNone && ready_[i] == pass) need({Operand::Kind::Result, static_cast<uint32_t>(i)}, pass);
+      }
+    }
+  }
+
+  static constexpr size_t kNone = ~size_t(0);
+  size_t count() const { return count_; }
+  size_t slots() const { return slots_; }
+  /// The first pass that could compute it; of numbers of the row, the first that may read them.
+  size_t pass_of(Operand operand) const { return operand.kind == Operand::Kind::Result ? ready_[operand.index] : 0; }
+  bool is_of_rows(size_t op) const { return extents_[op] == Extent::Row; }
+  bool computes(size_t pass, size_t op) const { return needed_[pass][op] && !reads_slot(pass, op); }
+  bool reads_slot(size_t pass, size_t op) const { return needed_[pass][op] && slot_[op] != kNone && ready_[op] < pass; }
+  bool loads(size_t pass, size_t load) const { return loads_[pass][load]; }
+  size_t slot(size_t op) const { return slot_[op]; }
+
+ private:
+  void need(Operand operand, size_t pass) {
+    if (operand.kind == Operand::Kind::Load) loads_[pass][operand.index] = true;
+    if (operand.kind != Operand::Kind::Result) return;
+    const uint32_t op = operand.index;
+    if (is_of_rows(op) || needed_[pass][op]) return;
+    needed_[pass][op] = true;
+    if (ready_[op] < pass && !is_cheap(body_.ops[op])) {
+      if (slot_[op] == kNone) slot_[op] = slots_++;
+      return;
+    }
+    for (const Operand arg : body_.ops[op].args) need(arg, pass);
+  }
+
+  const Body& body_;
+  const std::vector<Extent> extents_;
+  std::vector<size_t> ready_, slot_;
+  std::vector<std::vector<bool>> needed_, loads_;
+  size_t count_ = 0, slots_ = 0;
+};
+
+class Writer {
+ public:
+  explicit Writer(const Body& body) : body_(body), passes_(body), type_(type_name(body.compute)) {}
+
+  std::string run() {
+    text_ =
+        "extern \"C\" void rows(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs,\n"
+        "                     const long* run_steps, long columns, char* kept) {\n" +
+        scalar_lines(body_) + "  for (long row = 0; row < rows; ++row) {\n";
+    for (size_t i = 0; i < body_.loads.size(); ++i) {
+      if (body_.loads[i].walk != Walk::Still) continue;
+      const auto place = format("*(const {}*)(pointers[{}] + row * row_steps[{}])", type_name(body_.loads[i].type), i, i);
+      line(4, load_from(body_, i, place));
+    }
+    for (size_t pass = 0; pass < passes_.count(); ++pass) {
+      numbers_of_row(pass);
+      write_pass(pass);
+    }
+    numbers_of_row(passes_.count());
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (body_.stores[i].extent != Extent::Row) continue;
+      const size_t at = body_.loads.size() + i;
+      line(4, format("*({}*)(pointers[{}] + row * row_steps[{}]) = {};", type_name(body_.stores[i].type), at, at,
+                     converted(body_, body_.stores[i])));
+    }
+    return text_ + "  }\n}\n";
+  }
+
+ private:
+  void line(int indent, const std::string& text) { text_ += std::string(static_cast<size_t>(indent), ' ') + text + "\n"; }
+
+  bool is_sum_of(size_t op, size_t pass) const {
+    return body_.ops[op].function == kRowSum && passes_.pass_of({Operand::Kind::Result, static_cast<uint32_t>(op)}) == pass + 1;
+  }
+
+  void numbers_of_row(size_t pass) {
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (!passes_.is_of_rows(i) || body_.ops[i].function == kRowSum) continue;
+      if (passes_.pass_of({Operand::Kind::Result, static_cast<uint32_t>(i)}) == pass)
+        line(4, format("const {} {};", type_, assignment(body_, i)));
+    }
+  }
+
+  void write_pass(size_t pass) {
+    std::vector<size_t> sums;
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (is_sum_of(i, pass)) sums.push_back(i);
+    }
+    for (const size_t sum : sums) line(4, format("{} v{} = 0;", type_, sum));
+    line(4, "for (long run = 0; run < runs; ++run) {");
+    pointers(pass);
+    const bool in_parts = !sums.empty();
+    if (in_parts) {
+      line(6, format("for (long begin = 0; begin < columns; begin += {}) {{", kSumLength));
+      line(6, format("const long end = begin + {} < columns ? begin + {} : columns;", kSumLength, kSumLength));
+      for (const size_t sum : sums) line(6, format("{} part{} = 0;", type_, sum));
+    }
+    // All that is written lies apart from all that is read, but for what the same iteration reads.
+    text_ += "#pragma clang loop vectorize(assume_safety)\n";
+    line(6, in_parts ? "for (long i = begin; i < end; ++i) {" : "for (long i = 0; i < columns; ++i) {");
+    elements(pass);
+    for (const size_t sum : sums) {
+      line(8, "{");
+      text_ += "#pragma clang fp reassociate(on)\n";
+      line(8, format("part{} += {};", sum, name_of(body_.ops[sum].args[0])));
+      line(8, "}");
+    }
+    line(6, "}");
+    if (in_parts) {
+      for (const size_t sum : sums) line(6, format("v{} += part{};", sum, sum));
+      line(6, "}");
+    }
+    line(4, "}");
+  }
+
+  void pointers(size_t pass) {
+    for (size_t i = 0; i < body_.loads.size(); ++i) {
+      if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) pointer("const ", 'p', i, i, type_name(body_.loads[i].type));
+    }
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      const BodyStore& store = body_.stores[i];
+      if (!writes(store, pass)) continue;
+      pointer("", 'r', i, body_.loads.size() + i, store.extent == Extent::Columns ? type_ : type_name(store.type));
+    }
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      const size_t slot = passes_.slot(i);
+      if (slot == Passes::kNone || !(passes_.reads_slot(pass, i) || fills_slot(pass, i))) continue;
+      line(6, format("{}* k{} = ({}*)kept + ({} * runs + run) * columns;", type_, slot, type_, slot));
+    }
+  }
+
+  void pointer(const char* constant, char letter, size_t i, size_t at, std::string_view type) {
+    line(6, format("{}{}* {}{} = ({}{}*)(pointers[{}] + row * row_steps[{}] + run * run_steps[{}]);", constant, type, letter, i, constant,
+                   type, at, at, at));
+  }
+
+  bool writes(const BodyStore& store, size_t pass) const { return store.extent != Extent::Row && passes_.pass_of(store.value) == pass; }
+
+  bool fills_slot(size_t pass, size_t op) const {
+    return passes_.slot(op) != Passes::kNone && passes_.pass_of({Operand::Kind::Result, static_cast<uint32_t>(op)}) == pass;
+  }
+
+  void elements(size_t pass) {
+    for (size_t i = 0; i < body_.loads.size(); ++i) {
+      if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) line(8, load_from(body_, i, format("p{}[i]", i)));
+    }
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (passes_.reads_slot(pass, i)) line(8, format("const {} v{} = k{}[i];", type_, i, passes_.slot(i)));
+      if (!passes_.computes(pass, i)) continue;
+      const BodyOp& op = body_.ops[i];
+      if (op.function == kOneHot) {
+        line(8, format("const {} v{} = run * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
+      } else {
+        line(8, format("const {} {};", type_, assignment(body_, i)));
+      }
+      if (fills_slot(pass, i)) line(8, format("k{}[i] = v{};", passes_.slot(i), i));
+    }
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      const BodyStore& store = body_.stores[i];
+      if (!writes(store, pass)) continue;
+      if (store.extent == Extent::Columns) {
+        line(8, format("r{}[i] = add<{}>(r{}[i], {});", i, type_, i, name_of(store.value)));
+      } else {
+        line(8, format("r{}[i] = {};", i, converted(body_, store)));
+      }
+    }
+  }
+
+  const Body& body_;
+  const Passes passes_;
+  const std::string_view type_;
+  std::string text_;
+};
+
+}  // namespace
+
+size_t row_scratch(const Body& body) { return body.by_rows ? Passes(body).slots() : 0; }
+
+std::string rows_source(const Body& body) { return Writer(body).run(); }
+
+}  // namespace hindcast::codegen

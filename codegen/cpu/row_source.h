@@ -1,0 +1,12 @@
+#pragma once
+
+#include "codegen/fuse/body.h"
+
+#include <string>
+
+namespace hindcast::codegen {
+
+/// The function `rows` of a body by rows (source.h).
+std::string rows_source(const Body& body);
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,23 @@
+#pragma once
+// Words that all kernel texts are made of.
+
+#include "codegen/fuse/body.h"
+
+#include <string>
+#include <string_view>
+
+namespace hindcast::codegen {
+
+/// As the device library calls it.
+std::string_view type_name(at::ScalarType type);
+/// x0, s0, v0: loads, scalars, results of ops.
+std::string name_of(Operand operand);
+/// `v0 = mul<float>(x0, s0)`, for a functor.
+std::string assignment(const Body& body, size_t op);
+/// What reads a load from the lvalue `place`: 16-bit floats become float.
+std::string load_from(const Body& body, size_t load, const std::string& place);
+std::string converted(const Body& body, const BodyStore& store);
+/// `const float s0 = (float)scalars[0];` for all.
+std::string scalar_lines(const Body& body);
+
+}  // namespace hindcast::codegen

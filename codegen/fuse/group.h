@@ -1,0 +1,47 @@
+#pragma once
+// Instrs that run as one kernel: its body, and the tensors that it is given.
+
+#include "capture/graph.h"
+#include "codegen/fuse/body.h"
+
+#include <string>
+#include <vector>
+
+namespace hindcast::codegen {
+
+/// How a tensor lies in a group's domain.
+struct Access {
+  std::vector<capture::ExprId> sizes;  // the shape as which a contiguous tensor is read; empty: its own
+  std::vector<int8_t> dim_of_axis;     // which of its dims walks along an axis of the domain, as its innermost part; -1: none
+  bool operator==(const Access&) const = default;
+};
+
+/// `value`, or `value` divided by a product of sizes.
+struct GroupScalar {
+  capture::Arg value;  // Constant, Int or Float
+  std::vector<capture::ExprId> divisors;
+};
+
+struct Group {
+  std::vector<uint32_t> members;  // instrs, in order
+  std::vector<uint32_t> views;    // views that it reads through
+  std::vector<capture::ExprId> domain;
+  std::vector<uint8_t> order;  // axes of the domain, outermost first, in which all its results are dense
+  uint32_t columns = 0;        // by rows: the axes, a bit each, that the elements of a row lie along
+  Body body;
+  std::vector<capture::ValueId> loads;   // by Body::loads
+  std::vector<Access> accesses;          // by Body::loads
+  std::vector<capture::ValueId> unread;  // arguments of its instrs that only ATen reads, as the shape of a loss' input
+  std::vector<GroupScalar> scalars;      // by Body's scalars
+  std::vector<capture::ValueId> stores;
+  std::vector<std::vector<capture::ExprId>> shapes;  // of the stores
+  std::string stopped;                               // why it stopped growing
+};
+
+/// All that a call of the group is given: loads, then what is unread.
+std::vector<capture::ValueId> inputs_of(const Group& group);
+
+/// The group's members and the views that they read through, in the graph's order.
+std::vector<uint32_t> instrs_of(const Group& group);
+
+}  // namespace hindcast::codegen

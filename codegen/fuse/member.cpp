@@ -1,0 +1,171 @@
+#include "codegen/fuse/member.h"
+
+#include "codegen/fuse/pointwise_ops.h"
+#include "codegen/fuse/row_ops.h"
+#include "codegen/fuse/views.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen {
+namespace {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Instr;
+using capture::InstrKind;
+using capture::Value;
+using capture::ValueId;
+
+constexpr size_t kMaxRank = 8;
+// Longer angles go to ATen (PointwiseOp::reduces_angles).
+constexpr int64_t kSmall = 4096;
+
+bool is_float(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
+
+bool is_dense_on_cpu(const Value& value) {
+  return value.defined && value.device.is_cpu() && value.strides.size() == value.sizes.size() && value.sizes.size() <= kMaxRank;
+}
+
+bool has_list_or_tensor_constant(const Arg& arg) {
+  return arg.kind == Arg::Kind::ValueList || arg.kind == Arg::Kind::OptionalValueList || arg.kind == Arg::Kind::IntList ||
+         (arg.kind == Arg::Kind::Constant && (arg.constant.isTensor() || (arg.constant.isScalar() && arg.constant.toScalar().isComplex())));
+}
+
+class Description {
+ public:
+  Description(const Graph& graph, const Instr& instr) : graph_(graph), instr_(instr) {}
+
+  std::optional<Member> run() {
+    if (instr_.kind != InstrKind::Op && instr_.kind != InstrKind::AddGrads) return std::nullopt;
+    if (!results_fit()) return std::nullopt;
+    const bool known = instr_.kind == InstrKind::AddGrads ? sum_of_gradients()
+                       : find_pointwise_op(*instr_.op)    ? pointwise(*find_pointwise_op(*instr_.op))
+                       : find_row_op(*instr_.op)          ? rows(*find_row_op(*instr_.op))
+                       : is_sum()                         ? sum()
+                                                          : false;
+    if (!known || !operands_fit()) return std::nullopt;
+    return std::move(member_);
+  }
+
+ private:
+  const Value& value(ValueId id) const { return graph_.values[id.index]; }
+
+  // All results of floating types that one arithmetic serves.
+  bool results_fit() {
+    bool any = false;
+    for (const ValueId id : instr_.outputs) {
+      if (!id.defined() || !value(id).defined) continue;
+      const Value& result = value(id);
+      if (!is_float(result.dtype) || !is_dense_on_cpu(result) || result.is_view) return false;
+      if (any && (result.dtype == at::kDouble) != (member_.compute == at::kDouble)) return false;
+      member_.compute = result.dtype == at::kDouble ? at::kDouble : at::kFloat;
+      member_.bytes = std::max(member_.bytes, bytes_of(graph_, result));
+      any = true;
+    }
+    return any;
+  }
+
+  bool sum_of_gradients() {
+    for (const ValueId id : {instr_.inputs[0], instr_.inputs[1]}) {
+      if (!id.defined() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
+      member_.operands.push_back({id});
+    }
+    member_.build = [&instr = instr_](BodyBuilder& body) {
+      const Operand first = body.tensor(instr.inputs[0]);
+      body.result(0, body.op("add", {first, body.tensor(instr.inputs[1])}), Extent::Element);
+    };
+    return domain_is_result();
+  }
+
+  bool pointwise(const PointwiseOp& op) {
+    if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(instr_.args))) return false;
+    const Value& result = value(instr_.outputs[0]);
+    if (op.reduces_angles && (result.dtype == at::kDouble || hint_of_numel(*graph_.symbols, result.sizes) > kSmall)) return false;
+    for (uint32_t i = 0; i < instr_.args.size(); ++i) {
+      const Arg& arg = instr_.args[i];
+      if (has_list_or_tensor_constant(arg)) return false;
+      if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
+      if (arg.kind != Arg::Kind::Value) continue;
+      if (!arg.values[0].defined()) return false;
+      const at::ScalarType type = value(arg.values[0]).dtype;
+      if (!is_float(type) && !((op.mask_args >> i & 1) && type == at::kBool)) return false;
+      member_.operands.push_back({arg.values[0]});
+    }
+    member_.build = [&instr = instr_, &op](BodyBuilder& body) { body.result(0, op.build(body, instr.args), Extent::Element); };
+    return !member_.operands.empty() && domain_is_result();
+  }
+
+  // Operands are broadcast to the result from their last dim.
+  bool domain_is_result() {
+    const Value& result = value(instr_.outputs[0]);
+    const auto order = dense_order(graph_, result);
+    if (!order) return false;
+    member_.sizes = result.sizes;
+    member_.order = *order;
+    for (MemberOperand& operand : member_.operands) {
+      const size_t rank = value(operand.value).sizes.size();
+      if (rank > result.sizes.size()) return false;
+      operand.first_dim = result.sizes.size() - rank;
+    }
+    return true;
+  }
+
+  bool rows(const RowOp& op) {
+    for (const Arg& arg : instr_.args) {
+      if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense_on_cpu(value(arg.values[0])))) return false;
+    }
+    if (!op(graph_, instr_, member_)) return false;
+    member_.kind = Member::Kind::Rows;
+    return results_are_contiguous();
+  }
+
+  bool is_sum() const {
+    const auto& name = instr_.op->operator_name();
+    return name.name == "aten::sum" && name.overload_name == "dim_IntList";
+  }
+
+  // (self, dim, keepdim, dtype)
+  bool sum() {
+    const auto& args = instr_.args;
+    if (args[0].kind != Arg::Kind::Value || !args[0].values[0].defined()) return false;
+    if (args[1].kind != Arg::Kind::Constant || !args[1].constant.isIntList() || args[1].constant.toIntList().empty()) return false;
+    if (args[3].kind != Arg::Kind::Constant || !args[3].constant.isNone()) return false;
+    const ValueId self = args[0].values[0];
+    member_.kind = Member::Kind::Sum;
+    member_.sizes = value(self).sizes;
+    const auto rank = static_cast<int64_t>(member_.sizes.size());
+    if (rank == 0 || rank > static_cast<int64_t>(kMaxRank)) return false;
+    for (const int64_t dim : args[1].constant.toIntVector()) member_.row_dims |= 1u << (dim < 0 ? dim + rank : dim);
+    member_.operands.push_back({self, 0});
+    return results_are_contiguous();
+  }
+
+  bool results_are_contiguous() {
+    for (size_t i = 0; i < member_.sizes.size(); ++i) member_.order.push_back(static_cast<uint8_t>(i));
+    return std::all_of(instr_.outputs.begin(), instr_.outputs.end(),
+                       [&](ValueId id) { return !id.defined() || !value(id).defined || is_contiguous(graph_, value(id)); });
+  }
+
+  bool operands_fit() const {
+    return std::all_of(member_.operands.begin(), member_.operands.end(), [&](const MemberOperand& operand) {
+      const Value& read = value(operand.value);
+      const bool fits = is_float(read.dtype) ? read.dtype != at::kDouble || member_.compute == at::kDouble
+                                             : read.dtype == at::kBool || read.dtype == at::kLong;
+      return fits && is_dense_on_cpu(read) && operand.first_dim + read.sizes.size() <= member_.sizes.size();
+    });
+  }
+
+  const Graph& graph_;
+  const Instr& instr_;
+  Member member_;
+};
+
+}  // namespace
+
+int64_t bytes_of(const Graph& graph, const Value& value) {
+  return hint_of_numel(*graph.symbols, value.sizes) * static_cast<int64_t>(c10::elementSize(value.dtype));
+}
+
+std::optional<Member> describe(const Graph& graph, const Instr& instr) { return Description(graph, instr).run(); }
+
+}  // namespace hindcast::codegen

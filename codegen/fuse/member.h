@@ -1,0 +1,59 @@
+#pragma once
+// What a kernel can compute of a graph: one instr's domain, operands and expression.
+
+#include "capture/graph.h"
+#include "codegen/fuse/body.h"
+#include "codegen/fuse/shapes.h"
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace hindcast::codegen {
+
+/// Writes ops into a body. What a group's builder does with repeated loads and scalars is its own affair.
+class BodyBuilder {
+ public:
+  virtual ~BodyBuilder() = default;
+  /// A tensor argument that is among Member::operands.
+  virtual Operand tensor(capture::ValueId value) = 0;
+  Operand tensor(const capture::Arg& arg) { return tensor(arg.values[0]); }
+  virtual Operand scalar(const capture::Arg& arg) = 0;  // a Scalar, float or int argument
+  virtual Operand number(double value) = 0;
+  /// `numerator` over the product of sizes.
+  virtual Operand inverse_of(const Sizes& sizes, double numerator) = 0;
+  virtual const Sizes& domain() const = 0;
+  virtual Operand op(std::string_view function, std::vector<Operand> args) = 0;
+  /// What the instr's output is. Pointwise: of the extent that its operands have.
+  virtual void result(size_t output, Operand value, Extent extent) = 0;
+};
+
+/// A tensor that is read, with its dims from `first_dim` of the domain on; all others are broadcast.
+struct MemberOperand {
+  capture::ValueId value;
+  size_t first_dim = 0;
+};
+
+struct Member {
+  enum class Kind : uint8_t {
+    Pointwise,
+    Sum,   // over `row_dims`, of operands[0]
+    Rows,  // an expression with sums over a row
+  };
+  Kind kind = Kind::Pointwise;
+  Sizes sizes;                 // its domain
+  std::vector<uint8_t> order;  // dims, outermost first, in which its result is dense
+  uint32_t row_dims = 0;       // Sum, Rows: dims, a bit each, that make a row
+  at::ScalarType compute = at::ScalarType::Float;
+  std::vector<MemberOperand> operands;
+  int64_t bytes = 0;  // of its largest result, at capture
+  std::function<void(BodyBuilder&)> build;
+};
+
+/// At capture.
+int64_t bytes_of(const capture::Graph& graph, const capture::Value& value);
+
+/// nullopt: ATen computes it.
+std::optional<Member> describe(const capture::Graph& graph, const capture::Instr& instr);
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,338 @@
+#include "codegen/fuse/open_group.h"
+
+#include "engine/base/check.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hindcast::codegen {
+
+using capture::ExprId;
+using capture::Value;
+using capture::ValueId;
+
+namespace {
+
+constexpr size_t kMaxRank = 8;
+// Shorter rows do not fill the vectors, and their sums cost more than their elements.
+constexpr int64_t kShortRow = 16;
+// A row is summed by one thread.
+constexpr int64_t kLongRow = 1 << 16;
+constexpr int64_t kSmall = 4096;
+
+std::vector<uint8_t> count_up(size_t n) {
+  std::vector<uint8_t> numbers(n);
+  std::iota(numbers.begin(), numbers.end(), uint8_t(0));
+  return numbers;
+}
+
+bool is_identity(const std::vector<uint8_t>& order) { return std::is_sorted(order.begin(), order.end()); }
+
+uint32_t bits_of(const std::vector<uint8_t>& axes) {
+  uint32_t bits = 0;
+  for (const uint8_t axis : axes) bits |= 1u << axis;
+  return bits;
+}
+
+}  // namespace
+
+class OpenGroup::Builder final : public BodyBuilder {
+ public:
+  Builder(OpenGroup& open, uint32_t instr, const Member& member, const Place& place)
+      : open_(open), group_(open.group_), instr_(instr), member_(member), place_(place) {}
+
+  Operand tensor(ValueId value) override {
+    const ValueId source = open_.views_->source_of(value).value;
+    open_.views_->append_views(value, group_.views);
+    if (const auto made = open_.made_.find(source.index); made != open_.made_.end()) return made->second.value;
+    const auto operand = std::find_if(member_.operands.begin(), member_.operands.end(),
+                                      [&](const MemberOperand& candidate) { return candidate.value == value; });
+    HC_CHECK(operand != member_.operands.end(), "an operand that was not announced");
+    const Access access = *open_.access_of(place_, member_, *operand);
+    for (size_t i = 0; i < group_.loads.size(); ++i) {
+      if (group_.loads[i] == source && group_.accesses[i] == access) return {Operand::Kind::Load, static_cast<uint32_t>(i)};
+    }
+    const Walk walk = *open_.walk_of(source, access, group_.domain, group_.columns);
+    group_.body.loads.push_back({open_.graph_->values[source.index].dtype, walk});
+    group_.loads.push_back(source);
+    group_.accesses.push_back(access);
+    return {Operand::Kind::Load, static_cast<uint32_t>(group_.loads.size() - 1)};
+  }
+
+  Operand scalar(const capture::Arg& arg) override {
+    group_.scalars.push_back({arg, {}});
+    return {Operand::Kind::Scalar, group_.body.scalars++};
+  }
+  Operand number(double value) override { return inverse_of({}, value); }
+  Operand inverse_of(const Sizes& sizes, double numerator) override {
+    capture::Arg arg;
+    arg.constant = numerator;
+    group_.scalars.push_back({arg, sizes});
+    return {Operand::Kind::Scalar, group_.body.scalars++};
+  }
+  const Sizes& domain() const override { return member_.sizes; }
+
+  Operand op(std::string_view function, std::vector<Operand> args) override {
+    group_.body.ops.push_back({function, std::move(args)});
+    return {Operand::Kind::Result, static_cast<uint32_t>(group_.body.ops.size() - 1)};
+  }
+  void result(size_t output, Operand value, Extent extent) override {
+    if (place_.is_of_rows) extent = Extent::Row;
+    open_.made_[open_.graph_->instrs[instr_].outputs[output].index] = {value, extent};
+  }
+
+ private:
+  OpenGroup& open_;
+  Group& group_;
+  const uint32_t instr_;
+  const Member& member_;
+  const Place& place_;
+};
+
+bool OpenGroup::loads(ValueId value) const { return std::find(group_.loads.begin(), group_.loads.end(), value) != group_.loads.end(); }
+
+std::vector<uint8_t> OpenGroup::row_axes() const {
+  std::vector<uint8_t> axes;
+  for (uint8_t axis = 0; axis < group_.domain.size(); ++axis) {
+    if (!(group_.columns >> axis & 1)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) const {
+  if (group_.members.empty()) {
+    Place place{member.sizes, {}, {}, 0, false, 0};
+    for (uint8_t i = 0; i < member.sizes.size(); ++i) place.axes_of_dim.push_back({i});
+    if (!set_columns(member, place)) return std::nullopt;
+    const bool all = std::all_of(member.operands.begin(), member.operands.end(),
+                                 [&](const MemberOperand& operand) { return can_read(member, place, operand); });
+    return all ? std::optional(place) : std::nullopt;
+  }
+  if (member.compute != group_.body.compute) return std::nullopt;
+  if (!is_identity(group_.order) || !is_identity(member.order)) {
+    if (member.sizes != group_.domain || member.order != group_.order || member.kind != Member::Kind::Pointwise) return std::nullopt;
+  }
+  if (auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false)) return place;
+  if (!group_.body.by_rows || member.kind != Member::Kind::Pointwise) return std::nullopt;
+  Sizes rows;
+  const auto numbers = row_axes();
+  for (const uint8_t axis : numbers) rows.push_back(group_.domain[axis]);
+  return place_over(member, rows, numbers, true);
+}
+
+// `axes` of the domain, by `numbers`, are what the member goes over.
+std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers,
+                                                      bool is_of_rows) const {
+  // An operand made here that has as many elements as the member's domain proves that this has as many as the group's.
+  const Extent extent = is_of_rows ? Extent::Row : Extent::Element;
+  bool same_numel = false;
+  for (const MemberOperand& operand : member.operands) {
+    const Views::Source source = views_->source_of(operand.value);
+    const auto made = made_.find(source.value.index);
+    if (made == made_.end() || made->second.extent != extent) continue;
+    same_numel = same_numel || match(*graph_->symbols, source.sizes, member.sizes, false).has_value();
+  }
+  if (is_of_rows && !same_numel) return std::nullopt;
+  const auto blocks = match(*graph_->symbols, member.sizes, axes, same_numel);
+  if (!blocks) return std::nullopt;
+
+  // An axis that several dims of the member make is split.
+  Place place;
+  place.is_of_rows = is_of_rows;
+  place.axes_of_dim.resize(member.sizes.size());
+  for (uint8_t axis = 0; axis < group_.domain.size(); ++axis) {
+    const auto block = std::find_if(blocks->begin(), blocks->end(), [&](const Block& candidate) {
+      return std::any_of(candidate.axes.begin(), candidate.axes.end(), [&](uint8_t i) { return numbers[i] == axis; });
+    });
+    auto& mine = place.axes_of_axis.emplace_back();
+    const size_t parts = block != blocks->end() && block->dims.size() > 1 ? block->dims.size() : 1;
+    for (size_t part = 0; part < parts; ++part) {
+      const auto now = static_cast<uint8_t>(place.domain.size());
+      mine.push_back(now);
+      if (group_.columns >> axis & 1) place.columns |= 1u << now;
+      place.domain.push_back(parts > 1 ? member.sizes[block->dims[part]] : group_.domain[axis]);
+      if (block != blocks->end()) place.axes_of_dim[block->dims[parts > 1 ? part : 0]].push_back(now);
+    }
+  }
+  if (place.domain.size() > kMaxRank || (place.domain.size() != group_.domain.size() && !is_identity(group_.order))) return std::nullopt;
+  if (!set_columns(member, place)) return std::nullopt;
+  for (const MemberOperand& operand : member.operands) {
+    if (!can_read(member, place, operand)) return std::nullopt;
+  }
+  return place;
+}
+
+// Which axes a row has is settled by the first member that asks for rows.
+bool OpenGroup::set_columns(const Member& member, Place& place) const {
+  if (member.kind == Member::Kind::Pointwise) return true;
+  const auto& symbols = *graph_->symbols;
+  uint32_t axes = 0, all = 0;
+  for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
+    if (member.row_dims >> dim & 1) axes |= bits_of(place.axes_of_dim[dim]);
+  }
+  int innermost = -1;
+  for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
+    if (symbols.constant(place.domain[axis]) == 1) continue;
+    innermost = axis;
+    all |= 1u << axis;
+  }
+  if (innermost < 0) return false;
+  axes &= all;
+  if (axes == 0) return false;
+  place.summed = axes;
+  const bool is_sum = member.kind == Member::Kind::Sum;
+  if (group_.body.by_rows) {
+    const uint32_t columns = place.columns & all;
+    return columns == axes || (is_sum && columns == (all & ~axes));
+  }
+  uint32_t columns = axes;
+  if (!(axes >> innermost & 1)) {
+    if (!is_sum) return false;
+    columns = all & ~axes;
+  }
+  int64_t numel = 1, row = 1;
+  for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
+    const int64_t size = symbols.hint(place.domain[axis]);
+    numel *= size;
+    if (columns >> axis & 1) row *= size;
+  }
+  if (numel > kSmall && (row < kShortRow || (row > kLongRow && row * 8 > numel))) return false;
+  place.columns = columns;
+  for (size_t i = 0; i < group_.loads.size(); ++i) {
+    if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns)) return false;
+  }
+  return true;
+}
+
+// Of a value made here, all of it must be read, element by element or row by row.
+bool OpenGroup::can_read(const Member& member, const Place& place, const MemberOperand& operand) const {
+  const auto access = access_of(place, member, operand);
+  if (!access) return false;
+  const Views::Source source = views_->source_of(operand.value);
+  const auto made = made_.find(source.value.index);
+  if (made == made_.end()) {
+    const auto walk = walk_of(source.value, *access, place.domain, place.columns);
+    return walk && (!place.is_of_rows || *walk == Walk::Still);
+  }
+  for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
+    if (graph_->symbols->constant(place.domain[axis]) == 1) continue;
+    const bool is_read = access->dim_of_axis[axis] >= 0, is_column = place.columns >> axis & 1;
+    switch (made->second.extent) {
+      case Extent::Element:
+        if (!is_read || place.is_of_rows) return false;
+        break;
+      case Extent::Row:
+        if (is_read == is_column) return false;
+        break;
+      case Extent::Columns:
+        return false;
+    }
+  }
+  return made->second.extent != Extent::Columns;
+}
+
+std::optional<Access> OpenGroup::access_of(const Place& place, const Member& member, const MemberOperand& operand) const {
+  const Views::Source source = views_->source_of(operand.value);
+  const size_t rank = graph_->values[operand.value.index].sizes.size();
+  if (source.sizes.size() > rank) return std::nullopt;
+  const size_t first = operand.first_dim + rank - source.sizes.size();
+  Access access{source.is_reshaped ? source.sizes : Sizes{}, std::vector<int8_t>(place.domain.size(), -1)};
+  for (size_t i = 0; i < source.sizes.size(); ++i) {
+    if (graph_->symbols->constant(source.sizes[i]) == 1) continue;
+    if (!(source.sizes[i] == member.sizes[first + i])) return std::nullopt;
+    for (const uint8_t axis : place.axes_of_dim[first + i]) access.dim_of_axis[axis] = static_cast<int8_t>(i);
+  }
+  return access;
+}
+
+// Along the columns, or where there are none along the innermost axis that is no single step.
+std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns) const {
+  const Value& value = graph_->values[id.index];
+  const auto& symbols = *graph_->symbols;
+  const Sizes& shape = access.sizes.empty() ? value.sizes : access.sizes;
+  std::vector<int64_t> stride(shape.size(), 1);
+  if (access.sizes.empty()) {
+    stride = value.strides;
+  } else {
+    for (size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * symbols.hint(shape[i]);
+  }
+  std::optional<int64_t> innermost;
+  bool stands_still = true;
+  std::vector<int64_t> inside(shape.size(), 1);  // elements of the dim's axes that were passed
+  // Only a domain that is as it was can have an order of its own.
+  const std::vector<uint8_t> order = group_.order.size() == domain.size() ? group_.order : count_up(domain.size());
+  for (size_t i = domain.size(); i-- > 0;) {
+    const uint8_t axis = order[i];
+    const int64_t size = symbols.hint(domain[axis]);
+    const int8_t dim = access.dim_of_axis[axis];
+    int64_t step = 0;
+    if (dim >= 0) {
+      step = stride[static_cast<size_t>(dim)] * inside[static_cast<size_t>(dim)];
+      inside[static_cast<size_t>(dim)] *= size;
+    }
+    if (size == 1 || (columns != 0 && !(columns >> axis & 1))) continue;
+    if (!innermost) innermost = step;
+    stands_still = stands_still && step == 0;
+  }
+  if (columns == 0) return innermost && *innermost == 0 ? Walk::Still : Walk::Dense;
+  if (stands_still) return Walk::Still;
+  return innermost == 1 ? std::optional(Walk::Dense) : std::nullopt;
+}
+
+Access OpenGroup::moved(const Access& access, const Place& place) const {
+  if (place.axes_of_axis.empty()) return access;
+  Access moved{access.sizes, std::vector<int8_t>(place.domain.size(), -1)};
+  for (size_t old = 0; old < place.axes_of_axis.size(); ++old) {
+    for (const uint8_t axis : place.axes_of_axis[old]) moved.dim_of_axis[axis] = access.dim_of_axis[old];
+  }
+  return moved;
+}
+
+void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
+  if (group_.members.empty()) {
+    group_.body.compute = member.compute;
+    group_.order = member.order;
+  } else if (place.domain.size() != group_.domain.size()) {
+    group_.order = count_up(place.domain.size());
+  }
+  for (Access& access : group_.accesses) access = moved(access, place);
+  group_.domain = place.domain;
+  group_.columns = place.columns;
+  group_.body.by_rows = place.columns != 0;
+  for (size_t i = 0; i < group_.loads.size(); ++i)
+    group_.body.loads[i].walk = *walk_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns);
+
+  Builder builder(*this, instr, member, place);
+  if (member.kind == Member::Kind::Sum) {
+    const Operand summed = builder.tensor(member.operands[0].value);
+    if (place.summed == place.columns) {
+      builder.result(0, builder.op(kRowSum, {summed}), Extent::Row);
+    } else {
+      builder.result(0, summed, Extent::Columns);
+    }
+  } else {
+    member.build(builder);
+  }
+  group_.members.push_back(instr);
+}
+
+std::vector<ValueId> OpenGroup::unread() const {
+  std::vector<ValueId> found;
+  for (const uint32_t member : group_.members) {
+    capture::for_each_use(graph_->instrs[member], [&](ValueId value) {
+      if (!value.defined()) return;
+      const ValueId source = views_->source_of(value).value;
+      if (!makes(source) && !loads(source) && std::find(found.begin(), found.end(), value) == found.end()) found.push_back(value);
+    });
+  }
+  return found;
+}
+
+void OpenGroup::store(ValueId value) {
+  const Made& made = made_.at(value.index);
+  group_.stores.push_back(value);
+  group_.shapes.push_back(graph_->values[value.index].sizes);
+  group_.body.stores.push_back({made.value, graph_->values[value.index].dtype, made.extent});
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,72 @@
+#pragma once
+// A group while it may still grow: whether an instr can join it, and what its body then is.
+
+#include "codegen/fuse/group.h"
+#include "codegen/fuse/member.h"
+#include "codegen/fuse/views.h"
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace hindcast::codegen {
+
+class OpenGroup {
+ public:
+  OpenGroup(const capture::Graph& graph, const Views& views) : graph_(&graph), views_(&views) {}
+
+  /// How a member lies in the group, and what the group becomes when it joins.
+  struct Place {
+    Sizes domain;
+    std::vector<std::vector<uint8_t>> axes_of_axis;  // of the domain as it was: axes of the new one
+    std::vector<std::vector<uint8_t>> axes_of_dim;   // of the member's domain
+    uint32_t columns = 0;
+    bool is_of_rows = false;  // the member has one element a row
+    uint32_t summed = 0;      // Sum: the axes
+  };
+  /// nullopt: the member's domain, order, type or operands do not go with those that are here.
+  std::optional<Place> find_place(const Member& member) const;
+  /// `instr` of the graph is `member`.
+  void add(uint32_t instr, const Member& member, const Place& place);
+
+  bool makes(capture::ValueId value) const { return made_.contains(value.index); }
+  bool loads(capture::ValueId value) const;
+  /// The group as it stands; what `is_read` outside of it is stored.
+  template <class IsRead>
+  Group finish(IsRead is_read) {
+    for (const uint32_t member : group_.members) {
+      for (const capture::ValueId output : graph_->instrs[member].outputs) {
+        if (output.defined() && makes(output) && is_read(output)) store(output);
+      }
+    }
+    group_.unread = unread();
+    return std::move(group_);
+  }
+  /// Group::unread as it stands.
+  std::vector<capture::ValueId> unread() const;
+
+  const Group& group() const { return group_; }
+
+ private:
+  class Builder;
+  struct Made {
+    Operand value;
+    Extent extent = Extent::Element;
+  };
+
+  std::optional<Place> place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers, bool is_of_rows) const;
+  bool set_columns(const Member& member, Place& place) const;
+  bool can_read(const Member& member, const Place& place, const MemberOperand& operand) const;
+  std::optional<Access> access_of(const Place& place, const Member& member, const MemberOperand& operand) const;
+  std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns) const;
+  Access moved(const Access& access, const Place& place) const;
+  std::vector<uint8_t> row_axes() const;
+  void store(capture::ValueId value);
+
+  const capture::Graph* graph_;
+  const Views* views_;
+  Group group_;
+  std::unordered_map<uint32_t, Made> made_;
+};
+
+}  // namespace hindcast::codegen

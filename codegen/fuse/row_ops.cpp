@@ -1,0 +1,157 @@
+#include "codegen/fuse/row_ops.h"
+
+#include <string>
+#include <unordered_map>
+
+namespace hindcast::codegen {
+namespace {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Instr;
+using capture::ValueId;
+
+const Sizes& sizes_of(const Graph& graph, const Arg& arg) { return graph.values[arg.values[0].index].sizes; }
+
+bool is_tensor(const Arg& arg) { return arg.kind == Arg::Kind::Value && arg.values[0].defined(); }
+
+uint32_t last_dims(size_t rank, size_t count) { return ((1u << rank) - 1) & ~((1u << (rank - count)) - 1); }
+
+size_t list_length(const Arg& arg) {
+  return arg.kind == Arg::Kind::IntList ? arg.exprs.size() : arg.constant.isIntList() ? arg.constant.toIntList().size() : 0;
+}
+
+bool is_wanted(const Instr& instr, size_t output) { return output < instr.outputs.size() && instr.outputs[output].defined(); }
+
+// (grad, input, normalized_shape, mean, rstd, weight, bias, mask) -> (input, weight, bias)
+bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  member.sizes = sizes_of(graph, args[1]);
+  const size_t rank = member.sizes.size(), inner = list_length(args[2]);
+  if (inner == 0 || inner > rank || sizes_of(graph, args[3]).size() != rank) return false;
+  member.row_dims = last_dims(rank, inner);
+  for (const size_t i : {0, 1, 3, 4}) member.operands.push_back({args[i].values[0], 0});
+  if (is_tensor(args[5])) member.operands.push_back({args[5].values[0], rank - inner});
+  const Sizes row(member.sizes.end() - static_cast<std::ptrdiff_t>(inner), member.sizes.end());
+  member.build = [&instr, &args, row](BodyBuilder& body) {
+    const Operand gradient = body.tensor(args[0]), rstd = body.tensor(args[4]);
+    const Operand normal = body.op("mul", {body.op("sub", {body.tensor(args[1]), body.tensor(args[3])}), rstd});
+    if (is_wanted(instr, 0)) {
+      const Operand scaled = is_tensor(args[5]) ? body.op("mul", {gradient, body.tensor(args[5])}) : gradient;
+      const Operand share = body.inverse_of(row, 1);
+      const Operand mean = body.op("mul", {body.op(kRowSum, {scaled}), share});
+      const Operand slope = body.op("mul", {body.op(kRowSum, {body.op("mul", {scaled, normal})}), share});
+      const Operand centred = body.op("sub", {body.op("sub", {scaled, mean}), body.op("mul", {normal, slope})});
+      body.result(0, body.op("mul", {rstd, centred}), Extent::Element);
+    }
+    if (is_wanted(instr, 1)) body.result(1, body.op("mul", {gradient, normal}), Extent::Columns);
+    if (is_wanted(instr, 2)) body.result(2, gradient, Extent::Columns);
+  };
+  return true;
+}
+
+// (grad, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask) -> (input, weight, bias).
+// A row is a channel.
+bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  if (args[7].kind != Arg::Kind::Constant || !args[7].constant.isBool()) return false;
+  const bool train = args[7].constant.toBool();
+  const size_t mean = train ? 5 : 3, deviation = train ? 6 : 4;
+  member.sizes = sizes_of(graph, args[1]);
+  const size_t rank = member.sizes.size();
+  if (rank < 2 || !is_tensor(args[mean]) || !is_tensor(args[deviation])) return false;
+  member.row_dims = ((1u << rank) - 1) & ~2u;
+  for (const size_t i : {0, 1}) member.operands.push_back({args[i].values[0], 0});
+  for (const size_t i : {mean, deviation}) member.operands.push_back({args[i].values[0], 1});
+  if (is_tensor(args[2])) member.operands.push_back({args[2].values[0], 1});
+  Sizes row = member.sizes;
+  row.erase(row.begin() + 1);
+  member.build = [&instr, &args, row, train, mean, deviation](BodyBuilder& body) {
+    const Operand gradient = body.tensor(args[0]);
+    Operand rstd = body.tensor(args[deviation]);
+    if (!train) rstd = body.op("rsqrt", {body.op("add", {rstd, body.scalar(args[8])})});
+    const Operand centred = body.op("sub", {body.tensor(args[1]), body.tensor(args[mean])});
+    const auto sum = [&] { return body.op(kRowSum, {gradient}); };
+    const auto product = [&] { return body.op(kRowSum, {body.op("mul", {gradient, centred})}); };
+    const bool needs_sums = train && is_wanted(instr, 0);
+    const Operand summed = needs_sums || is_wanted(instr, 2) ? sum() : Operand{};
+    const Operand dot = needs_sums || is_wanted(instr, 1) ? product() : Operand{};
+    if (is_wanted(instr, 0)) {
+      const Operand scale = is_tensor(args[2]) ? body.op("mul", {rstd, body.tensor(args[2])}) : rstd;
+      Operand rest = gradient;
+      if (train) {
+        const Operand share = body.inverse_of(row, 1);
+        const Operand slope = body.op("mul", {body.op("mul", {dot, share}), body.op("mul", {rstd, rstd})});
+        rest = body.op("sub", {body.op("sub", {gradient, body.op("mul", {summed, share})}), body.op("mul", {centred, slope})});
+      }
+      body.result(0, body.op("mul", {rest, scale}), Extent::Element);
+    }
+    if (is_wanted(instr, 1)) body.result(1, body.op("mul", {dot, rstd}), Extent::Row);
+    if (is_wanted(instr, 2)) body.result(2, summed, Extent::Row);
+  };
+  return true;
+}
+
+// (grad, output, dim, input_dtype)
+RowOp softmax(bool log) {
+  return [log](const Graph& graph, const Instr& instr, Member& member) {
+    const auto& args = instr.args;
+    if (args[2].kind != Arg::Kind::Constant) return false;
+    member.sizes = sizes_of(graph, args[1]);
+    const auto rank = static_cast<int64_t>(member.sizes.size());
+    const int64_t dim = args[2].constant.toInt() < 0 ? args[2].constant.toInt() + rank : args[2].constant.toInt();
+    if (rank == 0 || dim >= rank) return false;
+    member.row_dims = 1u << dim;
+    for (const size_t i : {0, 1}) member.operands.push_back({args[i].values[0], 0});
+    member.build = [&args, log](BodyBuilder& body) {
+      const Operand gradient = body.tensor(args[0]), output = body.tensor(args[1]);
+      if (log) {
+        const Operand sum = body.op(kRowSum, {gradient});
+        body.result(0, body.op("sub", {gradient, body.op("mul", {body.op("exp", {output}), sum})}), Extent::Element);
+      } else {
+        const Operand sum = body.op(kRowSum, {body.op("mul", {gradient, output})});
+        body.result(0, body.op("mul", {body.op("sub", {gradient, sum}), output}), Extent::Element);
+      }
+    };
+    return true;
+  };
+}
+
+// (grad, self, target, weight, reduction, ignore_index, total_weight)
+bool nll_loss(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  member.sizes = sizes_of(graph, args[1]);
+  if (member.sizes.size() != 2 || args[4].kind != Arg::Kind::Constant || args[5].kind != Arg::Kind::Constant) return false;
+  if (args[5].constant.toInt() >= 0) return false;  // a class that could be in the domain counts nothing
+  const bool is_mean = args[4].constant.toInt() == 1;
+  member.row_dims = 2;
+  member.operands.push_back({args[0].values[0], 0});
+  member.operands.push_back({args[2].values[0], 0});
+  if (is_tensor(args[3])) member.operands.push_back({args[3].values[0], 1});
+  if (is_mean) member.operands.push_back({args[6].values[0], 0});
+  member.build = [&args, is_mean](BodyBuilder& body) {
+    Operand share = body.op("neg", {body.tensor(args[0])});
+    if (is_tensor(args[3])) share = body.op("mul", {share, body.tensor(args[3])});
+    if (is_mean) share = body.op("div", {share, body.tensor(args[6])});
+    body.result(0, body.op(kOneHot, {body.tensor(args[2]), share}), Extent::Element);
+  };
+  return true;
+}
+
+}  // namespace
+
+const RowOp* find_row_op(const c10::OperatorHandle& op) {
+  static const auto* table = new std::unordered_map<std::string, RowOp>{
+      {"aten::native_layer_norm_backward", layer_norm},
+      {"aten::native_batch_norm_backward", batch_norm},
+      {"aten::_softmax_backward_data", softmax(false)},
+      {"aten::_log_softmax_backward_data", softmax(true)},
+      {"aten::nll_loss_backward", nll_loss},
+  };
+  const auto& name = op.operator_name();
+  if (!name.overload_name.empty()) return nullptr;
+  const auto found = table->find(name.name);
+  return found == table->end() ? nullptr : &found->second;
+}
+
+}  // namespace hindcast::codegen

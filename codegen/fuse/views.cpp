@@ -1,0 +1,97 @@
+#include "codegen/fuse/views.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+
+namespace hindcast::codegen {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Instr;
+using capture::Value;
+using capture::ValueId;
+
+namespace {
+
+constexpr uint32_t kNone = 0xffffffffu;
+constexpr std::array<std::string_view, 7> kReshapes = {"aten::view",    "aten::_unsafe_view", "aten::_reshape_alias", "aten::unsqueeze",
+                                                       "aten::squeeze", "aten::squeeze.dim",  "aten::squeeze.dims"};
+
+}  // namespace
+
+// The strides of dims of size 1 say nothing about memory, and ATen chooses them by more rules than one: only a contiguous
+// tensor's are known.
+std::optional<std::vector<uint8_t>> dense_order(const Graph& graph, const Value& value) {
+  const size_t rank = value.sizes.size();
+  if (value.strides.size() != rank) return std::nullopt;  // sparse, mkldnn
+  std::vector<int64_t> hints(rank);
+  for (size_t i = 0; i < rank; ++i) hints[i] = graph.symbols->hint(value.sizes[i]);
+  std::vector<uint8_t> order(rank);
+  std::iota(order.begin(), order.end(), uint8_t(0));
+  const auto is_dense = [&] {
+    int64_t expected = 1;
+    for (size_t i = rank; i-- > 0; expected *= std::max<int64_t>(hints[order[i]], 1)) {
+      if (value.strides[order[i]] != expected) return false;
+    }
+    return true;
+  };
+  if (is_dense()) return order;
+  if (std::find(hints.begin(), hints.end(), 1) != hints.end()) return std::nullopt;
+  std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) { return value.strides[a] > value.strides[b]; });
+  if (is_dense()) return order;
+  return std::nullopt;
+}
+
+bool is_contiguous(const Graph& graph, const Value& value) {
+  const auto order = dense_order(graph, value);
+  return order && std::is_sorted(order->begin(), order->end());
+}
+
+Views::Views(const Graph& graph) : graph_(graph), maker_(graph.values.size(), kNone) {
+  for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
+    kinds_.push_back(kind_of(graph.instrs[i]));
+    if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
+  }
+}
+
+Views::Kind Views::kind_of(const Instr& instr) const {
+  if (instr.kind != capture::InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) return Kind::None;
+  if (instr.args.empty() || instr.args[0].kind != Arg::Kind::Value || !instr.args[0].values[0].defined()) return Kind::None;
+  const auto& name = instr.op->operator_name();
+  const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+  const Value &from = graph_.values[instr.args[0].values[0].index], &to = graph_.values[instr.outputs[0].index];
+  if (full == "aten::expand" && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
+  if (full != "aten::expand" && std::find(kReshapes.begin(), kReshapes.end(), full) == kReshapes.end()) return Kind::None;
+  // view(dtype) is another op; a result that is not contiguous is a view of something that is not.
+  return from.dtype == to.dtype && is_contiguous(graph_, from) && is_contiguous(graph_, to) ? Kind::Reshape : Kind::None;
+}
+
+// Broadcasts first, then shapes: a broadcast below another shape is no view that strides could express.
+template <class Visit>
+void Views::walk(ValueId value, Visit visit) const {
+  bool reshaped = false;
+  for (uint32_t maker = maker_[value.index]; maker != kNone; maker = maker_[value.index]) {
+    if (reshaped && kinds_[maker] == Kind::Broadcast) return;
+    reshaped = reshaped || kinds_[maker] == Kind::Reshape;
+    value = graph_.instrs[maker].args[0].values[0];
+    visit(maker, value, kinds_[maker]);
+  }
+}
+
+Views::Source Views::source_of(ValueId value) const {
+  Source source{value, graph_.values[value.index].sizes};
+  walk(value, [&](uint32_t, ValueId base, Kind kind) {
+    source.value = base;
+    if (kind == Kind::Broadcast) source.sizes = graph_.values[base.index].sizes;
+    source.is_reshaped = source.is_reshaped || kind == Kind::Reshape;
+  });
+  return source;
+}
+
+void Views::append_views(ValueId value, std::vector<uint32_t>& views) const {
+  walk(value, [&](uint32_t view, ValueId, Kind) { views.push_back(view); });
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,44 @@
+#pragma once
+// Views that a kernel reads through: broadcasts, and other shapes of contiguous memory.
+
+#include "capture/graph.h"
+#include "codegen/fuse/shapes.h"
+
+#include <optional>
+#include <vector>
+
+namespace hindcast::codegen {
+
+/// Dims from outermost to innermost, if the value is dense in that order and its strides follow from that; nullopt also for
+/// values without strides.
+std::optional<std::vector<uint8_t>> dense_order(const capture::Graph& graph, const capture::Value& value);
+bool is_contiguous(const capture::Graph& graph, const capture::Value& value);
+
+class Views {
+ public:
+  explicit Views(const capture::Graph& graph);
+
+  bool is_read_through(uint32_t instr) const { return kinds_[instr] != Kind::None; }
+
+  /// What is read in place of a value, and as which shape; broadcast from there.
+  struct Source {
+    capture::ValueId value;
+    Sizes sizes;
+    bool is_reshaped = false;
+  };
+  Source source_of(capture::ValueId value) const;
+  /// The views between the value and its source.
+  void append_views(capture::ValueId value, std::vector<uint32_t>& views) const;
+
+ private:
+  enum class Kind : uint8_t { None, Broadcast, Reshape };
+  Kind kind_of(const capture::Instr& instr) const;
+  template <class Visit>
+  void walk(capture::ValueId value, Visit visit) const;
+
+  const capture::Graph& graph_;
+  std::vector<Kind> kinds_;      // by instr
+  std::vector<uint32_t> maker_;  // by value: the view that makes it, or kNone
+};
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,176 @@
+// Sums over rows and columns in one kernel with what is around them.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tests/fusion/near_grads.h"
+
+namespace hindcast::tests {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+Tensors grads_of(const Tensors& leaves) {
+  Tensors grads;
+  for (const at::Tensor& leaf : leaves) grads.push_back(leaf.grad());
+  return grads;
+}
+
+TEST(Rows, TheGradientOfABiasIsASumOverRows) {
+  for (const at::DimVector& sizes : {at::DimVector{5, 33}, {2, 3, 17}, {1, 40}, {700, 20}, {3, 1, 2, 16}}) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    expect_near_grads([&](at::TensorOptions options) {
+      const auto x = near_leaf(sizes, options), bias = near_leaf({sizes.back()}, options);
+      at::gelu(x * 2 + bias).pow(2).sum().backward();
+      return grads_of({x, bias});
+    });
+  }
+}
+
+TEST(Rows, LayerNorm) {
+  struct Case {
+    at::DimVector sizes, normal;
+  };
+  for (const Case& c : {Case{{6, 20}, {20}}, {{2, 5, 48}, {48}}, {{4, 3, 5}, {3, 5}}, {{300, 17}, {17}}, {{2, 2000}, {2000}}}) {
+    SCOPED_TRACE(at::IntArrayRef(c.sizes));
+    for (const bool affine : {true, false}) {
+      expect_near_grads([&](at::TensorOptions options) {
+        const auto x = near_leaf(c.sizes, options), weight = near_leaf(c.normal, options), bias = near_leaf(c.normal, options);
+        const auto y = affine ? at::layer_norm(x + 0.5, c.normal, weight, bias) : at::layer_norm(x + 0.5, c.normal);
+        (y.tanh() * x).sum().backward();
+        return affine ? grads_of({x, weight, bias}) : grads_of({x});
+      });
+    }
+  }
+}
+
+TEST(Rows, OnlyTheWantedGradientsOfANorm) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({6, 20}, options).detach(), weight = near_leaf({20}, options), bias = near_leaf({20}, options);
+    at::layer_norm(x, {20}, weight, bias).tanh().mul(x).sum().backward();
+    return grads_of({weight, bias});
+  });
+}
+
+TEST(Rows, BatchNorm) {
+  for (const at::DimVector& sizes : {at::DimVector{6, 4, 5, 5}, {30, 3, 16}, {64, 7}, {2, 20, 33, 1}}) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    for (const bool training : {true, false}) {
+      expect_near_grads(
+          [&](at::TensorOptions options) {
+            const auto x = near_leaf(sizes, options), weight = near_leaf({sizes[1]}, options), bias = near_leaf({sizes[1]}, options);
+            const auto mean = at::zeros({sizes[1]}, options), variance = at::ones({sizes[1]}, options);
+            const auto y = at::batch_norm(x * 2, weight, bias, mean, variance, training, 0.1, 1e-5, false);
+            (y.relu() * x).sum().backward();
+            return grads_of({x, weight, bias});
+          },
+          sizes.size() > 2 ? 1 : 0);
+    }
+  }
+}
+
+TEST(Rows, Softmax) {
+  for (const int64_t dim : {-1, 0}) {
+    expect_near_grads([&](at::TensorOptions options) {
+      const auto x = near_leaf({9, 5, 31}, options), y = near_leaf({9, 5, 31}, options);
+      (at::softmax(x * 3, dim) * y + at::log_softmax(x - y, dim) * 0.1).sum().backward();
+      return grads_of({x, y});
+    });
+  }
+}
+
+TEST(Rows, CrossEntropy) {
+  for (const int64_t reduction : {0, 1, 2}) {
+    for (const int64_t ignored : {-100, 3}) {
+      expect_near_grads([&](at::TensorOptions options) {
+        const auto x = near_leaf({21, 17}, options);
+        const auto weight = at::rand({17}).to(options.dtype());
+        auto target = at::randint(17, {21}, at::kLong);
+        target[4] = ignored;
+        at::cross_entropy_loss(x * 1.5, target, reduction == 0 ? at::Tensor() : weight, reduction, ignored).sum().backward();
+        return grads_of({x});
+      });
+    }
+  }
+}
+
+TEST(Rows, ANormWrittenByHand) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({4, 6, 32}, options), weight = near_leaf({32}, options);
+    const auto y = x * at::rsqrt(x.pow(2).mean(-1, true) + 1e-5) * weight;
+    (y * y).mean().backward();
+    return grads_of({x, weight});
+  });
+}
+
+TEST(Rows, Losses) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({7, 9}, options), y = near_leaf({7, 9}, options);
+    Tensors losses;
+    for (const int64_t reduction : {1, 2}) {
+      losses.push_back(at::mse_loss(x * 2, y, reduction) + at::l1_loss(x, y * 3, reduction));
+      losses.push_back(at::smooth_l1_loss(x, y.exp(), reduction, 0.5) + at::huber_loss(x, y.tanh(), reduction, 0.7));
+    }
+    at::stack(losses).sum().backward();
+    return grads_of({x, y});
+  });
+}
+
+TEST(Rows, OtherShapesOfOneMemory) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({4, 6, 20}, options), weight = near_leaf({20, 20}, options), bias = near_leaf({20}, options);
+    const auto flat = at::gelu(at::linear(x.tanh().view({24, 20}), weight, bias)).view({4, 6, 4, 5});
+    (flat.exp().view({4, 6, 20}) * x).view({2, 2, 6, 20}).sigmoid().sum().backward();
+    return grads_of({x, weight, bias});
+  });
+}
+
+// The kernels of one size serve all of them.
+TEST(Rows, SizesChangeFromStepToStep) {
+  for (const bool last : {false, true}) {
+    hindcast::reset();
+    int64_t step = 0;
+    const auto program = [&](at::TensorOptions options) {
+      const int64_t rows = last ? 6 : 5 + step * 3, columns = last ? 20 + step : 24;
+      const auto x = near_leaf({rows, 2, columns}, options), weight = near_leaf({columns}, options), bias = near_leaf({columns}, options);
+      const auto y = at::layer_norm(x + bias, {columns}, weight, bias);
+      at::log_softmax(at::gelu(y.view({rows * 2, columns})), -1).pow(2).mean().backward();
+      return grads_of({x, weight, bias});
+    };
+    for (step = 0; step < 6; ++step) expect_near_grads(program, 0, 1);
+  }
+}
+
+TEST(Rows, NoRowsAndNoColumns) {
+  for (const at::DimVector& sizes : {at::DimVector{0, 20}, {4, 0}}) {
+    expect_near_grads(
+        [&](at::TensorOptions options) {
+          const auto x = near_leaf(sizes, options), bias = near_leaf({sizes[1]}, options);
+          (at::softmax(x * 2 + bias, -1) * bias).tanh().sum().backward();
+          return grads_of({x, bias});
+        },
+        0);
+  }
+}
+
+TEST(Rows, OperandsThatLieElsewhereInMemory) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({20, 30}, options), y = near_leaf({30, 20}, options), bias = near_leaf({30}, options);
+    const auto z = (x * y.t() + bias).tanh() * y.t().exp() + x.slice(1, 0, 30);
+    at::softmax(z * x, -1).pow(2).sum().backward();
+    return grads_of({x, y, bias});
+  });
+}
+
+// Sums of many rows and of long rows must not lose bits to the number of terms.
+TEST(Rows, LongSums) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({20000, 32}, options), bias = near_leaf({32}, options), y = near_leaf({8, 30000}, options);
+    const auto one = (x + bias).sigmoid().sum(), two = (at::softmax(y * 2, -1) * y).sigmoid().sum();
+    (one + two).backward();
+    return grads_of({x, bias, y});
+  });
+}
+
+}  // namespace
+}  // namespace hindcast::tests
