@@ -18,7 +18,8 @@
 // of the benchmark, one block of backwards each, and the order is reversed every time, so that a
 // clock that drifts or a neighbour that wakes up meets all of them alike. A block's value is the
 // median of its backwards; a row reports the median and the quartiles over its blocks. Timed is
-// `loss.backward()` alone: the forward, the zeroing of gradients and the end of the graph are not.
+// `loss.backward()` alone, and what the workload runs after it: the forward, the zeroing of gradients
+// and the end of the graph are not.
 
 namespace hindcast::bench {
 
@@ -52,7 +53,7 @@ void run_round(const std::vector<Lane*>& lanes, int backwards, int64_t round);
 /// Peak of tensor memory in one backward, less what lived in the process at `base_bytes`.
 int64_t measure_peak(const Lane& lane, int64_t base_bytes);
 
-/// Empty if hindcast fills the same gradients as the stock engine on a miss and on hits;
+/// Empty if hindcast fills the same gradients as the stock engine on a miss and on hits, each leaf its own;
 /// else a sentence for SkipWithError. Exact equality is the tests' business, not checked here.
 std::string differing_gradients(const Workload& work, const Options& options);
 

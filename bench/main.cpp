@@ -21,13 +21,14 @@ namespace {
 using hindcast::bench::Settings;
 
 constexpr const char* kUsage =
-    "hindcast_bench [--threads=1,2] [--quick] [--fused] [Google Benchmark's flags]\n"
+    "hindcast_bench [--threads=1,2] [--quick] [--fused] [--report] [Google Benchmark's flags]\n"
     "  --threads=N[,N...]  intra-op threads of LibTorch; each row runs once for each (default 1)\n"
     "  --quick             a smoke run: few samples\n"
+    "  --report            hindcast::report() behind each row; with HINDCAST_LOGS=perf also its costliest steps\n"
     "  --fused             the rows that compare both engines with kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
-    "Rows: chain mlp cnn gpt leaves memory collect hook first guard_off guard leak.\n"
+    "Rows: chain mlp cnn gpt leaves memory seed collect hook first guard_off guard leak.\n"
     "python3 bench/table.py FILE prints the JSON as one table.\n";
 
 std::vector<int> parse_threads(std::string_view text) {
@@ -62,6 +63,8 @@ Settings take_settings(int& argc, char** argv) {
       settings.block_us = 500;
     } else if (flag == "--fused") {
       settings.fused = true;
+    } else if (flag == "--report") {
+      settings.report = true;
     } else if (flag.substr(0, kThreads.size()) == kThreads) {
       settings.threads = parse_threads(flag.substr(kThreads.size()));
     } else {
@@ -77,6 +80,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
   hindcast::bench::register_models(settings);
   hindcast::bench::register_leaves(settings);
   hindcast::bench::register_memory_chain(settings);
+  hindcast::bench::register_seeds(settings);
   hindcast::bench::register_collect(settings);
   hindcast::bench::register_hook_cost(settings);
   hindcast::bench::register_first(settings);
@@ -89,6 +93,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
 int main(int argc, char** argv) {
   try {
     const Settings settings = take_settings(argc, argv);
+    hindcast::bench::keep_freed_pages();
     hindcast::bench::install_counting_allocator();
     hindcast::bench::Pristine pristine;  // before anything starts a thread or a guard
     benchmark::Initialize(&argc, argv);
@@ -99,6 +104,7 @@ int main(int argc, char** argv) {
     benchmark::AddCustomContext("libtorch", TORCH_VERSION);
     benchmark::AddCustomContext("cpu_capability", at::get_cpu_capability());
     benchmark::AddCustomContext("quick", settings.quick ? "yes" : "no");
+    benchmark::AddCustomContext("fused", settings.fused ? "yes" : "no");
     register_all(settings, pristine);
     if (benchmark::RunSpecifiedBenchmarks() == 0) return 2;
     benchmark::Shutdown();

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <atomic>
+#include <limits>
 #include <new>
 
 namespace hindcast::bench {
@@ -50,6 +51,11 @@ struct CountingAllocator final : c10::Allocator {
 void install_counting_allocator() {
   static CountingAllocator allocator;
   c10::SetCPUAllocator(&allocator, /*priority=*/100);
+}
+
+void keep_freed_pages() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 int64_t live_bytes() { return live.load(std::memory_order_relaxed); }

@@ -13,6 +13,10 @@ namespace hindcast::bench {
 /// Call once, before the first tensor. What oneDNN allocates inside a kernel is not seen.
 void install_counting_allocator();
 
+/// Lets malloc keep what is freed. Else large tensors come from the system anew by chance, and whichever engine they hit
+/// pays for their page faults: more than the backward of a few pointwise ops takes. Call it first of all.
+void keep_freed_pages();
+
 int64_t live_bytes();
 
 /// The most bytes that lived at once since the last `restart_peak()`.

@@ -68,16 +68,23 @@ def hits(row):
 
 def print_backwards(rows):
     lines = []
+    header = ["row", "nodes", "stock us", "hindcast us", "ratio", "spread", "ns/node", "peak", "hits"]
+    floors = any("floor_us" in row for row in rows)
+    if floors:
+        header += ["floor us", "of floor"]
     for row in rows:
         if row["error"]:
-            lines.append([row["name"], "FAILED"] + [""] * 7)
+            lines.append([row["name"], "FAILED"] + [""] * (len(header) - 2))
         elif "hindcast_us" in row:
             lines.append([row["name"], cell(row, "nodes", ".0f"), microseconds(row, "stock_us"),
                           microseconds(row, "hindcast_us"), cell(row, "ratio", ".2f"),
                           "±" + cell(row, "spread", ".0f", 50) + "%", cell(row, "ns_per_node", ".0f"),
                           cell(row, "peak_ratio", ".3f"), hits(row)])
+            if floors:
+                lines[-1] += [microseconds(row, "floor_us"), cell(row, "floor_share", ".0f", 100) + "%"
+                              if "floor_share" in row else "-"]
     print_table("Backward on a hit (ratio = stock / hindcast, higher is faster; guard_off: never enabled / no guard)",
-                ["row", "nodes", "stock us", "hindcast us", "ratio", "spread", "ns/node", "peak", "hits"], lines)
+                header, lines)
     for row in rows:
         if row["error"]:
             print(f"  {row['name']}: {row['error']}")
@@ -157,7 +164,7 @@ def print_fits(rows):
 COLLECT_NS = [("visitor", 100, 500), ("visitor", 1000, 500), ("typed", 1000, 200), ("typed", 10000, 400)]
 
 
-def targets(rows):
+def targets(rows, fused):
     """(what, seen, bound, met) for every target that the rows of this run can answer."""
     for row in rows:
         name = row["name"]
@@ -174,6 +181,10 @@ def targets(rows):
         if "ratio" in row:
             bound = 1 - max(0.02, row.get("spread", 0) / 2)  # closer than the samples lie, nothing is known
             yield f"{name}: ratio", f"{row['ratio']:.2f}", f">= {bound:.2f}", row["ratio"] >= bound
+        if fused and "floor_share" in row and "/clip_" not in name:  # there most of the bytes are the optimizer's
+            ratio, share = row["ratio"], row["floor_share"]
+            yield (f"{name}: fused", f"{ratio:.2f}, {100 * share:.0f}% of floor", ">= 2, or 70%",
+                   ratio >= 2 or share >= 0.7)
         if row.get("peak_ratio"):
             yield f"{name}: peak", f"{row['peak_ratio']:.3f}", "<= 1.01", row["peak_ratio"] <= 1.01
         if "first_ratio" in row:
@@ -186,8 +197,8 @@ def targets(rows):
             yield f"{name}: live bytes", f"{row['live_bytes']:.0f}", "0", row["live_bytes"] == 0
 
 
-def print_targets(rows):
-    checked = list(targets(rows))
+def print_targets(rows, fused):
+    checked = list(targets(rows, fused))
     missed = [[what, seen, bound] for what, seen, bound, met in checked if not met]
     print(f"\nTargets: {len(checked) - len(missed)} of {len(checked)} met")
     print_table("Missed", ["target", "seen", "bound"], missed)
@@ -203,7 +214,8 @@ def main():
     if not rows:
         fail(f"{arguments.file}: no rows; did the run's --benchmark_filter match anything?")
     print(f"{context.get('date', '')}  {context.get('num_cpus', '?')} CPUs  LibTorch {context.get('libtorch', '?')}  "
-          f"{context.get('cpu_capability', '')}" + ("  QUICK: few samples" if context.get("quick") == "yes" else ""))
+          f"{context.get('cpu_capability', '')}" + ("  QUICK: few samples" if context.get("quick") == "yes" else "")
+          + ("  FUSED" if context.get("fused") == "yes" else ""))
     print_backwards(rows)
     print_first(rows)
     print_collect(rows)
@@ -212,7 +224,7 @@ def main():
     print_table("A guard", ["row", "ns an enable() and its end"],
                 [[row["name"], cell(row, "guard_ns", ".0f")] for row in rows if "guard_ns" in row])
     print_fits(rows)
-    met = print_targets(rows)
+    met = print_targets(rows, context.get("fused") == "yes")
     if arguments.check and (not met or any(row["error"] for row in rows)):
         sys.exit(1)
 

@@ -11,8 +11,11 @@ namespace hindcast::bench {
 /// What a row measures: how to build a new autograd graph, and the leaves whose gradients it fills.
 struct Workload {
   std::vector<at::Tensor> leaves;
-  std::function<at::Tensor()> forward;  // each call builds a new graph and returns its scalar root
-  bool zero_in_place = false;           // `.grad.zero_()` before a backward; else the gradients are dropped
+  std::function<at::Tensor()> forward;        // each call builds a new graph and returns its root, a scalar where nothing is incoming
+  bool zero_in_place = false;                 // `.grad.zero_()` before a backward; else the gradients are dropped
+  at::Tensor incoming = {};                   // the root's gradient, as a layer above would hand it in
+  std::function<void()> after_backward = {};  // timed with the backward: what a training step does with the gradients
+  double floor_bytes = 0;                     // what a perfect backward reads and writes; 0: the row prints no floor
 
   /// What an optimizer's zero_grad does. Never part of the measured time.
   void clear_grads() const;

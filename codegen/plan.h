@@ -40,6 +40,8 @@ class OpCall {
  public:
   virtual ~OpCall() = default;
   virtual void run(const Step& step, Slots& slots, const capture::Env& env) const = 0;
+  /// For a step that is no single ATen op.
+  virtual std::string describe() const { return {}; }
 };
 
 struct Step {

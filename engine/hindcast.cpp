@@ -1,5 +1,6 @@
 #include "engine/hindcast.h"
 
+#include "codegen/memory/recycler.h"
 #include "engine/backward.h"
 #include "engine/base/log.h"
 #include "engine/call_state.h"
@@ -9,6 +10,7 @@
 #include "engine/miss_log.h"
 #include "engine/report.h"
 #include "engine/stats_recorder.h"
+#include "engine/step_times.h"
 #include "engine/takeover.h"
 
 #include <mutex>
@@ -80,17 +82,30 @@ bool active() {
   return options && options->enabled && !engine::disabled_by_environment() && !engine::fallback_for_thread_state();
 }
 
-Stats stats() { return engine::stats_recorder().snapshot(); }
+Stats stats() {
+  Stats stats = engine::stats_recorder().snapshot();
+  const codegen::RecyclerCounts memory = codegen::Recycler::of_process().counts();
+  stats.reused_buffers = memory.reused;
+  stats.fresh_buffers = memory.fresh;
+  stats.returned_buffers = memory.returned;
+  stats.held_bytes = memory.held_bytes;
+  stats.held_buffers = memory.held_buffers;
+  return stats;
+}
 
 std::string report() { return engine::report(stats(), engine::stats_recorder().recent_misses()); }
 
 void wait() { engine::wait_for_fusion(); }
+
+std::size_t trim() { return codegen::Recycler::of_process().trim(); }
 
 void reset() {
   engine::forget_graphs();
   engine::forget_structures();
   engine::forget_fallback_warnings();
   engine::stats_recorder().reset();
+  engine::reset_step_times();
+  codegen::Recycler::of_process().reset_counts();
 }
 
 }  // namespace hindcast

@@ -7,6 +7,7 @@
 #include "hooks/grad_ready.h"
 #include "hooks/traceable.h"
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -52,6 +53,10 @@ HINDCAST_API bool active();
 
 /// Returns when every graph that waited for compilers::fused() has its kernels, or has failed to get them.
 HINDCAST_API void wait();
+
+/// Returns to LibTorch's allocator the memory that is kept for large results of later steps: after training, or before
+/// something large. Returns its size in bytes. Safe from any thread; tensors are not affected.
+HINDCAST_API std::size_t trim();
 
 /// Counters of this process since it started or since reset(). Safe from any thread.
 HINDCAST_API Stats stats();

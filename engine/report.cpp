@@ -2,6 +2,7 @@
 
 #include "engine/base/format.h"
 #include "engine/fallback.h"
+#include "engine/step_times.h"
 
 #include <algorithm>
 #include <string_view>
@@ -103,10 +104,28 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
     text.row("hook calls", stats.hook_calls);
   }
 
+  if (stats.reused_buffers + stats.fresh_buffers != 0) {
+    text.section("memory of large results");
+    text.row("reused", stats.reused_buffers, percent(stats.reused_buffers, stats.reused_buffers + stats.fresh_buffers));
+    text.row("fresh", stats.fresh_buffers);
+    text.row("returned", stats.returned_buffers, "to LibTorch's allocator");
+    text.row("held bytes", stats.held_bytes, format("in {} free buffers; hindcast::trim() returns them", stats.held_buffers));
+  }
+
   text.section("times");
   text.time("collect", stats.collect_us, format("{:.1f} ns for each of {} nodes", stats.ns_per_node(), stats.nodes));
   text.time("trace", stats.trace_us, format("{} misses", stats.misses));
   text.time("run", stats.run_us, "replaying");
+  const auto steps = costliest_steps(10);
+  if (!steps.empty()) {
+    text.section("costliest steps (measured while the log perf is on)");
+    for (const StepTime& step : steps) {
+      const double share = 100 * step.bytes / step.us / copy_bandwidth();
+      text.line(format("{:10.1f} us  {:6} times  {:7.2f} us each  {:6.1f} KiB each  {:5.1f}% of a copy's bandwidth  graph {}: {}", step.us,
+                       step.calls, step.us / static_cast<double>(step.calls), step.bytes / 1024 / static_cast<double>(step.calls), share,
+                       step.graph, step.name));
+    }
+  }
   return std::move(text).take();
 }
 

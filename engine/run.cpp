@@ -4,7 +4,9 @@
 #include "capture/facts.h"
 #include "capture/libtorch_access.h"
 #include "engine/base/format.h"
+#include "engine/base/log.h"
 #include "engine/stats_recorder.h"
+#include "engine/step_times.h"
 #include "hooks/accumulate_grad.h"
 #include "hooks/add_gradients.h"
 #include "hooks/run_hooks.h"
@@ -44,11 +46,14 @@ class Runner {
     for (auto& [input, tensor] : request.resume.buffers) slots_[slot++] = std::move(tensor);
     user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
     request.resume = {};
+    if (base::enabled(base::Channel::Perf, base::Level::Info)) clock_.emplace(plan_);
   }
 
   std::optional<capture::Resume> run() {
     std::optional<BelowAutograd> below;
     for (const Step& step : plan_.steps()) {
+      if (clock_) [[unlikely]]
+        clock_->start(step, slots_);
       switch (step.kind) {
         case InstrKind::Op:
         case InstrKind::Mutate:
@@ -93,6 +98,7 @@ class Runner {
           continue;
       }
     }
+    if (clock_) clock_->end_step(slots_);
     return std::nullopt;
   }
 
@@ -272,6 +278,7 @@ class Runner {
   codegen::Slots slots_;
   capture::Facts facts_;
   capture::Resume resume_;
+  std::optional<StepClock> clock_;
   bool user_code_ran_ = false;
   size_t segment_ = 0;  // of the plan, when a user's compiler made functions
   bool segment_done_ = false;

@@ -34,6 +34,11 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   if (stats.refused_graphs != 0) out << format("\n  refused graphs {}", stats.refused_graphs);
   if (stats.fused_graphs != 0) out << format("\n  fused graphs {}", stats.fused_graphs);
   if (stats.compiler_failures != 0) out << format("\n  compiler failures {}", stats.compiler_failures);
+  if (stats.reused_buffers + stats.fresh_buffers != 0) {
+    out << format("\n  large buffers: reused {}, fresh {}, returned {}, held {} of {} bytes", stats.reused_buffers, stats.fresh_buffers,
+                  stats.returned_buffers, stats.held_buffers, stats.held_bytes);
+  }
+  if (stats.non_finite_backwards != 0) out << format("\n  backwards with non-finite gradients {}", stats.non_finite_backwards);
   if (stats.opaque_calls != 0 || stats.hook_calls != 0 || stats.segment_guard_failures != 0) {
     out << format("\n  opaque calls {}, hook calls {}, segment guard failures {}", stats.opaque_calls, stats.hook_calls,
                   stats.segment_guard_failures);

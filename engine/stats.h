@@ -33,6 +33,12 @@ struct Stats {
   std::uint64_t refused_graphs = 0;          ///< captures that Options::verify found wrong (none has been seen)
   std::uint64_t compiler_failures = 0;       ///< graphs that Options::compiler did not compile: replayed through ATen
   std::uint64_t fused_graphs = 0;            ///< graphs that run with fused kernels
+  std::uint64_t non_finite_backwards = 0;    ///< in which Options::nan_guard found a gradient that is not finite
+  std::uint64_t reused_buffers = 0;          ///< large results of kernels in memory that was mapped already
+  std::uint64_t fresh_buffers = 0;           ///< large results that LibTorch's allocator had to make memory for
+  std::uint64_t returned_buffers = 0;        ///< free buffers returned to LibTorch's allocator
+  std::uint64_t held_bytes = 0;              ///< in free buffers, now; trim() returns them
+  std::uint64_t held_buffers = 0;            ///< free buffers, now
   std::uint64_t segment_guard_failures = 0;  ///< a hook or an opaque node changed what later steps rely on
 
   /// Collecting and looking up, per autograd node.

@@ -1,9 +1,9 @@
 #include "codegen/cpu/kernel_call.h"
 
 #include "codegen/cpu/launch.h"
+#include "codegen/memory/empty_recycled.h"
 #include "codegen/cpu/row_call.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class KernelCall final : public OpCall {
       // Of another shape than the domain's: both are contiguous.
       const bool is_domain = group_.shapes[i] == group_.domain;
       const Ints shape = is_domain ? sizes : sizes_of(group_.shapes[i], env);
-      results.push_back(at::detail::empty_strided_cpu(shape, is_domain ? strides : row_major_strides(shape), group_.body.stores[i].type));
+      results.push_back(empty_strided_recycled(shape, is_domain ? strides : row_major_strides(shape), group_.body.stores[i].type));
     }
     const auto scalars = scalars_of(group_.scalars, env);
 
@@ -57,6 +57,8 @@ class KernelCall final : public OpCall {
     }
     for (size_t i = 0; i < results.size(); ++i) slots[step.outputs[i]] = std::move(results[i]);
   }
+
+  std::string describe() const override { return describe_kernel(group_); }
 
  private:
   static char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }

@@ -1,5 +1,7 @@
 #include "codegen/cpu/launch.h"
 
+#include "engine/base/format.h"
+
 #include <algorithm>
 
 namespace hindcast::codegen {
@@ -12,6 +14,14 @@ constexpr int64_t kGrain = 32768;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
 
 }  // namespace
+
+std::string describe_kernel(const Group& group) {
+  constexpr size_t kMostNamed = 8;
+  std::string text = base::format("kernel of {} ops{}", group.members.size(), group.body.by_rows ? " by rows" : "");
+  for (size_t i = 0; i < std::min(kMostNamed, group.body.ops.size()); ++i)
+    text += base::format("{}{}", i == 0 ? ": " : ", ", group.body.ops[i].function);
+  return group.body.ops.size() > kMostNamed ? text + ", ..." : text;
+}
 
 int64_t grain_of(const Body& body) { return std::max<int64_t>(1, kGrain / static_cast<int64_t>(1 + body.ops.size() / 4)); }
 

@@ -9,6 +9,8 @@
 namespace hindcast::codegen {
 
 inline constexpr size_t kMaxRank = 8;
+/// "kernel of 2 ops: mul, gelu_backward".
+std::string describe_kernel(const Group& group);
 /// Elements a thread takes at least: those of ATen for one op; fewer for a body of many.
 int64_t grain_of(const Body& body);
 

@@ -1,9 +1,9 @@
 #include "codegen/cpu/row_call.h"
 
 #include "codegen/cpu/launch.h"
+#include "codegen/memory/empty_recycled.h"
 #include "engine/base/check.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <c10/util/irange.h>
 
@@ -60,6 +60,8 @@ class RowCall final : public OpCall {
     }
   }
 
+  std::string describe() const override { return describe_kernel(group_); }
+
  private:
   Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env) const {
     Launch launch;
@@ -73,7 +75,7 @@ class RowCall final : public OpCall {
       const BodyStore& store = group_.body.stores[i];
       const Ints shape = sizes_of(group_.shapes[i], env);
       const bool is_sum = store.extent == Extent::Columns;
-      launch.tensors.push_back(at::detail::empty_strided_cpu(shape, row_major_strides(shape), is_sum ? group_.body.compute : store.type));
+      launch.tensors.push_back(empty_strided_recycled(shape, row_major_strides(shape), is_sum ? group_.body.compute : store.type));
       if (is_sum) {
         const at::Tensor& sum = launch.tensors.back();
         if (sum.numel() != 0) std::memset(sum.mutable_data_ptr(), 0, sum.nbytes());

@@ -24,6 +24,7 @@ constexpr int64_t kSmall = 4096;
 // Gradients of leaves that a kernel makes all at once, and operands that wait for it, where the stock engine has one at a
 // time: they must not raise the peak of memory. (Four large gradients of one kernel would all be there at the end anyway.)
 constexpr int64_t kMaxWaitingBytes = 1 << 20;
+constexpr int64_t kLarge = 1 << 20;  // bytes
 
 class Fuser {
  public:
@@ -99,7 +100,7 @@ class Fuser {
   struct Open {
     OpenGroup group;
     std::vector<uint32_t> sinks;  // follow the kernel
-    int64_t kept_bytes = 0, waiting_bytes = 0;
+    int64_t kept_bytes = 0, waiting_bytes = 0, largest_bytes = 0;
     bool live = true;
   };
 
@@ -130,7 +131,7 @@ class Fuser {
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
     const Group& group = open.group.group();
     if (group.members.size() >= kMaxMembers || group.loads.size() + group.members.size() / 4 >= kMaxTensors) return std::nullopt;
-    if (open.kept_bytes + member.bytes > std::max(kMaxWaitingBytes, 4 * member.bytes)) return std::nullopt;
+    if (open.kept_bytes + member.bytes > std::max(kMaxWaitingBytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
     const auto waiting = static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
     if (open.waiting_bytes + waiting > kMaxWaitingBytes) return std::nullopt;
     return open.group.find_place(member);
@@ -173,6 +174,7 @@ class Fuser {
     const Instr& instr = graph_.instrs[i];
     Open& open = open_[g];
     open.waiting_bytes += static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
+    open.largest_bytes = std::max(open.largest_bytes, member.bytes);
     open.group.add(i, member, place);
     is_done_[i] = true;
     for (const ValueId output : instr.outputs) {
@@ -255,7 +257,7 @@ class Fuser {
         if (made.defined()) open_group_of_[made.index] = kNone;
       }
     }
-    if (members.size() == 1) {
+    if (!is_worth_a_kernel(open.group.group(), open.largest_bytes)) {
       for (const ValueId input : inputs_of(members[0])) make_available(input);
       schedule_.items.push_back({false, members[0], 0});
     } else {
@@ -267,6 +269,13 @@ class Fuser {
       }
     }
     for (const uint32_t sink : open_[g].sinks) schedule_.items.push_back({false, sink, 0});
+  }
+
+  // A single op is, where ATen's kernel passes over memory more often, or where the memory of the result can be recycled.
+  bool is_worth_a_kernel(const Group& group, int64_t bytes) const {
+    if (group.members.size() > 1) return true;
+    const auto member = describe(graph_, graph_.instrs[group.members[0]]);
+    return member->kind == Member::Kind::Rows || (member->kind == Member::Kind::Pointwise && bytes >= kLarge);
   }
 
   // Sums of what the group makes that come later in the segment: they are small, and read it while it is in cache.
