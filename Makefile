@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Two targets at once would build in one folder at once; within a build, JOBS compilers run side by side.
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-sanitizers bench docs format clean
+.PHONY: help setup build demo test test-sanitizers bench bench-peers docs format clean
 
 ARGS ?=
 PRESET ?= release
@@ -36,6 +36,9 @@ test-sanitizers: setup ## all tests under ASan and UBSan, those with threads und
 bench: setup ## run the benchmarks, write bench/results/, print one table
 	@scripts/build.sh release hindcast_bench
 	@scripts/bench.sh $(ARGS)
+
+bench-peers: setup ## the same shapes under PyTorch's own compilers, in a Python of their own (.deps/peers)
+	@scripts/bench_peers.sh $(ARGS)
 
 docs: ## render README, docs/ and the headers to build/docs/html
 	@scripts/docs.sh

@@ -54,6 +54,7 @@ class Tracer {
 
   std::shared_ptr<Graph> run() {
     Resume& resume = request_.resume;
+    if (request_.observer) request_.observer->on_start(resume, recording_ ? graph_ : nullptr, nullptr);
     if (recording_) {
       make_inputs();
     } else {
@@ -267,6 +268,7 @@ class Tracer {
 
   void accumulate(Node& node, std::vector<Traced> inputs, bool has_post_hooks) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node);
+    see_gradient(call_, inputs[0]);
     if (recording_) {
       Instr& instr = add_instr(InstrKind::Accumulate);
       instr.inputs = {inputs[0].value};
@@ -456,6 +458,7 @@ class Tracer {
     for (const GradCapture& capture : collected_.captures) {
       if (capture.call != index || capture.input_nr >= inputs.size()) continue;  // a hook may have returned fewer
       request_.results[capture.output] = inputs[capture.input_nr].real;
+      see_gradient(index, inputs[capture.input_nr]);
       if (!recording_) continue;
       keep_result(inputs[capture.input_nr]);
       Instr& instr = add_instr(InstrKind::Capture);
@@ -475,11 +478,17 @@ class Tracer {
   }
 
   void keep_input(ValueId value, const at::Tensor& real) {
-    if (request_.check && real.defined()) request_.check->inputs.emplace_back(value, is_plain(real) ? clone_exactly(real) : real);
+    if (!real.defined()) return;
+    if (request_.check) request_.check->inputs.emplace_back(value, is_plain(real) ? clone_exactly(real) : real);
+    if (request_.observer) request_.observer->on_input(value, real);
   }
   void keep_result(const Traced& item) {
     if (request_.check && item.real.defined() && is_plain(item.real))
       request_.check->results.emplace_back(item.value, clone_exactly(item.real));
+  }
+
+  void see_gradient(uint32_t call, const Traced& gradient) {
+    if (request_.observer) request_.observer->on_gradient(call, gradient.value, gradient.real);
   }
 
   void note_buffer(uint32_t input) {

@@ -7,6 +7,7 @@
 
 #include "capture/collected.h"
 #include "capture/graph.h"
+#include "capture/observer.h"
 
 namespace hindcast::capture {
 
@@ -56,6 +57,7 @@ struct TraceRequest {
   void (*on_opaque)(const std::string& node_name, const std::string& reason) = nullptr;
   void (*on_hooks)() = nullptr;  // hooks of one node and kind were called
   ReplayCheck* check = nullptr;  // to be filled
+  Observer* observer = nullptr;
 };
 
 /// Runs the rest of the backward; returns what was captured, null if `record` was false.

@@ -8,6 +8,7 @@
 #include <ATen/core/stack.h>
 
 #include <functional>
+#include <unordered_map>
 
 namespace hindcast::codegen {
 
@@ -59,8 +60,16 @@ struct Step {
   uint32_t target_arg = 0;
   uint32_t result = 0;
   uint32_t kept_inputs = 0;
-  bool sum_is_view = false;  // AddGrads: the first gradient
-  uint32_t end_call = 0;     // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
+  /// A kernel's: buffers of their own for leaves that get the same gradient. A defined tensor in the slot asks for one, and is
+  /// replaced by it; an undefined one asks for none.
+  struct Copy {
+    uint32_t slot = kNoSlot;
+    uint32_t call = 0;  // of the leaf's AccumulateGrad
+  };
+  std::vector<Copy> copies;
+  uint32_t own_copy = kNoSlot;  // Accumulate: the slot of the leaf's copy
+  bool sum_is_view = false;     // AddGrads: the first gradient
+  uint32_t end_call = 0;        // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
 };
 
 /// A segment for a user's graph compiler, in slots.
@@ -104,6 +113,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<PlannedSegment> segments_;
   std::vector<uint32_t> slots_;
+  std::unordered_map<uint32_t, uint32_t> copy_slots_;  // by Accumulate instr
   uint32_t slot_count_ = 0, first_resume_slot_ = 0;
   std::vector<bool> flows_on_;
   bool has_boundaries_ = false;

@@ -20,6 +20,8 @@
 #include "engine/compile.h"
 #include "engine/fused_plans.h"
 #include "engine/miss_log.h"
+#include "engine/nan_guard.h"
+#include "engine/reproducer.h"
 #include "engine/run.h"
 #include "engine/stats_recorder.h"
 #include "engine/variants.h"
@@ -104,6 +106,7 @@ class Backward {
       HC_LOG(Cache, Debug, "hit: graph {}, {} nodes", variant->plan().graph().id, work_.collected.calls.size());
     }
 
+    if (options_.nan_guard) nan_guard_.emplace(work_.collected);
     const bool user_code = work_.collected.has_hooks || work_.collected.has_opaque || (variant && variant->plan().has_boundaries());
     const bool asks_engine = !variant && !call_.outputs.empty();  // a traced node asks which outputs are needed
     const auto rest = [&] { run_from(std::move(resume), std::move(variant)); };
@@ -154,7 +157,7 @@ class Backward {
       const auto start = Clock::now();
       const auto& compiled = variant->compiled;
       auto next = engine::run({variant->plan(), compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected,
-                               std::move(resume), call_.keep_graph, results_});
+                               std::move(resume), call_.keep_graph, results_, observer()});
       stats_recorder().add_run_ns(ns_since(start));
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", variant->plan().graph().id, static_cast<double>(ns_since(start)) * 1e-3);
       if (!next) return;
@@ -192,7 +195,7 @@ class Backward {
     capture::ReplayCheck check;
     auto graph = capture::trace({work_.collected, std::move(resume), origins, next.dynamic, call_.keep_graph, next.allowed, results_,
                                  [](const std::string& name, const std::string& reason) { stats_recorder().add_opaque_node(name, reason); },
-                                 [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr});
+                                 [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer()});
     stats_recorder().add_trace_ns(ns_since(start));
     HC_LOG(Perf, Info, "captured in {:.1f} us", static_cast<double>(ns_since(start)) * 1e-3);
     if (!graph) return;  // the limit is reached: nodes ran as themselves
@@ -217,9 +220,15 @@ class Backward {
   // Trust mode: a graph whose replay on copies gives other bits than the capture did must never serve.
   static bool passes(const capture::Graph& graph, const capture::ReplayCheck& check) {
     const auto wrong = check.find_difference(graph);
-    if (wrong) refuse(graph, *wrong);
-    return !wrong;
+    if (!wrong) return true;
+    std::unordered_map<uint32_t, at::Tensor> given;
+    for (const auto& [value, tensor] : check.inputs) given[value.index] = tensor;
+    const std::string folder = write_reproducer({graph, given, *wrong});
+    refuse(graph, folder.empty() ? *wrong : base::format("{}\nwhat shows it is in {}", *wrong, folder));
+    return false;
   }
+
+  capture::Observer* observer() { return nan_guard_ ? &*nan_guard_ : nullptr; }
 
   static void refuse(const capture::Graph& graph, const std::string& reason) {
     stats_recorder().add_refused_graph();
@@ -233,7 +242,8 @@ class Backward {
   Workspace& work_;
   capture::CollectOptions collect_options_;
   std::shared_ptr<Entry> entry_;
-  bool captured_ = false;  // something was not found: a miss
+  bool captured_ = false;              // something was not found: a miss
+  std::optional<NanGuard> nan_guard_;  // speaks when it goes, whether the backward is done or has thrown
 };
 
 }  // namespace

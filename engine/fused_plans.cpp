@@ -5,6 +5,7 @@
 #include "codegen/cpu/kernels.h"
 #include "codegen/fuse/fuse.h"
 #include "engine/base/log.h"
+#include "engine/reproducer.h"
 #include "engine/stats_recorder.h"
 
 #include <sys/resource.h>
@@ -37,8 +38,11 @@ void verify(const capture::Graph& graph, const codegen::Schedule& schedule,
   const auto values = check.replay(graph);
   for (size_t i = 0; i < schedule.groups.size(); ++i) {
     const codegen::Group& group = schedule.groups[i];
-    if (const auto wrong = codegen::find_difference(graph, group, kernels[i], values))
-      throw WrongKernel(base::format("{}\n{}\n{}", *wrong, codegen::cpu_source(group.body), graph.print()));
+    const auto wrong = codegen::find_difference(graph, group, kernels[i], values);
+    if (!wrong) continue;
+    const std::string folder = write_reproducer({graph, values, *wrong, &group});
+    throw WrongKernel(base::format("{}{}{}\n{}\n{}", *wrong, folder.empty() ? "" : "\nwhat shows it is in ", folder,
+                                   codegen::cpu_source(group.body), graph.print()));
   }
 }
 

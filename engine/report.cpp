@@ -72,6 +72,8 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   text.row("hits", stats.hits, percent(stats.hits, looked_up));
   text.row("misses", stats.misses, percent(stats.misses, looked_up));
   if (stats.refused_graphs != 0) text.row("refused graphs", stats.refused_graphs, "captures whose replay was wrong: please report them");
+  if (stats.non_finite_backwards != 0)
+    text.row("not finite", stats.non_finite_backwards, "backwards with infinities or NaN in gradients: see the log");
   if (stats.fused_graphs != 0) text.row("fused graphs", stats.fused_graphs, "run with kernels of their own");
   if (stats.compiler_failures != 0)
     text.row("compiler failures", stats.compiler_failures, "graphs that the compiler did not compile: replayed through ATen");

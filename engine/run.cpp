@@ -11,6 +11,7 @@
 #include "hooks/add_gradients.h"
 #include "hooks/run_hooks.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/engine.h>
@@ -41,6 +42,7 @@ class Runner {
   explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected) {
     slots_.swap(collected_.tensors);
     slots_.resize(plan_.slot_count());
+    if (request.observer) tell_start(*request.observer);
     uint32_t slot = plan_.first_resume_slot();
     for (at::Tensor& tensor : request.resume.values) slots_[slot++] = std::move(tensor);
     for (auto& [input, tensor] : request.resume.buffers) slots_[slot++] = std::move(tensor);
@@ -59,6 +61,7 @@ class Runner {
         case InstrKind::Mutate:
           if (!below) below.emplace();
           if (request_.compiled && in_compiled_segment(step)) continue;
+          if (!step.copies.empty()) ask_for_copies(step);
           step.call_op->run(step, slots_, request_.env);
           continue;
         case InstrKind::AddGrads: {
@@ -73,6 +76,7 @@ class Runner {
           continue;
         case InstrKind::Capture:
           request_.results[step.result] = take(step.inputs[0]);
+          see_gradient(step, request_.results[step.result]);
           continue;
         case InstrKind::NodeStart:
           if (user_code_ran_ && !are_as_collected(step.call, step.end_call)) {
@@ -103,6 +107,18 @@ class Runner {
   }
 
  private:
+  void tell_start(capture::Observer& observer) const {
+    const auto& inputs = plan_.graph().tensor_inputs;
+    observer.on_start(request_.resume, plan_.shared_graph(), &request_.env);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].defined() && slots_[i].defined()) observer.on_input(inputs[i], slots_[i]);
+    }
+  }
+  void see_gradient(const Step& step, const at::Tensor& gradient) const {
+    if (request_.observer) [[unlikely]]
+      request_.observer->on_gradient(step.call, plan_.graph().instrs[step.instr].inputs[0], gradient);
+  }
+
   Node& node_of(const Step& step) { return *collected_.calls[step.call].node; }
 
   at::Tensor take(SlotUse use) {
@@ -178,7 +194,25 @@ class Runner {
       user_code_ran_ = true;
       stats_recorder().add_hook_calls(1);
     }
-    hooks::accumulate_grad(leaf, capture::node_mutex(leaf), take(step.inputs[0]), (call.hooks & capture::kPostHooks) != 0);
+    at::Tensor gradient = take(step.inputs[0]);
+    if (step.own_copy != kNoSlot && slots_[step.own_copy].defined() && !slots_[step.own_copy].is_same(request_for_copy()))
+      gradient = std::move(slots_[step.own_copy]);
+    see_gradient(step, gradient);
+    hooks::accumulate_grad(leaf, capture::node_mutex(leaf), std::move(gradient), (call.hooks & capture::kPostHooks) != 0);
+  }
+
+  static const at::Tensor& request_for_copy() {
+    static const auto* request = new at::Tensor(at::detail::empty_cpu({0}, at::TensorOptions()));
+    return *request;
+  }
+
+  // A leaf that has no gradient yet keeps the buffer that it is given.
+  void ask_for_copies(const Step& step) {
+    for (const Step::Copy& copy : step.copies) {
+      auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected_.calls[copy.call].node);
+      const std::lock_guard lock(capture::node_mutex(leaf));
+      if (!leaf.variable.grad().defined()) slots_[copy.slot] = request_for_copy();
+    }
   }
 
   bool run_hook(const Step& step) {
@@ -232,7 +266,8 @@ class Runner {
       resume_.as_collected = false;
       return false;
     }
-    const auto& expected = plan_.graph().instrs[step.instr].expected;
+    const capture::Instr& instr = plan_.graph().instrs[step.instr];
+    const auto& expected = instr.expected;
     facts_.clear();
     for (const at::Tensor& result : results) capture::append_tensor_facts(result, facts_);
     bool same = results.size() == step.outputs.size() && facts_.size() == expected.size();
@@ -244,7 +279,10 @@ class Runner {
       leave(step, stage, std::move(results), std::move(kept));
       return false;
     }
-    for (size_t i = 0; i < results.size(); ++i) put(step.outputs[i], std::move(results[i]));
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (request_.observer && results[i].defined()) request_.observer->on_input(instr.outputs[i], results[i]);
+      put(step.outputs[i], std::move(results[i]));
+    }
     return true;
   }
 

@@ -2,6 +2,7 @@
 // Runs a plan: ATen calls from slot to slot, and in their places hooks, opaque nodes and accumulation.
 
 #include "capture/collected.h"
+#include "capture/observer.h"
 #include "capture/trace.h"
 #include "codegen/plan.h"
 #include "engine/options.h"
@@ -19,6 +20,7 @@ struct RunRequest {
   capture::Resume resume;
   bool keep_graph = false;
   std::vector<at::Tensor>& results;  // of grad()
+  capture::Observer* observer = nullptr;
 };
 
 /// Returns where to go on when a boundary's results are not those of the capture (the collected tensors not yet used are

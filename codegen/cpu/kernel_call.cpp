@@ -1,17 +1,20 @@
 #include "codegen/cpu/kernel_call.h"
 
 #include "codegen/cpu/launch.h"
-#include "codegen/memory/empty_recycled.h"
 #include "codegen/cpu/row_call.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace hindcast::codegen {
 namespace {
 
 using capture::Env;
+
+// Elements whose results are still in cache when they are copied.
+constexpr int64_t kCachedPart = 8192;
 
 class KernelCall final : public OpCall {
  public:
@@ -35,21 +38,25 @@ class KernelCall final : public OpCall {
     Pointers pointers;
     for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
     c10::SmallVector<at::Tensor, 16> results;
+    const bool one_loop = !empty && is_one_loop(step, slots, sizes, strides, numel);
+    ResultMemory memory(step, slots, one_loop ? loads_ : 0);
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       // Of another shape than the domain's: both are contiguous.
       const bool is_domain = group_.shapes[i] == group_.domain;
       const Ints shape = is_domain ? sizes : sizes_of(group_.shapes[i], env);
-      results.push_back(empty_strided_recycled(shape, is_domain ? strides : row_major_strides(shape), group_.body.stores[i].type));
+      results.push_back(memory.make(shape, is_domain ? strides : row_major_strides(shape), group_.body.stores[i].type));
     }
     const auto scalars = scalars_of(group_.scalars, env);
 
+    const auto copies = make_copies(group_, step, slots, results);
     if (!empty) {
-      if (is_one_loop(step, slots, sizes, strides, numel)) {
+      if (one_loop) {
         for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
         for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
-        run_dense(pointers, scalars.data(), numel);
+        run_dense(pointers, scalars.data(), numel, copies);
       } else {
         run_nest(step, slots, sizes, strides, results, scalars.data(), env);
+        for (const WantedCopy& copy : copies) std::memcpy(copy.memory, memory_of(results[copy.store]), results[copy.store].nbytes());
       }
     }
     for (const SlotUse use : step.inputs) {
@@ -79,15 +86,24 @@ class KernelCall final : public OpCall {
     return true;
   }
 
-  void run_dense(const Pointers& pointers, const double* scalars, int64_t numel) const {
-    if (numel <= grain_) return kernel_->dense(pointers.data(), scalars, numel);
-    at::parallel_for(0, numel, grain_, [&](int64_t begin, int64_t end) {
+  void run_dense(const Pointers& pointers, const double* scalars, int64_t numel, c10::ArrayRef<WantedCopy> copies) const {
+    const auto run_part = [&](int64_t begin, int64_t end) {
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
         if (!is_still(i)) at[i] += begin * element_sizes_[i];
       }
       kernel_->dense(at.data(), scalars, end - begin);
-    });
+      for (const WantedCopy& copy : copies) {
+        const int64_t size = element_sizes_[loads_ + copy.store];
+        std::memcpy(copy.memory + begin * size, at[loads_ + copy.store], static_cast<size_t>((end - begin) * size));
+      }
+    };
+    const auto run_share = [&](int64_t begin, int64_t end) {
+      if (copies.empty()) return run_part(begin, end);
+      for (int64_t part = begin; part < end; part += kCachedPart) run_part(part, std::min(end, part + kCachedPart));
+    };
+    if (numel <= grain_) return run_share(0, numel);
+    at::parallel_for(0, numel, grain_, run_share);
   }
 
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,

@@ -1,6 +1,10 @@
 #include "codegen/cpu/launch.h"
 
+#include "codegen/memory/empty_recycled.h"
 #include "engine/base/format.h"
+
+#include <c10/core/impl/COW.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -11,6 +15,8 @@ using capture::Arg;
 using capture::Env;
 
 constexpr int64_t kGrain = 32768;
+// Bytes. Smaller memory is found as fast as it is taken over.
+constexpr int64_t kWorthTaking = 1 << 16;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
 
 }  // namespace
@@ -54,6 +60,49 @@ c10::SmallVector<double, 16> scalars_of(const std::vector<GroupScalar>& scalars,
 
 void make_plain(at::Tensor& tensor) {
   if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues))) tensor = tensor.clone();
+}
+
+// Only memory of an allocator: what a user lent (from_blob) is not ours to write to, nor is memory that is copied on writing.
+bool is_given_away(const at::Tensor& tensor) {
+  if (tensor.use_count() != 1 || tensor.is_inference()) return false;
+  const c10::Storage& storage = tensor.storage();
+  return storage.use_count() == 1 && storage.resizable() && storage.allocator() != nullptr &&
+         !c10::impl::cow::is_cow_data_ptr(storage.data_ptr()) && storage.nbytes() == tensor.nbytes();
+}
+
+ResultMemory::ResultMemory(const Step& step, const Slots& slots, size_t loads) {
+  for (size_t i = 0; i < loads; ++i) {
+    if (!step.inputs[i].last) continue;
+    const at::Tensor& operand = slots[step.inputs[i].slot];
+    if (static_cast<int64_t>(operand.nbytes()) >= kWorthTaking && is_given_away(operand)) given_.push_back(&operand);
+  }
+}
+
+at::Tensor ResultMemory::make(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
+  for (const at::Tensor*& operand : given_) {
+    if (operand == nullptr || operand->scalar_type() != type || operand->numel() != c10::multiply_integers(sizes)) continue;
+    const bool lies_alike = operand->sizes() == sizes ? operand->strides() == strides
+                                                      : operand->is_contiguous() && at::IntArrayRef(row_major_strides(sizes)) == strides;
+    if (!lies_alike) continue;
+    at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(operand->storage()),
+                                                                 c10::DispatchKeySet(c10::DispatchKey::CPU), operand->dtype());
+    result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+    operand = nullptr;
+    return result;
+  }
+  return empty_strided_recycled(sizes, strides, type);
+}
+
+c10::SmallVector<WantedCopy, 4> make_copies(const Group& group, const Step& step, Slots& slots, c10::ArrayRef<at::Tensor> results) {
+  c10::SmallVector<WantedCopy, 4> wanted;
+  for (size_t i = 0; i < step.copies.size(); ++i) {
+    at::Tensor& slot = slots[step.copies[i].slot];
+    if (!slot.defined()) continue;
+    const at::Tensor& result = results[group.copies[i].store];
+    slot = empty_strided_recycled(result.sizes(), result.strides(), result.scalar_type());
+    if (result.numel() != 0) wanted.push_back({group.copies[i].store, static_cast<char*>(slot.mutable_data_ptr())});
+  }
+  return wanted;
 }
 
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {

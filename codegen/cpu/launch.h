@@ -22,6 +22,24 @@ Ints row_major_strides(at::IntArrayRef sizes);
 c10::SmallVector<double, 16> scalars_of(const std::vector<GroupScalar>& scalars, const capture::Env& env);
 /// A tensor whose memory holds its values, as those with the negative, conjugate or zero bit do not.
 void make_plain(at::Tensor& tensor);
+/// Memory for results: of an operand that lies as the result will, is used here for the last time and held by nobody else, else
+/// new. Each operand gives its memory once.
+class ResultMemory {
+ public:
+  /// Of the step's first `loads` inputs, before others hold them.
+  ResultMemory(const Step& step, const Slots& slots, size_t loads);
+  at::Tensor make(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
+
+ private:
+  c10::SmallVector<const at::Tensor*, 8> given_;
+};
+
+/// The buffers that are asked for, put in place of the requests.
+struct WantedCopy {
+  size_t store;
+  char* memory;
+};
+c10::SmallVector<WantedCopy, 4> make_copies(const Group& group, const Step& step, Slots& slots, c10::ArrayRef<at::Tensor> results);
 /// By how many bytes the tensor goes on with each axis of the domain. A tensor that is read as another shape is made contiguous.
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
 

@@ -17,12 +17,15 @@ using capture::Env;
 
 // Rows that are summed in one variable a column; longer sums are sums of such sums.
 constexpr int64_t kBlock = 256;
+// Elements whose results are still in cache when they are copied.
+constexpr int64_t kCachedPart = 8192;
 
 // The two nests of one call, and where its tensors begin.
 struct Launch {
   c10::SmallVector<at::Tensor, 16> tensors;
   Pointers pointers;
   c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
+  c10::SmallVector<WantedCopy, 4> copies;
   int64_t row_count = 1;
 
   int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
@@ -41,7 +44,9 @@ class RowCall final : public OpCall {
     for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
     for (size_t i = 0; i < group.stores.size(); ++i) {
       if (group.body.stores[i].extent == Extent::Columns) sums_.push_back(i);
+      written_last_.push_back(is_written_last(group.body, i));
     }
+    rows_lie_side_by_side_ = row_axes_.empty() || column_axes_.empty() || row_axes_.back() < column_axes_.front();
   }
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
@@ -49,7 +54,14 @@ class RowCall final : public OpCall {
     const auto scalars = scalars_of(group_.scalars, env);
     for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
     Launch launch = prepare(step, slots, domain, env);
+    launch.copies = make_copies(group_, step, slots, c10::ArrayRef<at::Tensor>(launch.tensors).slice(loads_));
     run_rows(launch, scalars.data());
+    if (!rows_lie_side_by_side_) {
+      for (const WantedCopy& copy : launch.copies) {
+        const at::Tensor& result = launch.tensors[loads_ + copy.store];
+        std::memcpy(copy.memory, result.const_data_ptr(), result.nbytes());
+      }
+    }
     for (const SlotUse use : step.inputs) {
       if (use.last) slots[use.slot].reset();
     }
@@ -66,6 +78,7 @@ class RowCall final : public OpCall {
   Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env) const {
     Launch launch;
     c10::SmallVector<Ints, 16> steps;
+    ResultMemory memory(step, slots, loads_);
     for (size_t i = 0; i < loads_; ++i) {
       launch.tensors.push_back(slots[step.inputs[i].slot]);
       steps.push_back(steps_of(launch.tensors.back(), group_.accesses[i], domain, env));
@@ -75,7 +88,9 @@ class RowCall final : public OpCall {
       const BodyStore& store = group_.body.stores[i];
       const Ints shape = sizes_of(group_.shapes[i], env);
       const bool is_sum = store.extent == Extent::Columns;
-      launch.tensors.push_back(empty_strided_recycled(shape, row_major_strides(shape), is_sum ? group_.body.compute : store.type));
+      const Ints strides = row_major_strides(shape);
+      const at::ScalarType type = is_sum ? group_.body.compute : store.type;
+      launch.tensors.push_back(written_last_[i] ? memory.make(shape, strides, type) : empty_strided_recycled(shape, strides, type));
       if (is_sum) {
         const at::Tensor& sum = launch.tensors.back();
         if (sum.numel() != 0) std::memset(sum.mutable_data_ptr(), 0, sum.nbytes());
@@ -163,15 +178,29 @@ class RowCall final : public OpCall {
   void run_range(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end) const {
     const int64_t row_length = launch.runs() * launch.run_length();
     std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
-    if (sums_.empty() || end - begin <= kBlock) return run_block(launch, pointers, scalars, begin, end, kept.data());
+    if (launch.copies.empty() && (sums_.empty() || end - begin <= kBlock))
+      return run_block(launch, pointers, scalars, begin, end, kept.data());
     const int64_t sum_bytes = row_length * compute_size_;
     std::vector<char> block(static_cast<size_t>(sum_bytes) * sums_.size());
     Pointers at(pointers.begin(), pointers.end());
     for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
-    for (int64_t row = begin; row < end; row += kBlock) {
+    const int64_t length = launch.copies.empty() ? kBlock : std::clamp<int64_t>(kCachedPart / std::max<int64_t>(1, row_length), 1, kBlock);
+    for (int64_t row = begin; row < end; row += length) {
       std::fill(block.begin(), block.end(), char(0));
-      run_block(launch, at, scalars, row, std::min(end, row + kBlock), kept.data());
+      const int64_t stop = std::min(end, row + length);
+      run_block(launch, at, scalars, row, stop, kept.data());
+      copy_rows(launch, pointers, row, stop);
       for (size_t s = 0; s < sums_.size(); ++s) add(pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
+    }
+  }
+
+  void copy_rows(const Launch& launch, const Pointers& pointers, int64_t begin, int64_t end) const {
+    if (!rows_lie_side_by_side_) return;
+    const int64_t row_length = launch.runs() * launch.run_length();
+    for (const WantedCopy& copy : launch.copies) {
+      const int64_t row_bytes = row_length * static_cast<int64_t>(c10::elementSize(group_.body.stores[copy.store].type));
+      std::memcpy(copy.memory + begin * row_bytes, pointers[loads_ + copy.store] + begin * row_bytes,
+                  static_cast<size_t>((end - begin) * row_bytes));
     }
   }
 
@@ -207,7 +236,9 @@ class RowCall final : public OpCall {
   const size_t loads_;
   const int64_t compute_size_, scratch_, grain_;
   std::vector<uint8_t> row_axes_, column_axes_;
-  std::vector<size_t> sums_;  // stores
+  std::vector<size_t> sums_;        // stores
+  std::vector<bool> written_last_;  // by store: nothing of the row is read afterwards
+  bool rows_lie_side_by_side_ = false;
 };
 
 }  // namespace

@@ -13,9 +13,6 @@ namespace {
 
 using base::format;
 
-// A sum in one variable loses a bit each time its length doubles: sums of this many elements are summed up.
-constexpr int kSumLength = 1024;
-
 // What is computed again in a later pass rather than kept: it costs less than a store and a load.
 constexpr std::array<std::string_view, 10> kCheap = {"add",   "sub",   "mul", "neg", "abs", "where", "relu", "threshold_backward",
                                                      "clamp", "square"};
@@ -133,16 +130,48 @@ class Writer {
     for (const size_t sum : sums) line(4, format("{} v{} = 0;", type_, sum));
     line(4, "for (long run = 0; run < runs; ++run) {");
     pointers(pass);
-    const bool in_parts = !sums.empty();
+    std::vector<size_t> angles;
+    for (const size_t load : angles_of(body_)) {
+      if (passes_.loads(pass, load) || body_.loads[load].walk == Walk::Still) angles.push_back(load);
+    }
+    // A sum in one variable loses a bit each time its length doubles: sums of blocks are summed up.
+    const bool in_parts = !sums.empty() || !angles.empty();
     if (in_parts) {
-      line(6, format("for (long begin = 0; begin < columns; begin += {}) {{", kSumLength));
-      line(6, format("const long end = begin + {} < columns ? begin + {} : columns;", kSumLength, kSumLength));
+      text_ += block_lines("      ", "columns");
       for (const size_t sum : sums) line(6, format("{} part{} = 0;", type_, sum));
     }
+    if (!angles.empty()) {
+      look_at(angles);
+      line(6, "if (!far) {");
+      loop(pass, sums, true, true);
+      line(6, "} else {");
+    }
+    loop(pass, sums, in_parts, false);
+    if (!angles.empty()) line(6, "}");
+    if (in_parts) {
+      for (const size_t sum : sums) line(6, format("v{} += part{};", sum, sum));
+      line(6, "}");
+    }
+    line(4, "}");
+  }
+
+  void look_at(const std::vector<size_t>& angles) {
+    line(6, "int far = 0;");
+    for (const size_t load : angles) {
+      if (body_.loads[load].walk == Walk::Still) text_ += "      " + far_line(body_, load, format("x{}", load));
+    }
+    line(6, "for (long i = begin; i < end; ++i) {");
+    for (const size_t load : angles) {
+      if (body_.loads[load].walk == Walk::Dense) text_ += "        " + far_line(body_, load, format("p{}[i]", load));
+    }
+    line(6, "}");
+  }
+
+  void loop(size_t pass, const std::vector<size_t>& sums, bool in_parts, bool near) {
     // All that is written lies apart from all that is read, but for what the same iteration reads.
     text_ += "#pragma clang loop vectorize(assume_safety)\n";
     line(6, in_parts ? "for (long i = begin; i < end; ++i) {" : "for (long i = 0; i < columns; ++i) {");
-    elements(pass);
+    elements(pass, near);
     for (const size_t sum : sums) {
       line(8, "{");
       text_ += "#pragma clang fp reassociate(on)\n";
@@ -150,11 +179,6 @@ class Writer {
       line(8, "}");
     }
     line(6, "}");
-    if (in_parts) {
-      for (const size_t sum : sums) line(6, format("v{} += part{};", sum, sum));
-      line(6, "}");
-    }
-    line(4, "}");
   }
 
   void pointers(size_t pass) {
@@ -184,7 +208,7 @@ class Writer {
     return passes_.slot(op) != Passes::kNone && passes_.pass_of({Operand::Kind::Result, static_cast<uint32_t>(op)}) == pass;
   }
 
-  void elements(size_t pass) {
+  void elements(size_t pass, bool near) {
     for (size_t i = 0; i < body_.loads.size(); ++i) {
       if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) line(8, load_from(body_, i, format("p{}[i]", i)));
     }
@@ -195,7 +219,7 @@ class Writer {
       if (op.function == kOneHot) {
         line(8, format("const {} v{} = run * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
       } else {
-        line(8, format("const {} {};", type_, assignment(body_, i)));
+        line(8, format("const {} {};", type_, assignment(body_, i, near)));
       }
       if (fills_slot(pass, i)) line(8, format("k{}[i] = v{};", passes_.slot(i), i));
     }
@@ -219,6 +243,11 @@ class Writer {
 }  // namespace
 
 size_t row_scratch(const Body& body) { return body.by_rows ? Passes(body).slots() : 0; }
+
+bool is_written_last(const Body& body, size_t store) {
+  const Passes passes(body);
+  return body.stores[store].extent == Extent::Element && passes.pass_of(body.stores[store].value) + 1 == passes.count();
+}
 
 std::string rows_source(const Body& body) { return Writer(body).run(); }
 

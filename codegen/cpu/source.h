@@ -28,5 +28,7 @@ std::string cpu_source(const Body& body);
 
 /// Values of a row that are kept from one pass to the next.
 size_t row_scratch(const Body& body);
+/// The store is one of elements in the last pass over a row: it may lie where a load did.
+bool is_written_last(const Body& body, size_t store);
 
 }  // namespace hindcast::codegen

@@ -3,6 +3,8 @@
 #include "engine/base/check.h"
 #include "engine/base/format.h"
 
+#include <algorithm>
+
 namespace hindcast::codegen {
 
 using base::format;
@@ -40,10 +42,40 @@ std::string name_of(Operand operand) {
   return "";
 }
 
-std::string assignment(const Body& body, size_t op) {
+namespace {
+
+bool is_of_near_angle(const BodyOp& op) {
+  const bool reduces = op.function == "sin" || op.function == "cos" || op.function == "tan";
+  return reduces && op.args[0].kind == Operand::Kind::Load;
+}
+
+}  // namespace
+
+std::string assignment(const Body& body, size_t op, bool near) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
-  return format("v{} = {}<{}>({})", op, body.ops[op].function, type_name(body.compute), args);
+  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, near && is_of_near_angle(body.ops[op]) ? "_near" : "",
+                type_name(body.compute), args);
+}
+
+std::vector<size_t> angles_of(const Body& body) {
+  std::vector<size_t> angles;
+  for (const BodyOp& op : body.ops) {
+    if (is_of_near_angle(op) && std::find(angles.begin(), angles.end(), op.args[0].index) == angles.end())
+      angles.push_back(op.args[0].index);
+  }
+  return angles;
+}
+
+std::string block_lines(const std::string& indent, const std::string& count) {
+  return format("{}for (long begin = 0; begin < {}; begin += 1024) {{\n{}const long end = begin + 1024 < {} ? begin + 1024 : {};\n", indent,
+                count, indent, count, count);
+}
+
+std::string far_line(const Body& body, size_t load, const std::string& angle) {
+  const std::string_view type = type_name(body.compute);
+  const std::string value = body.loads[load].type == body.compute ? angle : format("convert<{}>({})", type, angle);
+  return format("far |= !(magnitude_of({}) <= kNearAngle<{}>);\n", value, type);
 }
 
 std::string load_from(const Body& body, size_t load, const std::string& place) {

@@ -3,6 +3,7 @@
 
 #include "codegen/device/arithmetic.h"
 #include "codegen/device/math.h"
+#include "codegen/device/normal_distribution.h"
 
 namespace hindcast::device {
 
@@ -69,13 +70,12 @@ HC_DEVICE T logit(T a, T eps) {
   return log(x / (T(1) - x));
 }
 
-inline constexpr double kSqrtHalf = 0.70710678118654752440;
 inline constexpr double kGeluBeta = 0.79788456080286535588;  // sqrt(2 / pi)
 inline constexpr double kGeluKappa = 0.044715;
 
 template <class T>
 HC_DEVICE T gelu(T a) {
-  return a * T(0.5) * (T(1) + erf(a * T(kSqrtHalf)));
+  return a * normal_cdf(a);
 }
 template <class T>
 HC_DEVICE T gelu_tanh(T a) {

@@ -13,6 +13,8 @@ struct ExpRange<float> {
   static constexpr float kLn2High = 0x1.62e43p-1f, kLn2Low = -0x1.05c61p-29f;
   static constexpr float kUnderflow = -105.0f, kOverflow = 90.0f;  // beyond, exp is 0 and infinite, sinh and cosh are infinite
   static constexpr float kAllDigits = 20.0f;                       // 1 + e^-x is 1, with digits to spare
+  static constexpr float kScaleExponent = 64.0f;                   // times 2 to this, what is about to underflow is a normal number
+  static constexpr float kUnscale = 0x1p-64f;
 };
 template <>
 struct ExpRange<double> {
@@ -20,6 +22,8 @@ struct ExpRange<double> {
   static constexpr double kLn2High = 0x1.62e42fefa39efp-1, kLn2Low = 0x1.abc9e3b39803fp-56;
   static constexpr double kUnderflow = -746.0, kOverflow = 711.0;
   static constexpr double kAllDigits = 40.0;
+  static constexpr double kScaleExponent = 128.0;
+  static constexpr double kUnscale = 0x1p-128;
 };
 
 template <class T>
@@ -108,18 +112,20 @@ HC_DEVICE T expm1(T x) {
   return select(x == T(0), x, result);
 }
 
+/// Of -|x| first: for positive x it is 1 less that, which is at most 1/2.
 template <class T>
 HC_DEVICE T sigmoid(T x) {
+  using Range = ExpRange<T>;
+  constexpr T kRounder = Float<T>::kRounder + Float<T>::kBias + Range::kScaleExponent;
   const T below = -magnitude_of(x);
-  const ExpParts<T> parts = split_exp(select(below < ExpRange<T>::kUnderflow, ExpRange<T>::kUnderflow, below));
-  const Pair<T> fraction = fraction_of(parts);
-  // Where this power is no longer right, it is too small to count.
-  const T power = two_to(select(parts.exponent < T(-100), T(-100), parts.exponent));
+  const ExpParts<T> parts = split_exp(select(below < Range::kUnderflow, Range::kUnderflow, below));
+  const Pair<T> fraction = ordered_sum(T(1), parts.head + parts.tail);
+  const T scaled_power = bit_cast<T>(bits_of(parts.exponent + kRounder) << Float<T>::kMantissa);
+  const T power = scaled_power * Range::kUnscale;
   const Pair<T> sum = ordered_sum(T(1), power * fraction.high);
-  const Pair<T> denominator = {sum.high, sum.low + power * fraction.low};
-  const bool positive = x >= T(0);
-  const Pair<T> numerator = {select(positive, T(1), fraction.high), select(positive, T(0), fraction.low)};
-  return times_two_to(quotient(numerator, denominator), select(positive, T(0), parts.exponent));
+  const T ratio = quotient(fraction, Pair<T>{sum.high, exact::fma(power, fraction.low, sum.low)});
+  const T negative = ratio * scaled_power * Range::kUnscale;
+  return select(x > T(0), T(1) - negative, negative);
 }
 
 template <class T>

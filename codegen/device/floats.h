@@ -139,7 +139,7 @@ template <class T>
 HC_DEVICE T quotient(Pair<T> a, Pair<T> b) {
   const T inverse = T(1) / b.high;
   const T estimate = exact::multiply(a.high, inverse);
-  const T rest = exact::fma(-estimate, b.high, a.high) + (a.low - estimate * b.low);
+  const T rest = exact::fma(-estimate, b.high, a.high) + exact::fma(-estimate, b.low, a.low);
   return exact::fma(rest, inverse, estimate);
 }
 
@@ -152,8 +152,10 @@ HC_DEVICE T two_to(T n) {
 /// value * 2^n for a value about one: rounded once, also where the result is subnormal or too large.
 template <class T>
 HC_DEVICE T times_two_to(T value, T n) {
-  const T half = (n * T(0.5) + Float<T>::kRounder) - Float<T>::kRounder;
-  return value * two_to(half) * two_to(n - half);
+  // Two factors, as 2^n may be no normal number. The second exponent is a difference of integers, whose low bits alone count.
+  constexpr T kFirst = Float<T>::kRounder + Float<T>::kBias, kBoth = kFirst + Float<T>::kBias;
+  const auto first = bits_of(exact::fma(n, T(0.5), kFirst)), second = bits_of(n + kBoth) - first;
+  return value * bit_cast<T>(first << Float<T>::kMantissa) * bit_cast<T>(second << Float<T>::kMantissa);
 }
 
 template <class T>
@@ -164,6 +166,20 @@ HC_DEVICE T horner(T, T constant) {
 template <class T, class... Rest>
 HC_DEVICE T horner(T x, T constant, T next, Rest... rest) {
   return exact::fma(horner(x, next, rest...), x, constant);
+}
+
+template <class T>
+HC_DEVICE T horner_by_pairs(T, T, T constant) {
+  return constant;
+}
+template <class T>
+HC_DEVICE T horner_by_pairs(T x, T, T constant, T next) {
+  return exact::fma(next, x, constant);
+}
+/// As horner, in steps of two powers of x: half as many operations wait for one another.
+template <class T, class... Rest>
+HC_DEVICE T horner_by_pairs(T x, T square, T constant, T next, Rest... rest) {
+  return exact::fma(horner_by_pairs(x, square, rest...), square, exact::fma(next, x, constant));
 }
 
 }  // namespace hindcast::device

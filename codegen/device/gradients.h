@@ -106,9 +106,7 @@ HC_DEVICE T log_sigmoid_backward_from_self(T grad, T self) {
 
 template <class T>
 HC_DEVICE T gelu_backward(T grad, T self) {
-  const T cdf = T(0.5) * (T(1) + erf(self * T(kSqrtHalf)));
-  const T pdf = T(kGeluBeta * 0.5) * exp(self * self * T(-0.5));
-  return grad * (cdf + self * pdf);
+  return grad * normal_gate_slope(self);
 }
 template <class T>
 HC_DEVICE T gelu_tanh_backward(T grad, T self) {

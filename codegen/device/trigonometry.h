@@ -20,6 +20,10 @@ struct Angles<double> {
   static constexpr double kLargestNear = 0x1p30;
 };
 
+/// The largest angle for sin_near, cos_near and tan_near: for a loop that runs with them while it looks for larger ones.
+template <class T>
+inline constexpr T kNearAngle = Angles<T>::kLargestNear;
+
 /// An angle less quarter turns: `quarters` counts them in its lowest two bits.
 template <class T>
 struct Reduced {
@@ -33,11 +37,12 @@ HC_DEVICE Reduced<T> reduce_near(T x) {
   using A = Angles<T>;
   const T rounded = exact::fma(x, A::kTwoOverPi, Float<T>::kRounder);
   const T n = rounded - Float<T>::kRounder;
-  // The first difference is exact.
+  // This difference is exact, and so coarse that the next sum, of any two sizes, loses nothing that `low` does not bring back.
+  const T first = exact::fma(n, -A::kHalfPi1, x);
   const Pair<T> second = exact_product(n, A::kHalfPi2);
-  const Pair<T> rest = exact_sum(exact::fma(n, -A::kHalfPi1, x), -second.high);
-  const T low = rest.low - exact::fma(n, A::kHalfPi3, second.low);
-  return {bits_of(rounded), ordered_sum(rest.high, low)};
+  const T high = first - second.high;
+  const T low = ((first - high) - second.high) - exact::fma(n, A::kHalfPi3, second.low);
+  return {bits_of(rounded), {high, low}};
 }
 
 /// Adds x times a piece of 2 / pi, less whole turns; the piece has so few digits that this is exact.
@@ -112,6 +117,19 @@ HC_DEVICE T cos(T x) {
   return sin_of_quarters(reduced.angle, reduced.quarters + 1);
 }
 
+/// sin and cos for |x| <= kNearAngle<T>, and NaN for NaN. Beyond, they may give anything.
+template <class T>
+HC_DEVICE T sin_near(T x) {
+  const Reduced<T> reduced = reduce_near(x);
+  return select(x == T(0), x, sin_of_quarters(reduced.angle, reduced.quarters));
+}
+
+template <class T>
+HC_DEVICE T cos_near(T x) {
+  const Reduced<T> reduced = reduce_near(x);
+  return sin_of_quarters(reduced.angle, reduced.quarters + 1);
+}
+
 template <class T>
 HC_DEVICE T tan_of_reduced(const Reduced<T>& reduced) {
   const T r = reduced.angle.high;
@@ -125,6 +143,12 @@ HC_DEVICE T tan_of_reduced(const Reduced<T>& reduced) {
 template <class T>
 HC_DEVICE T tan(T x) {
   return select(x == T(0), x, tan_of_reduced(reduce_angle(x)));
+}
+
+/// As sin_near.
+template <class T>
+HC_DEVICE T tan_near(T x) {
+  return select(x == T(0), x, tan_of_reduced(reduce_near(x)));
 }
 
 /// atan(t) for 0 <= t <= 1.

@@ -57,6 +57,7 @@ class Fuser {
       now_ = i;
       switch (instr.kind) {
         case InstrKind::Op:
+        case InstrKind::Mutate:
         case InstrKind::AddGrads:
           if (is_done_[i]) break;
           if (views_.is_read_through(i)) {
@@ -234,7 +235,8 @@ class Fuser {
 
   std::string reader_name(ValueId value) const {
     for (const uint32_t user : users_[value.index]) {
-      if (graph_.instrs[user].op && !find_pointwise_op(*graph_.instrs[user].op)) return graph_.instrs[user].op->operator_name().name;
+      if (graph_.instrs[user].op && !find_pointwise_op(graph_.instrs[user].op->operator_name()))
+        return graph_.instrs[user].op->operator_name().name;
     }
     return "a step that is no kernel";
   }
@@ -263,6 +265,7 @@ class Fuser {
     } else {
       Group group = open.group.finish([&](ValueId made) { return is_read_elsewhere(made, members); });
       group.stopped = why;
+      add_copies(group, open.sinks);
       if (!group.stores.empty()) {
         schedule_.items.push_back({true, static_cast<uint32_t>(schedule_.groups.size()), 0});
         schedule_.groups.push_back(std::move(group));
@@ -298,6 +301,22 @@ class Fuser {
       const auto member = describe(graph_, graph_.instrs[user]);
       if (!member || member->kind != Member::Kind::Sum || is_view(source_of(member->operands[0].value))) continue;
       if (const auto place = place_in(open_[g], *member)) add(user, g, *member, *place);
+    }
+  }
+
+  // For all leaves that a result goes to, but the last if nobody else reads it: that one takes the result itself.
+  void add_copies(Group& group, const std::vector<uint32_t>& sinks) const {
+    for (uint32_t store = 0; store < group.stores.size(); ++store) {
+      if (group.body.stores[store].extent != Extent::Element) continue;
+      std::vector<uint32_t> leaves;
+      for (const uint32_t sink : sinks) {
+        if (graph_.instrs[sink].kind == InstrKind::Accumulate && graph_.instrs[sink].inputs[0] == group.stores[store])
+          leaves.push_back(sink);
+      }
+      std::vector<uint32_t> inside = group.members;
+      inside.insert(inside.end(), leaves.begin(), leaves.end());
+      if (!leaves.empty() && !is_read_elsewhere(group.stores[store], inside)) leaves.pop_back();
+      for (const uint32_t leaf : leaves) group.copies.push_back({store, leaf});
     }
   }
 

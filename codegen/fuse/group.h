@@ -35,7 +35,13 @@ struct Group {
   std::vector<GroupScalar> scalars;      // by Body's scalars
   std::vector<capture::ValueId> stores;
   std::vector<std::vector<capture::ExprId>> shapes;  // of the stores
-  std::string stopped;                               // why it stopped growing
+  /// A result that several leaves get as their gradient: each has its own buffer, filled while the values are in cache.
+  struct Copy {
+    uint32_t store;  // into stores
+    uint32_t instr;  // the Accumulate that may take it
+  };
+  std::vector<Copy> copies;
+  std::string stopped;  // why it stopped growing
 };
 
 /// All that a call of the group is given: loads, then what is unread.

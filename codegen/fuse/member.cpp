@@ -17,8 +17,6 @@ using capture::Value;
 using capture::ValueId;
 
 constexpr size_t kMaxRank = 8;
-// Longer angles go to ATen (PointwiseOp::reduces_angles).
-constexpr int64_t kSmall = 4096;
 
 bool is_float(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
 
@@ -36,10 +34,11 @@ class Description {
   Description(const Graph& graph, const Instr& instr) : graph_(graph), instr_(instr) {}
 
   std::optional<Member> run() {
-    if (instr_.kind != InstrKind::Op && instr_.kind != InstrKind::AddGrads) return std::nullopt;
+    if (instr_.kind != InstrKind::Op && instr_.kind != InstrKind::AddGrads && instr_.kind != InstrKind::Mutate) return std::nullopt;
     if (!results_fit()) return std::nullopt;
     const bool known = instr_.kind == InstrKind::AddGrads ? sum_of_gradients()
-                       : find_pointwise_op(*instr_.op)    ? pointwise(*find_pointwise_op(*instr_.op))
+                       : instr_.kind == InstrKind::Mutate ? in_place()
+                       : find_pointwise_op(name())        ? pointwise(*find_pointwise_op(name()), instr_.args)
                        : find_row_op(*instr_.op)          ? rows(*find_row_op(*instr_.op))
                        : is_sum()                         ? sum()
                                                           : false;
@@ -48,6 +47,7 @@ class Description {
   }
 
  private:
+  const c10::OperatorName& name() const { return instr_.op->operator_name(); }
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
   // All results of floating types that one arithmetic serves.
@@ -77,12 +77,24 @@ class Description {
     return domain_is_result();
   }
 
-  bool pointwise(const PointwiseOp& op) {
-    if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(instr_.args))) return false;
+  // An op on a fresh copy of all of a value is the op without the underscore.
+  bool in_place() {
+    if (!instr_.views.empty() || name().name.back() != '_') return false;
+    c10::OperatorName functional = name();
+    functional.name.pop_back();
+    const PointwiseOp* op = find_pointwise_op(functional);
+    if (op == nullptr) return false;
+    std::vector<Arg> args = instr_.args;
+    args[instr_.target_arg] = Arg{Arg::Kind::Value, {}, {instr_.base}, {}};
+    return pointwise(*op, args);
+  }
+
+  bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
+    if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(args))) return false;
     const Value& result = value(instr_.outputs[0]);
-    if (op.reduces_angles && (result.dtype == at::kDouble || hint_of_numel(*graph_.symbols, result.sizes) > kSmall)) return false;
-    for (uint32_t i = 0; i < instr_.args.size(); ++i) {
-      const Arg& arg = instr_.args[i];
+    if (op.reduces_angles && result.dtype == at::kDouble) return false;
+    for (uint32_t i = 0; i < args.size(); ++i) {
+      const Arg& arg = args[i];
       if (has_list_or_tensor_constant(arg)) return false;
       if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
       if (arg.kind != Arg::Kind::Value) continue;
@@ -91,7 +103,7 @@ class Description {
       if (!is_float(type) && !((op.mask_args >> i & 1) && type == at::kBool)) return false;
       member_.operands.push_back({arg.values[0]});
     }
-    member_.build = [&instr = instr_, &op](BodyBuilder& body) { body.result(0, op.build(body, instr.args), Extent::Element); };
+    member_.build = [args, &op](BodyBuilder& body) { body.result(0, op.build(body, args), Extent::Element); };
     return !member_.operands.empty() && domain_is_result();
   }
 

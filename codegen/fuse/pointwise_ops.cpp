@@ -206,9 +206,8 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
 
 }  // namespace
 
-const PointwiseOp* find_pointwise_op(const c10::OperatorHandle& op) {
+const PointwiseOp* find_pointwise_op(const c10::OperatorName& name) {
   static const auto* table = new std::unordered_map<std::string, PointwiseOp>(make_table());
-  const auto& name = op.operator_name();
   const auto found = table->find(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
   return found == table->end() ? nullptr : &found->second;
 }

@@ -12,7 +12,7 @@ struct PointwiseOp {
   /// Tensor arguments that may be bool (masks); all others have a floating type.
   uint32_t mask_args = 0;    // bit i: argument i
   uint32_t may_be_none = 0;  // arguments
-  /// sin, cos, tan: the functor's angle reduction costs more than ATen's, and for double ends at 2^30.
+  /// sin, cos, tan: for double the functor's angle reduction ends at 2^30.
   bool reduces_angles = false;
   /// False when these arguments ask for something that the expression is not.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;  // empty: always
@@ -20,6 +20,6 @@ struct PointwiseOp {
 };
 
 /// Null for any other op.
-const PointwiseOp* find_pointwise_op(const c10::OperatorHandle& op);
+const PointwiseOp* find_pointwise_op(const c10::OperatorName& name);
 
 }  // namespace hindcast::codegen

@@ -72,18 +72,50 @@ TEST(DeviceMath, Erfc) { HC_MEASURE(erfc, std::erfc(x)); }
 TEST(DeviceMath, Sin) { HC_MEASURE(sin, std::sin(x), {.double_range = 0x1p30}); }
 TEST(DeviceMath, Cos) { HC_MEASURE(cos, std::cos(x), {.double_range = 0x1p30}); }
 TEST(DeviceMath, Tan) { HC_MEASURE(tan, std::tan(x), {.double_range = 0x1p30}); }
-/// What CUDA takes for angles that are not large.
-TEST(DeviceMath, NearAnglesAreReducedInTheirOwnType) {
-  Worst<float> sine, tangent;
-  for (uint64_t bits = 0; bits <= to_bits(0x1p20f); bits += exhaustive() ? 1 : 1999) {
-    const float x = from_bits<float>(uint32_t(bits));
-    const device::Reduced<float> reduced = device::reduce_near(x);
-    sine.add(x, device::sin_of_quarters(reduced.angle, reduced.quarters), std::sin(double(x)));
-    tangent.add(x, device::tan_of_reduced(reduced), std::tan(double(x)));
+
+/// Where an angle's reduction cancels most: quarter turns, and the numbers beside them.
+template <class T>
+std::vector<T> near_angles() {
+  const T limit = device::kNearAngle<T>;
+  std::vector<T> angles = many_values<T>(100'000);
+  std::mt19937_64 random(23);
+  const long double half_pi = std::acos(0.0L);
+  const auto quarters = static_cast<int64_t>(limit / half_pi);
+  const int count = exhaustive() ? 4'000'000 : 100'000;
+  for (int i = 0; i < count; ++i) {
+    const int64_t turns = i < 4000 ? i : static_cast<int64_t>(random() % static_cast<uint64_t>(quarters));
+    const T angle = static_cast<T>(static_cast<long double>(turns) * half_pi);
+    for (const T next : {angle, std::nextafter(angle, -limit), std::nextafter(angle, limit)}) angles.insert(angles.end(), {next, -next});
+    angles.push_back(static_cast<T>(2 * (static_cast<double>(random() >> 11) * 0x1p-53) - 1) * limit);
   }
-  expect_exact("near sin", sine, 1.5);
-  expect_exact("near tan", tangent, 1.5);
+  std::erase_if(angles, [&](T x) { return std::abs(x) > limit; });
+  angles.insert(angles.end(), {limit, -limit});
+  return angles;
 }
+
+template <class F, class R>
+void measure_near(const char* name, F function, R reference) {
+  Worst<float> worst_float;
+  const auto add_float = [&](float x) { worst_float.add(x, function(x), reference(double(x))); };
+  for (uint64_t bits = 0; bits <= to_bits(device::kNearAngle<float>); bits += exhaustive() ? 1 : 1999) {
+    add_float(from_bits<float>(uint32_t(bits)));
+    add_float(-from_bits<float>(uint32_t(bits)));
+  }
+  for (const float x : near_angles<float>()) add_float(x);
+  expect_exact(name, worst_float, 1.5);
+
+  Worst<double> worst_double;
+  for (const double x : near_angles<double>()) worst_double.add(x, function(x), reference(static_cast<long double>(x)));
+  expect_exact(name, worst_double, 2);
+}
+
+#define HC_MEASURE_NEAR(name, expression) \
+  measure_near(                           \
+      #name, [](auto x) { return device::name(x); }, [](auto x) { return expression; })
+
+TEST(DeviceMath, SinNear) { HC_MEASURE_NEAR(sin_near, std::sin(x)); }
+TEST(DeviceMath, CosNear) { HC_MEASURE_NEAR(cos_near, std::cos(x)); }
+TEST(DeviceMath, TanNear) { HC_MEASURE_NEAR(tan_near, std::tan(x)); }
 
 TEST(DeviceMath, Asin) { HC_MEASURE(asin, std::asin(x)); }
 TEST(DeviceMath, Acos) { HC_MEASURE(acos, std::acos(x)); }

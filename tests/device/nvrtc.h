@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -78,5 +80,19 @@ class Nvrtc {
   int (*log_)(void*, char*);
   int (*cubin_size_)(void*, size_t*);
 };
+
+/// codegen/device, under the names by which kernels include it.
+inline std::vector<Nvrtc::Header> device_headers() {
+  namespace fs = std::filesystem;
+  std::vector<Nvrtc::Header> headers;
+  const fs::path root = HINDCAST_SOURCE_DIR;
+  for (const auto& entry : fs::directory_iterator(root / "codegen/device")) {
+    if (entry.path().extension() != ".h") continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    headers.push_back({fs::relative(entry.path(), root).string(), text.str()});
+  }
+  return headers;
+}
 
 }  // namespace hindcast::tests

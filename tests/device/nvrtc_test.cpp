@@ -4,9 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 namespace hindcast::tests {
 namespace {
 
@@ -59,19 +56,6 @@ std::string conversions() {
   return text;
 }
 
-std::vector<Nvrtc::Header> library_text() {
-  namespace fs = std::filesystem;
-  std::vector<Nvrtc::Header> headers;
-  const fs::path root = HINDCAST_SOURCE_DIR;
-  for (const auto& entry : fs::directory_iterator(root / "codegen/device")) {
-    if (entry.path().extension() != ".h") continue;
-    std::stringstream text;
-    text << std::ifstream(entry.path()).rdbuf();
-    headers.push_back({fs::relative(entry.path(), root).string(), text.str()});
-  }
-  return headers;
-}
-
 class DeviceLibrary : public testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceLibrary, CompilesWithNvrtc) {
@@ -83,7 +67,7 @@ TEST_P(DeviceLibrary, CompilesWithNvrtc) {
   for (const Op& op : ops()) {
     for (const std::string& type : types_of(op.domain)) source += kernel_of(op, type);
   }
-  const auto result = nvrtc->compile(source, library_text(), {std::string("--gpu-architecture=") + GetParam(), "--std=c++17"});
+  const auto result = nvrtc->compile(source, device_headers(), {std::string("--gpu-architecture=") + GetParam(), "--std=c++17"});
   EXPECT_EQ(result.code, 0) << result.log.substr(0, 4000);
   EXPECT_GT(result.cubin_bytes, 0);
 }

@@ -12,6 +12,7 @@
 
 #include "capture/trace.h"
 #include "engine/hindcast.h"
+#include "tests/kernel_store/temporary_folder.h"
 #include "tests/support/kept_graphs.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
@@ -90,9 +91,13 @@ std::vector<at::Tensor> program_with_the_operator(uint64_t) {
 TEST(Verify, RefusesAGraphThatGivesOtherBitsWhenItIsReplayed) {
   hindcast::reset();
   LogCapture logs("");
+  const codegen::TemporaryFolder folder;
+  setenv("HINDCAST_REPRODUCER_DIR", folder.path().c_str(), 1);
   EXPECT_TRUE(expect_same_grads(program_with_the_operator, {1, 2, 3}, verified())) << "the capture itself is right";
   const Stats stats = hindcast::stats();
+  unsetenv("HINDCAST_REPRODUCER_DIR");
   EXPECT_EQ(stats.refused_graphs, 3U);
+  EXPECT_EQ(logs.count("what shows it is in " + folder.path().string()), 3U) << logs.text();
   EXPECT_EQ(stats.unique_graphs, 0U);
   EXPECT_EQ(stats.hits, 0U) << "a refused graph served";
   EXPECT_EQ(logs.count("error: a captured graph is refused, please report it: value "), 3U) << logs.text();

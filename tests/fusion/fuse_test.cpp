@@ -65,7 +65,7 @@ TEST(Fuse, LargeOperandsDoNotWait) {
     };
   };
   EXPECT_EQ(sizes_of(groups_of(backward(64))), std::vector<size_t>{12});
-  for (const size_t members : sizes_of(groups_of(backward(1 << 20)))) EXPECT_EQ(members, 1U);
+  for (const size_t members : sizes_of(groups_of(backward(1 << 20)))) EXPECT_LE(members, 2U);  // cos and what it is multiplied with
 }
 
 TEST(Fuse, AHookIsABoundary) {
@@ -103,8 +103,9 @@ using namespace hindcast::device;
 extern "C" void dense(char* const* pointers, const double* scalars, long count) {
   const float s0 = (float)scalars[0];
   const float x0 = *(const float*)pointers[0];
-  const float* __restrict p1 = (const float*)pointers[1];
-  float* __restrict r0 = (float*)pointers[2];
+  const float* p1 = (const float*)pointers[1];
+  float* r0 = (float*)pointers[2];
+#pragma clang loop vectorize(assume_safety)
   for (long i = 0; i < count; ++i) {
     const float x1 = p1[i];
     const float v0 = tanh_backward<float>(x0, x1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/fusion/near_grads.h"
 
@@ -123,6 +124,38 @@ TEST(Pointwise, MoreOpsThanOneKernelHolds) {
     y.sum().backward();
     return std::vector{x.grad()};
   });
+}
+
+// Angles of all sizes side by side: a kernel has a form for those near 0.
+TEST(Pointwise, AnglesNearAndFar) {
+  for (const float far : {0.0F, 1e5F, 1e20F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    SCOPED_TRACE(far);
+    expect_near_grads([&](at::TensorOptions options) {
+      auto angles = at::randn({3, 1700}).mul(100);
+      angles.select(1, 1500).fill_(far);
+      const auto x = angles.to(at::kFloat).to(options.dtype()).set_requires_grad(true), bias = near_leaf({1700}, options);
+      (x.sin() * x.cos() * 2 + bias.cos()).sum().backward();
+      return std::vector{x.grad(), bias.grad()};
+    });
+  }
+}
+
+// Results are written to the memory of operands that nobody else holds, and to no other.
+TEST(Pointwise, OperandsThatOthersHoldStayAsTheyAre) {
+  std::vector<float> lent(1 << 16, 0.5F);
+  const auto program = [&](const at::Tensor& held) {
+    const auto x = at::ones({1 << 16}).set_requires_grad(true);
+    const auto root = at::full({1 << 16}, 0.25);
+    (x.mul(2).tanh() * at::from_blob(lent.data(), {1 << 16}) * held).backward(root);
+    EXPECT_TRUE(at::equal(root, at::full({1 << 16}, 0.25)));
+    return x.grad();
+  };
+  const auto held = at::full({1 << 16}, 3.0);
+  const auto stock = program(held);
+  const auto guard = hindcast::enable(fused_options());
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(at::allclose(program(held), stock));
+  EXPECT_TRUE(at::equal(held, at::full({1 << 16}, 3.0)));
+  EXPECT_EQ(lent, std::vector<float>(1 << 16, 0.5F));
 }
 
 }  // namespace

@@ -162,6 +162,25 @@ TEST(Rows, OperandsThatLieElsewhereInMemory) {
   });
 }
 
+// Of a norm's input and of a pointwise sum, fresh and accumulated; one of the values is also read by others.
+TEST(Rows, LeavesOfOneGradientGetBuffersOfTheirOwn) {
+  for (const int64_t rows : {6, 3000}) {
+    expect_near_grads([&](at::TensorOptions options) {
+      const auto a = near_leaf({rows, 20}, options), b = near_leaf({rows, 20}, options), c = near_leaf({rows, 20}, options),
+                 d = near_leaf({rows, 20}, options), e = near_leaf({rows, 20}, options);
+      const auto sum = a.tanh() + c + d + e;
+      const auto loss = (at::layer_norm(sum + b, {20}) * 2).sigmoid().sum();
+      loss.backward({}, /*retain_graph=*/true);
+      EXPECT_NE(c.grad().data_ptr(), d.grad().data_ptr());
+      EXPECT_NE(c.grad().data_ptr(), b.grad().data_ptr());
+      EXPECT_NE(e.grad().data_ptr(), d.grad().data_ptr());
+      c.mutable_grad().reset();
+      loss.backward();
+      return grads_of({a, b, c, d, e});
+    });
+  }
+}
+
 // Sums of many rows and of long rows must not lose bits to the number of terms.
 TEST(Rows, LongSums) {
   expect_near_grads([](at::TensorOptions options) {

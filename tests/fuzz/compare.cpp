@@ -28,6 +28,7 @@ std::string Counts::text() const {
 Options options_of(const Program& program) {
   Options options;
   options.verify = program.verify;
+  options.nan_guard = program.seed % 2 == 0;  // must change nothing
   if (program.fused) options.compiler = compilers::fused_through_aten(), options.async = false;
   options.collector = program.visitor ? Collector::Visitor : Collector::Typed;
   options.dynamic = program.dynamic ? Dynamic::Automatic : Dynamic::Never;

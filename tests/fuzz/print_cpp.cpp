@@ -231,6 +231,7 @@ int main() {
 )"
       << "  options.verify = " << literal(program.verify) << ";\n"
       << (program.fused ? "  options.compiler = hindcast::compilers::fused_through_aten();\n  options.async = false;\n" : "")
+      << (program.seed % 2 == 0 ? "  options.nan_guard = true;\n" : "")
       << "  options.collector = hindcast::Collector::" << (program.visitor ? "Visitor" : "Typed") << ";\n"
       << "  options.dynamic = hindcast::Dynamic::" << (program.dynamic ? "Automatic" : "Never") << ";\n"
       << R"(  const auto guard = hindcast::enable(options);

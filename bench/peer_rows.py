@@ -1,0 +1,249 @@
+"""The rows of hindcast_bench that bench/peers.py runs under PyTorch's compilers: same names, same sizes.
+
+Each row is a function of its leaves and constants alone, as AOT autograd wants it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Callable, Optional
+
+import torch
+import torch.nn.functional as F
+
+DROPOUT = 0.1
+
+
+@dataclass
+class Row:
+    function: Callable  # function(*leaves, *constants) -> the root of a new graph
+    leaves: list
+    constants: tuple = ()
+    incoming: Optional[torch.Tensor] = None  # the root's gradient; none where the root is a scalar
+    zero_in_place: bool = False  # else the gradients are dropped before a backward
+    after_backward: Optional[Callable] = None  # timed with the backward
+    random: bool = False  # draws masks: two compilers of the forward draw different ones
+
+    def root(self, function):
+        return function(*self.leaves, *self.constants)
+
+    def clear_grads(self):
+        for leaf in self.leaves:
+            if self.zero_in_place and leaf.grad is not None:
+                leaf.grad.zero_()
+            else:
+                leaf.grad = None
+
+
+def parameter(values):
+    return values.detach().requires_grad_(True)
+
+
+class Parameters:
+    """Makes the leaves of a model; what made them finds their values among a function's arguments again."""
+
+    def __init__(self):
+        self.leaves = []
+
+    def keep(self, values):
+        self.leaves.append(parameter(values))
+        return len(self.leaves) - 1
+
+    def random(self, sizes, fan_in):
+        return self.keep(torch.randn(sizes) / math.sqrt(fan_in))
+
+    def linear(self, width_in, width_out):
+        return self.random((width_out, width_in), width_in), self.keep(torch.zeros(width_out))
+
+    def norm(self, width):
+        return self.keep(torch.ones(width)), self.keep(torch.zeros(width))
+
+
+def mixed_chain(ops):
+    def function(x):
+        for i in range(ops):
+            if i % 4 == 0:
+                x = x * 1.001
+            elif i % 4 == 1:
+                x = x + 1e-4
+            elif i % 4 == 2:
+                x = x.sin()
+            else:
+                x = x.tanh()
+        return x.sum()
+
+    return Row(function, [parameter(torch.linspace(-0.1, 0.1, 16))])
+
+
+def mul_leaves(count):
+    def function(*arguments):
+        return torch.cat([leaf * arguments[-1] for leaf in arguments[:-1]]).sum()
+
+    return Row(function, [parameter(torch.rand(8)) for _ in range(count)], (torch.rand(8),))
+
+
+def cat_leaves(count):
+    def function(*leaves):
+        return torch.cat(leaves).sin().sum()
+
+    return Row(function, [parameter(torch.rand(8)) for _ in range(count)])
+
+
+def mlp(widths, batch):
+    make = Parameters()
+    layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
+    constants = torch.randn(batch, widths[0]), torch.randint(widths[-1], (batch,))
+
+    def function(*a):
+        x, target = a[-2:]
+        for i, (weight, bias) in enumerate(layers):
+            x = F.linear(x if i == 0 else F.relu(x), a[weight], a[bias])
+        return F.cross_entropy(x, target)
+
+    return Row(function, make.leaves, constants)
+
+
+def resnet(image, image_channels, width, batch):
+    make = Parameters()
+    statistics = []  # running mean and variance of each batch norm
+
+    def conv_norm(width_in, width_out, stride):
+        kernel = make.random((width_out, width_in, 3, 3), width_in * 9)
+        weight, bias = make.norm(width_out)
+        statistics.extend((torch.zeros(width_out), torch.ones(width_out)))
+        return kernel, weight, bias, len(statistics) - 2, stride
+
+    stem = conv_norm(image_channels, width, 1)
+    blocks = []
+    for width_in, width_out, stride in ((width, width, 1), (width, 2 * width, 2)):
+        block = [conv_norm(width_in, width_out, stride), conv_norm(width_out, width_out, 1)]
+        blocks.append(block + [conv_norm(width_in, width_out, stride)] if stride != 1 else block)
+    head_weight, head_bias = make.linear(2 * width, 10)
+    leaves = len(make.leaves)
+    constants = *statistics, torch.randn(batch, image_channels, image, image), torch.randint(10, (batch,))
+
+    def function(*a):
+        x, target = a[-2:]
+
+        def apply(layer, x):
+            kernel, weight, bias, at, stride = layer
+            mean, var = a[leaves + at], a[leaves + at + 1]
+            return F.batch_norm(F.conv2d(x, a[kernel], None, stride, 1), mean, var, a[weight], a[bias], True)
+
+        x = F.relu(apply(stem, x))
+        for block in blocks:
+            y = apply(block[1], F.relu(apply(block[0], x)))
+            x = F.relu(y + (apply(block[2], x) if len(block) == 3 else x))
+        x = F.adaptive_avg_pool2d(x, (1, 1)).flatten(1)
+        return F.cross_entropy(F.linear(x, a[head_weight], a[head_bias]), target)
+
+    return Row(function, make.leaves, constants)
+
+
+def gpt(fused):
+    width, heads, length, batch, vocabulary = 128, 4, 64, 8, 96
+    make = Parameters()
+    token_table, position_table = make.random((vocabulary, width), width), make.random((length, width), width)
+    layers = [(make.norm(width), make.norm(width), make.linear(width, 3 * width), make.linear(width, width),
+               make.linear(width, 4 * width), make.linear(4 * width, width)) for _ in range(2)]
+    last_norm, head = make.norm(width), make.linear(width, vocabulary)
+    mask = torch.full((length, length), -math.inf).triu(1)
+    constants = mask, torch.randint(vocabulary, (batch, length)), torch.randint(vocabulary, (batch * length,))
+
+    def function(*a):
+        mask, tokens, targets = a[-3:]
+
+        def linear(pair, x):
+            return F.linear(x, a[pair[0]], a[pair[1]])
+
+        def norm(pair, x):
+            return F.layer_norm(x, (width,), a[pair[0]], a[pair[1]])
+
+        def attend(qkv, x):
+            q, k, v = (part.view(batch, length, heads, width // heads).transpose(1, 2)
+                       for part in linear(qkv, x).chunk(3, -1))
+            if fused:
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            else:
+                y = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(width // heads) + mask, -1) @ v
+            return y.transpose(1, 2).reshape(batch, length, width)
+
+        x = F.dropout(F.embedding(tokens, a[token_table]) + a[position_table], DROPOUT)
+        for norm1, norm2, qkv, project, widen, narrow in layers:
+            x = x + F.dropout(linear(project, attend(qkv, norm(norm1, x))), DROPOUT)
+            x = x + F.dropout(linear(narrow, F.gelu(linear(widen, norm(norm2, x)))), DROPOUT)
+        return F.cross_entropy(linear(head, norm(last_norm, x)).flatten(0, 1), targets)
+
+    return Row(function, make.leaves, constants, random=True)
+
+
+def aot_tutorial(zero_in_place=False, optimizer=None):
+    def function(a, b, c, d):
+        return (a + b + c + d).cos().cos().sum()
+
+    row = Row(function, [parameter(torch.randn(1024, 2048)) for _ in range(4)], zero_in_place=zero_in_place)
+    if optimizer:
+        chosen = optimizer(row.leaves, lr=1e-3)
+
+        def after_backward():
+            torch.nn.utils.clip_grad_norm_(row.leaves, 1.0)
+            chosen.step()
+
+        row.after_backward = after_backward
+    return row
+
+
+def xformers(sizes, function, leaves, random=False):
+    """`leaves` names the arguments: x, r(esidual) and c are as large as `sizes`, b(ias), w(eight) and n(orm's bias) as
+    its last."""
+    made = []
+    for name in leaves:
+        values = torch.randn(sizes if name in "xrc" else sizes[-1:])
+        made.append(parameter(values.sigmoid() + 0.5 if name == "w" else values))
+    return Row(function, made, incoming=torch.randn(sizes), random=random)
+
+
+def layer_norm(x, weight=None, bias=None):
+    return F.layer_norm(x, x.shape[-1:], weight, bias)
+
+
+def xformers_patterns():
+    """name -> (function, its leaves, whether it draws masks)"""
+    patterns = {}
+    for name, activation in (("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)):
+        patterns[f"bias_{name}"] = (lambda x, b, act=activation: act(x + b)), "xb", False
+    for name, activation in (("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)):
+        patterns[f"bias_{name}_dropout"] = (lambda x, b, act=activation: F.dropout(act(x + b), DROPOUT)), "xb", True
+    patterns["bias_dropout_residual_norm"] = (
+        lambda x, b, r, w, n: layer_norm(F.dropout(x + b, DROPOUT) + r, w, n), "xbrwn", True)
+    patterns["bias_gelu_dropout_residual_norm"] = (
+        lambda x, b, r, w, n: layer_norm(F.dropout(F.gelu(x + b), DROPOUT) + r, w, n), "xbrwn", True)
+    patterns["layer_norm"] = layer_norm, "xwn", False
+    patterns["residual_norm"] = (lambda x, r, w, n: layer_norm(x + r, w, n)), "xrwn", False
+    patterns["add_norm_add"] = (lambda x, r, c: layer_norm(x + r) + c), "xrc", False
+    patterns["softmax"] = (lambda x: torch.softmax(x, -1)), "x", False
+    return patterns
+
+
+def rows():
+    """name -> function that makes the Row"""
+    made = {
+        "chain/mixed/100": lambda: mixed_chain(100),
+        "chain/mixed/1000": lambda: mixed_chain(1000),
+        "mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
+        "cnn/8x8/b64": lambda: resnet(8, 1, 16, 64),
+        "cnn/32x32/b16": lambda: resnet(32, 3, 16, 16),
+        "gpt/explicit": lambda: gpt(fused=False),
+        "gpt/fused": lambda: gpt(fused=True),
+        "leaves/mul/5000": lambda: mul_leaves(5000),
+        "leaves/cat/5000": lambda: cat_leaves(5000),
+        "seed/aot/set_to_none": aot_tutorial,
+        "seed/aot/accumulate": lambda: aot_tutorial(zero_in_place=True),
+        "seed/aot/clip_sgd": lambda: aot_tutorial(optimizer=torch.optim.SGD),
+        "seed/aot/clip_adam": lambda: aot_tutorial(optimizer=torch.optim.Adam),
+    }
+    for name, (function, leaves, random) in xformers_patterns().items():
+        for sizes in ((8, 256, 512), (8, 512, 1024)):
+            size = "x".join(map(str, sizes))
+            made[f"seed/xformers/{name}/{size}"] = (
+                lambda f=function, n=leaves, r=random, s=sizes: xformers(s, f, n, r))
+    return made

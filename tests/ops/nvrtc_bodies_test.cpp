@@ -1,0 +1,80 @@
+// The bodies that the table of operators gives rise to, as NVRTC reads them: kernels for CUDA will differ in their loops only.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+
+#include "codegen/cpu/source.h"
+#include "codegen/fuse/fuse.h"
+#include "engine/hindcast.h"
+#include "tests/device/nvrtc.h"
+#include "tests/ops/op_run.h"
+#include "tests/ops/scenarios.h"
+#include "tests/ops/table.h"
+#include "tests/support/same_grads.h"
+
+namespace hindcast::tests::ops {
+namespace {
+
+/// The texts of all groups of the graphs that the table's rows give, each once.
+std::set<std::string> texts_of_table() {
+  std::set<std::string> texts;
+  Options options;
+  options.compiler = Compiler([&](const std::shared_ptr<const Graph>& graph) {
+    for (const auto& group : codegen::fuse(*graph).groups) {
+      const std::string text = codegen::cpu_source(group.body);
+      texts.insert(text.substr(0, text.find("extern \"C\" void strided")));  // the other loop over the same body
+    }
+    return std::vector<SegmentFunction>(graph->segments().size());
+  });
+  for (const Row& row : read_rows(table_path("ops.table"))) {
+    if (row.node == "NnpackSpatialConvolutionBackward0") continue;  // does not take operands of every alignment
+    reset();
+    Setting setting;
+    setting.dtype = dtype_of(row.dtypes.front());
+    const Scenario scenario = scenarios(row, shape_of(row, setting)).front();
+    for (const std::string& name : row.dtypes) {
+      Setting run = scenario.runs.front();
+      run.dtype = dtype_of(name);
+      run_hindcast([&](uint64_t) { return run_row(row, run); }, run.seed, options);
+    }
+  }
+  return texts;
+}
+
+std::string without(std::string text, const std::string& part, const std::string& instead) {
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.replace(at, part.size(), instead);
+  return text;
+}
+
+TEST(NvrtcBodies, AllCompile) {
+  std::string why_not;
+  const std::unique_ptr<Nvrtc> nvrtc = Nvrtc::load(why_not);
+  if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
+  const std::set<std::string> texts = texts_of_table();
+  EXPECT_GT(texts.size(), 100U);
+  const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
+  // Each for one architecture in turn: the functors are compiled for all of them elsewhere (tests/device), the loops are alike.
+  const std::array<const char*, 3> architectures = {"sm_80", "sm_90", "sm_100"};
+  std::array<std::string, 3> programs = {head, head, head};
+  size_t number = 0;
+  for (const std::string& text : texts) {
+    ASSERT_EQ(text.substr(0, head.size()), head);
+    // Functions of the device, so that each is compiled though nobody calls it.
+    const std::string body =
+        without(without(text.substr(head.size()), "extern \"C\" void ", "__device__ void "), "#pragma clang", "// clang:");
+    programs.at(number % 3) += "namespace kernel" + std::to_string(number) + " {\n" + body + "}\n";
+    ++number;
+  }
+  for (size_t i = 0; i < architectures.size(); ++i) {
+    const auto result =
+        nvrtc->compile(programs.at(i), device_headers(),
+                       {std::string("--gpu-architecture=") + architectures.at(i), "--std=c++17", "--relocatable-device-code=true"});
+    EXPECT_EQ(result.code, 0) << architectures.at(i) << "\n" << result.log.substr(0, 4000);
+    EXPECT_GT(result.cubin_bytes, 0U);
+  }
+}
+
+}  // namespace
+}  // namespace hindcast::tests::ops
