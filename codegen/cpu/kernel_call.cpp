@@ -1,9 +1,8 @@
 #include "codegen/cpu/kernel_call.h"
 
 #include "codegen/cpu/launch.h"
+#include "codegen/cpu/parallel.h"
 #include "codegen/cpu/row_call.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstring>
@@ -102,8 +101,7 @@ class KernelCall final : public OpCall {
       if (copies.empty()) return run_part(begin, end);
       for (int64_t part = begin; part < end; part += kCachedPart) run_part(part, std::min(end, part + kCachedPart));
     };
-    if (numel <= grain_) return run_share(0, numel);
-    at::parallel_for(0, numel, grain_, run_share);
+    run_ranges(numel, grain_, run_share);
   }
 
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,
@@ -127,7 +125,7 @@ class KernelCall final : public OpCall {
     for (size_t i = 0; i < pointers.size(); ++i) as_captured = as_captured && inner.steps[i] == (is_still(i) ? 0 : element_sizes_[i]);
     int64_t rows = 1;
     for (size_t d = 0; d + 1 < nest.size(); ++d) rows *= nest[d].size;
-    at::parallel_for(0, rows, std::max<int64_t>(1, grain_ / inner.size), [&](int64_t begin, int64_t end) {
+    run_ranges(rows, std::max<int64_t>(1, grain_ / inner.size), [&](int64_t begin, int64_t end) {
       Pointers at(pointers.size());
       for (int64_t row = begin; row < end; ++row) {
         std::copy(pointers.begin(), pointers.end(), at.begin());

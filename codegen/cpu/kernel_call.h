@@ -16,7 +16,7 @@ struct CpuKernel {
   std::shared_ptr<const void> code;
 };
 
-/// Runs a group's kernel: makes its results, walks the domain on the threads of at::parallel_for.
+/// Runs a group's kernel: makes its results, walks the domain on LibTorch's intra-op threads.
 std::unique_ptr<const OpCall> make_kernel_call(const Group& group, std::shared_ptr<const CpuKernel> kernel);
 
 }  // namespace hindcast::codegen

@@ -1,10 +1,10 @@
 #include "codegen/cpu/row_call.h"
 
 #include "codegen/cpu/launch.h"
+#include "codegen/cpu/parallel.h"
 #include "codegen/memory/empty_recycled.h"
 #include "engine/base/check.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/irange.h>
 
 #include <algorithm>
@@ -151,8 +151,7 @@ class RowCall final : public OpCall {
   void run_rows(const Launch& launch, const double* scalars) const {
     const int64_t row_length = launch.runs() * launch.run_length(), rows = launch.row_count;
     if (rows == 0) return;
-    const int64_t most = std::max<int64_t>(1, rows * row_length / grain_);
-    const int64_t shares = at::in_parallel_region() ? 1 : std::min<int64_t>({rows, most, at::get_num_threads()});
+    const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
     // The first share sums into the results themselves.
     const int64_t sum_bytes = row_length * compute_size_;
     std::vector<char> other_sums(static_cast<size_t>((shares - 1) * sum_bytes) * sums_.size());
@@ -162,10 +161,7 @@ class RowCall final : public OpCall {
         at[loads_ + sums_[s]] = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
       run_range(launch, at, scalars, rows * share / shares, rows * (share + 1) / shares);
     };
-    if (shares == 1) return run_share(0);
-    at::parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t share = begin; share < end; ++share) run_share(share);
-    });
+    run_shares(shares, run_share);
     for (size_t s = 0; s < sums_.size(); ++s) {
       for (int64_t share = 1; share < shares; ++share) {
         const char* from = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;

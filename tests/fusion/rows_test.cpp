@@ -1,8 +1,14 @@
 // Sums over rows and columns in one kernel with what is around them.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "codegen/cpu/parallel.h"
 #include "tests/fusion/near_grads.h"
 
 namespace hindcast::tests {
@@ -189,6 +195,27 @@ TEST(Rows, LongSums) {
     (one + two).backward();
     return grads_of({x, bias, y});
   });
+}
+
+// A kernel's work is shared out on as many threads as LibTorch's, by rows and by elements.
+TEST(Rows, LargeOnesRunOnAllThreads) {
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    codegen::run_ranges(1 << 20, 1 << 12, [&](int64_t, int64_t) {
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+    EXPECT_EQ(seen.size(), static_cast<size_t>(threads));
+    expect_near_grads([](at::TensorOptions options) {
+      const auto x = near_leaf({1000, 201}, options), bias = near_leaf({201}, options);
+      (at::layer_norm(x.tanh() * 2, {201}, bias, bias) + bias).sigmoid().sum().backward();
+      return grads_of({x, bias});
+    });
+  }
+  at::set_num_threads(before);
 }
 
 }  // namespace
