@@ -1,9 +1,9 @@
 #include "engine/non_finite.h"
 
+#include "codegen/cpu/parallel.h"
 #include "engine/base/format.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -35,9 +35,8 @@ bool any_non_finite(const Bits* bits, int64_t count) {
 template <class Bits, Bits kExponentStep>
 bool in_memory(const at::Tensor& tensor, int64_t count) {
   const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
-  if (count <= kGrain) return any_non_finite<Bits, kExponentStep>(bits, count);
   std::atomic<bool> found = false;
-  at::parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
+  codegen::run_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
     if (any_non_finite<Bits, kExponentStep>(bits + begin, end - begin)) found.store(true, std::memory_order_relaxed);
   });
   return found;

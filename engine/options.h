@@ -74,8 +74,7 @@ struct Options {
   bool strict = false;           ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
   bool async = true;             ///< compilers::fused() compiles in the background; false: before backward() returns
   bool verify = false;           ///< check each captured graph by replaying it on copies
-  bool nan_guard =
-      false;  ///< look for infinities and NaN in gradients; a backward that has some is replayed, and the log says where they began
+  bool nan_guard = false;        ///< look for infinities and NaN in gradients, and log where they began
   Collector collector = Collector::Typed;
   bool enabled = true;  ///< false: everything in this guard's scope runs on the stock engine
 };

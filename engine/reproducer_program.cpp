@@ -245,7 +245,7 @@ class Program {
         "  std::vector<char*> pointers;\n  std::vector<long> steps;\n  for (at::Tensor& tensor : tensors) {\n"
         "    pointers.push_back(static_cast<char*>(tensor.data_ptr()));\n    steps.push_back(tensor.element_size());\n  }\n"
         "  const std::vector<double> scalars{" +
-        join(codegen::scalars_of(group_.scalars, env_), [](double value) { return number(value); }) + "};\n";
+        join(codegen::ScalarArgs(group_.scalars).values(env_), [](double value) { return number(value); }) + "};\n";
     if (body.by_rows) {
       for (size_t i = 0; i < body.loads.size(); ++i) {
         if (body.loads[i].walk == codegen::Walk::Dense) text += format("  steps[{}] *= {};\n", i, columns_);

@@ -12,15 +12,13 @@ namespace {
 
 using capture::Env;
 
-// Elements whose results are still in cache when they are copied.
-constexpr int64_t kCachedPart = 8192;
-
 class KernelCall final : public OpCall {
  public:
   KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
-      : kernel_(std::move(kernel)), group_(group), loads_(group.loads.size()), grain_(grain_of(group.body)) {
+      : kernel_(std::move(kernel)), group_(group), scalars_(group.scalars), loads_(group.loads.size()), grain_(grain_of(group.body)) {
     for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
+    for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
   }
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
@@ -41,11 +39,15 @@ class KernelCall final : public OpCall {
     ResultMemory memory(step, slots, one_loop ? loads_ : 0);
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       // Of another shape than the domain's: both are contiguous.
-      const bool is_domain = group_.shapes[i] == group_.domain;
-      const Ints shape = is_domain ? sizes : sizes_of(group_.shapes[i], env);
-      results.push_back(memory.make(shape, is_domain ? strides : row_major_strides(shape), group_.body.stores[i].type));
+      const at::ScalarType type = group_.body.stores[i].type;
+      if (has_shape_of_domain_[i]) {
+        results.push_back(memory.make(sizes, strides, type));
+      } else {
+        const Ints shape = sizes_of(group_.shapes[i], env);
+        results.push_back(memory.make(shape, row_major_strides(shape), type));
+      }
     }
-    const auto scalars = scalars_of(group_.scalars, env);
+    const auto scalars = scalars_.values(env);
 
     const auto copies = make_copies(group_, step, slots, results);
     if (!empty) {
@@ -146,8 +148,10 @@ class KernelCall final : public OpCall {
 
   std::shared_ptr<const CpuKernel> kernel_;
   const Group group_;
+  const ScalarArgs scalars_;
   const size_t loads_;
   std::vector<int64_t> element_sizes_;
+  std::vector<bool> has_shape_of_domain_;  // by store
   const int64_t grain_;
   const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());
 };

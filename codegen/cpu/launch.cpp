@@ -43,17 +43,22 @@ Ints row_major_strides(at::IntArrayRef sizes) {
   return strides;
 }
 
-c10::SmallVector<double, 16> scalars_of(const std::vector<GroupScalar>& scalars, const Env& env) {
-  c10::SmallVector<double, 16> numbers;
-  for (const GroupScalar& scalar : scalars) {
+ScalarArgs::ScalarArgs(const std::vector<GroupScalar>& scalars) : values_(scalars.size()) {
+  for (size_t i = 0; i < scalars.size(); ++i) {
+    if (scalars[i].value.kind == Arg::Kind::Constant) values_[i] = scalars[i].value.constant.toScalar().toDouble();
+    if (scalars[i].value.kind != Arg::Kind::Constant || !scalars[i].divisors.empty()) changing_.emplace_back(i, scalars[i]);
+  }
+}
+
+c10::SmallVector<double, 16> ScalarArgs::values(const Env& env) const {
+  c10::SmallVector<double, 16> numbers(values_.begin(), values_.end());
+  for (const auto& [i, scalar] : changing_) {
     const Arg& arg = scalar.value;
-    double number = arg.kind == Arg::Kind::Float ? env.real(arg.exprs[0])
-                    : arg.kind == Arg::Kind::Int ? static_cast<double>(env.integer(arg.exprs[0]))
-                                                 : arg.constant.toScalar().toDouble();
+    if (arg.kind == Arg::Kind::Float) numbers[i] = env.real(arg.exprs[0]);
+    if (arg.kind == Arg::Kind::Int) numbers[i] = static_cast<double>(env.integer(arg.exprs[0]));
     int64_t divisor = 1;
     for (const auto size : scalar.divisors) divisor *= env.integer(size);
-    if (!scalar.divisors.empty()) number /= static_cast<double>(divisor);
-    numbers.push_back(number);
+    if (!scalar.divisors.empty()) numbers[i] /= static_cast<double>(divisor);
   }
   return numbers;
 }

@@ -2,13 +2,15 @@
 // What calls of all CPU kernels do alike: sizes, scalars, steps through tensors.
 
 #include "codegen/fuse/group.h"
+#include "codegen/fuse/shapes.h"
 #include "codegen/plan.h"
 
 #include <c10/util/SmallVector.h>
 
 namespace hindcast::codegen {
 
-inline constexpr size_t kMaxRank = 8;
+/// Elements whose results are still in cache when they are copied.
+inline constexpr int64_t kCachedPart = 8192;
 /// "kernel of 2 ops: mul, gelu_backward".
 std::string describe_kernel(const Group& group);
 /// Elements a thread takes at least: those of ATen for one op; fewer for a body of many.
@@ -19,7 +21,16 @@ using Pointers = c10::SmallVector<char*, 32>;
 
 Ints sizes_of(const std::vector<capture::ExprId>& sizes, const capture::Env& env);
 Ints row_major_strides(at::IntArrayRef sizes);
-c10::SmallVector<double, 16> scalars_of(const std::vector<GroupScalar>& scalars, const capture::Env& env);
+/// A group's scalars; those that never change are known before any call.
+class ScalarArgs {
+ public:
+  explicit ScalarArgs(const std::vector<GroupScalar>& scalars);
+  c10::SmallVector<double, 16> values(const capture::Env& env) const;
+
+ private:
+  std::vector<double> values_;
+  std::vector<std::pair<size_t, GroupScalar>> changing_;
+};
 /// A tensor whose memory holds its values, as those with the negative, conjugate or zero bit do not.
 void make_plain(at::Tensor& tensor);
 /// Memory for results: of an operand that lies as the result will, is used here for the last time and held by nobody else, else

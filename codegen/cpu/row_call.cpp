@@ -17,8 +17,6 @@ using capture::Env;
 
 // Rows that are summed in one variable a column; longer sums are sums of such sums.
 constexpr int64_t kBlock = 256;
-// Elements whose results are still in cache when they are copied.
-constexpr int64_t kCachedPart = 8192;
 
 // The two nests of one call, and where its tensors begin.
 struct Launch {
@@ -37,6 +35,7 @@ class RowCall final : public OpCall {
   RowCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
       : kernel_(std::move(kernel)),
         group_(group),
+        scalars_(group.scalars),
         loads_(group.body.loads.size()),
         compute_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
@@ -51,7 +50,7 @@ class RowCall final : public OpCall {
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
     const Ints domain = sizes_of(group_.domain, env);
-    const auto scalars = scalars_of(group_.scalars, env);
+    const auto scalars = scalars_.values(env);
     for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
     Launch launch = prepare(step, slots, domain, env);
     launch.copies = make_copies(group_, step, slots, c10::ArrayRef<at::Tensor>(launch.tensors).slice(loads_));
@@ -229,6 +228,7 @@ class RowCall final : public OpCall {
 
   std::shared_ptr<const CpuKernel> kernel_;
   const Group group_;
+  const ScalarArgs scalars_;
   const size_t loads_;
   const int64_t compute_size_, scratch_, grain_;
   std::vector<uint8_t> row_axes_, column_axes_;

@@ -19,8 +19,6 @@ constexpr uint32_t kNone = 0xffffffffu;
 // A kernel of more ops spills registers and takes long to compile; one of more tensors runs out of prefetch streams.
 constexpr size_t kMaxMembers = 48;
 constexpr size_t kMaxTensors = 40;
-// Groups that share nothing but their domain are one kernel only where the call costs more than the work.
-constexpr int64_t kSmall = 4096;
 // Gradients of leaves that a kernel makes all at once, and operands that wait for it, where the stock engine has one at a
 // time: they must not raise the peak of memory. (Four large gradients of one kernel would all be there at the end anyway.)
 constexpr int64_t kMaxWaitingBytes = 1 << 20;
@@ -105,6 +103,12 @@ class Fuser {
     bool live = true;
   };
 
+  const std::optional<Member>& member_of(uint32_t i) {
+    const auto [known, is_new] = described_.try_emplace(i);
+    if (is_new) known->second = describe(graph_, graph_.instrs[i]);
+    return known->second;
+  }
+
   ValueId source_of(ValueId value) const { return views_.source_of(value).value; }
 
   // A source that is a view is a broadcast in another shape: as a tensor it must be there before who reads it.
@@ -139,7 +143,7 @@ class Fuser {
   }
 
   bool join(uint32_t i) {
-    const auto member = describe(graph_, graph_.instrs[i]);
+    const auto& member = member_of(i);
     if (!member || !OpenGroup(graph_, views_).find_place(*member)) return false;
 
     for (const MemberOperand& operand : member->operands) {
@@ -157,6 +161,7 @@ class Fuser {
         close(g, into == kNone ? "its reader has another domain, or it is full" : "two groups meet");
       }
     }
+    // Groups that share nothing but their domain are one kernel only where the call costs more than the work.
     if (into == kNone && hint_of_numel(*graph_.symbols, member->sizes) <= kSmall) {
       for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == kNone;) {
         if (open_[g].live && (place = place_in(open_[g], *member))) into = g;
@@ -275,9 +280,9 @@ class Fuser {
   }
 
   // A single op is, where ATen's kernel passes over memory more often, or where the memory of the result can be recycled.
-  bool is_worth_a_kernel(const Group& group, int64_t bytes) const {
+  bool is_worth_a_kernel(const Group& group, int64_t bytes) {
     if (group.members.size() > 1) return true;
-    const auto member = describe(graph_, graph_.instrs[group.members[0]]);
+    const auto& member = member_of(group.members[0]);
     return member->kind == Member::Kind::Rows || (member->kind == Member::Kind::Pointwise && bytes >= kLarge);
   }
 
@@ -298,7 +303,7 @@ class Fuser {
         continue;
       }
       if (user <= now_ || is_done_[user]) continue;
-      const auto member = describe(graph_, graph_.instrs[user]);
+      const auto& member = member_of(user);
       if (!member || member->kind != Member::Kind::Sum || is_view(source_of(member->operands[0].value))) continue;
       if (const auto place = place_in(open_[g], *member)) add(user, g, *member, *place);
     }
@@ -343,7 +348,8 @@ class Fuser {
   const Views views_;
   std::vector<uint32_t> maker_, open_group_of_, segment_;
   std::vector<std::vector<uint32_t>> users_;
-  std::vector<bool> is_done_;  // in the schedule, or in a group
+  std::unordered_map<uint32_t, std::optional<Member>> described_;  // by instr
+  std::vector<bool> is_done_;                                      // in the schedule, or in a group
   std::vector<Open> open_;
   std::vector<uint32_t> waiting_views_;
   uint32_t now_ = 0;

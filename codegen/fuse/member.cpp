@@ -16,8 +16,6 @@ using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
 
-constexpr size_t kMaxRank = 8;
-
 bool is_float(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
 
 bool is_dense_on_cpu(const Value& value) {

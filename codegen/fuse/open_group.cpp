@@ -13,12 +13,10 @@ using capture::ValueId;
 
 namespace {
 
-constexpr size_t kMaxRank = 8;
 // Shorter rows do not fill the vectors, and their sums cost more than their elements.
 constexpr int64_t kShortRow = 16;
 // A row is summed by one thread.
 constexpr int64_t kLongRow = 1 << 16;
-constexpr int64_t kSmall = 4096;
 
 std::vector<uint8_t> count_up(size_t n) {
   std::vector<uint8_t> numbers(n);

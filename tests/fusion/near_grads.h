@@ -21,9 +21,18 @@ Options fused_options();
 /// A leaf of normal values, the same for all types.
 at::Tensor near_leaf(at::IntArrayRef sizes, at::TensorOptions options);
 
+struct NearGrads {
+  uint64_t fused_graphs = 1;
+  int steps = 3;
+  uint64_t misses = 1;
+  /// In float64 the truth is the stock result itself, which is off by more than 4 units where long sums or what cancels is in it.
+  int units_in_double = 4;
+};
+
 /// Runs `steps` steps of the program with both engines in float32 and float64. Each result must have the stock result's
 /// dtype, sizes and strides, and may be twice as far from the truth as that plus 4 units in the last place of its tensor's
-/// largest value (32 in float64, whose truth is the stock result itself). At least `fused_graphs` graphs must have run with kernels of their own, and steps after the first be hits.
-void expect_near_grads(const TypedProgram& program, uint64_t fused_graphs = 1, int steps = 3);
+/// largest value. At least `fused_graphs` graphs must have run with kernels of their own, and steps after the first `misses`
+/// be hits.
+void expect_near_grads(const TypedProgram& program, NearGrads expected = {});
 
 }  // namespace hindcast::tests

@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <iostream>
-#include <stdexcept>
 #include <string>
 
+#include "tests/fuzz/chosen_seeds.h"
 #include "tests/fuzz/compare.h"
 #include "tests/fuzz/current_seed.h"
 #include "tests/fuzz/generate.h"
@@ -22,22 +20,6 @@ namespace hindcast::tests::fuzz {
 namespace {
 
 constexpr uint64_t kCases = 8;  // so that ctest's halves are equal
-
-struct Seeds {
-  uint64_t first = 1;
-  uint64_t count = 2000;
-};
-
-Seeds chosen_seeds() {
-  const char* text = std::getenv("HINDCAST_FUZZ_SEEDS");
-  if (text == nullptr || *text == '\0') return {};
-  unsigned long long first = 0, count = 0;
-  char rest = 0;
-  if (std::sscanf(text, "%llu:%llu%c", &first, &count, &rest) != 2) {
-    throw std::invalid_argument("HINDCAST_FUZZ_SEEDS is '" + std::string(text) + "'; expected first:count, such as 5000:100");
-  }
-  return {first, count};
-}
 
 class Fuzz : public testing::TestWithParam<uint64_t> {
  protected:
@@ -58,7 +40,7 @@ void report(const Program& program, const std::string& difference) {
 }
 
 TEST_P(Fuzz, BothEnginesAgree) {
-  const Seeds seeds = chosen_seeds();
+  const Seeds seeds = chosen_seeds(2000);
   Counts counts;
   int failures = 0;
   for (uint64_t offset = GetParam(); offset < seeds.count; offset += kCases) {

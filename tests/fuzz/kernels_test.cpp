@@ -3,9 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
-
+#include "tests/fuzz/chosen_seeds.h"
 #include "tests/fuzz/compare.h"
 #include "tests/fuzz/generate.h"
 #include "tests/fuzz/interpret.h"
@@ -14,20 +12,12 @@
 namespace hindcast::tests::fuzz {
 namespace {
 
-/// 30, or HINDCAST_FUZZ_SEEDS="first:count".
-std::pair<uint64_t, uint64_t> chosen_seeds() {
-  unsigned long long first = 0, count = 0;
-  const char* text = std::getenv("HINDCAST_FUZZ_SEEDS");
-  if (text != nullptr && std::sscanf(text, "%llu:%llu", &first, &count) == 2) return {first, count};
-  return {1, 30};
-}
-
 TEST(FuzzKernels, NoneIsRefused) {
 #ifndef HINDCAST_HAS_CLANG
   GTEST_SKIP() << "built without Clang";
 #endif
   at::set_num_threads(1);
-  const auto [first, count] = chosen_seeds();
+  const auto [first, count] = chosen_seeds(30);
   uint64_t fused = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Program program = generate(seed);

@@ -1,0 +1,21 @@
+#include "tests/fuzz/chosen_seeds.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace hindcast::tests::fuzz {
+
+Seeds chosen_seeds(uint64_t count) {
+  const char* text = std::getenv("HINDCAST_FUZZ_SEEDS");
+  if (text == nullptr || *text == '\0') return {1, count};
+  unsigned long long first = 0, number = 0;
+  char rest = 0;
+  if (std::sscanf(text, "%llu:%llu%c", &first, &number, &rest) != 2) {
+    throw std::invalid_argument("HINDCAST_FUZZ_SEEDS is '" + std::string(text) + "'; expected first:count, such as 5000:100");
+  }
+  return {first, number};
+}
+
+}  // namespace hindcast::tests::fuzz
