@@ -2,6 +2,8 @@
 
 #include "codegen/op_call.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include <algorithm>
 
 namespace hindcast::codegen {
@@ -47,6 +49,11 @@ void give_away_once(Step& step) {
 }
 
 }  // namespace
+
+const at::Tensor& buffer_wanted() {
+  static const auto* request = new at::Tensor(at::detail::empty_cpu({0}, at::TensorOptions()));
+  return *request;
+}
 
 Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {
   for (const capture::Segment& segment : graph_->segments()) {
@@ -137,9 +144,9 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
   step.call = graph_->instrs[step.instr].call;
   for (const ValueId input : inputs_of(group)) step.inputs.push_back({slot_of(input), last_use[slot_of(input)] == place});
   for (const ValueId store : group.stores) step.outputs.push_back(slot_of(store));
-  for (const Group::Copy& copy : group.copies) {
-    step.copies.push_back({slot_count_, graph_->instrs[copy.instr].call});
-    copy_slots_.emplace(copy.instr, slot_count_++);
+  for (const Group::Leaf& leaf : group.leaves) {
+    step.leaves.push_back({slot_count_, graph_->instrs[leaf.instr].call, leaf.takes_result});
+    leaf_slots_.emplace(leaf.instr, slot_count_++);
   }
   give_away_once(step);
   step.call_op = make_kernel_call(group);
@@ -167,7 +174,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
     const uint32_t slot = slot_of(value);
     step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == place});
   }
-  if (const auto copy = copy_slots_.find(i); copy != copy_slots_.end()) step.own_copy = copy->second;
+  if (const auto leaf = leaf_slots_.find(i); leaf != leaf_slots_.end()) step.leaf_slot = leaf->second;
   const uint32_t base = slot_of(instr.base);
   step.base = {base, base != kNoSlot && last_use[base] == place};
   give_away_once(step);

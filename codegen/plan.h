@@ -36,11 +36,16 @@ struct PlannedView {
 struct Step;
 using Slots = std::vector<at::Tensor>;
 
+/// What a slot of Step::leaves holds to ask for a buffer.
+const at::Tensor& buffer_wanted();
+
 /// Runs an Op or Mutate step: takes its arguments from the slots, calls ATen, puts the results back.
 class OpCall {
  public:
   virtual ~OpCall() = default;
   virtual void run(const Step& step, Slots& slots, const capture::Env& env) const = 0;
+  /// Answers what Step::leaves ask for.
+  virtual bool writes_leaves() const { return false; }
   /// For a step that is no single ATen op.
   virtual std::string describe() const { return {}; }
 };
@@ -60,16 +65,20 @@ struct Step {
   uint32_t target_arg = 0;
   uint32_t result = 0;
   uint32_t kept_inputs = 0;
-  /// A kernel's: buffers of their own for leaves that get the same gradient. A defined tensor in the slot asks for one, and is
-  /// replaced by it; an undefined one asks for none.
-  struct Copy {
+  /// A kernel's: leaves that get its results as their gradients, as Group::leaves. The slot of each says what is asked of the
+  /// kernel, and behind it what the kernel did, which the leaf's Accumulate step goes by:
+  ///   undefined                     nothing
+  ///   buffer_wanted()               a buffer of its own; then that buffer, filled
+  ///   the `.grad` that it has       the result added to it; then the same, or undefined where it could not be added in place
+  struct Leaf {
     uint32_t slot = kNoSlot;
-    uint32_t call = 0;  // of the leaf's AccumulateGrad
+    uint32_t call = 0;          // of its AccumulateGrad
+    bool takes_result = false;  // asks for no buffer
   };
-  std::vector<Copy> copies;
-  uint32_t own_copy = kNoSlot;  // Accumulate: the slot of the leaf's copy
-  bool sum_is_view = false;     // AddGrads: the first gradient
-  uint32_t end_call = 0;        // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
+  std::vector<Leaf> leaves;
+  uint32_t leaf_slot = kNoSlot;  // Accumulate: that slot
+  bool sum_is_view = false;      // AddGrads: the first gradient
+  uint32_t end_call = 0;         // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
 };
 
 /// A segment for a user's graph compiler, in slots.
@@ -113,7 +122,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<PlannedSegment> segments_;
   std::vector<uint32_t> slots_;
-  std::unordered_map<uint32_t, uint32_t> copy_slots_;  // by Accumulate instr
+  std::unordered_map<uint32_t, uint32_t> leaf_slots_;  // by Accumulate instr
   uint32_t slot_count_ = 0, first_resume_slot_ = 0;
   std::vector<bool> flows_on_;
   bool has_boundaries_ = false;

@@ -11,13 +11,13 @@
 #include "hooks/add_gradients.h"
 #include "hooks/run_hooks.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 
 namespace hindcast::engine {
@@ -61,8 +61,11 @@ class Runner {
         case InstrKind::Mutate:
           if (!below) below.emplace();
           if (request_.compiled && in_compiled_segment(step)) continue;
-          if (!step.copies.empty()) ask_for_copies(step);
-          step.call_op->run(step, slots_, request_.env);
+          if (!step.leaves.empty() && step.call_op->writes_leaves()) {
+            run_to_leaves(step);
+          } else {
+            step.call_op->run(step, slots_, request_.env);
+          }
           continue;
         case InstrKind::AddGrads: {
           if (!below) below.emplace();
@@ -195,24 +198,31 @@ class Runner {
       stats_recorder().add_hook_calls(1);
     }
     at::Tensor gradient = take(step.inputs[0]);
-    if (step.own_copy != kNoSlot && slots_[step.own_copy].defined() && !slots_[step.own_copy].is_same(request_for_copy()))
-      gradient = std::move(slots_[step.own_copy]);
+    if (step.leaf_slot != kNoSlot && slots_[step.leaf_slot].defined()) {
+      if (slots_[step.leaf_slot].is_same(leaf.variable.grad())) return;  // the kernel has added to it
+      gradient = std::move(slots_[step.leaf_slot]);
+    }
     see_gradient(step, gradient);
     hooks::accumulate_grad(leaf, capture::node_mutex(leaf), std::move(gradient), (call.hooks & capture::kPostHooks) != 0);
   }
 
-  static const at::Tensor& request_for_copy() {
-    static const auto* request = new at::Tensor(at::detail::empty_cpu({0}, at::TensorOptions()));
-    return *request;
-  }
-
-  // A leaf that has no gradient yet keeps the buffer that it is given.
-  void ask_for_copies(const Step& step) {
-    for (const Step::Copy& copy : step.copies) {
-      auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected_.calls[copy.call].node);
-      const std::lock_guard lock(capture::node_mutex(leaf));
-      if (!leaf.variable.grad().defined()) slots_[copy.slot] = request_for_copy();
+  // A leaf that has no gradient yet keeps the buffer that it is given; what has one is locked while the kernel adds to it. Who
+  // waits for more than one lock could wait forever: a leaf that another thread is busy with accumulates behind the kernel.
+  void run_to_leaves(const Step& step) {
+    c10::SmallVector<std::unique_lock<std::mutex>, 8> locks;
+    for (const Step::Leaf& asked : step.leaves) {
+      auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected_.calls[asked.call].node);
+      std::unique_lock lock(capture::node_mutex(leaf), std::try_to_lock);
+      if (!lock || leaf.variable.grad_fn() || !leaf.variable.requires_grad()) continue;
+      const at::Tensor& grad = leaf.variable.grad();
+      if (!grad.defined()) {
+        if (!asked.takes_result) slots_[asked.slot] = codegen::buffer_wanted();
+      } else if (!request_.observer) {  // an observer is shown what is added
+        slots_[asked.slot] = grad;
+        locks.push_back(std::move(lock));
+      }
     }
+    step.call_op->run(step, slots_, request_.env);
   }
 
   bool run_hook(const Step& step) {

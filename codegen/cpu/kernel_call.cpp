@@ -1,11 +1,12 @@
 #include "codegen/cpu/kernel_call.h"
 
 #include "codegen/cpu/launch.h"
+#include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/row_call.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace hindcast::codegen {
 namespace {
@@ -32,33 +33,34 @@ class KernelCall final : public OpCall {
     }
     const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
 
-    Pointers pointers;
     for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
-    c10::SmallVector<at::Tensor, 16> results;
     const bool one_loop = !empty && is_one_loop(step, slots, sizes, strides, numel);
+    const auto layout_of = [&](size_t store) -> ResultLayout {
+      const at::ScalarType type = group_.body.stores[store].type;
+      if (has_shape_of_domain_[store]) return {sizes, strides, type};
+      const Ints shape = sizes_of(group_.shapes[store], env);  // of another one: both are contiguous
+      return {shape, row_major_strides(shape), type};
+    };
+    const LeafWrites leaves(group_, step, slots, layout_of);
     ResultMemory memory(step, slots, one_loop ? loads_ : 0);
+    c10::SmallVector<at::Tensor, 16> results;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      // Of another shape than the domain's: both are contiguous.
-      const at::ScalarType type = group_.body.stores[i].type;
-      if (has_shape_of_domain_[i]) {
-        results.push_back(memory.make(sizes, strides, type));
+      if (one_loop && leaves.is_only_added(i)) {
+        results.emplace_back();
+      } else if (has_shape_of_domain_[i]) {
+        results.push_back(memory.make(sizes, strides, group_.body.stores[i].type));
       } else {
-        const Ints shape = sizes_of(group_.shapes[i], env);
-        results.push_back(memory.make(shape, row_major_strides(shape), type));
+        const ResultLayout layout = layout_of(i);
+        results.push_back(memory.make(layout.sizes, layout.strides, layout.type));
       }
     }
     const auto scalars = scalars_.values(env);
 
-    const auto copies = make_copies(group_, step, slots, results);
-    if (!empty) {
-      if (one_loop) {
-        for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
-        for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
-        run_dense(pointers, scalars.data(), numel, copies);
-      } else {
-        run_nest(step, slots, sizes, strides, results, scalars.data(), env);
-        for (const WantedCopy& copy : copies) std::memcpy(copy.memory, memory_of(results[copy.store]), results[copy.store].nbytes());
-      }
+    if (one_loop) {
+      run_dense(step, slots, results, scalars.data(), numel, leaves);
+    } else if (!empty) {
+      run_nest(step, slots, sizes, strides, results, scalars.data(), env);
+      for (size_t i = 0; i < results.size(); ++i) leaves.write(i, memory_of(results[i]), 0, results[i].numel());
     }
     for (const SlotUse use : step.inputs) {
       if (use.last) slots[use.slot].reset();
@@ -66,6 +68,7 @@ class KernelCall final : public OpCall {
     for (size_t i = 0; i < results.size(); ++i) slots[step.outputs[i]] = std::move(results[i]);
   }
 
+  bool writes_leaves() const override { return true; }
   std::string describe() const override { return describe_kernel(group_); }
 
  private:
@@ -87,23 +90,34 @@ class KernelCall final : public OpCall {
     return true;
   }
 
-  void run_dense(const Pointers& pointers, const double* scalars, int64_t numel, c10::ArrayRef<WantedCopy> copies) const {
-    const auto run_part = [&](int64_t begin, int64_t end) {
-      Pointers at(pointers.begin(), pointers.end());
-      for (size_t i = 0; i < at.size(); ++i) {
-        if (!is_still(i)) at[i] += begin * element_sizes_[i];
+  void run_dense(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel,
+                 const LeafWrites& leaves) const {
+    Pointers pointers;
+    int64_t unstored = 0;  // results without memory
+    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
+    for (const at::Tensor& result : results) {
+      pointers.push_back(result.defined() ? memory_of(result) : nullptr);
+      if (!result.defined()) ++unstored;
+    }
+    run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
+      const int64_t length = leaves.empty() ? end - begin : std::min(end - begin, kCachedPart);
+      std::vector<char> values(static_cast<size_t>(unstored * length) * sizeof(double));
+      for (int64_t part = begin; part < end; part += length) {
+        const int64_t count = std::min(end - part, length);
+        Pointers at(pointers.begin(), pointers.end());
+        char* free = values.data();
+        for (size_t i = 0; i < at.size(); ++i) {
+          if (at[i] == nullptr) {
+            at[i] = std::exchange(free, free + count * element_sizes_[i]);
+          } else if (!is_still(i)) {
+            at[i] += part * element_sizes_[i];
+          }
+        }
+        kernel_->dense(at.data(), scalars, count);
+        if (leaves.empty()) continue;
+        for (size_t i = loads_; i < at.size(); ++i) leaves.write(i - loads_, at[i], part, count);
       }
-      kernel_->dense(at.data(), scalars, end - begin);
-      for (const WantedCopy& copy : copies) {
-        const int64_t size = element_sizes_[loads_ + copy.store];
-        std::memcpy(copy.memory + begin * size, at[loads_ + copy.store], static_cast<size_t>((end - begin) * size));
-      }
-    };
-    const auto run_share = [&](int64_t begin, int64_t end) {
-      if (copies.empty()) return run_part(begin, end);
-      for (int64_t part = begin; part < end; part += kCachedPart) run_part(part, std::min(end, part + kCachedPart));
-    };
-    run_ranges(numel, grain_, run_share);
+    });
   }
 
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,

@@ -98,18 +98,6 @@ at::Tensor ResultMemory::make(at::IntArrayRef sizes, at::IntArrayRef strides, at
   return empty_strided_recycled(sizes, strides, type);
 }
 
-c10::SmallVector<WantedCopy, 4> make_copies(const Group& group, const Step& step, Slots& slots, c10::ArrayRef<at::Tensor> results) {
-  c10::SmallVector<WantedCopy, 4> wanted;
-  for (size_t i = 0; i < step.copies.size(); ++i) {
-    at::Tensor& slot = slots[step.copies[i].slot];
-    if (!slot.defined()) continue;
-    const at::Tensor& result = results[group.copies[i].store];
-    slot = empty_strided_recycled(result.sizes(), result.strides(), result.scalar_type());
-    if (result.numel() != 0) wanted.push_back({group.copies[i].store, static_cast<char*>(slot.mutable_data_ptr())});
-  }
-  return wanted;
-}
-
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {
   Ints sizes, strides;
   if (access.sizes.empty()) {

@@ -9,7 +9,7 @@
 
 namespace hindcast::codegen {
 
-/// Elements whose results are still in cache when they are copied.
+/// Elements whose results are still in cache when they are read again.
 inline constexpr int64_t kCachedPart = 8192;
 /// "kernel of 2 ops: mul, gelu_backward".
 std::string describe_kernel(const Group& group);
@@ -45,12 +45,6 @@ class ResultMemory {
   c10::SmallVector<const at::Tensor*, 8> given_;
 };
 
-/// The buffers that are asked for, put in place of the requests.
-struct WantedCopy {
-  size_t store;
-  char* memory;
-};
-c10::SmallVector<WantedCopy, 4> make_copies(const Group& group, const Step& step, Slots& slots, c10::ArrayRef<at::Tensor> results);
 /// By how many bytes the tensor goes on with each axis of the domain. A tensor that is read as another shape is made contiguous.
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
 

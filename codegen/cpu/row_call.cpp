@@ -1,14 +1,14 @@
 #include "codegen/cpu/row_call.h"
 
 #include "codegen/cpu/launch.h"
+#include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/memory/empty_recycled.h"
 #include "engine/base/check.h"
 
-#include <c10/util/irange.h>
-
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hindcast::codegen {
 namespace {
@@ -23,7 +23,6 @@ struct Launch {
   c10::SmallVector<at::Tensor, 16> tensors;
   Pointers pointers;
   c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
-  c10::SmallVector<WantedCopy, 4> copies;
   int64_t row_count = 1;
 
   int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
@@ -52,29 +51,33 @@ class RowCall final : public OpCall {
     const Ints domain = sizes_of(group_.domain, env);
     const auto scalars = scalars_.values(env);
     for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
-    Launch launch = prepare(step, slots, domain, env);
-    launch.copies = make_copies(group_, step, slots, c10::ArrayRef<at::Tensor>(launch.tensors).slice(loads_));
-    run_rows(launch, scalars.data());
-    if (!rows_lie_side_by_side_) {
-      for (const WantedCopy& copy : launch.copies) {
-        const at::Tensor& result = launch.tensors[loads_ + copy.store];
-        std::memcpy(copy.memory, result.const_data_ptr(), result.nbytes());
-      }
-    }
+    const LeafWrites leaves(group_, step, slots, [&](size_t store) -> ResultLayout {
+      const Ints shape = sizes_of(group_.shapes[store], env);
+      return {shape, row_major_strides(shape), group_.body.stores[store].type};
+    });
+    Launch launch = prepare(step, slots, domain, env, leaves);
+    run_rows(launch, scalars.data(), leaves);
     for (const SlotUse use : step.inputs) {
       if (use.last) slots[use.slot].reset();
     }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       at::Tensor& result = launch.tensors[loads_ + i];
       const at::ScalarType type = group_.body.stores[i].type;
-      slots[step.outputs[i]] = result.scalar_type() == type ? std::move(result) : result.to(type);
+      if (result.defined() && result.scalar_type() != type) result = result.to(type);
+      if (!is_written_by_rows(i)) leaves.write(i, static_cast<const char*>(result.const_data_ptr()), 0, result.numel());
+      slots[step.outputs[i]] = std::move(result);
     }
   }
+
+  bool writes_leaves() const override { return true; }
 
   std::string describe() const override { return describe_kernel(group_); }
 
  private:
-  Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env) const {
+  // To leaves, while the rows are in cache.
+  bool is_written_by_rows(size_t store) const { return rows_lie_side_by_side_ && group_.body.stores[store].extent == Extent::Element; }
+
+  Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env, const LeafWrites& leaves) const {
     Launch launch;
     c10::SmallVector<Ints, 16> steps;
     ResultMemory memory(step, slots, loads_);
@@ -89,12 +92,16 @@ class RowCall final : public OpCall {
       const bool is_sum = store.extent == Extent::Columns;
       const Ints strides = row_major_strides(shape);
       const at::ScalarType type = is_sum ? group_.body.compute : store.type;
-      launch.tensors.push_back(written_last_[i] ? memory.make(shape, strides, type) : empty_strided_recycled(shape, strides, type));
+      if (is_written_by_rows(i) && leaves.is_only_added(i)) {
+        launch.tensors.emplace_back();
+      } else {
+        launch.tensors.push_back(written_last_[i] ? memory.make(shape, strides, type) : empty_strided_recycled(shape, strides, type));
+      }
       if (is_sum) {
         const at::Tensor& sum = launch.tensors.back();
         if (sum.numel() != 0) std::memset(sum.mutable_data_ptr(), 0, sum.nbytes());
       }
-      steps.push_back(steps_of_result(i, domain, static_cast<int64_t>(launch.tensors.back().element_size())));
+      steps.push_back(steps_of_result(i, domain, static_cast<int64_t>(c10::elementSize(type))));
     }
     launch.rows = make_nest(domain, row_axes_, steps);
     launch.columns = make_nest(domain, column_axes_, steps);
@@ -108,7 +115,7 @@ class RowCall final : public OpCall {
     }
     for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
     for (const at::Tensor& tensor : launch.tensors)
-      launch.pointers.push_back(static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())));
+      launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
     return launch;
   }
 
@@ -147,7 +154,7 @@ class RowCall final : public OpCall {
     return steps;
   }
 
-  void run_rows(const Launch& launch, const double* scalars) const {
+  void run_rows(const Launch& launch, const double* scalars, const LeafWrites& leaves) const {
     const int64_t row_length = launch.runs() * launch.run_length(), rows = launch.row_count;
     if (rows == 0) return;
     const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
@@ -158,45 +165,51 @@ class RowCall final : public OpCall {
       Pointers at(launch.pointers.begin(), launch.pointers.end());
       for (size_t s = 0; s < sums_.size() && share > 0; ++s)
         at[loads_ + sums_[s]] = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
-      run_range(launch, at, scalars, rows * share / shares, rows * (share + 1) / shares);
+      run_range(launch, at, scalars, rows * share / shares, rows * (share + 1) / shares, leaves);
     };
     run_shares(shares, run_share);
     for (size_t s = 0; s < sums_.size(); ++s) {
       for (int64_t share = 1; share < shares; ++share) {
         const char* from = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
-        add(launch.pointers[loads_ + sums_[s]], from, row_length);
+        add_elements(group_.body.compute, launch.pointers[loads_ + sums_[s]], from, row_length);
       }
     }
   }
 
   // Rows [begin, end), sums by blocks.
-  void run_range(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end) const {
+  void run_range(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end,
+                 const LeafWrites& leaves) const {
     const int64_t row_length = launch.runs() * launch.run_length();
     std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
-    if (launch.copies.empty() && (sums_.empty() || end - begin <= kBlock))
-      return run_block(launch, pointers, scalars, begin, end, kept.data());
+    if (leaves.empty() && (sums_.empty() || end - begin <= kBlock)) return run_block(launch, pointers, scalars, begin, end, kept.data());
     const int64_t sum_bytes = row_length * compute_size_;
     std::vector<char> block(static_cast<size_t>(sum_bytes) * sums_.size());
-    Pointers at(pointers.begin(), pointers.end());
-    for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
-    const int64_t length = launch.copies.empty() ? kBlock : std::clamp<int64_t>(kCachedPart / std::max<int64_t>(1, row_length), 1, kBlock);
+    const int64_t length = leaves.empty() ? kBlock : std::clamp<int64_t>(kCachedPart / std::max<int64_t>(1, row_length), 1, kBlock);
+    const auto unstored = std::count(pointers.begin() + static_cast<int64_t>(loads_), pointers.end(), nullptr);
+    std::vector<char> values(static_cast<size_t>(unstored * length * row_length) * sizeof(double));
     for (int64_t row = begin; row < end; row += length) {
-      std::fill(block.begin(), block.end(), char(0));
       const int64_t stop = std::min(end, row + length);
+      Pointers at(pointers.begin(), pointers.end());
+      for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
+      char* free = values.data();
+      for (size_t i = 0; i < written_last_.size(); ++i) {
+        if (at[loads_ + i] != nullptr) continue;
+        const int64_t row_bytes = row_bytes_of(i, row_length);
+        at[loads_ + i] = std::exchange(free, free + length * row_bytes) - row * row_bytes;  // where row 0 would lie
+      }
+      std::fill(block.begin(), block.end(), char(0));
       run_block(launch, at, scalars, row, stop, kept.data());
-      copy_rows(launch, pointers, row, stop);
-      for (size_t s = 0; s < sums_.size(); ++s) add(pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
+      for (size_t i = 0; i < written_last_.size(); ++i) {
+        if (is_written_by_rows(i))
+          leaves.write(i, at[loads_ + i] + row * row_bytes_of(i, row_length), row * row_length, (stop - row) * row_length);
+      }
+      for (size_t s = 0; s < sums_.size(); ++s)
+        add_elements(group_.body.compute, pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
     }
   }
 
-  void copy_rows(const Launch& launch, const Pointers& pointers, int64_t begin, int64_t end) const {
-    if (!rows_lie_side_by_side_) return;
-    const int64_t row_length = launch.runs() * launch.run_length();
-    for (const WantedCopy& copy : launch.copies) {
-      const int64_t row_bytes = row_length * static_cast<int64_t>(c10::elementSize(group_.body.stores[copy.store].type));
-      std::memcpy(copy.memory + begin * row_bytes, pointers[loads_ + copy.store] + begin * row_bytes,
-                  static_cast<size_t>((end - begin) * row_bytes));
-    }
+  int64_t row_bytes_of(size_t store, int64_t row_length) const {
+    return row_length * static_cast<int64_t>(c10::elementSize(group_.body.stores[store].type));
   }
 
   void run_block(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end, char* kept) const {
@@ -215,14 +228,6 @@ class RowCall final : public OpCall {
       const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
       kernel_->rows(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
       begin += rows;
-    }
-  }
-
-  void add(char* to, const char* from, int64_t count) const {
-    if (group_.body.compute == at::kDouble) {
-      for (const auto i : c10::irange(count)) reinterpret_cast<double*>(to)[i] += reinterpret_cast<const double*>(from)[i];
-    } else {
-      for (const auto i : c10::irange(count)) reinterpret_cast<float*>(to)[i] += reinterpret_cast<const float*>(from)[i];
     }
   }
 

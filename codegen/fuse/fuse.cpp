@@ -270,7 +270,7 @@ class Fuser {
     } else {
       Group group = open.group.finish([&](ValueId made) { return is_read_elsewhere(made, members); });
       group.stopped = why;
-      add_copies(group, open.sinks);
+      add_leaves(group, open.sinks);
       if (!group.stores.empty()) {
         schedule_.items.push_back({true, static_cast<uint32_t>(schedule_.groups.size()), 0});
         schedule_.groups.push_back(std::move(group));
@@ -309,10 +309,8 @@ class Fuser {
     }
   }
 
-  // For all leaves that a result goes to, but the last if nobody else reads it: that one takes the result itself.
-  void add_copies(Group& group, const std::vector<uint32_t>& sinks) const {
+  void add_leaves(Group& group, const std::vector<uint32_t>& sinks) const {
     for (uint32_t store = 0; store < group.stores.size(); ++store) {
-      if (group.body.stores[store].extent != Extent::Element) continue;
       std::vector<uint32_t> leaves;
       for (const uint32_t sink : sinks) {
         if (graph_.instrs[sink].kind == InstrKind::Accumulate && graph_.instrs[sink].inputs[0] == group.stores[store])
@@ -320,8 +318,14 @@ class Fuser {
       }
       std::vector<uint32_t> inside = group.members;
       inside.insert(inside.end(), leaves.begin(), leaves.end());
-      if (!leaves.empty() && !is_read_elsewhere(group.stores[store], inside)) leaves.pop_back();
-      for (const uint32_t leaf : leaves) group.copies.push_back({store, leaf});
+      const bool is_taken = !is_read_elsewhere(group.stores[store], inside);
+      for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back()});
+      if (group.body.stores[store].extent == Extent::Element) continue;
+      // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
+      for (const uint32_t sink : sinks) {
+        if (graph_.instrs[sink].kind != InstrKind::Accumulate || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
+        if (source_of(graph_.instrs[sink].inputs[0]) == group.stores[store]) group.leaves.push_back({store, sink, true});
+      }
     }
   }
 

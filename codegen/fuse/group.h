@@ -35,12 +35,13 @@ struct Group {
   std::vector<GroupScalar> scalars;      // by Body's scalars
   std::vector<capture::ValueId> stores;
   std::vector<std::vector<capture::ExprId>> shapes;  // of the stores
-  /// A result that several leaves get as their gradient: each has its own buffer, filled while the values are in cache.
-  struct Copy {
-    uint32_t store;  // into stores
-    uint32_t instr;  // the Accumulate that may take it
+  /// A leaf that gets a result as its gradient. Leaves of one result are neighbours.
+  struct Leaf {
+    uint32_t store;     // into stores
+    uint32_t instr;     // its Accumulate
+    bool takes_result;  // if it has no gradient yet: the last one of a result that nobody else reads, or of another shape
   };
-  std::vector<Copy> copies;
+  std::vector<Leaf> leaves;
   std::string stopped;  // why it stopped growing
 };
 

@@ -1,0 +1,205 @@
+// Kernels that add to gradients which leaves have already.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "engine/hindcast.h"
+#include "tests/fusion/near_grads.h"
+
+namespace hindcast::tests {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// Three leaves that get one gradient, one that gets another, a bias and the bias of a norm.
+Tensors leaves_of(at::TensorOptions options, int64_t rows = 9) {
+  return {near_leaf({rows, 24}, options), near_leaf({rows, 24}, options), near_leaf({rows, 24}, options),
+          near_leaf({rows, 24}, options), near_leaf({24}, options),       near_leaf({24}, options)};
+}
+
+void backward(const Tensors& leaves) {
+  const auto sum = leaves[0] + leaves[1] + leaves[2] + leaves[4];
+  at::layer_norm((sum * leaves[3]).tanh() + sum.sigmoid() * 2, {24}, leaves[4] + 1, leaves[5]).pow(2).sum().backward();
+}
+
+Tensors grads_of(const Tensors& leaves) {
+  Tensors grads;
+  for (const at::Tensor& leaf : leaves) grads.push_back(leaf.grad());
+  return grads;
+}
+
+constexpr NearGrads kCancels{.misses = 2, .units_in_double = 32};
+
+TEST(LeafGrads, AreAddedTo) {
+  for (const int64_t rows : {1, 9, 3000}) {
+    expect_near_grads(
+        [rows](at::TensorOptions options) {
+          const auto leaves = leaves_of(options, rows);
+          for (const at::Tensor& leaf : leaves) leaf.mutable_grad() = at::randn_like(leaf).detach();
+          const auto before = grads_of(leaves);
+          backward(leaves);
+          backward(leaves);
+          for (size_t i = 0; i < leaves.size(); ++i) {
+            EXPECT_TRUE(leaves[i].grad().is_same(before[i])) << i;
+            EXPECT_EQ(before[i]._version(), 2) << i;
+          }
+          return before;
+        },
+        kCancels);
+  }
+}
+
+TEST(LeafGrads, SomeHaveNone) {
+  for (const size_t none : {0U, 1U, 2U, 3U, 4U, 5U}) {
+    expect_near_grads(
+        [none](at::TensorOptions options) {
+          const auto leaves = leaves_of(options);
+          for (size_t i = 0; i < leaves.size(); ++i) {
+            if (i != none) leaves[i].mutable_grad() = at::randn_like(leaves[i]).detach();
+          }
+          backward(leaves);
+          return grads_of(leaves);
+        },
+        kCancels);
+  }
+}
+
+// Slices of one buffer, as trainers keep them that reduce all gradients at once.
+TEST(LeafGrads, InOneBuffer) {
+  expect_near_grads(
+      [](at::TensorOptions options) {
+        const auto leaves = leaves_of(options);
+        int64_t size = 0;
+        for (const at::Tensor& leaf : leaves) size += leaf.numel();
+        const auto buffer = at::zeros({size}, options);
+        int64_t begin = 0;
+        for (const at::Tensor& leaf : leaves) {
+          leaf.mutable_grad() = buffer.narrow(0, begin, leaf.numel()).view(leaf.sizes());
+          begin += leaf.numel();
+        }
+        backward(leaves);
+        backward(leaves);
+        return Tensors{buffer};
+      },
+      kCancels);
+}
+
+// Leaves whose gradients share memory, or are one tensor, get both sums.
+TEST(LeafGrads, ThatOverlap) {
+  for (const int64_t shift : {0, 5, 24}) {
+    expect_near_grads(
+        [shift](at::TensorOptions options) {
+          const auto leaves = leaves_of(options);
+          const auto buffer = at::zeros({9 * 24 + shift}, options);
+          leaves[0].mutable_grad() = buffer.narrow(0, 0, 9 * 24).view({9, 24});
+          leaves[1].mutable_grad() = buffer.narrow(0, shift, 9 * 24).view({9, 24});
+          if (shift == 0) leaves[2].mutable_grad() = leaves[1].grad();
+          backward(leaves);
+          return Tensors{buffer};
+        },
+        kCancels);
+  }
+}
+
+TEST(LeafGrads, OfOtherLayouts) {
+  expect_near_grads(
+      [](at::TensorOptions options) {
+        const auto leaves = leaves_of(options);
+        leaves[0].mutable_grad() = at::zeros({24, 9}, options).t();
+        leaves[1].mutable_grad() = at::zeros({9, 48}, options).slice(1, 0, 48, 2);
+        leaves[4].mutable_grad() = at::zeros({48}, options).slice(0, 0, 48, 2);
+        backward(leaves);
+        backward(leaves);
+        return grads_of(leaves);
+      },
+      kCancels);
+}
+
+// The kernel reads the very memory that it adds to.
+TEST(LeafGrads, ThatTheFormulaReads) {
+  for (const int64_t shift : {0, 3}) {
+    expect_near_grads(
+        [shift](at::TensorOptions options) {
+          const auto x = near_leaf({40, 30}, options);
+          const auto buffer = at::randn({40 * 30 + shift}, options);
+          x.mutable_grad() = buffer.narrow(0, 0, 40 * 30).view({40, 30});
+          const auto factor = buffer.narrow(0, shift, 40 * 30).view({40, 30});
+          (x.sin() * factor).sum().backward();
+          return Tensors{buffer};
+        },
+        {.misses = 1});
+  }
+}
+
+// Memory that nobody may add to in place must give the stock engine's error.
+TEST(LeafGrads, ThatCanNotBeAddedTo) {
+  const auto message = [](bool ours) {
+    const auto x = at::ones({4, 5}).requires_grad_();
+    const auto step = [&] {
+      const auto loss = (x * x).sin().mul(x).sum();
+      if (!ours) return loss.backward();
+      const auto guard = hindcast::enable(fused_options());
+      loss.backward();
+    };
+    for (int i = 0; i < 3; ++i) step();
+    x.mutable_grad() = at::zeros({1, 1}).expand({4, 5});
+    try {
+      step();
+    } catch (const c10::Error& error) {
+      return std::string(error.what_without_backtrace());
+    }
+    return std::string("none");
+  };
+  const std::string stock = message(false);
+  EXPECT_NE(stock, "none");
+  EXPECT_EQ(message(true), stock);
+}
+
+// Two threads add to one leaf: no sum is lost.
+TEST(LeafGrads, FromTwoThreads) {
+  hindcast::reset();
+  const auto x = at::ones({300, 30}).requires_grad_(), y = at::ones({300, 30}).requires_grad_();
+  x.mutable_grad() = at::zeros({300, 30});
+  y.mutable_grad() = at::zeros({300, 30});
+  constexpr int kSteps = 50;
+  const auto work = [&](bool turned) {
+    for (int i = 0; i < kSteps; ++i) {
+      const auto sum = turned ? y + x : x + y;
+      const auto loss = (sum * 0.5).clamp(0, 2).mul(4).sum();
+      const auto guard = hindcast::enable(fused_options());
+      loss.backward();
+    }
+  };
+  std::thread other(work, true);
+  work(false);
+  other.join();
+  EXPECT_TRUE(x.grad().eq(2 * 2 * kSteps).all().item<bool>());
+  EXPECT_TRUE(y.grad().eq(2 * 2 * kSteps).all().item<bool>());
+}
+
+TEST(LeafGrads, InSixteenBits) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const auto run = [&](bool ours) {
+      at::manual_seed(1);
+      const auto x = at::randn({20, 30}).to(type).requires_grad_(), y = at::randn({20, 30}).to(type).requires_grad_();
+      for (int i = 0; i < 4; ++i) {
+        const auto loss = (x + y).neg().relu().sum();
+        Options options = fused_options();
+        options.enabled = ours;
+        const auto guard = hindcast::enable(options);
+        loss.backward();
+      }
+      return Tensors{x.grad(), y.grad()};
+    };
+    hindcast::reset();
+    const auto stock = run(false), ours = run(true);
+    EXPECT_GE(hindcast::stats().fused_graphs, 1U);
+    for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(stock[i].equal(ours[i])) << type;
+  }
+}
+
+}  // namespace
+}  // namespace hindcast::tests
