@@ -144,7 +144,7 @@ class ViewCall final : public OpCall {
   // A dense CPU tensor of LibTorch's own class.
   static bool is_plain(const at::Tensor& tensor) {
     static const c10::DispatchKeySet plain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,
-                                            c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+                                            c10::DispatchKey::AutocastCPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
     return tensor.defined() && (tensor.key_set() & plain) == tensor.key_set();
   }
 

@@ -6,12 +6,20 @@
 #include "codegen/cpu/row_call.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace hindcast::codegen {
 namespace {
 
 using capture::Env;
+
+template <class T, T kValue>
+constexpr auto kBlockOf = [] {
+  std::array<T, kBlockLength> block{};
+  block.fill(kValue);
+  return block;
+}();
 
 class KernelCall final : public OpCall {
  public:
@@ -56,7 +64,9 @@ class KernelCall final : public OpCall {
     }
     const auto scalars = scalars_.values(env);
 
-    if (one_loop) {
+    if (one_loop && kernel_->leaves && !leaves.empty()) {
+      run_leaves(step, slots, results, scalars.data(), numel, leaves);
+    } else if (one_loop) {
       run_dense(step, slots, results, scalars.data(), numel, leaves);
     } else if (!empty) {
       run_nest(step, slots, sizes, strides, results, scalars.data(), env);
@@ -118,6 +128,56 @@ class KernelCall final : public OpCall {
         for (size_t i = loads_; i < at.size(); ++i) leaves.write(i - loads_, at[i], part, count);
       }
     });
+  }
+
+  // The kernel writes to leaves itself. It writes what nobody wants to a block that nobody reads, and adds a block of zeros
+  // where a leaf has nothing yet.
+  void run_leaves(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel,
+                  const LeafWrites& leaves) const {
+    Pointers pointers;
+    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
+    c10::SmallVector<long, 32> is_block;
+    c10::SmallVector<int64_t, 32> sizes(element_sizes_.begin(), element_sizes_.end());
+    const auto add_pointer = [&](char* pointer, bool block) {
+      pointers.push_back(pointer);
+      is_block.push_back(block ? 1 : 0);
+    };
+    for (const at::Tensor& result : results) add_pointer(result.defined() ? memory_of(result) : nullptr, !result.defined());
+    const auto* write = leaves.writes().begin();
+    for (size_t i = 0; i < group_.leaves.size(); ++i) {
+      const BodyStore& store = group_.body.stores[group_.leaves[i].store];
+      if (store.leaves == 0) continue;
+      const bool is_wanted = write != leaves.writes().end() && write->leaf == i;
+      const bool adds = is_wanted && write->adds;
+      add_pointer(is_wanted ? write->memory : nullptr, !is_wanted);
+      add_pointer(adds ? write->memory : static_cast<char*>(const_cast<void*>(negative_zeros(store.type))), !adds);
+      sizes.append(2, static_cast<int64_t>(c10::elementSize(store.type)));
+      if (is_wanted) ++write;
+    }
+    run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
+      alignas(64) std::array<char, kBlockLength * sizeof(double)> unread;
+      Pointers at(pointers.begin(), pointers.end());
+      for (size_t i = 0; i < at.size(); ++i) {
+        if (at[i] == nullptr) {
+          at[i] = unread.data();
+        } else if (!is_still(i) && (i < loads_ || is_block[i - loads_] == 0)) {
+          at[i] += begin * sizes[i];
+        }
+      }
+      kernel_->leaves(at.data(), scalars, end - begin, is_block.data());
+    });
+  }
+
+  // -0 + x is x to the bit, also where x is a zero.
+  static const void* negative_zeros(at::ScalarType type) {
+    switch (type) {
+      case at::ScalarType::Float:
+        return kBlockOf<float, -0.0F>.data();
+      case at::ScalarType::Double:
+        return kBlockOf<double, -0.0>.data();
+      default:
+        return kBlockOf<uint16_t, 0x8000>.data();  // bfloat16, float16
+    }
   }
 
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,

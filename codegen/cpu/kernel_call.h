@@ -8,10 +8,11 @@
 
 namespace hindcast::codegen {
 
-/// The machine code of one body: by rows, or dense and strided. The functions live as long as `code`.
+/// The machine code of one body: by rows, or the others. The functions live as long as `code`.
 struct CpuKernel {
   DenseKernel* dense = nullptr;
   StridedKernel* strided = nullptr;
+  LeavesKernel* leaves = nullptr;  // where the body has_leaves()
   RowsKernel* rows = nullptr;
   std::shared_ptr<const void> code;
 };

@@ -54,25 +54,27 @@ std::string compile(const ClangCompiler& compiler, const std::string& text) {
   return object;
 }
 
-std::shared_ptr<const CpuKernel> load(const ClangCompiler& compiler, std::string_view object, bool by_rows) {
+std::shared_ptr<const CpuKernel> load(const ClangCompiler& compiler, std::string_view object, const Body& body) {
   auto kernel = std::make_shared<CpuKernel>();
   const auto loaded = compiler.load(object);
-  if (by_rows) {
+  if (body.by_rows) {
     kernel->rows = reinterpret_cast<RowsKernel*>(loaded->symbol("rows"));
   } else {
     kernel->dense = reinterpret_cast<DenseKernel*>(loaded->symbol("dense"));
     kernel->strided = reinterpret_cast<StridedKernel*>(loaded->symbol("strided"));
+    if (has_leaves(body)) kernel->leaves = reinterpret_cast<LeavesKernel*>(loaded->symbol("leaves"));
   }
   kernel->code = loaded;
-  HC_CHECK(by_rows ? kernel->rows != nullptr : kernel->dense && kernel->strided, "a kernel without its functions");
+  HC_CHECK(body.by_rows ? kernel->rows != nullptr : kernel->dense && kernel->strided && !kernel->leaves == !has_leaves(body),
+           "a kernel without its functions");
   return kernel;
 }
 
-std::shared_ptr<const CpuKernel> make(const ClangCompiler& compiler, const std::string& text, bool by_rows) {
+std::shared_ptr<const CpuKernel> make(const ClangCompiler& compiler, const std::string& text, const Body& body) {
   const KernelKey key = key_of(compiler, text);
   if (const auto stored = store().read(key)) {
     try {
-      auto kernel = load(compiler, *stored, by_rows);
+      auto kernel = load(compiler, *stored, body);
       counters().loaded += 1;
       return kernel;
     } catch (const std::exception& error) {  // made by another build of Clang that calls itself the same
@@ -81,7 +83,7 @@ std::shared_ptr<const CpuKernel> make(const ClangCompiler& compiler, const std::
   }
   const std::string object = compile(compiler, text);
   store().write(key, object);
-  return load(compiler, object, by_rows);
+  return load(compiler, object, body);
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ std::shared_ptr<const CpuKernel> cpu_kernel(const Body& body, std::string& why_n
   std::weak_ptr<const CpuKernel>& known = (*kernels)[text];
   if (auto kernel = known.lock()) return kernel;
   try {
-    auto kernel = make(*compiler, text, body.by_rows);
+    auto kernel = make(*compiler, text, body);
     known = kernel;
     return kernel;
   } catch (const std::exception& error) {

@@ -27,7 +27,8 @@ Bytes bytes_of(const at::Tensor& tensor) {
 
 // A dense CPU tensor of LibTorch's own class, which adding in place changes and nothing else.
 bool is_plain(const at::Tensor& grad) {
-  static const c10::DispatchKeySet plain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView});
+  static const c10::DispatchKeySet plain(
+      {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
   if ((grad.key_set() & plain) != grad.key_set() || grad.is_inference() || grad.requires_grad()) return false;
   return grad.unsafeGetTensorImpl()->autograd_meta() == nullptr || !grad._fw_grad(/*level=*/0).defined();
 }
@@ -66,7 +67,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, Slots& slots, c10::
     const ResultLayout layout = layout_of(store);
     if (slot.is_same(buffer_wanted())) {
       slot = empty_strided_recycled(layout.sizes, layout.strides, layout.type);
-      writes_.push_back({store, static_cast<char*>(slot.mutable_data_ptr()), layout.type, false});
+      writes_.push_back({i, store, static_cast<char*>(slot.mutable_data_ptr()), layout.type, false});
       all_add = false;
       continue;
     }
@@ -81,7 +82,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, Slots& slots, c10::
       continue;
     }
     taken.push_back(bytes);
-    writes_.push_back({store, static_cast<char*>(slot.mutable_data_ptr()), layout.type, true});
+    writes_.push_back({i, store, static_cast<char*>(slot.mutable_data_ptr()), layout.type, true});
     slot.unsafeGetTensorImpl()->bump_version();
     const bool is_last = i + 1 == group.leaves.size() || group.leaves[i + 1].store != store;
     if (is_last && takes_result && all_add) only_added_.push_back(store);

@@ -19,18 +19,20 @@ class LeafWrites {
   LeafWrites(const Group& group, const Step& step, Slots& slots, c10::function_ref<ResultLayout(size_t store)> layout_of);
 
   bool empty() const { return writes_.empty(); }
+  struct Write {
+    size_t leaf;  // into Group::leaves
+    size_t store;
+    char* memory;
+    at::ScalarType type;
+    bool adds;  // to what is there; else: there is nothing yet
+  };
+  c10::ArrayRef<Write> writes() const { return writes_; }
   /// Nobody reads a result, of an element each, but leaves that have added it: it needs no memory.
   bool is_only_added(size_t store) const;
   /// Elements [first, first + count) of a store, as they lie in memory, to all its leaves.
   void write(size_t store, const char* values, int64_t first, int64_t count) const;
 
  private:
-  struct Write {
-    size_t store;
-    char* memory;
-    at::ScalarType type;
-    bool adds;
-  };
   c10::SmallVector<Write, 4> writes_;
   c10::SmallVector<size_t, 4> only_added_;
 };

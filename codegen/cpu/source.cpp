@@ -4,6 +4,8 @@
 #include "codegen/cpu/text.h"
 #include "engine/base/format.h"
 
+#include <algorithm>
+
 namespace hindcast::codegen {
 namespace {
 
@@ -15,21 +17,59 @@ std::string element_lines(const Body& body, bool near = false) {
   return lines;
 }
 
+std::string store_lines(const Body& body, bool leaves) {
+  std::string lines;
+  size_t leaf = 0;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    if (!leaves || body.stores[i].leaves == 0) {
+      lines += format("    r{}[i] = {};\n", i, converted(body, body.stores[i]));
+      continue;
+    }
+    const std::string_view type = type_name(body.stores[i].type);
+    lines += format("    const {} w{} = {};\n    r{}[i] = w{};\n", type, i, converted(body, body.stores[i]), i, i);
+    for (uint32_t n = 0; n < body.stores[i].leaves; ++n, ++leaf)
+      lines += format("    sum{}[i] = convert<{}>(widen(term{}[i]) + widen(w{}));\n", leaf, type, leaf, i);
+  }
+  return lines;
+}
+
 // Where a result is written to the memory of an operand, each element is read before.
-std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near) {
+std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near, bool leaves) {
   std::string text = "#pragma clang loop vectorize(assume_safety)\n";
   text += format("  for (long i = {}; i < {}; ++i) {{\n", begin, end);
   for (size_t i = 0; i < body.loads.size(); ++i) {
     if (body.loads[i].walk == Walk::Dense) text += format("    {}\n", load_from(body, i, format("p{}[i]", i)));
   }
-  text += element_lines(body, near);
-  for (size_t i = 0; i < body.stores.size(); ++i) text += format("    r{}[i] = {};\n", i, converted(body, body.stores[i]));
-  return text + "  }\n";
+  return text + element_lines(body, near) + store_lines(body, leaves) + "  }\n";
 }
 
-std::string dense_source(const Body& body) {
+// A block, where there is no tensor, is counted from `begin` on.
+std::string pointer_line(const std::string& name, std::string_view type, size_t pointer, size_t loads, bool leaves) {
+  return format("  {}* {} = ({}*)pointers[{}]{};\n", type, name, type, pointer,
+                leaves ? format(" - begin * is_block[{}]", pointer - loads) : "");
+}
+
+std::string result_pointers(const Body& body, bool leaves) {
   const size_t loads = body.loads.size();
-  std::string text = "extern \"C\" void dense(char* const* pointers, const double* scalars, long count) {\n" + scalar_lines(body);
+  std::string text;
+  for (size_t i = 0; i < body.stores.size(); ++i)
+    text += pointer_line(format("r{}", i), type_name(body.stores[i].type), loads + i, loads, leaves);
+  if (!leaves) return text;
+  size_t pointer = loads + body.stores.size(), leaf = 0;
+  for (const BodyStore& store : body.stores) {
+    for (uint32_t n = 0; n < store.leaves; ++n, ++leaf, pointer += 2) {
+      text += pointer_line(format("sum{}", leaf), type_name(store.type), pointer, loads, true);
+      text += pointer_line(format("term{}", leaf), type_name(store.type), pointer + 1, loads, true);
+    }
+  }
+  return text;
+}
+
+std::string dense_source(const Body& body, bool leaves) {
+  const size_t loads = body.loads.size();
+  std::string text = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long count{}) {{\n",
+                            leaves ? "leaves" : "dense", leaves ? ", const long* is_block" : "") +
+                     scalar_lines(body);
   for (size_t i = 0; i < loads; ++i) {
     const std::string_view type = type_name(body.loads[i].type);
     if (body.loads[i].walk == Walk::Still) {
@@ -38,13 +78,13 @@ std::string dense_source(const Body& body) {
       text += format("  const {}* p{} = (const {}*)pointers[{}];\n", type, i, type, i);
     }
   }
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    const std::string_view type = type_name(body.stores[i].type);
-    text += format("  {}* r{} = ({}*)pointers[{}];\n", type, i, type, loads + i);
-  }
   const std::vector<size_t> angles = angles_of(body);
-  if (angles.empty()) return text + dense_loop(body, "0", "count", false) + "}\n\n";
-  text += block_lines("  ", "count") + "  int far = 0;\n";
+  if (!leaves) text += result_pointers(body, false);
+  if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n\n";
+  text += block_lines("  ", "count");
+  if (leaves) text += result_pointers(body, true);
+  if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n\n";
+  text += "  int far = 0;\n";
   for (const size_t load : angles) {
     if (body.loads[load].walk == Walk::Still) text += "  " + far_line(body, load, format("x{}", load));
   }
@@ -52,7 +92,8 @@ std::string dense_source(const Body& body) {
   for (const size_t load : angles) {
     if (body.loads[load].walk == Walk::Dense) text += "    " + far_line(body, load, format("p{}[i]", load));
   }
-  text += "  }\n  if (!far) {\n" + dense_loop(body, "begin", "end", true) + "  } else {\n" + dense_loop(body, "begin", "end", false);
+  text += "  }\n  if (!far) {\n" + dense_loop(body, "begin", "end", true, leaves) + "  } else {\n" +
+          dense_loop(body, "begin", "end", false, leaves);
   return text + "  }\n  }\n}\n\n";
 }
 
@@ -76,7 +117,12 @@ std::string strided_source(const Body& body) {
 
 std::string cpu_source(const Body& body) {
   const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
-  return head + (body.by_rows ? rows_source(body) : dense_source(body) + strided_source(body));
+  if (body.by_rows) return head + rows_source(body);
+  return head + dense_source(body, false) + (has_leaves(body) ? dense_source(body, true) : "") + strided_source(body);
+}
+
+bool has_leaves(const Body& body) {
+  return std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.leaves != 0; });
 }
 
 }  // namespace hindcast::codegen

@@ -3,6 +3,7 @@
 //
 //   dense     every load goes as it did at capture: along with the results, or standing still. What the vectoriser is for.
 //   strided   every load by a stride of its own
+//   leaves    as dense; results also go to leaves, each added to a term of its own
 //
 // for one by rows (row_source.cpp)
 //
@@ -18,6 +19,10 @@ namespace hindcast::codegen {
 
 using DenseKernel = void(char* const* pointers, const double* scalars, long count);
 using StridedKernel = void(char* const* pointers, const double* scalars, long count, const long* strides);  // in bytes
+/// After the stores' pointers two for each leaf of each store: the sum, and the term that is added to the value. `is_block`, by
+/// pointer from the stores on: 1 where there is no tensor but kBlockLength elements, for every block of the loop.
+using LeavesKernel = void(char* const* pointers, const double* scalars, long count, const long* is_block);
+inline constexpr long kBlockLength = 1024;
 
 /// A row's columns are `runs` runs of `columns` elements side by side. Steps in bytes, by pointer. Stores of extent Columns are
 /// added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type.
@@ -25,6 +30,8 @@ using RowsKernel = void(char* const* pointers, const double* scalars, long rows,
                         long columns, char* kept);
 
 std::string cpu_source(const Body& body);
+/// The text has the function `leaves`.
+bool has_leaves(const Body& body);
 
 /// Values of a row that are kept from one pass to the next.
 size_t row_scratch(const Body& body);

@@ -1,5 +1,6 @@
 #include "codegen/cpu/text.h"
 
+#include "codegen/cpu/source.h"
 #include "engine/base/check.h"
 #include "engine/base/format.h"
 
@@ -68,8 +69,8 @@ std::vector<size_t> angles_of(const Body& body) {
 }
 
 std::string block_lines(const std::string& indent, const std::string& count) {
-  return format("{}for (long begin = 0; begin < {}; begin += 1024) {{\n{}const long end = begin + 1024 < {} ? begin + 1024 : {};\n", indent,
-                count, indent, count, count);
+  return format("{}for (long begin = 0; begin < {}; begin += {}) {{\n{}const long end = begin + {} < {} ? begin + {} : {};\n", indent,
+                count, kBlockLength, indent, kBlockLength, count, kBlockLength, count);
 }
 
 std::string far_line(const Body& body, size_t load, const std::string& angle) {

@@ -46,6 +46,7 @@ struct BodyStore {
   Operand value;
   at::ScalarType type = at::ScalarType::Float;
   Extent extent = Extent::Element;
+  uint32_t leaves = 0;  // of them the kernel itself may write the gradients, while it makes the values
   bool operator==(const BodyStore&) const = default;
 };
 

@@ -19,6 +19,8 @@ constexpr uint32_t kNone = 0xffffffffu;
 // A kernel of more ops spills registers and takes long to compile; one of more tensors runs out of prefetch streams.
 constexpr size_t kMaxMembers = 48;
 constexpr size_t kMaxTensors = 40;
+// Large tensors that a kernel reads, from places in memory that fall on the same lines of a cache.
+constexpr size_t kMaxStreams = 12;
 // Gradients of leaves that a kernel makes all at once, and operands that wait for it, where the stock engine has one at a
 // time: they must not raise the peak of memory. (Four large gradients of one kernel would all be there at the end anyway.)
 constexpr int64_t kMaxWaitingBytes = 1 << 20;
@@ -149,6 +151,7 @@ class Fuser {
     for (const MemberOperand& operand : member->operands) {
       if (is_view(source_of(operand.value))) make_available(source_of(operand.value));
     }
+    merge_makers(*member);
     // Groups that make its operands: one of its own kind takes it in, others must have run before.
     uint32_t into = kNone;
     std::optional<OpenGroup::Place> place;
@@ -176,16 +179,56 @@ class Fuser {
     return true;
   }
 
+  // Two open groups do not read each other. What both hold on to was there when the older one began, where the stock engine
+  // holds all of it too: its peak is not raised, and what the member joins needs no memory.
+  void merge_makers(const Member& member) {
+    uint32_t into = kNone;
+    for (const MemberOperand& operand : member.operands) {
+      const uint32_t g = open_group_of_[source_of(operand.value).index];
+      if (g == kNone || g == into) continue;
+      if (into == kNone || !merge(into, g)) into = g;
+    }
+  }
+
+  bool merge(uint32_t into, uint32_t from) {
+    Open merged{OpenGroup(graph_, views_), open_[into].sinks};
+    std::vector<uint32_t> members = open_[into].group.group().members;
+    const std::vector<uint32_t>& others = open_[from].group.group().members;
+    members.insert(members.end(), others.begin(), others.end());
+    std::sort(members.begin(), members.end());
+    for (const uint32_t i : members) {
+      const auto& member = member_of(i);
+      const auto place = place_in(merged, *member);
+      if (!place) return false;
+      add_to(merged, i, *member, *place);
+    }
+    if (merged.largest_bytes >= kLarge && merged.group.group().loads.size() > kMaxStreams) return false;
+    merged.sinks.insert(merged.sinks.end(), open_[from].sinks.begin(), open_[from].sinks.end());
+    std::sort(merged.sinks.begin(), merged.sinks.end());
+    open_[into] = std::move(merged);
+    open_[from].live = false;
+    for (const uint32_t i : members) note_makers(i, into);
+    return true;
+  }
+
   void add(uint32_t i, uint32_t g, const Member& member, const OpenGroup::Place& place) {
-    const Instr& instr = graph_.instrs[i];
-    Open& open = open_[g];
+    add_to(open_[g], i, member, place);
+    is_done_[i] = true;
+    note_makers(i, g);
+  }
+
+  void note_makers(uint32_t i, uint32_t g) {
+    for (const ValueId output : graph_.instrs[i].outputs) {
+      if (output.defined() && open_[g].group.makes(output)) open_group_of_[output.index] = g;
+    }
+  }
+
+  void add_to(Open& open, uint32_t i, const Member& member, const OpenGroup::Place& place) const {
     open.waiting_bytes += static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
     open.largest_bytes = std::max(open.largest_bytes, member.bytes);
     open.group.add(i, member, place);
-    is_done_[i] = true;
-    for (const ValueId output : instr.outputs) {
+    for (const ValueId output : graph_.instrs[i].outputs) {
       if (!output.defined() || !open.group.makes(output)) continue;
-      open_group_of_[output.index] = g;
       const auto& users = users_[output.index];
       const bool kept =
           std::any_of(users.begin(), users.end(), [&](uint32_t user) { return graph_.instrs[user].kind == InstrKind::Accumulate; });
@@ -320,7 +363,12 @@ class Fuser {
       inside.insert(inside.end(), leaves.begin(), leaves.end());
       const bool is_taken = !is_read_elsewhere(group.stores[store], inside);
       for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back()});
-      if (group.body.stores[store].extent == Extent::Element) continue;
+      if (group.body.stores[store].extent == Extent::Element) {
+        // Small values stay in cache, and can as well be read again; the text of a kernel by rows is long enough.
+        const bool is_large = !leaves.empty() && bytes_of(graph_, graph_.values[group.stores[store].index]) >= kLarge;
+        if (is_large && !group.body.by_rows) group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
+        continue;
+      }
       // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
       for (const uint32_t sink : sinks) {
         if (graph_.instrs[sink].kind != InstrKind::Accumulate || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;

@@ -55,20 +55,34 @@ TEST(Fuse, SmallIndependentOpsShareAKernel) {
   EXPECT_EQ(sizes_of(groups_of(backward(100000))), (std::vector<size_t>{2, 2}));
 }
 
-// A kernel for all of the chain would have to wait for all cosines.
-TEST(Fuse, LargeOperandsDoNotWait) {
-  const auto backward = [](int64_t n) {
-    return [n] {
-      auto x = leaf_of({n});
-      for (int i = 0; i < 6; ++i) x = x.sin();
+// Each node brings a cosine of what it saved, and its product with the gradient; the first has no product to make. All that
+// they saved was there at the start.
+TEST(Fuse, AChainOfLargeOnesIsOneKernel) {
+  const auto backward = [](int nodes) {
+    return [nodes] {
+      auto x = leaf_of({1 << 20});
+      for (int i = 0; i < nodes; ++i) x = x.sin();
       x.sum().backward();
     };
   };
-  EXPECT_EQ(sizes_of(groups_of(backward(64))), std::vector<size_t>{12});
-  // A cosine and its product with the gradient; the first node has no product to make.
-  const auto large = sizes_of(groups_of(backward(1 << 20)));
-  EXPECT_GE(large.size(), 6U);
-  for (const size_t members : large) EXPECT_LE(members, 2U);
+  EXPECT_EQ(sizes_of(groups_of(backward(6))), std::vector<size_t>{12});
+  // As many tensors as are read at full speed.
+  const auto groups = groups_of(backward(30));
+  EXPECT_GE(groups.size(), 3U);
+  for (const Group& group : groups) EXPECT_LE(group.loads.size(), 13U);
+}
+
+// The gradient of tanh is there before the product that it is added to.
+TEST(Fuse, LargeOperandsDoNotWait) {
+  const auto backward = [](int64_t n) {
+    return [n] {
+      const auto x = leaf_of({n, n});
+      const auto product = at::mm(x, at::eye(n)).sum(), tangent = x.tanh().sum();  // the younger goes first
+      (product + tangent).backward();
+    };
+  };
+  EXPECT_EQ(sizes_of(groups_of(backward(16))), std::vector<size_t>{2});
+  for (const size_t members : sizes_of(groups_of(backward(1024)))) EXPECT_EQ(members, 1U);
 }
 
 TEST(Fuse, AHookIsABoundary) {

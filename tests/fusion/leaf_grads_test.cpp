@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
+#include "codegen/cpu/leaf_writes.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
 
@@ -65,6 +67,44 @@ TEST(LeafGrads, SomeHaveNone) {
         },
         kCancels);
   }
+}
+
+/// How often LeafWrites adds to such gradients of leaves that all get one result of 9 x 24.
+size_t adds_to(const Tensors& grads, const at::Tensor& load) {
+  codegen::Group group;
+  codegen::Step step;
+  codegen::Slots slots{load};
+  group.loads.push_back({0});
+  step.inputs.push_back({0, false});
+  for (const at::Tensor& grad : grads) {
+    group.leaves.push_back({0, 0, &grad == &grads.back()});
+    step.leaves.push_back({static_cast<uint32_t>(slots.size()), 0, &grad == &grads.back()});
+    slots.push_back(grad);
+  }
+  const codegen::LeafWrites writes(group, step, slots, [](size_t) { return codegen::ResultLayout{{9, 24}, {24, 1}, at::kFloat}; });
+  EXPECT_EQ(writes.is_only_added(0), writes.writes().size() == grads.size());
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const bool adds = std::any_of(writes.writes().begin(), writes.writes().end(), [&](const auto& write) { return write.leaf == i; });
+    EXPECT_EQ(slots[i + 1].defined(), adds) << i;
+  }
+  return writes.writes().size();
+}
+
+TEST(LeafGrads, AreAddedToInPlaceWhereThatIsSafe) {
+  const auto grad = [] { return at::zeros({9, 24}); };
+  const auto load = at::zeros({9, 24});
+  EXPECT_EQ(adds_to({grad(), grad()}, load), 2U);
+  EXPECT_EQ(adds_to({at::zeros({216})}, load), 1U);                             // another shape of it
+  EXPECT_EQ(adds_to({at::zeros({18, 24}).narrow(0, 3, 9), grad()}, load), 2U);  // a slice of a larger buffer
+  EXPECT_EQ(adds_to({at::zeros({24, 9}).t(), grad()}, load), 1U);               // elements lie otherwise
+  EXPECT_EQ(adds_to({grad().to(at::kDouble), grad()}, load), 1U);
+  EXPECT_EQ(adds_to({grad().requires_grad_(), grad()}, load), 1U);
+  EXPECT_EQ(adds_to({at::zeros({9, 1}).expand({9, 24}), grad()}, load), 1U);
+  EXPECT_EQ(adds_to({load, grad()}, load), 1U);  // is read meanwhile
+  const auto twice = grad();
+  EXPECT_EQ(adds_to({twice, twice, grad()}, load), 2U);
+  const auto buffer = at::zeros({10, 24});
+  EXPECT_EQ(adds_to({buffer.narrow(0, 0, 9), buffer.narrow(0, 1, 9)}, load), 1U);
 }
 
 // Slices of one buffer, as trainers keep them that reduce all gradients at once.
