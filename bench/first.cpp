@@ -7,18 +7,21 @@
 
 #include "bench/harness.h"
 #include "bench/memory.h"
+#include "bench/settings.h"
 #include "bench/suites.h"
 
 namespace hindcast::bench {
 namespace {
 
-void measure(benchmark::State& state, const Build& build) {
+void measure(benchmark::State& state, const Settings& settings, const Build& build) {
   reset();
   at::manual_seed(1);
   const int64_t base_bytes = live_bytes();
   const Workload work = build();
   Lane stock{&work, std::nullopt};
-  Lane ours{&work, Options()};
+  Options options;  // kernels are compiled beside it, as in a program
+  if (settings.fused) options.compiler = compilers::fused();
+  Lane ours{&work, options};
   for (int i = 0; i < 2; ++i) time_backward(stock);
   const auto stock_peak = static_cast<double>(measure_peak(stock, base_bytes));
   const double cold_us = time_backward(ours);
@@ -57,7 +60,8 @@ void measure(benchmark::State& state, const Build& build) {
 
 void register_first(const Settings& settings) {
   const auto row = [&](const std::string& name, int pairs, const Build& build) {
-    register_row(settings, "first/" + name, settings.pairs(pairs), [build](benchmark::State& state) { measure(state, build); });
+    register_row(settings, "first/" + name, settings.pairs(pairs),
+                 [settings, build](benchmark::State& state) { measure(state, settings, build); });
   };
   row("chain/mixed/100", 51, [] { return mixed_chain(100); });
   row("chain/mixed/1000", 51, [] { return mixed_chain(1000); });

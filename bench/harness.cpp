@@ -218,10 +218,8 @@ void register_row(const Settings& settings, const std::string& name, int pairs, 
 }
 
 void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build, Options options) {
-  if (settings.fused) {
-    options.compiler = compilers::fused();
-    options.async = false;
-  }
+  if (settings.fused) options.compiler = compilers::fused();
+  options.async = false;
   register_row(settings, name, settings.pairs(pairs),
                [settings, build, options](benchmark::State& state) { measure_row(state, settings, build, options); });
 }

@@ -21,11 +21,11 @@ namespace {
 using hindcast::bench::Settings;
 
 constexpr const char* kUsage =
-    "hindcast_bench [--threads=1,2] [--quick] [--fused] [--report] [Google Benchmark's flags]\n"
+    "hindcast_bench [--threads=1,2] [--quick] [--eager] [--report] [Google Benchmark's flags]\n"
     "  --threads=N[,N...]  intra-op threads of LibTorch; each row runs once for each (default 1)\n"
     "  --quick             a smoke run: few samples\n"
     "  --report            hindcast::report() behind each row; with HINDCAST_LOGS=perf also its costliest steps\n"
-    "  --fused             the rows that compare both engines with kernels of hindcast's own\n"
+    "  --eager             replay through ATen, without kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
     "Rows: chain mlp cnn gpt leaves memory seed collect hook first guard_off guard leak.\n"
@@ -61,8 +61,8 @@ Settings take_settings(int& argc, char** argv) {
     } else if (flag == "--quick") {
       settings.quick = true;
       settings.block_us = 500;
-    } else if (flag == "--fused") {
-      settings.fused = true;
+    } else if (flag == "--eager") {
+      settings.fused = false;
     } else if (flag == "--report") {
       settings.report = true;
     } else if (flag.substr(0, kThreads.size()) == kThreads) {
@@ -93,6 +93,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
 int main(int argc, char** argv) {
   try {
     const Settings settings = take_settings(argc, argv);
+    setenv("HINDCAST_COMPILER", "eager", /*overwrite=*/1);  // of rows where kernels make no difference
     hindcast::bench::keep_freed_pages();
     hindcast::bench::install_counting_allocator();
     hindcast::bench::Pristine pristine;  // before anything starts a thread or a guard

@@ -9,7 +9,7 @@ namespace hindcast::bench {
 struct Settings {
   std::vector<int> threads = {1};  // intra-op threads; every row is measured once for each
   bool quick = false;              // a smoke run: few samples, so the numbers mean little
-  bool fused = false;              // hindcast's side runs under compilers::fused()
+  bool fused = true;               // hindcast's side runs under compilers::fused()
   bool report = false;             // hindcast::report() behind each such row
   double block_us = 1500;          // how long one side runs before the other takes its turn
 

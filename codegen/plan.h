@@ -36,8 +36,9 @@ struct PlannedView {
 struct Step;
 using Slots = std::vector<at::Tensor>;
 
-/// What a slot of Step::leaves holds to ask for a buffer.
+/// What a slot of Step::leaves may hold beside tensors of the backward.
 const at::Tensor& buffer_wanted();
+const at::Tensor& gradient_added();
 
 /// Runs an Op or Mutate step: takes its arguments from the slots, calls ATen, puts the results back.
 class OpCall {
@@ -69,7 +70,7 @@ struct Step {
   /// kernel, and behind it what the kernel did, which the leaf's Accumulate step goes by:
   ///   undefined                     nothing
   ///   buffer_wanted()               a buffer of its own; then that buffer, filled
-  ///   the `.grad` that it has       the result added to it; then the same, or undefined where it could not be added in place
+  ///   the `.grad` that it has       the result added to it; then gradient_added(), or undefined where it could not be added in place
   struct Leaf {
     uint32_t slot = kNoSlot;
     uint32_t call = 0;          // of its AccumulateGrad

@@ -27,6 +27,7 @@
 #include "engine/variants.h"
 #include "hooks/add_gradients.h"
 
+#include <ATen/Context.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
@@ -122,7 +123,7 @@ class Backward {
   void collect() {
     work_.state.clear();
     append_call_state(work_.state);
-    cache::append(work_.state, options_.compiler && options_.strict);  // replay through ATen does not ask
+    cache::append(work_.state, replay_ != Replay::Eager && options_.strict);  // replay through ATen does not ask
     cache::append(work_.state, static_cast<int32_t>(options_.dynamic));
     cache::append(work_.state, collect_options_.use_visitor);
     cache::append(work_.state, call_.accumulate_grad);
@@ -206,12 +207,13 @@ class Backward {
       graph->strict = options_.strict;
       log_graph(*graph);
       auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
-      const Fusion fusion = fusion_of(options_.compiler);
-      if (fusion == Fusion::None) variant->compiled = compile(options_, graph);
+      if (replay_ == Replay::Compiled) variant->compiled = compile(options_, graph);
       const auto key = cache::view_of(work_.collected.key);
       graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(variant);
-      if (fusion == Fusion::None || (fusion == Fusion::Kernels && options_.strict)) return;
-      fuse({variant, fusion, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr}, options_.async);
+      if (replay_ == Replay::GroupsThroughAten || (replay_ == Replay::Kernels && !options_.strict)) {
+        fuse({variant, replay_, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr},
+             options_.async && !at::globalContext().deterministicAlgorithms());
+      }
     } catch (const std::exception& error) {
       refuse(*graph, error.what());
     }
@@ -241,6 +243,7 @@ class Backward {
   std::vector<at::Tensor>& results_;
   Workspace& work_;
   capture::CollectOptions collect_options_;
+  const Replay replay_ = replay_of(options_.compiler);
   std::shared_ptr<Entry> entry_;
   bool captured_ = false;              // something was not found: a miss
   std::optional<NanGuard> nan_guard_;  // speaks when it goes, whether the backward is done or has thrown

@@ -6,7 +6,6 @@
 namespace hindcast::engine {
 
 std::vector<SegmentFunction> compile(const Options& options, const std::shared_ptr<const capture::Graph>& graph) {
-  if (!options.compiler) return {};
   const size_t segments = graph->segments().size();
   try {
     auto functions = options.compiler(graph);

@@ -5,7 +5,7 @@
 
 namespace hindcast::engine {
 
-/// Asks the user's graph compiler. Empty: replay through ATen (also when it threw, which is logged).
+/// Asks a graph compiler of the user's. Empty: replay through ATen (also when it threw, which is logged).
 std::vector<SegmentFunction> compile(const Options& options, const std::shared_ptr<const capture::Graph>& graph);
 
 }  // namespace hindcast::engine

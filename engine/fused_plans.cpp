@@ -4,6 +4,7 @@
 #include "codegen/cpu/check_kernel.h"
 #include "codegen/cpu/kernels.h"
 #include "codegen/fuse/fuse.h"
+#include "codegen/passes/pipeline.h"
 #include "engine/base/log.h"
 #include "engine/reproducer.h"
 #include "engine/stats_recorder.h"
@@ -24,13 +25,26 @@
 namespace hindcast::engine {
 namespace {
 
-struct WrongKernel : std::runtime_error {
+struct WrongPlan : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // The process ends: whoever waits for the background thread must not wait for all kernels of a large graph.
 std::atomic<bool> process_ends = false;
 struct Cancelled {};
+
+// The optimised graph against the capture, to the bit.
+void verify(const codegen::Optimised& optimised, const capture::ReplayCheck& check) {
+  capture::ReplayCheck expected = check;
+  for (auto& [value, tensor] : expected.results) value = optimised.now(value);
+  const auto wrong = expected.find_difference(*optimised.graph);
+  if (!wrong) return;
+  std::unordered_map<uint32_t, at::Tensor> given;
+  for (const auto& [value, tensor] : check.inputs) given[value.index] = tensor;
+  const std::string folder = write_reproducer({*optimised.graph, given, *wrong});
+  throw WrongPlan(base::format("behind the passes over it, {}{}{}\n{}", *wrong, folder.empty() ? "" : "\nwhat shows it is in ", folder,
+                               optimised.graph->print()));
+}
 
 // Every kernel against ATen, on what the capture was given.
 void verify(const capture::Graph& graph, const codegen::Schedule& schedule,
@@ -41,8 +55,8 @@ void verify(const capture::Graph& graph, const codegen::Schedule& schedule,
     const auto wrong = codegen::find_difference(graph, group, kernels[i], values);
     if (!wrong) continue;
     const std::string folder = write_reproducer({graph, values, *wrong, &group});
-    throw WrongKernel(base::format("{}{}{}\n{}\n{}", *wrong, folder.empty() ? "" : "\nwhat shows it is in ", folder,
-                                   codegen::cpu_source(group.body), graph.print()));
+    throw WrongPlan(base::format("{}{}{}\n{}\n{}", *wrong, folder.empty() ? "" : "\nwhat shows it is in ", folder,
+                                 codegen::cpu_source(group.body), graph.print()));
   }
 }
 
@@ -66,14 +80,16 @@ std::vector<std::shared_ptr<const codegen::CpuKernel>> kernels_of(const codegen:
 }
 
 void make_plan(const Variant& variant, const FuseRequest& request) {
-  const auto graph = variant.shared_graph();
+  const codegen::Optimised optimised = codegen::optimise(variant.shared_graph());
+  if (request.check) verify(optimised, *request.check);
+  const auto& graph = optimised.graph;
   const codegen::Schedule schedule = codegen::fuse(*graph);
   log_groups(schedule, *graph);
   if (schedule.groups.empty()) return;
   codegen::Plan::MakeKernelCall make_call = [&](const codegen::Group& group) { return codegen::make_aten_call(group, graph); };
   std::vector<std::shared_ptr<const codegen::CpuKernel>> kernels;
   size_t next = 0;
-  if (request.fusion == Fusion::Kernels) {
+  if (request.replay == Replay::Kernels) {
     kernels = kernels_of(schedule);
     if (request.check) verify(*graph, schedule, kernels, *request.check);
     make_call = [&](const codegen::Group& group) { return codegen::make_kernel_call(group, kernels[next++]); };
@@ -96,7 +112,7 @@ void try_to_make_plan(const FuseRequest& request) {
   try {
     make_plan(*variant, request);
   } catch (const Cancelled&) {
-  } catch (const WrongKernel& error) {
+  } catch (const WrongPlan& error) {
     stats_recorder().add_refused_graph();
     HC_LOG(CompiledAutograd, Error, "graph {} stays with ATen, please report it: {}", variant->shared_graph()->id, error.what());
   } catch (const std::exception& error) {

@@ -7,7 +7,7 @@ namespace hindcast::engine {
 
 struct FuseRequest {
   std::weak_ptr<const Variant> variant;  // one that was evicted or reset is nobody's any more: there is nothing to do
-  Fusion fusion = Fusion::Kernels;
+  Replay replay = Replay::Kernels;
   std::shared_ptr<const capture::ReplayCheck> check;  // every kernel must first compute on the capture's inputs what ATen does
 };
 

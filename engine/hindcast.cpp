@@ -61,6 +61,7 @@ Guard::~Guard() {
 
 Guard enable(Options options) {
   engine::check(options);
+  if (!options.compiler) options.compiler = engine::default_compiler();
   engine::configure_logs_from_environment();
   engine::install();
   auto scope = std::make_shared<Guard::Scope>();

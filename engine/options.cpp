@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ostream>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace hindcast {
@@ -16,18 +17,20 @@ Compiler::Compiler(Function function, std::uint64_t identity)
 }
 
 namespace compilers {
-
-Compiler eager() { return {}; }
+namespace {
 
 // The engine does the work, beside the backward; the function only stands for it.
-Compiler fused() {
+template <int kWhich>
+const Compiler& of_the_engine() {
   static const auto* compiler = new Compiler(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
   return *compiler;
 }
-Compiler fused_through_aten() {
-  static const auto* compiler = new Compiler(Compiler::Function([](const auto&) { return std::vector<SegmentFunction>(); }), 0);
-  return *compiler;
-}
+
+}  // namespace
+
+Compiler eager() { return of_the_engine<0>(); }
+Compiler fused() { return of_the_engine<1>(); }
+Compiler fused_through_aten() { return of_the_engine<2>(); }
 
 Compiler print(std::ostream& out) {
   const auto print = [&out](const std::shared_ptr<const Graph>& graph) {
@@ -41,9 +44,23 @@ Compiler print(std::ostream& out) {
 
 namespace engine {
 
-Fusion fusion_of(const Compiler& compiler) {
-  if (compiler.identity() == compilers::fused().identity()) return Fusion::Kernels;
-  return compiler.identity() == compilers::fused_through_aten().identity() ? Fusion::ThroughAten : Fusion::None;
+Replay replay_of(const Compiler& compiler) {
+  const auto is = [&](const Compiler& other) { return compiler.identity() == other.identity(); };
+  if (is(compilers::eager())) return Replay::Eager;
+  if (is(compilers::fused())) return Replay::Kernels;
+  return is(compilers::fused_through_aten()) ? Replay::GroupsThroughAten : Replay::Compiled;
+}
+
+Compiler default_compiler() {
+  static const Compiler compiler = [] {
+    const char* value = std::getenv("HINDCAST_COMPILER");
+    const std::string_view name = value ? value : "";
+    if (name.empty() || name == "fused") return compilers::fused();
+    if (name == "eager") return compilers::eager();
+    if (name == "fused_through_aten") return compilers::fused_through_aten();
+    throw std::invalid_argument("HINDCAST_COMPILER is '" + std::string(name) + "'; expected eager, fused or fused_through_aten");
+  }();
+  return compiler;
 }
 
 void check(const Options& options) {

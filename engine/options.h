@@ -67,12 +67,13 @@ enum class Collector {
 };
 
 struct Options {
-  Compiler compiler;  ///< empty: ATen replay, which is compilers::eager()
+  Compiler compiler;  ///< empty: compilers::fused(), or what HINDCAST_COMPILER names: eager, fused, fused_through_aten
   Dynamic dynamic = Dynamic::Automatic;
   std::size_t limit = 8;         ///< captures of one structure that start at one place; beyond it, nodes run as themselves
   std::size_t cache_size = 256;  ///< structures kept, least recently used first out
   bool strict = false;           ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
-  bool async = true;             ///< compilers::fused() compiles in the background; false: before backward() returns
+  bool async = true;             ///< compilers::fused() compiles in the background; false, or where LibTorch is asked for
+                                 ///< deterministic algorithms: before backward() returns, so that runs are the same to the bit
   bool verify = false;           ///< check each captured graph by replaying it on copies
   bool nan_guard = false;        ///< look for infinities and NaN in gradients, and log where they began
   Collector collector = Collector::Typed;
@@ -80,10 +81,10 @@ struct Options {
 };
 
 namespace compilers {
-/// Replays a graph through ATen, op by op.
+/// Replays a graph through ATen, op by op, to the stock engine's bits.
 HINDCAST_API Compiler eager();
-/// Fuses operators into kernels for the CPU, compiled in the process by Clang; the rest is replayed through ATen. Gradients
-/// differ from the stock engine's by rounding. Needs libhindcast_clang.so beside hindcast's own library.
+/// The default. Fuses operators into kernels for the CPU, compiled in the process by Clang; the rest is replayed through ATen.
+/// Gradients differ from the stock engine's by rounding. Needs libhindcast_clang.so beside hindcast's own library.
 HINDCAST_API Compiler fused();
 /// Plans as fused() does, but runs each group op by op through ATen, to the stock engine's bits: tells a wrong kernel from a
 /// wrong plan.
@@ -96,9 +97,11 @@ namespace engine {
 
 /// Throws std::invalid_argument naming the option, what was given and what is expected.
 void check(const Options& options);
-/// Whether graphs get a fused plan, and what runs its groups.
-enum class Fusion { None, Kernels, ThroughAten };
-Fusion fusion_of(const Compiler& compiler);
+/// How a compiler's graphs are replayed; Compiled: by the functions that it makes.
+enum class Replay { Eager, Kernels, GroupsThroughAten, Compiled };
+Replay replay_of(const Compiler& compiler);
+/// What HINDCAST_COMPILER names, or fused(). Throws std::invalid_argument for any other name.
+Compiler default_compiler();
 /// HINDCAST_DISABLE is set to something other than 0 or nothing. Read once.
 bool disabled_by_environment();
 

@@ -199,7 +199,7 @@ class Runner {
     }
     at::Tensor gradient = take(step.inputs[0]);
     if (step.leaf_slot != kNoSlot && slots_[step.leaf_slot].defined()) {
-      if (slots_[step.leaf_slot].is_same(leaf.variable.grad())) return;  // the kernel has added to it
+      if (slots_[step.leaf_slot].is_same(codegen::gradient_added())) return;
       gradient = std::move(slots_[step.leaf_slot]);
     }
     see_gradient(step, gradient);

@@ -27,10 +27,13 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"codegen/store", {"engine/base"}},
     {"codegen/device", {}},
     {"codegen/memory", {}},
+    {"codegen/passes", {"capture", "engine/base"}},
     {"codegen/fuse", {"capture", "engine/base"}},
     {"codegen", {"codegen/fuse", "capture", "cache", "engine/base"}},
     {"codegen/cpu", {"codegen", "codegen/fuse", "codegen/clang", "codegen/store", "codegen/memory", "capture", "engine/base"}},
-    {"engine", {"codegen", "codegen/fuse", "codegen/cpu", "codegen/memory", "codegen/store", "capture", "hooks", "cache", "engine/base"}},
+    {"engine",
+     {"codegen", "codegen/passes", "codegen/fuse", "codegen/cpu", "codegen/memory", "codegen/store", "capture", "hooks", "cache",
+      "engine/base"}},
 };
 
 /// The one header outside of engine/base that everybody may include: the macro that exports a public name.

@@ -70,7 +70,9 @@ class InDouble {
   const Group& group_;
 };
 
-Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, const Values& values, const capture::Env& env) {
+/// What it stores, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
+Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, const Values& values, const capture::Env& env,
+                 const std::vector<Group::Leaf>& leaves) {
   Step step;
   Slots slots;
   for (const auto load : inputs_of(group)) {
@@ -81,10 +83,24 @@ Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, co
     step.outputs.push_back(static_cast<uint32_t>(slots.size()));
     slots.emplace_back();
   }
+  std::vector<at::Tensor> added(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    step.leaves.push_back({static_cast<uint32_t>(slots.size()), 0, leaves[i].takes_result});
+    const bool is_first = i == 0 || leaves[i - 1].store != leaves[i].store;
+    if (!is_first) added[i] = at::zeros_like(values.at(group.stores[leaves[i].store].index));
+    slots.push_back(is_first ? buffer_wanted() : added[i]);
+  }
   make_kernel_call(group, std::move(kernel))->run(step, slots, env);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    at::Tensor& slot = slots[step.leaves[i].slot];
+    if (slot.is_same(gradient_added())) slot = added[i];
+  }
   slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(step.inputs.size()));
   return slots;
 }
+
+// A zero may have another sign.
+bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.nan_to_num(1, 2, 3), b.nan_to_num(1, 2, 3)); }
 
 std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_aten, const at::Tensor& exact, const at::Tensor& rounded) {
   if (ours.scalar_type() != by_aten.scalar_type() || ours.sizes() != by_aten.sizes() || ours.strides() != by_aten.strides())
@@ -116,11 +132,19 @@ std::optional<std::string> find_difference(const capture::Graph& graph, const Gr
   HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env));
   const InDouble in_double(graph, group);
   const Values exact = in_double.run(values, env, 0), rounded = in_double.run(values, env, unit_of(group.body.compute));
-  const Slots stored = run_kernel(group, std::move(kernel), values, env);
+  const Slots stored = run_kernel(group, kernel, values, env, {});
   for (size_t i = 0; i < group.stores.size(); ++i) {
     const uint32_t value = group.stores[i].index;
     if (const auto wrong = compare(stored[i], values.at(value), exact.at(value), rounded.at(value)))
       return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
+  }
+  if (!has_leaves(group.body)) return std::nullopt;
+  const Slots written = run_kernel(group, kernel, values, env, group.leaves);
+  for (size_t i = 0; i < written.size(); ++i) {
+    const size_t store = i < stored.size() ? i : group.leaves[i - stored.size()].store;
+    // Sums may reach a leaf in another shape.
+    if (!written[i].defined() || !is_same(written[i].flatten(), stored[store].flatten()))
+      return base::format("a kernel of {} ops is wrong: to leaves it writes another result {}", group.members.size(), store);
   }
   return std::nullopt;
 }

@@ -7,19 +7,11 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 namespace hindcast::codegen {
 namespace {
 
 using capture::Env;
-
-template <class T, T kValue>
-constexpr auto kBlockOf = [] {
-  std::array<T, kBlockLength> block{};
-  block.fill(kValue);
-  return block;
-}();
 
 class KernelCall final : public OpCall {
  public:
@@ -51,9 +43,10 @@ class KernelCall final : public OpCall {
     };
     const LeafWrites leaves(group_, step, slots, layout_of);
     ResultMemory memory(step, slots, one_loop ? loads_ : 0);
+    const bool to_leaves = one_loop && kernel_->leaves && !leaves.empty();
     c10::SmallVector<at::Tensor, 16> results;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      if (one_loop && leaves.is_only_added(i)) {
+      if (to_leaves && leaves.is_only_added(i)) {
         results.emplace_back();
       } else if (has_shape_of_domain_[i]) {
         results.push_back(memory.make(sizes, strides, group_.body.stores[i].type));
@@ -64,13 +57,15 @@ class KernelCall final : public OpCall {
     }
     const auto scalars = scalars_.values(env);
 
-    if (one_loop && kernel_->leaves && !leaves.empty()) {
-      run_leaves(step, slots, results, scalars.data(), numel, leaves);
-    } else if (one_loop) {
-      run_dense(step, slots, results, scalars.data(), numel, leaves);
-    } else if (!empty) {
-      run_nest(step, slots, sizes, strides, results, scalars.data(), env);
-      for (size_t i = 0; i < results.size(); ++i) leaves.write(i, memory_of(results[i]), 0, results[i].numel());
+    if (to_leaves) {
+      run_to_leaves(step, slots, results, scalars.data(), numel, leaves);
+    } else {
+      if (one_loop) {
+        run_dense(step, slots, results, scalars.data(), numel);
+      } else if (!empty) {
+        run_nest(step, slots, sizes, strides, results, scalars.data(), env);
+      }
+      for (size_t i = 0; i < results.size(); ++i) leaves.write(i, results[i]);
     }
     for (const SlotUse use : step.inputs) {
       if (use.last) slots[use.slot].reset();
@@ -100,59 +95,34 @@ class KernelCall final : public OpCall {
     return true;
   }
 
-  void run_dense(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel,
-                 const LeafWrites& leaves) const {
+  void run_dense(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel) const {
     Pointers pointers;
-    int64_t unstored = 0;  // results without memory
     for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
-    for (const at::Tensor& result : results) {
-      pointers.push_back(result.defined() ? memory_of(result) : nullptr);
-      if (!result.defined()) ++unstored;
-    }
+    for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
     run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
-      const int64_t length = leaves.empty() ? end - begin : std::min(end - begin, kCachedPart);
-      std::vector<char> values(static_cast<size_t>(unstored * length) * sizeof(double));
-      for (int64_t part = begin; part < end; part += length) {
-        const int64_t count = std::min(end - part, length);
-        Pointers at(pointers.begin(), pointers.end());
-        char* free = values.data();
-        for (size_t i = 0; i < at.size(); ++i) {
-          if (at[i] == nullptr) {
-            at[i] = std::exchange(free, free + count * element_sizes_[i]);
-          } else if (!is_still(i)) {
-            at[i] += part * element_sizes_[i];
-          }
-        }
-        kernel_->dense(at.data(), scalars, count);
-        if (leaves.empty()) continue;
-        for (size_t i = loads_; i < at.size(); ++i) leaves.write(i - loads_, at[i], part, count);
+      Pointers at(pointers.begin(), pointers.end());
+      for (size_t i = 0; i < at.size(); ++i) {
+        if (!is_still(i)) at[i] += begin * element_sizes_[i];
       }
+      kernel_->dense(at.data(), scalars, end - begin);
     });
   }
 
-  // The kernel writes to leaves itself. It writes what nobody wants to a block that nobody reads, and adds a block of zeros
-  // where a leaf has nothing yet.
-  void run_leaves(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel,
-                  const LeafWrites& leaves) const {
+  void run_to_leaves(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel,
+                     const LeafWrites& leaves) const {
     Pointers pointers;
-    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
     c10::SmallVector<long, 32> is_block;
     c10::SmallVector<int64_t, 32> sizes(element_sizes_.begin(), element_sizes_.end());
-    const auto add_pointer = [&](char* pointer, bool block) {
-      pointers.push_back(pointer);
-      is_block.push_back(block ? 1 : 0);
-    };
-    for (const at::Tensor& result : results) add_pointer(result.defined() ? memory_of(result) : nullptr, !result.defined());
-    const auto* write = leaves.writes().begin();
-    for (size_t i = 0; i < group_.leaves.size(); ++i) {
-      const BodyStore& store = group_.body.stores[group_.leaves[i].store];
-      if (store.leaves == 0) continue;
-      const bool is_wanted = write != leaves.writes().end() && write->leaf == i;
-      const bool adds = is_wanted && write->adds;
-      add_pointer(is_wanted ? write->memory : nullptr, !is_wanted);
-      add_pointer(adds ? write->memory : static_cast<char*>(const_cast<void*>(negative_zeros(store.type))), !adds);
-      sizes.append(2, static_cast<int64_t>(c10::elementSize(store.type)));
-      if (is_wanted) ++write;
+    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
+    for (const at::Tensor& result : results) {
+      pointers.push_back(result.defined() ? memory_of(result) : nullptr);
+      is_block.push_back(result.defined() ? 0 : 1);
+    }
+    const LeafPointers leaf_pointers(group_, leaves, kBlockLength);
+    for (const LeafPointers::Pointer& pointer : leaf_pointers.all()) {
+      pointers.push_back(pointer.memory);
+      is_block.push_back(pointer.is_tensor ? 0 : 1);
+      sizes.push_back(element_sizes_[loads_ + pointer.store]);
     }
     run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
       alignas(64) std::array<char, kBlockLength * sizeof(double)> unread;
@@ -166,18 +136,6 @@ class KernelCall final : public OpCall {
       }
       kernel_->leaves(at.data(), scalars, end - begin, is_block.data());
     });
-  }
-
-  // -0 + x is x to the bit, also where x is a zero.
-  static const void* negative_zeros(at::ScalarType type) {
-    switch (type) {
-      case at::ScalarType::Float:
-        return kBlockOf<float, -0.0F>.data();
-      case at::ScalarType::Double:
-        return kBlockOf<double, -0.0>.data();
-      default:
-        return kBlockOf<uint16_t, 0x8000>.data();  // bfloat16, float16
-    }
   }
 
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,

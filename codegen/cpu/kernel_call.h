@@ -14,6 +14,7 @@ struct CpuKernel {
   StridedKernel* strided = nullptr;
   LeavesKernel* leaves = nullptr;  // where the body has_leaves()
   RowsKernel* rows = nullptr;
+  RowsKernel* rows_to_leaves = nullptr;  // where the body has_leaves()
   std::shared_ptr<const void> code;
 };
 

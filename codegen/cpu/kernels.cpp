@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <type_traits>
 #include <unordered_map>
 
 namespace hindcast::codegen {
@@ -57,16 +58,19 @@ std::string compile(const ClangCompiler& compiler, const std::string& text) {
 std::shared_ptr<const CpuKernel> load(const ClangCompiler& compiler, std::string_view object, const Body& body) {
   auto kernel = std::make_shared<CpuKernel>();
   const auto loaded = compiler.load(object);
+  const auto find = [&](auto*& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(loaded->symbol(name));
+    HC_CHECK(function != nullptr, "a kernel without its function {}", name);
+  };
   if (body.by_rows) {
-    kernel->rows = reinterpret_cast<RowsKernel*>(loaded->symbol("rows"));
+    find(kernel->rows, "rows");
+    if (has_leaves(body)) find(kernel->rows_to_leaves, "leaves");
   } else {
-    kernel->dense = reinterpret_cast<DenseKernel*>(loaded->symbol("dense"));
-    kernel->strided = reinterpret_cast<StridedKernel*>(loaded->symbol("strided"));
-    if (has_leaves(body)) kernel->leaves = reinterpret_cast<LeavesKernel*>(loaded->symbol("leaves"));
+    find(kernel->dense, "dense");
+    find(kernel->strided, "strided");
+    if (has_leaves(body)) find(kernel->leaves, "leaves");
   }
   kernel->code = loaded;
-  HC_CHECK(body.by_rows ? kernel->rows != nullptr : kernel->dense && kernel->strided && !kernel->leaves == !has_leaves(body),
-           "a kernel without its functions");
   return kernel;
 }
 

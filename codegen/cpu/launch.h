@@ -9,8 +9,6 @@
 
 namespace hindcast::codegen {
 
-/// Elements whose results are still in cache when they are read again.
-inline constexpr int64_t kCachedPart = 8192;
 /// "kernel of 2 ops: mul, gelu_backward".
 std::string describe_kernel(const Group& group);
 /// Elements a thread takes at least: those of ATen for one op; fewer for a body of many.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hindcast::codegen {
 namespace {
@@ -84,6 +85,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, Slots& slots, c10::
     taken.push_back(bytes);
     writes_.push_back({i, store, static_cast<char*>(slot.mutable_data_ptr()), layout.type, true});
     slot.unsafeGetTensorImpl()->bump_version();
+    kept_.push_back(std::exchange(slot, gradient_added()));
     const bool is_last = i + 1 == group.leaves.size() || group.leaves[i + 1].store != store;
     if (is_last && takes_result && all_add) only_added_.push_back(store);
   }
@@ -91,16 +93,37 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, Slots& slots, c10::
 
 bool LeafWrites::is_only_added(size_t store) const { return std::find(only_added_.begin(), only_added_.end(), store) != only_added_.end(); }
 
-void LeafWrites::write(size_t store, const char* values, int64_t first, int64_t count) const {
+void LeafWrites::write(size_t store, const at::Tensor& result) const {
+  const auto* values = static_cast<const char*>(result.const_data_ptr());
   for (const Write& write : writes_) {
-    if (write.store != store) continue;
-    const auto size = static_cast<int64_t>(c10::elementSize(write.type));
+    if (write.store != store || result.numel() == 0) continue;
     if (write.adds) {
-      add_elements(write.type, write.memory + first * size, values, count);
-    } else if (count != 0) {
-      std::memcpy(write.memory + first * size, values, static_cast<size_t>(count * size));
+      add_elements(write.type, write.memory, values, result.numel());
+    } else {
+      std::memcpy(write.memory, values, result.nbytes());
     }
   }
+}
+
+LeafPointers::LeafPointers(const Group& group, const LeafWrites& leaves, int64_t length) {
+  const auto* write = leaves.writes().begin();
+  for (size_t i = 0; i < group.leaves.size(); ++i) {
+    const size_t store = group.leaves[i].store;
+    const bool is_wanted = write != leaves.writes().end() && write->leaf == i;
+    const auto* const wanted = is_wanted ? write++ : nullptr;
+    if (group.body.stores[store].leaves == 0) continue;
+    const bool adds = is_wanted && wanted->adds;
+    pointers_.push_back({is_wanted ? wanted->memory : nullptr, store, is_wanted});
+    pointers_.push_back({adds ? wanted->memory : zeros(group.body.stores[store].type, length), store, adds});
+  }
+}
+
+// Negative ones: -0 + x is x to the bit, also where x is a zero. The sign is in the last byte.
+char* LeafPointers::zeros(at::ScalarType type, int64_t length) {
+  const size_t size = c10::elementSize(type);
+  std::vector<char>& elements = own_zeros_.emplace_back(static_cast<size_t>(length) * size);
+  for (size_t i = size - 1; i < elements.size(); i += size) elements[i] = static_cast<char>(0x80);
+  return elements.data();
 }
 
 void add_elements(at::ScalarType type, char* to, const char* from, int64_t count) {

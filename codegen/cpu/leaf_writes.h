@@ -1,6 +1,6 @@
 #pragma once
-// Gradients of leaves that a kernel writes while the values are in cache: into buffers of their own, or added to the
-// gradients that the leaves have.
+// Gradients of leaves that kernels write: into buffers of their own, or added to the gradients that the leaves have. A kernel
+// of large results does it itself, in the loop that makes them, where memory and arithmetic overlap.
 
 #include "codegen/cpu/launch.h"
 
@@ -27,14 +27,34 @@ class LeafWrites {
     bool adds;  // to what is there; else: there is nothing yet
   };
   c10::ArrayRef<Write> writes() const { return writes_; }
-  /// Nobody reads a result, of an element each, but leaves that have added it: it needs no memory.
+  /// Nobody reads a result but leaves that add it: a kernel that does that itself needs no memory for it.
   bool is_only_added(size_t store) const;
-  /// Elements [first, first + count) of a store, as they lie in memory, to all its leaves.
-  void write(size_t store, const char* values, int64_t first, int64_t count) const;
+  /// A result to all its leaves, where no kernel has done it.
+  void write(size_t store, const at::Tensor& result) const;
 
  private:
   c10::SmallVector<Write, 4> writes_;
+  c10::SmallVector<at::Tensor, 4> kept_;  // whose memory is added to
   c10::SmallVector<size_t, 4> only_added_;
+};
+
+/// The pointers to leaves that a kernel takes: for each leaf that the body has, of its sum and of the term that is added. Where
+/// nobody wants one, null: the kernel writes to elements that nobody reads. Where there is nothing to add to, zeros.
+class LeafPointers {
+ public:
+  /// Blocks and runs have at most `length` elements.
+  LeafPointers(const Group& group, const LeafWrites& leaves, int64_t length);
+  struct Pointer {
+    char* memory;
+    size_t store;
+    bool is_tensor;  // else the same elements for every block or run
+  };
+  c10::ArrayRef<Pointer> all() const { return pointers_; }
+
+ private:
+  char* zeros(at::ScalarType type, int64_t length);
+  c10::SmallVector<Pointer, 8> pointers_;
+  std::vector<std::vector<char>> own_zeros_;
 };
 
 /// to[i] += from[i], for types of floating point.

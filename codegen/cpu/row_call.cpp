@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
+#include <optional>
 
 namespace hindcast::codegen {
 namespace {
@@ -44,7 +44,6 @@ class RowCall final : public OpCall {
       if (group.body.stores[i].extent == Extent::Columns) sums_.push_back(i);
       written_last_.push_back(is_written_last(group.body, i));
     }
-    rows_lie_side_by_side_ = row_axes_.empty() || column_axes_.empty() || row_axes_.back() < column_axes_.front();
   }
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
@@ -55,8 +54,11 @@ class RowCall final : public OpCall {
       const Ints shape = sizes_of(group_.shapes[store], env);
       return {shape, row_major_strides(shape), group_.body.stores[store].type};
     });
-    Launch launch = prepare(step, slots, domain, env, leaves);
-    run_rows(launch, scalars.data(), leaves);
+    const bool to_leaves = kernel_->rows_to_leaves && !leaves.empty();
+    Launch launch = prepare(step, slots, domain, env, to_leaves ? &leaves : nullptr);
+    std::optional<LeafPointers> pointers;  // and the zeros that they point to
+    if (to_leaves) add_leaves(launch, pointers.emplace(group_, leaves, launch.run_length()));
+    run_rows(launch, to_leaves ? kernel_->rows_to_leaves : kernel_->rows, scalars.data());
     for (const SlotUse use : step.inputs) {
       if (use.last) slots[use.slot].reset();
     }
@@ -64,7 +66,7 @@ class RowCall final : public OpCall {
       at::Tensor& result = launch.tensors[loads_ + i];
       const at::ScalarType type = group_.body.stores[i].type;
       if (result.defined() && result.scalar_type() != type) result = result.to(type);
-      if (!is_written_by_rows(i)) leaves.write(i, static_cast<const char*>(result.const_data_ptr()), 0, result.numel());
+      if (!to_leaves || group_.body.stores[i].leaves == 0) leaves.write(i, result);
       slots[step.outputs[i]] = std::move(result);
     }
   }
@@ -74,10 +76,7 @@ class RowCall final : public OpCall {
   std::string describe() const override { return describe_kernel(group_); }
 
  private:
-  // To leaves, while the rows are in cache.
-  bool is_written_by_rows(size_t store) const { return rows_lie_side_by_side_ && group_.body.stores[store].extent == Extent::Element; }
-
-  Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env, const LeafWrites& leaves) const {
+  Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env, const LeafWrites* to_leaves) const {
     Launch launch;
     c10::SmallVector<Ints, 16> steps;
     ResultMemory memory(step, slots, loads_);
@@ -92,7 +91,7 @@ class RowCall final : public OpCall {
       const bool is_sum = store.extent == Extent::Columns;
       const Ints strides = row_major_strides(shape);
       const at::ScalarType type = is_sum ? group_.body.compute : store.type;
-      if (is_written_by_rows(i) && leaves.is_only_added(i)) {
+      if (to_leaves && store.leaves != 0 && to_leaves->is_only_added(i)) {
         launch.tensors.emplace_back();
       } else {
         launch.tensors.push_back(written_last_[i] ? memory.make(shape, strides, type) : empty_strided_recycled(shape, strides, type));
@@ -154,7 +153,20 @@ class RowCall final : public OpCall {
     return steps;
   }
 
-  void run_rows(const Launch& launch, const double* scalars, const LeafWrites& leaves) const {
+  // A leaf's gradient lies as the result does; elements that are there for every run of every row stay where they are.
+  void add_leaves(Launch& launch, const LeafPointers& leaves) const {
+    const auto add_steps = [&](Loop& loop) {
+      for (const LeafPointers::Pointer& leaf : leaves.all()) loop.steps.push_back(leaf.is_tensor ? loop.steps[loads_ + leaf.store] : 0);
+      for (size_t i = loads_; i < launch.tensors.size(); ++i) {
+        if (!launch.tensors[i].defined()) loop.steps[i] = 0;
+      }
+    };
+    std::for_each(launch.rows.begin(), launch.rows.end(), add_steps);
+    std::for_each(launch.columns.begin(), launch.columns.end(), add_steps);
+    for (const LeafPointers::Pointer& leaf : leaves.all()) launch.pointers.push_back(leaf.memory);
+  }
+
+  void run_rows(const Launch& launch, RowsKernel* kernel, const double* scalars) const {
     const int64_t row_length = launch.runs() * launch.run_length(), rows = launch.row_count;
     if (rows == 0) return;
     const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
@@ -165,7 +177,13 @@ class RowCall final : public OpCall {
       Pointers at(launch.pointers.begin(), launch.pointers.end());
       for (size_t s = 0; s < sums_.size() && share > 0; ++s)
         at[loads_ + sums_[s]] = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
-      run_range(launch, at, scalars, rows * share / shares, rows * (share + 1) / shares, leaves);
+      std::vector<char> unread;
+      for (char*& pointer : at) {
+        if (pointer != nullptr) continue;
+        unread.resize(static_cast<size_t>(launch.run_length()) * sizeof(double));
+        pointer = unread.data();
+      }
+      run_range(launch, kernel, at, scalars, rows * share / shares, rows * (share + 1) / shares);
     };
     run_shares(shares, run_share);
     for (size_t s = 0; s < sums_.size(); ++s) {
@@ -177,42 +195,25 @@ class RowCall final : public OpCall {
   }
 
   // Rows [begin, end), sums by blocks.
-  void run_range(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end,
-                 const LeafWrites& leaves) const {
+  void run_range(const Launch& launch, RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t begin,
+                 int64_t end) const {
     const int64_t row_length = launch.runs() * launch.run_length();
     std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
-    if (leaves.empty() && (sums_.empty() || end - begin <= kBlock)) return run_block(launch, pointers, scalars, begin, end, kept.data());
+    if (sums_.empty() || end - begin <= kBlock) return run_block(launch, kernel, pointers, scalars, begin, end, kept.data());
     const int64_t sum_bytes = row_length * compute_size_;
     std::vector<char> block(static_cast<size_t>(sum_bytes) * sums_.size());
-    const int64_t length = leaves.empty() ? kBlock : std::clamp<int64_t>(kCachedPart / std::max<int64_t>(1, row_length), 1, kBlock);
-    const auto unstored = std::count(pointers.begin() + static_cast<int64_t>(loads_), pointers.end(), nullptr);
-    std::vector<char> values(static_cast<size_t>(unstored * length * row_length) * sizeof(double));
-    for (int64_t row = begin; row < end; row += length) {
-      const int64_t stop = std::min(end, row + length);
-      Pointers at(pointers.begin(), pointers.end());
-      for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
-      char* free = values.data();
-      for (size_t i = 0; i < written_last_.size(); ++i) {
-        if (at[loads_ + i] != nullptr) continue;
-        const int64_t row_bytes = row_bytes_of(i, row_length);
-        at[loads_ + i] = std::exchange(free, free + length * row_bytes) - row * row_bytes;  // where row 0 would lie
-      }
+    Pointers at(pointers.begin(), pointers.end());
+    for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
+    for (int64_t row = begin; row < end; row += kBlock) {
       std::fill(block.begin(), block.end(), char(0));
-      run_block(launch, at, scalars, row, stop, kept.data());
-      for (size_t i = 0; i < written_last_.size(); ++i) {
-        if (is_written_by_rows(i))
-          leaves.write(i, at[loads_ + i] + row * row_bytes_of(i, row_length), row * row_length, (stop - row) * row_length);
-      }
+      run_block(launch, kernel, at, scalars, row, std::min(end, row + kBlock), kept.data());
       for (size_t s = 0; s < sums_.size(); ++s)
         add_elements(group_.body.compute, pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
     }
   }
 
-  int64_t row_bytes_of(size_t store, int64_t row_length) const {
-    return row_length * static_cast<int64_t>(c10::elementSize(group_.body.stores[store].type));
-  }
-
-  void run_block(const Launch& launch, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end, char* kept) const {
+  void run_block(const Launch& launch, RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end,
+                 char* kept) const {
     const Loop& inner = launch.rows.back();
     const Loop& columns = launch.columns.back();
     const int64_t* run_steps = launch.columns.front().steps.data();
@@ -226,7 +227,7 @@ class RowCall final : public OpCall {
         for (size_t i = 0; i < at.size(); ++i) at[i] += index * launch.rows[d].steps[i];
       }
       const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
-      kernel_->rows(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
+      kernel(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
       begin += rows;
     }
   }
@@ -239,7 +240,6 @@ class RowCall final : public OpCall {
   std::vector<uint8_t> row_axes_, column_axes_;
   std::vector<size_t> sums_;        // stores
   std::vector<bool> written_last_;  // by store: nothing of the row is read afterwards
-  bool rows_lie_side_by_side_ = false;
 };
 
 }  // namespace

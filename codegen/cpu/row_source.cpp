@@ -81,13 +81,13 @@ class Passes {
 
 class Writer {
  public:
-  explicit Writer(const Body& body) : body_(body), passes_(body), type_(type_name(body.compute)) {}
+  Writer(const Body& body, bool leaves) : body_(body), passes_(body), type_(type_name(body.compute)), leaves_(leaves) {}
 
   std::string run() {
-    text_ =
-        "extern \"C\" void rows(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs,\n"
-        "                     const long* run_steps, long columns, char* kept) {\n" +
-        scalar_lines(body_) + "  for (long row = 0; row < rows; ++row) {\n";
+    text_ = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs,\n",
+                   leaves_ ? "leaves" : "rows") +
+            "                     const long* run_steps, long columns, char* kept) {\n" + scalar_lines(body_) +
+            "  for (long row = 0; row < rows; ++row) {\n";
     for (size_t i = 0; i < body_.loads.size(); ++i) {
       if (body_.loads[i].walk != Walk::Still) continue;
       const auto place = format("*(const {}*)(pointers[{}] + row * row_steps[{}])", type_name(body_.loads[i].type), i, i);
@@ -183,12 +183,20 @@ class Writer {
 
   void pointers(size_t pass) {
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) pointer("const ", 'p', i, i, type_name(body_.loads[i].type));
+      if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) pointer("const ", "p", i, i, type_name(body_.loads[i].type));
     }
+    size_t leaf = 0;
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       const BodyStore& store = body_.stores[i];
-      if (!writes(store, pass)) continue;
-      pointer("", 'r', i, body_.loads.size() + i, store.extent == Extent::Columns ? type_ : type_name(store.type));
+      if (writes(store, pass)) {
+        pointer("", "r", i, body_.loads.size() + i, store.extent == Extent::Columns ? type_ : type_name(store.type));
+        for (size_t n = leaf; leaves_ && n < leaf + store.leaves; ++n) {
+          const size_t at = body_.loads.size() + body_.stores.size() + 2 * n;
+          pointer("", "sum", n, at, type_name(store.type));
+          pointer("const ", "term", n, at + 1, type_name(store.type));
+        }
+      }
+      leaf += store.leaves;
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       const size_t slot = passes_.slot(i);
@@ -197,8 +205,8 @@ class Writer {
     }
   }
 
-  void pointer(const char* constant, char letter, size_t i, size_t at, std::string_view type) {
-    line(6, format("{}{}* {}{} = ({}{}*)(pointers[{}] + row * row_steps[{}] + run * run_steps[{}]);", constant, type, letter, i, constant,
+  void pointer(const char* constant, const char* name, size_t i, size_t at, std::string_view type) {
+    line(6, format("{}{}* {}{} = ({}{}*)(pointers[{}] + row * row_steps[{}] + run * run_steps[{}]);", constant, type, name, i, constant,
                    type, at, at, at));
   }
 
@@ -223,20 +231,24 @@ class Writer {
       }
       if (fills_slot(pass, i)) line(8, format("k{}[i] = v{};", passes_.slot(i), i));
     }
+    size_t leaf = 0;
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       const BodyStore& store = body_.stores[i];
-      if (!writes(store, pass)) continue;
-      if (store.extent == Extent::Columns) {
-        line(8, format("r{}[i] = add<{}>(r{}[i], {});", i, type_, i, name_of(store.value)));
-      } else {
-        line(8, format("r{}[i] = {};", i, converted(body_, store)));
+      if (writes(store, pass)) {
+        if (store.extent == Extent::Columns) {
+          line(8, format("r{}[i] = add<{}>(r{}[i], {});", i, type_, i, name_of(store.value)));
+        } else {
+          text_ += store_lines(body_, i, leaf, leaves_, "        ");
+        }
       }
+      leaf += store.leaves;
     }
   }
 
   const Body& body_;
   const Passes passes_;
   const std::string_view type_;
+  const bool leaves_;
   std::string text_;
 };
 
@@ -249,6 +261,6 @@ bool is_written_last(const Body& body, size_t store) {
   return body.stores[store].extent == Extent::Element && passes.pass_of(body.stores[store].value) + 1 == passes.count();
 }
 
-std::string rows_source(const Body& body) { return Writer(body).run(); }
+std::string rows_source(const Body& body) { return Writer(body, false).run() + (has_leaves(body) ? "\n" + Writer(body, true).run() : ""); }
 
 }  // namespace hindcast::codegen

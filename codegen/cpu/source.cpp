@@ -17,22 +17,6 @@ std::string element_lines(const Body& body, bool near = false) {
   return lines;
 }
 
-std::string store_lines(const Body& body, bool leaves) {
-  std::string lines;
-  size_t leaf = 0;
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    if (!leaves || body.stores[i].leaves == 0) {
-      lines += format("    r{}[i] = {};\n", i, converted(body, body.stores[i]));
-      continue;
-    }
-    const std::string_view type = type_name(body.stores[i].type);
-    lines += format("    const {} w{} = {};\n    r{}[i] = w{};\n", type, i, converted(body, body.stores[i]), i, i);
-    for (uint32_t n = 0; n < body.stores[i].leaves; ++n, ++leaf)
-      lines += format("    sum{}[i] = convert<{}>(widen(term{}[i]) + widen(w{}));\n", leaf, type, leaf, i);
-  }
-  return lines;
-}
-
 // Where a result is written to the memory of an operand, each element is read before.
 std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near, bool leaves) {
   std::string text = "#pragma clang loop vectorize(assume_safety)\n";
@@ -40,7 +24,13 @@ std::string dense_loop(const Body& body, std::string_view begin, std::string_vie
   for (size_t i = 0; i < body.loads.size(); ++i) {
     if (body.loads[i].walk == Walk::Dense) text += format("    {}\n", load_from(body, i, format("p{}[i]", i)));
   }
-  return text + element_lines(body, near) + store_lines(body, leaves) + "  }\n";
+  text += element_lines(body, near);
+  size_t leaf = 0;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    text += store_lines(body, i, leaf, leaves, "    ");
+    leaf += body.stores[i].leaves;
+  }
+  return text + "  }\n";
 }
 
 // A block, where there is no tensor, is counted from `begin` on.

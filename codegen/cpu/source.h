@@ -8,6 +8,7 @@
 // for one by rows (row_source.cpp)
 //
 //   rows      row by row; within one, as many passes over its columns as sums over the row wait for each other
+//   leaves    as rows; results also to leaves
 //
 // `pointers`: loads, then stores. The caller walks the outer dims.
 
@@ -25,7 +26,8 @@ using LeavesKernel = void(char* const* pointers, const double* scalars, long cou
 inline constexpr long kBlockLength = 1024;
 
 /// A row's columns are `runs` runs of `columns` elements side by side. Steps in bytes, by pointer. Stores of extent Columns are
-/// added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type.
+/// added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type. To leaves: pointers as
+/// of LeavesKernel; where there is no tensor, a run of elements for every run of every row, by steps of 0.
 using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs, const long* run_steps,
                         long columns, char* kept);
 

@@ -50,13 +50,20 @@ bool is_of_near_angle(const BodyOp& op) {
   return reduces && op.args[0].kind == Operand::Kind::Load;
 }
 
+// Of the functor: for near angles; for all, inlined or by a call.
+std::string_view form_of(const Body& body, const BodyOp& op, bool near) {
+  constexpr int64_t kFew = 2;
+  if (!is_of_near_angle(op)) return "";
+  if (near) return "_near";
+  return std::count_if(body.ops.begin(), body.ops.end(), is_of_near_angle) > kFew ? "_called" : "";
+}
+
 }  // namespace
 
 std::string assignment(const Body& body, size_t op, bool near) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
-  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, near && is_of_near_angle(body.ops[op]) ? "_near" : "",
-                type_name(body.compute), args);
+  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, body.ops[op], near), type_name(body.compute), args);
 }
 
 std::vector<size_t> angles_of(const Body& body) {
@@ -89,6 +96,17 @@ std::string load_from(const Body& body, size_t load, const std::string& place) {
 std::string converted(const Body& body, const BodyStore& store) {
   if (store.type == body.compute) return name_of(store.value);
   return format("convert<{}>({})", type_name(store.type), name_of(store.value));
+}
+
+std::string store_lines(const Body& body, size_t store, size_t first_leaf, bool leaves, const std::string& indent) {
+  const uint32_t count = leaves ? body.stores[store].leaves : 0;
+  const std::string value = converted(body, body.stores[store]);
+  if (count == 0) return format("{}r{}[i] = {};\n", indent, store, value);
+  const std::string_view type = type_name(body.stores[store].type);
+  std::string lines = format("{}const {} w{} = {};\n{}r{}[i] = w{};\n", indent, type, store, value, indent, store, store);
+  for (size_t leaf = first_leaf; leaf < first_leaf + count; ++leaf)
+    lines += format("{}sum{}[i] = convert<{}>(widen(term{}[i]) + widen(w{}));\n", indent, leaf, type, leaf, store);
+  return lines;
 }
 
 std::string scalar_lines(const Body& body) {

@@ -25,6 +25,8 @@ std::string far_line(const Body& body, size_t load, const std::string& angle);
 /// What reads a load from the lvalue `place`: 16-bit floats become float.
 std::string load_from(const Body& body, size_t load, const std::string& place);
 std::string converted(const Body& body, const BodyStore& store);
+/// Element i of a store, `leaves`: and of the sums of its leaves, the first of which is `first_leaf`.
+std::string store_lines(const Body& body, size_t store, size_t first_leaf, bool leaves, const std::string& indent);
 /// `const float s0 = (float)scalars[0];` for all.
 std::string scalar_lines(const Body& body);
 

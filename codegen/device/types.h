@@ -6,9 +6,11 @@
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define HC_CUDA 1
 #define HC_DEVICE __device__ __forceinline__
+#define HC_DEVICE_CALLED __device__ __noinline__
 #else
 #define HC_CUDA 0
 #define HC_DEVICE static inline __attribute__((always_inline))
+#define HC_DEVICE_CALLED static __attribute__((noinline, unused))
 #endif
 
 namespace hindcast::device {

@@ -364,9 +364,9 @@ class Fuser {
       const bool is_taken = !is_read_elsewhere(group.stores[store], inside);
       for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back()});
       if (group.body.stores[store].extent == Extent::Element) {
-        // Small values stay in cache, and can as well be read again; the text of a kernel by rows is long enough.
-        const bool is_large = !leaves.empty() && bytes_of(graph_, graph_.values[group.stores[store].index]) >= kLarge;
-        if (is_large && !group.body.by_rows) group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
+        // Small values stay in cache, and can as well be read again.
+        const bool is_large = bytes_of(graph_, graph_.values[group.stores[store].index]) >= kLarge;
+        if (is_large) group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
         continue;
       }
       // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.

@@ -28,7 +28,6 @@ nlohmann::json to_json(const Outcome& outcome) {
   return {
       {"name", outcome.name},
       {"accuracy", outcome.accuracy},
-      {"stock_accuracy", outcome.stock_accuracy},
       {"max_grad_diff", max_grad_diff},
       {"epochs", outcome.epochs},
       {"steps", outcome.steps},
@@ -59,7 +58,11 @@ void write_json(const fs::path& path, const Options& options, const std::vector<
   nlohmann::json models = nlohmann::json::array();
   for (const Outcome& outcome : outcomes) models.push_back(to_json(outcome));
   const nlohmann::json results = {
-      {"models", models},       {"batch_size", options.batch_size}, {"seed", options.seed}, {"threads", torch::get_num_threads()},
+      {"models", models},
+      {"batch_size", options.batch_size},
+      {"seed", options.seed},
+      {"compiler", options.compiler},
+      {"threads", torch::get_num_threads()},
       {"torch", TORCH_VERSION},
   };
   std::ofstream file(path);

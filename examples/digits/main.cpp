@@ -41,18 +41,19 @@ void describe(const Digits& digits, std::int64_t batch_size) {
 }
 
 std::vector<Outcome> train_all(const Digits& digits, const Options& options) {
+  const auto compiler = options.compiler == "eager" ? ::hindcast::compilers::eager() : ::hindcast::compilers::fused();
   std::vector<Outcome> outcomes;
   for (const Recipe& recipe : recipes()) {
     if (options.model != "all" && options.model != recipe.name) continue;
     const Schedule schedule{.epochs = options.epochs.value_or(recipe.epochs), .batch_size = options.batch_size, .seed = options.seed};
-    outcomes.push_back(train(recipe, digits, schedule));
+    outcomes.push_back(train(recipe, digits, schedule, compiler));
   }
   return outcomes;
 }
 
-int report(const std::vector<Outcome>& outcomes) {
-  const Verdict verdict = judge(outcomes);
-  fmt::print("\n{}", table(outcomes));
+int report(const std::vector<Outcome>& outcomes, double allowed_difference) {
+  const Verdict verdict = judge(outcomes, allowed_difference);
+  fmt::print("\n{}", table(outcomes, allowed_difference));
   for (const std::string& warning : verdict.warnings) fmt::print("! {}\n", warning);
   std::fflush(stdout);
   for (const std::string& failure : verdict.failures) fmt::print(stderr, "FAILED {}\n", failure);
@@ -70,7 +71,7 @@ int run(const Options& options) {
   }
   describe(digits, options.batch_size);
   const std::vector<Outcome> outcomes = train_all(digits, options);
-  const int status = report(outcomes);
+  const int status = report(outcomes, options.compiler == "eager" ? 0 : kLargestDifference);
   if (options.json) write_json(*options.json, options, outcomes);
   return status;
 }

@@ -18,13 +18,13 @@ std::string marked(std::string value, bool broken) { return broken ? value + " !
 
 Row heading() { return {"model", "accuracy", "largest grad diff", "graphs", "hits", "misses", "stock us", "hindcast us", "ratio"}; }
 
-Row row_of(const Outcome& outcome) {
+Row row_of(const Outcome& outcome, double allowed_difference) {
   const ::hindcast::Stats& stats = outcome.stats;
   const double hits = hit_rate(stats);
   return {
       outcome.name,
       marked(fmt::format("{:.1f}%", 100 * outcome.accuracy), outcome.accuracy <= kLeastAccuracy),
-      marked(fmt::format("{:.3g}", outcome.gradients.largest), !outcome.gradients.first.empty()),
+      marked(fmt::format("{:.1e}", outcome.gradients.largest), outcome.gradients.largest > allowed_difference),
       marked(fmt::format("{}", stats.unique_graphs), stats.unique_graphs > kMostGraphs),
       marked(fmt::format("{:.1f}%", 100 * hits), hits <= kLeastHitRate),
       fmt::format("{}", stats.misses),
@@ -63,9 +63,9 @@ std::string counted(const std::string& title, const std::map<std::string, std::u
 
 }  // namespace
 
-std::string table(const std::vector<Outcome>& outcomes) {
+std::string table(const std::vector<Outcome>& outcomes, double allowed_difference) {
   std::vector<Row> rows = {heading()};
-  for (const Outcome& outcome : outcomes) rows.push_back(row_of(outcome));
+  for (const Outcome& outcome : outcomes) rows.push_back(row_of(outcome, allowed_difference));
   std::string text = aligned(rows);
   text += "(times are medians of one backward; ratio is stock over hindcast, higher is faster)\n";
   for (const Outcome& outcome : outcomes) {

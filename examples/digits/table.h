@@ -9,6 +9,6 @@ namespace digits {
 
 /// One row a model; a value that breaks a promise is marked "!". Below the rows stand the reasons
 /// of misses, what the stock engine ran instead, and the nodes that were called opaquely.
-std::string table(const std::vector<Outcome>& outcomes);
+std::string table(const std::vector<Outcome>& outcomes, double allowed_difference);
 
 }  // namespace digits

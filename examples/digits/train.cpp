@@ -44,6 +44,13 @@ class Learner {
 
   void update_weights() { optimizer_->step(); }
 
+  void take_weights_of(const Learner& other) {
+    torch::NoGradGuard no_grad;
+    const auto theirs = other.model_->named_parameters(), buffers = other.model_->named_buffers();
+    for (auto& parameter : model_->named_parameters()) parameter.value().copy_(theirs[parameter.key()]);
+    for (auto& buffer : model_->named_buffers()) buffer.value().copy_(buffers[buffer.key()]);
+  }
+
   void set_learning_rate(double rate) {
     for (auto& group : optimizer_->param_groups()) group.options().set_lr(rate);
   }
@@ -80,7 +87,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined()) return kInfinity;
   if (!a.defined()) return 0;
   if (a.sizes() != b.sizes() || a.dtype() != b.dtype()) return kInfinity;
-  if (torch::equal(a, b)) return 0;
+  if (a.numel() == 0 || torch::equal(a, b)) return 0;
   // A NaN or an infinity that both sides have is no difference; subtracting would make it one.
   const Tensor same = a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
   const Tensor apart = (a.to(torch::kFloat64) - b.to(torch::kFloat64)).abs().masked_fill(same, 0.0);
@@ -88,19 +95,33 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return std::isnan(largest) ? kInfinity : largest;
 }
 
+double largest_gradient(const Learner& learner) {
+  double largest = 0;
+  for (const auto& parameter : learner.parameters()) {
+    if (parameter.value().grad().defined()) largest = std::max(largest, parameter.value().grad().abs().max().item<double>());
+  }
+  return largest;
+}
+
 void compare(const Learner& stock, const Learner& ours, std::int64_t step, GradientDifference& so_far) {
   const auto theirs = stock.parameters();
+  double largest = 0;
+  std::string where;
   for (const auto& parameter : ours.parameters()) {
-    const double difference = largest_difference(parameter.value().grad(), theirs[parameter.key()].grad());
-    if (difference == 0) continue;
-    if (so_far.first.empty()) so_far.first = fmt::format("step {}, {}", step, parameter.key());
-    so_far.largest = std::max(so_far.largest, difference);
+    const double difference = largest_difference(theirs[parameter.key()].grad(), parameter.value().grad());
+    if (difference <= largest) continue;
+    largest = difference;
+    where = fmt::format("step {}, {}", step, parameter.key());
   }
+  if (largest == 0) return;
+  largest /= largest_gradient(stock);
+  if (largest <= so_far.largest) return;
+  so_far = {largest, where};
 }
 
 }  // namespace
 
-Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedule) {
+Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedule, const ::hindcast::Compiler& compiler) {
   ::hindcast::reset();
   Learner stock(recipe, schedule.seed);
   Learner ours(recipe, schedule.seed);
@@ -113,16 +134,14 @@ Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedu
 
   for (std::int64_t epoch = 0; epoch < schedule.epochs; ++epoch) {
     double loss_sum = 0;
-    for (Learner* learner : {&stock, &ours}) {
-      learner->set_learning_rate(learning_rate(recipe, epoch, schedule.epochs));
-    }
+    ours.set_learning_rate(learning_rate(recipe, epoch, schedule.epochs));
     const std::uint64_t epoch_seed = schedule.seed + static_cast<std::uint64_t>(epoch);
     for (const Batch& batch : shuffled_batches(digits.train, schedule.batch_size, epoch_seed)) {
       const std::uint64_t dropout_seed = schedule.seed + static_cast<std::uint64_t>(++step);
       double loss = 0;
       const auto run_stock = [&] { stock.compute_gradients(batch, dropout_seed); };
       const auto run_ours = [&] {
-        auto guard = ::hindcast::enable();
+        auto guard = ::hindcast::enable(compiler);
         loss = ours.compute_gradients(batch, dropout_seed);
       };
       if (step % 2 == 0) {
@@ -133,8 +152,8 @@ Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedu
         run_ours();
       }
       compare(stock, ours, step, gradients);
-      stock.update_weights();
       ours.update_weights();
+      stock.take_weights_of(ours);
       loss_sum += loss;
       progress.step_done(loss);
     }
@@ -147,7 +166,6 @@ Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedu
       .default_epochs = recipe.epochs,
       .steps = step,
       .accuracy = accuracy,
-      .stock_accuracy = stock.accuracy(digits.held_out),
       .gradients = gradients,
       .stock = stock.backward_time(),
       .hindcast = ours.backward_time(),

@@ -23,8 +23,8 @@ struct BackwardTime {
 
 /// How far the gradients of two equal models are apart, over all steps.
 struct GradientDifference {
-  double largest = 0;  ///< infinite where only one side has a gradient or a NaN
-  std::string first;   ///< "step 3, layers.0.weight"; empty when there is none
+  double largest = 0;  ///< share of the largest gradient of that step; infinite where only one side has a gradient or a NaN
+  std::string where;   ///< "step 3, layers.0.weight"; empty when there is none
 };
 
 /// One model trained by both engines.
@@ -33,8 +33,7 @@ struct Outcome {
   std::int64_t epochs;
   std::int64_t default_epochs;
   std::int64_t steps;
-  double accuracy;        ///< of the model trained with hindcast, on the held-out images, 0 to 1
-  double stock_accuracy;  ///< of its twin
+  double accuracy;  ///< of the model trained with hindcast, on the held-out images, 0 to 1
   GradientDifference gradients;
   BackwardTime stock;
   BackwardTime hindcast;
@@ -43,9 +42,9 @@ struct Outcome {
 
 /// Trains two copies of a model in lockstep, one with the stock engine, one with hindcast.
 ///
-/// Both start from the same weights and see the same batches and dropout masks. At every step the
-/// gradients of the two are compared before either optimiser moves, and each backward is timed on
-/// its own; who goes first alternates, so that neither always finds the caches warm.
-Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedule);
+/// At every step both have the same weights and see the same batch and dropout masks; their gradients are compared before
+/// the optimiser moves hindcast's model, whose weights its twin then takes over. Each backward is timed on its own; who goes
+/// first alternates, so that neither always finds the caches warm.
+Outcome train(const Recipe& recipe, const Digits& digits, const Schedule& schedule, const ::hindcast::Compiler& compiler);
 
 }  // namespace digits

@@ -75,8 +75,7 @@ TEST(DeviceMath, Tan) { HC_MEASURE(tan, std::tan(x), {.double_range = 0x1p30}); 
 
 /// Where an angle's reduction cancels most: quarter turns, and the numbers beside them.
 template <class T>
-std::vector<T> near_angles() {
-  const T limit = device::kNearAngle<T>;
+std::vector<T> near_angles(T limit = device::kNearAngle<T>) {
   std::vector<T> angles = many_values<T>(100'000);
   std::mt19937_64 random(23);
   const long double half_pi = std::acos(0.0L);
@@ -116,6 +115,24 @@ void measure_near(const char* name, F function, R reference) {
 TEST(DeviceMath, SinNear) { HC_MEASURE_NEAR(sin_near, std::sin(x)); }
 TEST(DeviceMath, CosNear) { HC_MEASURE_NEAR(cos_near, std::cos(x)); }
 TEST(DeviceMath, TanNear) { HC_MEASURE_NEAR(tan_near, std::tan(x)); }
+
+// Of what sin and cos of floats are made on a GPU, up to more than kNearAngle.
+TEST(DeviceMath, QuarterTurnsOfFloats) {
+  constexpr float kLimit = device::Angles<float>::kLargestNear;
+  Worst<float> worst_sin, worst_cos;
+  const auto add = [&](float x) {
+    const auto reduced = device::reduce_near(x);
+    if (x != 0) worst_sin.add(x, device::sin_of_quarters(reduced.angle, reduced.quarters), std::sin(double(x)));
+    worst_cos.add(x, device::sin_of_quarters(reduced.angle, reduced.quarters + 1), std::cos(double(x)));
+  };
+  for (uint64_t bits = 0; bits <= to_bits(kLimit); bits += exhaustive() ? 1 : 1999) {
+    add(from_bits<float>(uint32_t(bits)));
+    add(-from_bits<float>(uint32_t(bits)));
+  }
+  for (const float x : near_angles(kLimit)) add(x);
+  expect_exact("sin quarters", worst_sin, 1);
+  expect_exact("cos quarters", worst_cos, 1);
+}
 
 TEST(DeviceMath, Asin) { HC_MEASURE(asin, std::asin(x)); }
 TEST(DeviceMath, Acos) { HC_MEASURE(acos, std::acos(x)); }

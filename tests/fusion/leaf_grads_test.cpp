@@ -85,6 +85,7 @@ size_t adds_to(const Tensors& grads, const at::Tensor& load) {
   EXPECT_EQ(writes.is_only_added(0), writes.writes().size() == grads.size());
   for (size_t i = 0; i < grads.size(); ++i) {
     const bool adds = std::any_of(writes.writes().begin(), writes.writes().end(), [&](const auto& write) { return write.leaf == i; });
+    EXPECT_EQ(slots[i + 1].is_same(codegen::gradient_added()), adds) << i;
     EXPECT_EQ(slots[i + 1].defined(), adds) << i;
   }
   return writes.writes().size();

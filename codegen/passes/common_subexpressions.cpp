@@ -1,0 +1,147 @@
+// Two results in one memory must not be told apart from two in two.
+//
+//   by what is computed later   it writes in place only where a run finds that nobody else holds the memory
+//   by user code                it may write to what it is given: what it sees is not shared, nor what waits while it runs
+//   by leaves                   the last one takes the tensor, the others copy; views of it would be taken as well, in one memory
+//
+// Whether a leaf's gradient is shared as such or through a view of its own is known once all is shared: a view of what is shared is
+// shared in turn. So it is first shared, then looked at, and done again without what was wrong.
+
+#include "codegen/passes/common_subexpressions.h"
+
+#include "codegen/passes/instr_key.h"
+#include "codegen/passes/uses.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace hindcast::codegen {
+namespace {
+
+using capture::Graph;
+using capture::Instr;
+using capture::InstrKind;
+using capture::Value;
+using capture::ValueId;
+
+// Bytes: of one value that is kept for a second reader alone, and of all such.
+constexpr int64_t kSmall = 1 << 20;
+constexpr int64_t kMostKept = 16 << 20;
+constexpr int kMostRounds = 8;  // two are usual; a graph that needs more than these stays as it is
+
+struct Merge {
+  uint32_t instr, earlier;
+};
+
+class Sharing {
+ public:
+  explicit Sharing(const Graph& graph) : graph_(graph), uses_before_(graph) {}
+
+  Rewrite run() {
+    for (int round = 0; round < kMostRounds; ++round) {
+      share();
+      if (!find_wrong()) return std::move(rewrite_);
+    }
+    return {};
+  }
+
+ private:
+  void share() {
+    rewrite_ = {};
+    merges_.clear();
+    std::unordered_map<std::string, uint32_t> known;
+    for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
+      const Instr& instr = graph_.instrs[i];
+      if (capture::is_boundary(instr)) known.clear();
+      if (instr.kind != InstrKind::Op) continue;
+      const auto key = key_of(instr, rewrite_);
+      if (!key) continue;
+      const auto [earlier, is_new] = known.try_emplace(*key, i);
+      if (is_new || apart_.contains(i) || !makes_the_same(graph_.instrs[earlier->second], instr)) continue;
+      for (size_t k = 0; k < instr.outputs.size(); ++k) {
+        if (instr.outputs[k].defined()) rewrite_.instead[instr.outputs[k].index] = graph_.instrs[earlier->second].outputs[k];
+      }
+      rewrite_.gone.insert(i);
+      ++rewrite_.whys[instr.op->operator_name().name.substr(6) + " computed twice"];
+      merges_.push_back({i, earlier->second});
+    }
+  }
+
+  // Of some results of ops with several the graph knows nothing.
+  bool makes_the_same(const Instr& a, const Instr& b) const {
+    return std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), [&](ValueId left, ValueId right) {
+      if (!left.defined() || !right.defined()) return left == right;
+      const Value &one = graph_.values[left.index], &other = graph_.values[right.index];
+      return one.dtype == other.dtype && one.sizes == other.sizes && one.strides == other.strides && one.defined == other.defined &&
+             one.is_view == other.is_view;
+    });
+  }
+
+  bool find_wrong() {
+    const Uses uses(graph_, rewrite_);
+    const size_t before = apart_.size();
+    kept_bytes_ = 0;
+    std::unordered_map<uint32_t, bool> may_share;  // by the earlier instr: many may have merged with it
+    for (const Merge merge : merges_) {
+      const auto [known, is_new] = may_share.try_emplace(merge.earlier);
+      if (is_new) known->second = may_be_shared(uses, merge.earlier);
+      if (!known->second || !fits_in_memory(merge)) apart_.insert(merge.instr);
+    }
+    return apart_.size() != before;
+  }
+
+  bool may_be_shared(const Uses& uses, uint32_t i) const {
+    const auto& outputs = graph_.instrs[i].outputs;
+    return std::all_of(outputs.begin(), outputs.end(), [&](ValueId output) {
+      if (!output.defined()) return true;
+      // The memory of views was one before.
+      const bool is_view = graph_.values[output.index].is_view;
+      ValueId accumulated;
+      for (const Use& use : is_view ? uses.of(output) : uses.of_memory(output)) {
+        if (use.kind == UseKind::Show || uses.segment_of(use.instr) != uses.segment_of(i)) return false;
+        if (is_view) continue;
+        // A Mutate would have to copy what it could have taken.
+        if (use.kind == UseKind::Overwrite && graph_.instrs[use.instr].kind == InstrKind::Mutate) return false;
+        if (use.kind != UseKind::Accumulate) continue;
+        if (accumulated.defined() && accumulated != use.value) return false;
+        accumulated = use.value;
+      }
+      return true;
+    });
+  }
+
+  bool fits_in_memory(Merge merge) {
+    int64_t bytes = 0;
+    for (const ValueId output : graph_.instrs[merge.earlier].outputs) {
+      if (output.defined() && !graph_.values[output.index].is_view && !is_used_behind(output, merge.instr)) bytes += bytes_of(output);
+    }
+    if (bytes > kSmall || kept_bytes_ + bytes > kMostKept) return false;
+    kept_bytes_ += bytes;
+    return true;
+  }
+
+  bool is_used_behind(ValueId value, uint32_t instr) const {
+    const auto uses = uses_before_.of_memory(value);
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return use.instr > instr; });
+  }
+
+  int64_t bytes_of(ValueId id) const {
+    const Value& value = graph_.values[id.index];
+    int64_t bytes = static_cast<int64_t>(c10::elementSize(value.dtype));
+    for (const capture::ExprId size : value.sizes) bytes *= graph_.symbols->hint(size);
+    return bytes;
+  }
+
+  const Graph& graph_;
+  const Uses uses_before_;
+  std::unordered_set<uint32_t> apart_;  // instrs that must make results of their own
+  Rewrite rewrite_;
+  std::vector<Merge> merges_;
+  int64_t kept_bytes_ = 0;
+};
+
+}  // namespace
+
+Rewrite common_subexpressions(const Graph& graph) { return Sharing(graph).run(); }
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,61 @@
+#include "codegen/passes/pipeline.h"
+
+#include "codegen/passes/common_subexpressions.h"
+#include "codegen/passes/dead_code.h"
+#include "codegen/passes/simplify.h"
+#include "engine/base/log.h"
+
+#include <array>
+
+namespace hindcast::codegen {
+
+using capture::Graph;
+using capture::ValueId;
+
+namespace {
+
+// Simplified first, for equal ops to have equal arguments; last, what the others have left.
+constexpr std::array kPasses = {
+    Pass{"simplify", simplify},
+    Pass{"common_subexpressions", common_subexpressions},
+    Pass{"dead_code", dead_code},
+};
+
+std::string describe(const Rewrite& rewrite) {
+  std::string text;
+  for (const auto& [why, count] : rewrite.whys) text += base::format("{}{} {}", text.empty() ? "" : ", ", count, why);
+  return text;
+}
+
+void log_pass(const Pass& pass, const Rewrite& rewrite, const Graph& graph) {
+  if (rewrite.empty()) {
+    HC_LOG(Graph, Info, "graph {} after {}: (unchanged)", graph.id, pass.name);
+  } else {
+    HC_LOG(Graph, Info, "graph {} after {}: {} instrs; {}\n{}", graph.id, pass.name, graph.instrs.size(), describe(rewrite), graph.print());
+  }
+}
+
+}  // namespace
+
+std::span<const Pass> passes() { return kPasses; }
+
+ValueId Optimised::now(ValueId value) const {
+  const auto found = instead.find(value.index);
+  return found == instead.end() ? value : found->second;
+}
+
+Optimised optimise(std::shared_ptr<const Graph> graph) {
+  Optimised result{std::move(graph), {}};
+  for (const Pass& pass : kPasses) {
+    const Rewrite rewrite = pass.run(*result.graph);
+    if (!rewrite.empty()) {
+      result.graph = std::make_shared<const Graph>(rewritten(*result.graph, rewrite));
+      for (auto& [value, instead] : result.instead) instead = rewrite.now(instead);
+      result.instead.insert(rewrite.instead.begin(), rewrite.instead.end());
+    }
+    log_pass(pass, rewrite, *result.graph);
+  }
+  return result;
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,38 @@
+#include "codegen/passes/rewrite.h"
+
+namespace hindcast::codegen {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Instr;
+using capture::ValueId;
+
+ValueId Rewrite::now(ValueId value) const {
+  if (!value.defined()) return value;
+  const auto found = instead.find(value.index);
+  return found == instead.end() ? value : found->second;
+}
+
+Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
+  Graph result = graph;
+  const auto redirect = [&](ValueId& value) { value = rewrite.now(value); };
+  const auto redirect_all = [&](std::vector<Arg>& args) {
+    for (Arg& arg : args) {
+      for (ValueId& value : arg.values) redirect(value);
+    }
+  };
+  for (Instr& instr : result.instrs) {
+    redirect_all(instr.args);
+    for (ValueId& value : instr.inputs) redirect(value);
+    for (auto& view : instr.views) redirect_all(view.args);
+    redirect(instr.base);
+  }
+  // As many as before: boundaries say how many of them precede them.
+  for (auto& event : result.buffer_events) redirect(event.value);
+  uint32_t i = 0;
+  std::erase_if(result.instrs, [&](const Instr&) { return rewrite.gone.contains(i++); });
+  result.verify();
+  return result;
+}
+
+}  // namespace hindcast::codegen

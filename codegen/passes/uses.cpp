@@ -1,0 +1,86 @@
+#include "codegen/passes/uses.h"
+
+#include <numeric>
+
+namespace hindcast::codegen {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Instr;
+using capture::InstrKind;
+using capture::ValueId;
+
+namespace {
+
+UseKind kind_of_inputs(InstrKind kind) {
+  switch (kind) {
+    case InstrKind::NodeStart:
+      return UseKind::Wait;
+    case InstrKind::Accumulate:
+      return UseKind::Accumulate;
+    case InstrKind::Hook:
+    case InstrKind::CallNode:
+    case InstrKind::Capture:
+      return UseKind::Show;
+    case InstrKind::Op:
+    case InstrKind::Mutate:
+    case InstrKind::AddGrads:
+    case InstrKind::Release:
+      return UseKind::Read;
+  }
+  return UseKind::Read;
+}
+
+}  // namespace
+
+Uses::Uses(const Graph& graph, const Rewrite& rewrite)
+    : uses_(graph.values.size()), shares_with_(graph.values.size()), members_(graph.values.size()), is_computed_(graph.values.size()) {
+  std::iota(shares_with_.begin(), shares_with_.end(), 0u);
+  uint32_t segment = 0, accumulations = 0;
+  for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
+    const Instr& instr = graph.instrs[i];
+    segments_.push_back(segment);
+    if (capture::is_boundary(instr)) ++segment;
+    if (instr.kind == InstrKind::Accumulate) ++accumulations;
+    accumulations_.push_back(accumulations);
+    if (rewrite.gone.contains(i)) continue;
+    for (const Arg& arg : instr.args) {
+      for (const ValueId value : arg.values) add(i, UseKind::Read, rewrite.now(value));
+    }
+    for (size_t k = 0; k < instr.inputs.size(); ++k) {
+      const bool is_sum = instr.kind == InstrKind::AddGrads && k == 0;
+      add(i, is_sum ? UseKind::Overwrite : kind_of_inputs(instr.kind), rewrite.now(instr.inputs[k]));
+    }
+    add(i, UseKind::Overwrite, rewrite.now(instr.base));
+    const bool computes = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
+    for (const ValueId output : instr.outputs) {
+      if (!output.defined()) continue;
+      is_computed_[output.index] = computes;
+      if (!graph.values[output.index].is_view) continue;
+      // The graph does not say of which argument.
+      for (const Arg& arg : instr.args) {
+        for (const ValueId viewed : arg.values) {
+          if (viewed.defined()) shares_with_[memory_of(output.index)] = memory_of(rewrite.now(viewed).index);
+        }
+      }
+    }
+  }
+  for (uint32_t value = 0; value < graph.values.size(); ++value) members_[memory_of(value)].push_back(value);
+}
+
+void Uses::add(uint32_t instr, UseKind kind, ValueId value) {
+  if (value.defined()) uses_[value.index].push_back({instr, kind, value});
+}
+
+uint32_t Uses::memory_of(uint32_t value) const {
+  while (shares_with_[value] != value) value = shares_with_[value];
+  return value;
+}
+
+std::vector<Use> Uses::of_memory(ValueId value) const {
+  std::vector<Use> all;
+  for (const uint32_t member : members_[memory_of(value.index)]) all.insert(all.end(), uses_[member].begin(), uses_[member].end());
+  return all;
+}
+
+}  // namespace hindcast::codegen
