@@ -127,6 +127,7 @@ class Sharing {
 
   int64_t bytes_of(ValueId id) const {
     const Value& value = graph_.values[id.index];
+    if (!value.defined || value.dtype == at::ScalarType::Undefined) return 0;
     int64_t bytes = static_cast<int64_t>(c10::elementSize(value.dtype));
     for (const capture::ExprId size : value.sizes) bytes *= graph_.symbols->hint(size);
     return bytes;

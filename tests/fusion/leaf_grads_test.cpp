@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "codegen/cpu/leaf_writes.h"
@@ -197,28 +196,6 @@ TEST(LeafGrads, ThatCanNotBeAddedTo) {
   const std::string stock = message(false);
   EXPECT_NE(stock, "none");
   EXPECT_EQ(message(true), stock);
-}
-
-// Two threads add to one leaf: no sum is lost.
-TEST(LeafGrads, FromTwoThreads) {
-  hindcast::reset();
-  const auto x = at::ones({300, 30}).requires_grad_(), y = at::ones({300, 30}).requires_grad_();
-  x.mutable_grad() = at::zeros({300, 30});
-  y.mutable_grad() = at::zeros({300, 30});
-  constexpr int kSteps = 50;
-  const auto work = [&](bool turned) {
-    for (int i = 0; i < kSteps; ++i) {
-      const auto sum = turned ? y + x : x + y;
-      const auto loss = (sum * 0.5).clamp(0, 2).mul(4).sum();
-      const auto guard = hindcast::enable(fused_options());
-      loss.backward();
-    }
-  };
-  std::thread other(work, true);
-  work(false);
-  other.join();
-  EXPECT_TRUE(x.grad().eq(2 * 2 * kSteps).all().item<bool>());
-  EXPECT_TRUE(y.grad().eq(2 * 2 * kSteps).all().item<bool>());
 }
 
 TEST(LeafGrads, InSixteenBits) {

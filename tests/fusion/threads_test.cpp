@@ -1,4 +1,4 @@
-// Fused plans that are made while backwards run.
+// Fused plans that are made while backwards run, and such as run at once.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -52,6 +52,30 @@ TEST(FusedPlans, ManyThreadsAtOnce) {
   for (auto& thread : threads) thread.join();
   hindcast::wait();
   EXPECT_EQ(wrong, 0);
+}
+
+// Two threads add to one leaf: no sum is lost.
+TEST(LeafGrads, FromTwoThreads) {
+  hindcast::reset();
+  const auto x = at::ones({300, 30}).requires_grad_(), y = at::ones({300, 30}).requires_grad_();
+  x.mutable_grad() = at::zeros({300, 30});
+  y.mutable_grad() = at::zeros({300, 30});
+  constexpr int kSteps = 50;
+  const auto work = [&](bool turned) {
+    for (int i = 0; i < kSteps; ++i) {
+      const auto sum = turned ? y + x : x + y;
+      const auto loss = (sum * 0.5).clamp(0, 2).mul(4).sum();
+      Options options = in_background();
+      options.async = false;
+      const auto guard = hindcast::enable(options);
+      loss.backward();
+    }
+  };
+  std::thread other(work, true);
+  work(false);
+  other.join();
+  EXPECT_TRUE(x.grad().eq(2 * 2 * kSteps).all().item<bool>());
+  EXPECT_TRUE(y.grad().eq(2 * 2 * kSteps).all().item<bool>());
 }
 
 }  // namespace
