@@ -23,6 +23,7 @@
 #include "engine/nan_guard.h"
 #include "engine/reproducer.h"
 #include "engine/run.h"
+#include "engine/saved_gradients.h"
 #include "engine/stats_recorder.h"
 #include "engine/variants.h"
 #include "hooks/add_gradients.h"
@@ -157,10 +158,12 @@ class Backward {
       RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
       const auto start = Clock::now();
       const auto& compiled = variant->compiled;
-      auto next = engine::run({variant->plan(), compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected,
-                               std::move(resume), call_.keep_graph, results_, observer()});
+      const codegen::Plan* plan = &variant->plan();
+      if (plan != &variant->plan_as_captured() && saves_a_gradient(*plan, work_.collected)) plan = &variant->plan_as_captured();
+      auto next = engine::run({*plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume),
+                               call_.keep_graph, results_, observer()});
       stats_recorder().add_run_ns(ns_since(start));
-      HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", variant->plan().graph().id, static_cast<double>(ns_since(start)) * 1e-3);
+      HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", plan->graph().id, static_cast<double>(ns_since(start)) * 1e-3);
       if (!next) return;
       resume = std::move(*next);
       variant = resume.as_collected ? find(resume) : nullptr;

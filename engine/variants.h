@@ -42,6 +42,7 @@ class Variant {
     const codegen::Plan* fused = fused_.load(std::memory_order_acquire);
     return fused ? *fused : plan_;
   }
+  const codegen::Plan& plan_as_captured() const { return plan_; }
   /// Backwards that look it up from now on run this plan of the same graph.
   void publish(std::unique_ptr<const codegen::Plan> fused) const;
   std::shared_ptr<const capture::Graph> shared_graph() const { return plan_.shared_graph(); }

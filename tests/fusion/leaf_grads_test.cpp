@@ -174,6 +174,20 @@ TEST(LeafGrads, ThatTheFormulaReads) {
   }
 }
 
+// What a node saved is a leaf's gradient, which changes in the same backward: it must be read before. A learned learning rate is
+// such a program.
+TEST(LeafGrads, ThatAnotherNodeSaved) {
+  expect_near_grads(
+      [](at::TensorOptions options) {
+        const auto p = near_leaf({6, 20}, options), rate = near_leaf({1}, options), bias = near_leaf({20}, options);
+        p.mutable_grad() = at::randn({6, 20}, options);
+        const auto first = (p * 2 + bias).sigmoid().sum(), second = (p.tanh() - rate * p.grad()).cos().sum();
+        (first + second).backward();
+        return Tensors{p.grad(), rate.grad(), bias.grad()};
+      },
+      {.fused_graphs = 1, .misses = 1, .units_in_double = 32});
+}
+
 // Memory that nobody may add to in place must give the stock engine's error.
 TEST(LeafGrads, ThatCanNotBeAddedTo) {
   const auto message = [](bool ours) {

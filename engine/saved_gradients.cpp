@@ -1,0 +1,31 @@
+#include "engine/saved_gradients.h"
+
+#include "capture/libtorch_access.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace hindcast::engine {
+
+bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected) {
+  std::vector<const c10::StorageImpl*> shared;  // by gradients and somebody else
+  for (const codegen::Step& step : plan.steps()) {
+    if (step.kind != capture::InstrKind::Accumulate) continue;
+    auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected.calls[step.call].node);
+    const std::unique_lock lock(capture::node_mutex(leaf), std::try_to_lock);
+    if (!lock) return true;  // another thread is busy with it: it is not known
+    const at::Tensor& grad = leaf.variable.grad();
+    if (!grad.defined() || !grad.has_storage()) continue;
+    if (grad.use_count() > 1 || grad.storage().use_count() > 1) shared.push_back(grad.storage().unsafeGetStorageImpl());
+  }
+  if (shared.empty()) return false;
+  std::sort(shared.begin(), shared.end());
+  return std::any_of(collected.tensors.begin(), collected.tensors.end(), [&](const at::Tensor& saved) {
+    return saved.defined() && saved.has_storage() &&
+           std::binary_search(shared.begin(), shared.end(), saved.storage().unsafeGetStorageImpl());
+  });
+}
+
+}  // namespace hindcast::engine
