@@ -117,6 +117,8 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
   };
 
   std::vector<uint32_t> last_use(slot_count_, kNoSlot);
+  std::unordered_map<uint32_t, uint32_t> waiting;  // slots, by the node input at which they wait
+  uint32_t event = 0;
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (is_left_out(item)) continue;
@@ -126,10 +128,23 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
     if (item.is_group) {
       const auto inputs = inputs_of(schedule.groups[item.index]);
       std::for_each(inputs.begin(), inputs.end(), use);
-    } else {
-      for_each_use(instrs[item.index], use);
+      continue;
     }
+    for_each_use(instrs[item.index], use);
+    if (!capture::is_boundary(instrs[item.index]) && item.end_call == 0) continue;
+    // Here the backward may be left, with all that waits; a kernel behind may read what another shape of it is made of.
+    for (; event < instrs[item.index].buffer_events; ++event) {
+      const auto& [input, value] = graph_->buffer_events[event];
+      if (slot_of(value) == kNoSlot) {
+        waiting.erase(input);
+      } else {
+        waiting[input] = slot_of(value);
+      }
+    }
+    for (const auto& [input, slot] : waiting) last_use[slot] = place;
   }
+  std::unordered_map<uint32_t, std::vector<uint32_t>> used_last_at;  // slots, by place
+  for (uint32_t slot = 0; slot < slot_count_; ++slot) used_last_at[last_use[slot]].push_back(slot);
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (is_left_out(item)) continue;
@@ -137,7 +152,15 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
       add_step(schedule.groups[item.index], place, last_use, make_kernel_call);
     } else {
       add_step(item.index, place, last_use);
-      steps_.back().end_call = item.end_call;
+      Step& step = steps_.back();
+      step.end_call = item.end_call;
+      if (!capture::is_boundary(instrs[item.index]) && item.end_call == 0) continue;
+      const auto is_input = [&](uint32_t slot) {
+        return std::any_of(step.inputs.begin(), step.inputs.end(), [slot](SlotUse use) { return use.slot == slot; });
+      };
+      for (const uint32_t slot : used_last_at[place]) {
+        if (!is_input(slot)) step.waited_last.push_back(slot);
+      }
     }
   }
 }

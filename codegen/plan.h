@@ -77,9 +77,10 @@ struct Step {
     bool takes_result = false;  // asks for no buffer
   };
   std::vector<Leaf> leaves;
-  uint32_t leaf_slot = kNoSlot;  // Accumulate: that slot
-  bool sum_is_view = false;      // AddGrads: the first gradient
-  uint32_t end_call = 0;         // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
+  uint32_t leaf_slot = kNoSlot;       // Accumulate: that slot
+  bool sum_is_view = false;           // AddGrads: the first gradient
+  std::vector<uint32_t> waited_last;  // slots that are in use only in case the backward is left here
+  uint32_t end_call = 0;              // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
 };
 
 /// A segment for a user's graph compiler, in slots.

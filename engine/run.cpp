@@ -3,6 +3,7 @@
 #include "capture/collect.h"
 #include "capture/facts.h"
 #include "capture/libtorch_access.h"
+#include "engine/base/check.h"
 #include "engine/base/format.h"
 #include "engine/base/log.h"
 #include "engine/stats_recorder.h"
@@ -90,6 +91,7 @@ class Runner {
           for (const SlotUse use : step.inputs) {
             if (use.last) slots_[use.slot].reset();  // the formula does not read it
           }
+          forget_waiting(step);
           continue;
         case InstrKind::Accumulate:
           below.reset();
@@ -120,6 +122,10 @@ class Runner {
   void see_gradient(const Step& step, const at::Tensor& gradient) const {
     if (request_.observer) [[unlikely]]
       request_.observer->on_gradient(step.call, plan_.graph().instrs[step.instr].inputs[0], gradient);
+  }
+
+  void forget_waiting(const Step& step) {
+    for (const uint32_t slot : step.waited_last) slots_[slot].reset();
   }
 
   Node& node_of(const Step& step) { return *collected_.calls[step.call].node; }
@@ -289,6 +295,7 @@ class Runner {
       leave(step, stage, std::move(results), std::move(kept));
       return false;
     }
+    forget_waiting(step);
     for (size_t i = 0; i < results.size(); ++i) {
       if (request_.observer && results[i].defined()) request_.observer->on_input(instr.outputs[i], results[i]);
       put(step.outputs[i], std::move(results[i]));
@@ -315,7 +322,10 @@ class Runner {
         waiting.erase(event.input);
       }
     }
-    for (const auto& [input, value] : waiting) resume_.buffers.emplace_back(input, slots_[plan_.slot_of(value)]);
+    for (const auto& [input, value] : waiting) {
+      HC_CHECK(plan_.slot_of(value) != kNoSlot, "a gradient that waits is not kept");
+      resume_.buffers.emplace_back(input, slots_[plan_.slot_of(value)]);
+    }
     slots_.resize(plan_.first_resume_slot());
     collected_.tensors.swap(slots_);
   }

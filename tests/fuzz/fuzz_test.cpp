@@ -67,6 +67,15 @@ TEST_P(Fuzz, BothEnginesAgree) {
   EXPECT_GT(counts.opaque_calls, 0U) << counts.text();
 }
 
+// A fused plan kept a gradient that waited for a kernel only in another shape, and lost it where a hook changed what followed.
+TEST(FuzzFound, GradientsThatWaitInAnotherShape) {
+  for (const uint64_t seed : {109851, 119805, 128655}) {
+    const Program program = generate(seed);
+    const Comparison comparison = compare(program);
+    if (!comparison.difference.empty()) report(program, comparison.difference);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, Fuzz, testing::Range<uint64_t>(0, kCases));
 
 }  // namespace
