@@ -100,5 +100,20 @@ TEST(FusedPlans, VerifyComparesEveryKernelFirst) {
   EXPECT_EQ(hindcast::stats().fused_graphs, 2U);
 }
 
+// Steps before the kernels are there round otherwise than steps after: which are which must not depend on time.
+TEST(FusedPlans, AreWaitedForWhereAlgorithmsAreDeterministic) {
+  hindcast::reset();
+  const bool before = at::globalContext().deterministicAlgorithms();
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  Options options = fused_options();
+  options.async = true;
+  {
+    const auto guard = hindcast::enable(options);
+    at::ones({4}).set_requires_grad(true).sin().tanh().sum().backward();
+  }
+  at::globalContext().setDeterministicAlgorithms(before, /*warn_only=*/false);
+  EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
+}
+
 }  // namespace
 }  // namespace hindcast::tests
