@@ -48,15 +48,56 @@ void give_away_once(Step& step) {
   }
 }
 
+at::Tensor empty_tensor() { return at::detail::empty_cpu({0}, at::TensorOptions()); }
+
+// Where the backward may be left, gradients that wait for nodes to come are in use, whoever reads them there: a kernel may read
+// what another shape of one is made of.
+class Waiting {
+ public:
+  explicit Waiting(const capture::Graph& graph) : graph_(graph) {}
+
+  /// The backward may be left at `place`, before `events` happen.
+  template <class SlotOf>
+  void stop(uint32_t place, uint32_t events, SlotOf slot_of) {
+    for (; event_ < events; ++event_) {
+      const auto& [input, value] = graph_.buffer_events[event_];
+      if (const auto former = waiting_.find(input); former != waiting_.end()) end(former->second);
+      waiting_.erase(input);
+      if (const uint32_t slot = slot_of(value); slot != kNoSlot) waiting_[input] = {slot, place};
+    }
+    last_stop_ = place;
+  }
+  /// Last places by slot, of those that have waited.
+  const std::unordered_map<uint32_t, uint32_t>& finish() {
+    for (const auto& [input, since] : waiting_) end(since);
+    return last_places_;
+  }
+
+ private:
+  struct Since {
+    uint32_t slot, place;
+  };
+  void end(const Since& since) {
+    if (last_stop_ == kNoSlot || since.place > last_stop_) return;  // it came and went between two stops
+    uint32_t& last = last_places_.try_emplace(since.slot, last_stop_).first->second;
+    last = std::max(last, last_stop_);
+  }
+
+  const capture::Graph& graph_;
+  std::unordered_map<uint32_t, Since> waiting_;  // by node input
+  std::unordered_map<uint32_t, uint32_t> last_places_;
+  uint32_t event_ = 0, last_stop_ = kNoSlot;
+};
+
 }  // namespace
 
 const at::Tensor& buffer_wanted() {
-  static const auto* request = new at::Tensor(at::detail::empty_cpu({0}, at::TensorOptions()));
+  static const auto* request = new at::Tensor(empty_tensor());
   return *request;
 }
 
 const at::Tensor& gradient_added() {
-  static const auto* answer = new at::Tensor(at::detail::empty_cpu({0}, at::TensorOptions()));
+  static const auto* answer = new at::Tensor(empty_tensor());
   return *answer;
 }
 
@@ -116,9 +157,13 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
     return !item.is_group && instrs[item.index].kind == InstrKind::NodeStart && !looks_again;
   };
 
+  const auto may_be_left_at = [&](const Schedule::Item& item) {
+    const Instr& instr = instrs[item.index];
+    return !item.is_group && (capture::is_boundary(instr) || (instr.kind == InstrKind::NodeStart && item.end_call != 0));
+  };
+
   std::vector<uint32_t> last_use(slot_count_, kNoSlot);
-  std::unordered_map<uint32_t, uint32_t> waiting;  // slots, by the node input at which they wait
-  uint32_t event = 0;
+  Waiting waiting(*graph_);
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (is_left_out(item)) continue;
@@ -128,40 +173,28 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
     if (item.is_group) {
       const auto inputs = inputs_of(schedule.groups[item.index]);
       std::for_each(inputs.begin(), inputs.end(), use);
-      continue;
+    } else {
+      for_each_use(instrs[item.index], use);
     }
-    for_each_use(instrs[item.index], use);
-    if (!capture::is_boundary(instrs[item.index]) && item.end_call == 0) continue;
-    // Here the backward may be left, with all that waits; a kernel behind may read what another shape of it is made of.
-    for (; event < instrs[item.index].buffer_events; ++event) {
-      const auto& [input, value] = graph_->buffer_events[event];
-      if (slot_of(value) == kNoSlot) {
-        waiting.erase(input);
-      } else {
-        waiting[input] = slot_of(value);
-      }
-    }
-    for (const auto& [input, slot] : waiting) last_use[slot] = place;
+    if (may_be_left_at(item)) waiting.stop(place, instrs[item.index].buffer_events, [&](ValueId value) { return slot_of(value); });
   }
-  std::unordered_map<uint32_t, std::vector<uint32_t>> used_last_at;  // slots, by place
-  for (uint32_t slot = 0; slot < slot_count_; ++slot) used_last_at[last_use[slot]].push_back(slot);
+  std::unordered_map<uint32_t, std::vector<uint32_t>> waited_last;  // slots, by place
+  for (const auto& [slot, place] : waiting.finish()) {
+    if (last_use[slot] != kNoSlot && last_use[slot] >= place) continue;
+    last_use[slot] = place;
+    waited_last[place].push_back(slot);
+  }
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (is_left_out(item)) continue;
     if (item.is_group) {
       add_step(schedule.groups[item.index], place, last_use, make_kernel_call);
-    } else {
-      add_step(item.index, place, last_use);
-      Step& step = steps_.back();
-      step.end_call = item.end_call;
-      if (!capture::is_boundary(instrs[item.index]) && item.end_call == 0) continue;
-      const auto is_input = [&](uint32_t slot) {
-        return std::any_of(step.inputs.begin(), step.inputs.end(), [slot](SlotUse use) { return use.slot == slot; });
-      };
-      for (const uint32_t slot : used_last_at[place]) {
-        if (!is_input(slot)) step.waited_last.push_back(slot);
-      }
+      continue;
     }
+    add_step(item.index, place, last_use);
+    steps_.back().end_call = item.end_call;
+    if (const auto slots = waited_last.find(place); slots != waited_last.end()) steps_.back().waited_last = slots->second;
+    if (instrs[item.index].kind == InstrKind::Accumulate) accumulating_calls_.push_back(instrs[item.index].call);
   }
 }
 

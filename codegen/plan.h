@@ -109,6 +109,8 @@ class Plan {
   /// Hooks or opaque nodes among the steps: user code runs.
   bool has_boundaries() const { return has_boundaries_; }
   const capture::Evaluator& evaluator() const { return evaluator_; }
+  /// Of leaves that get a gradient.
+  const std::vector<uint32_t>& accumulating_calls() const { return accumulating_calls_; }
   /// True for the slot of a saved tensor that is read after its node is done.
   bool flows_on(uint32_t tensor_slot) const { return flows_on_[tensor_slot]; }
 
@@ -124,6 +126,7 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<PlannedSegment> segments_;
   std::vector<uint32_t> slots_;
+  std::vector<uint32_t> accumulating_calls_;
   std::unordered_map<uint32_t, uint32_t> leaf_slots_;  // by Accumulate instr
   uint32_t slot_count_ = 0, first_resume_slot_ = 0;
   std::vector<bool> flows_on_;

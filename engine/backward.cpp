@@ -124,7 +124,7 @@ class Backward {
   void collect() {
     work_.state.clear();
     append_call_state(work_.state);
-    cache::append(work_.state, replay_ != Replay::Eager && options_.strict);  // replay through ATen does not ask
+    cache::append(work_.state, options_.strict && replay_of(options_.compiler) != Replay::Eager);  // replay through ATen does not ask
     cache::append(work_.state, static_cast<int32_t>(options_.dynamic));
     cache::append(work_.state, collect_options_.use_visitor);
     cache::append(work_.state, call_.accumulate_grad);
@@ -159,7 +159,11 @@ class Backward {
       const auto start = Clock::now();
       const auto& compiled = variant->compiled;
       const codegen::Plan* plan = &variant->plan();
-      if (plan != &variant->plan_as_captured() && saves_a_gradient(*plan, work_.collected)) plan = &variant->plan_as_captured();
+      if (plan != &variant->plan_as_captured() && saves_a_gradient(*plan, work_.collected)) {
+        HC_LOG(Fusion, Info, "graph {}: without kernels this time, since a node saved memory of a gradient that is added to",
+               plan->graph().id);
+        plan = &variant->plan_as_captured();
+      }
       auto next = engine::run({*plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume),
                                call_.keep_graph, results_, observer()});
       stats_recorder().add_run_ns(ns_since(start));
@@ -210,11 +214,12 @@ class Backward {
       graph->strict = options_.strict;
       log_graph(*graph);
       auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
-      if (replay_ == Replay::Compiled) variant->compiled = compile(options_, graph);
+      const Replay replay = replay_of(options_.compiler);
+      if (replay == Replay::Compiled) variant->compiled = compile(options_, graph);
       const auto key = cache::view_of(work_.collected.key);
       graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(variant);
-      if (replay_ == Replay::GroupsThroughAten || (replay_ == Replay::Kernels && !options_.strict)) {
-        fuse({variant, replay_, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr},
+      if (replay == Replay::GroupsThroughAten || (replay == Replay::Kernels && !options_.strict)) {
+        fuse({variant, replay, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr},
              options_.async && !at::globalContext().deterministicAlgorithms());
       }
     } catch (const std::exception& error) {
@@ -246,7 +251,6 @@ class Backward {
   std::vector<at::Tensor>& results_;
   Workspace& work_;
   capture::CollectOptions collect_options_;
-  const Replay replay_ = replay_of(options_.compiler);
   std::shared_ptr<Entry> entry_;
   bool captured_ = false;              // something was not found: a miss
   std::optional<NanGuard> nan_guard_;  // speaks when it goes, whether the backward is done or has thrown

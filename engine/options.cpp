@@ -51,7 +51,7 @@ Replay replay_of(const Compiler& compiler) {
   return is(compilers::fused_through_aten()) ? Replay::GroupsThroughAten : Replay::Compiled;
 }
 
-Compiler default_compiler() {
+const Compiler& default_compiler() {
   static const Compiler compiler = [] {
     const char* value = std::getenv("HINDCAST_COMPILER");
     const std::string_view name = value ? value : "";

@@ -101,7 +101,7 @@ void check(const Options& options);
 enum class Replay { Eager, Kernels, GroupsThroughAten, Compiled };
 Replay replay_of(const Compiler& compiler);
 /// What HINDCAST_COMPILER names, or fused(). Throws std::invalid_argument for any other name.
-Compiler default_compiler();
+const Compiler& default_compiler();
 /// HINDCAST_DISABLE is set to something other than 0 or nothing. Read once.
 bool disabled_by_environment();
 

@@ -11,9 +11,8 @@ namespace hindcast::engine {
 
 bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected) {
   std::vector<const c10::StorageImpl*> shared;  // by gradients and somebody else
-  for (const codegen::Step& step : plan.steps()) {
-    if (step.kind != capture::InstrKind::Accumulate) continue;
-    auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected.calls[step.call].node);
+  for (const uint32_t call : plan.accumulating_calls()) {
+    auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected.calls[call].node);
     const std::unique_lock lock(capture::node_mutex(leaf), std::try_to_lock);
     if (!lock) return true;  // another thread is busy with it: it is not known
     const at::Tensor& grad = leaf.variable.grad();

@@ -94,9 +94,9 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, Slots& slots, c10::
 bool LeafWrites::is_only_added(size_t store) const { return std::find(only_added_.begin(), only_added_.end(), store) != only_added_.end(); }
 
 void LeafWrites::write(size_t store, const at::Tensor& result) const {
-  const auto* values = static_cast<const char*>(result.const_data_ptr());
   for (const Write& write : writes_) {
     if (write.store != store || result.numel() == 0) continue;
+    const auto* values = static_cast<const char*>(result.const_data_ptr());
     if (write.adds) {
       add_elements(write.type, write.memory, values, result.numel());
     } else {

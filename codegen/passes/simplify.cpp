@@ -64,10 +64,7 @@ class Simplifier {
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
   bool is_same_type(ValueId a, ValueId b) const { return codegen::is_same_type(value(a), value(b)); }
 
-  static std::string name_of(const Instr& instr) {
-    const auto& name = instr.op->operator_name();
-    return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-  }
+  static std::string name_of(const Instr& instr) { return c10::toString(instr.op->operator_name()); }
   static std::optional<ValueId> self_of(const Instr& instr) {
     if (instr.args.empty() || instr.args[0].kind != Arg::Kind::Value || !instr.args[0].values[0].defined()) return std::nullopt;
     return instr.args[0].values[0];

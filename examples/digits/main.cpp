@@ -35,8 +35,8 @@ void describe(const Digits& digits, std::int64_t batch_size) {
   const std::int64_t held_out = digits.held_out.labels.size(0);
   const std::int64_t last = train % batch_size == 0 ? batch_size : train % batch_size;
   fmt::print("{} images from {}: {} to learn from, {} held out\n", train + held_out, shown(digits.path), train, held_out);
-  fmt::print("batches of {}, the last of an epoch of {}; {} thread{}; each model learns twice, in lockstep\n\n", batch_size, last,
-             torch::get_num_threads(), torch::get_num_threads() == 1 ? "" : "s");
+  fmt::print("batches of {}, the last of an epoch of {}; {} thread{}; both engines compute the gradients of every step\n\n", batch_size,
+             last, torch::get_num_threads(), torch::get_num_threads() == 1 ? "" : "s");
   std::fflush(stdout);
 }
 

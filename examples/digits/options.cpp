@@ -63,8 +63,8 @@ CommandLine parse(int argc, char** argv) {
   Options& options = line.options;
 
   CLI::App app(
-      "Trains small models on handwritten digits twice, with the stock autograd engine and with "
-      "hindcast,\nand compares every gradient and the time of every backward.",
+      "Trains small models on handwritten digits with hindcast, lets the stock autograd engine compute the "
+      "gradients\nof every step as well, and compares each gradient and the time of each backward.",
       "digits");
   app.add_option("--model", options.model, "which model to train")->check(known_model())->type_name("")->capture_default_str();
   app.add_option("--compiler", options.compiler, "hindcast's: kernels of its own, or ATen's to the stock engine's bits")

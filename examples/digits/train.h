@@ -40,7 +40,7 @@ struct Outcome {
   ::hindcast::Stats stats;  ///< of this model's backwards alone
 };
 
-/// Trains two copies of a model in lockstep, one with the stock engine, one with hindcast.
+/// Trains a model with hindcast and lets the stock engine compute the gradients of every step as well, on a twin with the same weights.
 ///
 /// At every step both have the same weights and see the same batch and dropout masks; their gradients are compared before
 /// the optimiser moves hindcast's model, whose weights its twin then takes over. Each backward is timed on its own; who goes

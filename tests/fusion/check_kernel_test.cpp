@@ -29,9 +29,10 @@ struct Captured {
     graph->replay(values);
   }
 
-  std::optional<std::string> check(codegen::DenseKernel* dense) const {
+  std::optional<std::string> check(codegen::DenseKernel* dense, codegen::LeavesKernel* leaves = nullptr) const {
     auto kernel = std::make_shared<codegen::CpuKernel>();
     kernel->dense = dense;
+    kernel->leaves = leaves;
     return codegen::find_difference(*graph, group, kernel, values);
   }
 
@@ -62,6 +63,26 @@ TEST(CheckKernel, FindsANaN) {
   const auto wrong = Captured().check(kernel<2>);
   ASSERT_TRUE(wrong);
   EXPECT_NE(wrong->find("has other infinities or NaN than ATen's"), std::string::npos) << *wrong;
+}
+
+template <bool kWrong>
+void leaves_kernel(char* const* pointers, const double* scalars, long count, const long* is_block) {
+  kernel<0>(pointers, scalars, count);
+  auto* sum = reinterpret_cast<float*>(pointers[3]);
+  const auto* term = reinterpret_cast<const float*>(pointers[4]);
+  EXPECT_EQ(is_block[2], 1);  // there is nothing to add to
+  for (long i = 0; i < count; ++i) sum[i] = term[i] + reinterpret_cast<const float*>(pointers[2])[i];
+  if (kWrong) sum[count - 1] += 1e-6F;
+}
+
+TEST(CheckKernel, FindsALeafThatGetsAnotherResult) {
+  Captured captured;
+  ASSERT_EQ(captured.group.leaves.size(), 1U);
+  captured.group.body.stores[0].leaves = 1;  // as of a large one
+  EXPECT_EQ(captured.check(kernel<0>, leaves_kernel<false>), std::nullopt);
+  const auto wrong = captured.check(kernel<0>, leaves_kernel<true>);
+  ASSERT_TRUE(wrong);
+  EXPECT_NE(wrong->find("to leaves it writes another result 0"), std::string::npos) << *wrong;
 }
 
 }  // namespace

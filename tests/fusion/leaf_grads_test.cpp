@@ -9,6 +9,7 @@
 #include "codegen/cpu/leaf_writes.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
+#include "tests/support/log_capture.h"
 
 namespace hindcast::tests {
 namespace {
@@ -177,6 +178,7 @@ TEST(LeafGrads, ThatTheFormulaReads) {
 // What a node saved is a leaf's gradient, which changes in the same backward: it must be read before. A learned learning rate is
 // such a program.
 TEST(LeafGrads, ThatAnotherNodeSaved) {
+  const LogCapture logs("fusion");
   expect_near_grads(
       [](at::TensorOptions options) {
         const auto p = near_leaf({6, 20}, options), rate = near_leaf({1}, options), bias = near_leaf({20}, options);
@@ -185,7 +187,8 @@ TEST(LeafGrads, ThatAnotherNodeSaved) {
         (first + second).backward();
         return Tensors{p.grad(), rate.grad(), bias.grad()};
       },
-      {.fused_graphs = 1, .misses = 1, .units_in_double = 32});
+      {.fused_graphs = 1, .misses = 1, .units_in_double = 32});                     // sums that cancel
+  EXPECT_EQ(logs.count("a node saved memory of a gradient that is added to"), 4U);  // the two hits of each type
 }
 
 // Memory that nobody may add to in place must give the stock engine's error.

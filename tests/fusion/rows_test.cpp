@@ -158,7 +158,7 @@ TEST(Rows, TheLengthOfRowsChanges) {
         (at::softmax(at::gelu(y) * x, -1) * target).sum().backward();
         return grads_of({x, weight, bias});
       },
-      {.fused_graphs = 2, .steps = 8, .misses = 2, .units_in_double = 32});
+      {.fused_graphs = 2, .steps = 8, .misses = 2, .units_in_double = 32});  // the norm's gradient is a difference too
 }
 
 // Batch and length of a transformer's layer, whose shapes of one memory have a dim each and one for both.
@@ -228,7 +228,7 @@ TEST(Rows, LongSums) {
         (one + two).backward();
         return grads_of({x, bias, y});
       },
-      {.units_in_double = 32});
+      {.units_in_double = 32});  // of 20,000 and 30,000 terms
 }
 
 // A kernel's work is shared out on as many threads as LibTorch's, by rows and by elements.
@@ -249,7 +249,7 @@ TEST(Rows, LargeOnesRunOnAllThreads) {
           (at::layer_norm(x.tanh() * 2, {201}, bias, bias) + bias).sigmoid().sum().backward();
           return grads_of({x, bias});
         },
-        {.units_in_double = 32});
+        {.units_in_double = 32});  // sums of 1,000 terms
   }
   at::set_num_threads(before);
 }
