@@ -61,7 +61,7 @@ class InDouble {
  private:
   // Not by a random generator: the user's must not notice.
   static at::Tensor disturbed(const at::Tensor& tensor, double noise) {
-    if (noise == 0) return tensor;
+    if (noise == 0 || !tensor.is_floating_point()) return tensor;
     const at::Tensor places = at::arange(tensor.numel(), tensor.options()).mul(12.9898).sin();
     return tensor * (places.reshape(tensor.sizes()) * noise + 1);
   }
@@ -135,7 +135,7 @@ std::optional<std::string> find_difference(const capture::Graph& graph, const Gr
   const Slots stored = run_kernel(group, kernel, values, env, {});
   for (size_t i = 0; i < group.stores.size(); ++i) {
     const uint32_t value = group.stores[i].index;
-    if (const auto wrong = compare(stored[i], values.at(value), exact.at(value), rounded.at(value)))
+    if (const auto wrong = compare(stored[i], values.at(value), exact.at(value).to(at::kDouble), rounded.at(value).to(at::kDouble)))
       return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
   }
   if (!has_leaves(group.body)) return std::nullopt;

@@ -14,8 +14,9 @@ namespace {
 using base::format;
 
 // What is computed again in a later pass rather than kept: it costs less than a store and a load.
-constexpr std::array<std::string_view, 10> kCheap = {"add",   "sub",   "mul", "neg", "abs", "where", "relu", "threshold_backward",
-                                                     "clamp", "square"};
+constexpr std::array<std::string_view, 20> kCheap = {
+    "add", "sub", "mul", "neg", "abs", "where", "relu",        "threshold_backward", "clamp",      "square",
+    "eq",  "ne",  "lt",  "le",  "gt",  "ge",    "logical_xor", "logical_and",        "logical_or", "logical_not"};
 bool is_cheap(const BodyOp& op) { return std::find(kCheap.begin(), kCheap.end(), op.function) != kCheap.end(); }
 
 // In which pass over a row what is computed.

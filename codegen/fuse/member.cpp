@@ -48,13 +48,20 @@ class Description {
   const c10::OperatorName& name() const { return instr_.op->operator_name(); }
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
-  // All results of floating types that one arithmetic serves.
+  // All results of floating types that one arithmetic serves, or a mask.
   bool results_fit() {
     bool any = false;
     for (const ValueId id : instr_.outputs) {
       if (!id.defined() || !value(id).defined) continue;
       const Value& result = value(id);
-      if (!is_float(result.dtype) || !is_dense_on_cpu(result) || result.is_view) return false;
+      if (!is_dense_on_cpu(result) || result.is_view) return false;
+      if (is_mask(result)) {
+        if (instr_.outputs.size() != 1) return false;
+        member_.compute = at::kBool;
+        member_.bytes = bytes_of(graph_, result);
+        return true;
+      }
+      if (!is_float(result.dtype)) return false;
       if (any && (result.dtype == at::kDouble) != (member_.compute == at::kDouble)) return false;
       member_.compute = result.dtype == at::kDouble ? at::kDouble : at::kFloat;
       member_.bytes = std::max(member_.bytes, bytes_of(graph_, result));
@@ -63,9 +70,12 @@ class Description {
     return any;
   }
 
+  static bool is_mask(const Value& value) { return value.dtype == at::kBool; }
+  bool makes_mask() const { return member_.compute == at::kBool; }
+
   bool sum_of_gradients() {
     for (const ValueId id : {instr_.inputs[0], instr_.inputs[1]}) {
-      if (!id.defined() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
+      if (!id.defined() || makes_mask() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
       member_.operands.push_back({id});
     }
     member_.build = [&instr = instr_](BodyBuilder& body) {
@@ -89,8 +99,7 @@ class Description {
 
   bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
     if (instr_.outputs.size() != 1 || (op.accepts && !op.accepts(args))) return false;
-    const Value& result = value(instr_.outputs[0]);
-    if (op.reduces_angles && result.dtype == at::kDouble) return false;
+    if (op.gives_mask != makes_mask()) return false;
     for (uint32_t i = 0; i < args.size(); ++i) {
       const Arg& arg = args[i];
       if (has_list_or_tensor_constant(arg)) return false;
@@ -101,8 +110,27 @@ class Description {
       if (!is_float(type) && !((op.mask_args >> i & 1) && type == at::kBool)) return false;
       member_.operands.push_back({arg.values[0]});
     }
+    if (op.gives_mask && !compares_alike(args)) return false;
     member_.build = [args, &op](BodyBuilder& body) { body.result(0, op.build(body, args), Extent::Element); };
     return !member_.operands.empty() && domain_is_result();
+  }
+
+  // ATen compares in the type that both sides have in common, to which it rounds a side of another; here that is left alone.
+  bool compares_alike(const std::vector<Arg>& args) {
+    std::optional<at::ScalarType> type;
+    for (const MemberOperand& operand : member_.operands) {
+      const at::ScalarType own = value(operand.value).dtype;
+      if (own == at::kBool) continue;
+      if (type && *type != own) return false;
+      type = own;
+    }
+    if (!type) return true;
+    member_.compute = *type == at::kDouble ? at::kDouble : at::kFloat;
+    const bool is_short = *type == at::kBFloat16 || *type == at::kHalf;
+    return std::all_of(args.begin(), args.end(), [&](const Arg& arg) {
+      if (arg.kind == Arg::Kind::Value || !is_short) return true;
+      return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().toDouble() == 0;
+    });
   }
 
   // Operands are broadcast to the result from their last dim.
@@ -121,6 +149,7 @@ class Description {
   }
 
   bool rows(const RowOp& op) {
+    if (makes_mask()) return false;
     for (const Arg& arg : instr_.args) {
       if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense_on_cpu(value(arg.values[0])))) return false;
     }
@@ -136,6 +165,7 @@ class Description {
 
   // (self, dim, keepdim, dtype)
   bool sum() {
+    if (makes_mask()) return false;
     const auto& args = instr_.args;
     if (args[0].kind != Arg::Kind::Value || !args[0].values[0].defined()) return false;
     if (args[1].kind != Arg::Kind::Constant || !args[1].constant.isIntList() || args[1].constant.toIntList().empty()) return false;

@@ -41,10 +41,10 @@ struct Member {
     Rows,  // an expression with sums over a row
   };
   Kind kind = Kind::Pointwise;
-  Sizes sizes;                 // its domain
-  std::vector<uint8_t> order;  // dims, outermost first, in which its result is dense
-  uint32_t row_dims = 0;       // Sum, Rows: dims, a bit each, that make a row
-  at::ScalarType compute = at::ScalarType::Float;
+  Sizes sizes;                                     // its domain
+  std::vector<uint8_t> order;                      // dims, outermost first, in which its result is dense
+  uint32_t row_dims = 0;                           // Sum, Rows: dims, a bit each, that make a row
+  at::ScalarType compute = at::ScalarType::Float;  // Bool: of masks alone, in any arithmetic
   std::vector<MemberOperand> operands;
   int64_t bytes = 0;  // of its largest result, at capture
   std::function<void(BodyBuilder&)> build;

@@ -65,6 +65,26 @@ PointwiseOp where() {
   return op;
 }
 
+// Also of a float with a mask.
+PointwiseOp mul() {
+  PointwiseOp op = same_args("mul", 2);
+  op.mask_args = 0b11;
+  return op;
+}
+
+PointwiseOp comparison(std::string_view function, bool other_is_tensor) {
+  PointwiseOp op = other_is_tensor ? same_args(function, 2) : same_args(function, 1, 1);
+  op.gives_mask = true;
+  return op;
+}
+
+PointwiseOp logical(std::string_view function, size_t tensors) {
+  PointwiseOp op = same_args(function, tensors);
+  op.mask_args = 0b11;
+  op.gives_mask = true;
+  return op;
+}
+
 // grad * mask * scale, in ATen's order.
 PointwiseOp dropout_backward() {
   PointwiseOp op;
@@ -158,7 +178,7 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
       {"aten::add.Scalar", with_alpha("add", false)},
       {"aten::sub.Tensor", with_alpha("sub", true)},
       {"aten::sub.Scalar", with_alpha("sub", false)},
-      {"aten::mul.Tensor", same_args("mul", 2)},
+      {"aten::mul.Tensor", mul()},
       {"aten::mul.Scalar", same_args("mul", 1, 1)},
       {"aten::div.Tensor", same_args("div", 2)},
       {"aten::div.Scalar", same_args("div", 1, 1)},
@@ -194,13 +214,25 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
       {"aten::mse_loss_backward", loss_backward("mse_loss_backward", 2, 0)},
       {"aten::smooth_l1_loss_backward", loss_backward("smooth_l1_backward", 1, 1)},
       {"aten::huber_loss_backward", loss_backward("huber_backward", 1, 1)},
+      {"aten::logical_and", logical("logical_and", 2)},
+      {"aten::logical_or", logical("logical_or", 2)},
+      {"aten::logical_xor", logical("logical_xor", 2)},
+      {"aten::logical_not", logical("logical_not", 1)},
+      // Of bools: numbers that are no floats are left to ATen.
+      {"aten::bitwise_and.Tensor", logical("logical_and", 2)},
+      {"aten::bitwise_or.Tensor", logical("logical_or", 2)},
+      {"aten::bitwise_xor.Tensor", logical("logical_xor", 2)},
+      {"aten::bitwise_not", logical("logical_not", 1)},
   };
+  for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge"}) {
+    table.emplace(std::string("aten::") + name + ".Tensor", comparison(name, true));
+    table.emplace(std::string("aten::") + name + ".Scalar", comparison(name, false));
+  }
   for (const char* name :
        {"neg",  "abs",   "sqrt",  "rsqrt", "reciprocal", "exp", "log",  "sin",  "cos",  "tan",  "tanh", "sigmoid", "sgn",  "sign",
         "exp2", "expm1", "log1p", "log2",  "log10",      "erf", "erfc", "asin", "acos", "atan", "sinh", "cosh",    "relu", "silu"}) {
     table.emplace(std::string("aten::") + name, same_args(name, 1));
   }
-  for (const char* name : {"aten::sin", "aten::cos", "aten::tan"}) table.at(name).reduces_angles = true;
   return table;
 }
 

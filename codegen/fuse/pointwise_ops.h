@@ -12,8 +12,7 @@ struct PointwiseOp {
   /// Tensor arguments that may be bool (masks); all others have a floating type.
   uint32_t mask_args = 0;    // bit i: argument i
   uint32_t may_be_none = 0;  // arguments
-  /// sin, cos, tan: for double the functor's angle reduction ends at 2^30.
-  bool reduces_angles = false;
+  bool gives_mask = false;   // its result is bool; inside of a kernel, as all else there, a number: 1 or 0
   /// False when these arguments ask for something that the expression is not.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;  // empty: always
   std::function<Operand(BodyBuilder&, const std::vector<capture::Arg>&)> build;
