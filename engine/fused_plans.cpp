@@ -80,8 +80,8 @@ std::vector<std::shared_ptr<const codegen::CpuKernel>> kernels_of(const codegen:
 }
 
 void make_plan(const Variant& variant, const FuseRequest& request) {
-  const codegen::Optimised optimised = codegen::optimise(variant.shared_graph());
-  if (request.check) verify(optimised, *request.check);
+  const codegen::Optimised optimised = codegen::optimise(variant.shared_graph(), request.replay == Replay::GroupsThroughAten);
+  if (request.check && optimised.graph != variant.shared_graph()) verify(optimised, *request.check);
   const auto& graph = optimised.graph;
   const codegen::Schedule schedule = codegen::fuse(*graph);
   log_groups(schedule, *graph);

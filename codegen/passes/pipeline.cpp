@@ -3,6 +3,7 @@
 #include "codegen/passes/common_subexpressions.h"
 #include "codegen/passes/dead_code.h"
 #include "codegen/passes/simplify.h"
+#include "codegen/passes/sums_of_slices.h"
 #include "engine/base/log.h"
 
 #include <array>
@@ -18,6 +19,7 @@ namespace {
 constexpr std::array kPasses = {
     Pass{"simplify", simplify},
     Pass{"common_subexpressions", common_subexpressions},
+    Pass{"sums_of_slices", sums_of_slices, false},
     Pass{"dead_code", dead_code},
 };
 
@@ -44,9 +46,10 @@ ValueId Optimised::now(ValueId value) const {
   return found == instead.end() ? value : found->second;
 }
 
-Optimised optimise(std::shared_ptr<const Graph> graph) {
+Optimised optimise(std::shared_ptr<const Graph> graph, bool to_the_bit) {
   Optimised result{std::move(graph), {}};
   for (const Pass& pass : kPasses) {
+    if (to_the_bit && !pass.keeps_signs_of_zeros) continue;
     const Rewrite rewrite = pass.run(*result.graph);
     if (!rewrite.empty()) {
       result.graph = std::make_shared<const Graph>(rewritten(*result.graph, rewrite));

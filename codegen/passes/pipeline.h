@@ -1,6 +1,7 @@
 #pragma once
 // What happens to a graph before its instrs are made groups. A capture records faithfully; this is the one place that takes liberties,
-// and only such as leave every bit, every error and every alias that user code could see as they are.
+// and only such as leave every bit, every error and every alias that user code could see as they are. Where the rest computes to the
+// stock engine's bits, the signs of zeros count as bits.
 
 #include "codegen/passes/rewrite.h"
 
@@ -13,6 +14,7 @@ namespace hindcast::codegen {
 struct Pass {
   std::string_view name;
   Rewrite (*run)(const capture::Graph&);
+  bool keeps_signs_of_zeros = true;
 };
 
 /// All of them, in order.
@@ -26,6 +28,6 @@ struct Optimised {
 
 /// Runs the passes; with no change the graph is the given one. The log `graph` has the graph behind each pass, or "(unchanged)".
 /// Throws InternalError when a pass leaves a graph that is none.
-Optimised optimise(std::shared_ptr<const capture::Graph> graph);
+Optimised optimise(std::shared_ptr<const capture::Graph> graph, bool to_the_bit = false);
 
 }  // namespace hindcast::codegen

@@ -15,6 +15,7 @@ ValueId Rewrite::now(ValueId value) const {
 
 Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
   Graph result = graph;
+  for (const auto& [i, instr] : rewrite.instead_of_instr) result.instrs[i] = instr;
   const auto redirect = [&](ValueId& value) { value = rewrite.now(value); };
   const auto redirect_all = [&](std::vector<Arg>& args) {
     for (Arg& arg : args) {
