@@ -5,11 +5,11 @@
 //
 //               float  double               float  double               float  double
 //   acos        0.59    0.61      exp        0.85    0.84      sigmoid    0.86    0.86
-//   asin        0.61    0.63      exp2       0.85    0.87      sin        0.84    0.80
-//   atan        1.24    1.18      expm1      1.04    1.15      sin_near   1.48    0.85
+//   asin        0.61    0.63      exp2       0.85    0.87      sin        0.84    0.86
+//   atan        1.24    1.18      expm1      1.04    1.15      sin_near   1.48    0.86
 //   atan2       1.47    1.43      log        0.82    0.74      sinh       1.16    1.33
-//   cos         0.82    0.81      log10      0.61    0.57      sqrt       0.50    0.50
-//   cos_near    1.49    0.85      log1p      0.89    0.86      tan        1.31    1.23
+//   cos         0.82    0.88      log10      0.61    0.57      sqrt       0.50    0.50
+//   cos_near    1.49    0.88      log1p      0.89    0.86      tan        1.31    1.27
 //   cosh        0.88    0.88      log2       0.67    0.58      tan_near   1.30    1.25
 //   erf         1.13    1.17      pow        0.77    1.13      tanh       0.83    0.89
 //   erfc        1.09    1.24      rsqrt      1.49    1.49
@@ -17,15 +17,6 @@
 // gelu and gelu_backward: tests/device/gelu_test.cpp says it range by range.
 //
 // Special values are those of C's library: infinities, NaN, the sign of zero, subnormal arguments and results.
-// sin, cos and tan: every float; for double up to kLargestDoubleAngle, and NaN beyond rather than a wrong number.
-// sin_near, cos_near and tan_near: up to kNearAngle<T>, anything beyond. On a CPU those of float take a tenth (tan_near a fifth) of the time
-// that sin, cos and tan of all floats take.
+// sin, cos and tan: every float and double. sin_near, cos_near and tan_near: up to kNearAngle<T>, anything beyond. On a CPU those of float
+// take a tenth (tan_near a fifth), those of double a quarter of the time that sin, cos and tan of all angles take.
 // fmod and remainder are exact, but loops: they do not become vector code. All other ops do, given Clang's -fno-math-errno.
-
-#include "codegen/device/trigonometry.h"
-
-namespace hindcast::device {
-
-inline constexpr double kLargestDoubleAngle = Angles<double>::kLargestNear;
-
-}  // namespace hindcast::device

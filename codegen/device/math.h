@@ -1,5 +1,5 @@
 #pragma once
-// The transcendental functions, for float and double: no branches, no tables, no calls, so that loops over them become vector code.
+// The transcendental functions, for float and double: no branches and no calls, so that loops over them become vector code.
 // How exact each is stands in coverage.h; tests/device/math_test.cpp measures it.
 
 #include "codegen/device/error_function.h"

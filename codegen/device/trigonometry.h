@@ -2,6 +2,7 @@
 // Sine, cosine, tangent and their inverses. See coverage.h for how large an argument may be.
 
 #include "codegen/device/polynomials.h"
+#include "codegen/device/quarter_turns.h"
 
 namespace hindcast::device {
 
@@ -77,16 +78,31 @@ HC_DEVICE Reduced<float> reduce_far(float small_x) {
   return {static_cast<uint32>(quarters), {high, static_cast<float>(angle - high)}};
 }
 
-HC_DEVICE Reduced<float> reduce_angle(float x) {
+/// Good for every double.
+HC_DEVICE Reduced<double> reduce_far(double x) {
+  using A = Angles<double>;
+  const double size = magnitude_of(x);
+  const bool small = size < 0.5, backwards = x < 0.0;
+  const WideInteger turns = quarter_turns_of(select(small, 0.5, size));
+  const uint64 quarters = (turns.high + (uint64(1) << 61)) >> 62;
+  // Without the two digits before its point, and read as a signed number, the rest lies between -1/2 and 1/2.
+  const uint64 high = (turns.high << 2) | (turns.low >> 62), low = turns.low << 2;
+  const Pair<double> first = ordered_sum(static_cast<int32>(high >> 32) * 0x1p-32, static_cast<uint32>(high) * 0x1p-64);
+  const double second = static_cast<uint32>(low >> 32) * 0x1p-96 + static_cast<uint32>(low) * 0x1p-128;
+  const Pair<double> sum = product(Pair<double>{first.high, first.low + second}, Pair<double>{A::kHalfPi1, A::kHalfPi2});
+  const Pair<double> angle = ordered_sum(sum.high, sum.low);
+  // x - x is NaN for what is not finite.
+  const double far_high = select(backwards, -angle.high, angle.high) + (x - x), far_low = select(backwards, -angle.low, angle.low);
+  return {select(backwards, uint64(0) - quarters, quarters), {select(small, x, far_high), select(small, 0.0, far_low)}};
+}
+
+template <class T>
+HC_DEVICE Reduced<T> reduce_angle(T x) {
 #if HC_CUDA
-  if (magnitude_of(x) <= Angles<float>::kLargestNear) return reduce_near(x);
+  if (magnitude_of(x) <= Angles<T>::kLargestNear) return reduce_near(x);
 #endif
   // On a CPU a branch would keep loops from becoming vector code, and two ways would cost more than one.
   return reduce_far(x);
-}
-
-HC_DEVICE Reduced<double> reduce_angle(double x) {
-  return reduce_near(select(magnitude_of(x) <= Angles<double>::kLargestNear, x, nan<double>()));
 }
 
 template <class T>
