@@ -46,7 +46,6 @@ constexpr std::string_view kHead =
 
 extern "C" {
 void dense(char* const* pointers, const double* scalars, long count);
-void strided(char* const* pointers, const double* scalars, long count, const long* strides);
 void rows(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs, const long* run_steps, long columns,
           char* kept);
 }
@@ -262,8 +261,14 @@ class Program {
     } else {
       bool all_dense = true;
       for (const codegen::BodyLoad& load : body.loads) all_dense = all_dense && load.walk == codegen::Walk::Dense;
-      text += all_dense ? format("  dense(pointers.data(), scalars.data(), {});\n", rows_)
-                        : format("  strided(pointers.data(), scalars.data(), {}, steps.data());\n", rows_);
+      if (all_dense) {
+        text += format("  dense(pointers.data(), scalars.data(), {});\n", rows_);
+      } else {  // what stands still does so for one element
+        text += format(
+            "  for (long i = 0; i < {}; ++i) {{\n    dense(pointers.data(), scalars.data(), 1);\n"
+            "    for (size_t p = 0; p < pointers.size(); ++p) pointers[p] += steps[p];\n  }}\n",
+            rows_);
+      }
     }
     return text + format("  return {{tensors.begin() + {}, tensors.end()}};\n}}\n\n", body.loads.size());
   }

@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/launch.h"
 #include "codegen/cpu/leaf_writes.h"
+#include "codegen/cpu/nest.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/row_call.h"
 
@@ -19,6 +20,7 @@ class KernelCall final : public OpCall {
       : kernel_(std::move(kernel)), group_(group), scalars_(group.scalars), loads_(group.loads.size()), grain_(grain_of(group.body)) {
     for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
+    for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
     for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
   }
 
@@ -154,28 +156,7 @@ class KernelCall final : public OpCall {
       pointers.push_back(memory_of(result));
     }
     const auto nest = make_nest(sizes, group_.order, steps);
-    const Loop& inner = nest.back();
-    bool as_captured = true;
-    for (size_t i = 0; i < pointers.size(); ++i) as_captured = as_captured && inner.steps[i] == (is_still(i) ? 0 : element_sizes_[i]);
-    int64_t rows = 1;
-    for (size_t d = 0; d + 1 < nest.size(); ++d) rows *= nest[d].size;
-    run_ranges(rows, std::max<int64_t>(1, grain_ / inner.size), [&](int64_t begin, int64_t end) {
-      Pointers at(pointers.size());
-      for (int64_t row = begin; row < end; ++row) {
-        std::copy(pointers.begin(), pointers.end(), at.begin());
-        int64_t rest = row;
-        for (size_t d = nest.size() - 1; d-- > 0;) {
-          const int64_t index = rest % nest[d].size;
-          rest /= nest[d].size;
-          for (size_t i = 0; i < at.size(); ++i) at[i] += index * nest[d].steps[i];
-        }
-        if (as_captured) {
-          kernel_->dense(at.data(), scalars, inner.size);
-        } else {
-          kernel_->strided(at.data(), scalars, inner.size, inner.steps.data());
-        }
-      }
-    });
+    codegen::run_nest(kernel_->dense, nest, pointers, widths_, scalars, grain_);
   }
 
   std::shared_ptr<const CpuKernel> kernel_;
@@ -183,6 +164,7 @@ class KernelCall final : public OpCall {
   const ScalarArgs scalars_;
   const size_t loads_;
   std::vector<int64_t> element_sizes_;
+  std::vector<int64_t> widths_;            // how far the kernel goes from one element to the next
   std::vector<bool> has_shape_of_domain_;  // by store
   const int64_t grain_;
   const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());

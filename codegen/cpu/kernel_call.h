@@ -11,7 +11,6 @@ namespace hindcast::codegen {
 /// The machine code of one body: by rows, or the others. The functions live as long as `code`.
 struct CpuKernel {
   DenseKernel* dense = nullptr;
-  StridedKernel* strided = nullptr;
   LeavesKernel* leaves = nullptr;  // where the body has_leaves()
   RowsKernel* rows = nullptr;
   RowsKernel* rows_to_leaves = nullptr;  // where the body has_leaves()

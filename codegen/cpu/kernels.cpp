@@ -67,7 +67,6 @@ std::shared_ptr<const CpuKernel> load(const ClangCompiler& compiler, std::string
     if (has_leaves(body)) find(kernel->rows_to_leaves, "leaves");
   } else {
     find(kernel->dense, "dense");
-    find(kernel->strided, "strided");
     if (has_leaves(body)) find(kernel->leaves, "leaves");
   }
   kernel->code = loaded;

@@ -70,10 +70,10 @@ std::string dense_source(const Body& body, bool leaves) {
   }
   const std::vector<size_t> angles = angles_of(body);
   if (!leaves) text += result_pointers(body, false);
-  if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n\n";
+  if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n";
   text += block_lines("  ", "count");
   if (leaves) text += result_pointers(body, true);
-  if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n\n";
+  if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n";
   text += "  int far = 0;\n";
   for (const size_t load : angles) {
     if (body.loads[load].walk == Walk::Still) text += "  " + far_line(body, load, format("x{}", load));
@@ -84,23 +84,7 @@ std::string dense_source(const Body& body, bool leaves) {
   }
   text += "  }\n  if (!far) {\n" + dense_loop(body, "begin", "end", true, leaves) + "  } else {\n" +
           dense_loop(body, "begin", "end", false, leaves);
-  return text + "  }\n  }\n}\n\n";
-}
-
-std::string strided_source(const Body& body) {
-  const size_t loads = body.loads.size();
-  std::string text = "extern \"C\" void strided(char* const* pointers, const double* scalars, long count, const long* strides) {\n" +
-                     scalar_lines(body) + "  for (long i = 0; i < count; ++i) {\n";
-  for (size_t i = 0; i < loads; ++i) {
-    const auto place = format("*(const {}*)(pointers[{}] + i * strides[{}])", type_name(body.loads[i].type), i, i);
-    text += format("    {}\n", load_from(body, i, place));
-  }
-  text += element_lines(body);
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    text += format("    *({}*)(pointers[{}] + i * strides[{}]) = {};\n", type_name(body.stores[i].type), loads + i, loads + i,
-                   converted(body, body.stores[i]));
-  }
-  return text + "  }\n}\n";
+  return text + "  }\n  }\n}\n";
 }
 
 }  // namespace
@@ -108,7 +92,7 @@ std::string strided_source(const Body& body) {
 std::string cpu_source(const Body& body) {
   const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
   if (body.by_rows) return head + rows_source(body);
-  return head + dense_source(body, false) + (has_leaves(body) ? dense_source(body, true) : "") + strided_source(body);
+  return head + dense_source(body, false) + (has_leaves(body) ? "\n" + dense_source(body, true) : "");
 }
 
 bool has_leaves(const Body& body) {

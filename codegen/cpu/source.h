@@ -1,8 +1,8 @@
 #pragma once
-// The text of a CPU kernel. For a body without rows two loops:
+// The text of a CPU kernel. For a body without rows
 //
-//   dense     every load goes as it did at capture: along with the results, or standing still. What the vectoriser is for.
-//   strided   every load by a stride of its own
+//   dense     every load goes as it did at capture: along with the results, or standing still. What the vectoriser is for. Where a
+//             load lies in another way, the caller copies tiles of it (nest.h).
 //   leaves    as dense; results also go to leaves, each added to a term of its own
 //
 // for one by rows (row_source.cpp)
@@ -19,7 +19,6 @@
 namespace hindcast::codegen {
 
 using DenseKernel = void(char* const* pointers, const double* scalars, long count);
-using StridedKernel = void(char* const* pointers, const double* scalars, long count, const long* strides);  // in bytes
 /// After the stores' pointers two for each leaf of each store: the sum, and the term that is added to the value. `is_block`, by
 /// pointer from the stores on: 1 where there is no tensor but kBlockLength elements, for every block of the loop.
 using LeavesKernel = void(char* const* pointers, const double* scalars, long count, const long* is_block);
