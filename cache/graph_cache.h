@@ -12,6 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace hindcast::cache {
 
@@ -66,6 +67,14 @@ class GraphCache {
   size_t size() const {
     const std::shared_lock lock(mutex_);
     return slots_.size();
+  }
+
+  /// All that are in it now, in no order.
+  std::vector<std::shared_ptr<Entry>> entries() const {
+    const std::shared_lock lock(mutex_);
+    std::vector<std::shared_ptr<Entry>> entries;
+    for (const auto& [hash, slot] : slots_) entries.push_back(slot.entry);
+    return entries;
   }
 
  private:

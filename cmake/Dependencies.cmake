@@ -1,6 +1,12 @@
 # What hindcast is built from. scripts/setup.sh installs all of it; each is looked for only where something needs it.
 
 file(GLOB LibTorch_HINTS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/.deps/venv/lib/python3*/site-packages/torch")
+if(SKBUILD)  # pip makes a wheel: with the torch that its Python has
+  execute_process(COMMAND "${Python3_EXECUTABLE}" -c
+    "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE torch_of_python OUTPUT_STRIP_TRAILING_WHITESPACE)
+  list(PREPEND LibTorch_HINTS "${torch_of_python}")
+endif()
 find_package(LibTorch REQUIRED)
 
 macro(hindcast_find package apt_name)

@@ -31,9 +31,11 @@
 #include <ATen/Context.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <chrono>
+#include <unordered_set>
 
 namespace hindcast::engine {
 namespace {
@@ -113,7 +115,10 @@ class Backward {
     const bool asks_engine = !variant && !call_.outputs.empty();  // a traced node asks which outputs are needed
     const auto rest = [&] { run_from(std::move(resume), std::move(variant)); };
     if (user_code || asks_engine) {
-      in_carrier_(rest);
+      in_carrier_([&] {
+        tell_nodes();
+        rest();
+      });
     } else {
       const c10::AutoGradMode no_grad(false);
       rest();
@@ -121,6 +126,14 @@ class Backward {
   }
 
  private:
+  // Python's register_multi_grad_hook asks the graph task which nodes it has. It knows one, the carrier.
+  void tell_nodes() const {
+    if (!work_.collected.has_hooks && !work_.collected.has_opaque) return;
+    auto& nodes = const_cast<std::unordered_set<torch::autograd::Node*>&>(*torch::autograd::get_current_graph_task_nodes_in_graph());
+    nodes.reserve(work_.collected.calls.size());
+    for (const capture::NodeCall& call : work_.collected.calls) nodes.insert(call.node);
+  }
+
   void collect() {
     work_.state.clear();
     append_call_state(work_.state);
@@ -277,6 +290,15 @@ bool backward(const capture::BackwardCall& call, const Options& options, const C
     HC_LOG(Fallbacks, Info, "{}", reason.what());
     return false;
   }
+}
+
+std::vector<std::shared_ptr<const capture::Graph>> captured_graphs() {
+  std::vector<std::shared_ptr<const capture::Graph>> captured;
+  for (const auto& entry : graphs().entries()) {
+    for (const auto& variant : entry->variants()) captured.push_back(variant->shared_graph());
+  }
+  std::sort(captured.begin(), captured.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
+  return captured;
 }
 
 void forget_graphs() { graphs().clear(); }

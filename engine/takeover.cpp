@@ -95,7 +95,9 @@ class TakeoverEngine final : public Engine {
     };
     static thread_local ThreadCarrier carrier;
     carrier.node->body = &with_needed;
-    former_.execute({Edge(carrier.node, 0)}, {carrier.gradient}, keep_graph, false, true, {});
+    // With an output of its own the graph task is one for some gradients only, as re-entrant checkpoints ask LibTorch.
+    const edge_list carried = outputs.empty() ? edge_list{} : edge_list{Edge(carrier.node, 0)};
+    former_.execute({Edge(carrier.node, 0)}, {carrier.gradient}, keep_graph, false, true, carried);
   }
 
   // Marks every node on a path to an output, as the engine's own graph task would.

@@ -98,6 +98,11 @@ void Entry::add(std::shared_ptr<const Variant> variant) {
   variants_.insert(variants_.begin(), std::move(variant));
 }
 
+std::vector<std::shared_ptr<const Variant>> Entry::variants() const {
+  const std::shared_lock lock(mutex_);
+  return variants_;
+}
+
 namespace {
 
 // Facts of the collected nodes and of the start in one row.

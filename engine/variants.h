@@ -82,6 +82,7 @@ class Entry {
                            const std::vector<capture::FactOrigin>& resumed_origins, uint32_t call, capture::Stage stage, CallFacts facts,
                            const Options& options) const;
   void add(std::shared_ptr<const Variant> variant);
+  std::vector<std::shared_ptr<const Variant>> variants() const;
 
  private:
   mutable std::shared_mutex mutex_;

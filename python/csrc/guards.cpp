@@ -1,0 +1,68 @@
+#include "python/csrc/guards.h"
+
+#include "engine/hindcast.h"
+
+#include <c10/util/Exception.h>
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+namespace hindcast::python {
+namespace {
+
+struct Guards {
+  std::mutex mutex;
+  std::map<int64_t, Guard> by_number;
+  int64_t last = 0;
+};
+Guards& guards() {
+  static auto* guards = new Guards;  // never destroyed: threads may end after main() does
+  return *guards;
+}
+
+Compiler compiler_named(const std::string& name) {
+  if (name.empty()) return {};
+  if (name == "eager") return compilers::eager();
+  if (name == "fused") return compilers::fused();
+  TORCH_CHECK_VALUE(name == "fused_through_aten", "compiler: '", name, "', expected 'fused', 'eager' or 'fused_through_aten'");
+  return compilers::fused_through_aten();
+}
+
+}  // namespace
+
+int64_t enable(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, bool strict, bool async,
+               bool verify, bool nan_guard, const std::string& collector, bool enabled) {
+  Options options;
+  options.compiler = compiler_named(compiler);
+  options.dynamic = dynamic == "never" ? Dynamic::Never : Dynamic::Automatic;
+  options.limit = static_cast<size_t>(limit);
+  options.cache_size = static_cast<size_t>(cache_size);
+  options.strict = strict;
+  options.async = async;
+  options.verify = verify;
+  options.nan_guard = nan_guard;
+  options.collector = collector == "visitor" ? Collector::Visitor : Collector::Typed;
+  options.enabled = enabled;
+  try {
+    Guard guard = hindcast::enable(std::move(options));
+    const std::lock_guard lock(guards().mutex);
+    const int64_t number = ++guards().last;
+    guards().by_number.emplace(number, std::move(guard));
+    return number;
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+void disable(int64_t number) {
+  std::optional<Guard> guard;  // destroyed after the lock is released
+  const std::lock_guard lock(guards().mutex);
+  const auto found = guards().by_number.find(number);
+  if (found == guards().by_number.end()) return;
+  guard.emplace(std::move(found->second));
+  guards().by_number.erase(found);
+}
+
+}  // namespace hindcast::python

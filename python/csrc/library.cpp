@@ -1,0 +1,109 @@
+// The operators of torch.ops.hindcast, which the package's Python files call: torch.ops.load_library needs no Python ABI, an
+// operator releases the GIL while it runs, and what it throws arrives in Python, a hook's own exception as itself.
+
+#include "capture/graph.h"
+#include "engine/backward.h"
+#include "engine/hindcast.h"
+#include "engine/log_setup.h"
+#include "engine/stats_recorder.h"
+#include "python/csrc/guards.h"
+#include "python/csrc/run_backward.h"
+
+#include <torch/library.h>
+
+#include <stdexcept>
+
+namespace hindcast::python {
+namespace {
+
+using Counts = c10::Dict<std::string, int64_t>;
+using Texts = c10::Dict<std::string, std::string>;
+
+Counts counts_of(const std::map<std::string, uint64_t>& counts) {
+  Counts result;
+  for (const auto& [name, count] : counts) result.insert(name, static_cast<int64_t>(count));
+  return result;
+}
+
+Counts counters_of(const Stats& stats) {
+  Counts counters;
+#define HC_COUNTER(name) counters.insert(#name, static_cast<int64_t>(stats.name))
+  HC_COUNTER(backwards);
+  HC_COUNTER(hits);
+  HC_COUNTER(misses);
+  HC_COUNTER(unique_graphs);
+  HC_COUNTER(fused_graphs);
+  HC_COUNTER(nodes);
+  HC_COUNTER(opaque_calls);
+  HC_COUNTER(hook_calls);
+  HC_COUNTER(segment_guard_failures);
+  HC_COUNTER(refused_graphs);
+  HC_COUNTER(compiler_failures);
+  HC_COUNTER(non_finite_backwards);
+  HC_COUNTER(reused_buffers);
+  HC_COUNTER(fresh_buffers);
+  HC_COUNTER(returned_buffers);
+  HC_COUNTER(held_buffers);
+  HC_COUNTER(held_bytes);
+#undef HC_COUNTER
+  return counters;
+}
+
+std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, Texts> stats() {
+  const Stats stats = hindcast::stats();
+  c10::Dict<std::string, double> times;
+  times.insert("collect_us", stats.collect_us);
+  times.insert("trace_us", stats.trace_us);
+  times.insert("run_us", stats.run_us);
+  times.insert("ns_per_node", stats.ns_per_node());
+  Texts opaque_reasons;
+  for (const auto& [name, reason] : stats.opaque_reasons) opaque_reasons.insert(name, reason);
+  return {counters_of(stats), times, counts_of(stats.misses_by_reason), counts_of(stats.fallbacks_by_reason), counts_of(stats.opaque_nodes),
+          opaque_reasons};
+}
+
+std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {
+  std::vector<std::string> texts, pictures;
+  for (const auto& graph : engine::captured_graphs()) {
+    texts.push_back(graph->print());
+    pictures.push_back(graph->dot());
+  }
+  return {texts, pictures};
+}
+
+void set_logs(const std::string& spec, const std::string& out) {
+  try {
+    hindcast::set_logs(spec, out);
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+// run_backward is called with all sorts of tensors. Without a kernel for any key it runs as it stands, whatever the keys,
+// above autograd and autocast; the modes that would intercept it are looked for before the call.
+TORCH_LIBRARY(hindcast, m) {
+  m.def(
+      "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "
+      "bool allow_unreachable, bool accumulate_grad) -> Tensor?[]",
+      &run_backward);
+  m.def(
+      "enable(str compiler, str dynamic, int limit, int cache_size, bool strict, bool async_, bool verify, bool nan_guard, "
+      "str collector, bool enabled) -> int",
+      &enable);
+  m.def("disable(int guard) -> ()", &disable);
+  m.def("active() -> bool", [] { return active(); });
+  m.def("count_fallback(str reason) -> ()", [](const std::string& reason) { engine::stats_recorder().add_fallback(reason); });
+  m.def(
+      "stats() -> (Dict(str, int) counters, Dict(str, float) times, Dict(str, int) misses_by_reason, "
+      "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons)",
+      &stats);
+  m.def("report() -> str", [] { return report(); });
+  m.def("reset() -> ()", [] { reset(); });
+  m.def("wait() -> ()", [] { wait(); });
+  m.def("trim() -> int", [] { return static_cast<int64_t>(trim()); });
+  m.def("graphs() -> (str[] texts, str[] dots)", &graphs);
+  m.def("set_logs(str spec, str out) -> ()", &set_logs);
+}
+
+}  // namespace
+}  // namespace hindcast::python

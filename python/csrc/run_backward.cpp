@@ -1,0 +1,66 @@
+#include "python/csrc/run_backward.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace hindcast::python {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
+namespace impl = torch::autograd::impl;
+
+void add_root(size_t i, const at::Tensor& tensor, const std::optional<at::Tensor>& gradient, edge_list& roots, variable_list& gradients) {
+  Edge edge = impl::gradient_edge(tensor);
+  TORCH_CHECK(edge.function, "element ", i, " of tensors does not require grad and does not have a grad_fn");
+  roots.push_back(std::move(edge));
+  if (gradient) {
+    gradients.push_back(*gradient);
+    return;
+  }
+  TORCH_CHECK(!tensor.requires_grad(), "element ", i, " of gradients tuple is None, but the corresponding Tensor requires grad");
+}
+
+Edge wanted_edge(const at::Tensor& input, bool accumulate_grad) {
+  const auto output_nr = static_cast<uint32_t>(input.output_nr());
+  auto node = input.grad_fn();
+  if (!node) node = impl::try_get_grad_accumulator(input);
+  if (accumulate_grad) input.retain_grad();
+  TORCH_CHECK(input.requires_grad(), "One of the differentiated Tensors does not require grad");
+  // Never in a graph, so out of reach; an edge to no node would make the engine think that nodes with such edges are needed.
+  if (!node) return {std::make_shared<torch::autograd::Identity>(), 0};
+  return {std::move(node), output_nr};
+}
+
+}  // namespace
+
+OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
+                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad) {
+  TORCH_CHECK(tensors.size() == grad_tensors.size(), "got ", tensors.size(), " tensors and ", grad_tensors.size(), " gradients");
+  edge_list roots, wanted;
+  variable_list gradients;
+  roots.reserve(tensors.size());
+  gradients.reserve(tensors.size());
+  wanted.reserve(inputs.size());
+  for (size_t i = 0; i < tensors.size(); ++i) add_root(i, tensors[i], grad_tensors.get(i), roots, gradients);
+  for (const at::Tensor& input : inputs) wanted.push_back(wanted_edge(input, accumulate_grad));
+
+  variable_list found =
+      torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, wanted);
+
+  OptionalTensors results;
+  if (accumulate_grad) return results;
+  results.reserve(found.size());
+  for (at::Tensor& gradient : found) {
+    TORCH_CHECK(allow_unreachable || gradient.defined(),
+                "One of the differentiated Tensors appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior.");
+    results.push_back(gradient.defined() ? std::optional(std::move(gradient)) : std::nullopt);
+  }
+  return results;
+}
+
+}  // namespace hindcast::python

@@ -1,0 +1,19 @@
+#pragma once
+// What torch._C._ImperativeEngine.run_backward does, without Python: the tensors of a call to edges, the default engine, and
+// the results. The stock method calls its PythonEngine directly, past LibTorch's engine stub, which is where hindcast sits.
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace hindcast::python {
+
+using OptionalTensors = c10::List<std::optional<at::Tensor>>;
+
+/// One gradient for each of `inputs`, which may be none; nothing when `accumulate_grad`. Call it without the GIL.
+/// Checks and texts of errors are the stock method's.
+OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
+                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad);
+
+}  // namespace hindcast::python

@@ -1,0 +1,107 @@
+"""The way in: Python's run_backward with hindcast's engine under it.
+
+``torch.autograd`` calls ``Variable._execution_engine.run_backward``, and that method calls PyTorch's Python engine directly,
+past the stub of the C++ engine where hindcast sits. So the object is replaced by one of a subclass, when hindcast is enabled
+for the first time: on a thread without a guard it calls the method that it overrides, which costs a fraction of a microsecond.
+"""
+
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import torch
+from torch.autograd.variable import Variable
+from torch.nn import Parameter
+
+from ._library import call, ops
+
+# Called without the checks of torch.ops' Python half: arguments are always given in order.
+_run_backward = ops.run_backward.default._op
+_PLAIN = frozenset((torch.Tensor, Parameter))
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+
+
+class _ThreadState(threading.local):
+    def __init__(self) -> None:
+        self.guards: set[int] = set()  # that this thread has entered and not left
+
+
+thread_state = _ThreadState()
+
+
+def mode_reason() -> Optional[str]:
+    """Why no backward of this thread can be taken over now: what would intercept an operator's call."""
+    if (
+        torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+    ):
+        return "DispatchState"
+    compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
+    if compiled_autograd is not None and (
+        compiled_autograd.compiled_autograd_enabled or compiled_autograd.in_compiled_autograd_region
+    ):
+        return "CompiledAutograd"
+    return None
+
+
+def _argument_reason(tensors: Sequence[Any], gradients: Sequence[Any], inputs: Sequence[Any]) -> Optional[str]:
+    """Why these arguments are left to PyTorch's engine: an operator takes plain tensors."""
+    for value in (*tensors, *inputs, *gradients):
+        if value is None:
+            continue
+        if type(value) not in _PLAIN:
+            return "TensorSubclass" if isinstance(value, torch.Tensor) else "GradientEdge"
+        if value.has_names():
+            return "NamedTensor"
+    if any(gradient is not None and _is_batched(gradient) for gradient in gradients):  # by is_grads_batched
+        return "DispatchState"
+    return None
+
+
+_warned_of_compiled_autograd = False
+
+
+def _count(reason: str) -> None:
+    call("count_fallback", reason)
+    global _warned_of_compiled_autograd
+    if reason == "CompiledAutograd" and not _warned_of_compiled_autograd:
+        _warned_of_compiled_autograd = True
+        warnings.warn(
+            "PyTorch's compiled autograd is on in this thread; hindcast leaves backward() to it.", UserWarning, stacklevel=6
+        )
+
+
+class Engine(torch._C._ImperativeEngine):
+    """PyTorch's engine as Python sees it, with hindcast in front of it on threads that enabled it."""
+
+    def run_backward(
+        self,
+        tensors: Any,
+        grad_tensors: Any,
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: Any = (),
+        allow_unreachable: bool = False,
+        accumulate_grad: bool = False,
+    ) -> Any:
+        if thread_state.guards:
+            reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
+            if reason is None:
+                found = _run_backward(
+                    tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad
+                )
+                return None if accumulate_grad else tuple(found)
+            _count(reason)
+        return super().run_backward(
+            tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
+        )
+
+
+def install() -> None:
+    """Puts hindcast's engine in front of PyTorch's, where it stays."""
+    if not isinstance(Variable._execution_engine, Engine):
+        Variable._execution_engine = Engine()

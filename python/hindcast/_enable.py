@@ -1,0 +1,123 @@
+"""The guard under which backward() is captured and replayed."""
+
+import copy
+from typing import Any, Literal, Optional
+
+from torch.utils._contextlib import _DecoratorContextManager
+
+from ._backward import install, mode_reason, thread_state
+from ._library import call, ops
+
+_CHOICES = {
+    "compiler": ("fused", "eager", "fused_through_aten"),
+    "dynamic": ("automatic", "never"),
+    "collector": ("typed", "visitor"),
+}
+
+
+def _check_choice(name: str, value: Any) -> None:
+    expected = " or ".join(repr(choice) for choice in _CHOICES[name])
+    if not isinstance(value, str):
+        raise TypeError(f"hindcast.enable: {name} is {value!r} of type {type(value).__name__}; expected {expected}")
+    if value not in _CHOICES[name]:
+        raise ValueError(f"hindcast.enable: {name} is {value!r}; expected {expected}")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"hindcast.enable: {name} is {value!r} of type {type(value).__name__}; expected an int")
+    if value < 1:
+        raise ValueError(f"hindcast.enable: {name} is {value}; expected at least 1")
+
+
+def _check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"hindcast.enable: {name} is {value!r} of type {type(value).__name__}; expected True or False")
+
+
+class enable(_DecoratorContextManager):
+    """Captures every backward that starts on this thread, and replays it: a context manager and a decorator.
+
+    The first backward of a new structure is captured while it runs. Later ones with the same structure are looked up and
+    replayed. A size that changes between two calls costs one more capture, then is dynamic. Gradients, hooks, their order
+    and errors are those of PyTorch's own engine; what cannot be captured (a double backward, anomaly mode) runs there, and
+    :func:`stats` counts it in ``fallbacks_by_reason``.
+
+    Guards nest and the innermost options win; other threads are not affected.
+
+    Example::
+
+        >>> with hindcast.enable():
+        ...     loss.backward()
+        >>> @hindcast.enable(compiler="eager")
+        ... def train_step(): ...
+
+    Args:
+        compiler: ``"fused"``, the default: kernels compiled in the background, gradients up to rounding; ``"eager"``:
+            replay through ATen, to PyTorch's bits; ``"fused_through_aten"``: plans of the first, bits of the second. The
+            default is what the environment's ``HINDCAST_COMPILER`` names, if it is set.
+        dynamic: ``"automatic"``, or ``"never"``: one capture for every combination of sizes and scalars.
+        limit: captures of one structure; a backward that fits none of them then runs its nodes as themselves.
+        cache_size: structures kept in the process; the least recently used goes first.
+        strict: leave everything to ATen.
+        async_: compile kernels on a background thread; the steps until then run through ATen.
+        verify: check each new graph, and each kernel, before it serves.
+        nan_guard: look for infinities and NaN in every gradient, and log where they began.
+        collector: ``"typed"``, or ``"visitor"``: read nodes through LibTorch's own visitor, for comparison.
+        enabled: ``False``: PyTorch's engine runs everything in this guard's scope.
+
+    Raises:
+        TypeError, ValueError: for a bad option, naming it, what was given and what is expected.
+    """
+
+    def __init__(
+        self,
+        compiler: Optional[Literal["fused", "eager", "fused_through_aten"]] = None,
+        *,
+        dynamic: Literal["automatic", "never"] = "automatic",
+        limit: int = 8,
+        cache_size: int = 256,
+        strict: bool = False,
+        async_: bool = True,
+        verify: bool = False,
+        nan_guard: bool = False,
+        collector: Literal["typed", "visitor"] = "typed",
+        enabled: bool = True,
+    ) -> None:
+        if compiler is not None:
+            _check_choice("compiler", compiler)
+        _check_choice("dynamic", dynamic)
+        _check_choice("collector", collector)
+        _check_count("limit", limit)
+        _check_count("cache_size", cache_size)
+        switches = {"strict": strict, "async_": async_, "verify": verify, "nan_guard": nan_guard, "enabled": enabled}
+        for name, value in switches.items():
+            _check_switch(name, value)
+        # In the order of the operator's arguments.
+        self._options = (compiler or "", dynamic, limit, cache_size, strict, async_, verify, nan_guard, collector, enabled)
+        self._entered: list[int] = []
+
+    def clone(self) -> "enable":
+        """One with the same options, for each call of a decorated function."""
+        other = copy.copy(self)
+        other._entered = []
+        return other
+
+    def __enter__(self) -> None:
+        install()
+        guard = call("enable", *self._options)
+        self._entered.append(guard)
+        thread_state.guards.add(guard)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        guard = self._entered[-1]
+        if guard not in thread_state.guards:
+            raise RuntimeError("hindcast.enable: a guard was left on another thread than the one that entered it")
+        self._entered.pop()
+        thread_state.guards.remove(guard)
+        call("disable", guard)
+
+
+def is_enabled() -> bool:
+    """True if a backward that starts now on this thread would be captured or replayed."""
+    return bool(thread_state.guards) and mode_reason() is None and ops.active()

@@ -1,0 +1,76 @@
+"""What hindcast did in this process, and what it keeps."""
+
+import os
+from typing import Any, NamedTuple, Optional, Union
+
+from ._library import call
+
+_NOT_RECOMPILES = ("NewNode", "LimitReached")
+
+
+class Graph(NamedTuple):
+    """A captured backward."""
+
+    text: str
+    """In the words of PyTorch's compiled autograd log; the examples of docs/debugging.md are such texts."""
+    dot: str
+    """The same for Graphviz."""
+
+
+def stats() -> dict[str, Any]:
+    """Counters of this process since it started or since :func:`reset`.
+
+    ``hits`` (backwards replayed from start to end), ``misses`` (of which something had to be captured), ``unique_graphs``
+    (captures), ``recompiles`` (reasons to capture a structure that was known), ``fallbacks`` (calls left to PyTorch's
+    engine) with ``fallbacks_by_reason``, ``opaque_nodes`` (nodes called as themselves, by name) with ``opaque_reasons``,
+    ``misses_by_reason``, and the other fields of hindcast's C++ ``Stats``.
+    """
+    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons = call("stats")
+    return {
+        **counters,
+        **times,
+        "recompiles": sum(count for reason, count in misses.items() if reason not in _NOT_RECOMPILES),
+        "fallbacks": sum(fallbacks.values()),
+        "misses_by_reason": misses,
+        "fallbacks_by_reason": fallbacks,
+        "opaque_nodes": opaque_nodes,
+        "opaque_reasons": opaque_reasons,
+    }
+
+
+def report() -> str:
+    """The counters as text for people, with the reasons of recent misses."""
+    return str(call("report"))
+
+
+def graphs() -> list[Graph]:
+    """The captured graphs that are kept, in the order of their capture."""
+    return [Graph(text, dot) for text, dot in zip(*call("graphs"))]
+
+
+def reset() -> None:
+    """Forgets every captured graph and zeroes the counters. Backwards that are running finish undisturbed."""
+    call("reset")
+
+
+def wait() -> None:
+    """Returns when every graph that waits for its kernels has them, or has failed to get them."""
+    call("wait")
+
+
+def trim() -> int:
+    """Returns memory kept for large results of later steps to PyTorch's allocator; its size in bytes."""
+    return int(call("trim"))
+
+
+def set_logs(spec: str = "", out: Optional[Union[str, os.PathLike[str]]] = None) -> None:
+    """Says from now on what is logged, as ``HINDCAST_LOGS=spec`` would: ``set_logs("+recompiles,perf")``.
+
+    Args:
+        spec: names separated by commas, each with ``+`` for debug, ``-`` for errors only, or neither.
+        out: a file to append to; stderr without.
+
+    Raises:
+        ValueError: for an unknown name or a file that cannot be opened; nothing is changed then.
+    """
+    call("set_logs", spec, "" if out is None else os.fspath(out))

@@ -1,0 +1,30 @@
+"""Loads libhindcast_python.so, which lies beside this file, and gives access to its operators."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_TORCH = "2.11"
+_LIBRARY = Path(__file__).with_name("libhindcast_python.so")
+
+
+def _load() -> Any:
+    if not torch.__version__.startswith(_TORCH + "."):
+        raise ImportError(
+            f"hindcast reads the inside of torch {_TORCH}, but torch {torch.__version__} is installed. "
+            f"Install torch=={_TORCH}.*, or a hindcast for the torch that you have."
+        )
+    if not _LIBRARY.exists():
+        raise ImportError(f"{_LIBRARY} is missing: this is hindcast's source. Install the package with pip, or use the one in the build folder.")
+    torch.ops.load_library(str(_LIBRARY))  # type: ignore[no-untyped-call]
+    return torch.ops.hindcast
+
+
+ops: Any = _load()
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Calls an operator that has nothing to do with tensors, past the modes that this thread may be in."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        return getattr(ops, name)(*arguments)

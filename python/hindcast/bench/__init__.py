@@ -1,0 +1,1 @@
+"""``python -m hindcast.bench``: PyTorch's engine and hindcast's, interleaved in one process."""

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# wheel.sh: makes the Python package's wheel in dist/. Without pip's isolation, which would download a torch for the build alone.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+scripts/python_env.sh .deps/wheel python/requirements.txt
+.deps/wheel/bin/python -m pip wheel --no-deps --no-build-isolation --disable-pip-version-check -v --wheel-dir dist ./python
+ls dist

@@ -1,0 +1,51 @@
+"""Runs a program under PyTorch's engine and under hindcast, and compares all that it saw, to the bit."""
+
+from typing import Any, Callable
+
+import hindcast
+import torch
+
+STEPS = 3  # a capture and two hits
+
+
+def assert_same(seen: Any, expected: Any, where: str = "result") -> None:
+    assert type(seen) is type(expected), f"{where}: {seen!r}, expected {expected!r}"
+    if isinstance(expected, torch.Tensor):
+        assert seen.dtype == expected.dtype and seen.shape == expected.shape, where
+        assert seen.stride() == expected.stride(), f"{where}: strides {seen.stride()}, expected {expected.stride()}"
+        assert torch.equal(seen, expected), f"{where}: {seen}, expected {expected}"
+    elif isinstance(expected, (list, tuple)):
+        assert len(seen) == len(expected), f"{where}: {seen!r}, expected {expected!r}"
+        for i, (one, other) in enumerate(zip(seen, expected)):
+            assert_same(one, other, f"{where}[{i}]")
+    else:
+        assert seen == expected, f"{where}: {seen!r}, expected {expected!r}"
+
+
+def run_seeded(program: Callable[[], Any]) -> Any:
+    torch.manual_seed(0)
+    return program()
+
+
+def same_as_stock(program: Callable[[], Any]) -> dict[str, Any]:
+    """`program` makes its own tensors, runs its backwards and returns what it saw. Returns the counters of its run under
+    "eager"; "fused_through_aten" gives the same bits in the order of a fused plan."""
+    expected = run_seeded(program)
+    for compiler in ("fused_through_aten", "eager"):
+        hindcast.reset()
+        with hindcast.enable(compiler, async_=False):
+            assert_same(run_seeded(program), expected, compiler)
+    return hindcast.stats()
+
+
+def leaf(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes, requires_grad=True)
+
+
+def error_of(function: Callable[[], Any]) -> tuple[str, str]:
+    """Class and text of what `function` raises."""
+    try:
+        function()
+    except BaseException as error:  # noqa: B902  whatever it is
+        return type(error).__name__, str(error)
+    return "nothing", ""

@@ -1,0 +1,191 @@
+import gc
+import weakref
+
+import hindcast
+import pytest
+import torch
+from side_by_side import STEPS, leaf, same_as_stock
+from torch import nn
+
+
+def test_tensor_hooks_see_and_change_gradients():
+    def program():
+        seen = []
+        w = leaf(3)
+        for step in range(STEPS):
+            y = w.sin()
+            y.register_hook(lambda grad: seen.append(grad.clone()))
+            y.register_hook(lambda grad, step=step: grad * (step + 2))
+            w_hook = w.register_hook(lambda grad: seen.append(grad.clone()))
+            (y * y).sum().backward()
+            w_hook.remove()
+        return seen, w.grad
+
+    stats = same_as_stock(program)
+    assert stats["hits"] == STEPS - 1 and stats["fallbacks"] == 0
+
+
+def test_node_hooks():
+    def program():
+        seen = []
+        w = leaf(3)
+        for _ in range(STEPS):
+            y = w.sin() * 2
+            y.grad_fn.register_prehook(lambda grads: (seen.append(("pre", grads)), tuple(g + 1 for g in grads))[1])
+            y.grad_fn.register_hook(lambda inputs, outputs: seen.append(("post", inputs, outputs)))
+            y.sum().backward()
+        return seen, w.grad
+
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+def test_post_accumulate_hooks_step_the_optimizer():
+    def program():
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+        order = []
+        optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+        names = {p: name for name, p in model.named_parameters()}
+
+        def step(parameter):
+            order.append(names[parameter])
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(step)
+        for _ in range(STEPS):
+            model(torch.randn(5, 4)).square().sum().backward()
+        assert all(p.grad is None for p in model.parameters())
+        return order, [p.detach() for p in model.parameters()]
+
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")
+def test_module_backward_hooks():
+    def program():
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+        seen = []
+        for layer in model:
+            layer.register_full_backward_hook(lambda layer, inputs, outputs: seen.append((type(layer).__name__, inputs, outputs)))
+            layer.register_full_backward_pre_hook(lambda layer, outputs: (outputs[0] * 2,))
+        for _ in range(STEPS):
+            model(torch.randn(5, 4)).square().sum().backward()
+        return seen, [p.grad for p in model.parameters()]
+
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+def test_retain_grad():
+    def program():
+        w = leaf(3)
+        seen = []
+        for _ in range(STEPS):
+            y = w.exp()
+            y.retain_grad()
+            y.sum().backward()
+            seen.append(y.grad)
+        return seen, w.grad
+
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+class HookError(Exception):
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+def test_an_exception_of_a_hook_arrives_as_itself():
+    def failing(grad):
+        raise HookError(17)
+
+    w = leaf(3)
+    with hindcast.enable("eager"):
+        for _ in range(2):  # while it is captured, and before anything is kept
+            y = w.sin()
+            y.register_hook(failing)
+            with pytest.raises(HookError) as raised:
+                y.sum().backward()
+            assert raised.value.number == 17
+            assert raised.traceback[-1].name == "failing"
+        w.sin().sum().backward()
+    assert w.grad is not None
+
+
+def test_an_exception_in_a_hit_arrives_as_itself():
+    w = leaf(3)
+    fail = False
+
+    def hook(grad):
+        if fail:
+            raise HookError(3)
+
+    with hindcast.enable("eager"):
+        for step in range(3):
+            fail = step == 2
+            y = w.sin()
+            y.register_hook(hook)
+            if fail:
+                with pytest.raises(HookError):
+                    y.sum().backward()
+            else:
+                y.sum().backward()
+    assert hindcast.stats()["hits"] == 2
+
+
+def test_a_hook_that_returns_nonsense_raises_what_it_raises_in_pytorch():
+    def text():
+        y = leaf(3).sin()
+        y.register_hook(lambda grad: "no tensor")
+        with pytest.raises(TypeError) as raised:
+            y.sum().backward()
+        return str(raised.value)
+
+    same_as_stock(text)
+
+
+def test_queue_callback_runs_after_the_backward():
+    def program():
+        w = leaf(3)
+        order = []
+
+        def hook(grad):
+            order.append("hook")
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: order.append(("callback", w.grad.clone())))
+
+        for _ in range(STEPS):
+            y = w.sin()
+            y.register_hook(hook)
+            y.sum().backward()
+        return order
+
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+def test_multi_grad_hooks():
+    def program():
+        a, b = leaf(3), leaf(3)
+        seen = []
+        torch.autograd.graph.register_multi_grad_hook((a, b), lambda grads: seen.append(list(grads)))
+        for _ in range(STEPS):
+            (a * b).sum().backward()
+        return seen
+
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+def test_hooks_and_what_they_hold_are_freed():
+    class Held:
+        pass
+
+    held = Held()
+    gone = weakref.ref(held)
+    with hindcast.enable("eager"):
+        for _ in range(2):
+            y = leaf(3).sin()
+            y.register_hook(lambda grad, held=held: None)
+            y.sum().backward()
+    del y, held
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,123 @@
+"""Fork, exit, interrupts, profiles, and models that are pickled."""
+
+import copy
+import pickle
+import signal
+
+import hindcast
+import pytest
+import torch
+from processes import python
+from side_by_side import leaf
+from torch import nn
+
+
+def test_an_exit_by_an_exception_while_kernels_are_compiled():
+    python(
+        """
+        guard = hindcast.enable()
+        guard.__enter__()
+        backward()
+        raise SystemExit(3)
+        """,
+        expected_code=3,
+    )
+
+
+def test_forked_children_go_on():
+    python(
+        """
+        import os
+
+        def in_child(check):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if check() else 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+
+        def hits():
+            before = hindcast.stats()["hits"]
+            for _ in range(3):
+                backward()
+            hindcast.wait()
+            backward()
+            return hindcast.stats()["hits"] >= before + 3
+
+        with hindcast.enable("eager"):
+            backward()
+            in_child(hits)
+        with hindcast.enable():
+            backward()  # its kernels are compiled in the background now
+            in_child(hits)
+            assert hits()
+        """
+    )
+
+
+def test_importing_changes_nothing_and_another_torch_is_refused():
+    text = python(
+        """
+        import sys
+        from torch.autograd.variable import Variable
+        assert type(Variable._execution_engine) is torch._C._ImperativeEngine
+        backward()
+        with hindcast.enable():
+            pass
+        assert isinstance(Variable._execution_engine, torch._C._ImperativeEngine)
+
+        for name in [name for name in sys.modules if name.startswith("hindcast")]:
+            del sys.modules[name]
+        torch.__version__ = "2.12.0"
+        try:
+            import hindcast
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert "torch 2.11" in text and "torch 2.12.0 is installed" in text
+
+
+def test_data_loader_workers():
+    data = torch.utils.data.TensorDataset(torch.randn(8, 4))
+    layer = nn.Linear(4, 2)
+    with hindcast.enable("eager"):
+        for (batch,) in torch.utils.data.DataLoader(data, batch_size=2, num_workers=1):
+            layer(batch).sum().backward()
+    assert hindcast.stats()["hits"] == 3
+
+
+def test_an_interrupt_in_a_hook_ends_the_backward():
+    w = leaf(3)
+    with hindcast.enable("eager"):
+        for interrupted in (False, False, True):  # in a hit
+            y = w.sin()
+            y.register_hook(lambda grad, interrupted=interrupted: signal.raise_signal(signal.SIGINT) if interrupted else None)
+            w.grad = None
+            if interrupted:
+                with pytest.raises(KeyboardInterrupt):
+                    y.sum().backward()
+                assert w.grad is None
+            else:
+                y.sum().backward()
+        w.sin().sum().backward()
+    assert torch.equal(w.grad, w.detach().cos())
+
+
+def test_models_are_pickled_and_copied():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    with hindcast.enable("eager"):
+        for _ in range(2):
+            model(torch.ones(2, 4)).sum().backward()
+        pickled = pickle.loads(pickle.dumps(model))
+        copied = copy.deepcopy(model)
+    for one, other, third in zip(model.parameters(), pickled.parameters(), copied.parameters()):
+        assert torch.equal(one, other) and torch.equal(one, third)
+
+
+def test_a_profile_shows_hindcasts_ranges():
+    with hindcast.enable("eager"), torch.profiler.profile(acc_events=True) as profile:
+        for _ in range(2):
+            leaf(3).sin().sum().backward()
+    names = {event.name for event in profile.events()}
+    assert {"hindcast::trace", "hindcast::run"} <= names
