@@ -70,6 +70,14 @@ class Description {
     return any;
   }
 
+  // Of a type that does not count beside a tensor with dims: ATen converts it to the tensor's, as a kernel does where that is no short
+  // float. Python's `x * 1.001` and `x / 3` save such tensors.
+  bool is_number(const Value& value) const {
+    if (!value.sizes.empty() || (value.dtype != at::kDouble && value.dtype != at::kLong)) return false;
+    const Value& result = this->value(instr_.outputs[0]);
+    return !result.sizes.empty() && (result.dtype == at::kFloat || result.dtype == at::kDouble);
+  }
+
   static bool is_mask(const Value& value) { return value.dtype == at::kBool; }
   bool makes_mask() const { return member_.compute == at::kBool; }
 
@@ -107,7 +115,7 @@ class Description {
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
       const at::ScalarType type = value(arg.values[0]).dtype;
-      if (!is_float(type) && !((op.mask_args >> i & 1) && type == at::kBool)) return false;
+      if (!is_float(type) && !((op.mask_args >> i & 1) && type == at::kBool) && !is_number(value(arg.values[0]))) return false;
       member_.operands.push_back({arg.values[0]});
     }
     if (op.gives_mask && !compares_alike(args)) return false;
@@ -189,7 +197,7 @@ class Description {
   bool operands_fit() const {
     return std::all_of(member_.operands.begin(), member_.operands.end(), [&](const MemberOperand& operand) {
       const Value& read = value(operand.value);
-      const bool fits = is_float(read.dtype) ? read.dtype != at::kDouble || member_.compute == at::kDouble
+      const bool fits = is_float(read.dtype) ? read.dtype != at::kDouble || member_.compute == at::kDouble || is_number(read)
                                              : read.dtype == at::kBool || read.dtype == at::kLong;
       return fits && is_dense_on_cpu(read) && operand.first_dim + read.sizes.size() <= member_.sizes.size();
     });

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/fusion/near_grads.h"
+#include "tests/support/log_capture.h"
 
 namespace hindcast::tests {
 namespace {
@@ -29,6 +30,33 @@ TEST(Pointwise, EveryActivation) {
     y.sum().backward();
     return std::vector{x.grad()};
   });
+}
+
+// Python's `x * 1.001` and `x / 3` save such tensors.
+TEST(Pointwise, NumbersOfOtherTypes) {
+  const auto program = [](at::TensorOptions options) {
+    const auto x = near_leaf({5, 7}, options);
+    const auto factor = at::scalar_tensor(1.001, at::kDouble), divisor = at::scalar_tensor(3, at::kLong);
+    (x.tanh() * factor / divisor).sigmoid().mul(factor).sum().backward();
+    return std::vector{x.grad()};
+  };
+  expect_near_grads(program);
+  EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
+  LogCapture logs("fusion");
+  hindcast::reset();
+  const auto guard = hindcast::enable(fused_options());
+  program(at::kFloat);
+  EXPECT_EQ(logs.count(" in one kernel"), 1U) << logs.text();
+  EXPECT_EQ(logs.count("5 ops in one kernel"), 1U) << logs.text();
+  // ATen rounds the number to 16 bits in some ops and not in others.
+  expect_near_grads(
+      [](at::TensorOptions options) {
+        const auto x = near_leaf({5, 7}, options);
+        const auto factor = at::scalar_tensor(1.001, at::kDouble);
+        (x.to(at::kBFloat16).tanh() * factor + factor).sigmoid().sum().backward();
+        return std::vector{x.grad()};
+      },
+      {.fused_graphs = 0});
 }
 
 TEST(Pointwise, LeavesGetBuffersOfTheirOwn) {
