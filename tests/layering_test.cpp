@@ -34,6 +34,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"engine",
      {"codegen", "codegen/passes", "codegen/fuse", "codegen/cpu", "codegen/memory", "codegen/store", "capture", "hooks", "cache",
       "engine/base"}},
+    {"python/csrc", {"engine", "capture", "engine/base"}},
 };
 
 /// The one header outside of engine/base that everybody may include: the macro that exports a public name.

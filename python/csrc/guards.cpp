@@ -8,12 +8,14 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 namespace hindcast::python {
 namespace {
 
 struct Guards {
   std::mutex mutex;
+  std::vector<Options> options;
   std::map<int64_t, Guard> by_number;
   int64_t last = 0;
 };
@@ -32,8 +34,8 @@ Compiler compiler_named(const std::string& name) {
 
 }  // namespace
 
-int64_t enable(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, bool strict, bool async,
-               bool verify, bool nan_guard, const std::string& collector, bool enabled) {
+int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, bool strict, bool async,
+                     bool verify, bool nan_guard, const std::string& collector, bool enabled) {
   Options options;
   options.compiler = compiler_named(compiler);
   options.dynamic = dynamic == "never" ? Dynamic::Never : Dynamic::Automatic;
@@ -45,8 +47,17 @@ int64_t enable(const std::string& compiler, const std::string& dynamic, int64_t 
   options.nan_guard = nan_guard;
   options.collector = collector == "visitor" ? Collector::Visitor : Collector::Typed;
   options.enabled = enabled;
+  const std::lock_guard lock(guards().mutex);
+  guards().options.push_back(std::move(options));
+  return static_cast<int64_t>(guards().options.size()) - 1;
+}
+
+int64_t enable(int64_t options) {
   try {
-    Guard guard = hindcast::enable(std::move(options));
+    std::unique_lock find(guards().mutex);
+    Options found = guards().options.at(static_cast<size_t>(options));
+    find.unlock();
+    Guard guard = hindcast::enable(std::move(found));
     const std::lock_guard lock(guards().mutex);
     const int64_t number = ++guards().last;
     guards().by_number.emplace(number, std::move(guard));

@@ -1,14 +1,16 @@
 #pragma once
-// Guards by number, since an operator's schema has no word for a C++ object.
+// Guards and their options by number, since an operator's schema has no word for a C++ object.
 
 #include <cstdint>
 #include <string>
 
 namespace hindcast::python {
 
-/// hindcast::enable() on this thread. An empty `compiler` is the default one.
-int64_t enable(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, bool strict, bool async,
-               bool verify, bool nan_guard, const std::string& collector, bool enabled);
+/// Options for enable(), kept for good. An empty `compiler` is the default one.
+int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, bool strict, bool async,
+                     bool verify, bool nan_guard, const std::string& collector, bool enabled);
+/// hindcast::enable() on this thread.
+int64_t enable(int64_t options);
 /// Ends the guard; call it on the thread that made it.
 void disable(int64_t guard);
 

@@ -87,9 +87,10 @@ TORCH_LIBRARY(hindcast, m) {
       "bool allow_unreachable, bool accumulate_grad) -> Tensor?[]",
       &run_backward);
   m.def(
-      "enable(str compiler, str dynamic, int limit, int cache_size, bool strict, bool async_, bool verify, bool nan_guard, "
+      "keep_options(str compiler, str dynamic, int limit, int cache_size, bool strict, bool async_, bool verify, bool nan_guard, "
       "str collector, bool enabled) -> int",
-      &enable);
+      &keep_options);
+  m.def("enable(int options) -> int", &enable);
   m.def("disable(int guard) -> ()", &disable);
   m.def("active() -> bool", [] { return active(); });
   m.def("count_fallback(str reason) -> ()", [](const std::string& reason) { engine::stats_recorder().add_fallback(reason); });

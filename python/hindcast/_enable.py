@@ -14,6 +14,9 @@ _CHOICES = {
     "collector": ("typed", "visitor"),
 }
 
+# Options that C++ knows by a number: a guard for each step is then one number for each step.
+_kept: dict[tuple[Any, ...], int] = {}
+
 
 def _check_choice(name: str, value: Any) -> None:
     expected = " or ".join(repr(choice) for choice in _CHOICES[name])
@@ -94,7 +97,11 @@ class enable(_DecoratorContextManager):
         for name, value in switches.items():
             _check_switch(name, value)
         # In the order of the operator's arguments.
-        self._options = (compiler or "", dynamic, limit, cache_size, strict, async_, verify, nan_guard, collector, enabled)
+        options = (compiler or "", dynamic, limit, cache_size, strict, async_, verify, nan_guard, collector, enabled)
+        number = _kept.get(options)
+        if number is None:
+            number = _kept[options] = call("keep_options", *options)
+        self._options = number
         self._entered: list[int] = []
 
     def clone(self) -> "enable":
@@ -105,7 +112,7 @@ class enable(_DecoratorContextManager):
 
     def __enter__(self) -> None:
         install()
-        guard = call("enable", *self._options)
+        guard = call("enable", self._options)
         self._entered.append(guard)
         thread_state.guards.add(guard)
 

@@ -24,7 +24,17 @@ def _load() -> Any:
 ops: Any = _load()
 
 
+_depths_of_modes = (torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack)
+_operators: dict[str, Any] = {}
+
+
 def call(name: str, *arguments: Any) -> Any:
     """Calls an operator that has nothing to do with tensors, past the modes that this thread may be in."""
+    operator = _operators.get(name)
+    if operator is None:
+        # Without the checks of torch.ops' Python half, which cost more than most of these operators do.
+        operator = _operators[name] = getattr(ops, name).default._op
+    if not any(depth() for depth in _depths_of_modes):
+        return operator(*arguments)
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return getattr(ops, name)(*arguments)
+        return operator(*arguments)
