@@ -1,1 +1,1 @@
-"""``python -m hindcast.bench``: PyTorch's engine and hindcast's, interleaved in one process."""
+"""``python -m hindcast.bench``: PyTorch's engine and others by turns: hindcast, with ``--peers`` PyTorch's compiled autograd."""

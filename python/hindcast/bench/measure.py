@@ -1,73 +1,168 @@
-"""Times backwards. Forwards are never timed, and the two engines take turns step by step, so that a change of the machine's
-speed meets both."""
+"""One engine against PyTorch's own in this process. Forwards are never timed, and the two take turns in an order that is
+reversed every time, so that a change of the machine's speed meets both."""
 
+import contextlib
+import ctypes
 import gc
+import os
 import statistics
 import time
-from typing import Any, Literal, Optional
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
-import hindcast
+import torch
+from torch import Tensor
 
+from .lanes import Lane
+from .memory import peak_bytes
 from .workloads import Workload
 
-Compiler = Literal["fused", "eager", "fused_through_aten"]
+_BLOCK_US = 1500.0
 _WARM_UP = 3
+_FEWEST_PAIRS = 11
 
 
-def _backward_us(workload: Workload, batch: int, guard: Optional[hindcast.enable]) -> float:
+def keep_freed_memory() -> None:
+    """Tells malloc to keep what is freed, as the C++ benchmark does: no lane pays page faults by chance."""
+    m_trim_threshold, m_mmap_max = -1, -4  # of glibc's malloc.h
+    with contextlib.suppress(AttributeError, OSError):
+        malloc = ctypes.CDLL(None)
+        malloc.mallopt(m_mmap_max, 0)
+        malloc.mallopt(m_trim_threshold, 2**31 - 1)
+
+
+def _loss(workload: Workload, batch: int) -> Tensor:
     for parameter in workload.parameters:
         parameter.grad = None
-    loss = workload.loss(batch)
-    if guard is None:
-        start = time.perf_counter_ns()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return (time.perf_counter_ns() - start) / 1000
-    with guard:
-        start = time.perf_counter_ns()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return (time.perf_counter_ns() - start) / 1000
+    return workload.loss(batch)
 
 
-def measure(workload: Workload, compiler: Compiler, seconds: float) -> dict[str, Any]:
-    """One row of the table; times in microseconds, medians."""
-    guard = hindcast.enable(compiler)
-    batch = workload.batch
-    for _ in range(_WARM_UP):
-        _backward_us(workload, batch, None)
-    hindcast.reset()
-    first = _backward_us(workload, batch, guard)
-    hindcast.wait()
-    _backward_us(workload, batch, guard)
-    new_batch = _backward_us(workload, batch + 1, guard)
-    hindcast.wait()
-    for _ in range(_WARM_UP):
-        _backward_us(workload, batch, guard)
+def _backward_us(workload: Workload, batch: int) -> tuple[float, float]:
+    """By the clock, and of processor time."""
+    loss = _loss(workload, batch)
+    start_cpu = time.process_time_ns()
+    start = time.perf_counter_ns()
+    loss.backward()  # type: ignore[no-untyped-call]
+    end = time.perf_counter_ns()
+    return (end - start) / 1000, (time.process_time_ns() - start_cpu) / 1000
 
-    before = hindcast.stats()
-    stock: list[float] = []
-    ours: list[float] = []
+
+def _block_us(workload: Workload, lane: Lane, backwards: int) -> tuple[float, float]:
+    with lane.context():
+        times = [_backward_us(workload, workload.batch) for _ in range(backwards)]
+    return statistics.median(clock for clock, _ in times), statistics.median(cpu for _, cpu in times)
+
+
+def _gradients(workload: Workload, lane: Lane) -> list[Optional[Tensor]]:
+    torch.manual_seed(7)
+    with lane.context():
+        _loss(workload, workload.batch).backward()  # type: ignore[no-untyped-call]
+    return [parameter.grad for parameter in workload.parameters]
+
+
+def _agree(expected: Optional[Tensor], seen: Optional[Tensor]) -> bool:
+    if expected is None or seen is None:
+        return expected is seen
+    return torch.allclose(seen, expected, rtol=1e-3, atol=1e-5)
+
+
+def _nodes(loss: Tensor) -> int:
+    seen = set()
+    left = [loss.grad_fn]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [edge for edge, _ in node.next_functions]
+    return len(seen)
+
+
+def waited_ns() -> int:
+    """How long threads of this process were ready to run while others, of any process, had the cores."""
+    waited = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as file:
+                waited += int(file.read().split()[1])
+    return waited
+
+
+def _spread(samples: Sequence[float]) -> tuple[float, float]:
+    """The median and the distance of the quartiles."""
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return middle, high - low
+
+
+def _time_pairs(workload: Workload, lane: Lane, stock: Lane, seconds: float) -> dict[str, Any]:
+    guess = statistics.median(_block_us(workload, stock, 1)[0] for _ in range(3))
+    backwards = max(1, min(100, int(_BLOCK_US / guess)))
+    of_stock: list[tuple[float, float]] = []
+    of_lane: list[tuple[float, float]] = []
+    turns = [(stock, of_stock), (lane, of_lane)]
     gc.collect()
     gc.disable()
+    waited, start = waited_ns(), time.perf_counter_ns()
     try:
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end or len(stock) < 10:
-            stock.append(_backward_us(workload, batch, None))
-            ours.append(_backward_us(workload, batch, guard))
+        while time.perf_counter_ns() - start < seconds * 1e9 or len(of_stock) < _FEWEST_PAIRS:
+            for engine, samples in turns:
+                samples.append(_block_us(workload, engine, backwards))
+            turns.reverse()
     finally:
         gc.enable()
-    after = hindcast.stats()
-    nodes = after["nodes"] - before["nodes"]
-    backwards = after["backwards"] - before["backwards"]
-    stock_us, hindcast_us = statistics.median(stock), statistics.median(ours)
+    waited, elapsed = waited_ns() - waited, time.perf_counter_ns() - start
+    (stock_us, stock_cpu), (lane_us, lane_cpu) = zip(*of_stock), zip(*of_lane)
+    ratio, ratio_distance = _spread([first / second for first, second in zip(stock_us, lane_us)])
     return {
-        "name": workload.name,
-        "nodes": nodes // backwards,
-        "steps": len(stock),
-        "stock_us": stock_us,
-        "hindcast_us": hindcast_us,
-        "ratio": stock_us / hindcast_us,
-        "first_us": first,
-        "new_batch_us": new_batch,
-        "ns_per_node": (after["collect_us"] - before["collect_us"]) * 1000 / nodes,
-        "hits": after["hits"] - before["hits"],
+        "pairs": len(stock_us),
+        "backwards": backwards * len(stock_us),
+        "stock_us": statistics.median(stock_us),
+        "stock_spread": _spread(stock_us)[1] / statistics.median(stock_us),
+        "stock_cpu_us": statistics.median(stock_cpu),
+        "us": statistics.median(lane_us),
+        "us_spread": _spread(lane_us)[1] / statistics.median(lane_us),
+        "cpu_us": statistics.median(lane_cpu),
+        "ratio": ratio,
+        "ratio_spread": ratio_distance / ratio,
+        "cpu_ratio": statistics.median(first / second for first, second in zip(stock_cpu, lane_cpu)),
+        "waited": max(0, waited) / elapsed,
     }
+
+
+def measure(
+    workload: Workload, lane: Lane, seconds: float, began: Callable[[dict[str, Any]], None] = lambda row: None
+) -> dict[str, Any]:
+    """One row: times are medians, in microseconds; spreads are distances of the quartiles over the median.
+
+    `began` is given what is known after the first backward: some take so long that nothing else is found out.
+    """
+    stock = Lane()
+    expected = _gradients(workload, stock)
+    for _ in range(_WARM_UP):
+        _block_us(workload, stock, 1)
+    lane.start()
+    row: dict[str, Any] = {"name": workload.name, "lane": lane.name, "notes": [], **lane.facts()}
+    row["nodes"] = _nodes(_loss(workload, workload.batch))
+
+    row["first_us"], _ = _block_us(workload, lane, 1)
+    began(row)
+    start = time.perf_counter_ns()
+    lane.settle()
+    row["kernels_us"] = (time.perf_counter_ns() - start) / 1000
+    for _ in range(_WARM_UP):
+        _block_us(workload, lane, 1)
+    if not all(map(_agree, expected, _gradients(workload, lane))):
+        row["notes"].append("gradients differ from stock's")
+
+    captures = lane.captures()
+    row |= _time_pairs(workload, lane, stock, seconds)
+    if lane.captures() != captures:
+        row["notes"].append("compiled again while it was timed")
+
+    row["stock_peak_bytes"] = peak_bytes(lambda: _loss(workload, workload.batch), stock)
+    row["peak_bytes"] = peak_bytes(lambda: _loss(workload, workload.batch), lane)
+    # Last: what serves a second size may be slower at the first.
+    with lane.context():
+        row["new_batch_us"], _ = _backward_us(workload, workload.batch + 1)
+    lane.settle()
+    row["ns_per_node"] = lane.walk_us(lambda: _block_us(workload, lane, 1)[0]) * 1000 / row["nodes"]
+    return row
