@@ -58,7 +58,7 @@ struct PackingInterface final : PyCompilerInterface {
 // The caller holds both locks.
 PackedNode pack_locked(Node& node) {
   AutogradCompilerCall compiler(SizeInput::STATIC);
-  torch::dynamo::autograd::NodeCall node_call(0, node.shared_from_this());
+  torch::dynamo::autograd::NodeCall node_call(0, node.getptr());
   {
     CompiledNodeArgs args(compiler, node_call);
     node.compiled_args(args);

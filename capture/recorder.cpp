@@ -1,6 +1,6 @@
 #include "capture/recorder.h"
 
-#include "capture/libtorch_version.h"
+#include "capture/libtorch_compat.h"
 #include "capture/shape_rules.h"
 #include "engine/base/check.h"
 #include "engine/base/log.h"

@@ -1,6 +1,6 @@
 #include "capture/tracing_tensor.h"
 
-#include "capture/libtorch_version.h"
+#include "capture/libtorch_compat.h"
 #include "capture/recorder.h"
 
 #include <c10/core/DispatchKeySet.h>

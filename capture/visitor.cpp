@@ -10,7 +10,7 @@ using namespace torch::dynamo::autograd;
 
 const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins) {
   AutogradCompilerCall compiler(SizeInput::STATIC);
-  torch::dynamo::autograd::NodeCall node_call(0, const_cast<torch::autograd::Node&>(node).shared_from_this());
+  torch::dynamo::autograd::NodeCall node_call(0, const_cast<torch::autograd::Node&>(node).getptr());
   CompiledNodeArgs args(compiler, node_call);
   try {
     node.compiled_args(args);

@@ -1,5 +1,7 @@
 #include "engine/call_state.h"
 
+#include "capture/libtorch_compat.h"
+
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
@@ -33,6 +35,8 @@ std::optional<FallbackReason> fallback_for_thread_state() {
   if (!usual_dispatch_keys() || c10::impl::TorchDispatchModeTLS::any_modes_set() || at::impl::torch_function_mode_enabled()) {
     return FallbackReason::DispatchState;
   }
+  // A kernel that writes a gradient knows only the layout of the leaf.
+  if (!capture::gradients_take_the_leafs_layout()) return FallbackReason::DispatchState;
   return std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/takeover.h"
 
+#include "capture/libtorch_compat.h"
 #include "engine/backward.h"
 #include "engine/call_state.h"
 #include "engine/fallback.h"
@@ -38,7 +39,7 @@ struct CarrierNode final : Node {
 // One for each thread, made on first use: a thread is inside one backward of ours at a time.
 struct ThreadCarrier {
   at::Tensor gradient = at::zeros({});  // a CPU scalar, else the stock engine moves the node to a device thread
-  std::shared_ptr<CarrierNode> node = std::make_shared<CarrierNode>(gradient);
+  decltype(capture::own_node<CarrierNode>(nullptr)) node = capture::own_node(new CarrierNode(gradient));
 };
 
 class TakeoverEngine final : public Engine {
@@ -64,14 +65,17 @@ class TakeoverEngine final : public Engine {
     return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
-  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task, std::shared_ptr<Node> root,
+  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task, capture::NodePtr root,
                                                                  InputBuffer&& buffer) override {
     if (thread_options) record_fallback(FallbackReason::GraphTaskEntry);
     return former_.execute_with_graph_task(task, std::move(root), std::move(buffer));
   }
   std::unique_ptr<AnomalyMetadata> make_anomaly_metadata() override { return former_.make_anomaly_metadata(); }
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override { return former_.get_default_saved_variable_hooks(); }
-  void thread_on_exception(const std::shared_ptr<GraphTask>& task, const std::shared_ptr<Node>& node, std::exception& error) override {
+#if HINDCAST_ENGINE_HAS_NODE_CREATION_HOOKS
+  std::vector<std::unique_ptr<NodeCreationHook>> get_node_creation_hooks() override { return former_.get_node_creation_hooks(); }
+#endif
+  void thread_on_exception(const std::shared_ptr<GraphTask>& task, const capture::NodePtr& node, std::exception& error) override {
     former_.thread_on_exception(task, node, error);
   }
   void thread_init(int device, const std::shared_ptr<ReadyQueue>& queue, bool should_increment) override {

@@ -147,7 +147,7 @@ inline std::string first_disagreement(torch::autograd::Node& node) {
   if (reading.opaque_reason) return std::string("the sink calls it opaque: ") + reading.opaque_reason;
 
   AutogradCompilerCall call(SizeInput::DYNAMIC);
-  NodeCall node_call(0, node.shared_from_this());
+  NodeCall node_call(0, node.getptr());
   CompiledNodeArgs args(call, node_call);
   node.compiled_args(args);
 

@@ -2,6 +2,7 @@
 #include "tests/capture/sample_nodes.h"
 
 #include "capture/libtorch_access.h"
+#include "capture/libtorch_compat.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -338,10 +339,10 @@ std::vector<Forward> forwards() {
   };
 }
 
-std::vector<std::shared_ptr<Node>> nodes_below(const Tensors& outputs) {
-  std::vector<std::shared_ptr<Node>> nodes;
+std::vector<capture::NodePtr> nodes_below(const Tensors& outputs) {
+  std::vector<capture::NodePtr> nodes;
   std::unordered_set<const Node*> seen;
-  const auto add = [&](const std::shared_ptr<Node>& node) {
+  const auto add = [&](const capture::NodePtr& node) {
     if (node && seen.insert(node.get()).second) nodes.push_back(node);
   };
   for (const auto& output : outputs) add(output.grad_fn());
@@ -357,7 +358,7 @@ TEST(TypedCollectors, EveryGeneratedClassIsReadAsLibTorchReadsIt) {
   EXPECT_EQ(sample_nodes().size(), generated);
   for (const auto& sample : sample_nodes()) {
     SampleValues values;
-    const std::shared_ptr<Node> node(sample.make(values), torch::autograd::deleteNode);
+    const auto node = capture::own_node(sample.make(values));
     // Asking which outputs are needed wants as many edges as the forward had inputs; none of them leads anywhere.
     for (int i = 0; i < 64; ++i) node->add_next_edge({});
     try {

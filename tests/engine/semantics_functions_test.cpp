@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "capture/libtorch_compat.h"
 #include "tests/support/programs.h"
 
 namespace hindcast::tests {
@@ -391,7 +392,7 @@ at::Tensor third_party(const at::Tensor& a, const at::Tensor& b) {
     const at::NoGradGuard no_grad;
     out = a * 2 + b * 3;
   }
-  auto node = std::shared_ptr<ThirdPartyNode>(new ThirdPartyNode(torch::autograd::collect_next_edges(a, b)), torch::autograd::deleteNode);
+  auto node = capture::own_node(new ThirdPartyNode(torch::autograd::collect_next_edges(a, b)));
   torch::autograd::create_gradient_edge(out, node);
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "capture/libtorch_compat.h"
 #include "tests/support/programs.h"
 
 namespace hindcast::tests {
@@ -191,7 +192,7 @@ TEST(Leaks, NodesAreDestroyedWithTheirGraph) {
         for (int step = 0; step < 5; ++step) {
           const auto x = leaf({3});
           auto y = x.sin();
-          const std::weak_ptr<torch::autograd::Node> node = y.grad_fn(), leaf_node = torch::autograd::impl::grad_accumulator(x);
+          const capture::WeakNodePtr node(y.grad_fn()), leaf_node(torch::autograd::impl::grad_accumulator(x));
           auto loss = y.exp().sum();
           y.reset();
           loss.backward();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "capture/libtorch_compat.h"
 #include "tests/support/programs.h"
 #include "tests/support/recording_hooks.h"
 
@@ -53,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(HookOrder, TiedLeaves, testing::Values(1, 2, 3, 7, 8, 5
 TEST(HookOrder, OfAccumulateGradsIsSeenByEveryKindOfTheirHooks) {
   expect_same_steps(3, [](Log& log, int) {
     const auto leaves = leaves_with_hooks(log, 8);
-    std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+    std::vector<capture::NodePtr> accumulators;
     for (size_t i = 0; i < leaves.size(); ++i) {
       accumulators.push_back(torch::autograd::impl::grad_accumulator(leaves[i]));
       accumulators.back()->add_post_hook(post_hook([&log, i](const variable_list& outputs, const variable_list&) {

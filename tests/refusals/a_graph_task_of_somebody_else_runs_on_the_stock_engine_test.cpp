@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/input_buffer.h>
 #include <torch/types.h>
 
+#include "capture/libtorch_compat.h"
 #include "engine/fallback.h"
 #include "engine/hindcast.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 using namespace torch::autograd;
 
-variable_list run_under_a_guard(const std::shared_ptr<Node>& root, const GraphTask& task, bool, const edge_list&) {
+variable_list run_under_a_guard(const capture::NodePtr& root, const GraphTask& task, bool, const edge_list&) {
   const auto guard = hindcast::enable();
   auto& own = const_cast<GraphTask&>(task);
   const auto future = Engine::get_default_engine().execute_with_graph_task(own.shared_from_this(), root, InputBuffer(variable_list()));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "capture/libtorch_compat.h"
 #include "tests/refusals/refusal.h"
 
 namespace hindcast::tests {
@@ -37,6 +38,20 @@ TEST(UnusualDispatchStateRunsOnTheStockEngine, BelowAutograd) {
     return std::vector{x.grad()};
   });
 }
+
+#if HINDCAST_GRADIENT_LAYOUT_IS_A_SWITCH
+TEST(UnusualDispatchStateRunsOnTheStockEngine, GradientsOfAnyLayout) {
+  expect_refused({FallbackReason::DispatchState}, [] {
+    const auto x = at::linspace(0, 1, 6).view({2, 3}).set_requires_grad(true);
+    const auto loss = (x.t().contiguous() * 2).sum();
+    auto& state = c10::AutogradState::get_tls_state();
+    state.set_grad_layout_enforcement_enabled(false);
+    loss.backward();
+    state.set_grad_layout_enforcement_enabled(true);
+    return std::vector{x.grad()};
+  });
+}
+#endif
 
 }  // namespace
 }  // namespace hindcast::tests

@@ -1,0 +1,56 @@
+#pragma once
+// What differs between the LibTorch releases that hindcast compiles against, in one place; all else is written as for 2.11.
+// A release that is not named here is refused: parts of autograd that hindcast uses change without a word in LibTorch's notes.
+
+#include <c10/core/AutogradState.h>
+#include <c10/core/DispatchKey.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/headeronly/version.h>
+
+#include <memory>
+
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11 || TORCH_VERSION_MINOR > 15
+#error "hindcast is built for LibTorch 2.11 to 2.15; see docs/design.md for what to check before another release"
+#endif
+
+// The engine hands out hooks for each new node, from 2.14 on: one more virtual for an engine that stands in for another.
+#define HINDCAST_ENGINE_HAS_NODE_CREATION_HOOKS (TORCH_VERSION_MINOR >= 14)
+// Whether AccumulateGrad gives a gradient the layout of its leaf is a switch of the thread, from 2.13 on.
+#define HINDCAST_GRADIENT_LAYOUT_IS_A_SWITCH (TORCH_VERSION_MINOR >= 13)
+
+namespace hindcast::capture {
+
+// Free in all of them. From 2.13 on it is meant for LibTorch's own C++ FakeTensor, for which 2.15 has no fallback yet;
+// recorder_available() checks at run time.
+inline constexpr c10::DispatchKey kRecorderKey = c10::DispatchKey::Fake;
+
+/// What owns a node: std::shared_ptr<Node> up to 2.12, c10::intrusive_ptr<Node> from 2.13 on.
+using NodePtr = decltype(torch::autograd::Edge::function);
+
+#if TORCH_VERSION_MINOR < 13
+using WeakNodePtr = std::weak_ptr<torch::autograd::Node>;
+
+/// Takes a node that `new` has just made.
+template <class T>
+std::shared_ptr<T> own_node(T* node) {
+  return std::shared_ptr<T>(node, torch::autograd::deleteNode);
+}
+#else
+using WeakNodePtr = c10::weak_intrusive_ptr<torch::autograd::Node>;
+
+template <class T>
+c10::intrusive_ptr<T> own_node(T* node) {
+  return c10::intrusive_ptr<T>::unsafe_steal_from_new(node);
+}
+#endif
+
+inline bool gradients_take_the_leafs_layout() {
+#if HINDCAST_GRADIENT_LAYOUT_IS_A_SWITCH
+  return c10::AutogradState::get_tls_state().get_grad_layout_enforcement_enabled();
+#else
+  return true;
+#endif
+}
+
+}  // namespace hindcast::capture
