@@ -1,4 +1,5 @@
-# Finds the C++ part of PyTorch 2.11 (LibTorch) and defines hindcast::libtorch: its headers, libtorch_cpu and libc10.
+# Finds the C++ part of PyTorch (LibTorch) and defines hindcast::libtorch: its headers, libtorch_cpu and libc10. 2.11 is what
+# hindcast is built for, 2.12 to 2.15 are taken too where somebody names one; find_package(LibTorch 2.12) takes only 2.12.
 #
 # LibTorch's own package files also pull in the CUDA toolkit, which hindcast's CPU part does not need, so they are not used.
 # Looked at, in this order; the first that is set decides, and a wrong one is an error rather than skipped:
@@ -7,7 +8,17 @@
 #   LibTorch_HINTS                      folders tried in turn; set by whoever calls find_package
 # Sets LibTorch_FOUND, LibTorch_VERSION and LibTorch_ROOT_DIR.
 
-set(LibTorch_WANTED_VERSION 2.11)
+# Those that capture/libtorch_compat.h compiles against; `make check-torch-versions` tests with each.
+set(LibTorch_KNOWN_VERSIONS 2.11 2.12 2.13 2.14 2.15)
+if(LibTorch_FIND_VERSION)
+  set(LibTorch_WANTED_VERSION "${LibTorch_FIND_VERSION_MAJOR}.${LibTorch_FIND_VERSION_MINOR}")
+  set(_libtorch_taken "${LibTorch_WANTED_VERSION}")
+  set(_libtorch_expected "${LibTorch_WANTED_VERSION}.x")
+else()
+  set(LibTorch_WANTED_VERSION 2.11)
+  set(_libtorch_taken ${LibTorch_KNOWN_VERSIONS})
+  set(_libtorch_expected "2.11.x, or one of 2.12 to 2.15")
+endif()
 
 # A root folder holds include/ATen and lib/. share/cmake/Torch lies three folders below it, and the Python package's
 # parent (site-packages) one above.
@@ -73,9 +84,10 @@ endif()
 
 if(LibTorch_ROOT_DIR)
   _libtorch_version_of("${LibTorch_ROOT_DIR}" LibTorch_VERSION)
-  if(NOT LibTorch_VERSION MATCHES "^2\\.11\\.")
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" _libtorch_minor "${LibTorch_VERSION}")
+  if(NOT _libtorch_minor IN_LIST _libtorch_taken)
     set(_libtorch_problem "${LibTorch_ROOT_DIR} (from ${_libtorch_source}) holds LibTorch ${LibTorch_VERSION}; expected \
-${LibTorch_WANTED_VERSION}.x, since hindcast uses parts of autograd that change from version to version.")
+${_libtorch_expected}, since hindcast uses parts of autograd that change from version to version.")
   endif()
   foreach(_libtorch_library torch_cpu c10)
     set(_libtorch_file "${LibTorch_ROOT_DIR}/lib/lib${_libtorch_library}.so")

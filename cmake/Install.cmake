@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/hindcast")
 
-# The library finds the LibTorch that it was built with, unless the program that uses it has loaded another 2.11 before.
+# The library finds the LibTorch that it was built with, unless the program that uses it has loaded another of its release before.
 set_target_properties(hindcast PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
 target_include_directories(hindcast INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 install(TARGETS hindcast EXPORT hindcastTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
@@ -22,6 +22,7 @@ install(CODE "
   set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/hindcast\")
   include(\"${PROJECT_SOURCE_DIR}/cmake/InstallPublicHeaders.cmake\")")
 
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" hindcast_torch_release "${LibTorch_VERSION}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hindcastConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/hindcastConfig.cmake" INSTALL_DESTINATION "${package_folder}")
 # Before 1.0, a minor version may change the interface.
