@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Two targets at once would build in one folder at once; within a build, JOBS compilers run side by side.
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-sanitizers wheel bench bench-peers docs format clean
+.PHONY: help setup build demo test test-sanitizers check-torch-versions wheel bench bench-peers docs format clean
 
 ARGS ?=
 PRESET ?= release
@@ -32,6 +32,9 @@ test: build ## build and run all tests (ARGS go to ctest, for example ARGS='-R c
 
 test-sanitizers: setup ## all tests under ASan and UBSan, those with threads under TSan
 	@scripts/test_sanitizers.sh $(ARGS)
+
+check-torch-versions: setup ## build and test against LibTorch 2.12 to 2.15 in turn, print a table (ARGS='2.12 2.15')
+	@scripts/check_torch_versions.sh $(ARGS)
 
 wheel: setup ## make the Python package's wheel in dist/
 	@scripts/wheel.sh

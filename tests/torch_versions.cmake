@@ -1,0 +1,26 @@
+# test_torch_versions: what `make check-torch-versions` runs against each LibTorch that hindcast knows. Few files of the other
+# programs, chosen for what changes between releases: the classes of nodes and their fields, who owns nodes, the order of
+# hooks, gradients to the bit, custom functions, kernels. Nothing else builds it, and ctest does not know it.
+
+set(torch_versions_files
+  capture/typed_collectors_test.cpp capture/libtorch_access_test.cpp
+  engine/semantics_accumulate_test.cpp engine/semantics_functions_test.cpp engine/semantics_memory_test.cpp
+  engine/semantics_values_test.cpp
+  hooks/hook_order_test.cpp
+  refusals/a_graph_task_of_somebody_else_runs_on_the_stock_engine_test.cpp
+  refusals/unusual_dispatch_state_runs_on_the_stock_engine_test.cpp refusals/refusal.cpp)
+if(TARGET hindcast_clang)
+  list(APPEND torch_versions_files fusion/pointwise_test.cpp fusion/leaf_grads_test.cpp fusion/near_grads.cpp)
+endif()
+list(TRANSFORM torch_versions_files PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+
+hindcast_program(test_torch_versions SOURCES ${torch_versions_files} ${generated_for_test_capture}
+  LINK hindcast_internal test_support GTest::gtest GTest::gmock GTest::gtest_main)
+foreach(part "" _with_some_of_torch _with_all_of_torch)
+  if(TARGET test_torch_versions${part})
+    set_target_properties(test_torch_versions${part} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endforeach()
+if(TARGET hindcast_clang)
+  add_dependencies(test_torch_versions hindcast_clang)
+endif()
