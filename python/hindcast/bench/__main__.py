@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import math
 import os
 import platform
 import signal
+import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import torch
 from . import chart, peers, table
 from .lanes import Hindcast
 from .measure import keep_freed_memory, measure
+from .models import models
 from .workloads import workloads
 
 _EXPLANATION = """
@@ -38,6 +41,9 @@ def _parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--peers", action="store_true", help="PyTorch's compiled autograd too, all in processes of their own")
+    parser.add_argument(
+        "--models", action="store_true", help="24 small models of torchvision, timm and transformers instead, where installed"
+    )
     parser.add_argument("--compiler", choices=("fused", "eager", "fused_through_aten"), help="of hindcast (default: its own)")
     parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of timing for each row (default: 2)")
@@ -46,13 +52,16 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="REGEX", help="workloads in whose name it is found")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a chart of the ratios there")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.models and options.peers:
+        parser.error("--models with --peers: the models are measured in this process alone")
+    return options
 
 
 def _rows_of_this_process(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     torch.set_num_threads(options.threads)
     keep_freed_memory()
-    for workload in workloads(options.only):
+    for workload in (models if options.models else workloads)(options.only):
         yield measure(workload, Hindcast(options.compiler), options.seconds)
 
 
@@ -97,6 +106,9 @@ def main() -> None:
         starts = [f"{row['start_s']:.1f} ({row['probe_s']:.1f})" for row in rows if row.get("probe_s", 0) > 0.01]
         if starts:
             print("Not in these times: Inductor's start in each process, and in it its probing of the processor, s:", *starts)
+    if options.models and rows:
+        mean = math.exp(-statistics.fmean(math.log(row["ratio"]) for row in rows))
+        print(f"{len(rows)} models: hindcast's time over stock's, geometric mean {mean:.2f}")
     print("\n".join([*table.hints(rows, about), f"load average at the end: {about['load_average_at_the_end']}"]))
     _write(options, about, rows, title)
 

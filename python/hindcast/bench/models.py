@@ -3,6 +3,7 @@ left out; nothing is downloaded."""
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, Callable
 
@@ -89,7 +90,7 @@ def _transformers(name: str) -> Workload:
 
 
 def models(only: str = "") -> Iterable[Workload]:
-    """Those whose name contains `only`, in training mode, each made when its turn comes."""
+    """Those in whose name `only` is found, in training mode, each made when its turn comes."""
     families: dict[str, tuple[Iterable[str], Callable[[str], Workload]]] = {
         "torchvision": (_TORCHVISION, _torchvision),
         "timm": (_TIMM, _timm),
@@ -99,7 +100,7 @@ def models(only: str = "") -> Iterable[Workload]:
         if importlib.util.find_spec(family) is None:
             continue
         for name in names:
-            if only in f"{family}/{name}":
+            if re.search(only, f"{family}/{name}"):
                 torch.manual_seed(0)
                 workload = make(name)
                 yield workload

@@ -8,7 +8,7 @@ _HEAD = (
     "workload", "engine", "nodes", "stock us", "us", "ratio", "", "cpu", "first ms", "kernels", "new b. ms", "ns/node",
     "peak KiB", "stock's", "waited",
 )  # fmt: skip
-_WIDTHS = (26, 11, 5, 9, 9, 6, 5, 5, 9, 8, 9, 8, 9, 9, 6)
+_WIDTHS = (34, 11, 5, 9, 9, 6, 5, 5, 9, 8, 9, 8, 9, 9, 6)
 _LABELS = {"hindcast": "hindcast", "ca_eager": "ca eager", "ca_inductor": "ca Inductor"}
 
 # What is told of a workload -> (what hindcast's row has over the other's, of which lane, what is to be reached)
@@ -69,10 +69,10 @@ def against(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def against_lines(found: Sequence[dict[str, Any]]) -> list[str]:
     """As a table; what is below its goal has a mark."""
-    lines = [" ".join(["hindcast is ahead, times".ljust(26), *(goal.rjust(14) for goal in GOALS)])]
-    lines.append(" ".join(["to reach".ljust(26), *((f"{least:g}" if least else "").rjust(14) for *_, least in GOALS.values())]))
+    lines = [" ".join(["hindcast is ahead, times".ljust(34), *(goal.rjust(14) for goal in GOALS)])]
+    lines.append(" ".join(["to reach".ljust(34), *((f"{least:g}" if least else "").rjust(14) for *_, least in GOALS.values())]))
     for ahead in found:
-        cells = [ahead["name"].ljust(26)]
+        cells = [ahead["name"].ljust(34)]
         for goal, (*_, least) in GOALS.items():
             value = ahead.get(goal)
             cells.append(("-" if value is None else f"{'! ' if value < least else ''}{value:,.2f}").rjust(14))
