@@ -53,7 +53,7 @@ void gather(char* to, const char* from, const Tile& tile, int64_t width) {
 
 class Nest {
  public:
-  Nest(DenseKernel* dense, c10::ArrayRef<Loop> nest, c10::ArrayRef<int64_t> widths, const double* scalars)
+  Nest(DenseKernel* dense, c10::ArrayRef<Loop> nest, c10::ArrayRef<int64_t> widths, const double* scalars, int64_t grain)
       : dense_(dense), nest_(nest), inner_(nest.back()), widths_(widths), scalars_(scalars), one_{1, {}} {
     one_.steps.resize(widths.size(), 0);
     bool one_by_one = false;
@@ -63,8 +63,9 @@ class Nest {
       if (widths[i] != 0) odd_.push_back(i);
     }
     choose_rows();
-    tile_rows_ = odd_.empty() ? 1 : std::min(kTileRows, rows_->size);
     tile_columns_ = one_by_one ? 1 : odd_.empty() ? inner_.size : std::min(kTileColumns, inner_.size);
+    // Where nothing is copied, as many rows as one thread takes at least.
+    tile_rows_ = odd_.empty() ? std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size) : std::min(kTileRows, rows_->size);
     row_tiles_ = ceil_of(rows_->size, tile_rows_);
     column_tiles_ = ceil_of(inner_.size, tile_columns_);
   }
@@ -140,7 +141,7 @@ class Nest {
 
 void run_nest(DenseKernel* dense, c10::ArrayRef<Loop> nest, const Pointers& pointers, c10::ArrayRef<int64_t> widths, const double* scalars,
               int64_t grain) {
-  const Nest loops(dense, nest, widths, scalars);
+  const Nest loops(dense, nest, widths, scalars, grain);
   run_ranges(loops.tiles(), std::max<int64_t>(1, grain / loops.elements_of_tile()),
              [&](int64_t begin, int64_t end) { loops.run(pointers, begin, end); });
 }

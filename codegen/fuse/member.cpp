@@ -34,17 +34,22 @@ class Description {
   std::optional<Member> run() {
     if (instr_.kind != InstrKind::Op && instr_.kind != InstrKind::AddGrads && instr_.kind != InstrKind::Mutate) return std::nullopt;
     if (!results_fit()) return std::nullopt;
-    const bool known = instr_.kind == InstrKind::AddGrads ? sum_of_gradients()
-                       : instr_.kind == InstrKind::Mutate ? in_place()
-                       : find_pointwise_op(name())        ? pointwise(*find_pointwise_op(name()), instr_.args)
-                       : find_row_op(*instr_.op)          ? rows(*find_row_op(*instr_.op))
-                       : is_sum()                         ? sum()
-                                                          : false;
-    if (!known || !operands_fit()) return std::nullopt;
+    if (!is_known() || !operands_fit()) return std::nullopt;
     return std::move(member_);
   }
 
  private:
+  bool is_known() {
+    if (instr_.kind == InstrKind::Mutate) return in_place();
+    if (instr_.kind == InstrKind::Op) {
+      if (const PointwiseOp* op = find_pointwise_op(name())) return pointwise(*op, instr_.args);
+    }
+    if (makes_mask()) return false;  // the others add
+    if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
+    if (const RowOp* op = find_row_op(*instr_.op)) return rows(*op);
+    return is_sum() && sum();
+  }
+
   const c10::OperatorName& name() const { return instr_.op->operator_name(); }
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
@@ -83,7 +88,7 @@ class Description {
 
   bool sum_of_gradients() {
     for (const ValueId id : {instr_.inputs[0], instr_.inputs[1]}) {
-      if (!id.defined() || makes_mask() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
+      if (!id.defined() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
       member_.operands.push_back({id});
     }
     member_.build = [&instr = instr_](BodyBuilder& body) {
@@ -157,7 +162,6 @@ class Description {
   }
 
   bool rows(const RowOp& op) {
-    if (makes_mask()) return false;
     for (const Arg& arg : instr_.args) {
       if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense_on_cpu(value(arg.values[0])))) return false;
     }
@@ -173,7 +177,6 @@ class Description {
 
   // (self, dim, keepdim, dtype)
   bool sum() {
-    if (makes_mask()) return false;
     const auto& args = instr_.args;
     if (args[0].kind != Arg::Kind::Value || !args[0].values[0].defined()) return false;
     if (args[1].kind != Arg::Kind::Constant || !args[1].constant.isIntList() || args[1].constant.toIntList().empty()) return false;

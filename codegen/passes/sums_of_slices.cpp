@@ -15,25 +15,23 @@ using capture::Value;
 using capture::ValueId;
 using capture::ViewStep;
 
+constexpr uint32_t kNone = 0xffffffffu;
+
 class SumsOfSlices {
  public:
   explicit SumsOfSlices(const Graph& graph) : graph_(graph), uses_(graph) {}
 
   Rewrite run() {
-    std::vector<const Instr*> slices(graph_.values.size());  // by the gradient of all that they make
-    std::vector<uint32_t> places(graph_.values.size());
+    std::vector<uint32_t> maker(graph_.values.size(), kNone);  // of gradients of slices
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
-      if (instr.kind == InstrKind::Op && slice_of(instr)) {
-        slices[instr.outputs[0].index] = &instr;
-        places[instr.outputs[0].index] = i;
-      }
+      if (instr.kind == InstrKind::Op && slice_of(instr)) maker[instr.outputs[0].index] = i;
       if (instr.kind != InstrKind::AddGrads) continue;
       for (const size_t part : {size_t(1), size_t(0)}) {
         const ValueId value = instr.inputs[part], whole = instr.inputs[1 - part];
-        if (!value.defined() || !whole.defined() || slices[value.index] == nullptr) continue;
-        const Instr& slice = *slices[value.index];
-        if (!is_only_for(value, places[value.index], i) || !can_be_added(slice, whole, instr.outputs[0])) continue;
+        if (!value.defined() || !whole.defined() || maker[value.index] == kNone) continue;
+        const Instr& slice = graph_.instrs[maker[value.index]];
+        if (!is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0])) continue;
         rewrite_.instead_of_instr[i] = added_to_slice(instr, slice, whole);
         ++rewrite_.whys["added to a slice"];
         break;
