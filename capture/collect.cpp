@@ -1,5 +1,6 @@
 #include "capture/collect.h"
 
+#include "capture/copy_slices.h"
 #include "capture/field_sink.h"
 #include "capture/node_class.h"
 #include "capture/typed_collectors.h"
@@ -9,6 +10,7 @@
 #include "hooks/traceable.h"
 
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
@@ -67,11 +69,33 @@ void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactO
   }
 }
 
+// Null, or why the node must be called as itself. The caller holds the node's mutex.
+const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visitor, FieldSink& sink, Collected& out,
+                           std::vector<FactOrigin>* origins) {
+  sink.begin_node(index);
+  std::unique_lock<std::mutex> lock;
+  if (call.writes_to_view()) {
+    lock = std::unique_lock(node_mutex(*call.formula));
+    cache::append(out.key, reinterpret_cast<uintptr_t>(&typeid(*call.formula)));
+    const auto& slices = static_cast<const torch::autograd::CopySlices&>(*call.node);
+    sink.geometry(slices.base);
+    sink.geometry(slices.view);
+  }
+  if (call.kind == NodeKind::Visited) return visitor.collect(*call.formula, index, out, origins, call.writes_to_view() ? kPieceFields : 0);
+  call.typed->collect(*call.formula, sink);
+  return sink.opaque_reason;
+}
+
 void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Visitor& visitor, FieldSink& sink, Collected& out,
                   std::vector<FactOrigin>* origins) {
   Node& node = *call.node;
   const std::lock_guard lock(node_mutex(node));
   const NodeClass node_class = classify(node);
+  call.formula = node_class.writes_to_view ? written_by(node).get() : &node;
+  if (call.formula == nullptr) {
+    if (call.needed) throw CannotCollect("an in-place write to a view was released");
+    call.formula = &node;
+  }
   call.kind = options.all_opaque && node_class.kind != NodeKind::Accumulate ? NodeKind::Opaque : node_class.kind;
   call.typed = node_class.typed;
   call.opaque_reason = node_class.opaque_reason;
@@ -95,15 +119,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
     const size_t key_size = out.key.size(), fact_count = out.facts.size();
-    const char* reason = nullptr;
-    if (call.kind == NodeKind::Typed) {
-      sink.begin_node(index);
-      call.typed->collect(node, sink);
-      reason = sink.opaque_reason;
-    } else {
-      reason = visitor.collect(node, index, out, origins);
-    }
-    if (reason) {  // this node cannot be looked into today: forget its fields, call it as itself
+    if (const char* reason = collect_fields(call, index, visitor, sink, out, origins)) {  // this node cannot be looked into today: forget its fields, call it as itself
       out.key.resize(key_size);
       out.facts.resize(fact_count);
       if (origins) origins->resize(fact_count);
@@ -187,15 +203,11 @@ bool is_as_collected(const Collected& collected, uint32_t index) {
     ~Clear() { scratch.clear(); }  // its tensors must not outlive the look
   } clear;
   const std::lock_guard lock(node_mutex(node));
+  if (call.writes_to_view() && written_by(node).get() != call.formula) return false;
   try {
-    if (call.kind == NodeKind::Visited) {
-      if (Visitor().collect(node, 0, scratch, nullptr)) return false;
-    } else {
-      FieldSink sink(scratch.key, scratch.facts, scratch.tensors);
-      sink.begin_node(0);
-      call.typed->collect(node, sink);
-      if (sink.opaque_reason) return false;
-    }
+    Visitor visitor;
+    FieldSink sink(scratch.key, scratch.facts, scratch.tensors);
+    if (collect_fields(call, 0, visitor, sink, scratch, nullptr)) return false;
   } catch (const std::exception&) {
     return false;
   }
@@ -206,9 +218,14 @@ bool is_as_collected(const Collected& collected, uint32_t index) {
 std::string field_name(const Collected& collected, const FactOrigin& origin) {
   if (origin.call == kRootGradient) return "root gradient";
   if (origin.kind == FactKind::InputSize) return "input " + std::to_string(origin.field);
-  const TypedCollector* typed = collected.calls.at(origin.call).typed;
-  if (typed && origin.field < typed->field_count) return typed->fields[origin.field];
-  return "field " + std::to_string(origin.field);
+  const NodeCall& call = collected.calls.at(origin.call);
+  uint32_t field = origin.field;
+  if (call.writes_to_view()) {
+    if (field < kPieceFields) return field == 0 ? "base" : "view";
+    field -= kPieceFields;
+  }
+  if (call.typed && field < call.typed->field_count) return call.typed->fields[field];
+  return "field " + std::to_string(field);
 }
 
 }  // namespace hindcast::capture

@@ -33,7 +33,8 @@ enum HookBits : uint8_t {
 };
 
 struct NodeCall {
-  torch::autograd::Node* node = nullptr;  // kept alive by the caller's root edges
+  torch::autograd::Node* node = nullptr;     // kept alive by the caller's root edges
+  torch::autograd::Node* formula = nullptr;  // whose fields and formula count: `node`, or what a CopySlices runs
   const TypedCollector* typed = nullptr;
   const char* opaque_reason = nullptr;
   NodeKind kind = NodeKind::Opaque;
@@ -47,6 +48,8 @@ struct NodeCall {
   uint32_t first_field_fact = 0, end_fact = 0;
   uint64_t traceable_hooks = 0;         // fingerprint of its traceable tensor hooks
   uint32_t key_begin = 0, key_end = 0;  // its bytes in Collected::key
+
+  bool writes_to_view() const { return formula != node; }
 };
 
 /// Where one output of a node goes. `call` is kNoCall for an edge that leads nowhere (or is not needed).

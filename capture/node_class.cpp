@@ -1,5 +1,6 @@
 #include "capture/node_class.h"
 
+#include "capture/copy_slices.h"
 #include "capture/node_calls.h"
 #include "capture/typed_collectors.h"
 
@@ -26,7 +27,7 @@ NodeClass classify_untyped(Node& node) {
     if (is_declared_traceable(node)) return {NodeKind::Visited, nullptr, nullptr};
     return {NodeKind::Opaque, nullptr, "custom Function that is not declared traceable"};
   }
-  if (type == typeid(torch::autograd::CopySlices)) return {NodeKind::Opaque, nullptr, "in-place write to a view"};
+  if (type == typeid(torch::autograd::CopySlices)) return {NodeKind::Opaque, nullptr, nullptr, true};
   return {NodeKind::Opaque, nullptr, "node class that LibTorch cannot collect"};
 }
 
@@ -43,12 +44,23 @@ const NodeClass& untyped(Node& node) {
   return *classes->try_emplace(type, std::move(node_class)).first->second;
 }
 
+NodeClass class_of_write(Node& node) {
+  NodeClass result{NodeKind::Opaque, nullptr, "in-place write to a view that was released"};
+  if (const auto& write = written_by(node)) result = classify(*write);
+  if (static_cast<torch::autograd::CopySlices&>(node).view_fn) {
+    result = {NodeKind::Opaque, nullptr, "in-place write to a view that a function of LibTorch's makes again"};
+  }
+  result.writes_to_view = true;
+  return result;
+}
+
 }  // namespace
 
 NodeClass classify(Node& node) {
   if (const TypedCollector* typed = find_typed_collector(node)) return {NodeKind::Typed, typed, nullptr};
   if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return {NodeKind::Accumulate, nullptr, nullptr};
-  return untyped(node);
+  const NodeClass& of_class = untyped(node);
+  return of_class.writes_to_view ? class_of_write(node) : of_class;
 }
 
 }  // namespace hindcast::capture

@@ -9,6 +9,7 @@ struct NodeClass {
   NodeKind kind;
   const TypedCollector* typed;  // for Typed
   const char* opaque_reason;    // for Opaque
+  bool writes_to_view = false;  // a CopySlices: the rest says what the node of the write is
 };
 
 /// A few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, asks

@@ -1,5 +1,6 @@
 #include "capture/trace.h"
 
+#include "capture/copy_slices.h"
 #include "capture/node_calls.h"
 #include "capture/packed_args.h"
 #include "capture/recorder.h"
@@ -14,6 +15,7 @@
 #include "hooks/traceable.h"
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 
 #include <bit>
 
@@ -34,6 +36,7 @@ struct NodeFacts {
   std::vector<std::vector<uint32_t>> inputs;   // sizes in each input's metadata
   std::vector<std::vector<uint32_t>> tensors;  // sizes of each collected tensor
   std::vector<uint32_t> sizes, scalars;
+  std::vector<uint32_t> piece;  // of a write to a view: the geometry of base and view
 };
 
 variable_list reals(const std::vector<Traced>& list) {
@@ -140,7 +143,7 @@ class Tracer {
           facts.tensors.back().push_back(f);
           break;
         case FactKind::SavedSize:
-          facts.sizes.push_back(f);
+          (collected_.calls[origin.call].writes_to_view() && origin.field < kPieceFields ? facts.piece : facts.sizes).push_back(f);
           break;
         case FactKind::FloatScalar:
         case FactKind::ExactScalar:
@@ -328,12 +331,14 @@ class Tracer {
     }
     recorder_.begin_node(call_);
     try {
-      const PackedNode packed = pack_node(node);
+      const auto write = call.writes_to_view() ? write_of(node) : nullptr;
+      const PackedNode packed = pack_node(write ? *write : node);
       if (!packed.function) return refuse(node, "its function was bound by somebody else");
       recorder_.set_user_formula(packed.function->is_custom);
       const auto arguments = substitute(packed, call, substitution(call));
       const Recorder::Scope scope(recorder_);
-      variable_list results = packed.function->apply(stand_ins(inputs), arguments);
+      const auto formula = [&](variable_list gradients) { return packed.function->apply(std::move(gradients), arguments); };
+      variable_list results = write ? on_piece(piece_of(node), stand_ins(inputs)[0], needed_results(node), formula) : formula(stand_ins(inputs));
       validate(node, call, results);
       std::vector<Traced> outputs = traced(std::move(results));
       if (!recorder_.untraceable()) return outputs;
@@ -342,6 +347,37 @@ class Tracer {
     }
     recorder_.drop_node();
     return refuse(node, *recorder_.untraceable());
+  }
+
+  // The carrier's graph task then knows which results of the write's node are needed.
+  static std::shared_ptr<Node> write_of(Node& node) {
+    const std::lock_guard lock(node_mutex(node));
+    std::shared_ptr<Node> write = written_by(node);
+    if (!write) HC_UNSUPPORTED("its node was released");
+    static_cast<torch::autograd::CopySlices&>(node).update_exec_info();
+    return write;
+  }
+
+  static std::vector<bool> needed_results(const Node& node) {
+    std::vector<bool> needed;
+    for (uint32_t i = 0; i < node.num_outputs(); ++i) needed.push_back(node.task_should_compute_output(i));
+    return needed;
+  }
+
+  PieceOfBase piece_of(const Node& node) {
+    const auto& slices = static_cast<const torch::autograd::CopySlices&>(node);
+    auto fact = facts_[call_].piece.begin();
+    const auto take = [&](int64_t count) {
+      std::vector<c10::SymInt> list;
+      for (; count > 0; --count) list.push_back(graph_->symbols->make_symint(size_of_fact(*fact++)));
+      return list;
+    };
+    const auto geometry = [&](int64_t rank) -> PieceOfBase::Geometry {
+      auto sizes = take(rank), strides = take(rank);
+      return {std::move(sizes), std::move(strides), take(1)[0]};
+    };
+    auto base = geometry(slices.base.dim());
+    return {std::move(base), geometry(slices.view.dim())};
   }
 
   std::optional<std::vector<Traced>> refuse(Node& node, const std::string& reason) {

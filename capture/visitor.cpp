@@ -8,7 +8,8 @@ namespace hindcast::capture {
 
 using namespace torch::dynamo::autograd;
 
-const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins) {
+const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins,
+                             uint32_t first_field) {
   AutogradCompilerCall compiler(SizeInput::STATIC);
   torch::dynamo::autograd::NodeCall node_call(0, const_cast<torch::autograd::Node&>(node).getptr());
   CompiledNodeArgs args(compiler, node_call);
@@ -20,7 +21,7 @@ const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, C
   const CacheKey key = args.key();
   cache::append_size(out.key, key.key_size);
   cache::append_bytes(out.key, key.key, key.key_size);
-  uint32_t field = 0;
+  uint32_t field = first_field;
   const auto note = [&](FactKind kind) {
     if (origins) origins->push_back({kind, call, field, 0});
   };

@@ -12,11 +12,13 @@
 namespace hindcast::tests {
 namespace {
 
+using torch::autograd::variable_list;
+
 struct InPlace {
   const char* name;
   /// Changes `base` (a fresh non-leaf of 4 by 6) in place; `w` is a leaf of 4 by 6.
   void (*change)(at::Tensor& base, const at::Tensor& w);
-  /// Some for a program whose every backward is refused.
+  /// Any for a program whose every backward is refused.
   Takeover takeover = Takeover::Hits;
   bool leaks = false;  ///< a node saves a view of its own result, and the backward that would release it is refused
 };
@@ -91,10 +93,23 @@ INSTANTIATE_TEST_SUITE_P(
         InPlace{"IndexPut", [](at::Tensor& base, const at::Tensor& w) {
           base.index_put_({at::tensor({0, 2, 2})}, w.slice(0, 0, 3), /*accumulate=*/true);
         }},
-        InPlace{"WriteWithItself", [](at::Tensor& base, const at::Tensor&) { base.select(0, 0).mul_(base.select(0, 1)); }, Takeover::Some, true},
+        InPlace{"WriteWithItself", [](at::Tensor& base, const at::Tensor&) { base.select(0, 0).mul_(base.select(0, 1)); }, Takeover::Any, true},
         InPlace{"WriteAfterRead", [](at::Tensor& base, const at::Tensor& w) {
           const auto read = base * w;  // saves base
           base.add_(read.detach());
+        }},
+        InPlace{"SavedOutput", [](at::Tensor& base, const at::Tensor& w) {
+          base.select(0, 0).copy_(w.select(0, 0));
+          base.slice(1, 1, 4).sigmoid_();
+        }},
+        InPlace{"NumbersAndOtherTypes", [](at::Tensor& base, const at::Tensor& w) {
+          base.select(1, 2).copy_(w.select(1, 0).to(at::kDouble));
+          base.slice(1, 0, 2).fill_(0.5);
+          base.slice(1, 4, 6).div_(3).pow_(2);
+        }},
+        InPlace{"EmptyViews", [](at::Tensor& base, const at::Tensor& w) {
+          base.slice(0, 2, 2).mul_(2);
+          base.slice(1, 6, 6).copy_(w.slice(1, 0, 0));
         }},
         InPlace{"DetachedWrite", [](at::Tensor& base, const at::Tensor&) { base.detach().mul_(2); }}),
     [](const auto& info) { return info.param.name; });
@@ -182,6 +197,67 @@ TEST(Views, ComplexAndConjugateViewsAreWritten) {
     at::view_as_real(y).pow(2).sum().backward();
     log.show("grads", {x.grad(), w.grad()});
   });
+}
+
+// The write's node leads to the view's history, the CopySlices to the base's: what is wanted of one says nothing of the other.
+TEST(Views, SomeGradientsOfAWriteAreWanted) {
+  expect_same_steps(4, [](Log& log, int step) {
+    const auto x = leaf({4, 3}), w = leaf({3});
+    auto base = x.sin();
+    auto row = base.select(0, 1);
+    row.mul_(w);
+    const auto some = [&]() -> variable_list {
+      if (step == 0) return {x};
+      if (step == 1) return {w};
+      return {w, x};
+    }();
+    log.show("of the base", torch::autograd::grad({base.exp().sum()}, some, {}, true));
+    log.show("of the view", torch::autograd::grad({row.exp().sum()}, some));
+  });
+}
+
+struct Doubled : torch::autograd::Function<Doubled> {
+  static constexpr bool is_traceable = true;
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
+    x.mul_(2);
+    context->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(torch::autograd::AutogradContext*, const variable_list& grads) { return {grads[0] * 2}; }
+};
+
+TEST(Views, ByATraceableFunction) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto x = leaf({4, 3});
+    auto base = x.sin();
+    Doubled::apply(base.slice(1, 0, 2));
+    base.exp().sum().backward();
+    log.show("x.grad", x.grad());
+  });
+}
+
+TEST(Views, WritesAreLookedInto) {
+  const auto grads = [](int64_t batch) {
+    torch::manual_seed(batch);
+    const auto x = leaf({batch, 6}), w = leaf({batch, 2});
+    auto base = x.sin();
+    base.slice(1, 0, 2).copy_(w);
+    base.slice(1, 2, 6, 2).mul_(w).add_(1);
+    base.select(1, 5).sigmoid_();
+    base.exp().sum().backward();
+    return std::vector<at::Tensor>{x.grad(), w.grad()};
+  };
+  hindcast::reset();
+  for (const int64_t batch : {4, 5, 7, 9, 64}) {
+    const auto stock = grads(batch);
+    const auto guard = hindcast::enable();
+    const auto ours = grads(batch);
+    for (size_t i = 0; i < stock.size(); ++i) EXPECT_EQ(describe(ours[i]), describe(stock[i])) << "batch of " << batch;
+  }
+  const auto stats = hindcast::stats();
+  EXPECT_TRUE(stats.opaque_nodes.empty()) << hindcast::report();
+  EXPECT_EQ(stats.unique_graphs, 2U) << "the batch should have become dynamic\n" << hindcast::report();
+  EXPECT_EQ(stats.hits, 3U) << hindcast::report();
 }
 
 TEST(Views, WriteOnTheSecondRunOfAStructure) {
