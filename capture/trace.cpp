@@ -338,7 +338,8 @@ class Tracer {
       const auto arguments = substitute(packed, call, substitution(call));
       const Recorder::Scope scope(recorder_);
       const auto formula = [&](variable_list gradients) { return packed.function->apply(std::move(gradients), arguments); };
-      variable_list results = write ? on_piece(piece_of(node), stand_ins(inputs)[0], needed_results(node), formula) : formula(stand_ins(inputs));
+      variable_list results =
+          write ? on_piece(piece_of(node), stand_ins(inputs)[0], needed_results(node), formula) : formula(stand_ins(inputs));
       validate(node, call, results);
       std::vector<Traced> outputs = traced(std::move(results));
       if (!recorder_.untraceable()) return outputs;

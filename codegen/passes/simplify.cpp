@@ -39,6 +39,11 @@ class Simplifier {
   Rewrite run() {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
+      if (const auto source = copied_to_new_memory(instr, i)) {
+        rewrite_.instead[instr.outputs[0].index] = rewrite_.now(*source);
+        rewrite_.gone.insert(i);
+        ++rewrite_.whys["the only use of what it copies"];
+      }
       if (instr.kind != InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) continue;
       maker_[instr.outputs[0].index] = i;
       for (const Rule& rule : kRules) {
@@ -115,6 +120,36 @@ class Simplifier {
     const bool is_one = number.isInt() ? number.toInt() == 1 : number.isDouble() && number.toDouble() == 1;
     if (!is_one || !at::isFloatingType(value(*self).dtype) || !is_same_type(*self, instr.outputs[0])) return std::nullopt;
     return self;
+  }
+
+  // As the gradient of a tensor that a view of it was written to. Where nobody else sees the source, its memory can be the copy's.
+  std::optional<ValueId> copied_to_new_memory(const Instr& instr, uint32_t i) const {
+    if (instr.kind != InstrKind::Mutate || !instr.views.empty() || name_of(instr) != "aten::copy_" || maker_[instr.base.index] == kNone)
+      return std::nullopt;
+    if (name_of(graph_.instrs[maker_[instr.base.index]]) != "aten::empty_strided") return std::nullopt;
+    const Arg& from = instr.args[1];
+    if (from.kind != Arg::Kind::Value || !from.values[0].defined()) return std::nullopt;
+    const ValueId source = from.values[0], result = instr.outputs[0];
+    if (!is_same_type(source, result) || value(source).is_view || !uses_.is_computed(source)) return std::nullopt;
+    for (const Use& use : uses_.of_memory(source)) {
+      const bool waits = use.kind == UseKind::Wait && uses_.segment_of(use.instr) == uses_.segment_of(i);
+      if (use.instr != i && !waits) return std::nullopt;
+    }
+    return is_read_as_strided(result) ? std::nullopt : std::optional(source);
+  }
+
+  // From the beginning of the storage, which need not be that of the source.
+  bool is_read_as_strided(ValueId id) const {
+    const auto uses = uses_.of_memory(id);
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+      const Instr& user = graph_.instrs[use.instr];
+      if (user.kind == InstrKind::Op) return name_of(user) == "aten::as_strided";
+      if (user.kind != InstrKind::Mutate || use.kind != UseKind::Overwrite) return false;
+      const bool writes = std::any_of(user.views.begin(), user.views.end(), [](const capture::ViewStep& view) {
+        return c10::toString(view.op.operator_name()) == "aten::as_strided";
+      });
+      return writes || is_read_as_strided(user.outputs[0]);
+    });
   }
 
   bool may_stand_for(ValueId source, ValueId result, uint32_t maker) const {

@@ -136,6 +136,54 @@ TEST(Simplify, AScaleOfOne) {
   EXPECT_EQ(counts.before, counts.behind);
 }
 
+// LibTorch copies the gradient of all of a tensor for each view of it that was written.
+at::Tensor written_row_by_row(const at::Tensor& x, const at::Tensor& w) {
+  auto rows = at::zeros({4, 5}, x.options());
+  for (int64_t i = 0; i < 4; ++i) rows.select(0, i).copy_((x * w[i]).tanh());
+  return rows;
+}
+
+TEST(Simplify, CopiesOfTheGradientOfWhatWasWrittenPieceByPiece) {
+  const auto backward = [] { written_row_by_row(leaf_of({5}), leaf_of({4})).pow(3).sum().backward(); };
+  EXPECT_EQ(counts_of("aten::copy_", backward), (Counts{7, 3}));
+  expect_same_results(
+      [](at::TensorOptions options) {
+        const auto x = at::randn({5}, options).set_requires_grad(true), w = at::randn({4}, options).set_requires_grad(true);
+        written_row_by_row(x, w).pow(3).sum().backward();
+        return Tensors{x.grad(), w.grad()};
+      },
+      {.misses = 1, .units_in_double = 32});  // sums that cancel
+}
+
+TEST(Simplify, NotOfAGradientThatSomebodyElseHas) {
+  const auto hooked = [] {
+    const auto rows = written_row_by_row(leaf_of({5}), leaf_of({4}));
+    rows.register_hook([](const at::Tensor&) {});
+    rows.pow(3).sum().backward();
+  };
+  EXPECT_EQ(counts_of("aten::copy_", hooked), (Counts{7, 4}));
+  const auto read_again = [] {
+    const auto x = leaf_of({4, 5}), w = leaf_of({5});
+    auto base = x.sin();
+    (base * w).sum().backward({}, true);
+    const auto copy = base.clone();
+    base.select(0, 1).mul_(w);
+    (base + copy).pow(3).sum().backward();
+  };
+  const Counts counts = counts_of("aten::copy_", read_again);
+  EXPECT_EQ(counts.before, counts.behind);
+}
+
+TEST(Simplify, NotWhereThePieceIsCountedFromTheStoragesBeginning) {
+  const auto diagonal = [] {
+    auto base = leaf_of({4, 4}).sin();
+    base.diagonal().copy_(leaf_of({4}));
+    base.pow(3).sum().backward();
+  };
+  EXPECT_EQ(counts_of("aten::as_strided", diagonal), (Counts{1, 1}));
+  EXPECT_EQ(counts_of("aten::copy_", diagonal), (Counts{2, 2}));
+}
+
 // Between the copy and its last reader another leaf's gradient is written, which may be the very tensor that was copied.
 TEST(Simplify, NotACopyThatIsReadAfterALeafHasAccumulated) {
   const auto run = [](bool ours) {
