@@ -84,6 +84,21 @@ TEST(Threads, BackwardsOnOneSharedGraph) {
   expect_exact(x.grad(), 15.0 * kSteps * kThreads);
 }
 
+TEST(Threads, BackwardsOnOneSharedGraphWithAWriteToAView) {
+  const auto x = at::ones({8}).set_requires_grad(true);
+  auto base = x * 3;
+  base.slice(0, 0, 4).mul_(x.slice(0, 4, 8));
+  const auto loss = (base * 2).sum();
+  on_four_threads([&](int) {
+    const auto guard = hindcast::enable();
+    for (int step = 0; step < kSteps; ++step) {
+      loss.backward({}, /*retain_graph=*/true);
+    }
+  });
+  expect_exact(x.grad().slice(0, 0, 4), 6.0 * kSteps * kThreads);
+  expect_exact(x.grad().slice(0, 4, 8), 12.0 * kSteps * kThreads);
+}
+
 TEST(Threads, GraphsThatShareAPieceBuiltBefore) {
   const auto x = at::ones({8}).set_requires_grad(true);
   const auto shared = x * 3 * x;
