@@ -134,6 +134,29 @@ Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t ba
           }};
 }
 
+Workload lstm(int64_t width, Outputs outputs) {
+  constexpr int64_t kSteps = 20, kBatch = 32;
+  Parameters parameters;
+  const Linear of_input(parameters, width, 4 * width), of_state(parameters, width, 4 * width);
+  const Tensor input = at::randn({kBatch, kSteps, width}), target = at::randn({kBatch, kSteps, width});
+  return {parameters.leaves, [=] {
+            Tensor state = at::zeros({kBatch, width}), memory = at::zeros({kBatch, width});
+            Tensor written = outputs == Outputs::Written ? at::zeros_like(target) : Tensor();
+            std::vector<Tensor> kept;
+            for (int64_t step = 0; step < kSteps; ++step) {
+              const std::vector<Tensor> gates = (of_input(input.select(1, step)) + of_state(state)).chunk(4, 1);
+              memory = gates[0].sigmoid() * memory + gates[1].sigmoid() * gates[2].tanh();
+              state = gates[3].sigmoid() * memory.tanh();
+              if (written.defined()) {
+                written.select(1, step).copy_(state);
+              } else {
+                kept.push_back(state);
+              }
+            }
+            return at::mse_loss(written.defined() ? written : at::stack(kept, 1), target);
+          }};
+}
+
 Workload gpt(Attention attention) {
   Parameters parameters;
   const Tensor token_table = parameters.random({kVocabulary, kWidth}, kWidth);

@@ -42,6 +42,9 @@ Workload sin_chain(int ops, int64_t floats);  // large tensors: time and memory 
 Workload mlp(std::vector<int64_t> widths, int64_t batch);
 Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch);
 enum class Attention { Explicit, Fused };  // softmax(q k^T) v in single ops, or LibTorch's one op
-Workload gpt(Attention attention);         // 2 layers, d = 128, 4 heads, 64 tokens, batch 8
+enum class Outputs : uint8_t { Kept, Written };
+/// A cell of single operators over 20 steps, batch 32; its outputs kept in a list, or written to the steps of one tensor.
+Workload lstm(int64_t width, Outputs outputs);
+Workload gpt(Attention attention);  // 2 layers, d = 128, 4 heads, 64 tokens, batch 8
 
 }  // namespace hindcast::bench

@@ -21,9 +21,12 @@ constexpr size_t kMaxMembers = 48;
 constexpr size_t kMaxTensors = 40;
 // Large tensors that a kernel reads, from places in memory that fall on the same lines of a cache.
 constexpr size_t kMaxStreams = 12;
-// Gradients of leaves that a kernel makes all at once, and operands that wait for it, where the stock engine has one at a
-// time: they must not raise the peak of memory. (Four large gradients of one kernel would all be there at the end anyway.)
-constexpr int64_t kMaxWaitingBytes = 1 << 20;
+// Gradients of leaves that a kernel makes all at once, where the stock engine has one at a time: they must not raise the peak of
+// memory. (Four large gradients of one kernel would all be there at the end anyway.)
+constexpr int64_t kMaxKeptBytes = 1 << 20;
+// Operands that others make while the kernel waits for more: added at once they are still in the innermost cache, and the next one
+// is made in the same memory.
+constexpr int64_t kMaxWaitingBytes = 1 << 15;
 constexpr int64_t kLarge = 1 << 20;  // bytes
 
 class Fuser {
@@ -138,7 +141,7 @@ class Fuser {
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
     const Group& group = open.group.group();
     if (group.members.size() >= kMaxMembers || group.loads.size() + group.members.size() / 4 >= kMaxTensors) return std::nullopt;
-    if (open.kept_bytes + member.bytes > std::max(kMaxWaitingBytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
+    if (open.kept_bytes + member.bytes > std::max(kMaxKeptBytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
     const auto waiting = static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
     if (open.waiting_bytes + waiting > kMaxWaitingBytes) return std::nullopt;
     return open.group.find_place(member);
