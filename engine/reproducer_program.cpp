@@ -37,6 +37,7 @@ constexpr std::string_view kHead =
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -64,7 +65,7 @@ at::Tensor random(std::vector<int64_t> sizes, std::vector<int64_t> strides, at::
   }
   static const at::Generator same_every_time = at::detail::createCPUGenerator(1);
   const at::Tensor tensor = at::empty_strided(in_memory, strides, type);
-  const bool numbers = at::isFloatingType(type);
+  const bool numbers = at::isFloatingType(type) || at::isComplexType(type);
   return (numbers ? tensor.normal_(0, 1, same_every_time) : tensor.random_(0, below, same_every_time)).as_strided(sizes, strides);
 }
 
@@ -74,6 +75,7 @@ constexpr std::string_view kTail = R"(
 double unit_of(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
+    case at::kComplexDouble:
       return std::numeric_limits<double>::epsilon();
     case at::kHalf:
       return std::numeric_limits<c10::Half>::epsilon();
@@ -84,17 +86,26 @@ double unit_of(at::ScalarType type) {
   }
 }
 
+at::Tensor to_double(const at::Tensor& tensor) {
+  return tensor.is_complex() ? tensor.to(at::kComplexDouble) : tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
+}
+
+// In a row, of complex numbers both parts.
+at::Tensor parts_of(const at::Tensor& tensor) {
+  return (tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor).reshape({-1}).to(at::kDouble);
+}
+
 int main() {
   const Tensors given = inputs();
   Tensors in_double;
-  for (const at::Tensor& tensor : given) in_double.push_back(tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor);
+  for (const at::Tensor& tensor : given) in_double.push_back(to_double(tensor));
   const Tensors ours = by_kernel(given), aten = by_aten(given, false), exact = by_aten(in_double, true);
   bool wrong = false;
   for (size_t i = 0; i < ours.size(); ++i) {
-    const auto flat = [&](const at::Tensor& tensor) { return in_order(i, tensor).to(at::kDouble); };
+    const auto flat = [&](const at::Tensor& tensor) { return parts_of(in_order(i, tensor)); };
     const at::Tensor truth = flat(exact[i]), finite = truth.isfinite().logical_and(flat(aten[i]).isfinite());
     const auto largest = [&](const at::Tensor& t) { return t.numel() == 0 ? 0.0 : t.masked_fill(finite.logical_not(), 0).abs().max().item<double>(); };
-    const at::Tensor kernel = ours[i].reshape({-1}).to(at::kDouble);
+    const at::Tensor kernel = parts_of(ours[i]);
     const double error = largest(kernel.sub(truth)), of_aten = largest(flat(aten[i]).sub(truth));
     const double allowed = 4 * of_aten + 64 * unit_of(aten[i].scalar_type()) * largest(truth);
     const bool good = error <= allowed && kernel.isfinite().equal(flat(aten[i]).isfinite());
@@ -130,6 +141,8 @@ std::string literal(const c10::IValue& value) {
   if (value.isBool()) return value.toBool() ? "true" : "false";
   if (value.isInt()) return "int64_t{" + number(value.toInt()) + "}";
   if (value.isDouble()) return number(value.toDouble());
+  if (value.isComplexDouble())
+    return format("c10::complex<double>({}, {})", number(value.toComplexDouble().real()), number(value.toComplexDouble().imag()));
   if (value.isIntList()) return int_list(value.toIntVector());
   if (value.isBoolList()) return "c10::List<bool>({" + join(value.toBoolList().vec(), [](bool on) { return on ? "true" : "false"; }) + "})";
   if (value.isString()) return "std::string(\"" + value.toStringRef() + "\")";

@@ -16,6 +16,7 @@ using Values = std::unordered_map<uint32_t, at::Tensor>;
 double unit_of(at::ScalarType type) {
   switch (type) {
     case at::ScalarType::Double:
+    case at::ScalarType::ComplexDouble:
       return std::numeric_limits<double>::epsilon();
     case at::ScalarType::BFloat16:
       return std::numeric_limits<c10::BFloat16>::epsilon();
@@ -26,7 +27,15 @@ double unit_of(at::ScalarType type) {
   }
 }
 
-// The group op by op in float64.
+// Real numbers stay what they are, of complex ones the parts become neighbours.
+at::Tensor parts_of(const at::Tensor& tensor) { return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor; }
+
+at::Tensor in_double(const at::Tensor& tensor) {
+  if (tensor.is_complex()) return tensor.to(at::kComplexDouble);
+  return tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
+}
+
+// The group op by op in float64 or complex128.
 class InDouble {
  public:
   InDouble(const capture::Graph& graph, const Group& group) : graph_(graph), group_(group) {
@@ -44,8 +53,7 @@ class InDouble {
   Values run(const Values& values, const capture::Env& env, double noise) const {
     Values exact;
     for (const auto load : inputs_of(group_)) {
-      const at::Tensor& tensor = values.at(load.index);
-      exact[load.index] = tensor.is_floating_point() ? disturbed(tensor.to(at::kDouble), noise) : tensor;
+      exact[load.index] = disturbed(in_double(values.at(load.index)), noise);
     }
     for (const uint32_t instr : instrs_of(group_)) {
       graph_.replay(exact, {instr}, env);
@@ -61,8 +69,8 @@ class InDouble {
  private:
   // Not by a random generator: the user's must not notice.
   static at::Tensor disturbed(const at::Tensor& tensor, double noise) {
-    if (noise == 0 || !tensor.is_floating_point()) return tensor;
-    const at::Tensor places = at::arange(tensor.numel(), tensor.options()).mul(12.9898).sin();
+    if (noise == 0 || !(tensor.is_floating_point() || tensor.is_complex())) return tensor;
+    const at::Tensor places = at::arange(tensor.numel(), at::kDouble).mul(12.9898).sin();
     return tensor * (places.reshape(tensor.sizes()) * noise + 1);
   }
 
@@ -102,9 +110,11 @@ Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, co
 // A zero may have another sign.
 bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.nan_to_num(1, 2, 3), b.nan_to_num(1, 2, 3)); }
 
+bool lies_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
 std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_aten, const at::Tensor& exact, const at::Tensor& rounded) {
-  if (ours.scalar_type() != by_aten.scalar_type() || ours.sizes() != by_aten.sizes() || ours.strides() != by_aten.strides())
-    return "has another layout than ATen's";
   if (ours.numel() == 0) return std::nullopt;
   const at::Tensor finite = at::logical_and(by_aten.isfinite(), exact.isfinite());
   const auto odd = [&](const at::Tensor& tensor) { return tensor.to(at::kDouble).masked_fill(finite, 0).nan_to_num(1, 2, 3); };
@@ -130,13 +140,16 @@ std::optional<std::string> find_difference(const capture::Graph& graph, const Gr
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   capture::Env env;
   HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env));
-  const InDouble in_double(graph, group);
-  const Values exact = in_double.run(values, env, 0), rounded = in_double.run(values, env, unit_of(group.body.compute));
+  const InDouble group_in_double(graph, group);
+  const Values exact = group_in_double.run(values, env, 0), rounded = group_in_double.run(values, env, unit_of(group.body.compute));
   const Slots stored = run_kernel(group, kernel, values, env, {});
   for (size_t i = 0; i < group.stores.size(); ++i) {
     const uint32_t value = group.stores[i].index;
-    if (const auto wrong = compare(stored[i], values.at(value), exact.at(value).to(at::kDouble), rounded.at(value).to(at::kDouble)))
-      return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
+    const auto parts_in_double = [&](const Values& of) { return parts_of(of.at(value)).to(at::kDouble); };
+    const auto wrong = lies_alike(stored[i], values.at(value))
+                           ? compare(parts_of(stored[i]), parts_of(values.at(value)), parts_in_double(exact), parts_in_double(rounded))
+                           : std::optional<std::string>("has another layout than ATen's");
+    if (wrong) return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
   }
   if (!has_leaves(group.body)) return std::nullopt;
   const Slots written = run_kernel(group, kernel, values, env, group.leaves);

@@ -3,6 +3,7 @@
 #include "codegen/cpu/parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
@@ -46,8 +47,10 @@ void gather(char* to, const char* from, const Tile& tile, int64_t width) {
       return gather_elements<uint16_t>(to, from, tile);
     case 4:
       return gather_elements<uint32_t>(to, from, tile);
-    default:
+    case 8:
       return gather_elements<uint64_t>(to, from, tile);
+    default:
+      return gather_elements<std::array<uint64_t, 2>>(to, from, tile);
   }
 }
 
@@ -61,6 +64,7 @@ class Nest {
       if (inner_.steps[i] == widths[i] || inner_.size == 1) continue;
       if (widths[i] == 0) one_by_one = true;
       if (widths[i] != 0) odd_.push_back(i);
+      widest_ = std::max(widest_, widths[i]);
     }
     choose_rows();
     tile_columns_ = one_by_one ? 1 : odd_.empty() ? inner_.size : std::min(kTileColumns, inner_.size);
@@ -78,7 +82,7 @@ class Nest {
   int64_t elements_of_tile() const { return tile_rows_ * tile_columns_; }
 
   void run(const Pointers& pointers, int64_t begin, int64_t end) const {
-    const int64_t pitch = tile_columns_ + kPad, scratch_bytes = tile_rows_ * pitch * static_cast<int64_t>(sizeof(double));
+    const int64_t pitch = tile_columns_ + kPad, scratch_bytes = tile_rows_ * pitch * widest_;
     std::vector<char> scratch(odd_.size() * static_cast<size_t>(scratch_bytes));
     Pointers corner(pointers.size()), at(pointers.size());
     for (int64_t tile = begin; tile < end; ++tile) {
@@ -134,6 +138,7 @@ class Nest {
   const Loop* rows_ = nullptr;
   c10::SmallVector<const Loop*, 4> outer_;  // from the inside
   c10::SmallVector<size_t, 8> odd_;         // tensors that lie in another way
+  int64_t widest_ = 1;
   int64_t tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
 };
 

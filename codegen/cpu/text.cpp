@@ -24,6 +24,10 @@ std::string_view type_name(at::ScalarType type) {
       return "int64";
     case at::ScalarType::Bool:
       return "bool";
+    case at::ScalarType::ComplexFloat:
+      return "complex64";
+    case at::ScalarType::ComplexDouble:
+      return "complex128";
     default:
       break;
   }

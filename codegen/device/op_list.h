@@ -2,7 +2,8 @@
 //   name      of the function template in ops.h: name<T>(operands..., scalars...)
 //   operands  values per element; `where` takes a bool, then two T
 //   scalars   numbers of type T after them, the same for all elements
-//   domain    types that T may be: ANY (also bool), NUMBER (all but bool), FLOAT (float, double), INTEGER (integers and bool)
+//   domain    types that T may be: ANY (also bool), NUMBER (all but bool), FLOAT (float, double), INTEGER (integers and bool), COMPLEX; an
+//             op has a row for numbers and one for complex numbers
 //   result    SAME: T; BOOL
 
 // arithmetic.h
@@ -120,5 +121,26 @@ HC_OP(gelu_tanh_backward, 2, 0, FLOAT, SAME)
 HC_OP(mse_loss_backward, 3, 1, FLOAT, SAME)
 HC_OP(smooth_l1_backward, 3, 2, FLOAT, SAME)
 HC_OP(huber_backward, 3, 2, FLOAT, SAME)
+
+// complex.h
+HC_OP(mul, 2, 0, COMPLEX, SAME)
+HC_OP(div, 2, 0, COMPLEX, SAME)
+HC_OP(neg, 1, 0, COMPLEX, SAME)
+HC_OP(reciprocal, 1, 0, COMPLEX, SAME)
+HC_OP(eq, 2, 0, COMPLEX, BOOL)
+HC_OP(ne, 2, 0, COMPLEX, BOOL)
+HC_OP(logical_and, 2, 0, COMPLEX, BOOL)
+HC_OP(logical_or, 2, 0, COMPLEX, BOOL)
+HC_OP(logical_xor, 2, 0, COMPLEX, BOOL)
+HC_OP(logical_not, 1, 0, COMPLEX, BOOL)
+HC_OP(where, 3, 0, COMPLEX, SAME)
+HC_OP(from_parts, 2, 0, COMPLEX, SAME)
+HC_OP(conj, 1, 0, COMPLEX, SAME)
+HC_OP(complex_add, 2, 0, COMPLEX, SAME)
+HC_OP(complex_sub, 2, 0, COMPLEX, SAME)
+HC_OP(add_product, 3, 0, COMPLEX, SAME)
+HC_OP(complex_sgn, 1, 0, COMPLEX, SAME)
+HC_OP(complex_tanh_backward, 2, 0, COMPLEX, SAME)
+HC_OP(complex_sigmoid_backward, 2, 0, COMPLEX, SAME)
 
 #undef HC_OP

@@ -3,6 +3,7 @@
 
 #include "codegen/device/activations.h"
 #include "codegen/device/arithmetic.h"
+#include "codegen/device/complex.h"
 #include "codegen/device/gradients.h"
 #include "codegen/device/math.h"
 #include "codegen/device/types.h"

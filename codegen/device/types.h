@@ -6,10 +6,12 @@
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define HC_CUDA 1
 #define HC_DEVICE __device__ __forceinline__
+#define HC_DEVICE_MEMBER __device__ __forceinline__
 #define HC_DEVICE_CALLED __device__ __noinline__
 #else
 #define HC_CUDA 0
 #define HC_DEVICE static inline __attribute__((always_inline))
+#define HC_DEVICE_MEMBER inline __attribute__((always_inline))
 #define HC_DEVICE_CALLED static __attribute__((noinline, unused))
 #endif
 
@@ -110,6 +112,8 @@ HC_DEVICE To convert(From from) {
     return from;
   } else if constexpr (is_storage_only<From>) {
     return convert<To>(widen(from));
+  } else if constexpr (is_same<To, bool>) {
+    return from != From(0);
   } else if constexpr (is_same<To, bfloat16>) {
     return narrow_to_bfloat16(static_cast<float>(from));
   } else if constexpr (is_same<To, float16>) {

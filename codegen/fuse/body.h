@@ -51,7 +51,7 @@ struct BodyStore {
 };
 
 struct Body {
-  at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float or Double
+  at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float, Double, ComplexFloat or ComplexDouble
   bool by_rows = false;                            // a still load is a number of the row; sums over rows and columns may occur
   std::vector<BodyLoad> loads;
   uint32_t scalars = 0;

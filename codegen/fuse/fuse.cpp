@@ -355,7 +355,9 @@ class Fuser {
     }
   }
 
+  // To a complex gradient the leaf adds itself: as ATen does, which multiplies by 1 and so tells a sum from a copy.
   void add_leaves(Group& group, const std::vector<uint32_t>& sinks) const {
+    if (c10::isComplexType(group.body.compute)) return;
     for (uint32_t store = 0; store < group.stores.size(); ++store) {
       std::vector<uint32_t> leaves;
       for (const uint32_t sink : sinks) {

@@ -1,5 +1,6 @@
 #include "codegen/fuse/member.h"
 
+#include "codegen/fuse/complex_ops.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "codegen/fuse/row_ops.h"
 #include "codegen/fuse/views.h"
@@ -18,13 +19,21 @@ using capture::ValueId;
 
 bool is_float(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
 
+bool is_complex(at::ScalarType type) { return type == at::kComplexFloat || type == at::kComplexDouble; }
+
+// The arithmetic that makes results of a type.
+std::optional<at::ScalarType> arithmetic_of(at::ScalarType type) {
+  if (type == at::kDouble || is_complex(type)) return type;
+  return is_float(type) ? std::optional(at::kFloat) : std::nullopt;
+}
+
 bool is_dense_on_cpu(const Value& value) {
   return value.defined && value.device.is_cpu() && value.strides.size() == value.sizes.size() && value.sizes.size() <= kMaxRank;
 }
 
 bool has_list_or_tensor_constant(const Arg& arg) {
   return arg.kind == Arg::Kind::ValueList || arg.kind == Arg::Kind::OptionalValueList || arg.kind == Arg::Kind::IntList ||
-         (arg.kind == Arg::Kind::Constant && (arg.constant.isTensor() || (arg.constant.isScalar() && arg.constant.toScalar().isComplex())));
+         (arg.kind == Arg::Kind::Constant && arg.constant.isTensor());
 }
 
 class Description {
@@ -42,10 +51,11 @@ class Description {
   bool is_known() {
     if (instr_.kind == InstrKind::Mutate) return in_place();
     if (instr_.kind == InstrKind::Op) {
-      if (const PointwiseOp* op = find_pointwise_op(name())) return pointwise(*op, instr_.args);
+      if (const PointwiseOp* op = find_op(name(), instr_.args)) return pointwise(*op, instr_.args);
     }
     if (makes_mask()) return false;  // the others add
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
+    if (makes_complex()) return false;
     if (const RowOp* op = find_row_op(*instr_.op)) return rows(*op);
     return is_sum() && sum();
   }
@@ -53,7 +63,15 @@ class Description {
   const c10::OperatorName& name() const { return instr_.op->operator_name(); }
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
-  // All results of floating types that one arithmetic serves, or a mask.
+  const PointwiseOp* find_op(const c10::OperatorName& op, const std::vector<Arg>& args) const {
+    const bool of_complex = std::any_of(args.begin(), args.end(), [&](const Arg& arg) {
+      if (arg.kind == Arg::Kind::Value) return arg.values[0].defined() && is_complex(value(arg.values[0]).dtype);
+      return arg.constant.isComplexDouble();
+    });
+    return of_complex ? find_complex_op(op) : find_pointwise_op(op);
+  }
+
+  // All results of types that one arithmetic serves, or a mask.
   bool results_fit() {
     bool any = false;
     for (const ValueId id : instr_.outputs) {
@@ -66,9 +84,9 @@ class Description {
         member_.bytes = bytes_of(graph_, result);
         return true;
       }
-      if (!is_float(result.dtype)) return false;
-      if (any && (result.dtype == at::kDouble) != (member_.compute == at::kDouble)) return false;
-      member_.compute = result.dtype == at::kDouble ? at::kDouble : at::kFloat;
+      const auto arithmetic = arithmetic_of(result.dtype);
+      if (!arithmetic || (any && *arithmetic != member_.compute)) return false;
+      member_.compute = *arithmetic;
       member_.bytes = std::max(member_.bytes, bytes_of(graph_, result));
       any = true;
     }
@@ -80,20 +98,21 @@ class Description {
   bool is_number(const Value& value) const {
     if (!value.sizes.empty() || (value.dtype != at::kDouble && value.dtype != at::kLong)) return false;
     const Value& result = this->value(instr_.outputs[0]);
-    return !result.sizes.empty() && (result.dtype == at::kFloat || result.dtype == at::kDouble);
+    return !result.sizes.empty() && (result.dtype == at::kFloat || result.dtype == at::kDouble || is_complex(result.dtype));
   }
 
   static bool is_mask(const Value& value) { return value.dtype == at::kBool; }
   bool makes_mask() const { return member_.compute == at::kBool; }
+  bool makes_complex() const { return is_complex(member_.compute); }
 
   bool sum_of_gradients() {
     for (const ValueId id : {instr_.inputs[0], instr_.inputs[1]}) {
       if (!id.defined() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
       member_.operands.push_back({id});
     }
-    member_.build = [&instr = instr_](BodyBuilder& body) {
+    member_.build = [&instr = instr_, add = makes_complex() ? "complex_add" : "add"](BodyBuilder& body) {
       const Operand first = body.tensor(instr.inputs[0]);
-      body.result(0, body.op("add", {first, body.tensor(instr.inputs[1])}), Extent::Element);
+      body.result(0, body.op(add, {first, body.tensor(instr.inputs[1])}), Extent::Element);
     };
     return domain_is_result();
   }
@@ -103,11 +122,10 @@ class Description {
     if (!instr_.views.empty() || name().name.back() != '_') return false;
     c10::OperatorName functional = name();
     functional.name.pop_back();
-    const PointwiseOp* op = find_pointwise_op(functional);
-    if (op == nullptr) return false;
     std::vector<Arg> args = instr_.args;
     args[instr_.target_arg] = Arg{Arg::Kind::Value, {}, {instr_.base}, {}};
-    return pointwise(*op, args);
+    const PointwiseOp* op = find_op(functional, args);
+    return op != nullptr && pointwise(*op, args);
   }
 
   bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
@@ -120,7 +138,8 @@ class Description {
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
       const at::ScalarType type = value(arg.values[0]).dtype;
-      if (!is_float(type) && !((op.mask_args >> i & 1) && type == at::kBool) && !is_number(value(arg.values[0]))) return false;
+      if (!is_float(type) && !is_complex(type) && !((op.mask_args >> i & 1) && type == at::kBool) && !is_number(value(arg.values[0])))
+        return false;
       member_.operands.push_back({arg.values[0]});
     }
     if (op.gives_mask && !compares_alike(args)) return false;
@@ -138,7 +157,7 @@ class Description {
       type = own;
     }
     if (!type) return true;
-    member_.compute = *type == at::kDouble ? at::kDouble : at::kFloat;
+    member_.compute = *arithmetic_of(*type);
     const bool is_short = *type == at::kBFloat16 || *type == at::kHalf;
     return std::all_of(args.begin(), args.end(), [&](const Arg& arg) {
       if (arg.kind == Arg::Kind::Value || !is_short) return true;
@@ -197,12 +216,18 @@ class Description {
                        [&](ValueId id) { return !id.defined() || !value(id).defined || is_contiguous(graph_, value(id)); });
   }
 
+  // What the arithmetic has no exact number for, ATen converts as well.
+  bool is_read_exactly(const Value& read) const {
+    const bool in_double = member_.compute == at::kDouble || member_.compute == at::kComplexDouble;
+    if (is_complex(read.dtype)) return makes_complex() && (read.dtype == at::kComplexFloat || in_double);
+    if (is_float(read.dtype)) return read.dtype != at::kDouble || in_double || is_number(read);
+    return read.dtype == at::kBool || read.dtype == at::kLong;
+  }
+
   bool operands_fit() const {
     return std::all_of(member_.operands.begin(), member_.operands.end(), [&](const MemberOperand& operand) {
       const Value& read = value(operand.value);
-      const bool fits = is_float(read.dtype) ? read.dtype != at::kDouble || member_.compute == at::kDouble || is_number(read)
-                                             : read.dtype == at::kBool || read.dtype == at::kLong;
-      return fits && is_dense_on_cpu(read) && operand.first_dim + read.sizes.size() <= member_.sizes.size();
+      return is_read_exactly(read) && is_dense_on_cpu(read) && operand.first_dim + read.sizes.size() <= member_.sizes.size();
     });
   }
 

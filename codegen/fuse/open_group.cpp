@@ -40,24 +40,18 @@ class OpenGroup::Builder final : public BodyBuilder {
       : open_(open), group_(open.group_), instr_(instr), member_(member), place_(place) {}
 
   Operand tensor(ValueId value) override {
-    const ValueId source = open_.views_->source_of(value).value;
+    const Views::Source source = open_.views_->source_of(value);
     open_.views_->append_views(value, group_.views);
-    if (const auto made = open_.made_.find(source.index); made != open_.made_.end()) return made->second.value;
-    const auto operand = std::find_if(member_.operands.begin(), member_.operands.end(),
-                                      [&](const MemberOperand& candidate) { return candidate.value == value; });
-    HC_CHECK(operand != member_.operands.end(), "an operand that was not announced");
-    const Access access = *open_.access_of(place_, member_, *operand);
-    for (size_t i = 0; i < group_.loads.size(); ++i) {
-      if (group_.loads[i] == source && group_.accesses[i] == access) return {Operand::Kind::Load, static_cast<uint32_t>(i)};
-    }
-    const Walk walk = *open_.walk_of(source, access, group_.domain, group_.columns);
-    group_.body.loads.push_back({open_.graph_->values[source.index].dtype, walk});
-    group_.loads.push_back(source);
-    group_.accesses.push_back(access);
-    return {Operand::Kind::Load, static_cast<uint32_t>(group_.loads.size() - 1)};
+    const Operand read = of_source(value, source.value);
+    return source.is_conjugated ? op("conj", {read}) : read;
   }
 
   Operand scalar(const capture::Arg& arg) override {
+    if (arg.constant.isComplexDouble()) {
+      const auto parts = arg.constant.toComplexDouble();
+      const Operand real = number(parts.real());
+      return op("from_parts", {real, number(parts.imag())});
+    }
     group_.scalars.push_back({arg, {}});
     return {Operand::Kind::Scalar, group_.body.scalars++};
   }
@@ -80,6 +74,22 @@ class OpenGroup::Builder final : public BodyBuilder {
   }
 
  private:
+  Operand of_source(ValueId value, ValueId source) {
+    if (const auto made = open_.made_.find(source.index); made != open_.made_.end()) return made->second.value;
+    const auto operand = std::find_if(member_.operands.begin(), member_.operands.end(),
+                                      [&](const MemberOperand& candidate) { return candidate.value == value; });
+    HC_CHECK(operand != member_.operands.end(), "an operand that was not announced");
+    const Access access = *open_.access_of(place_, member_, *operand);
+    for (size_t i = 0; i < group_.loads.size(); ++i) {
+      if (group_.loads[i] == source && group_.accesses[i] == access) return {Operand::Kind::Load, static_cast<uint32_t>(i)};
+    }
+    const Walk walk = *open_.walk_of(source, access, group_.domain, group_.columns);
+    group_.body.loads.push_back({open_.graph_->values[source.index].dtype, walk});
+    group_.loads.push_back(source);
+    group_.accesses.push_back(access);
+    return {Operand::Kind::Load, static_cast<uint32_t>(group_.loads.size() - 1)};
+  }
+
   OpenGroup& open_;
   Group& group_;
   const uint32_t instr_;

@@ -62,6 +62,8 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   const auto& name = instr.op->operator_name();
   const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   const Value &from = graph_.values[instr.args[0].values[0].index], &to = graph_.values[instr.outputs[0].index];
+  if (full == "aten::_conj") return Kind::Conjugate;
+  if (full == "aten::clone" && c10::isComplexType(to.dtype)) return Kind::Copy;
   if (full == "aten::expand" && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
   if (full != "aten::expand" && std::find(kReshapes.begin(), kReshapes.end(), full) == kReshapes.end()) return Kind::None;
   // view(dtype) is another op; a result that is not contiguous is a view of something that is not.
@@ -86,6 +88,7 @@ Views::Source Views::source_of(ValueId value) const {
     source.value = base;
     if (kind == Kind::Broadcast) source.sizes = graph_.values[base.index].sizes;
     source.is_reshaped = source.is_reshaped || kind == Kind::Reshape;
+    source.is_conjugated = source.is_conjugated != (kind == Kind::Conjugate);
   });
   return source;
 }

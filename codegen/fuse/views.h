@@ -1,5 +1,6 @@
 #pragma once
-// Views that a kernel reads through: broadcasts, and other shapes of contiguous memory.
+// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates. ATen
+// copies a conjugate before it computes with it; of complex numbers copies are read through as well.
 
 #include "capture/graph.h"
 #include "codegen/fuse/shapes.h"
@@ -25,13 +26,14 @@ class Views {
     capture::ValueId value;
     Sizes sizes;
     bool is_reshaped = false;
+    bool is_conjugated = false;
   };
   Source source_of(capture::ValueId value) const;
   /// The views between the value and its source.
   void append_views(capture::ValueId value, std::vector<uint32_t>& views) const;
 
  private:
-  enum class Kind : uint8_t { None, Broadcast, Reshape };
+  enum class Kind : uint8_t { None, Broadcast, Reshape, Conjugate, Copy };
   Kind kind_of(const capture::Instr& instr) const;
   template <class Visit>
   void walk(capture::ValueId value, Visit visit) const;

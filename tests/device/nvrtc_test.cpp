@@ -7,7 +7,7 @@
 namespace hindcast::tests {
 namespace {
 
-enum class Domain { ANY, NUMBER, FLOAT, INTEGER };
+enum class Domain { ANY, NUMBER, FLOAT, INTEGER, COMPLEX };
 enum class Result { SAME, BOOL };
 
 struct Op {
@@ -26,6 +26,7 @@ const std::vector<Op>& ops() {
 }
 
 std::vector<std::string> types_of(Domain domain) {
+  if (domain == Domain::COMPLEX) return {"complex64", "complex128"};
   const std::vector<std::string> floats = {"float", "double"}, integers = {"uint8", "int8", "int16", "int32", "int64"};
   std::vector<std::string> types;
   if (domain != Domain::INTEGER) types = floats;
@@ -51,6 +52,12 @@ std::string conversions() {
     for (const std::string type : {"float", "double", "int64", "bool"}) {
       text += "extern \"C\" __global__ void " + storage + "_" + type + "(" + storage + "* a, " + type + "* b) { a[0] = convert<" + storage +
               ">(b[0]); b[1] = convert<" + type + ">(a[1]); }\n";
+    }
+  }
+  for (const std::string type : {"complex64", "complex128"}) {
+    for (const std::string from : {"float", "double", "bfloat16", "float16", "int64", "bool", "complex64"}) {
+      text += "extern \"C\" __global__ void " + from + "_" + type + "(" + from + "* a, " + type + "* b, bool* c) { b[0] = convert<" + type +
+              ">(a[0]); c[0] = convert<bool>(b[1]); }\n";
     }
   }
   return text;

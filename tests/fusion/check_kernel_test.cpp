@@ -13,18 +13,18 @@ namespace {
 
 /// The graph of x.mul(2).tanh() and the values that its one kernel reads and ATen makes.
 struct Captured {
-  Captured() {
+  explicit Captured(at::ScalarType type = at::kFloat) {
     hindcast::reset();
     const Compiler keep([this](const std::shared_ptr<const Graph>& captured) {
       graph = captured;
       return std::vector<SegmentFunction>(captured->segments().size());
     });
     const auto guard = hindcast::enable(keep);
-    const auto x = at::full({6}, 0.25).set_requires_grad(true);
+    const auto x = at::full({6}, 0.25, type).set_requires_grad(true);
     const auto y = x.mul(2).tanh();
-    y.sum().backward();
+    y.sum().backward(at::ones({}, type));
     group = codegen::fuse(*graph).groups.at(0);
-    values[group.loads.at(0).index] = at::ones({});
+    values[group.loads.at(0).index] = at::ones({}, type);
     values[group.loads.at(1).index] = y.detach();
     graph->replay(values);
   }
@@ -63,6 +63,21 @@ TEST(CheckKernel, FindsANaN) {
   const auto wrong = Captured().check(kernel<2>);
   ASSERT_TRUE(wrong);
   EXPECT_NE(wrong->find("has other infinities or NaN than ATen's"), std::string::npos) << *wrong;
+}
+
+template <bool kWrong>
+void complex_kernel(char* const* pointers, const double* scalars, long count) {
+  using Number = c10::complex<float>;
+  const Number gradient = *reinterpret_cast<const Number*>(pointers[0]);
+  const auto* y = reinterpret_cast<const Number*>(pointers[1]);
+  auto* result = reinterpret_cast<Number*>(pointers[2]);
+  for (long i = 0; i < count; ++i) result[i] = gradient * std::conj(Number(1) - y[i] * y[i]) * static_cast<float>(scalars[0]);
+  if (kWrong) result[count - 1] += Number(0, 1e-4F);
+}
+
+TEST(CheckKernel, LooksAtBothPartsOfComplexNumbers) {
+  EXPECT_EQ(Captured(at::kComplexFloat).check(complex_kernel<false>), std::nullopt);
+  EXPECT_TRUE(Captured(at::kComplexFloat).check(complex_kernel<true>));
 }
 
 template <bool kWrong>

@@ -113,7 +113,17 @@ TEST(Fuse, EqualChainsHaveEqualBodies) {
 TEST(Fuse, OpsThatNoKernelComputesStayAlone) {
   EXPECT_TRUE(groups_of([] { leaf_of({8}).cumsum(0).sum().backward(); }).empty());
   EXPECT_TRUE(groups_of([] { leaf_of({8}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel does as well
-  EXPECT_TRUE(groups_of([] { leaf_of({8}).to(at::kComplexFloat).mul(2).tanh().sum().backward(at::ones({}, at::kComplexFloat)); }).empty());
+  EXPECT_TRUE(groups_of([] { leaf_of({8}).to(at::kComplexFloat).sin().sum().backward(at::ones({}, at::kComplexFloat)); }).empty());
+}
+
+TEST(Fuse, ComplexNumbersAndRealOnesAreTwoKernels) {
+  const auto groups = groups_of([] {
+    const auto x = leaf_of({8});
+    (at::complex(x.tanh().mul(2), x) * 3).tanh().sum().backward(at::ones({}, at::kComplexFloat));
+  });
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_EQ(groups[0].body.compute, at::kComplexFloat);
+  EXPECT_EQ(groups[1].body.compute, at::kFloat);
 }
 
 TEST(Source, IsTwoLoopsOverOneBody) {

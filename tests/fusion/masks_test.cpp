@@ -5,33 +5,13 @@
 
 #include <limits>
 
-#include "codegen/fuse/fuse.h"
-#include "codegen/passes/pipeline.h"
-#include "engine/hindcast.h"
+#include "tests/fusion/calls_left.h"
 #include "tests/fusion/near_grads.h"
-#include "tests/support/kept_graphs.h"
 
 namespace hindcast::tests {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-/// Calls of ATen's that a fused plan of the backward still has, but for views.
-template <class Backward>
-std::vector<std::string> calls_left(const Backward& backward) {
-  hindcast::reset();
-  KeptGraphs kept;
-  const auto guard = hindcast::enable(kept.compiler());
-  backward();
-  const auto optimised = codegen::optimise(kept.graphs.at(0));
-  std::vector<std::string> calls;
-  for (const codegen::Schedule::Item& item : codegen::fuse(*optimised.graph).items) {
-    const auto& instr = optimised.graph->instrs[item.index];
-    if (item.is_group || !instr.op || optimised.graph->values[instr.outputs[0].index].is_view) continue;
-    calls.push_back(c10::toString(instr.op->operator_name()));
-  }
-  return calls;
-}
 
 // The loss of proximal policy optimisation.
 at::Tensor policy_loss(const at::Tensor& log_ratio, const at::Tensor& advantage) {

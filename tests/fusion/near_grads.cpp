@@ -24,6 +24,10 @@ void expect_near(const at::Tensor& stock, const at::Tensor& ours, const at::Tens
   EXPECT_EQ(stock.sizes(), ours.sizes()) << what;
   EXPECT_EQ(stock.strides(), ours.strides()) << what;
   if (stock.numel() == 0) return;
+  if (stock.is_complex()) {
+    const auto parts = [](const at::Tensor& tensor) { return at::view_as_real(tensor.resolve_conj()); };
+    return expect_near(parts(stock), parts(ours), parts(truth), units, what);
+  }
   const at::Tensor exact = truth.to(at::kDouble);
   const at::Tensor finite = exact.isfinite();
   EXPECT_TRUE(at::equal(stock.to(at::kDouble).masked_fill(finite, 0).nan_to_num(7, 8, 9),

@@ -73,6 +73,11 @@ void by_rows() {
   at::layer_norm(x.mul(2), {16}, w, w).tanh().sum().backward();
 }
 
+void of_complex_numbers() {
+  const auto x = at::randn({6, 4}, at::kComplexFloat).set_requires_grad(true);
+  x.mul(c10::complex<double>(2, 1)).tanh().mul(0.25).sum().backward(at::ones({}, at::kComplexFloat));
+}
+
 int shell(const fs::path& folder, const std::string& command) {
   return WEXITSTATUS(std::system(("cd '" + folder.string() + "' && " + command).c_str()));
 }
@@ -122,6 +127,20 @@ TEST(Reproducer, ItsProgramRunsKernelsByRows) {
   const fs::path folder = captured.write();
   ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
   EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
+}
+
+TEST(Reproducer, ItsProgramLooksAtBothPartsOfComplexNumbers) {
+  const TemporaryFolder temporary;
+  const Variable place("HINDCAST_REPRODUCER_DIR", temporary.path());
+  const fs::path folder = Captured(of_complex_numbers).write();
+  ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
+  EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
+  std::string text = contents_of(folder / "kernel.cpp");
+  const std::string stored = "r0[i] = ";
+  text.insert(text.find(stored) + stored.size(), "conj<complex64>(");
+  text.insert(text.find(';', text.find(stored)), ")");
+  std::ofstream(folder / "kernel.cpp") << text;
+  EXPECT_EQ(run(folder), 1) << text;
 }
 
 TEST(Reproducer, AFolderThatCannotBeWrittenIsAWarning) {
