@@ -136,6 +136,10 @@ void add_elements(at::ScalarType type, char* to, const char* from, int64_t count
       return add<c10::BFloat16>(to, from, count);
     case at::ScalarType::Half:
       return add<c10::Half>(to, from, count);
+    case at::ScalarType::ComplexFloat:
+      return add<float>(to, from, 2 * count);
+    case at::ScalarType::ComplexDouble:
+      return add<double>(to, from, 2 * count);
     default:
       HC_CHECK(false, "a sum of {}", c10::toString(type));
   }

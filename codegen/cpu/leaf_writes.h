@@ -57,7 +57,7 @@ class LeafPointers {
   std::vector<std::vector<char>> own_zeros_;
 };
 
-/// to[i] += from[i], for types of floating point.
+/// to[i] += from[i], for types of floating point; of complex numbers part by part.
 void add_elements(at::ScalarType type, char* to, const char* from, int64_t count);
 
 }  // namespace hindcast::codegen

@@ -14,9 +14,10 @@ namespace {
 using base::format;
 
 // What is computed again in a later pass rather than kept: it costs less than a store and a load.
-constexpr std::array<std::string_view, 20> kCheap = {
-    "add", "sub", "mul", "neg", "abs", "where", "relu",        "threshold_backward", "clamp",      "square",
-    "eq",  "ne",  "lt",  "le",  "gt",  "ge",    "logical_xor", "logical_and",        "logical_or", "logical_not"};
+constexpr std::array<std::string_view, 24> kCheap = {"add",   "sub",    "conj",        "from_parts",  "complex_add", "complex_sub",
+                                                     "mul",   "neg",    "abs",         "where",       "relu",        "threshold_backward",
+                                                     "clamp", "square", "eq",          "ne",          "lt",          "le",
+                                                     "gt",    "ge",     "logical_xor", "logical_and", "logical_or",  "logical_not"};
 bool is_cheap(const BodyOp& op) { return std::find(kCheap.begin(), kCheap.end(), op.function) != kCheap.end(); }
 
 // In which pass over a row what is computed.
@@ -82,7 +83,9 @@ class Passes {
 
 class Writer {
  public:
-  Writer(const Body& body, bool leaves) : body_(body), passes_(body), type_(type_name(body.compute)), leaves_(leaves) {}
+  Writer(const Body& body, bool leaves) : body_(body), passes_(body), type_(type_name(body.compute)), leaves_(leaves) {
+    if (c10::isComplexType(body.compute)) parts_ = {".real", ".imag"};
+  }
 
   std::string run() {
     text_ = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs,\n",
@@ -176,7 +179,8 @@ class Writer {
     for (const size_t sum : sums) {
       line(8, "{");
       text_ += "#pragma clang fp reassociate(on)\n";
-      line(8, format("part{} += {};", sum, name_of(body_.ops[sum].args[0])));
+      const std::string value = name_of(body_.ops[sum].args[0]);
+      for (const std::string_view part : parts_) line(8, format("part{}{} += {}{};", sum, part, value, part));
       line(8, "}");
     }
     line(6, "}");
@@ -250,6 +254,7 @@ class Writer {
   const Passes passes_;
   const std::string_view type_;
   const bool leaves_;
+  std::vector<std::string_view> parts_ = {""};  // of a number
   std::string text_;
 };
 

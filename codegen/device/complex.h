@@ -12,6 +12,9 @@ struct Complex {
   using Real = T;
   T real, imag;
 
+  HC_DEVICE_MEMBER Complex(T re, T im = T(0)) : real(re), imag(im) {}
+  template <class S>
+  HC_DEVICE_MEMBER explicit Complex(Complex<S> other) : real(static_cast<T>(other.real)), imag(static_cast<T>(other.imag)) {}
   // Part by part: what a call may copy as a whole, Clang hands on as a vector of two, and a loop over such is no vector code.
   HC_DEVICE_MEMBER Complex(const Complex& other) : real(other.real), imag(other.imag) {}
   HC_DEVICE_MEMBER Complex& operator=(const Complex& other) {
@@ -19,9 +22,10 @@ struct Complex {
     imag = other.imag;
     return *this;
   }
-  HC_DEVICE_MEMBER Complex(T re, T im = T(0)) : real(re), imag(im) {}
-  template <class S>
-  HC_DEVICE_MEMBER explicit Complex(Complex<S> other) : real(static_cast<T>(other.real)), imag(static_cast<T>(other.imag)) {}
+  HC_DEVICE_MEMBER void operator+=(Complex other) {
+    real += other.real;
+    imag += other.imag;
+  }
 };
 using complex64 = Complex<float>;
 using complex128 = Complex<double>;

@@ -55,8 +55,7 @@ class Description {
     }
     if (makes_mask()) return false;  // the others add
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
-    if (makes_complex()) return false;
-    if (const RowOp* op = find_row_op(*instr_.op)) return rows(*op);
+    if (const RowOp* op = find_row_op(*instr_.op)) return !makes_complex() && rows(*op);
     return is_sum() && sum();
   }
 

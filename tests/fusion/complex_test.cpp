@@ -69,6 +69,34 @@ TEST(Complex, OperandsThatLieInOtherWays) {
   });
 }
 
+// Sums over rows and over columns, within a kernel and as its results.
+TEST(Complex, SumsForBroadcastOperands) {
+  for (const int64_t rows : {1, 5, 700}) {
+    SCOPED_TRACE(rows);
+    const auto program = [rows](at::TensorOptions options) {
+      const auto x = complex_leaf({rows, 300}, options), bias = complex_leaf({300}, options), scale = complex_leaf({rows, 1}, options);
+      go_back((x * bias.conj() + bias) * scale * x, options);
+      return Tensors{x.grad(), bias.grad(), scale.grad()};
+    };
+    expect_near_grads(program, {.units_in_double = 64});
+    if (rows == 1) continue;  // no sums over rows
+    EXPECT_EQ(calls_left([&] { program(at::kFloat); }), std::vector<std::string>());
+  }
+}
+
+TEST(Complex, SumsOfInfinitiesAndNaN) {
+  expect_near_grads([](at::TensorOptions options) {
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+    const auto x = complex_leaf({40, 64}, options), bias = complex_leaf({64}, options);
+    auto gradient = complex_values({40, 64}, options);
+    gradient[3][1] = c10::complex<double>(kInfinity, 1);
+    gradient[5][2] = c10::complex<double>(2, kNaN);
+    gradient[7][4] = c10::complex<double>(1, -kInfinity);
+    ((x + bias) * 2).neg().backward(gradient);
+    return Tensors{x.grad(), bias.grad()};
+  });
+}
+
 // Of tensors that are conjugates of their memory: saved ones, gradients, what flows in and what a leaf gets.
 TEST(Complex, Conjugates) {
   const auto program = [](at::TensorOptions options) {
