@@ -22,6 +22,14 @@ std::string_view type_name(at::ScalarType type) {
       return "float16";
     case at::ScalarType::Long:
       return "int64";
+    case at::ScalarType::Int:
+      return "int32";
+    case at::ScalarType::Short:
+      return "int16";
+    case at::ScalarType::Char:
+      return "int8";
+    case at::ScalarType::Byte:
+      return "uint8";
     case at::ScalarType::Bool:
       return "bool";
     case at::ScalarType::ComplexFloat:

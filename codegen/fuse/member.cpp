@@ -21,6 +21,10 @@ bool is_float(at::ScalarType type) { return type == at::kFloat || type == at::kD
 
 bool is_complex(at::ScalarType type) { return type == at::kComplexFloat || type == at::kComplexDouble; }
 
+bool is_integer(at::ScalarType type) {
+  return type == at::kLong || type == at::kInt || type == at::kShort || type == at::kChar || type == at::kByte;
+}
+
 // The arithmetic that makes results of a type.
 std::optional<at::ScalarType> arithmetic_of(at::ScalarType type) {
   if (type == at::kDouble || is_complex(type)) return type;
@@ -92,12 +96,13 @@ class Description {
     return any;
   }
 
-  // Of a type that does not count beside a tensor with dims: ATen converts it to the tensor's, as a kernel does where that is no short
-  // float. Python's `x * 1.001` and `x / 3` save such tensors.
-  bool is_number(const Value& value) const {
-    if (!value.sizes.empty() || (value.dtype != at::kDouble && value.dtype != at::kLong)) return false;
+  // Of a type that does not count beside the result's: ATen converts it to that, as a kernel does where that is no short float. Python's
+  // `x * 1.001` and `x / 3` save such tensors, and the gradients of amax and amin divide by how often each was met.
+  bool is_converted(const Value& value) const {
     const Value& result = this->value(instr_.outputs[0]);
-    return !result.sizes.empty() && (result.dtype == at::kFloat || result.dtype == at::kDouble || is_complex(result.dtype));
+    if (result.dtype != at::kFloat && result.dtype != at::kDouble && !is_complex(result.dtype)) return false;
+    const bool is_number = value.dtype == at::kDouble && value.sizes.empty() && !result.sizes.empty();
+    return is_number || is_integer(value.dtype);
   }
 
   static bool is_mask(const Value& value) { return value.dtype == at::kBool; }
@@ -137,7 +142,7 @@ class Description {
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
       const at::ScalarType type = value(arg.values[0]).dtype;
-      if (!is_float(type) && !is_complex(type) && !((op.mask_args >> i & 1) && type == at::kBool) && !is_number(value(arg.values[0])))
+      if (!is_float(type) && !is_complex(type) && !((op.mask_args >> i & 1) && type == at::kBool) && !is_converted(value(arg.values[0])))
         return false;
       member_.operands.push_back({arg.values[0]});
     }
@@ -219,8 +224,8 @@ class Description {
   bool is_read_exactly(const Value& read) const {
     const bool in_double = member_.compute == at::kDouble || member_.compute == at::kComplexDouble;
     if (is_complex(read.dtype)) return makes_complex() && (read.dtype == at::kComplexFloat || in_double);
-    if (is_float(read.dtype)) return read.dtype != at::kDouble || in_double || is_number(read);
-    return read.dtype == at::kBool || read.dtype == at::kLong;
+    if (is_float(read.dtype)) return read.dtype != at::kDouble || in_double || is_converted(read);
+    return read.dtype == at::kBool || read.dtype == at::kLong || member_.kind == Member::Kind::Pointwise;
   }
 
   bool operands_fit() const {

@@ -9,7 +9,7 @@
 namespace hindcast::codegen {
 
 struct PointwiseOp {
-  /// Tensor arguments that may be bool (masks); all others have a floating type.
+  /// Tensor arguments that may be bool (masks); all others are numbers.
   uint32_t mask_args = 0;    // bit i: argument i
   uint32_t may_be_none = 0;  // arguments
   bool gives_mask = false;   // its result is bool; inside of a kernel, as all else there, a number: 1 or 0
