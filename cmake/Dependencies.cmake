@@ -19,15 +19,20 @@ endmacro()
 hindcast_find(fmt libfmt-dev)
 hindcast_find(spdlog libspdlog-dev)
 find_package(Threads REQUIRED)
-
 find_path(XXHASH_INCLUDE_DIR xxhash.h)
-find_library(XXHASH_LIBRARY xxhash)
-if(NOT XXHASH_INCLUDE_DIR OR NOT XXHASH_LIBRARY)
+if(NOT XXHASH_INCLUDE_DIR)
   message(FATAL_ERROR "xxhash was not found. Run scripts/setup.sh, or: apt-get install libxxhash-dev")
 endif()
-add_library(xxhash::xxhash UNKNOWN IMPORTED)
-set_target_properties(xxhash::xxhash PROPERTIES
-  IMPORTED_LOCATION "${XXHASH_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${XXHASH_INCLUDE_DIR}")
+
+# Of all three the headers only: what is built then needs none of their libraries where it runs, as a wheel must not.
+get_target_property(spdlog_includes spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
+add_library(hindcast_logging INTERFACE)
+target_include_directories(hindcast_logging SYSTEM INTERFACE ${spdlog_includes})
+target_compile_definitions(hindcast_logging INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(hindcast_logging INTERFACE fmt::fmt-header-only Threads::Threads)
+add_library(hindcast_hashing INTERFACE)
+target_include_directories(hindcast_hashing SYSTEM INTERFACE "${XXHASH_INCLUDE_DIR}")
+target_compile_definitions(hindcast_hashing INTERFACE XXH_INLINE_ALL)
 
 if(HINDCAST_BENCH)
   hindcast_find(benchmark libbenchmark-dev)

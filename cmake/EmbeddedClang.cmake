@@ -48,19 +48,6 @@ function(_find_embedded_clang problem)
     endif()
   endforeach()
 
-  # LLVM compresses sections with these. The library packages come with LLVM's, those with headers need not be there.
-  _llvm_config(system --link-static --system-libs)
-  foreach(name z zstd)
-    if(system MATCHES "-l${name}( |$)")
-      find_library(HINDCAST_LIBRARY_${name} NAMES ${name} lib${name}.so.1 NO_CACHE)
-      if(NOT HINDCAST_LIBRARY_${name})
-        set(${problem} "lib${name}.so, which LLVM uses, was not found" PARENT_SCOPE)
-        return()
-      endif()
-      list(APPEND libraries "${HINDCAST_LIBRARY_${name}}")
-    endif()
-  endforeach()
-
   add_library(hindcast::embedded_clang INTERFACE IMPORTED GLOBAL)
   target_include_directories(hindcast::embedded_clang SYSTEM INTERFACE "${headers}")
   target_compile_definitions(hindcast::embedded_clang INTERFACE

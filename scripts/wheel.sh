@@ -4,5 +4,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 scripts/python_env.sh .deps/wheel python/requirements.txt
-.deps/wheel/bin/python -m pip wheel --no-deps --no-build-isolation --disable-pip-version-check -v --wheel-dir dist ./python
+python=.deps/wheel/bin/python
+"$python" -m pip wheel --no-deps --no-build-isolation --disable-pip-version-check -v --wheel-dir dist ./python
+
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+"$python" -m zipfile -e dist/hindcast-*.whl "$unpacked"
+scripts/check_libraries.sh "$unpacked"/hindcast/*.so
 ls dist

@@ -137,7 +137,7 @@ TEST(Layering, ClangAndLLVMStayInThePlugin) {
   for (const auto& [folder, below] : kMayInclude) {
     for (const Include& include : includes_of(folder, '<')) {
       if (include.path.rfind("clang/", 0) != 0 && include.path.rfind("llvm/", 0) != 0) continue;
-      EXPECT_EQ(include.file, "codegen/clang/plugin.cpp") << describe(include);
+      EXPECT_EQ(include.file.string().rfind("codegen/clang/plugin", 0), 0) << describe(include);
     }
   }
 }

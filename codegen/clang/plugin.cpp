@@ -1,4 +1,4 @@
-// libhindcast_clang.so: Clang and LLVM's in-process linker behind the C table of plugin.h. The one file that sees LLVM.
+// libhindcast_clang.so: Clang and LLVM's in-process linker behind the C table of plugin.h. Only the files plugin*.cpp see LLVM.
 //
 //   source -> CompilerInstance + EmitObjAction -> object bytes          (what the kernel store keeps)
 //   object bytes -> JITLink -> pages of code in this process, addresses by name

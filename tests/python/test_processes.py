@@ -3,6 +3,8 @@
 import copy
 import pickle
 import signal
+import subprocess
+from pathlib import Path
 
 import hindcast
 import pytest
@@ -76,6 +78,13 @@ def test_importing_changes_nothing_and_another_torch_is_refused():
         """
     )
     assert "torch 2.11" in text and "torch 2.12.0 is installed" in text
+
+
+def test_the_libraries_need_nothing_beside_torch():
+    check = Path(__file__).parents[2] / "scripts" / "check_libraries.sh"
+    libraries = sorted(Path(hindcast.__file__).parent.glob("*.so"))
+    done = subprocess.run([check, *libraries], capture_output=True, text=True)
+    assert libraries and done.returncode == 0, done.stderr
 
 
 def test_data_loader_workers():

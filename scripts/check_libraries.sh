@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# check_libraries.sh <shared object>...: fails if one needs a library beside torch's and the C and C++ runtime, which a machine
+# that only installs the wheel may not have, or shows names of a library that is linked into it.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+may_need='^(libtorch_cpu|libc10|libstdc\+\+|libgcc_s|libm|libc|libdl|libpthread|ld-linux-x86-64)\.so'
+
+for object in "$@"; do
+  needed=$(readelf -d "$object" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+  [ -n "$needed" ] || fail "$object needs no library at all, not even libc: is it a shared object?"
+  foreign=$(grep -vE "$may_need" <<<"$needed" | tr '\n' ' ') || true
+  [ -z "$foreign" ] || fail "$object needs $foreign" "Link it statically, or use its headers alone (cmake/Dependencies.cmake)."
+  shown=$(nm -DC --defined-only "$object" | grep -E ' (fmt|spdlog|llvm|clang)::|XXH' | head -3) || true
+  [ -z "$shown" ] || fail "$object shows names of a library that is linked into it:" "$shown" "Hide them (python/hidden.map)."
+done
