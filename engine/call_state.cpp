@@ -8,7 +8,6 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -32,9 +31,7 @@ std::optional<FallbackReason> fallback_for_thread_state() {
   if (torch::autograd::AnomalyMode::is_enabled()) return FallbackReason::AnomalyMode;
   if (c10::InferenceMode::is_enabled()) return FallbackReason::InferenceMode;
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return FallbackReason::ForwardMode;
-  if (!usual_dispatch_keys() || c10::impl::TorchDispatchModeTLS::any_modes_set() || at::impl::torch_function_mode_enabled()) {
-    return FallbackReason::DispatchState;
-  }
+  if (!usual_dispatch_keys() || c10::impl::TorchDispatchModeTLS::any_modes_set()) return FallbackReason::DispatchState;
   // A kernel that writes a gradient knows only the layout of the leaf.
   if (!capture::gradients_take_the_leafs_layout()) return FallbackReason::DispatchState;
   return std::nullopt;

@@ -7,22 +7,28 @@
 namespace hindcast::engine {
 
 // Why a whole call of backward() or grad() runs on the stock engine: enumerator, whether the first one is worth a warning,
-// one sentence for people.
-#define HC_FALLBACK_REASONS(X)                                                                                             \
-  X(CreateGraph, true, "create_graph was asked for: a graph of the backward itself is built by the stock engine.")         \
-  X(AnomalyMode, true, "anomaly mode is on: its checks and messages are those of the stock engine.")                       \
-  X(InsideHook, true, "backward() or grad() was called while a backward runs on this thread, from a hook or a node.")      \
-  X(DispatchState, true,                                                                                                   \
-    "this thread has dispatch state that a replay would not see: a functorch level, a dispatch or function mode, unusual " \
-    "included or excluded dispatch keys.")                                                                                 \
-  X(InferenceMode, true, "inference mode is on.")                                                                          \
-  X(ForwardMode, true, "a forward-mode (dual number) level is open.")                                                      \
-  X(NonCpuDevice, true, "a node or a gradient is on a device other than the CPU.")                                         \
-  X(CollectFailed, false,                                                                                                  \
-    "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "    \
-    "stock engine does what it does, or raises the error at its place.")                                                   \
-  X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                          \
-  X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")
+// one sentence for people. Those from GradientEdge on are found by the Python package, before it calls C++.
+#define HC_FALLBACK_REASONS(X)                                                                                                 \
+  X(CreateGraph, true, "create_graph was asked for: a graph of the backward itself is built by the stock engine.")             \
+  X(AnomalyMode, true, "anomaly mode is on: its checks and messages are those of the stock engine.")                           \
+  X(InsideHook, true, "backward() or grad() was called while a backward runs on this thread, from a hook or a node.")          \
+  X(DispatchState, true,                                                                                                       \
+    "this thread has dispatch state that a replay would not see: a functorch level, a dispatch mode, unusual included "        \
+    "or excluded dispatch keys.")                                                                                              \
+  X(InferenceMode, true, "inference mode is on.")                                                                              \
+  X(ForwardMode, true, "a forward-mode (dual number) level is open.")                                                          \
+  X(NonCpuDevice, true, "a node or a gradient is on a device other than the CPU.")                                             \
+  X(CollectFailed, false,                                                                                                      \
+    "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "        \
+    "stock engine does what it does, or raises the error at its place.")                                                       \
+  X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                              \
+  X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")     \
+  X(GradientEdge, true, "a root or a wanted input is no tensor but a gradient edge, which no operator takes.")                 \
+  X(TensorSubclass, true,                                                                                                      \
+    "a root, a wanted input or a gradient is of a subclass of torch.Tensor, whose own code would be asked how to run the "     \
+    "operator that hindcast is entered by.")                                                                                   \
+  X(NamedTensor, true, "a root, a wanted input or a gradient has named dimensions, which operators of libraries do not take.") \
+  X(CompiledAutograd, false, "PyTorch's compiled autograd is on in this thread.")
 
 enum class FallbackReason : uint8_t {
 #define HC_ENUMERATOR(enumerator, warns, sentence) enumerator,

@@ -3,9 +3,9 @@
 
 #include "capture/graph.h"
 #include "engine/backward.h"
+#include "engine/fallback.h"
 #include "engine/hindcast.h"
 #include "engine/log_setup.h"
-#include "engine/stats_recorder.h"
 #include "python/csrc/guards.h"
 #include "python/csrc/run_backward.h"
 
@@ -71,6 +71,12 @@ std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {
   return {texts, pictures};
 }
 
+void record_fallback(const std::string& name) {
+  const auto reason = engine::find_fallback_reason(name);
+  TORCH_CHECK_VALUE(reason, "no fallback reason '", name, "'");
+  engine::record_fallback(*reason);
+}
+
 void set_logs(const std::string& spec, const std::string& out) {
   try {
     hindcast::set_logs(spec, out);
@@ -80,11 +86,11 @@ void set_logs(const std::string& spec, const std::string& out) {
 }
 
 // run_backward is called with all sorts of tensors. Without a kernel for any key it runs as it stands, whatever the keys,
-// above autograd and autocast; the modes that would intercept it are looked for before the call.
+// above autograd and autocast; the dispatch modes that would intercept it are looked for before the call.
 TORCH_LIBRARY(hindcast, m) {
   m.def(
       "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "
-      "bool allow_unreachable, bool accumulate_grad) -> Tensor?[]",
+      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> Tensor?[]",
       &run_backward);
   m.def(
       "keep_options(str compiler, str dynamic, int limit, int cache_size, bool strict, bool async_, bool verify, bool nan_guard, "
@@ -93,7 +99,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("enable(int options) -> int", &enable);
   m.def("disable(int guard) -> ()", &disable);
   m.def("active() -> bool", [] { return active(); });
-  m.def("count_fallback(str reason) -> ()", [](const std::string& reason) { engine::stats_recorder().add_fallback(reason); });
+  m.def("record_fallback(str reason) -> ()", &record_fallback);
   m.def(
       "stats() -> (Dict(str, int) counters, Dict(str, float) times, Dict(str, int) misses_by_reason, "
       "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons)",

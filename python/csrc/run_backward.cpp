@@ -1,5 +1,6 @@
 #include "python/csrc/run_backward.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -35,10 +36,26 @@ Edge wanted_edge(const at::Tensor& input, bool accumulate_grad) {
   return {std::move(node), output_nr};
 }
 
+// Sets what Python's torch functions do on this thread, for as long as it lives.
+class TorchFunctions {
+ public:
+  explicit TorchFunctions(at::impl::TorchFunctionDisabledState state) : before_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(state);
+  }
+  ~TorchFunctions() { at::impl::PythonTorchFunctionTLS::set_disabled_state(before_); }
+  TorchFunctions(const TorchFunctions&) = delete;
+  TorchFunctions& operator=(const TorchFunctions&) = delete;
+
+ private:
+  at::impl::TorchFunctionDisabledState before_;
+};
+
 }  // namespace
 
 OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
-                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad) {
+                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions) {
+  std::optional<TorchFunctions> functions;
+  if (torch_functions) functions.emplace(static_cast<at::impl::TorchFunctionDisabledState>(*torch_functions));
   TORCH_CHECK(tensors.size() == grad_tensors.size(), "got ", tensors.size(), " tensors and ", grad_tensors.size(), " gradients");
   edge_list roots, wanted;
   variable_list gradients;

@@ -12,8 +12,9 @@ namespace hindcast::python {
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
 /// One gradient for each of `inputs`, which may be none; nothing when `accumulate_grad`. Call it without the GIL.
-/// Checks and texts of errors are the stock method's.
+/// Checks and texts of errors are the stock method's. `torch_functions` is the TorchFunctionDisabledState under which Python
+/// code in the backward runs, where it is not the caller's: under function modes an operator can be called only without them.
 OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
-                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad);
+                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions);
 
 }  // namespace hindcast::python

@@ -21,6 +21,7 @@ from ._library import call, ops
 _run_backward = ops.run_backward.default._op
 _PLAIN = frozenset((torch.Tensor, Parameter))
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
+_ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
 
 class _ThreadState(threading.local):
@@ -32,10 +33,13 @@ thread_state = _ThreadState()
 
 
 def mode_reason() -> Optional[str]:
-    """Why no backward of this thread can be taken over now: what would intercept an operator's call."""
+    """Why no backward of this thread can be taken over now.
+
+    A mode of torch functions, as ``torch.set_default_device`` leaves one, is no reason: it sees what Python calls, and PyTorch's
+    engine calls nothing of that.
+    """
     if (
-        torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
+        torch._C._len_torch_dispatch_stack()
         or torch._C._are_functorch_transforms_active()
         or torch._C._get_tracing_state() is not None
     ):
@@ -62,11 +66,30 @@ def _argument_reason(tensors: Sequence[Any], gradients: Sequence[Any], inputs: S
     return None
 
 
+def _take_over(
+    tensors: Any,
+    grad_tensors: Any,
+    keep_graph: bool,
+    create_graph: bool,
+    inputs: Any,
+    allow_unreachable: bool,
+    accumulate_grad: bool,
+    torch_functions: Optional[int],
+) -> tuple[Optional[str], Any]:
+    """The gradients from hindcast's engine, or why the call is PyTorch's."""
+    reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
+    if reason is not None:
+        return reason, None
+    return None, _run_backward(
+        tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad, torch_functions
+    )
+
+
 _warned_of_compiled_autograd = False
 
 
 def _count(reason: str) -> None:
-    call("count_fallback", reason)
+    call("record_fallback", reason)
     global _warned_of_compiled_autograd
     if reason == "CompiledAutograd" and not _warned_of_compiled_autograd:
         _warned_of_compiled_autograd = True
@@ -89,11 +112,15 @@ class Engine(torch._C._ImperativeEngine):
         accumulate_grad: bool = False,
     ) -> Any:
         if thread_state.guards:
-            reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
+            arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad)
+            if torch._C._is_torch_function_mode_enabled():
+                # The modes would see what is asked of the arguments, and the operator. Hooks and nodes run under them.
+                state = _ENABLED if torch._C._is_torch_function_enabled() else _SUBCLASSES_DISABLED
+                with torch._C.DisableTorchFunction():
+                    reason, found = _take_over(*arguments, state)
+            else:
+                reason, found = _take_over(*arguments, None)
             if reason is None:
-                found = _run_backward(
-                    tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad
-                )
                 return None if accumulate_grad else tuple(found)
             _count(reason)
         return super().run_backward(

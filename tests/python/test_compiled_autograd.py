@@ -24,6 +24,7 @@ assert [str(one.message) for one in seen if "hindcast leaves backward() to it" i
 assert len(seen) == 1, [str(one.message) for one in seen]
 assert hindcast.stats()["fallbacks_by_reason"] == {"CompiledAutograd": 2}
 assert not hindcast.stats()["backwards"]
+assert "compiled autograd is on in this thread" in hindcast.report()
 """
     )
 

@@ -29,6 +29,35 @@ def test_the_report_names_what_happened():
     assert "graphs captured" in hindcast.report()
 
 
+class Tagged(torch.Tensor):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:.*amed")
+@pytest.mark.parametrize(
+    "reason, sentence, backward",
+    [
+        ("GradientEdge", "gradient edge", lambda y: torch.autograd.backward(torch.autograd.graph.get_gradient_edge(y), torch.ones(3))),
+        ("TensorSubclass", "subclass of torch.Tensor", lambda y: y.sum().as_subclass(Tagged).backward()),
+        ("NamedTensor", "named dimensions", lambda y: y.backward(torch.ones(3, names=("n",)))),
+        ("DispatchState", "functorch level", lambda y: torch.autograd.grad(y, y, torch.eye(3), is_grads_batched=True)),
+    ],
+)
+def test_a_call_left_to_pytorch_is_explained_and_logged(reason, sentence, backward, tmp_path):
+    hindcast.set_logs("fallbacks", tmp_path / "log")
+    try:
+        with hindcast.enable("eager"):
+            for _ in range(2):
+                backward(leaf(3).sin())
+    finally:
+        hindcast.set_logs()
+    assert hindcast.stats()["fallbacks_by_reason"] == {reason: 2}
+    (row,) = [line for line in hindcast.report().splitlines() if line.split()[:1] == [reason]]
+    assert sentence in row
+    first, second = (tmp_path / "log").read_text().splitlines()
+    assert f"warning: {reason}: " in first and "warning" not in second and sentence in first
+
+
 def test_trim_and_wait_return():
     hindcast.wait()
     assert hindcast.trim() >= 0
@@ -50,6 +79,8 @@ def test_an_unknown_log_is_refused():
 
 
 def test_everything_answers_under_modes():
+    with torch.device("cpu"), hindcast.enable("eager"):
+        assert hindcast.is_enabled()
     with torch.device("cpu"), torch.utils.flop_counter.FlopCounterMode(display=False):
         assert hindcast.stats()["hits"] == 0
         with hindcast.enable("eager"):

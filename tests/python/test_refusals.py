@@ -4,7 +4,6 @@ import warnings
 
 import torch
 from side_by_side import STEPS, error_of, leaf, same_as_stock
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -54,24 +53,6 @@ def test_dispatch_modes():
         return mode.ops
 
     assert reasons(program) == {"DispatchState": 1}
-
-
-def test_function_modes():
-    class Recording(TorchFunctionMode):
-        def __init__(self):
-            super().__init__()
-            self.functions = []
-
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            self.functions.append(str(function.__name__))
-            return function(*args, **(kwargs or {}))
-
-    def program():
-        with Recording() as mode:
-            grads_of_sin()
-        return mode.functions
-
-    reasons(program)
 
 
 def test_a_flop_counter_counts_the_backward():
