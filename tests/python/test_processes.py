@@ -96,7 +96,15 @@ def test_data_loader_workers():
     assert hindcast.stats()["hits"] == 3
 
 
-def test_an_interrupt_in_a_hook_ends_the_backward():
+@pytest.fixture
+def interrupts():
+    """Python's own handler, which a process that a shell started in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_in_a_hook_ends_the_backward(interrupts):
     w = leaf(3)
     with hindcast.enable("eager"):
         for interrupted in (False, False, True):  # in a hit
