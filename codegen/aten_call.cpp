@@ -8,7 +8,7 @@ namespace {
 class AtenCall final : public OpCall {
  public:
   AtenCall(const Group& group, std::shared_ptr<const capture::Graph> graph)
-      : graph_(std::move(graph)), instrs_(instrs_of(group)), loads_(inputs_of(group)), stores_(group.stores) {}
+      : graph_(std::move(graph)), instrs_(instrs_of(group)), loads_(inputs_of(group)), results_(results_of(group)) {}
 
   void run(const Step& step, Slots& slots, const capture::Env& env) const override {
     std::unordered_map<uint32_t, at::Tensor> values;
@@ -17,13 +17,13 @@ class AtenCall final : public OpCall {
       values[loads_[i].index] = step.inputs[i].last ? std::move(slot) : slot;
     }
     graph_->replay(values, instrs_, env);
-    for (size_t i = 0; i < stores_.size(); ++i) slots[step.outputs[i]] = std::move(values.at(stores_[i].index));
+    for (size_t i = 0; i < results_.size(); ++i) slots[step.outputs[i]] = std::move(values.at(results_[i].index));
   }
 
  private:
   std::shared_ptr<const capture::Graph> graph_;
   std::vector<uint32_t> instrs_;
-  std::vector<capture::ValueId> loads_, stores_;
+  std::vector<capture::ValueId> loads_, results_;
 };
 
 }  // namespace

@@ -204,7 +204,7 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
   step.instr = group.members.back();
   step.call = graph_->instrs[step.instr].call;
   for (const ValueId input : inputs_of(group)) step.inputs.push_back({slot_of(input), last_use[slot_of(input)] == place});
-  for (const ValueId store : group.stores) step.outputs.push_back(slot_of(store));
+  for (const ValueId result : results_of(group)) step.outputs.push_back(slot_of(result));
   for (const Group::Leaf& leaf : group.leaves) {
     step.leaves.push_back({slot_count_, graph_->instrs[leaf.instr].call, leaf.takes_result});
     leaf_slots_.emplace(leaf.instr, slot_count_++);

@@ -232,7 +232,7 @@ class Program {
                        name.name, name.overload_name, arguments, i, graph_.node_names[instr.call]);
       }
     }
-    return text + "  return {" + join(group_.stores, name_of) + "};\n}\n\n";
+    return text + "  return {" + join(codegen::stored_values_of(group_), name_of) + "};\n}\n\n";
   }
 
   // As the kernel walks its domain: the axes by which the results lie, or rows and then columns.

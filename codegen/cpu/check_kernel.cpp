@@ -78,7 +78,7 @@ class InDouble {
   const Group& group_;
 };
 
-/// What it stores, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
+/// Its results, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
 Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, const Values& values, const capture::Env& env,
                  const std::vector<Group::Leaf>& leaves) {
   Step step;
@@ -87,7 +87,7 @@ Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, co
     step.inputs.push_back({static_cast<uint32_t>(slots.size()), false});
     slots.push_back(values.at(load.index));
   }
-  for (size_t i = 0; i < group.stores.size(); ++i) {
+  for (size_t i = 0; i < results_of(group).size(); ++i) {
     step.outputs.push_back(static_cast<uint32_t>(slots.size()));
     slots.emplace_back();
   }
@@ -143,8 +143,9 @@ std::optional<std::string> find_difference(const capture::Graph& graph, const Gr
   const InDouble group_in_double(graph, group);
   const Values exact = group_in_double.run(values, env, 0), rounded = group_in_double.run(values, env, unit_of(group.body.compute));
   const Slots stored = run_kernel(group, kernel, values, env, {});
-  for (size_t i = 0; i < group.stores.size(); ++i) {
-    const uint32_t value = group.stores[i].index;
+  const std::vector<capture::ValueId> results = results_of(group);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const uint32_t value = results[i].index;
     const auto parts_in_double = [&](const Values& of) { return parts_of(of.at(value)).to(at::kDouble); };
     const auto wrong = lies_alike(stored[i], values.at(value))
                            ? compare(parts_of(stored[i]), parts_of(values.at(value)), parts_in_double(exact), parts_in_double(rounded))

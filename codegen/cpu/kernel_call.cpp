@@ -1,5 +1,6 @@
 #include "codegen/cpu/kernel_call.h"
 
+#include "codegen/cpu/concats.h"
 #include "codegen/cpu/launch.h"
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/nest.h"
@@ -36,7 +37,8 @@ class KernelCall final : public OpCall {
     const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
 
     for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
-    const bool one_loop = !empty && is_one_loop(step, slots, sizes, strides, numel);
+    Concats concats(group_, sizes, env);
+    const bool one_loop = !empty && concats.are_dense() && is_one_loop(step, slots, sizes, strides, numel);
     const auto layout_of = [&](size_t store) -> ResultLayout {
       const at::ScalarType type = group_.body.stores[store].type;
       if (has_shape_of_domain_[store]) return {sizes, strides, type};
@@ -47,7 +49,7 @@ class KernelCall final : public OpCall {
     ResultMemory memory(step, slots, one_loop ? loads_ : 0);
     const bool to_leaves = one_loop && kernel_->leaves && !leaves.empty();
     c10::SmallVector<at::Tensor, 16> results;
-    for (size_t i = 0; i < step.outputs.size(); ++i) {
+    for (size_t i = 0; i < group_.stores.size(); ++i) {
       if (to_leaves && leaves.is_only_added(i)) {
         results.emplace_back();
       } else if (has_shape_of_domain_[i]) {
@@ -60,12 +62,12 @@ class KernelCall final : public OpCall {
     const auto scalars = scalars_.values(env);
 
     if (to_leaves) {
-      run_to_leaves(step, slots, results, scalars.data(), numel, leaves);
+      run_to_leaves(step, slots, results, concats.parts(), scalars.data(), numel, leaves);
     } else {
       if (one_loop) {
-        run_dense(step, slots, results, scalars.data(), numel);
+        run_dense(step, slots, results, concats.parts(), scalars.data(), numel);
       } else if (!empty) {
-        run_nest(step, slots, sizes, strides, results, scalars.data(), env);
+        run_nest(step, slots, sizes, strides, results, concats.parts(), scalars.data(), env);
       }
       for (size_t i = 0; i < results.size(); ++i) leaves.write(i, results[i]);
     }
@@ -73,6 +75,7 @@ class KernelCall final : public OpCall {
       if (use.last) slots[use.slot].reset();
     }
     for (size_t i = 0; i < results.size(); ++i) slots[step.outputs[i]] = std::move(results[i]);
+    for (size_t i = 0; i < group_.concats.size(); ++i) slots[step.outputs[results.size() + i]] = concats.take(i);
   }
 
   bool writes_leaves() const override { return true; }
@@ -97,10 +100,14 @@ class KernelCall final : public OpCall {
     return true;
   }
 
-  void run_dense(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel) const {
+  using Parts = c10::ArrayRef<Concats::Part>;
+
+  void run_dense(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, Parts parts, const double* scalars,
+                 int64_t numel) const {
     Pointers pointers;
     for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
     for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
+    for (const Concats::Part& part : parts) pointers.push_back(part.memory);
     run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
@@ -110,8 +117,8 @@ class KernelCall final : public OpCall {
     });
   }
 
-  void run_to_leaves(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, const double* scalars, int64_t numel,
-                     const LeafWrites& leaves) const {
+  void run_to_leaves(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, Parts parts, const double* scalars,
+                     int64_t numel, const LeafWrites& leaves) const {
     Pointers pointers;
     c10::SmallVector<long, 32> is_block;
     c10::SmallVector<int64_t, 32> sizes(element_sizes_.begin(), element_sizes_.end());
@@ -119,6 +126,10 @@ class KernelCall final : public OpCall {
     for (const at::Tensor& result : results) {
       pointers.push_back(result.defined() ? memory_of(result) : nullptr);
       is_block.push_back(result.defined() ? 0 : 1);
+    }
+    for (const Concats::Part& part : parts) {
+      pointers.push_back(part.memory);
+      is_block.push_back(0);
     }
     const LeafPointers leaf_pointers(group_, leaves, kBlockLength);
     for (const LeafPointers::Pointer& pointer : leaf_pointers.all()) {
@@ -141,7 +152,7 @@ class KernelCall final : public OpCall {
   }
 
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,
-                const double* scalars, const Env& env) const {
+                Parts parts, const double* scalars, const Env& env) const {
     c10::SmallVector<Ints, 16> steps;
     c10::SmallVector<at::Tensor, 16> tensors;
     Pointers pointers;
@@ -154,6 +165,10 @@ class KernelCall final : public OpCall {
       Ints& own = steps.emplace_back(strides.begin(), strides.end());
       for (int64_t& bytes : own) bytes *= static_cast<int64_t>(result.element_size());
       pointers.push_back(memory_of(result));
+    }
+    for (const Concats::Part& part : parts) {
+      steps.push_back(part.steps);
+      pointers.push_back(part.memory);
     }
     const auto nest = make_nest(sizes, group_.order, steps);
     codegen::run_nest(kernel_->dense, nest, pointers, widths_, scalars, grain_);

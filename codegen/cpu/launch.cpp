@@ -110,9 +110,13 @@ Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, 
   }
   const auto bytes = static_cast<int64_t>(tensor.element_size());
   for (int64_t& stride : strides) stride *= bytes;
+  return steps_of(sizes, std::move(strides), access.dim_of_axis, domain);
+}
+
+Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& dim_of_axis, at::IntArrayRef domain) {
   Ints steps(domain.size(), 0);
   for (size_t axis = domain.size(); axis-- > 0;) {
-    const int8_t dim = access.dim_of_axis[axis];
+    const int8_t dim = dim_of_axis[axis];
     if (dim < 0 || sizes[static_cast<size_t>(dim)] == 1) continue;
     int64_t& stride = strides[static_cast<size_t>(dim)];
     steps[axis] = stride;

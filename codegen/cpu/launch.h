@@ -45,6 +45,8 @@ class ResultMemory {
 
 /// By how many bytes the tensor goes on with each axis of the domain. A tensor that is read as another shape is made contiguous.
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
+/// The same of memory that has these sizes and these strides in bytes. `dim_of_axis`: as Access has it.
+Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& dim_of_axis, at::IntArrayRef domain);
 
 /// One loop of a nest, with the bytes that each tensor steps.
 struct Loop {

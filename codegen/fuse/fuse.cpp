@@ -149,6 +149,7 @@ class Fuser {
 
   bool join(uint32_t i) {
     const auto& member = member_of(i);
+    if (member && member->kind == Member::Kind::Concat) return join_concat(i, *member);
     if (!member || !OpenGroup(graph_, views_).find_place(*member)) return false;
 
     for (const MemberOperand& operand : member->operands) {
@@ -179,6 +180,20 @@ class Fuser {
       place = open_[into].group.find_place(*member);
     }
     add(i, into, *member, *place);
+    return true;
+  }
+
+  // Where one group makes all parts, it writes them to where they lie in the whole. That is there before the last part, where the stock
+  // engine makes it behind, beside them all.
+  bool join_concat(uint32_t i, const Member& member) {
+    const auto group_of = [&](const MemberOperand& part) { return open_group_of_[source_of(part.value).index]; };
+    if (std::any_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& part) { return group_of(part) == kNone; }))
+      return false;
+    merge_makers(member);
+    const uint32_t into = group_of(member.operands[0]);
+    const auto place = place_in(open_[into], member);
+    if (!place) return false;
+    add(i, into, member, *place);
     return true;
   }
 
@@ -317,7 +332,7 @@ class Fuser {
       Group group = open.group.finish([&](ValueId made) { return is_read_elsewhere(made, members); });
       group.stopped = why;
       add_leaves(group, open.sinks);
-      if (!group.stores.empty()) {
+      if (!group.body.stores.empty()) {
         schedule_.items.push_back({true, static_cast<uint32_t>(schedule_.groups.size()), 0});
         schedule_.groups.push_back(std::move(group));
       }

@@ -26,6 +26,18 @@ std::vector<capture::ValueId> inputs_of(const Group& group) {
   return inputs;
 }
 
+std::vector<capture::ValueId> results_of(const Group& group) {
+  std::vector<capture::ValueId> results = group.stores;
+  for (const Group::Concat& concat : group.concats) results.push_back(concat.value);
+  return results;
+}
+
+std::vector<capture::ValueId> stored_values_of(const Group& group) {
+  std::vector<capture::ValueId> values = group.stores;
+  for (const Group::Concat& concat : group.concats) values.insert(values.end(), concat.parts.begin(), concat.parts.end());
+  return values;
+}
+
 std::vector<uint32_t> instrs_of(const Group& group) {
   std::vector<uint32_t> instrs = group.views;
   instrs.insert(instrs.end(), group.members.begin(), group.members.end());

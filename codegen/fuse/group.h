@@ -35,6 +35,17 @@ struct Group {
   std::vector<GroupScalar> scalars;      // by Body's scalars
   std::vector<capture::ValueId> stores;
   std::vector<std::vector<capture::ExprId>> shapes;  // of the stores
+  /// The result of a `cat` or `stack` of parts that the group makes, which its kernel writes to where they lie in it: in Body::stores
+  /// behind `stores`, part by part.
+  struct Concat {
+    capture::ValueId value;
+    std::vector<capture::ValueId> parts;
+    std::vector<capture::ExprId> shape;    // of each part
+    uint8_t dim = 0;                       // of the result
+    bool is_stack = false;                 // `dim` is one that the parts do not have
+    std::vector<int8_t> dim_of_axis = {};  // of a part, as Access has it
+  };
+  std::vector<Concat> concats;
   /// A leaf that gets a result as its gradient. Leaves of one result are neighbours.
   struct Leaf {
     uint32_t store;     // into stores
@@ -47,6 +58,12 @@ struct Group {
 
 /// All that a call of the group is given: loads, then what is unread.
 std::vector<capture::ValueId> inputs_of(const Group& group);
+
+/// What its kernel makes, in the order of its step's outputs: stores, then concats.
+std::vector<capture::ValueId> results_of(const Group& group);
+
+/// By Body::stores: stores, then the parts of concats.
+std::vector<capture::ValueId> stored_values_of(const Group& group);
 
 /// The group's members and the views that they read through, in the graph's order.
 std::vector<uint32_t> instrs_of(const Group& group);

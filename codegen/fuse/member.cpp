@@ -60,10 +60,12 @@ class Description {
     if (makes_mask()) return false;  // the others add
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
     if (const RowOp* op = find_row_op(*instr_.op)) return !makes_complex() && rows(*op);
-    return is_sum() && sum();
+    if (is_named("aten::cat", "") || is_named("aten::stack", "")) return concat();
+    return is_named("aten::sum", "dim_IntList") && sum();
   }
 
   const c10::OperatorName& name() const { return instr_.op->operator_name(); }
+  bool is_named(const char* op, const char* overload) const { return name().name == op && name().overload_name == overload; }
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
   const PointwiseOp* find_op(const c10::OperatorName& op, const std::vector<Arg>& args) const {
@@ -193,11 +195,6 @@ class Description {
     return results_are_contiguous();
   }
 
-  bool is_sum() const {
-    const auto& name = instr_.op->operator_name();
-    return name.name == "aten::sum" && name.overload_name == "dim_IntList";
-  }
-
   // (self, dim, keepdim, dtype)
   bool sum() {
     const auto& args = instr_.args;
@@ -211,6 +208,23 @@ class Description {
     if (rank == 0 || rank > static_cast<int64_t>(kMaxRank)) return false;
     for (const int64_t dim : args[1].constant.toIntVector()) member_.row_dims |= 1u << (dim < 0 ? dim + rank : dim);
     member_.operands.push_back({self, 0});
+    return results_are_contiguous();
+  }
+
+  // (tensors, dim)
+  bool concat() {
+    const auto& args = instr_.args;
+    if (args[0].kind != Arg::Kind::ValueList || args[0].values.empty() || args[1].kind != Arg::Kind::Constant) return false;
+    member_.kind = Member::Kind::Concat;
+    member_.is_stack = name().name == "aten::stack";
+    member_.sizes = value(args[0].values[0]).sizes;
+    const auto rank = static_cast<int64_t>(value(instr_.outputs[0]).sizes.size());
+    const int64_t dim = args[1].constant.toInt();
+    member_.concat_dim = static_cast<uint8_t>(dim < 0 ? dim + rank : dim);
+    for (const ValueId part : args[0].values) {
+      if (!part.defined() || value(part).dtype != value(instr_.outputs[0]).dtype || value(part).sizes != member_.sizes) return false;
+      member_.operands.push_back({part, 0});
+    }
     return results_are_contiguous();
   }
 

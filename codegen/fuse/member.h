@@ -37,8 +37,9 @@ struct MemberOperand {
 struct Member {
   enum class Kind : uint8_t {
     Pointwise,
-    Sum,   // over `row_dims`, of operands[0]
-    Rows,  // an expression with sums over a row
+    Sum,     // over `row_dims`, of operands[0]
+    Rows,    // an expression with sums over a row
+    Concat,  // of `operands`, each of which has this domain
   };
   Kind kind = Kind::Pointwise;
   Sizes sizes;                                     // its domain
@@ -46,7 +47,9 @@ struct Member {
   uint32_t row_dims = 0;                           // Sum, Rows: dims, a bit each, that make a row
   at::ScalarType compute = at::ScalarType::Float;  // Bool: of masks alone, in any arithmetic
   std::vector<MemberOperand> operands;
-  int64_t bytes = 0;  // of its largest result, at capture
+  uint8_t concat_dim = 0;  // Concat: of the result
+  bool is_stack = false;   // Concat: it is one that operands do not have
+  int64_t bytes = 0;       // of its largest result, at capture
   std::function<void(BodyBuilder&)> build;
 };
 

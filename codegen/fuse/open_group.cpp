@@ -99,6 +99,10 @@ class OpenGroup::Builder final : public BodyBuilder {
 
 bool OpenGroup::loads(ValueId value) const { return std::find(group_.loads.begin(), group_.loads.end(), value) != group_.loads.end(); }
 
+bool OpenGroup::is_concat(ValueId value) const {
+  return std::any_of(group_.concats.begin(), group_.concats.end(), [&](const Group::Concat& concat) { return concat.value == value; });
+}
+
 std::vector<uint8_t> OpenGroup::row_axes() const {
   std::vector<uint8_t> axes;
   for (uint8_t axis = 0; axis < group_.domain.size(); ++axis) {
@@ -109,6 +113,7 @@ std::vector<uint8_t> OpenGroup::row_axes() const {
 
 std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) const {
   if (group_.members.empty()) {
+    if (member.kind == Member::Kind::Concat) return std::nullopt;
     Place place{member.sizes, {}, {}, 0, false, 0};
     for (uint8_t i = 0; i < member.sizes.size(); ++i) place.axes_of_dim.push_back({i});
     if (!set_columns(member, place)) return std::nullopt;
@@ -120,6 +125,7 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
   if (!is_identity(group_.order) || !is_identity(member.order)) {
     if (member.sizes != group_.domain || member.order != group_.order || member.kind != Member::Kind::Pointwise) return std::nullopt;
   }
+  if (member.kind == Member::Kind::Concat && group_.body.by_rows) return std::nullopt;
   if (auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false)) return place;
   if (!group_.body.by_rows || member.kind != Member::Kind::Pointwise) return std::nullopt;
   Sizes rows;
@@ -172,7 +178,8 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
 
 // Which axes a row has is settled by the first member that asks for rows.
 bool OpenGroup::set_columns(const Member& member, Place& place) const {
-  if (member.kind == Member::Kind::Pointwise) return true;
+  if (member.kind == Member::Kind::Pointwise || member.kind == Member::Kind::Concat) return true;
+  if (!group_.concats.empty()) return false;
   const auto& symbols = *graph_->symbols;
   uint32_t axes = 0, all = 0;
   for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
@@ -217,8 +224,10 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   const auto access = access_of(place, member, operand);
   if (!access) return false;
   const Views::Source source = views_->source_of(operand.value);
+  if (is_concat(source.value)) return false;
   const auto made = made_.find(source.value.index);
   if (made == made_.end()) {
+    if (member.kind == Member::Kind::Concat) return false;
     const auto walk = walk_of(source.value, *access, place.domain, place.columns);
     return walk && (!place.is_of_rows || *walk == Walk::Still);
   }
@@ -304,6 +313,7 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
     group_.order = count_up(place.domain.size());
   }
   for (Access& access : group_.accesses) access = moved(access, place);
+  for (Group::Concat& concat : group_.concats) concat.dim_of_axis = moved({{}, concat.dim_of_axis}, place).dim_of_axis;
   group_.domain = place.domain;
   group_.columns = place.columns;
   group_.body.by_rows = place.columns != 0;
@@ -311,7 +321,9 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
     group_.body.loads[i].walk = *walk_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns);
 
   Builder builder(*this, instr, member, place);
-  if (member.kind == Member::Kind::Sum) {
+  if (member.kind == Member::Kind::Concat) {
+    add_concat(instr, member, place);
+  } else if (member.kind == Member::Kind::Sum) {
     const Operand summed = builder.tensor(member.operands[0].value);
     if (place.summed == place.columns) {
       builder.result(0, builder.op(kRowSum, {summed}), Extent::Row);
@@ -322,6 +334,19 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
     member.build(builder);
   }
   group_.members.push_back(instr);
+}
+
+void OpenGroup::add_concat(uint32_t instr, const Member& member, const Place& place) {
+  Group::Concat concat{graph_->instrs[instr].outputs[0], {}, member.sizes, member.concat_dim, member.is_stack};
+  for (const MemberOperand& part : member.operands) {
+    concat.parts.push_back(part.value);
+    views_->append_views(part.value, group_.views);
+  }
+  concat.dim_of_axis.resize(place.domain.size(), -1);
+  for (size_t dim = 0; dim < place.axes_of_dim.size(); ++dim) {
+    for (const uint8_t axis : place.axes_of_dim[dim]) concat.dim_of_axis[axis] = static_cast<int8_t>(dim);
+  }
+  group_.concats.push_back(std::move(concat));
 }
 
 std::vector<ValueId> OpenGroup::unread() const {
@@ -341,6 +366,13 @@ void OpenGroup::store(ValueId value) {
   group_.stores.push_back(value);
   group_.shapes.push_back(graph_->values[value.index].sizes);
   group_.body.stores.push_back({made.value, graph_->values[value.index].dtype, made.extent});
+}
+
+void OpenGroup::store_parts(const Group::Concat& concat) {
+  for (const ValueId part : concat.parts) {
+    const Made& made = made_.at(views_->source_of(part).value.index);
+    group_.body.stores.push_back({made.value, graph_->values[part.index].dtype, made.extent});
+  }
 }
 
 }  // namespace hindcast::codegen

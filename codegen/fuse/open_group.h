@@ -29,16 +29,18 @@ class OpenGroup {
   /// `instr` of the graph is `member`.
   void add(uint32_t instr, const Member& member, const Place& place);
 
-  bool makes(capture::ValueId value) const { return made_.contains(value.index); }
+  bool makes(capture::ValueId value) const { return made_.contains(value.index) || is_concat(value); }
   bool loads(capture::ValueId value) const;
   /// The group as it stands; what `is_read` outside of it is stored.
   template <class IsRead>
   Group finish(IsRead is_read) {
     for (const uint32_t member : group_.members) {
       for (const capture::ValueId output : graph_->instrs[member].outputs) {
-        if (output.defined() && makes(output) && is_read(output)) store(output);
+        if (output.defined() && made_.contains(output.index) && is_read(output)) store(output);
       }
     }
+    std::erase_if(group_.concats, [&](const Group::Concat& concat) { return !is_read(concat.value); });
+    for (const Group::Concat& concat : group_.concats) store_parts(concat);
     group_.unread = unread();
     return std::move(group_);
   }
@@ -61,7 +63,10 @@ class OpenGroup {
   std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns) const;
   Access moved(const Access& access, const Place& place) const;
   std::vector<uint8_t> row_axes() const;
+  bool is_concat(capture::ValueId value) const;
+  void add_concat(uint32_t instr, const Member& member, const Place& place);
   void store(capture::ValueId value);
+  void store_parts(const Group::Concat& concat);
 
   const capture::Graph* graph_;
   const Views* views_;
