@@ -3,6 +3,7 @@
 #include "codegen/cpu/launch.h"
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/parallel.h"
+#include "codegen/cpu/short_runs.h"
 #include "codegen/memory/empty_recycled.h"
 #include "engine/base/check.h"
 
@@ -23,10 +24,16 @@ struct Launch {
   c10::SmallVector<at::Tensor, 16> tensors;
   Pointers pointers;
   c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
+  c10::SmallVector<Traffic, 32> traffic;    // by pointer
+  c10::SmallVector<int64_t, 32> widths;     // by pointer: an element's bytes
   int64_t row_count = 1;
+  bool copies_runs = false;
 
   int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
   int64_t run_length() const { return columns.back().size; }
+  int64_t row_length() const { return runs() * run_length(); }
+  /// Of the elements that the kernel goes over at once.
+  int64_t loop_length() const { return copies_runs ? row_length() : run_length(); }
 };
 
 class RowCall final : public OpCall {
@@ -57,7 +64,7 @@ class RowCall final : public OpCall {
     const bool to_leaves = kernel_->rows_to_leaves && !leaves.empty();
     Launch launch = prepare(step, slots, domain, env, to_leaves ? &leaves : nullptr);
     std::optional<LeafPointers> pointers;  // and the zeros that they point to
-    if (to_leaves) add_leaves(launch, pointers.emplace(group_, leaves, launch.run_length()));
+    if (to_leaves) add_leaves(launch, pointers.emplace(group_, leaves, launch.loop_length()));
     run_rows(launch, to_leaves ? kernel_->rows_to_leaves : kernel_->rows, scalars.data());
     for (const SlotUse use : step.inputs) {
       if (use.last) slots[use.slot].reset();
@@ -113,6 +120,17 @@ class RowCall final : public OpCall {
       HC_CHECK(launch.columns.size() <= 2, "columns in more than two runs");
     }
     for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
+    for (size_t i = 0; i < launch.tensors.size(); ++i) {
+      const bool is_load = i < loads_;
+      const at::ScalarType type = is_load ? group_.body.loads[i].type : group_.body.stores[i - loads_].type;
+      Traffic traffic = is_load ? Traffic::Read : Traffic::Written;
+      if (is_load && group_.body.loads[i].walk == Walk::Still) traffic = Traffic::Other;
+      if (!is_load && group_.body.stores[i - loads_].extent != Extent::Element) traffic = Traffic::Other;
+      if (!launch.tensors[i].defined()) traffic = Traffic::Other;
+      launch.traffic.push_back(traffic);
+      launch.widths.push_back(static_cast<int64_t>(c10::elementSize(type)));
+    }
+    launch.copies_runs = ShortRuns::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
     return launch;
@@ -163,11 +181,17 @@ class RowCall final : public OpCall {
     };
     std::for_each(launch.rows.begin(), launch.rows.end(), add_steps);
     std::for_each(launch.columns.begin(), launch.columns.end(), add_steps);
-    for (const LeafPointers::Pointer& leaf : leaves.all()) launch.pointers.push_back(leaf.memory);
+    bool is_sum = true;
+    for (const LeafPointers::Pointer& leaf : leaves.all()) {
+      launch.pointers.push_back(leaf.memory);
+      launch.traffic.push_back(!leaf.is_tensor ? Traffic::Other : is_sum ? Traffic::Written : Traffic::Read);
+      launch.widths.push_back(launch.widths[loads_ + leaf.store]);
+      is_sum = !is_sum;
+    }
   }
 
   void run_rows(const Launch& launch, RowsKernel* kernel, const double* scalars) const {
-    const int64_t row_length = launch.runs() * launch.run_length(), rows = launch.row_count;
+    const int64_t row_length = launch.row_length(), rows = launch.row_count;
     if (rows == 0) return;
     const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
     // The first share sums into the results themselves.
@@ -180,7 +204,7 @@ class RowCall final : public OpCall {
       std::vector<char> unread;
       for (char*& pointer : at) {
         if (pointer != nullptr) continue;
-        unread.resize(static_cast<size_t>(launch.run_length()) * sizeof(double));
+        unread.resize(static_cast<size_t>(launch.loop_length()) * sizeof(double));
         pointer = unread.data();
       }
       run_range(launch, kernel, at, scalars, rows * share / shares, rows * (share + 1) / shares);
@@ -197,23 +221,28 @@ class RowCall final : public OpCall {
   // Rows [begin, end), sums by blocks.
   void run_range(const Launch& launch, RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t begin,
                  int64_t end) const {
-    const int64_t row_length = launch.runs() * launch.run_length();
+    const int64_t row_length = launch.row_length();
     std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
-    if (sums_.empty() || end - begin <= kBlock) return run_block(launch, kernel, pointers, scalars, begin, end, kept.data());
+    std::optional<ShortRuns> short_runs;
+    if (launch.copies_runs) short_runs.emplace(launch.traffic, launch.widths, launch.columns.front(), launch.run_length());
+    const auto run_block = [&](const Pointers& at, int64_t first, int64_t last) {
+      this->run_block(launch, kernel, short_runs ? &*short_runs : nullptr, at, scalars, first, last, kept.data());
+    };
+    if (sums_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
     const int64_t sum_bytes = row_length * compute_size_;
     std::vector<char> block(static_cast<size_t>(sum_bytes) * sums_.size());
     Pointers at(pointers.begin(), pointers.end());
     for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
     for (int64_t row = begin; row < end; row += kBlock) {
       std::fill(block.begin(), block.end(), char(0));
-      run_block(launch, kernel, at, scalars, row, std::min(end, row + kBlock), kept.data());
+      run_block(at, row, std::min(end, row + kBlock));
       for (size_t s = 0; s < sums_.size(); ++s)
         add_elements(group_.body.compute, pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
     }
   }
 
-  void run_block(const Launch& launch, RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t begin, int64_t end,
-                 char* kept) const {
+  void run_block(const Launch& launch, RowsKernel* kernel, ShortRuns* short_runs, const Pointers& pointers, const double* scalars,
+                 int64_t begin, int64_t end, char* kept) const {
     const Loop& inner = launch.rows.back();
     const Loop& columns = launch.columns.back();
     const int64_t* run_steps = launch.columns.front().steps.data();
@@ -227,7 +256,11 @@ class RowCall final : public OpCall {
         for (size_t i = 0; i < at.size(); ++i) at[i] += index * launch.rows[d].steps[i];
       }
       const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
-      kernel(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
+      if (short_runs) {
+        short_runs->run(kernel, at, scalars, rows, inner.steps, kept);
+      } else {
+        kernel(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
+      }
       begin += rows;
     }
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "codegen/cpu/check_kernel.h"
 #include "engine/hindcast.h"
@@ -11,22 +12,34 @@
 namespace hindcast::tests {
 namespace {
 
-/// The graph of x.mul(2).tanh() and the values that its one kernel reads and ATen makes.
+/// A graph, and the values that its one kernel reads and ATen makes.
 struct Captured {
+  /// Of x.mul(2).tanh().
   explicit Captured(at::ScalarType type = at::kFloat) {
+    at::Tensor y;
+    capture(type, [&] {
+      y = at::full({6}, 0.25, type).set_requires_grad(true).mul(2).tanh();
+      y.sum().backward(at::ones({}, type));
+    });
+    values[group.loads.at(1).index] = y.detach();
+    graph->replay(values);
+  }
+
+  explicit Captured(const std::function<void()>& backward) {
+    capture(at::kFloat, backward);
+    graph->replay(values);
+  }
+
+  void capture(at::ScalarType type, const std::function<void()>& backward) {
     hindcast::reset();
     const Compiler keep([this](const std::shared_ptr<const Graph>& captured) {
       graph = captured;
       return std::vector<SegmentFunction>(captured->segments().size());
     });
     const auto guard = hindcast::enable(keep);
-    const auto x = at::full({6}, 0.25, type).set_requires_grad(true);
-    const auto y = x.mul(2).tanh();
-    y.sum().backward(at::ones({}, type));
+    backward();
     group = codegen::fuse(*graph).groups.at(0);
     values[group.loads.at(0).index] = at::ones({}, type);
-    values[group.loads.at(1).index] = y.detach();
-    graph->replay(values);
   }
 
   std::optional<std::string> check(codegen::DenseKernel* dense, codegen::LeavesKernel* leaves = nullptr) const {
@@ -88,6 +101,29 @@ void leaves_kernel(char* const* pointers, const double* scalars, long count, con
   EXPECT_EQ(is_block[2], 1);  // there is nothing to add to
   for (long i = 0; i < count; ++i) sum[i] = term[i] + reinterpret_cast<const float*>(pointers[2])[i];
   if (kWrong) sum[count - 1] += 1e-6F;
+}
+
+template <bool kWrong>
+void parts_kernel(char* const* pointers, const double* scalars, long count) {
+  EXPECT_EQ(count, 16);  // a row of one part; the second one's gradient is computed first
+  for (const int part : {0, 1}) {
+    auto* result = reinterpret_cast<float*>(pointers[1 + part]);
+    for (long i = 0; i < count; ++i) result[i] = *reinterpret_cast<const float*>(pointers[0]) * static_cast<float>(scalars[1 - part]);
+    if (kWrong && part == 1) result[count - 1] *= 1.0001F;
+  }
+}
+
+TEST(CheckKernel, FindsAPartOfAConcatThatIsOff) {
+  const Captured captured([] {
+    const auto parts = at::ones({3, 32}).set_requires_grad(true).chunk(2, 1);
+    const auto first = parts[0] * 2, second = parts[1] * 3;
+    (first + second).sum().backward();
+  });
+  ASSERT_EQ(captured.group.concats.size(), 1U);
+  EXPECT_EQ(captured.check(parts_kernel<false>), std::nullopt);
+  const auto wrong = captured.check(parts_kernel<true>);
+  ASSERT_TRUE(wrong);
+  EXPECT_NE(wrong->find("is wrong: its result 0 is off by"), std::string::npos) << *wrong;
 }
 
 TEST(CheckKernel, FindsALeafThatGetsAnotherResult) {

@@ -143,6 +143,20 @@ TEST(Reproducer, ItsProgramLooksAtBothPartsOfComplexNumbers) {
   EXPECT_EQ(run(folder), 1) << text;
 }
 
+TEST(Reproducer, ItsProgramRunsKernelsThatMakeTheirResultInParts) {
+  const TemporaryFolder temporary;
+  const Variable place("HINDCAST_REPRODUCER_DIR", temporary.path());
+  const Captured captured([] {
+    const auto x = at::randn({6, 16}).set_requires_grad(true);
+    const auto parts = x.chunk(2, 1);
+    (parts[0].tanh() * parts[1]).sum().backward();
+  });
+  ASSERT_EQ(captured.group.concats.size(), 1U);
+  const fs::path folder = captured.write();
+  ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
+  EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
+}
+
 TEST(Reproducer, AFolderThatCannotBeWrittenIsAWarning) {
   const TemporaryFolder temporary;
   std::ofstream(temporary.path() / "file") << "in the way";

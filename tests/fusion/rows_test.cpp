@@ -76,6 +76,43 @@ TEST(Rows, BatchNorm) {
   }
 }
 
+// Small images: what one channel has of one is a few elements. Odd ones, of one row and one image, of more rows than are copied at
+// once, and a leaf that is large enough for the kernel to add to.
+TEST(Rows, OfShortRuns) {
+  for (const at::DimVector& sizes : {at::DimVector{8, 20, 2, 2},
+                                     {2, 5, 3, 3},
+                                     {40, 70, 4, 4},
+                                     {1, 3, 7, 9},
+                                     {9, 1, 5, 5},
+                                     {300, 3, 2, 1},
+                                     {5000, 2, 2, 2},
+                                     {260, 64, 4, 4}}) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    for (const bool is_short : {false, true}) {
+      expect_near_grads(
+          [&](at::TensorOptions options) {
+            const auto x = near_leaf(sizes, options), weight = near_leaf({sizes[1]}, options), bias = near_leaf({sizes[1]}, options);
+            x.mutable_grad() = at::randn_like(x).detach();
+            const auto y = at::batch_norm(x, weight, bias, {}, {}, true, 0.1, 1e-5, false);
+            const auto factor = at::randn(sizes, options.requires_grad(false));
+            ((is_short ? y.relu().to(at::kBFloat16) : y.relu()).tanh() * factor).sum().backward();
+            return grads_of({x, weight, bias});
+          },
+          {.units_in_double = 64});  // a norm's gradient is a difference
+    }
+  }
+}
+
+// Sums over all rows beside sums within them.
+TEST(Rows, OfShortRunsAndTheirSums) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = near_leaf({6, 300, 10}, options), shift = near_leaf({6, 1, 10}, options);
+    const auto weight = near_leaf({300}, options), bias = near_leaf({300}, options);
+    at::batch_norm((x + shift).tanh(), weight, bias, {}, {}, true, 0.1, 1e-5, false).sigmoid().sum().backward();
+    return grads_of({x, shift, weight, bias});
+  });
+}
+
 TEST(Rows, Softmax) {
   for (const int64_t dim : {-1, 0}) {
     expect_near_grads([&](at::TensorOptions options) {
