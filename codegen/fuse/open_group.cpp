@@ -15,6 +15,8 @@ namespace {
 
 // Shorter rows do not fill the vectors, and their sums cost more than their elements.
 constexpr int64_t kShortRow = 16;
+// Runs that fill vectors, but few, in a row that does not stay in the cache: ATen goes over each once less.
+constexpr int64_t kFewVectors = 64, kCachedRow = 4096;
 // A row is summed by one thread.
 constexpr int64_t kLongRow = 1 << 16;
 
@@ -205,13 +207,16 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
     if (!is_sum) return false;
     columns = all & ~axes;
   }
-  int64_t numel = 1, row = 1;
+  int64_t numel = 1, row = 1, run = 1;  // run: of the row's elements that are neighbours
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
     const int64_t size = symbols.hint(place.domain[axis]);
+    const bool is_column = columns >> axis & 1;
     numel *= size;
-    if (columns >> axis & 1) row *= size;
+    if (is_column) row *= size;
+    if (size != 1) run = is_column ? run * size : 1;
   }
   if (numel > kSmall && (row < kShortRow || (row > kLongRow && row * 8 > numel))) return false;
+  if (row > kCachedRow && run < std::min(row, kFewVectors) && run % kShortRow == 0) return false;
   place.columns = columns;
   for (size_t i = 0; i < group_.loads.size(); ++i) {
     if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns)) return false;

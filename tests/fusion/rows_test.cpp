@@ -86,7 +86,7 @@ TEST(Rows, OfShortRuns) {
                                      {9, 1, 5, 5},
                                      {300, 3, 2, 1},
                                      {5000, 2, 2, 2},
-                                     {260, 64, 4, 4}}) {
+                                     {200, 96, 4, 4}}) {
     SCOPED_TRACE(at::IntArrayRef(sizes));
     for (const bool is_short : {false, true}) {
       expect_near_grads(
