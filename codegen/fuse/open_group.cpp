@@ -230,6 +230,7 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   if (!access) return false;
   const Views::Source source = views_->source_of(operand.value);
   if (is_concat(source.value)) return false;
+  if (member.kind == Member::Kind::Concat && source.is_conjugated) return false;  // a store has no op of its own
   const auto made = made_.find(source.value.index);
   if (made == made_.end()) {
     if (member.kind == Member::Kind::Concat) return false;

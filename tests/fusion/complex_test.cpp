@@ -114,6 +114,18 @@ TEST(Complex, Conjugates) {
   });
 }
 
+TEST(Complex, PartsOfOneTensor) {
+  for (const bool conjugated : {false, true}) {
+    SCOPED_TRACE(conjugated);
+    expect_near_grads([conjugated](at::TensorOptions options) {
+      const auto x = complex_leaf({6, 60}, options);
+      const auto parts = x.chunk(2, 1);
+      go_back((conjugated ? parts[0].conj() : parts[0]) * parts[1] * kI, options);
+      return Tensors{x.grad()};
+    });
+  }
+}
+
 TEST(Complex, LeafThatGetsAConjugate) {
   const auto gradient = [] {
     at::manual_seed(4);
