@@ -277,6 +277,7 @@ std::string describe(const at::IValue& constant) {
 class Lines {
  public:
   explicit Lines(const Values& values) : values_(values) {}
+  explicit Lines(Values&&) = delete;  // it only refers to them
 
   void value(const std::string& name, ValueId id) {
     if (const auto found = values_.find(id.index); id.defined() && found != values_.end()) line(name, describe_values(found->second));
@@ -342,7 +343,8 @@ std::string describe(const Leg& leg, const Origin& origin, const capture::Collec
   if (!leg.graph) return text;
   if (leg.env) text += format(" (graph {})", leg.graph->id);
   if (origin.instr == kNone) {
-    Lines lines(given_to(leg));
+    const Values given = given_to(leg);
+    Lines lines(given);
     lines.value("it is", origin.given);
     return text + std::move(lines).take();
   }
