@@ -49,11 +49,37 @@ bool is_contiguous(const Graph& graph, const Value& value) {
   return order && std::is_sorted(order->begin(), order->end());
 }
 
-Views::Views(const Graph& graph) : graph_(graph), maker_(graph.values.size(), kNone) {
+Views::Views(const Graph& graph)
+    : graph_(graph), leaves_its_segment_(values_that_leave_their_segment()), maker_(graph.values.size(), kNone) {
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     kinds_.push_back(kind_of(graph.instrs[i]));
     if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
   }
+}
+
+// Read, itself or as a view, by user code or behind it: what a hook or another node's own code may write to meanwhile, read
+// through to, would be read changed.
+std::vector<bool> Views::values_that_leave_their_segment() const {
+  std::vector<uint32_t> made_in(graph_.values.size(), kNone), segment_of;
+  for (const Instr& instr : graph_.instrs) {
+    const uint32_t segment = segment_of.empty() ? 0 : segment_of.back() + (capture::is_boundary(instr) ? 1 : 0);
+    segment_of.push_back(segment);
+    for (const ValueId output : instr.outputs) {
+      if (output.defined()) made_in[output.index] = segment;
+    }
+  }
+  std::vector<bool> leaves(graph_.values.size());
+  for (size_t i = graph_.instrs.size(); i-- > 0;) {
+    const Instr& instr = graph_.instrs[i];
+    const bool view_leaves = std::any_of(instr.outputs.begin(), instr.outputs.end(), [&](ValueId output) {
+      return output.defined() && graph_.values[output.index].is_view && leaves[output.index];
+    });
+    capture::for_each_use(instr, [&](ValueId value) {
+      if (value.defined() && (view_leaves || capture::is_boundary(instr) || segment_of[i] != made_in[value.index]))
+        leaves[value.index] = true;
+    });
+  }
+  return leaves;
 }
 
 Views::Kind Views::kind_of(const Instr& instr) const {
@@ -63,7 +89,7 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   const Value &from = graph_.values[instr.args[0].values[0].index], &to = graph_.values[instr.outputs[0].index];
   if (full == "aten::_conj") return Kind::Conjugate;
-  if (full == "aten::clone" && c10::isComplexType(to.dtype)) return Kind::Copy;
+  if (full == "aten::clone" && c10::isComplexType(to.dtype)) return leaves_its_segment_[instr.outputs[0].index] ? Kind::None : Kind::Copy;
   if (full == "aten::expand" && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
   if (full != "aten::expand" && std::find(kReshapes.begin(), kReshapes.end(), full) == kReshapes.end()) return Kind::None;
   // view(dtype) is another op; a result that is not contiguous is a view of something that is not.

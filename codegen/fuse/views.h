@@ -1,6 +1,6 @@
 #pragma once
-// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates. ATen
-// copies a conjugate before it computes with it; of complex numbers copies are read through as well.
+// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates. ATen copies a conjugate before it
+// computes with it; of complex numbers such copies are read through as well.
 
 #include "capture/graph.h"
 #include "codegen/fuse/shapes.h"
@@ -35,10 +35,12 @@ class Views {
  private:
   enum class Kind : uint8_t { None, Broadcast, Reshape, Conjugate, Copy };
   Kind kind_of(const capture::Instr& instr) const;
+  std::vector<bool> values_that_leave_their_segment() const;
   template <class Visit>
   void walk(capture::ValueId value, Visit visit) const;
 
   const capture::Graph& graph_;
+  const std::vector<bool> leaves_its_segment_;
   std::vector<Kind> kinds_;      // by instr
   std::vector<uint32_t> maker_;  // by value: the view that makes it, or kNone
 };

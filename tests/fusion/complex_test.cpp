@@ -143,6 +143,24 @@ TEST(Complex, LeafThatGetsAConjugate) {
   }
 }
 
+// What flows back from a change of shape is a copy, of a gradient that one hook keeps and another writes to meanwhile.
+TEST(Complex, CopiesOfWhatAHookWritesTo) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = complex_leaf({3, 4}, options), w = complex_leaf({3, 4}, options), factor = complex_values({3, 4}, options);
+    at::Tensor kept;
+    const auto h = (x * w * 2).tanh();
+    const auto between = w * 3;
+    between.register_hook([&](at::Tensor) {
+      const at::NoGradGuard no_grad;
+      kept.zero_();
+    });
+    const auto turned = h.view({4, 3}).t();
+    turned.register_hook([&](at::Tensor gradient) { kept = gradient; });
+    go_back(turned * factor + between, options);
+    return Tensors{x.grad(), w.grad()};
+  });
+}
+
 TEST(Complex, WithRealNumbers) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = complex_leaf({9, 30}, options), real = near_leaf({9, 30}, options), row = near_leaf({30}, options);
