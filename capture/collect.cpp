@@ -119,8 +119,8 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
     const size_t key_size = out.key.size(), fact_count = out.facts.size();
-    if (const char* reason = collect_fields(call, index, visitor, sink, out,
-                                            origins)) {  // this node cannot be looked into today: forget its fields, call it as itself
+    const char* reason = collect_fields(call, index, visitor, sink, out, origins);
+    if (reason) {  // this node cannot be looked into today: forget its fields, call it as itself
       out.key.resize(key_size);
       out.facts.resize(fact_count);
       if (origins) origins->resize(fact_count);

@@ -24,8 +24,8 @@ struct Launch {
   c10::SmallVector<at::Tensor, 16> tensors;
   Pointers pointers;
   c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
-  c10::SmallVector<Traffic, 32> traffic;    // by pointer
-  c10::SmallVector<int64_t, 32> widths;     // by pointer: an element's bytes
+  c10::SmallVector<Traffic, 32> traffic;    // by pointer, where there is more than one run a row
+  c10::SmallVector<int64_t, 32> widths;     // the same: an element's bytes
   int64_t row_count = 1;
   bool copies_runs = false;
 
@@ -47,9 +47,16 @@ class RowCall final : public OpCall {
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
         grain_(grain_of(group.body)) {
     for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
+    for (const BodyLoad& load : group.body.loads) {
+      traffic_.push_back(load.walk == Walk::Still ? Traffic::Other : Traffic::Read);
+      widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
+    }
     for (size_t i = 0; i < group.stores.size(); ++i) {
-      if (group.body.stores[i].extent == Extent::Columns) sums_.push_back(i);
+      const BodyStore& store = group.body.stores[i];
+      if (store.extent == Extent::Columns) sums_.push_back(i);
       written_last_.push_back(is_written_last(group.body, i));
+      traffic_.push_back(store.extent == Extent::Element ? Traffic::Written : Traffic::Other);
+      widths_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     }
   }
 
@@ -120,20 +127,19 @@ class RowCall final : public OpCall {
       HC_CHECK(launch.columns.size() <= 2, "columns in more than two runs");
     }
     for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
-    for (size_t i = 0; i < launch.tensors.size(); ++i) {
-      const bool is_load = i < loads_;
-      const at::ScalarType type = is_load ? group_.body.loads[i].type : group_.body.stores[i - loads_].type;
-      Traffic traffic = is_load ? Traffic::Read : Traffic::Written;
-      if (is_load && group_.body.loads[i].walk == Walk::Still) traffic = Traffic::Other;
-      if (!is_load && group_.body.stores[i - loads_].extent != Extent::Element) traffic = Traffic::Other;
-      if (!launch.tensors[i].defined()) traffic = Traffic::Other;
-      launch.traffic.push_back(traffic);
-      launch.widths.push_back(static_cast<int64_t>(c10::elementSize(type)));
-    }
-    launch.copies_runs = ShortRuns::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
+    if (launch.runs() > 1) look_at_runs(launch);
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
     return launch;
+  }
+
+  void look_at_runs(Launch& launch) const {
+    launch.traffic.assign(traffic_.begin(), traffic_.end());
+    launch.widths.assign(widths_.begin(), widths_.end());
+    for (size_t i = 0; i < launch.tensors.size(); ++i) {
+      if (!launch.tensors[i].defined()) launch.traffic[i] = Traffic::Other;
+    }
+    launch.copies_runs = ShortRuns::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
   }
 
   // Still: one number a row. Dense: side by side along the innermost axis.
@@ -184,8 +190,9 @@ class RowCall final : public OpCall {
     bool is_sum = true;
     for (const LeafPointers::Pointer& leaf : leaves.all()) {
       launch.pointers.push_back(leaf.memory);
+      if (!launch.copies_runs) continue;
       launch.traffic.push_back(!leaf.is_tensor ? Traffic::Other : is_sum ? Traffic::Written : Traffic::Read);
-      launch.widths.push_back(launch.widths[loads_ + leaf.store]);
+      launch.widths.push_back(widths_[loads_ + leaf.store]);
       is_sum = !is_sum;
     }
   }
@@ -273,6 +280,8 @@ class RowCall final : public OpCall {
   std::vector<uint8_t> row_axes_, column_axes_;
   std::vector<size_t> sums_;        // stores
   std::vector<bool> written_last_;  // by store: nothing of the row is read afterwards
+  std::vector<Traffic> traffic_;    // by load, then by store
+  std::vector<int64_t> widths_;     // the same: an element's bytes
 };
 
 }  // namespace

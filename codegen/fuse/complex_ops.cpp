@@ -1,31 +1,12 @@
 #include "codegen/fuse/complex_ops.h"
 
-#include <string>
-#include <unordered_map>
+#include "codegen/fuse/pointwise_table.h"
 
 namespace hindcast::codegen {
 namespace {
 
 using capture::Arg;
 using Args = std::vector<Arg>;
-
-bool is_number(const Arg& arg, double value) {
-  return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && !arg.constant.toScalar().isComplex() &&
-         arg.constant.toScalar().toDouble() == value;
-}
-
-Operand operand(BodyBuilder& body, const Arg& arg) { return arg.kind == Arg::Kind::Value ? body.tensor(arg) : body.scalar(arg); }
-
-// op(args...), tensors and scalars.
-PointwiseOp same_args(std::string_view function, size_t count) {
-  PointwiseOp op;
-  op.build = [=](BodyBuilder& body, const Args& args) {
-    std::vector<Operand> operands;
-    for (size_t i = 0; i < count; ++i) operands.push_back(operand(body, args[i]));
-    return body.op(function, std::move(operands));
-  };
-  return op;
-}
 
 // args[first] + sign * alpha * args[second], with ATen's product of complex numbers also where alpha is 1.
 PointwiseOp with_alpha(bool subtracts, size_t first, size_t second) {
@@ -35,27 +16,6 @@ PointwiseOp with_alpha(bool subtracts, size_t first, size_t second) {
     if (is_number(args[2], 1)) return body.op(subtracts ? "complex_sub" : "complex_add", {self, other});
     const Operand alpha = body.scalar(args[2]);
     return body.op("add_product", {self, subtracts ? body.op("neg", {alpha}) : alpha, other});
-  };
-  return op;
-}
-
-PointwiseOp with_masks(PointwiseOp op, uint32_t mask_args) {
-  op.mask_args = mask_args;
-  return op;
-}
-
-PointwiseOp gives_mask(PointwiseOp op) {
-  op.gives_mask = true;
-  return op;
-}
-
-PointwiseOp masked_fill() {
-  PointwiseOp op;
-  op.mask_args = 1u << 1;
-  op.build = [](BodyBuilder& body, const Args& args) {
-    const Operand self = body.tensor(args[0]);
-    const Operand mask = body.tensor(args[1]);
-    return body.op("where", {mask, body.scalar(args[2]), self});
   };
   return op;
 }
@@ -73,8 +33,8 @@ PointwiseOp power() {
   return op;
 }
 
-std::unordered_map<std::string, PointwiseOp> make_table() {
-  std::unordered_map<std::string, PointwiseOp> table = {
+PointwiseTable make_table() {
+  PointwiseTable table = {
       {"aten::add.Tensor", with_alpha(false, 0, 1)},
       {"aten::add.Scalar", with_alpha(false, 0, 1)},
       {"aten::sub.Tensor", with_alpha(true, 0, 1)},
@@ -107,9 +67,8 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
 }  // namespace
 
 const PointwiseOp* find_complex_op(const c10::OperatorName& name) {
-  static const auto* table = new std::unordered_map<std::string, PointwiseOp>(make_table());
-  const auto found = table->find(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
-  return found == table->end() ? nullptr : &found->second;
+  static const auto* table = new PointwiseTable(make_table());
+  return find(*table, name);
 }
 
 }  // namespace hindcast::codegen

@@ -1,7 +1,6 @@
 #include "codegen/fuse/pointwise_ops.h"
 
-#include <string>
-#include <unordered_map>
+#include "codegen/fuse/pointwise_table.h"
 
 namespace hindcast::codegen {
 namespace {
@@ -9,29 +8,13 @@ namespace {
 using capture::Arg;
 using Args = std::vector<Arg>;
 
-bool is_default(const Arg& arg, double value) {
-  return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && !arg.constant.toScalar().isFloatingPoint() &&
-         arg.constant.toScalar().toDouble() == value;
-}
-
-// op(tensors..., then scalars...), each argument in its place.
-PointwiseOp same_args(std::string_view function, size_t tensors, size_t scalars = 0) {
-  PointwiseOp op;
-  op.build = [=](BodyBuilder& body, const Args& args) {
-    std::vector<Operand> operands;
-    for (size_t i = 0; i < tensors + scalars; ++i) operands.push_back(i < tensors ? body.tensor(args[i]) : body.scalar(args[i]));
-    return body.op(function, std::move(operands));
-  };
-  return op;
-}
-
 // self + alpha * other, as ATen: alpha 1 multiplies nothing.
-PointwiseOp with_alpha(std::string_view function, bool other_is_tensor) {
+PointwiseOp with_alpha(std::string_view function) {
   PointwiseOp op;
   op.build = [=](BodyBuilder& body, const Args& args) {
     const Operand self = body.tensor(args[0]);
-    Operand other = other_is_tensor ? body.tensor(args[1]) : body.scalar(args[1]);
-    if (!is_default(args[2], 1)) other = body.op("mul", {body.scalar(args[2]), other});
+    Operand other = operand(body, args[1]);
+    if (!is_number(args[2], 1)) other = body.op("mul", {body.scalar(args[2]), other});
     return body.op(function, {self, other});
   };
   return op;
@@ -48,42 +31,7 @@ PointwiseOp gelu_backward() {
   return op;
 }
 
-PointwiseOp masked_fill() {
-  PointwiseOp op;
-  op.mask_args = 1u << 1;
-  op.build = [](BodyBuilder& body, const Args& args) {
-    const Operand self = body.tensor(args[0]);
-    const Operand mask = body.tensor(args[1]);
-    return body.op("where", {mask, body.scalar(args[2]), self});
-  };
-  return op;
-}
-
-PointwiseOp where() {
-  PointwiseOp op = same_args("where", 3);
-  op.mask_args = 1u << 0;
-  return op;
-}
-
-// Also of a float with a mask.
-PointwiseOp mul() {
-  PointwiseOp op = same_args("mul", 2);
-  op.mask_args = 0b11;
-  return op;
-}
-
-PointwiseOp comparison(std::string_view function, bool other_is_tensor) {
-  PointwiseOp op = other_is_tensor ? same_args(function, 2) : same_args(function, 1, 1);
-  op.gives_mask = true;
-  return op;
-}
-
-PointwiseOp logical(std::string_view function, size_t tensors) {
-  PointwiseOp op = same_args(function, tensors);
-  op.mask_args = 0b11;
-  op.gives_mask = true;
-  return op;
-}
+PointwiseOp logical(std::string_view function, size_t count) { return gives_mask(with_masks(same_args(function, count), 0b11)); }
 
 // grad * mask * scale, in ATen's order.
 PointwiseOp dropout_backward() {
@@ -128,7 +76,7 @@ PointwiseOp rsub_scalar() {
   PointwiseOp op;
   op.build = [](BodyBuilder& body, const Args& args) {
     Operand self = body.tensor(args[0]);
-    if (!is_default(args[2], 1)) self = body.op("mul", {body.scalar(args[2]), self});
+    if (!is_number(args[2], 1)) self = body.op("mul", {body.scalar(args[2]), self});
     return body.op("sub", {body.scalar(args[1]), self});
   };
   return op;
@@ -172,41 +120,41 @@ PointwiseOp logit_backward() {
   return op;
 }
 
-std::unordered_map<std::string, PointwiseOp> make_table() {
-  std::unordered_map<std::string, PointwiseOp> table = {
-      {"aten::add.Tensor", with_alpha("add", true)},
-      {"aten::add.Scalar", with_alpha("add", false)},
-      {"aten::sub.Tensor", with_alpha("sub", true)},
-      {"aten::sub.Scalar", with_alpha("sub", false)},
-      {"aten::mul.Tensor", mul()},
-      {"aten::mul.Scalar", same_args("mul", 1, 1)},
+PointwiseTable make_table() {
+  PointwiseTable table = {
+      {"aten::add.Tensor", with_alpha("add")},
+      {"aten::add.Scalar", with_alpha("add")},
+      {"aten::sub.Tensor", with_alpha("sub")},
+      {"aten::sub.Scalar", with_alpha("sub")},
+      {"aten::mul.Tensor", with_masks(same_args("mul", 2), 0b11)},
+      {"aten::mul.Scalar", same_args("mul", 2)},
       {"aten::div.Tensor", same_args("div", 2)},
-      {"aten::div.Scalar", same_args("div", 1, 1)},
+      {"aten::div.Scalar", same_args("div", 2)},
       {"aten::tanh_backward", same_args("tanh_backward", 2)},
       {"aten::sigmoid_backward", same_args("sigmoid_backward", 2)},
       {"aten::silu_backward", same_args("silu_backward", 2)},
-      {"aten::threshold_backward", same_args("threshold_backward", 2, 1)},
+      {"aten::threshold_backward", same_args("threshold_backward", 3)},
       {"aten::gelu_backward", gelu_backward()},
       {"aten::masked_fill.Scalar", masked_fill()},
-      {"aten::where.self", where()},
+      {"aten::where.self", with_masks(same_args("where", 3), 0b1)},
       {"aten::native_dropout_backward", dropout_backward()},
-      {"aten::leaky_relu_backward", same_args("leaky_relu_backward", 2, 1)},
-      {"aten::hardtanh_backward", same_args("hardtanh_backward", 2, 2)},
+      {"aten::leaky_relu_backward", same_args("leaky_relu_backward", 3)},
+      {"aten::hardtanh_backward", same_args("hardtanh_backward", 4)},
       {"aten::hardswish_backward", same_args("hardswish_backward", 2)},
       {"aten::hardsigmoid_backward", same_args("hardsigmoid_backward", 2)},
-      {"aten::hardshrink_backward", same_args("hardshrink_backward", 2, 1)},
-      {"aten::softshrink_backward", same_args("softshrink_backward", 2, 1)},
-      {"aten::softplus_backward", same_args("softplus_backward", 2, 2)},
+      {"aten::hardshrink_backward", same_args("hardshrink_backward", 3)},
+      {"aten::softshrink_backward", same_args("softshrink_backward", 3)},
+      {"aten::softplus_backward", same_args("softplus_backward", 4)},
       {"aten::mish_backward", same_args("mish_backward", 2)},
       {"aten::log_sigmoid_backward", same_args("log_sigmoid_backward", 3)},
       {"aten::elu_backward", elu_backward()},
       {"aten::logit_backward", logit_backward()},
-      {"aten::pow.Tensor_Scalar", same_args("pow_scalar", 1, 1)},
+      {"aten::pow.Tensor_Scalar", same_args("pow_scalar", 2)},
       {"aten::minimum", same_args("minimum", 2)},
       {"aten::maximum", same_args("maximum", 2)},
       {"aten::clamp", clamp()},
-      {"aten::clamp_min", same_args("clamp_min", 1, 1)},
-      {"aten::clamp_max", same_args("clamp_max", 1, 1)},
+      {"aten::clamp_min", same_args("clamp_min", 2)},
+      {"aten::clamp_max", same_args("clamp_max", 2)},
       {"aten::addcmul", add_product("mul")},
       {"aten::addcdiv", add_product("div")},
       {"aten::rsub.Scalar", rsub_scalar()},
@@ -225,8 +173,8 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
       {"aten::bitwise_not", logical("logical_not", 1)},
   };
   for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge"}) {
-    table.emplace(std::string("aten::") + name + ".Tensor", comparison(name, true));
-    table.emplace(std::string("aten::") + name + ".Scalar", comparison(name, false));
+    table.emplace(std::string("aten::") + name + ".Tensor", gives_mask(same_args(name, 2)));
+    table.emplace(std::string("aten::") + name + ".Scalar", gives_mask(same_args(name, 2)));
   }
   for (const char* name :
        {"neg",  "abs",   "sqrt",  "rsqrt", "reciprocal", "exp", "log",  "sin",  "cos",  "tan",  "tanh", "sigmoid", "sgn",  "sign",
@@ -239,9 +187,8 @@ std::unordered_map<std::string, PointwiseOp> make_table() {
 }  // namespace
 
 const PointwiseOp* find_pointwise_op(const c10::OperatorName& name) {
-  static const auto* table = new std::unordered_map<std::string, PointwiseOp>(make_table());
-  const auto found = table->find(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
-  return found == table->end() ? nullptr : &found->second;
+  static const auto* table = new PointwiseTable(make_table());
+  return find(*table, name);
 }
 
 }  // namespace hindcast::codegen

@@ -1,4 +1,4 @@
-// Two kinds of rule, since they differ in what they may break.
+// Three kinds of rule, since they differ in what they may break.
 //
 // A view that shows its source as it is: both are the same memory already, so that nothing changes but which tensor object is handed
 // on. That matters to user code, which may keep it or change its shape, and to a leaf, which takes the object as its `.grad` where
@@ -6,6 +6,8 @@
 //
 // A copy: it may only be left out where it is read and nothing else, before anything could have written to what it was copied from.
 // Within a segment only leaves write, when they accumulate into a `.grad` that a formula may read too.
+//
+// A copy to new memory, whole, of what nothing else uses: its source is handed on, and needs no look at who may write to it.
 
 #include "codegen/passes/simplify.h"
 

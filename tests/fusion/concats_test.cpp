@@ -3,12 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "codegen/fuse/fuse.h"
-#include "codegen/passes/pipeline.h"
 #include "engine/hindcast.h"
+#include "tests/fusion/calls_left.h"
 #include "tests/fusion/near_grads.h"
 #include "tests/memory/counting_allocator.h"
-#include "tests/support/kept_graphs.h"
 
 namespace hindcast::tests {
 namespace {
@@ -18,18 +16,8 @@ using Tensors = std::vector<at::Tensor>;
 /// How many of ATen's cats and stacks a fused plan of the backward still has.
 template <class Backward>
 int64_t concats_left(const Backward& backward) {
-  hindcast::reset();
-  KeptGraphs kept;
-  const auto guard = hindcast::enable(kept.compiler());
-  backward();
-  const auto optimised = codegen::optimise(kept.graphs.at(0));
-  const auto items = codegen::fuse(*optimised.graph).items;
-  return std::count_if(items.begin(), items.end(), [&](const codegen::Schedule::Item& item) {
-    const auto& instr = optimised.graph->instrs[item.index];
-    if (item.is_group || !instr.op) return false;
-    const std::string& name = instr.op->operator_name().name;
-    return name == "aten::cat" || name == "aten::stack";
-  });
+  const auto left = calls_left(backward);
+  return std::count_if(left.begin(), left.end(), [](const std::string& name) { return name == "aten::cat" || name == "aten::stack"; });
 }
 
 at::Tensor gated(const at::Tensor& x, int64_t dim) {
