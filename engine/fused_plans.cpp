@@ -85,7 +85,7 @@ void make_plan(const Variant& variant, const FuseRequest& request) {
   const auto& graph = optimised.graph;
   const codegen::Schedule schedule = codegen::fuse(*graph);
   log_groups(schedule, *graph);
-  if (schedule.groups.empty()) return;
+  if (schedule.groups.empty() && optimised.graph == variant.shared_graph()) return;
   codegen::Plan::MakeKernelCall make_call = [&](const codegen::Group& group) { return codegen::make_aten_call(group, graph); };
   std::vector<std::shared_ptr<const codegen::CpuKernel>> kernels;
   size_t next = 0;
@@ -95,7 +95,7 @@ void make_plan(const Variant& variant, const FuseRequest& request) {
     make_call = [&](const codegen::Group& group) { return codegen::make_kernel_call(group, kernels[next++]); };
   }
   variant.publish(std::make_unique<const codegen::Plan>(graph, schedule, make_call));
-  stats_recorder().add_fused_graph();
+  if (!schedule.groups.empty()) stats_recorder().add_fused_graph();
 }
 
 // A missing compiler fails every graph in the same words: the first time is worth a warning.

@@ -79,7 +79,7 @@ TEST(Complex, SumsForBroadcastOperands) {
       return Tensors{x.grad(), bias.grad(), scale.grad()};
     };
     expect_near_grads(program, {.units_in_double = 64});  // sums of 300 that cancel
-    if (rows == 1) continue;  // no sums over rows
+    if (rows == 1) continue;                              // no sums over rows
     EXPECT_EQ(calls_left([&] { program(at::kFloat); }), std::vector<std::string>());
   }
 }

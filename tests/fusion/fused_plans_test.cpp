@@ -1,11 +1,15 @@
 // Fused kernels beside everything else that a backward does.
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <cmath>
+#include <memory>
 #include <optional>
+#include <string_view>
 
 #include "tests/fusion/near_grads.h"
 
@@ -98,6 +102,36 @@ TEST(FusedPlans, VerifyComparesEveryKernelFirst) {
   }
   EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
   EXPECT_EQ(hindcast::stats().fused_graphs, 2U);
+}
+
+std::atomic<int> whole_gradients{0};
+std::unique_ptr<at::ObserverContext> count_whole_gradients(const at::RecordFunction& call) {
+  whole_gradients += std::string_view(call.name()) == "aten::select_backward";
+  return nullptr;
+}
+
+// Each of three steps has a gradient of all steps; the passes leave one.
+TEST(FusedPlans, WhatPassesLeaveOutIsNotMadeWhereThereIsNoKernelEither) {
+  const auto x = near_leaf({3, 4, 4}, at::kFloat);
+  const auto backward = [&] {
+    const auto steps = x.flip(0);
+    const auto product = steps.select(0, 0).mm(steps.select(0, 1)).mm(steps.select(0, 2));
+    product.backward(at::ones_like(product));
+  };
+  backward();
+  const at::Tensor expected = x.grad().clone();
+  hindcast::reset();
+  const auto guard = hindcast::enable(fused_options());
+  x.mutable_grad().reset();
+  backward();
+  const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(count_whole_gradients));
+  x.mutable_grad().reset();
+  backward();
+  at::removeCallback(handle);
+  EXPECT_EQ(hindcast::stats().hits, 1U);
+  EXPECT_EQ(hindcast::stats().fused_graphs, 0U);
+  EXPECT_EQ(whole_gradients, 1);
+  EXPECT_TRUE(at::equal(x.grad(), expected));
 }
 
 // Steps before the kernels are there round otherwise than steps after: which are which must not depend on time.

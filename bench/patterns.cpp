@@ -1,0 +1,75 @@
+// Parts of networks that one kernel, or one pass, is for. Each was slower than stock, or no faster, before it had that.
+
+#include "bench/harness.h"
+#include "bench/suites.h"
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace hindcast::bench {
+namespace {
+
+using at::Tensor;
+
+Tensor leaf(Tensor values) { return values.set_requires_grad(true); }
+
+Workload with_incoming(Tensor incoming, std::vector<Tensor> leaves, std::function<Tensor()> forward) {
+  Workload work{std::move(leaves), std::move(forward)};
+  work.incoming = std::move(incoming);
+  return work;
+}
+
+// Two halves that one kernel makes and stores side by side.
+Workload swiglu(int64_t rows, int64_t width) {
+  const Tensor x = leaf(at::randn({rows, width}));
+  return with_incoming(at::randn({rows, width / 2}), {x}, [x] {
+    const std::vector<Tensor> halves = x.chunk(2, -1);
+    return at::silu(halves[0]) * halves[1];
+  });
+}
+
+Workload complex_chain(int64_t numbers) {
+  const auto options = at::TensorOptions(at::kComplexFloat);
+  const Tensor x = leaf(at::randn({numbers}, options)), w = leaf(at::randn({numbers}, options));
+  return with_incoming(at::randn({numbers}, options), {x, w}, [x, w] {
+    Tensor y = x;
+    for (int i = 0; i < 4; ++i) y = at::tanh(y * w + x);
+    return y;
+  });
+}
+
+// Small images: a channel lies in many short runs.
+Workload batch_norm_silu(at::IntArrayRef sizes) {
+  const Tensor x = leaf(at::randn(sizes)), weight = leaf(at::rand({sizes[1]}) + 0.5), bias = leaf(at::randn({sizes[1]}));
+  return with_incoming(at::randn(sizes), {x, weight, bias}, [x, weight, bias] {
+    return at::silu(at::batch_norm(x, weight, bias, {}, {}, /*training=*/true, 0.1, 1e-5, /*cudnn_enabled=*/false));
+  });
+}
+
+// What autograd keeps of each write is a gradient of the whole tensor.
+Workload written_steps(int64_t steps) {
+  constexpr int64_t kBatch = 32, kWidth = 64;
+  const Tensor x = leaf(at::randn({kBatch, steps, kWidth}));
+  return with_incoming(at::randn({kBatch, steps, kWidth}), {x}, [=] {
+    Tensor out = at::zeros_like(x);
+    for (int64_t step = 0; step < steps; ++step) out.select(1, step).copy_(at::tanh(x.select(1, step)));
+    return out;
+  });
+}
+
+}  // namespace
+
+void register_patterns(const Settings& settings) {
+  const auto row = [&](const std::string& name, int pairs, const Build& build) {
+    register_pair(settings, "pattern/" + name, pairs, build);
+  };
+  row("swiglu/2048x2048", kSlowPairs, [] { return swiglu(2048, 2048); });
+  row("complex/1m", kSlowPairs, [] { return complex_chain(1 << 20); });
+  row("batch_norm_silu/32x256x4x4", kPairs, [] { return batch_norm_silu({32, 256, 4, 4}); });
+  row("written_steps/100", kSlowPairs, [] { return written_steps(100); });
+}
+
+}  // namespace hindcast::bench
