@@ -31,6 +31,15 @@ Workload swiglu(int64_t rows, int64_t width) {
   });
 }
 
+// A policy's head: half of a linear layer's outputs are means, half logs of deviations.
+Workload gaussian_policy(int64_t batch, int64_t actions) {
+  const Tensor x = leaf(at::randn({batch, 2 * actions})), taken = at::randn({batch, actions});
+  return {{x}, [=] {
+            const Tensor y = at::tanh(x), mean = y.slice(1, 0, actions), log_deviation = y.slice(1, actions);
+            return (log_deviation + at::square((taken - mean) * at::exp(-log_deviation)) * 0.5).mean();
+          }};
+}
+
 Workload complex_chain(int64_t numbers) {
   const auto options = at::TensorOptions(at::kComplexFloat);
   const Tensor x = leaf(at::randn({numbers}, options)), w = leaf(at::randn({numbers}, options));
@@ -67,6 +76,7 @@ void register_patterns(const Settings& settings) {
     register_pair(settings, "pattern/" + name, pairs, build);
   };
   row("swiglu/2048x2048", kSlowPairs, [] { return swiglu(2048, 2048); });
+  row("policy/256x8", kPairs, [] { return gaussian_policy(256, 8); });
   row("complex/1m", kSlowPairs, [] { return complex_chain(1 << 20); });
   row("batch_norm_silu/32x256x4x4", kPairs, [] { return batch_norm_silu({32, 256, 4, 4}); });
   row("written_steps/100", kSlowPairs, [] { return written_steps(100); });

@@ -3,6 +3,7 @@
 #include "codegen/passes/common_subexpressions.h"
 #include "codegen/passes/dead_code.h"
 #include "codegen/passes/simplify.h"
+#include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
 #include "engine/base/log.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr std::array kPasses = {
     Pass{"simplify", simplify},
     Pass{"common_subexpressions", common_subexpressions},
+    Pass{"slices_to_concat", slices_to_concat, false},
     Pass{"sums_of_slices", sums_of_slices, false},
     Pass{"dead_code", dead_code},
 };
