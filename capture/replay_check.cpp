@@ -19,14 +19,14 @@ at::Tensor clone_exactly(const at::Tensor& tensor) {
   return at::as_strided(memory, tensor.sizes(), tensor.strides(), offset);
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+bool same_bits(const at::Tensor& a, const at::Tensor& b, Zeros zeros) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   if (a.numel() == 0) return true;
   const at::Tensor left = a.is_complex() ? at::view_as_real(a.resolve_conj()) : a;
   const at::Tensor right = b.is_complex() ? at::view_as_real(b.resolve_conj()) : b;
   at::Tensor same = left == right;
   if (left.is_floating_point()) {
-    same = at::logical_and(same, at::signbit(left) == at::signbit(right));  // 0.0 is not -0.0
+    if (zeros == Zeros::Signed) same = at::logical_and(same, at::signbit(left) == at::signbit(right));
     same = at::logical_or(same, at::logical_and(left != left, right != right));
   }
   return same.all().item<bool>();
@@ -41,14 +41,14 @@ std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph)
   return values;
 }
 
-std::optional<std::string> ReplayCheck::find_difference(const Graph& graph) const {
+std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
   graph.verify();
   const auto values = replay(graph);
   for (const auto& [value, tensor] : results) {
     if (!value.defined()) continue;
     const auto found = values.find(value.index);
     if (found == values.end()) return base::format("value {} is not made by the replay", value.index);
-    if (!same_bits(found->second, tensor)) return base::format("value {} is not what the capture computed", value.index);
+    if (!same_bits(found->second, tensor, zeros)) return base::format("value {} is not what the capture computed", value.index);
   }
   return std::nullopt;
 }

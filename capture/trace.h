@@ -8,6 +8,7 @@
 #include "capture/collected.h"
 #include "capture/graph.h"
 #include "capture/observer.h"
+#include "capture/same_bits.h"
 
 namespace hindcast::capture {
 
@@ -41,7 +42,7 @@ struct DynamicFacts {
 struct ReplayCheck {
   std::vector<std::pair<ValueId, at::Tensor>> inputs, results;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
-  std::optional<std::string> find_difference(const Graph& graph) const;
+  std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
   /// All values of the graph, by ATen, from the copies.
   std::unordered_map<uint32_t, at::Tensor> replay(const Graph& graph) const;
 };

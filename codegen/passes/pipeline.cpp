@@ -49,11 +49,12 @@ ValueId Optimised::now(ValueId value) const {
 }
 
 Optimised optimise(std::shared_ptr<const Graph> graph, bool to_the_bit) {
-  Optimised result{std::move(graph), {}};
+  Optimised result{std::move(graph)};
   for (const Pass& pass : kPasses) {
     if (to_the_bit && !pass.keeps_signs_of_zeros) continue;
     const Rewrite rewrite = pass.run(*result.graph);
     if (!rewrite.empty()) {
+      result.keeps_signs_of_zeros = result.keeps_signs_of_zeros && pass.keeps_signs_of_zeros;
       result.graph = std::make_shared<const Graph>(rewritten(*result.graph, rewrite));
       for (auto& [value, instead] : result.instead) instead = rewrite.now(instead);
       result.instead.insert(rewrite.instead.begin(), rewrite.instead.end());

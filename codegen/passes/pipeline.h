@@ -23,6 +23,7 @@ std::span<const Pass> passes();
 struct Optimised {
   std::shared_ptr<const capture::Graph> graph;
   Replacements instead;  // what all passes together put in the place of what the given graph has
+  bool keeps_signs_of_zeros = true;
   capture::ValueId now(capture::ValueId value) const;
 };
 

@@ -154,5 +154,16 @@ TEST(SumsOfSlices, VerifyAgrees) {
   EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
 }
 
+// Row 0 gets -0, to which the stock engine adds the 0 that row 1 is surrounded by.
+TEST(SumsOfSlices, VerifyTakesNoSignOfAZeroForADifference) {
+  hindcast::reset();
+  Options options = fused_options();
+  options.verify = true;
+  const auto guard = hindcast::enable(options);
+  const auto y = leaf_of({3, 4}) * 2;
+  ((y.select(0, 0) * -0.0).sum() + y.select(0, 1).sum()).backward();
+  EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
+}
+
 }  // namespace
 }  // namespace hindcast::tests
