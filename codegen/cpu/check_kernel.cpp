@@ -53,24 +53,25 @@ class InDouble {
   Values run(const Values& values, const capture::Env& env, double noise) const {
     Values exact;
     for (const auto load : inputs_of(group_)) {
-      exact[load.index] = disturbed(in_double(values.at(load.index)), noise);
+      exact[load.index] = disturbed(in_double(values.at(load.index)), noise, load);
     }
     for (const uint32_t instr : instrs_of(group_)) {
       graph_.replay(exact, {instr}, env);
       if (noise == 0) continue;
       for (const auto output : graph_.instrs[instr].outputs) {
         const auto made = exact.find(output.index);
-        if (made != exact.end() && made->second.defined()) made->second = disturbed(made->second, noise);
+        if (made != exact.end() && made->second.defined()) made->second = disturbed(made->second, noise, output);
       }
     }
     return exact;
   }
 
  private:
-  // Not by a random generator: the user's must not notice.
-  static at::Tensor disturbed(const at::Tensor& tensor, double noise) {
+  // Each value otherwise, or errors of factors and terms would make up for each other. Not by a random generator: the user's must not
+  // notice.
+  static at::Tensor disturbed(const at::Tensor& tensor, double noise, capture::ValueId value) {
     if (noise == 0 || !(tensor.is_floating_point() || tensor.is_complex())) return tensor;
-    const at::Tensor places = at::arange(tensor.numel(), at::kDouble).mul(12.9898).sin();
+    const at::Tensor places = at::arange(tensor.numel(), at::kDouble).mul(12.9898).add(78.233 * (value.index + 1)).sin();
     return tensor * (places.reshape(tensor.sizes()) * noise + 1);
   }
 
