@@ -73,6 +73,13 @@ at::Tensor real_of(const at::Tensor& tensor) {
   return traced ? traced->real : tensor;
 }
 
+// Behind the capture the table is only read: a size that no tensor has, but kernels of the op go by, must be there.
+void intern_split_sizes(const c10::OperatorHandle& op, const std::vector<Arg>& args, SymbolTable& symbols) {
+  if (op.operator_name().name != "aten::native_group_norm_backward") return;
+  const c10::IValue &channels = args[6].constant, &groups = args[8].constant;
+  if (channels.isInt() && groups.isInt() && groups.toInt() != 0) symbols.integer(channels.toInt() / groups.toInt());
+}
+
 // The argument as the real call takes it: real tensors, hints for symbols.
 c10::IValue concrete(const c10::IValue& value, SymbolTable& symbols) {
   if (value.isTensor()) return real_of(value.toTensor());
@@ -452,6 +459,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       wrapped.push_back(same ? *same : at::Tensor());
     }
     if (any_new || outputs.empty()) {
+      intern_split_sizes(op, args, *graph_.symbols);
       Instr& instr = graph_.instrs.emplace_back();
       instr.call = call_;
       instr.op = op;

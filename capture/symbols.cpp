@@ -62,6 +62,11 @@ std::optional<int64_t> SymbolTable::constant(ExprId id) const {
   return expr(id).payload.i;
 }
 
+std::optional<ExprId> SymbolTable::find_integer(int64_t value) const {
+  const auto found = interned_.find(Shape{ExprKind::IntConst, 0, 0, value});
+  return found == interned_.end() ? std::nullopt : std::optional(found->second);
+}
+
 // -- sums and products ---------------------------------------------------------------------------------------------
 
 void SymbolTable::add_terms(ExprId id, int64_t scale, Linear& sum) const {

@@ -158,6 +158,8 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   bool is_constant(ExprId id) const;
   /// The value of an integer constant (a truth value counts as 0 or 1).
   std::optional<int64_t> constant(ExprId id) const;
+  /// The expression of a number, if there is one in the table.
+  std::optional<ExprId> find_integer(int64_t value) const;
   size_t int_symbols() const { return int_symbols_; }
   size_t float_symbols() const { return float_symbols_; }
   const std::vector<Relation>& relations() const { return relations_; }
@@ -220,7 +222,7 @@ struct Env {
 class Evaluator {
  public:
   Evaluator() = default;
-  /// `needed`, and what the relations compare.
+  /// `needed`, what the relations compare, and all integer constants.
   Evaluator(const SymbolTable& table, const std::vector<ExprId>& needed);
   /// Every expression.
   explicit Evaluator(const SymbolTable& table);

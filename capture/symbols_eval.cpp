@@ -39,6 +39,8 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
     const Expr& e = table.expr({i});
     // A size symbol is checked to be a size even if nothing needs it: its sign has been used to decide comparisons.
     if (e.kind == ExprKind::IntSymbol && e.non_negative) needed[i] = true;
+    // Kernels split sizes by constants that no tensor has.
+    if (e.kind == ExprKind::IntConst) needed[i] = true;
     // Truth values are never computed: decisions about them became relations between numbers.
     if (!needed[i] || type_of(e.kind) == ExprType::Bool) continue;
     if (!is_leaf(e.kind)) {

@@ -169,6 +169,7 @@ class Program {
         if ((group.columns >> axis & 1) != column) continue;
         order_.push_back(axis);
         (column ? columns_ : rows_) *= domain_[axis];
+        if (column && (group.channels >> axis & 1)) runs_ *= domain_[axis];
       }
     }
   }
@@ -245,13 +246,16 @@ class Program {
       for (int64_t& step : steps) step /= static_cast<int64_t>(tensor.element_size());
       const bool was_copied = !tensor.is_same(given_.at(group_.loads[i].index));
       const bool one_a_row = body.by_rows && body.loads[i].walk == codegen::Walk::Still;
+      const bool one_a_run = body.by_rows && body.loads[i].walk == codegen::Walk::ByRun;
       text += format("  tensors.push_back(given[{}]{}.as_strided({}, {}).permute({}){}.contiguous());\n", i,
                      was_copied ? ".contiguous()" : "", int_list(domain_), int_list(steps), int_list(order_),
-                     one_a_row ? format(".reshape({{{}, {}}}).narrow(1, 0, 1)", rows_, columns_) : "");
+                     one_a_row   ? format(".reshape({{{}, {}}}).narrow(1, 0, 1)", rows_, columns_)
+                     : one_a_run ? format(".reshape({{{}, {}, {}}}).narrow(2, 0, 1)", rows_, runs_, columns_ / runs_)
+                                 : "");
     }
     for (const codegen::BodyStore& store : body.stores) {
       text += format("  tensors.push_back(at::zeros({{{}}}, {}));\n", count(store.extent),
-                     type_name(store.extent == Extent::Columns ? body.compute : store.type));
+                     type_name(store.extent == Extent::Columns || store.extent == Extent::Channels ? body.compute : store.type));
     }
     text +=
         "  std::vector<char*> pointers;\n  std::vector<long> steps;\n  for (at::Tensor& tensor : tensors) {\n"
@@ -259,18 +263,32 @@ class Program {
         "  const std::vector<double> scalars{" +
         join(codegen::ScalarArgs(group_.scalars).values(env_), [](double value) { return number(value); }) + "};\n";
     if (body.by_rows) {
+      text += "  std::vector<long> run_steps(steps);\n";
+      const auto go_on = [&](size_t pointer, int64_t by_row, int64_t by_run) {
+        text += format("  steps[{}] *= {};\n  run_steps[{}] *= {};\n", pointer, by_row, pointer, by_run);
+      };
+      const int64_t run = runs_ == 0 ? 0 : columns_ / runs_;
       for (size_t i = 0; i < body.loads.size(); ++i) {
-        if (body.loads[i].walk == codegen::Walk::Dense) text += format("  steps[{}] *= {};\n", i, columns_);
+        const codegen::Walk walk = body.loads[i].walk;
+        const bool is_dense = walk == codegen::Walk::Dense, is_still = walk == codegen::Walk::Still;
+        go_on(i, is_dense ? columns_ : is_still ? 1 : runs_, is_dense ? run : is_still ? 0 : 1);
       }
       for (size_t i = 0; i < body.stores.size(); ++i) {
-        if (body.stores[i].extent != Extent::Row)
-          text += format("  steps[{}] *= {};\n", body.loads.size() + i, body.stores[i].extent == Extent::Element ? columns_ : 0);
+        const Extent extent = body.stores[i].extent;
+        const bool has_columns = extent == Extent::Element || extent == Extent::Columns, by_channel = extent == Extent::Channels;
+        go_on(body.loads.size() + i,
+              extent == Extent::Element ? columns_
+              : by_channel              ? runs_
+                                        : (extent == Extent::Row ? 1 : 0),
+              has_columns ? run : (by_channel ? 1 : 0));
       }
-      text += format("  const std::vector<long> run_steps(steps.size(), 0);\n  std::vector<double> kept({});\n",
-                     codegen::row_scratch(body) * columns_ + 1);
+      text += format("  std::vector<double> kept({});\n", codegen::row_scratch(body) * columns_ + 1);
       text += format(
-          "  rows(pointers.data(), scalars.data(), {}, steps.data(), 1, run_steps.data(), {}, reinterpret_cast<char*>(kept.data()));\n",
-          rows_, columns_);
+          "  rows(pointers.data(), scalars.data(), {}, steps.data(), {}, run_steps.data(), {}, reinterpret_cast<char*>(kept.data()));\n",
+          rows_, runs_, run);
+      for (size_t i = 0; i < body.stores.size(); ++i) {
+        if (body.stores[i].extent == Extent::Channels) text += sum_by_channel(body.loads.size() + i);
+      }
     } else {
       bool all_dense = true;
       for (const codegen::BodyLoad& load : body.loads) all_dense = all_dense && load.walk == codegen::Walk::Dense;
@@ -298,7 +316,33 @@ class Program {
     return text + "  return tensor.reshape({-1});\n}\n";
   }
 
-  int64_t count(Extent extent) const { return extent == Extent::Element ? rows_ * columns_ : extent == Extent::Row ? rows_ : columns_; }
+  // The kernel is given a place for every run of every row.
+  std::string sum_by_channel(size_t tensor) const {
+    std::vector<int64_t> sizes, summed;
+    for (const int64_t axis : order_) {
+      const bool is_channel = group_.channels >> axis & 1;
+      if (!is_channel && (group_.columns >> axis & 1)) continue;
+      if (!is_channel) summed.push_back(static_cast<int64_t>(sizes.size()));
+      sizes.push_back(domain_[static_cast<size_t>(axis)]);
+    }
+    const std::string sum = summed.empty() ? "" : format(".sum(at::IntArrayRef({}))", int_list(summed));
+    return format("  tensors[{}] = tensors[{}].reshape({}){};\n", tensor, tensor, int_list(sizes), sum);
+  }
+
+  int64_t count(Extent extent) const {
+    switch (extent) {
+      case Extent::Element:
+        return rows_ * columns_;
+      case Extent::Run:
+      case Extent::Channels:
+        return rows_ * runs_;
+      case Extent::Row:
+        return rows_;
+      case Extent::Columns:
+        return columns_;
+    }
+    return 0;
+  }
 
   const capture::Graph& graph_;
   const codegen::Group& group_;
@@ -307,7 +351,7 @@ class Program {
   capture::Env env_;
   codegen::Ints domain_;
   std::vector<int64_t> order_;
-  int64_t rows_ = 1, columns_ = 1;
+  int64_t rows_ = 1, columns_ = 1, runs_ = 1;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 using capture::Env;
 
-// Rows that are summed in one variable a column; longer sums are sums of such sums.
+// Rows that are summed in one variable a column, or in some a channel; longer sums are sums of such sums.
 constexpr int64_t kBlock = 256;
 
 // The two nests of one call, and where its tensors begin.
@@ -48,12 +48,12 @@ class RowCall final : public OpCall {
         grain_(grain_of(group.body)) {
     for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
     for (const BodyLoad& load : group.body.loads) {
-      traffic_.push_back(load.walk == Walk::Still ? Traffic::Other : Traffic::Read);
+      traffic_.push_back(load.walk == Walk::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     }
     for (size_t i = 0; i < group.stores.size(); ++i) {
       const BodyStore& store = group.body.stores[i];
-      if (store.extent == Extent::Columns) sums_.push_back(i);
+      if (store.extent == Extent::Columns || store.extent == Extent::Channels) sums_.push_back(i);
       written_last_.push_back(is_written_last(group.body, i));
       traffic_.push_back(store.extent == Extent::Element ? Traffic::Written : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
@@ -102,7 +102,7 @@ class RowCall final : public OpCall {
     for (size_t i = 0; i < group_.stores.size(); ++i) {
       const BodyStore& store = group_.body.stores[i];
       const Ints shape = sizes_of(group_.shapes[i], env);
-      const bool is_sum = store.extent == Extent::Columns;
+      const bool is_sum = std::find(sums_.begin(), sums_.end(), i) != sums_.end();
       const Ints strides = row_major_strides(shape);
       const at::ScalarType type = is_sum ? group_.body.compute : store.type;
       if (to_leaves && store.leaves != 0 && to_leaves->is_only_added(i)) {
@@ -127,7 +127,7 @@ class RowCall final : public OpCall {
       HC_CHECK(launch.columns.size() <= 2, "columns in more than two runs");
     }
     for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
-    if (launch.runs() > 1) look_at_runs(launch);
+    if (launch.runs() > 1 && group_.channels == 0) look_at_runs(launch);
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
     return launch;
@@ -142,14 +142,24 @@ class RowCall final : public OpCall {
     launch.copies_runs = ShortRuns::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
   }
 
-  // Still: one number a row. Dense: side by side along the innermost axis.
+  // Still: one number a row. ByRun: one for each channel of it. Dense: side by side along the innermost axis.
   bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const {
     const BodyLoad& as = group_.body.loads[load];
     bool innermost = true;
     for (size_t i = column_axes_.size(); i-- > 0;) {
       if (domain[column_axes_[i]] == 1) continue;
       const int64_t step = steps[column_axes_[i]];
-      if (as.walk == Walk::Still ? step != 0 : innermost && step != static_cast<int64_t>(c10::elementSize(as.type))) return false;
+      switch (as.walk) {
+        case Walk::Still:
+          if (step != 0) return false;
+          break;
+        case Walk::ByRun:
+          if (step != 0 && !(group_.channels >> column_axes_[i] & 1)) return false;
+          break;
+        case Walk::Dense:
+          if (innermost && step != static_cast<int64_t>(c10::elementSize(as.type))) return false;
+          break;
+      }
       innermost = false;
     }
     return true;
@@ -171,6 +181,7 @@ class RowCall final : public OpCall {
     for (size_t axis = domain.size(); axis-- > 0;) {
       const bool is_column = group_.columns >> axis & 1;
       if ((extent == Extent::Row && is_column) || (extent == Extent::Columns && !is_column)) continue;
+      if (extent == Extent::Channels && !(group_.channels >> axis & 1)) continue;
       steps[axis] = step;
       step *= domain[axis];
     }
@@ -202,12 +213,11 @@ class RowCall final : public OpCall {
     if (rows == 0) return;
     const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
     // The first share sums into the results themselves.
-    const int64_t sum_bytes = row_length * compute_size_;
-    std::vector<char> other_sums(static_cast<size_t>((shares - 1) * sum_bytes) * sums_.size());
+    std::vector<char> other_sums(static_cast<size_t>((shares - 1) * sum_bytes(launch)));
+    const auto sums_of_share = [&](int64_t share) { return other_sums.data() + (share - 1) * sum_bytes(launch); };
     const auto run_share = [&](int64_t share) {
       Pointers at(launch.pointers.begin(), launch.pointers.end());
-      for (size_t s = 0; s < sums_.size() && share > 0; ++s)
-        at[loads_ + sums_[s]] = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
+      if (share > 0) point_to_sums(launch, at, sums_of_share(share));
       std::vector<char> unread;
       for (char*& pointer : at) {
         if (pointer != nullptr) continue;
@@ -217,11 +227,26 @@ class RowCall final : public OpCall {
       run_range(launch, kernel, at, scalars, rows * share / shares, rows * (share + 1) / shares);
     };
     run_shares(shares, run_share);
-    for (size_t s = 0; s < sums_.size(); ++s) {
-      for (int64_t share = 1; share < shares; ++share) {
-        const char* from = other_sums.data() + (static_cast<int64_t>(s) * (shares - 1) + share - 1) * sum_bytes;
-        add_elements(group_.body.compute, launch.pointers[loads_ + sums_[s]], from, row_length);
-      }
+    for (int64_t share = 1; share < shares; ++share) add_sums(launch, launch.pointers, sums_of_share(share));
+  }
+
+  // Memory for one of each sum, one behind the other.
+  int64_t sum_bytes(const Launch& launch) const {
+    int64_t bytes = 0;
+    for (const size_t sum : sums_) bytes += launch.tensors[loads_ + sum].numel() * compute_size_;
+    return bytes;
+  }
+  void point_to_sums(const Launch& launch, Pointers& pointers, char* memory) const {
+    for (const size_t sum : sums_) {
+      pointers[loads_ + sum] = memory;
+      memory += launch.tensors[loads_ + sum].numel() * compute_size_;
+    }
+  }
+  void add_sums(const Launch& launch, const Pointers& to, const char* memory) const {
+    for (const size_t sum : sums_) {
+      const int64_t count = launch.tensors[loads_ + sum].numel();
+      add_elements(group_.body.compute, to[loads_ + sum], memory, count);
+      memory += count * compute_size_;
     }
   }
 
@@ -236,15 +261,13 @@ class RowCall final : public OpCall {
       this->run_block(launch, kernel, short_runs ? &*short_runs : nullptr, at, scalars, first, last, kept.data());
     };
     if (sums_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
-    const int64_t sum_bytes = row_length * compute_size_;
-    std::vector<char> block(static_cast<size_t>(sum_bytes) * sums_.size());
+    std::vector<char> block(static_cast<size_t>(sum_bytes(launch)));
     Pointers at(pointers.begin(), pointers.end());
-    for (size_t s = 0; s < sums_.size(); ++s) at[loads_ + sums_[s]] = block.data() + static_cast<int64_t>(s) * sum_bytes;
+    point_to_sums(launch, at, block.data());
     for (int64_t row = begin; row < end; row += kBlock) {
       std::fill(block.begin(), block.end(), char(0));
       run_block(at, row, std::min(end, row + kBlock));
-      for (size_t s = 0; s < sums_.size(); ++s)
-        add_elements(group_.body.compute, pointers[loads_ + sums_[s]], at[loads_ + sums_[s]], row_length);
+      add_sums(launch, pointers, block.data());
     }
   }
 

@@ -24,8 +24,8 @@ using DenseKernel = void(char* const* pointers, const double* scalars, long coun
 using LeavesKernel = void(char* const* pointers, const double* scalars, long count, const long* is_block);
 inline constexpr long kBlockLength = 1024;
 
-/// A row's columns are `runs` runs of `columns` elements side by side. Steps in bytes, by pointer. Stores of extent Columns are
-/// added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type. To leaves: pointers as
+/// A row's columns are `runs` runs of `columns` elements side by side. Steps in bytes, by pointer. Stores of extent Columns and Channels
+/// are added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type. To leaves: pointers as
 /// of LeavesKernel; where there is no tensor, a run of elements for every run of every row, by steps of 0.
 using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs, const long* run_steps,
                         long columns, char* kept);

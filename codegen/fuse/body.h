@@ -27,11 +27,17 @@ struct BodyOp {
 
 /// The sum of its operand over a row's elements: from then on a number of the row.
 inline constexpr std::string_view kRowSum = "row_sum";
+/// The sum of its operand over a run, which is what one channel has of a row: a number of the run, that only sums of runs and sums by
+/// channel read.
+inline constexpr std::string_view kRunSum = "run_sum";
+/// The sum over a row's runs of a number of the run.
+inline constexpr std::string_view kSumOfRuns = "sum_of_runs";
 /// one_hot(index, value): `value` in the column that `index`, an int64 load, names; 0 in all others.
 inline constexpr std::string_view kOneHot = "one_hot";
 
-/// How a load walks along the innermost loop; as it was at capture, checked at every run.
-enum class Walk : uint8_t { Dense, Still };
+/// How a load walks along the innermost loop; as it was at capture, checked at every run. Of a row in runs: Still is one number a row,
+/// ByRun one a run.
+enum class Walk : uint8_t { Dense, Still, ByRun };
 
 struct BodyLoad {
   at::ScalarType type = at::ScalarType::Float;
@@ -39,8 +45,9 @@ struct BodyLoad {
   bool operator==(const BodyLoad&) const = default;
 };
 
-/// What there is one of for each ... : elements of the domain; rows; columns (the sum over all rows).
-enum class Extent : uint8_t { Element, Row, Columns };
+/// What there is one of for each ... : elements of the domain; runs of a row; rows; columns (the sum over all rows); channels (the sum
+/// over the runs of each).
+enum class Extent : uint8_t { Element, Run, Row, Columns, Channels };
 
 struct BodyStore {
   Operand value;
@@ -60,7 +67,7 @@ struct Body {
   bool operator==(const Body&) const = default;
 };
 
-/// Of each op: Element or Row.
+/// Of each op: Element, Run or Row.
 std::vector<Extent> extents_of_ops(const Body& body);
 
 }  // namespace hindcast::codegen

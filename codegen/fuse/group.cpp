@@ -4,17 +4,37 @@
 
 namespace hindcast::codegen {
 
+namespace {
+
+// An expression is of the finest extent that its operands have: Element before Run before Row.
+static_assert(Extent::Element < Extent::Run && Extent::Run < Extent::Row);
+
+Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand operand) {
+  if (operand.kind == Operand::Kind::Result) return extents[operand.index];
+  if (operand.kind == Operand::Kind::Scalar) return Extent::Row;
+  if (!body.by_rows) return Extent::Element;
+  switch (body.loads[operand.index].walk) {
+    case Walk::Dense:
+      return Extent::Element;
+    case Walk::ByRun:
+      return Extent::Run;
+    case Walk::Still:
+      return Extent::Row;
+  }
+  return Extent::Element;
+}
+
+}  // namespace
+
 std::vector<Extent> extents_of_ops(const Body& body) {
   std::vector<Extent> extents;
   for (const BodyOp& op : body.ops) {
-    Extent extent = Extent::Row;
-    for (const Operand arg : op.args) {
-      if (op.function == kRowSum) break;
-      const bool is_element = arg.kind == Operand::Kind::Load     ? !body.by_rows || body.loads[arg.index].walk == Walk::Dense
-                              : arg.kind == Operand::Kind::Result ? extents[arg.index] == Extent::Element
-                                                                  : false;
-      if (is_element || op.function == kOneHot) extent = Extent::Element;
+    if (op.function == kRowSum || op.function == kSumOfRuns || op.function == kRunSum) {
+      extents.push_back(op.function == kRunSum ? Extent::Run : Extent::Row);
+      continue;
     }
+    Extent extent = op.function == kOneHot ? Extent::Element : Extent::Row;
+    for (const Operand arg : op.args) extent = std::min(extent, extent_of(body, extents, arg));
     extents.push_back(extent);
   }
   return extents;

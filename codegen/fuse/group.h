@@ -28,6 +28,7 @@ struct Group {
   std::vector<capture::ExprId> domain;
   std::vector<uint8_t> order;  // axes of the domain, outermost first, in which all its results are dense
   uint32_t columns = 0;        // by rows: the axes, a bit each, that the elements of a row lie along
+  uint32_t channels = 0;       // by rows of several channels: the axes that count them, of rows and of columns
   Body body;
   std::vector<capture::ValueId> loads;   // by Body::loads
   std::vector<Access> accesses;          // by Body::loads

@@ -245,7 +245,8 @@ class Description {
   bool operands_fit() const {
     return std::all_of(member_.operands.begin(), member_.operands.end(), [&](const MemberOperand& operand) {
       const Value& read = value(operand.value);
-      return is_read_exactly(read) && is_dense_on_cpu(read) && operand.first_dim + read.sizes.size() <= member_.sizes.size();
+      const size_t dims = read.sizes.size() + (operand.joined ? 1 : 0);
+      return is_read_exactly(read) && is_dense_on_cpu(read) && operand.first_dim + dims <= member_.sizes.size();
     });
   }
 

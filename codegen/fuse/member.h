@@ -32,6 +32,7 @@ class BodyBuilder {
 struct MemberOperand {
   capture::ValueId value;
   size_t first_dim = 0;
+  std::optional<size_t> joined = {};  // a dim of the domain: with the next it is one dim of the tensor
 };
 
 struct Member {
@@ -45,6 +46,7 @@ struct Member {
   Sizes sizes;                                     // its domain
   std::vector<uint8_t> order;                      // dims, outermost first, in which its result is dense
   uint32_t row_dims = 0;                           // Sum, Rows: dims, a bit each, that make a row
+  uint32_t channel_dims = 0;                       // Rows: those that count channels, where a row has several
   at::ScalarType compute = at::ScalarType::Float;  // Bool: of masks alone, in any arithmetic
   std::vector<MemberOperand> operands;
   uint8_t concat_dim = 0;  // Concat: of the result

@@ -85,7 +85,7 @@ class OpenGroup::Builder final : public BodyBuilder {
     for (size_t i = 0; i < group_.loads.size(); ++i) {
       if (group_.loads[i] == source && group_.accesses[i] == access) return {Operand::Kind::Load, static_cast<uint32_t>(i)};
     }
-    const Walk walk = *open_.walk_of(source, access, group_.domain, group_.columns);
+    const Walk walk = *open_.walk_of(source, access, group_.domain, group_.columns, group_.channels);
     group_.body.loads.push_back({open_.graph_->values[source.index].dtype, walk});
     group_.loads.push_back(source);
     group_.accesses.push_back(access);
@@ -116,7 +116,7 @@ std::vector<uint8_t> OpenGroup::row_axes() const {
 std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) const {
   if (group_.members.empty()) {
     if (member.kind == Member::Kind::Concat) return std::nullopt;
-    Place place{member.sizes, {}, {}, 0, false, 0};
+    Place place{member.sizes, {}, {}, 0, 0, false, 0};
     for (uint8_t i = 0; i < member.sizes.size(); ++i) place.axes_of_dim.push_back({i});
     if (!set_columns(member, place)) return std::nullopt;
     const bool all = std::all_of(member.operands.begin(), member.operands.end(),
@@ -166,6 +166,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
       const auto now = static_cast<uint8_t>(place.domain.size());
       mine.push_back(now);
       if (group_.columns >> axis & 1) place.columns |= 1u << now;
+      if (group_.channels >> axis & 1) place.channels |= 1u << now;
       place.domain.push_back(parts > 1 ? member.sizes[block->dims[part]] : group_.domain[axis]);
       if (block != blocks->end()) place.axes_of_dim[block->dims[parts > 1 ? part : 0]].push_back(now);
     }
@@ -183,9 +184,10 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   if (member.kind == Member::Kind::Pointwise || member.kind == Member::Kind::Concat) return true;
   if (!group_.concats.empty()) return false;
   const auto& symbols = *graph_->symbols;
-  uint32_t axes = 0, all = 0;
+  uint32_t axes = 0, channels = 0, all = 0;
   for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
     if (member.row_dims >> dim & 1) axes |= bits_of(place.axes_of_dim[dim]);
+    if (member.channel_dims >> dim & 1) channels |= bits_of(place.axes_of_dim[dim]);
   }
   int innermost = -1;
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
@@ -197,6 +199,9 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   axes &= all;
   if (axes == 0) return false;
   place.summed = axes;
+  channels &= all;
+  if (channels != 0 && place.channels != 0 && channels != place.channels) return false;
+  place.channels |= channels;
   const bool is_sum = member.kind == Member::Kind::Sum;
   if (group_.body.by_rows) {
     const uint32_t columns = place.columns & all;
@@ -219,7 +224,7 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   if (row > kCachedRow && run < std::min(row, kFewVectors) && run % kShortRow == 0) return false;
   place.columns = columns;
   for (size_t i = 0; i < group_.loads.size(); ++i) {
-    if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns)) return false;
+    if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns, place.channels)) return false;
   }
   return true;
 }
@@ -234,7 +239,7 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   const auto made = made_.find(source.value.index);
   if (made == made_.end()) {
     if (member.kind == Member::Kind::Concat) return false;
-    const auto walk = walk_of(source.value, *access, place.domain, place.columns);
+    const auto walk = walk_of(source.value, *access, place.domain, place.columns, place.channels);
     return walk && (!place.is_of_rows || *walk == Walk::Still);
   }
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
@@ -247,11 +252,13 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
       case Extent::Row:
         if (is_read == is_column) return false;
         break;
+      case Extent::Run:
       case Extent::Columns:
+      case Extent::Channels:
         return false;
     }
   }
-  return made->second.extent != Extent::Columns;
+  return made->second.extent == Extent::Element || made->second.extent == Extent::Row;
 }
 
 std::optional<Access> OpenGroup::access_of(const Place& place, const Member& member, const MemberOperand& operand) const {
@@ -260,16 +267,27 @@ std::optional<Access> OpenGroup::access_of(const Place& place, const Member& mem
   if (source.sizes.size() > rank) return std::nullopt;
   const size_t first = operand.first_dim + rank - source.sizes.size();
   Access access{source.is_reshaped ? source.sizes : Sizes{}, std::vector<int8_t>(place.domain.size(), -1)};
+  const auto walk_along = [&](size_t dim, size_t i) {
+    for (const uint8_t axis : place.axes_of_dim[dim]) access.dim_of_axis[axis] = static_cast<int8_t>(i);
+  };
   for (size_t i = 0; i < source.sizes.size(); ++i) {
-    if (graph_->symbols->constant(source.sizes[i]) == 1) continue;
-    if (!(source.sizes[i] == member.sizes[first + i])) return std::nullopt;
-    for (const uint8_t axis : place.axes_of_dim[first + i]) access.dim_of_axis[axis] = static_cast<int8_t>(i);
+    const auto size = graph_->symbols->constant(source.sizes[i]);
+    if (size == 1) continue;
+    const size_t dim = first + i + (operand.joined && first + i > *operand.joined ? 1 : 0);
+    if (operand.joined == dim) {
+      const auto outer = graph_->symbols->constant(member.sizes[dim]), inner = graph_->symbols->constant(member.sizes[dim + 1]);
+      if (!size || !outer || !inner || *size != *outer * *inner) return std::nullopt;
+      walk_along(dim + 1, i);
+    } else if (source.sizes[i] != member.sizes[dim]) {
+      return std::nullopt;
+    }
+    walk_along(dim, i);
   }
   return access;
 }
 
 // Along the columns, or where there are none along the innermost axis that is no single step.
-std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns) const {
+std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns, uint32_t channels) const {
   const Value& value = graph_->values[id.index];
   const auto& symbols = *graph_->symbols;
   const Sizes& shape = access.sizes.empty() ? value.sizes : access.sizes;
@@ -280,7 +298,7 @@ std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const S
     for (size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * symbols.hint(shape[i]);
   }
   std::optional<int64_t> innermost;
-  bool stands_still = true;
+  bool stands_still = true, stands_still_in_run = true;
   std::vector<int64_t> inside(shape.size(), 1);  // elements of the dim's axes that were passed
   // Only a domain that is as it was can have an order of its own.
   const std::vector<uint8_t> order = group_.order.size() == domain.size() ? group_.order : count_up(domain.size());
@@ -296,9 +314,11 @@ std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const S
     if (size == 1 || (columns != 0 && !(columns >> axis & 1))) continue;
     if (!innermost) innermost = step;
     stands_still = stands_still && step == 0;
+    stands_still_in_run = stands_still_in_run && (step == 0 || (channels >> axis & 1));
   }
   if (columns == 0) return innermost && *innermost == 0 ? Walk::Still : Walk::Dense;
   if (stands_still) return Walk::Still;
+  if (channels != 0 && stands_still_in_run) return Walk::ByRun;
   return innermost == 1 ? std::optional(Walk::Dense) : std::nullopt;
 }
 
@@ -322,9 +342,10 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   for (Group::Concat& concat : group_.concats) concat.dim_of_axis = moved({{}, concat.dim_of_axis}, place).dim_of_axis;
   group_.domain = place.domain;
   group_.columns = place.columns;
+  group_.channels = place.channels;
   group_.body.by_rows = place.columns != 0;
   for (size_t i = 0; i < group_.loads.size(); ++i)
-    group_.body.loads[i].walk = *walk_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns);
+    group_.body.loads[i].walk = *walk_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns, group_.channels);
 
   Builder builder(*this, instr, member, place);
   if (member.kind == Member::Kind::Concat) {

@@ -20,7 +20,7 @@ class OpenGroup {
     Sizes domain;
     std::vector<std::vector<uint8_t>> axes_of_axis;  // of the domain as it was: axes of the new one
     std::vector<std::vector<uint8_t>> axes_of_dim;   // of the member's domain
-    uint32_t columns = 0;
+    uint32_t columns = 0, channels = 0;
     bool is_of_rows = false;  // the member has one element a row
     uint32_t summed = 0;      // Sum: the axes
   };
@@ -60,7 +60,7 @@ class OpenGroup {
   bool set_columns(const Member& member, Place& place) const;
   bool can_read(const Member& member, const Place& place, const MemberOperand& operand) const;
   std::optional<Access> access_of(const Place& place, const Member& member, const MemberOperand& operand) const;
-  std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns) const;
+  std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns, uint32_t channels) const;
   Access moved(const Access& access, const Place& place) const;
   std::vector<uint8_t> row_axes() const;
   bool is_concat(capture::ValueId value) const;

@@ -1,5 +1,6 @@
 #include "codegen/fuse/row_ops.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 
@@ -21,7 +22,9 @@ size_t list_length(const Arg& arg) {
   return arg.kind == Arg::Kind::IntList ? arg.exprs.size() : arg.constant.isIntList() ? arg.constant.toIntList().size() : 0;
 }
 
-bool is_wanted(const Instr& instr, size_t output) { return output < instr.outputs.size() && instr.outputs[output].defined(); }
+bool is_wanted(const Graph& graph, const Instr& instr, size_t output) {
+  return output < instr.outputs.size() && instr.outputs[output].defined() && graph.values[instr.outputs[output].index].defined;
+}
 
 // (grad, input, normalized_shape, mean, rstd, weight, bias, mask) -> (input, weight, bias)
 bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
@@ -33,10 +36,10 @@ bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
   for (const size_t i : {0, 1, 3, 4}) member.operands.push_back({args[i].values[0], 0});
   if (is_tensor(args[5])) member.operands.push_back({args[5].values[0], rank - inner});
   const Sizes row(member.sizes.end() - static_cast<std::ptrdiff_t>(inner), member.sizes.end());
-  member.build = [&instr, &args, row](BodyBuilder& body) {
+  member.build = [&graph, &instr, &args, row](BodyBuilder& body) {
     const Operand gradient = body.tensor(args[0]), rstd = body.tensor(args[4]);
     const Operand normal = body.op("mul", {body.op("sub", {body.tensor(args[1]), body.tensor(args[3])}), rstd});
-    if (is_wanted(instr, 0)) {
+    if (is_wanted(graph, instr, 0)) {
       const Operand scaled = is_tensor(args[5]) ? body.op("mul", {gradient, body.tensor(args[5])}) : gradient;
       const Operand share = body.inverse_of(row, 1);
       const Operand mean = body.op("mul", {body.op(kRowSum, {scaled}), share});
@@ -44,8 +47,8 @@ bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
       const Operand centred = body.op("sub", {body.op("sub", {scaled, mean}), body.op("mul", {normal, slope})});
       body.result(0, body.op("mul", {rstd, centred}), Extent::Element);
     }
-    if (is_wanted(instr, 1)) body.result(1, body.op("mul", {gradient, normal}), Extent::Columns);
-    if (is_wanted(instr, 2)) body.result(2, gradient, Extent::Columns);
+    if (is_wanted(graph, instr, 1)) body.result(1, body.op("mul", {gradient, normal}), Extent::Columns);
+    if (is_wanted(graph, instr, 2)) body.result(2, gradient, Extent::Columns);
   };
   return true;
 }
@@ -66,17 +69,17 @@ bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
   if (is_tensor(args[2])) member.operands.push_back({args[2].values[0], 1});
   Sizes row = member.sizes;
   row.erase(row.begin() + 1);
-  member.build = [&instr, &args, row, train, mean, deviation](BodyBuilder& body) {
+  member.build = [&graph, &instr, &args, row, train, mean, deviation](BodyBuilder& body) {
     const Operand gradient = body.tensor(args[0]);
     Operand rstd = body.tensor(args[deviation]);
     if (!train) rstd = body.op("rsqrt", {body.op("add", {rstd, body.scalar(args[8])})});
     const Operand centred = body.op("sub", {body.tensor(args[1]), body.tensor(args[mean])});
     const auto sum = [&] { return body.op(kRowSum, {gradient}); };
     const auto product = [&] { return body.op(kRowSum, {body.op("mul", {gradient, centred})}); };
-    const bool needs_sums = train && is_wanted(instr, 0);
-    const Operand summed = needs_sums || is_wanted(instr, 2) ? sum() : Operand{};
-    const Operand dot = needs_sums || is_wanted(instr, 1) ? product() : Operand{};
-    if (is_wanted(instr, 0)) {
+    const bool needs_sums = train && is_wanted(graph, instr, 0);
+    const Operand summed = needs_sums || is_wanted(graph, instr, 2) ? sum() : Operand{};
+    const Operand dot = needs_sums || is_wanted(graph, instr, 1) ? product() : Operand{};
+    if (is_wanted(graph, instr, 0)) {
       const Operand scale = is_tensor(args[2]) ? body.op("mul", {rstd, body.tensor(args[2])}) : rstd;
       Operand rest = gradient;
       if (train) {
@@ -86,8 +89,63 @@ bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
       }
       body.result(0, body.op("mul", {rest, scale}), Extent::Element);
     }
-    if (is_wanted(instr, 1)) body.result(1, body.op("mul", {dot, rstd}), Extent::Row);
-    if (is_wanted(instr, 2)) body.result(2, summed, Extent::Row);
+    if (is_wanted(graph, instr, 1)) body.result(1, body.op("mul", {dot, rstd}), Extent::Row);
+    if (is_wanted(graph, instr, 2)) body.result(2, summed, Extent::Row);
+  };
+  return true;
+}
+
+// Elements. ATen goes over runs that fill its vectors as fast as a kernel, which has more to do around each; of others a kernel goes over the
+// rest one by one, at a price if that is much of the run or numbers are converted. Fewer numbers are faster in one kernel in any case.
+bool has_runs_for_aten(const Graph& graph, const Instr& instr, const Sizes& domain, const Sizes& run) {
+  constexpr int64_t kLong = 64, kVector = 8, kFew = 32768;
+  const int64_t length = hint_of_numel(*graph.symbols, run), rest = length % kVector;
+  if (length >= kLong || hint_of_numel(*graph.symbols, domain) <= kFew) return false;
+  const at::ScalarType type = graph.values[instr.args[1].values[0].index].dtype;
+  if (type == at::kBFloat16 || type == at::kHalf) return true;
+  return length >= kVector && (rest == 0 || rest * 6 > length);
+}
+
+// (grad, input, mean, rstd, weight, N, C, HxW, group, mask) -> (input, weight, bias). A row is a group of channels, of each of which it
+// has a run.
+bool group_norm(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  const auto& symbols = *graph.symbols;
+  const Sizes &image = sizes_of(graph, args[1]), &statistics = sizes_of(graph, args[2]);
+  if (image.size() < 3 || image.size() >= kMaxRank || statistics.size() != 2) return false;
+  const auto channels = symbols.constant(image[1]), groups = symbols.constant(statistics[1]);
+  if (!channels || !groups || *groups == 0) return false;
+  const auto per_group = symbols.find_integer(*channels / *groups);
+  if (!per_group) return false;
+  const Sizes run(image.begin() + 2, image.end());
+  if (std::all_of(run.begin(), run.end(), [&](capture::ExprId size) { return symbols.constant(size) == 1; })) return false;
+  member.sizes = {image[0], statistics[1], *per_group};
+  member.sizes.insert(member.sizes.end(), run.begin(), run.end());
+  if (hint_of_numel(symbols, member.sizes) == 0 || has_runs_for_aten(graph, instr, member.sizes, run)) return false;
+  member.row_dims = last_dims(member.sizes.size(), run.size() + 1);
+  member.channel_dims = 0b110;
+  for (const size_t i : {0, 1}) member.operands.push_back({args[i].values[0], 0, 1});
+  for (const size_t i : {2, 3}) member.operands.push_back({args[i].values[0], 0});
+  if (is_tensor(args[4])) member.operands.push_back({args[4].values[0], 1, 1});
+  Sizes row = run;
+  row.push_back(*per_group);
+  member.build = [&graph, &instr, &args, row](BodyBuilder& body) {
+    const Operand gradient = body.tensor(args[0]), rstd = body.tensor(args[3]);
+    const Operand centred = body.op("sub", {body.tensor(args[1]), body.tensor(args[2])});
+    const auto scaled = [&](Operand operand) { return is_tensor(args[4]) ? body.op("mul", {operand, body.tensor(args[4])}) : operand; };
+    const Operand sum = is_wanted(graph, instr, 0) || is_wanted(graph, instr, 2) ? body.op(kRunSum, {gradient}) : Operand{};
+    const Operand dot =
+        is_wanted(graph, instr, 0) || is_wanted(graph, instr, 1) ? body.op(kRunSum, {body.op("mul", {gradient, centred})}) : Operand{};
+    if (is_wanted(graph, instr, 0)) {
+      const Operand share = body.op("mul", {rstd, body.inverse_of(row, 1)});
+      const Operand mean = body.op("mul", {body.op(kSumOfRuns, {scaled(sum)}), share});
+      const Operand variance = body.op("mul", {rstd, rstd});
+      const Operand slope = body.op("mul", {body.op("mul", {body.op(kSumOfRuns, {scaled(dot)}), share}), variance});
+      const Operand rest = body.op("sub", {body.op("mul", {gradient, scaled(rstd)}), mean});
+      body.result(0, body.op("sub", {rest, body.op("mul", {centred, slope})}), Extent::Element);
+    }
+    if (is_wanted(graph, instr, 1)) body.result(1, body.op("mul", {dot, rstd}), Extent::Channels);
+    if (is_wanted(graph, instr, 2)) body.result(2, sum, Extent::Channels);
   };
   return true;
 }
@@ -142,11 +200,9 @@ bool nll_loss(const Graph& graph, const Instr& instr, Member& member) {
 
 const RowOp* find_row_op(const c10::OperatorHandle& op) {
   static const auto* table = new std::unordered_map<std::string, RowOp>{
-      {"aten::native_layer_norm_backward", layer_norm},
-      {"aten::native_batch_norm_backward", batch_norm},
-      {"aten::_softmax_backward_data", softmax(false)},
-      {"aten::_log_softmax_backward_data", softmax(true)},
-      {"aten::nll_loss_backward", nll_loss},
+      {"aten::native_layer_norm_backward", layer_norm},    {"aten::native_batch_norm_backward", batch_norm},
+      {"aten::native_group_norm_backward", group_norm},    {"aten::_softmax_backward_data", softmax(false)},
+      {"aten::_log_softmax_backward_data", softmax(true)}, {"aten::nll_loss_backward", nll_loss},
   };
   const auto& name = op.operator_name();
   if (!name.overload_name.empty()) return nullptr;

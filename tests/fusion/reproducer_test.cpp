@@ -129,6 +129,24 @@ TEST(Reproducer, ItsProgramRunsKernelsByRows) {
   EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
 }
 
+TEST(Reproducer, ItsProgramRunsKernelsByRowsOfSeveralChannels) {
+  const TemporaryFolder temporary;
+  const Variable place("HINDCAST_REPRODUCER_DIR", temporary.path());
+  const Captured captured([] {
+    const auto x = at::randn({3, 8, 4, 5}).set_requires_grad(true), weight = at::randn({8}).set_requires_grad(true);
+    at::silu(at::group_norm(x, 4, weight, at::randn({8}).set_requires_grad(true))).mul(x).sum().backward();
+  });
+  ASSERT_NE(captured.group.channels, 0U);
+  const fs::path folder = captured.write();
+  ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
+  EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
+  std::string text = contents_of(folder / "kernel.cpp");
+  const std::string sum = "run * run_steps[";
+  text.insert(text.rfind("+=", text.find("  for (long run", text.find(sum))) + 2, " 2 *");
+  std::ofstream(folder / "kernel.cpp") << text;
+  EXPECT_EQ(run(folder), 1) << text;
+}
+
 TEST(Reproducer, ItsProgramLooksAtBothPartsOfComplexNumbers) {
   const TemporaryFolder temporary;
   const Variable place("HINDCAST_REPRODUCER_DIR", temporary.path());
