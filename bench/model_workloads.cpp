@@ -134,6 +134,15 @@ Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t ba
           }};
 }
 
+Workload norm_silu(at::IntArrayRef sizes, int64_t groups) {
+  Parameters parameters;
+  const Tensor x = parameters.random(sizes, 1), residual = parameters.random(sizes, 1);
+  const Tensor weight = parameters.constant(sizes[1], 1), bias = parameters.constant(sizes[1], 0);
+  Workload work{parameters.leaves, [=] { return at::silu(at::group_norm(x + residual, groups, weight, bias)); }};
+  work.incoming = at::randn(sizes);
+  return work;
+}
+
 Workload lstm(int64_t width, Outputs outputs) {
   constexpr int64_t kSteps = 20, kBatch = 32;
   Parameters parameters;

@@ -102,6 +102,16 @@ def mlp(widths, batch):
     return Row(function, make.leaves, constants)
 
 
+def norm_silu(sizes, groups):
+    leaves = [parameter(values) for values in
+              (torch.randn(sizes), torch.randn(sizes), torch.ones(sizes[1]), torch.zeros(sizes[1]))]
+
+    def function(x, residual, weight, bias):
+        return F.silu(F.group_norm(x + residual, groups, weight, bias))
+
+    return Row(function, leaves, incoming=torch.randn(sizes))
+
+
 def resnet(image, image_channels, width, batch):
     make = Parameters()
     statistics = []  # running mean and variance of each batch norm
@@ -232,6 +242,7 @@ def rows():
         "mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
         "cnn/8x8/b64": lambda: resnet(8, 1, 16, 64),
         "cnn/32x32/b16": lambda: resnet(32, 3, 16, 16),
+        "cnn/norm_silu/8x64x32x32": lambda: norm_silu((8, 64, 32, 32), 8),
         "gpt/explicit": lambda: gpt(fused=False),
         "gpt/fused": lambda: gpt(fused=True),
         "leaves/mul/5000": lambda: mul_leaves(5000),
