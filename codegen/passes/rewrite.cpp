@@ -13,23 +13,9 @@ ValueId Rewrite::now(ValueId value) const {
   return found == instead.end() ? value : found->second;
 }
 
-ValueId Rewrite::add(const Graph& graph, capture::Value value) {
-  new_values.push_back(std::move(value));
-  return {static_cast<uint32_t>(graph.values.size() + new_values.size() - 1)};
-}
-
 Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
   Graph result = graph;
-  result.values.insert(result.values.end(), rewrite.new_values.begin(), rewrite.new_values.end());
-  result.instrs.clear();
-  for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-    const auto others = rewrite.instead_of_instr.find(i);
-    if (others != rewrite.instead_of_instr.end()) {
-      result.instrs.insert(result.instrs.end(), others->second.begin(), others->second.end());
-    } else if (!rewrite.gone.contains(i)) {
-      result.instrs.push_back(graph.instrs[i]);
-    }
-  }
+  for (const auto& [i, instr] : rewrite.instead_of_instr) result.instrs[i] = instr;
   const auto redirect = [&](ValueId& value) { value = rewrite.now(value); };
   const auto redirect_all = [&](std::vector<Arg>& args) {
     for (Arg& arg : args) {
@@ -44,6 +30,8 @@ Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
   }
   // As many as before: boundaries say how many of them precede them.
   for (auto& event : result.buffer_events) redirect(event.value);
+  uint32_t i = 0;
+  std::erase_if(result.instrs, [&](const Instr&) { return rewrite.gone.contains(i++); });
   result.verify();
   return result;
 }

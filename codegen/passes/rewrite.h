@@ -1,7 +1,6 @@
 #pragma once
-// What a pass wants of a graph, as data: values that are read in place of others, instrs that go, and instrs whose results others make,
-// by way of new values where it takes several. Nothing else may change, and no value gets another id: who looks a value up by id finds in
-// the rewritten graph the tensor that the captured one has there. New values have the ids behind those.
+// What a pass wants of a graph, as data: values that are read in place of others, instrs that go, and instrs that make their results
+// in another way. Nothing else may change, and no value gets another id: who looks a value up by id finds in the rewritten graph the tensor that the captured one has there.
 
 #include "capture/graph.h"
 
@@ -9,7 +8,6 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 namespace hindcast::codegen {
 
@@ -18,15 +16,12 @@ using Replacements = std::unordered_map<uint32_t, capture::ValueId>;
 
 struct Rewrite {
   Replacements instead;
-  std::unordered_set<uint32_t> gone;                                           // instrs
-  std::unordered_map<uint32_t, std::vector<capture::Instr>> instead_of_instr;  // in its place, in order
-  std::vector<capture::Value> new_values;                                      // that instrs in `instead_of_instr` make
-  std::map<std::string, uint32_t> whys;                                        // what was found, and how often
+  std::unordered_set<uint32_t> gone;  // instrs
+  std::unordered_map<uint32_t, capture::Instr> instead_of_instr;
+  std::map<std::string, uint32_t> whys;  // what was found, and how often
 
   bool empty() const { return instead.empty() && gone.empty() && instead_of_instr.empty(); }
   capture::ValueId now(capture::ValueId value) const;
-  /// The id that `value` has in the rewritten graph.
-  capture::ValueId add(const capture::Graph& graph, capture::Value value);
 };
 
 /// A copy of the graph with that done, verified.

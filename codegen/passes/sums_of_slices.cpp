@@ -32,7 +32,7 @@ class SumsOfSlices {
         if (!value.defined() || !whole.defined() || maker[value.index] == kNone) continue;
         const Instr& slice = graph_.instrs[maker[value.index]];
         if (!is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0])) continue;
-        rewrite_.instead_of_instr[i] = {added_to_slice(instr, slice, whole)};
+        rewrite_.instead_of_instr[i] = added_to_slice(instr, slice, whole);
         ++rewrite_.whys["added to a slice"];
         break;
       }

@@ -11,7 +11,6 @@
 
 #include "codegen/passes/dead_code.h"
 #include "codegen/passes/pipeline.h"
-#include "engine/base/check.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
 #include "tests/support/kept_graphs.h"
@@ -384,11 +383,11 @@ TEST(CommonSubexpressions, WithHooksBetween) {
       {.fused_graphs = 0, .misses = 3});
 }
 
-// ---- on a graph made by hand
+// ---- dead_code, on a graph made by hand
 
-class GraphByHand : public testing::Test {
+class DeadCode : public testing::Test {
  protected:
-  GraphByHand() { graph_.node_names = {"Node"}; }
+  DeadCode() { graph_.node_names = {"Node"}; }
 
   ValueId value() {
     graph_.values.push_back({.dtype = at::kFloat, .sizes = {graph_.symbols->integer(4)}, .strides = {1}});
@@ -413,15 +412,9 @@ class GraphByHand : public testing::Test {
     instr.kind = kind;
     instr.inputs = {value};
   }
+  size_t gone() const { return codegen::dead_code(graph_).gone.size(); }
 
   Graph graph_;
-};
-
-// ---- dead_code
-
-class DeadCode : public GraphByHand {
- protected:
-  size_t gone() const { return codegen::dead_code(graph_).gone.size(); }
 };
 
 TEST_F(DeadCode, AChainThatNobodyReads) {
@@ -459,62 +452,6 @@ TEST_F(DeadCode, NotWhatAnotherLibraryDoes) {
   EXPECT_EQ(gone(), 1U);
   graph_.instrs.back().op = c10::Dispatcher::singleton().findSchemaOrThrow("hindcast_passes_test::touch", "");
   EXPECT_EQ(gone(), 0U);
-}
-
-// ---- what a pass wants, done
-
-class Rewrite : public GraphByHand {
- protected:
-  // Three times in place of once.
-  codegen::Rewrite neg_three_times(uint32_t i) const {
-    codegen::Rewrite rewrite;
-    capture::Instr instr = graph_.instrs[i];
-    for (int n = 0; n < 2; ++n) {
-      instr.outputs = {rewrite.add(graph_, graph_.values[graph_.instrs[i].outputs[0].index])};
-      rewrite.instead_of_instr[i].push_back(instr);
-      instr.args[0].values = instr.outputs;
-    }
-    instr.outputs = graph_.instrs[i].outputs;
-    rewrite.instead_of_instr[i].push_back(instr);
-    return rewrite;
-  }
-};
-
-TEST_F(Rewrite, SeveralInstrsInPlaceOfOneMakeItsResult) {
-  const ValueId x = given(), first = neg(x), second = neg(first), third = neg(second);
-  read(InstrKind::Capture, third);
-  const codegen::Rewrite rewrite = neg_three_times(1);
-  EXPECT_FALSE(rewrite.empty());
-  const Graph result = codegen::rewritten(graph_, rewrite);
-  ASSERT_EQ(result.instrs.size(), 6U);
-  ASSERT_EQ(result.values.size(), graph_.values.size() + 2);
-  EXPECT_EQ(result.instrs[1].args[0].values[0], first);
-  EXPECT_EQ(result.instrs[3].outputs[0], second);
-  EXPECT_EQ(result.instrs[4].args[0].values[0], second);
-  const at::Tensor input = at::randn({4});
-  EXPECT_TRUE(result.run({input})[0].equal(graph_.run({input})[0]));
-  EXPECT_EQ(graph_.instrs.size(), 4U);
-}
-
-TEST_F(Rewrite, ReadsAndInstrsThatGoChangeBesideThem) {
-  const ValueId x = given(), first = neg(x), twin = neg(x), last = neg(twin);
-  read(InstrKind::Capture, last);
-  codegen::Rewrite rewrite = neg_three_times(2);
-  rewrite.gone = {1};
-  rewrite.instead[twin.index] = first;
-  const Graph result = codegen::rewritten(graph_, rewrite);
-  ASSERT_EQ(result.instrs.size(), 5U);
-  EXPECT_EQ(result.instrs[1].args[0].values[0], first);
-  const at::Tensor input = at::randn({4});
-  EXPECT_TRUE(result.run({input})[0].equal(input));
-}
-
-TEST_F(Rewrite, ANewValueThatNobodyMakesIsAnError) {
-  const ValueId result = neg(given());
-  read(InstrKind::Capture, result);
-  codegen::Rewrite rewrite = neg_three_times(0);
-  rewrite.instead_of_instr[0].erase(rewrite.instead_of_instr[0].begin());
-  EXPECT_THROW(codegen::rewritten(graph_, rewrite), InternalError);
 }
 
 // ---- all of them
