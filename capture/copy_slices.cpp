@@ -52,7 +52,7 @@ at::Tensor view_of(const PieceOfBase& piece, at::Tensor whole) {
 
 }  // namespace
 
-const std::shared_ptr<torch::autograd::Node>& written_by(const torch::autograd::Node& node) {
+const NodePtr& written_by(const torch::autograd::Node& node) {
   return static_cast<const torch::autograd::CopySlices&>(node).fn;
 }
 

@@ -2,18 +2,16 @@
 // In-place writes to views. LibTorch gives the base a CopySlices node, which runs the write's own node on the piece of the base's
 // gradient that the view was.
 
+#include "capture/libtorch_compat.h"
 #include "capture/symbols.h"
 
-#include <torch/csrc/autograd/function.h>
-
 #include <functional>
-#include <memory>
 #include <vector>
 
 namespace hindcast::capture {
 
 /// The node of the write; null once it was released. `node` is a CopySlices; the caller holds its mutex.
-const std::shared_ptr<torch::autograd::Node>& written_by(const torch::autograd::Node& node);
+const NodePtr& written_by(const torch::autograd::Node& node);
 
 /// Where a view lies in its base; offsets are in elements of the storage.
 struct PieceOfBase {

@@ -351,9 +351,9 @@ class Tracer {
   }
 
   // The carrier's graph task then knows which results of the write's node are needed.
-  static std::shared_ptr<Node> write_of(Node& node) {
+  static NodePtr write_of(Node& node) {
     const std::lock_guard lock(node_mutex(node));
-    std::shared_ptr<Node> write = written_by(node);
+    NodePtr write = written_by(node);
     if (!write) HC_UNSUPPORTED("its node was released");
     static_cast<torch::autograd::CopySlices&>(node).update_exec_info();
     return write;
