@@ -21,6 +21,9 @@
 
 namespace hindcast::capture {
 
+// Whether Python's grad() says which input was not used, from 2.13 on.
+inline constexpr bool kUnusedInputsHaveAnIndex = TORCH_VERSION_MINOR >= 13;
+
 // Free in all of them. From 2.13 on it is meant for LibTorch's own C++ FakeTensor, for which 2.15 has no fallback yet;
 // recorder_available() checks at run time.
 inline constexpr c10::DispatchKey kRecorderKey = c10::DispatchKey::Fake;

@@ -5,9 +5,11 @@ if(SKBUILD)  # pip makes a wheel: with the torch that its Python has
   execute_process(COMMAND "${Python3_EXECUTABLE}" -c
     "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])"
     OUTPUT_VARIABLE torch_of_python OUTPUT_STRIP_TRAILING_WHITESPACE)
-  list(PREPEND LibTorch_HINTS "${torch_of_python}")
+  # Nor another that the environment names: the wheel says that it needs this one.
+  set(Torch_DIR "${torch_of_python}")
 endif()
 find_package(LibTorch REQUIRED)
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" hindcast_torch_release "${LibTorch_VERSION}")
 
 macro(hindcast_find package apt_name)
   find_package(${package} QUIET ${ARGN})

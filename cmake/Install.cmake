@@ -22,7 +22,6 @@ install(CODE "
   set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/hindcast\")
   include(\"${PROJECT_SOURCE_DIR}/cmake/InstallPublicHeaders.cmake\")")
 
-string(REGEX MATCH "^[0-9]+\\.[0-9]+" hindcast_torch_release "${LibTorch_VERSION}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hindcastConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/hindcastConfig.cmake" INSTALL_DESTINATION "${package_folder}")
 # Before 1.0, a minor version may change the interface.

@@ -1,5 +1,7 @@
 #include "python/csrc/run_backward.h"
 
+#include "capture/libtorch_compat.h"
+
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -32,7 +34,7 @@ Edge wanted_edge(const at::Tensor& input, bool accumulate_grad) {
   if (accumulate_grad) input.retain_grad();
   TORCH_CHECK(input.requires_grad(), "One of the differentiated Tensors does not require grad");
   // Never in a graph, so out of reach; an edge to no node would make the engine think that nodes with such edges are needed.
-  if (!node) return {std::make_shared<torch::autograd::Identity>(), 0};
+  if (!node) return {capture::own_node(new torch::autograd::Identity), 0};
   return {std::move(node), output_nr};
 }
 
@@ -73,8 +75,9 @@ OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad
   results.reserve(found.size());
   for (at::Tensor& gradient : found) {
     TORCH_CHECK(allow_unreachable || gradient.defined(),
-                "One of the differentiated Tensors appears to not have been used in the graph. "
-                "Set allow_unused=True if this is the desired behavior.");
+                capture::kUnusedInputsHaveAnIndex ? c10::str("The differentiated Tensor at index ", results.size())
+                                                  : "One of the differentiated Tensors",
+                " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
     results.push_back(gradient.defined() ? std::optional(std::move(gradient)) : std::nullopt);
   }
   return results;

@@ -21,6 +21,7 @@ from ._library import call, ops
 _run_backward = ops.run_backward.default._op
 _PLAIN = frozenset((torch.Tensor, Parameter))
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
+_has_names = getattr(torch.Tensor, "has_names", None)  # torch 2.13 and later have no named tensors
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
 
@@ -59,7 +60,7 @@ def _argument_reason(tensors: Sequence[Any], gradients: Sequence[Any], inputs: S
             continue
         if type(value) not in _PLAIN:
             return "TensorSubclass" if isinstance(value, torch.Tensor) else "GradientEdge"
-        if value.has_names():
+        if _has_names is not None and _has_names(value):
             return "NamedTensor"
     if any(gradient is not None and _is_batched(gradient) for gradient in gradients):  # by is_grads_batched
         return "DispatchState"

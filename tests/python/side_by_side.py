@@ -3,9 +3,12 @@
 from typing import Any, Callable
 
 import hindcast
+import pytest
 import torch
 
 STEPS = 3  # a capture and two hits
+
+needs_named_tensors = pytest.mark.skipif(not hasattr(torch.Tensor, "has_names"), reason="torch 2.13 and later have no named tensors")
 
 
 def assert_same(seen: Any, expected: Any, where: str = "result") -> None:

@@ -3,7 +3,7 @@
 import hindcast
 import pytest
 import torch
-from side_by_side import STEPS, error_of, leaf, same_as_stock
+from side_by_side import STEPS, error_of, leaf, needs_named_tensors, same_as_stock
 
 
 def test_grad_returns_gradients_and_leaves_grad_alone():
@@ -144,6 +144,7 @@ def test_an_empty_call():
     same_as_stock(lambda: error_of(lambda: torch.autograd.backward(())))
 
 
+@needs_named_tensors
 @pytest.mark.filterwarnings("ignore:.*amed")
 def test_named_gradients():
     def program():

@@ -70,14 +70,16 @@ def test_importing_changes_nothing_and_another_torch_is_refused():
 
         for name in [name for name in sys.modules if name.startswith("hindcast")]:
             del sys.modules[name]
-        torch.__version__ = "2.12.0"
+        print(torch.__version__)
+        torch.__version__ = "2.99.0"
         try:
             import hindcast
         except ImportError as error:
             print(error)
         """
     )
-    assert "torch 2.11" in text and "torch 2.12.0 is installed" in text
+    release = ".".join(text.split(".")[:2])
+    assert f"the inside of torch {release}," in text and "torch 2.99.0 is installed" in text
 
 
 def test_the_libraries_need_nothing_beside_torch():
