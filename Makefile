@@ -10,6 +10,7 @@ SHELL := /bin/bash
 .PHONY: help setup build demo test test-sanitizers check-torch-versions wheel bench bench-peers docs format clean
 
 ARGS ?=
+TORCH ?= 2.11
 PRESET ?= release
 export LIBTORCH Torch_DIR PYTHON JOBS
 
@@ -33,11 +34,11 @@ test: build ## build and run all tests (ARGS go to ctest, for example ARGS='-R c
 test-sanitizers: setup ## all tests under ASan and UBSan, those with threads under TSan
 	@scripts/test_sanitizers.sh $(ARGS)
 
-check-torch-versions: setup ## build and test against LibTorch 2.12 to 2.15 in turn, print a table (ARGS='2.12 2.15')
+check-torch-versions: setup ## build and test against torch 2.12 to 2.15 in turn, print a table (ARGS='2.12 2.15')
 	@scripts/check_torch_versions.sh $(ARGS)
 
-wheel: setup ## make the Python package's wheel in dist/
-	@scripts/wheel.sh
+wheel: setup ## make the Python package's wheel in dist/ (TORCH=2.15: for that release, in dist/torch-2.15/)
+	@scripts/wheel.sh $(TORCH)
 
 bench: setup ## run the benchmarks, write bench/results/, print one table
 	@scripts/build.sh release hindcast_bench

@@ -1,14 +1,38 @@
 #!/usr/bin/env bash
-# wheel.sh: makes the Python package's wheel in dist/. Without pip's isolation, which would download a torch for the build alone.
+# wheel.sh [2.x]: makes the Python package's wheel, for torch 2.11 in dist/, for another release in dist/torch-<2.x>. Without
+# pip's isolation, which would download a torch for the build alone.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+release=${1:-2.11}
+wheels=dist
+options=()
 scripts/python_env.sh .deps/wheel python/requirements.txt
 python=.deps/wheel/bin/python
-"$python" -m pip wheel --no-deps --no-build-isolation --disable-pip-version-check -v --wheel-dir dist ./python
+if [ "$release" != 2.11 ]; then
+  scripts/install_torch_version.sh "$release"
+  export PYTHONPATH=$PWD/.deps/torch-$release
+  wheels=dist/torch-$release  # the wheels have one name, whatever torch they are for
+  options=(--config-settings "build-dir=../build/wheel-$release")
+fi
+"$python" -m pip wheel --no-deps --no-build-isolation --disable-pip-version-check -v --wheel-dir "$wheels" "${options[@]}" ./python
 
 unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
-"$python" -m zipfile -e dist/hindcast-*.whl "$unpacked"
+"$python" -m zipfile -e "$wheels"/hindcast-*.whl "$unpacked"
 scripts/check_libraries.sh "$unpacked"/hindcast/*.so
-ls dist
+PYTHONPATH=$unpacked${PYTHONPATH:+:$PYTHONPATH} "$python" - "$release" <<'EOF'
+import sys
+from importlib.metadata import requires
+
+import hindcast
+import torch
+
+assert requires("hindcast") == [f"torch=={sys.argv[1]}.*"], requires("hindcast")
+weight = torch.ones(3, requires_grad=True)
+with hindcast.enable("eager"):
+    for _ in range(2):
+        weight.sin().sum().backward()
+assert torch.equal(weight.grad, 2 * weight.detach().cos()) and hindcast.stats()["hits"] == 1
+EOF
+ls "$wheels"
