@@ -52,9 +52,7 @@ at::Tensor view_of(const PieceOfBase& piece, at::Tensor whole) {
 
 }  // namespace
 
-const NodePtr& written_by(const torch::autograd::Node& node) {
-  return static_cast<const torch::autograd::CopySlices&>(node).fn;
-}
+const NodePtr& written_by(const torch::autograd::Node& node) { return static_cast<const torch::autograd::CopySlices&>(node).fn; }
 
 variable_list on_piece(const PieceOfBase& piece, const at::Tensor& gradient, const std::vector<bool>& needed,
                        const std::function<variable_list(variable_list)>& write) {
