@@ -19,6 +19,8 @@ using capture::Env;
 // Rows that are summed in one variable a column, or in some a channel; longer sums are sums of such sums.
 constexpr int64_t kBlock = 256;
 
+bool is_summed_over_rows(const BodyStore& store) { return store.extent == Extent::Columns || store.extent == Extent::Channels; }
+
 // The two nests of one call, and where its tensors begin.
 struct Launch {
   c10::SmallVector<at::Tensor, 16> tensors;
@@ -53,7 +55,7 @@ class RowCall final : public OpCall {
     }
     for (size_t i = 0; i < group.stores.size(); ++i) {
       const BodyStore& store = group.body.stores[i];
-      if (store.extent == Extent::Columns || store.extent == Extent::Channels) sums_.push_back(i);
+      if (is_summed_over_rows(store)) sums_.push_back(i);
       written_last_.push_back(is_written_last(group.body, i));
       traffic_.push_back(store.extent == Extent::Element ? Traffic::Written : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
@@ -102,7 +104,7 @@ class RowCall final : public OpCall {
     for (size_t i = 0; i < group_.stores.size(); ++i) {
       const BodyStore& store = group_.body.stores[i];
       const Ints shape = sizes_of(group_.shapes[i], env);
-      const bool is_sum = std::find(sums_.begin(), sums_.end(), i) != sums_.end();
+      const bool is_sum = is_summed_over_rows(store);
       const Ints strides = row_major_strides(shape);
       const at::ScalarType type = is_sum ? group_.body.compute : store.type;
       if (to_leaves && store.leaves != 0 && to_leaves->is_only_added(i)) {
