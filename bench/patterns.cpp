@@ -69,6 +69,21 @@ Workload written_steps(int64_t steps) {
   });
 }
 
+// Differences between neighbours: what flows back is the sum of four gradients of slices.
+Workload total_variation(at::IntArrayRef sizes) {
+  const Tensor x = leaf(at::randn(sizes));
+  return {{x}, [x] {
+            const Tensor y = x * 0.5;
+            return (y.slice(3, 1) - y.slice(3, 0, -1)).abs().sum() + (y.slice(2, 1) - y.slice(2, 0, -1)).abs().sum();
+          }};
+}
+
+// What flows back is cut off at the edges of each image.
+Workload padded(at::IntArrayRef sizes) {
+  const Tensor x = leaf(at::randn(sizes));
+  return {{x}, [x] { return (at::tanh(at::constant_pad_nd(at::sigmoid(x), {1, 1, 1, 1})) * 3).square().sum(); }};
+}
+
 }  // namespace
 
 void register_patterns(const Settings& settings) {
@@ -79,6 +94,8 @@ void register_patterns(const Settings& settings) {
   row("policy/256x8", kPairs, [] { return gaussian_policy(256, 8); });
   row("complex/1m", kSlowPairs, [] { return complex_chain(1 << 20); });
   row("batch_norm_silu/32x256x4x4", kPairs, [] { return batch_norm_silu({32, 256, 4, 4}); });
+  row("total_variation/8x3x128x128", kPairs, [] { return total_variation({8, 3, 128, 128}); });
+  row("padded/8x64x32x32", kPairs, [] { return padded({8, 64, 32, 32}); });
   row("written_steps/100", kSlowPairs, [] { return written_steps(100); });
 }
 

@@ -247,8 +247,12 @@ class Program {
       const bool was_copied = !tensor.is_same(given_.at(group_.loads[i].index));
       const bool one_a_row = body.by_rows && body.loads[i].walk == codegen::Walk::Still;
       const bool one_a_run = body.by_rows && body.loads[i].walk == codegen::Walk::ByRun;
-      text += format("  tensors.push_back(given[{}]{}.as_strided({}, {}).permute({}){}.contiguous());\n", i,
-                     was_copied ? ".contiguous()" : "", int_list(domain_), int_list(steps), int_list(order_),
+      std::string read = format("given[{}]", i);
+      if (!group_.accesses[i].offsets.empty())
+        read = format("at::constant_pad_nd({}, {})", read,
+                      int_list(codegen::pad_of(given_.at(group_.loads[i].index), group_.accesses[i], env_)));
+      text += format("  tensors.push_back({}{}.as_strided({}, {}).permute({}){}.contiguous());\n", read, was_copied ? ".contiguous()" : "",
+                     int_list(domain_), int_list(steps), int_list(order_),
                      one_a_row   ? format(".reshape({{{}, {}}}).narrow(1, 0, 1)", rows_, columns_)
                      : one_a_run ? format(".reshape({{{}, {}, {}}}).narrow(2, 0, 1)", rows_, runs_, columns_ / runs_)
                                  : "");

@@ -22,6 +22,7 @@ class KernelCall final : public OpCall {
     for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
+    for (const Access& access : group.accesses) reads_windows_ = reads_windows_ || !access.offsets.empty();
     for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
   }
 
@@ -87,6 +88,7 @@ class KernelCall final : public OpCall {
 
   // Every load lies in memory as the results do, or is one element.
   bool is_one_loop(const Step& step, const Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t numel) const {
+    if (reads_windows_) return false;
     for (size_t i = 0; i < loads_; ++i) {
       const at::Tensor& tensor = slots[step.inputs[i].slot];
       if (is_still(i)) {
@@ -154,11 +156,20 @@ class KernelCall final : public OpCall {
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,
                 Parts parts, const double* scalars, const Env& env) const {
     c10::SmallVector<Ints, 16> steps;
+    c10::SmallVector<c10::SmallVector<Span, kMaxRank>, 4> spans;
+    if (reads_windows_) spans.resize(element_sizes_.size());
     c10::SmallVector<at::Tensor, 16> tensors;
     Pointers pointers;
     for (size_t i = 0; i < loads_; ++i) {
       tensors.push_back(slots[step.inputs[i].slot]);
-      steps.push_back(steps_of(tensors.back(), group_.accesses[i], sizes, env));
+      const Access& access = group_.accesses[i];
+      if (const auto window = access.offsets.empty() ? std::nullopt : place_window(tensors.back(), access, sizes, env)) {
+        steps.push_back(window->steps);
+        spans[i] = window->spans;
+        pointers.push_back(memory_of(tensors.back()) + window->first);
+        continue;
+      }
+      steps.push_back(steps_of(tensors.back(), access, sizes, env));
       pointers.push_back(memory_of(tensors.back()));
     }
     for (const at::Tensor& result : results) {
@@ -170,7 +181,7 @@ class KernelCall final : public OpCall {
       steps.push_back(part.steps);
       pointers.push_back(part.memory);
     }
-    const auto nest = make_nest(sizes, group_.order, steps);
+    const auto nest = make_nest(sizes, group_.order, steps, spans);
     codegen::run_nest(kernel_->dense, nest, pointers, widths_, scalars, grain_);
   }
 
@@ -181,6 +192,7 @@ class KernelCall final : public OpCall {
   std::vector<int64_t> element_sizes_;
   std::vector<int64_t> widths_;            // how far the kernel goes from one element to the next
   std::vector<bool> has_shape_of_domain_;  // by store
+  bool reads_windows_ = false;
   const int64_t grain_;
   const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());
 };

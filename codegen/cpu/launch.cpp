@@ -3,6 +3,7 @@
 #include "codegen/memory/empty_recycled.h"
 #include "engine/base/format.h"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <c10/core/impl/COW.h>
 #include <c10/util/accumulate.h>
 
@@ -18,6 +19,20 @@ constexpr int64_t kGrain = 32768;
 // Bytes. Smaller memory is found as fast as it is taken over.
 constexpr int64_t kWorthTaking = 1 << 16;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
+
+int64_t value_of(const Offset& offset, const Env& env) {
+  const int64_t number = offset.start ? env.integer(*offset.start) : offset.number;
+  return number < 0 && offset.size ? std::max<int64_t>(number + env.integer(*offset.size), 0) : number;
+}
+
+// By dim: how many elements come before the tensor's first.
+Ints offsets_of(const Access& access, const Env& env) {
+  Ints sums(access.offsets.size(), 0);
+  for (size_t dim = 0; dim < sums.size(); ++dim) {
+    for (const Offset& offset : access.offsets[dim]) sums[dim] += value_of(offset, env);
+  }
+  return sums;
+}
 
 }  // namespace
 
@@ -104,6 +119,7 @@ Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, 
     sizes.append(tensor.sizes().begin(), tensor.sizes().end());
     strides.append(tensor.strides().begin(), tensor.strides().end());
   } else {
+    if (!access.offsets.empty()) tensor = at::constant_pad_nd(tensor, pad_of(tensor, access, env));
     if (C10_UNLIKELY(!tensor.is_contiguous())) tensor = tensor.contiguous();
     sizes = sizes_of(access.sizes, env);
     strides = row_major_strides(sizes);
@@ -125,17 +141,63 @@ Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& di
   return steps;
 }
 
-c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps) {
+std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, const Env& env) {
+  const Ints before = offsets_of(access, env);
+  std::vector<int64_t> pad;  // before and behind each dim, from the last on
+  for (size_t dim = before.size(); dim-- > 0;) {
+    const int64_t size = tensor.sizes()[dim];
+    const int64_t first = size == 0 ? 0 : before[dim];  // an empty slice may begin behind the end
+    pad.push_back(first);
+    pad.push_back(env.integer(access.sizes[dim]) - first - size);
+  }
+  return pad;
+}
+
+std::optional<WindowPlace> place_window(const at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {
+  const Ints before = offsets_of(access, env);
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  Ints strides(tensor.strides().begin(), tensor.strides().end());
+  for (int64_t& stride : strides) stride *= bytes;
+  WindowPlace place;
+  for (const int64_t size : domain) place.spans.push_back({0, size});
+  for (size_t dim = 0; dim < strides.size(); ++dim) {
+    const int64_t first = before[dim], size = tensor.sizes()[dim], whole = env.integer(access.sizes[dim]);
+    place.first -= first * strides[dim];
+    if (first == 0 && size == whole) continue;
+    const Span span{std::clamp<int64_t>(first, 0, whole), std::clamp<int64_t>(first + size, 0, whole)};
+    if (span.begin >= span.end) return std::nullopt;
+    for (size_t axis = 0; axis < domain.size(); ++axis) {
+      if (access.dim_of_axis[axis] == static_cast<int8_t>(dim) && domain[axis] == whole) place.spans[axis] = span;
+    }
+  }
+  place.steps.resize(domain.size(), 0);
+  for (size_t axis = domain.size(); axis-- > 0;) {
+    if (access.dim_of_axis[axis] < 0) continue;
+    int64_t& stride = strides[static_cast<size_t>(access.dim_of_axis[axis])];
+    place.steps[axis] = stride;
+    stride *= domain[axis];
+  }
+  return place;
+}
+
+c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps,
+                                    c10::ArrayRef<c10::SmallVector<Span, kMaxRank>> spans) {
   c10::SmallVector<Loop, 4> nest;
   for (const uint8_t axis : axes) {
     if (domain[axis] == 1) continue;
     Loop loop{domain[axis], {}};
     for (const Ints& step : steps) loop.steps.push_back(step[axis]);
-    bool one = !nest.empty();
+    bool is_cut = false;  // between one pass through such an axis and the next there are zeros
+    for (const auto& of_tensor : spans) {
+      loop.spans.push_back(of_tensor.empty() ? Span{0, loop.size} : of_tensor[axis]);
+      is_cut = is_cut || loop.spans.back().begin != 0 || loop.spans.back().end != loop.size;
+    }
+    bool one = !nest.empty() && !is_cut;
     for (size_t i = 0; i < steps.size() && one; ++i) one = nest.back().steps[i] == loop.steps[i] * loop.size;
     if (one) {
       nest.back().size *= loop.size;
       nest.back().steps = std::move(loop.steps);
+      for (Span& span : nest.back().spans) span = {span.begin * loop.size, span.end * loop.size};
     } else {
       nest.push_back(std::move(loop));
     }

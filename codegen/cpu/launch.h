@@ -7,6 +7,9 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <optional>
+#include <vector>
+
 namespace hindcast::codegen {
 
 /// "kernel of 2 ops: mul, gelu_backward".
@@ -43,18 +46,37 @@ class ResultMemory {
   c10::SmallVector<const at::Tensor*, 8> given_;
 };
 
-/// By how many bytes the tensor goes on with each axis of the domain. A tensor that is read as another shape is made contiguous.
+/// By how many bytes the tensor goes on with each axis of the domain. A tensor that is read as another shape is made contiguous, one that
+/// is read with zeros around it gets them.
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
 /// The same of memory that has these sizes and these strides in bytes. `dim_of_axis`: as Access has it.
 Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& dim_of_axis, at::IntArrayRef domain);
+
+/// For a tensor that is read with zeros around it: at::constant_pad_nd's numbers.
+std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, const capture::Env& env);
+
+/// Where along an axis or a loop a tensor has elements; around them it has zeros.
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+/// How a tensor with zeros around it lies in the domain.
+struct WindowPlace {
+  int64_t first = 0;  // bytes from its first element to where the domain's first would be
+  Ints steps;
+  c10::SmallVector<Span, kMaxRank> spans;  // by axis
+};
+/// nullopt: no element of it lies in the domain.
+std::optional<WindowPlace> place_window(const at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
 
 /// One loop of a nest, with the bytes that each tensor steps.
 struct Loop {
   int64_t size = 1;
   c10::SmallVector<int64_t, 32> steps;
+  std::vector<Span> spans = {};  // by tensor; empty: all of them have all elements
 };
 /// Loops over axes, outermost first, neighbours made one where all tensors step through both alike. `steps`: by tensor, then by
-/// axis. At least one loop.
-c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps);
+/// axis; `spans`: the same, empty for a tensor that has all elements, and altogether where all have. At least one loop.
+c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps,
+                                    c10::ArrayRef<c10::SmallVector<Span, kMaxRank>> spans = {});
 
 }  // namespace hindcast::codegen

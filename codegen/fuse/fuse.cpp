@@ -340,11 +340,15 @@ class Fuser {
     for (const uint32_t sink : open_[g].sinks) schedule_.items.push_back({false, sink, 0});
   }
 
-  // A single op is, where ATen's kernel passes over memory more often, or where the memory of the result can be recycled.
+  // A single op is, where ATen's kernel passes over memory more often, or where the memory of the result can be recycled, or where it
+  // reads what ATen would make for it alone.
   bool is_worth_a_kernel(const Group& group, int64_t bytes) {
     if (group.members.size() > 1) return true;
     const auto& member = member_of(group.members[0]);
-    return member->kind == Member::Kind::Rows || (member->kind == Member::Kind::Pointwise && bytes >= kLarge);
+    if (member->kind == Member::Kind::Rows) return true;
+    const bool reads_windows =
+        std::any_of(group.accesses.begin(), group.accesses.end(), [](const Access& access) { return !access.offsets.empty(); });
+    return member->kind == Member::Kind::Pointwise && (reads_windows || bytes >= kLarge);
   }
 
   // Sums of what the group makes that come later in the segment: they are small, and read it while it is in cache.
@@ -392,7 +396,8 @@ class Fuser {
       // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
       for (const uint32_t sink : sinks) {
         if (graph_.instrs[sink].kind != InstrKind::Accumulate || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
-        if (source_of(graph_.instrs[sink].inputs[0]) == group.stores[store]) group.leaves.push_back({store, sink, true});
+        const Views::Source source = views_.source_of(graph_.instrs[sink].inputs[0]);
+        if (source.value == group.stores[store] && source.offsets.empty()) group.leaves.push_back({store, sink, true});
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include "capture/graph.h"
 #include "codegen/fuse/body.h"
+#include "codegen/passes/windows.h"
 
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@ namespace hindcast::codegen {
 struct Access {
   std::vector<capture::ExprId> sizes;  // the shape as which a contiguous tensor is read; empty: its own
   std::vector<int8_t> dim_of_axis;     // which of its dims walks along an axis of the domain, as its innermost part; -1: none
+  /// By dim, to be added up: where in `sizes` the tensor lies, contiguous or not, among zeros. Empty: it is all of them.
+  std::vector<std::vector<Offset>> offsets = {};
   bool operator==(const Access&) const = default;
 };
 

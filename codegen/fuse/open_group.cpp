@@ -145,7 +145,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
   for (const MemberOperand& operand : member.operands) {
     const Views::Source source = views_->source_of(operand.value);
     const auto made = made_.find(source.value.index);
-    if (made == made_.end() || made->second.extent != extent) continue;
+    if (made == made_.end() || made->second.extent != extent || !source.offsets.empty()) continue;
     same_numel = same_numel || match(*graph_->symbols, source.sizes, member.sizes, false).has_value();
   }
   if (is_of_rows && !same_numel) return std::nullopt;
@@ -162,6 +162,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
     });
     auto& mine = place.axes_of_axis.emplace_back();
     const size_t parts = block != blocks->end() && block->dims.size() > 1 ? block->dims.size() : 1;
+    if (parts > 1 && is_cut_along(axis)) return std::nullopt;
     for (size_t part = 0; part < parts; ++part) {
       const auto now = static_cast<uint8_t>(place.domain.size());
       mine.push_back(now);
@@ -237,6 +238,7 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   if (is_concat(source.value)) return false;
   if (member.kind == Member::Kind::Concat && source.is_conjugated) return false;  // a store has no op of its own
   const auto made = made_.find(source.value.index);
+  if (made != made_.end() && !source.offsets.empty()) return false;
   if (made == made_.end()) {
     if (member.kind == Member::Kind::Concat) return false;
     const auto walk = walk_of(source.value, *access, place.domain, place.columns, place.channels);
@@ -266,7 +268,8 @@ std::optional<Access> OpenGroup::access_of(const Place& place, const Member& mem
   const size_t rank = graph_->values[operand.value.index].sizes.size();
   if (source.sizes.size() > rank) return std::nullopt;
   const size_t first = operand.first_dim + rank - source.sizes.size();
-  Access access{source.is_reshaped ? source.sizes : Sizes{}, std::vector<int8_t>(place.domain.size(), -1)};
+  const bool is_windowed = !source.offsets.empty();
+  Access access{source.is_reshaped || is_windowed ? source.sizes : Sizes{}, std::vector<int8_t>(place.domain.size(), -1), source.offsets};
   const auto walk_along = [&](size_t dim, size_t i) {
     for (const uint8_t axis : place.axes_of_dim[dim]) access.dim_of_axis[axis] = static_cast<int8_t>(i);
   };
@@ -281,9 +284,23 @@ std::optional<Access> OpenGroup::access_of(const Place& place, const Member& mem
     } else if (source.sizes[i] != member.sizes[dim]) {
       return std::nullopt;
     }
+    if (is_windowed && (operand.joined || (place.axes_of_dim[dim].size() > 1 && is_cut(source.value, access, i)))) return std::nullopt;
     walk_along(dim, i);
   }
   return access;
+}
+
+bool OpenGroup::is_cut_along(uint8_t axis) const {
+  for (size_t i = 0; i < group_.loads.size(); ++i) {
+    const int8_t dim = group_.accesses[i].dim_of_axis[axis];
+    if (dim >= 0 && is_cut(group_.loads[i], group_.accesses[i], static_cast<size_t>(dim))) return true;
+  }
+  return false;
+}
+
+// Only a part of the dim is the tensor's.
+bool OpenGroup::is_cut(ValueId value, const Access& access, size_t dim) const {
+  return !access.offsets.empty() && (!access.offsets[dim].empty() || graph_->values[value.index].sizes[dim] != access.sizes[dim]);
 }
 
 // Along the columns, or where there are none along the innermost axis that is no single step.
@@ -324,7 +341,7 @@ std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const S
 
 Access OpenGroup::moved(const Access& access, const Place& place) const {
   if (place.axes_of_axis.empty()) return access;
-  Access moved{access.sizes, std::vector<int8_t>(place.domain.size(), -1)};
+  Access moved{access.sizes, std::vector<int8_t>(place.domain.size(), -1), access.offsets};
   for (size_t old = 0; old < place.axes_of_axis.size(); ++old) {
     for (const uint8_t axis : place.axes_of_axis[old]) moved.dim_of_axis[axis] = access.dim_of_axis[old];
   }

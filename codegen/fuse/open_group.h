@@ -61,6 +61,8 @@ class OpenGroup {
   bool can_read(const Member& member, const Place& place, const MemberOperand& operand) const;
   std::optional<Access> access_of(const Place& place, const Member& member, const MemberOperand& operand) const;
   std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns, uint32_t channels) const;
+  bool is_cut(capture::ValueId value, const Access& access, size_t dim) const;
+  bool is_cut_along(uint8_t axis) const;
   Access moved(const Access& access, const Place& place) const;
   std::vector<uint8_t> row_axes() const;
   bool is_concat(capture::ValueId value) const;

@@ -54,6 +54,7 @@ Views::Views(const Graph& graph)
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     kinds_.push_back(kind_of(graph.instrs[i]));
     if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
+    if (kinds_.back() == Kind::Window) windows_.emplace(i, *window_of(graph, graph.instrs[i]));
   }
 }
 
@@ -89,6 +90,7 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   const Value &from = graph_.values[instr.args[0].values[0].index], &to = graph_.values[instr.outputs[0].index];
   if (full == "aten::_conj") return Kind::Conjugate;
+  if (is_window(instr)) return Kind::Window;
   if (full == "aten::clone" && c10::isComplexType(to.dtype)) return leaves_its_segment_[instr.outputs[0].index] ? Kind::None : Kind::Copy;
   if (full == "aten::expand" && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
   if (full != "aten::expand" && std::find(kReshapes.begin(), kReshapes.end(), full) == kReshapes.end()) return Kind::None;
@@ -96,23 +98,45 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   return from.dtype == to.dtype && is_contiguous(graph_, from) && is_contiguous(graph_, to) ? Kind::Reshape : Kind::None;
 }
 
-// Broadcasts first, then shapes: a broadcast below another shape is no view that strides could express.
+bool Views::is_window(const Instr& instr) const {
+  if (!window_of(graph_, instr) || !is_mostly_source(graph_, instr)) return false;
+  const ValueId from = instr.args[0].values[0], to = instr.outputs[0];
+  return graph_.values[from.index].strides.size() == graph_.values[to.index].sizes.size() && !leaves_its_segment_[to.index];
+}
+
+// Broadcasts first, then shapes: a broadcast below another shape is no view that strides could express. Windows last, and none of them
+// leaves out what the next one has: where its zeros begin, the tensor's own place would not tell.
 template <class Visit>
 void Views::walk(ValueId value, Visit visit) const {
-  bool reshaped = false;
+  bool is_reshaped = false, is_windowed = false, is_part = true;
   for (uint32_t maker = maker_[value.index]; maker != kNone; maker = maker_[value.index]) {
-    if (reshaped && kinds_[maker] == Kind::Broadcast) return;
-    reshaped = reshaped || kinds_[maker] == Kind::Reshape;
+    const Kind kind = kinds_[maker];
+    if (is_reshaped && (kind == Kind::Broadcast || kind == Kind::Window)) return;
+    if (is_windowed && kind != Kind::Window) return;
+    if (kind == Kind::Window) {
+      const Window& window = windows_.at(maker);
+      if (is_windowed && !is_part && !window.is_whole) return;
+      is_part = is_part && window.is_part;
+      is_windowed = true;
+    }
+    is_reshaped = is_reshaped || kind == Kind::Reshape;
     value = graph_.instrs[maker].args[0].values[0];
-    visit(maker, value, kinds_[maker]);
+    visit(maker, value, kind);
   }
 }
 
 Views::Source Views::source_of(ValueId value) const {
   Source source{value, graph_.values[value.index].sizes};
-  walk(value, [&](uint32_t, ValueId base, Kind kind) {
+  walk(value, [&](uint32_t maker, ValueId base, Kind kind) {
     source.value = base;
     if (kind == Kind::Broadcast) source.sizes = graph_.values[base.index].sizes;
+    if (kind == Kind::Window) {
+      const std::vector<Offset>& offsets = windows_.at(maker).offsets;
+      source.offsets.resize(offsets.size());
+      for (size_t dim = 0; dim < offsets.size(); ++dim) {
+        if (offsets[dim] != Offset{}) source.offsets[dim].push_back(offsets[dim]);
+      }
+    }
     source.is_reshaped = source.is_reshaped || kind == Kind::Reshape;
     source.is_conjugated = source.is_conjugated != (kind == Kind::Conjugate);
   });

@@ -1,11 +1,13 @@
 #pragma once
-// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates. ATen copies a conjugate before it
-// computes with it; of complex numbers such copies are read through as well.
+// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates, windows (codegen/passes/windows.h). ATen
+// copies a conjugate before it computes with it; of complex numbers such copies are read through as well.
 
 #include "capture/graph.h"
 #include "codegen/fuse/shapes.h"
+#include "codegen/passes/windows.h"
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace hindcast::codegen {
@@ -27,22 +29,25 @@ class Views {
     Sizes sizes;
     bool is_reshaped = false;
     bool is_conjugated = false;
+    std::vector<std::vector<Offset>> offsets = {};  // by dim, to be added up: where it lies among zeros; empty: there are none
   };
   Source source_of(capture::ValueId value) const;
   /// The views between the value and its source.
   void append_views(capture::ValueId value, std::vector<uint32_t>& views) const;
 
  private:
-  enum class Kind : uint8_t { None, Broadcast, Reshape, Conjugate, Copy };
+  enum class Kind : uint8_t { None, Broadcast, Reshape, Conjugate, Copy, Window };
   Kind kind_of(const capture::Instr& instr) const;
+  bool is_window(const capture::Instr& instr) const;
   std::vector<bool> values_that_leave_their_segment() const;
   template <class Visit>
   void walk(capture::ValueId value, Visit visit) const;
 
   const capture::Graph& graph_;
   const std::vector<bool> leaves_its_segment_;
-  std::vector<Kind> kinds_;      // by instr
-  std::vector<uint32_t> maker_;  // by value: the view that makes it, or kNone
+  std::vector<Kind> kinds_;                       // by instr
+  std::unordered_map<uint32_t, Window> windows_;  // the same
+  std::vector<uint32_t> maker_;                   // by value: the view that makes it, or kNone
 };
 
 }  // namespace hindcast::codegen

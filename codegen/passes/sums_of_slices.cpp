@@ -1,6 +1,7 @@
 #include "codegen/passes/sums_of_slices.h"
 
 #include "codegen/passes/uses.h"
+#include "codegen/passes/windows.h"
 
 #include <algorithm>
 
@@ -31,7 +32,8 @@ class SumsOfSlices {
         const ValueId value = instr.inputs[part], whole = instr.inputs[1 - part];
         if (!value.defined() || !whole.defined() || maker[value.index] == kNone) continue;
         const Instr& slice = graph_.instrs[maker[value.index]];
-        if (!is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0])) continue;
+        if (is_read_by_kernels(slice) || !is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0]))
+          continue;
         rewrite_.instead_of_instr[i] = added_to_slice(instr, slice, whole);
         ++rewrite_.whys["added to a slice"];
         break;
@@ -53,6 +55,9 @@ class SumsOfSlices {
     step.args.insert(step.args.end(), instr.args.begin() + 2, instr.args.end());  // behind the gradient and the sizes of all
     return step;
   }
+
+  // Of a large part of the whole: the kernel that adds it finds each element itself.
+  bool is_read_by_kernels(const Instr& slice) const { return window_of(graph_, slice) && is_mostly_source(graph_, slice); }
 
   // Nobody else reads it, and what it is made of is as it was when the sum is computed.
   bool is_only_for(ValueId part, uint32_t maker, uint32_t sum) const {

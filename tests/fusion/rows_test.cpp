@@ -195,7 +195,8 @@ TEST(Rows, TheLengthOfRowsChanges) {
         (at::softmax(at::gelu(y) * x, -1) * target).sum().backward();
         return grads_of({x, weight, bias});
       },
-      {.fused_graphs = 2, .steps = 8, .misses = 2, .units_in_double = 32});  // the norm's gradient is a difference too
+      // The norm's gradient is a difference too: ATen's own results with AVX2 and with AVX-512 are up to 85 units apart.
+      {.fused_graphs = 2, .steps = 8, .misses = 2, .units_in_double = 128});
 }
 
 // Batch and length of a transformer's layer, whose shapes of one memory have a dim each and one for both.
