@@ -118,7 +118,7 @@ std::shared_ptr<ClangCompiler> ClangCompiler::open(std::span<const std::string> 
 std::string ClangCompiler::compile(const KernelSource& source) const {
   std::vector<HindcastClangFile> files;
   for (const SourceFile& file : source.files) files.push_back({as_text(file.name), as_text(file.text)});
-  const HindcastClangSource plain = {as_text(source.text), files.data(), files.size(), source.optimisation, source.vector_width};
+  const HindcastClangSource plain = {as_text(source.text), files.data(), files.size(), source.optimisation};
   std::string object, problem;
   const InsideCompiler inside;
   if (table_.compile(&plain, into(object), into(problem)) == 0) throw CompileError(problem, source.text);

@@ -32,7 +32,6 @@ struct KernelSource {
   std::string_view text;
   std::span<const SourceFile> files = {};
   uint32_t optimisation = 3;
-  uint32_t vector_width = 0;  // bits that the vectorisers prefer; 0 leaves it to what Clang knows of the CPU
 };
 
 /// Clang refused a source, which is our bug or its own, but the caller has another way, as with all that is Unsupported.

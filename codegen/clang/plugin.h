@@ -27,7 +27,6 @@ typedef struct HindcastClangSource {
   const HindcastClangFile* files;
   size_t file_count;
   uint32_t optimisation;  // 0 to 3
-  uint32_t vector_width;  // bits that the vectorisers prefer; 0 leaves it to what Clang knows of the CPU
 } HindcastClangSource;
 
 /// Receives a result, once and before the call that it was given to returns.
