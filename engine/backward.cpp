@@ -172,8 +172,9 @@ class Backward {
       const auto start = Clock::now();
       const auto& compiled = variant->compiled;
       const codegen::Plan* plan = &variant->plan();
-      if (plan != &variant->plan_as_captured() && saves_a_gradient(*plan, work_.collected)) {
-        HC_LOG(Fusion, Info, "graph {}: without kernels this time, since a node saved memory of a gradient that is added to",
+      if (plan != &variant->plan_as_captured() && saves_a_gradient(*plan, work_.collected, resume)) {
+        HC_LOG(Fusion, Info,
+               "graph {}: without kernels this time, since a node saved memory of a gradient that is added to, or was given it",
                plan->graph().id);
         plan = &variant->plan_as_captured();
       }

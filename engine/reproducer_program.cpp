@@ -10,6 +10,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace hindcast::engine {
@@ -35,6 +36,7 @@ constexpr std::string_view kHead =
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/view_as_real.h>
@@ -156,7 +158,10 @@ std::string literal(const c10::IValue& value) {
 class Program {
  public:
   Program(const capture::Graph& graph, const codegen::Group& group, const std::unordered_map<uint32_t, at::Tensor>& given)
-      : graph_(graph), group_(group), given_(given), inputs_(codegen::inputs_of(group)) {
+      : graph_(graph), group_(group), given_(given) {
+    for (const ValueId input : codegen::inputs_of(group)) {  // what is read in two ways is there once
+      if (std::find(inputs_.begin(), inputs_.end(), input) == inputs_.end()) inputs_.push_back(input);
+    }
     HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env_));
     domain_ = codegen::sizes_of(group.domain, env_);
     if (!group.body.by_rows) {
@@ -247,7 +252,8 @@ class Program {
       const bool was_copied = !tensor.is_same(given_.at(group_.loads[i].index));
       const bool one_a_row = body.by_rows && body.loads[i].walk == codegen::Walk::Still;
       const bool one_a_run = body.by_rows && body.loads[i].walk == codegen::Walk::ByRun;
-      std::string read = format("given[{}]", i);
+      const auto input = std::find(inputs_.begin(), inputs_.end(), group_.loads[i]);
+      std::string read = format("given[{}]", input - inputs_.begin());
       if (!group_.accesses[i].offsets.empty())
         read = format("at::constant_pad_nd({}, {})", read,
                       int_list(codegen::pad_of(given_.at(group_.loads[i].index), group_.accesses[i], env_)));
@@ -351,7 +357,7 @@ class Program {
   const capture::Graph& graph_;
   const codegen::Group& group_;
   const std::unordered_map<uint32_t, at::Tensor>& given_;
-  const std::vector<ValueId> inputs_;
+  std::vector<ValueId> inputs_;
   capture::Env env_;
   codegen::Ints domain_;
   std::vector<int64_t> order_;

@@ -9,7 +9,7 @@
 
 namespace hindcast::engine {
 
-bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected) {
+bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected, const capture::Resume& resume) {
   std::vector<const c10::StorageImpl*> shared;  // by gradients and somebody else
   for (const uint32_t call : plan.accumulating_calls()) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected.calls[call].node);
@@ -21,10 +21,13 @@ bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& colle
   }
   if (shared.empty()) return false;
   std::sort(shared.begin(), shared.end());
-  return std::any_of(collected.tensors.begin(), collected.tensors.end(), [&](const at::Tensor& saved) {
-    return saved.defined() && saved.has_storage() &&
-           std::binary_search(shared.begin(), shared.end(), saved.storage().unsafeGetStorageImpl());
-  });
+  const auto is_shared = [&](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.has_storage() &&
+           std::binary_search(shared.begin(), shared.end(), tensor.storage().unsafeGetStorageImpl());
+  };
+  return std::any_of(collected.tensors.begin(), collected.tensors.end(), is_shared) ||
+         std::any_of(resume.values.begin(), resume.values.end(), is_shared) ||
+         std::any_of(resume.buffers.begin(), resume.buffers.end(), [&](const auto& waiting) { return is_shared(waiting.second); });
 }
 
 }  // namespace hindcast::engine

@@ -20,9 +20,13 @@ constexpr int64_t kGrain = 32768;
 constexpr int64_t kWorthTaking = 1 << 16;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
 
+bool is_whole(const Span& span, int64_t size) { return span.begin == 0 && span.end == size; }
+
 int64_t value_of(const Offset& offset, const Env& env) {
   const int64_t number = offset.start ? env.integer(*offset.start) : offset.number;
-  return number < 0 && offset.size ? std::max<int64_t>(number + env.integer(*offset.size), 0) : number;
+  if (!offset.size) return number;
+  const int64_t size = env.integer(*offset.size);
+  return std::clamp<int64_t>(number < 0 ? number + size : number, 0, size);
 }
 
 // By dim: how many elements come before the tensor's first.
@@ -145,10 +149,11 @@ std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, cons
   const Ints before = offsets_of(access, env);
   std::vector<int64_t> pad;  // before and behind each dim, from the last on
   for (size_t dim = before.size(); dim-- > 0;) {
-    const int64_t size = tensor.sizes()[dim];
-    const int64_t first = size == 0 ? 0 : before[dim];  // an empty slice may begin behind the end
+    const int64_t size = tensor.sizes()[dim], whole = env.integer(access.sizes[dim]);
+    // Of a tensor that is nowhere in the dim ATen is to take away all elements, and not more.
+    const int64_t first = before[dim] >= whole || before[dim] + size <= 0 ? whole : before[dim];
     pad.push_back(first);
-    pad.push_back(env.integer(access.sizes[dim]) - first - size);
+    pad.push_back(whole - first - size);
   }
   return pad;
 }
@@ -190,10 +195,15 @@ c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_
     bool is_cut = false;  // between one pass through such an axis and the next there are zeros
     for (const auto& of_tensor : spans) {
       loop.spans.push_back(of_tensor.empty() ? Span{0, loop.size} : of_tensor[axis]);
-      is_cut = is_cut || loop.spans.back().begin != 0 || loop.spans.back().end != loop.size;
+      is_cut = is_cut || !is_whole(loop.spans.back(), loop.size);
     }
     bool one = !nest.empty() && !is_cut;
-    for (size_t i = 0; i < steps.size() && one; ++i) one = nest.back().steps[i] == loop.steps[i] * loop.size;
+    for (size_t i = 0; i < steps.size() && one; ++i) {
+      // A kernel that goes on without a tensor reads one element of it for all of the loop.
+      const bool stands_still_in_part =
+          loop.steps[i] == 0 && !nest.back().spans.empty() && !is_whole(nest.back().spans[i], nest.back().size);
+      one = nest.back().steps[i] == loop.steps[i] * loop.size && !stands_still_in_part;
+    }
     if (one) {
       nest.back().size *= loop.size;
       nest.back().steps = std::move(loop.steps);

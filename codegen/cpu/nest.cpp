@@ -29,7 +29,9 @@ class Nest {
     bool one_by_one = false;
     for (size_t i = 0; i < widths.size(); ++i) {
       if (is_cut(i)) windowed_.push_back(i);
-      const bool goes_as_kernel = inner_.steps[i] == widths[i] || inner_.size == 1;
+      const Span inner = span_of(inner_, i);
+      const bool is_part = inner.begin != 0 || inner.end != inner_.size;
+      const bool goes_as_kernel = (inner_.steps[i] == widths[i] && !(is_part && widths[i] == 0)) || inner_.size == 1;
       if (!goes_as_kernel && widths[i] == 0) one_by_one = true;
       if (!goes_as_kernel && widths[i] != 0) odd_.push_back(i);
       if (is_cut(i) && (odd_.empty() || odd_.back() != i)) read_through_.push_back(i);

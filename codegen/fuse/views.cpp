@@ -1,5 +1,8 @@
 #include "codegen/fuse/views.h"
 
+#include "codegen/fuse/complex_ops.h"
+#include "codegen/fuse/pointwise_ops.h"
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -50,7 +53,10 @@ bool is_contiguous(const Graph& graph, const Value& value) {
 }
 
 Views::Views(const Graph& graph)
-    : graph_(graph), leaves_its_segment_(values_that_leave_their_segment()), maker_(graph.values.size(), kNone) {
+    : graph_(graph),
+      leaves_its_segment_(values_that_leave_their_segment()),
+      is_wanted_as_tensor_(values_wanted_as_tensors()),
+      maker_(graph.values.size(), kNone) {
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     kinds_.push_back(kind_of(graph.instrs[i]));
     if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
@@ -83,6 +89,23 @@ std::vector<bool> Views::values_that_leave_their_segment() const {
   return leaves;
 }
 
+// By others than ops that compute element by element, and views of it.
+std::vector<bool> Views::values_wanted_as_tensors() const {
+  std::vector<bool> wanted(graph_.values.size());
+  for (const Instr& instr : graph_.instrs) {
+    if (instr.kind == capture::InstrKind::NodeStart || instr.kind == capture::InstrKind::AddGrads) continue;
+    if (instr.kind == capture::InstrKind::Op) {
+      const auto& name = instr.op->operator_name();
+      const bool is_view = instr.outputs.size() == 1 && instr.outputs[0].defined() && graph_.values[instr.outputs[0].index].is_view;
+      if (is_view || find_pointwise_op(name) || find_complex_op(name) || window_of(graph_, instr)) continue;
+    }
+    capture::for_each_use(instr, [&](ValueId value) {
+      if (value.defined()) wanted[value.index] = true;
+    });
+  }
+  return wanted;
+}
+
 Views::Kind Views::kind_of(const Instr& instr) const {
   if (instr.kind != capture::InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) return Kind::None;
   if (instr.args.empty() || instr.args[0].kind != Arg::Kind::Value || !instr.args[0].values[0].defined()) return Kind::None;
@@ -101,11 +124,12 @@ Views::Kind Views::kind_of(const Instr& instr) const {
 bool Views::is_window(const Instr& instr) const {
   if (!window_of(graph_, instr) || !is_mostly_source(graph_, instr)) return false;
   const ValueId from = instr.args[0].values[0], to = instr.outputs[0];
-  return graph_.values[from.index].strides.size() == graph_.values[to.index].sizes.size() && !leaves_its_segment_[to.index];
+  return graph_.values[from.index].strides.size() == graph_.values[to.index].sizes.size() && !leaves_its_segment_[to.index] &&
+         !is_wanted_as_tensor_[to.index];
 }
 
-// Broadcasts first, then shapes: a broadcast below another shape is no view that strides could express. Windows last, and none of them
-// leaves out what the next one has: where its zeros begin, the tensor's own place would not tell.
+// Broadcasts first, then shapes: a broadcast below another shape is no view that strides could express. Windows last; below one that has
+// zeros none may leave out a part of the tensor: where those zeros begin, the tensor's own place would not tell.
 template <class Visit>
 void Views::walk(ValueId value, Visit visit) const {
   bool is_reshaped = false, is_windowed = false, is_part = true;

@@ -40,14 +40,15 @@ class Views {
   Kind kind_of(const capture::Instr& instr) const;
   bool is_window(const capture::Instr& instr) const;
   std::vector<bool> values_that_leave_their_segment() const;
+  std::vector<bool> values_wanted_as_tensors() const;
   template <class Visit>
   void walk(capture::ValueId value, Visit visit) const;
 
   const capture::Graph& graph_;
-  const std::vector<bool> leaves_its_segment_;
-  std::vector<Kind> kinds_;                       // by instr
-  std::unordered_map<uint32_t, Window> windows_;  // the same
-  std::vector<uint32_t> maker_;                   // by value: the view that makes it, or kNone
+  const std::vector<bool> leaves_its_segment_, is_wanted_as_tensor_;  // by value
+  std::vector<Kind> kinds_;                                           // by instr
+  std::unordered_map<uint32_t, Window> windows_;                      // the same
+  std::vector<uint32_t> maker_;                                       // by value: the view that makes it, or kNone
 };
 
 }  // namespace hindcast::codegen

@@ -20,8 +20,8 @@ struct Offset {
 struct Window {
   capture::ValueId source;
   std::vector<Offset> offsets;  // by dim
-  bool is_part = false;         // no element of it is a zero from around the source
-  bool is_whole = false;        // each element of the source is there
+  bool is_part = false;         // it is known that no element of it is a zero from around the source
+  bool is_whole = false;        // it is known that each element of the source is there
 };
 
 /// Of the value that the instr makes; nullopt: it is something else.

@@ -175,6 +175,20 @@ TEST(Reproducer, ItsProgramRunsKernelsThatMakeTheirResultInParts) {
   EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
 }
 
+TEST(Reproducer, ItsProgramRunsKernelsThatReadATensorInTwoPlaces) {
+  const TemporaryFolder temporary;
+  const Variable place("HINDCAST_REPRODUCER_DIR", temporary.path());
+  const Captured captured([] {
+    const auto x = at::randn({6, 4}).set_requires_grad(true), y = x.tanh();
+    (y.slice(0, 1) + y.slice(0, 0, -1)).backward(at::ones({5, 4}));
+  });
+  ASSERT_EQ(captured.group.loads.size(), 3U);
+  ASSERT_EQ(captured.group.loads[0], captured.group.loads[1]);
+  const fs::path folder = captured.write();
+  ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
+  EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
+}
+
 TEST(Reproducer, AFolderThatCannotBeWrittenIsAWarning) {
   const TemporaryFolder temporary;
   std::ofstream(temporary.path() / "file") << "in the way";

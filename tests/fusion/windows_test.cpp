@@ -188,6 +188,48 @@ TEST(Windows, ReadByRows) {
   }
 }
 
+// One number for each row, of rows that are not all there; a source that is broadcast itself.
+TEST(Windows, OfWhatIsBroadcast) {
+  for (const int64_t columns : {5, 700}) {
+    expect_near_grads(
+        [&](at::TensorOptions options) {
+          const auto x = near_leaf({20, columns}, options), y = x.tanh();
+          const auto sums = y.sum(1, true);
+          sums.slice(0, 3).sum().backward({}, true);
+          (sums.slice(0, 3).sum() + (y.slice(0, 3) * 2).pow(2).sum()).backward({}, true);
+          padded(sums, {0, 0, -1, -1}).sigmoid().sum().backward();
+          return Tensors{x.grad()};
+        },
+        {.misses = 3, .units_in_double = 16});
+  }
+}
+
+// Nothing of the tensor is left.
+TEST(Windows, BesideTheTensor) {
+  expect_near_grads(
+      [](at::TensorOptions options) {
+        const auto x = near_leaf({3}, options), y = near_leaf({3, 4}, options);
+        padded(x.tanh(), {5, 0}).slice(0, 0, 4).sum().backward();
+        padded(y.tanh(), {0, 0, 5, 0}).slice(0, 0, 4).slice(1, 1).sigmoid().sum().backward();
+        padded(y.tanh(), {0, 0, 0, 5}).slice(0, 4).slice(1, 1).sigmoid().sum().backward();
+        return Tensors{x.grad(), y.grad()};
+      },
+      {.fused_graphs = 0, .misses = 3});
+}
+
+// A gradient that flows in is a leaf's own, which is added to before a kernel would read it.
+TEST(Windows, OfALeafsGradient) {
+  expect_near_grads(
+      [](at::TensorOptions options) {
+        const auto x = near_leaf({9, 30}, options), w = near_leaf({9, 28}, options);
+        w.mutable_grad() = at::ones({9, 28}, options);
+        const auto y = x.tanh(), m = w * 2;
+        (y.slice(1, 2) + m).backward(w.grad());
+        return Tensors{x.grad(), w.grad()};
+      },
+      {.fused_graphs = 0});
+}
+
 // Sizes and starts, also from behind, where they were not when the kernel was made; an empty slice, one that was cut short.
 TEST(Windows, ThatChange) {
   expect_near_grads(
