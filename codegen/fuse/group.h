@@ -3,7 +3,7 @@
 
 #include "capture/graph.h"
 #include "codegen/fuse/body.h"
-#include "codegen/passes/windows.h"
+#include "codegen/fuse/windows.h"
 
 #include <string>
 #include <vector>

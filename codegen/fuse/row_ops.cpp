@@ -121,7 +121,8 @@ bool group_norm(const Graph& graph, const Instr& instr, Member& member) {
   if (std::all_of(run.begin(), run.end(), [&](capture::ExprId size) { return symbols.constant(size) == 1; })) return false;
   member.sizes = {image[0], statistics[1], *per_group};
   member.sizes.insert(member.sizes.end(), run.begin(), run.end());
-  if (hint_of_numel(symbols, member.sizes) == 0 || has_runs_for_aten(graph, instr, member.sizes, run)) return false;
+  if (hint_of_numel(symbols, member.sizes) == 0) return false;
+  if (is_tensor(args[4]) && has_runs_for_aten(graph, instr, member.sizes, run)) return false;
   member.row_dims = last_dims(member.sizes.size(), run.size() + 1);
   member.channel_dims = 0b110;
   for (const size_t i : {0, 1}) member.operands.push_back({args[i].values[0], 0, 1});

@@ -1,10 +1,10 @@
 #pragma once
-// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates, windows (codegen/passes/windows.h). ATen
+// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates, windows (codegen/fuse/windows.h). ATen
 // copies a conjugate before it computes with it; of complex numbers such copies are read through as well.
 
 #include "capture/graph.h"
 #include "codegen/fuse/shapes.h"
-#include "codegen/passes/windows.h"
+#include "codegen/fuse/windows.h"
 
 #include <optional>
 #include <unordered_map>

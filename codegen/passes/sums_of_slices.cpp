@@ -1,7 +1,7 @@
 #include "codegen/passes/sums_of_slices.h"
 
 #include "codegen/passes/uses.h"
-#include "codegen/passes/windows.h"
+#include "codegen/fuse/windows.h"
 
 #include <algorithm>
 

@@ -1,4 +1,6 @@
-#include "codegen/passes/windows.h"
+#include "codegen/fuse/windows.h"
+
+#include "codegen/fuse/shapes.h"
 
 #include <algorithm>
 
@@ -74,11 +76,7 @@ std::optional<Window> window_of(const Graph& graph, const Instr& instr) {
 }
 
 bool is_mostly_source(const Graph& graph, const Instr& instr) {
-  const auto numel = [&](ValueId id) {
-    int64_t product = 1;
-    for (const ExprId size : graph.values[id.index].sizes) product *= graph.symbols->hint(size);
-    return product;
-  };
+  const auto numel = [&](ValueId id) { return hint_of_numel(*graph.symbols, graph.values[id.index].sizes); };
   return 2 * numel(instr.args[0].values[0]) >= numel(instr.outputs[0]);
 }
 
