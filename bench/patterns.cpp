@@ -84,6 +84,12 @@ Workload padded(at::IntArrayRef sizes) {
   return {{x}, [x] { return (at::tanh(at::constant_pad_nd(at::sigmoid(x), {1, 1, 1, 1})) * 3).square().sum(); }};
 }
 
+// Of 72 MiB: no cache holds what is written until somebody reads it.
+Workload large_bias_relu(int64_t width) {
+  const Tensor x = leaf(at::randn({8, width, width})), bias = leaf(at::randn({width}));
+  return with_incoming(at::randn({8, width, width}), {x, bias}, [x, bias] { return at::relu(x + bias); });
+}
+
 }  // namespace
 
 void register_patterns(const Settings& settings) {
@@ -96,6 +102,7 @@ void register_patterns(const Settings& settings) {
   row("batch_norm_silu/32x256x4x4", kPairs, [] { return batch_norm_silu({32, 256, 4, 4}); });
   row("total_variation/8x3x128x128", kPairs, [] { return total_variation({8, 3, 128, 128}); });
   row("padded/8x64x32x32", kPairs, [] { return padded({8, 64, 32, 32}); });
+  row("bias_relu/8x1536x1536", kSlowPairs, [] { return large_bias_relu(1536); });
   row("written_steps/100", kSlowPairs, [] { return written_steps(100); });
 }
 

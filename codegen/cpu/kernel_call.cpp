@@ -6,6 +6,7 @@
 #include "codegen/cpu/nest.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/row_call.h"
+#include "codegen/cpu/streams.h"
 
 #include <algorithm>
 #include <array>
@@ -110,12 +111,39 @@ class KernelCall final : public OpCall {
     for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
     for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
     for (const Concats::Part& part : parts) pointers.push_back(part.memory);
-    run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
+    run_pieces(numel, streams_of(results, pointers), [&](int64_t begin, int64_t count, Streams::Block& block) {
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
         if (!is_still(i)) at[i] += begin * element_sizes_[i];
       }
-      kernel_->dense(at.data(), scalars, end - begin);
+      block.take_place_of(at);
+      kernel_->dense(at.data(), scalars, count);
+    });
+  }
+
+  // What is written to the memory of an operand is in a cache by then.
+  Streams streams_of(c10::ArrayRef<at::Tensor> results, const Pointers& pointers) const {
+    Streams streams;
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].defined() || !Streams::are_worth_it(static_cast<int64_t>(results[i].nbytes()))) continue;
+      const c10::ArrayRef<char*> loads(pointers.data(), loads_);
+      if (std::find(loads.begin(), loads.end(), pointers[loads_ + i]) == loads.end()) streams.add(loads_ + i, element_sizes_[loads_ + i]);
+    }
+    return streams;
+  }
+
+  // All of the elements, shared out by threads; what is streamed by pieces that begin where lines of memory do.
+  template <class Run>
+  void run_pieces(int64_t numel, const Streams& streams, Run run) const {
+    run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
+      Streams::Block block(streams, kStreamedAtOnce);
+      while (begin < end) {
+        const int64_t most = streams.empty() ? end - begin : kStreamedAtOnce - begin % kStreamedAtOnce;
+        const int64_t count = std::min(most, end - begin);
+        run(begin, count, block);
+        block.write(count);
+        begin += count;
+      }
     });
   }
 
@@ -134,12 +162,15 @@ class KernelCall final : public OpCall {
       is_block.push_back(0);
     }
     const LeafPointers leaf_pointers(group_, leaves, kBlockLength);
+    Streams streams = streams_of(results, pointers);
     for (const LeafPointers::Pointer& pointer : leaf_pointers.all()) {
+      const int64_t width = element_sizes_[loads_ + pointer.store];
+      if (pointer.is_new && Streams::are_worth_it(numel * width)) streams.add(pointers.size(), width);
       pointers.push_back(pointer.memory);
       is_block.push_back(pointer.is_tensor ? 0 : 1);
       sizes.push_back(element_sizes_[loads_ + pointer.store]);
     }
-    run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
+    run_pieces(numel, streams, [&](int64_t begin, int64_t count, Streams::Block& block) {
       alignas(64) std::array<char, kBlockLength * sizeof(double)> unread;
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
@@ -149,7 +180,8 @@ class KernelCall final : public OpCall {
           at[i] += begin * sizes[i];
         }
       }
-      kernel_->leaves(at.data(), scalars, end - begin, is_block.data());
+      block.take_place_of(at);
+      kernel_->leaves(at.data(), scalars, count, is_block.data());
     });
   }
 

@@ -113,8 +113,8 @@ LeafPointers::LeafPointers(const Group& group, const LeafWrites& leaves, int64_t
     const auto* const wanted = is_wanted ? write++ : nullptr;
     if (group.body.stores[store].leaves == 0) continue;
     const bool adds = is_wanted && wanted->adds;
-    pointers_.push_back({is_wanted ? wanted->memory : nullptr, store, is_wanted});
-    pointers_.push_back({adds ? wanted->memory : zeros(group.body.stores[store].type, length), store, adds});
+    pointers_.push_back({is_wanted ? wanted->memory : nullptr, store, is_wanted, is_wanted && !adds});
+    pointers_.push_back({adds ? wanted->memory : zeros(group.body.stores[store].type, length), store, adds, false});
   }
 }
 

@@ -48,6 +48,7 @@ class LeafPointers {
     char* memory;
     size_t store;
     bool is_tensor;  // else the same elements for every block or run
+    bool is_new;     // a tensor that is only written
   };
   c10::ArrayRef<Pointer> all() const { return pointers_; }
 

@@ -4,6 +4,7 @@
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/short_runs.h"
+#include "codegen/cpu/streams.h"
 #include "codegen/memory/empty_recycled.h"
 #include "engine/base/check.h"
 
@@ -18,6 +19,8 @@ using capture::Env;
 
 // Rows that are summed in one variable a column, or in some a channel; longer sums are sums of such sums.
 constexpr int64_t kBlock = 256;
+// Elements of a row that still stays in the innermost cache, beside what the kernel reads.
+constexpr int64_t kLongestStreamed = 4096;
 
 bool is_summed_over_rows(const BodyStore& store) { return store.extent == Extent::Columns || store.extent == Extent::Channels; }
 
@@ -30,6 +33,7 @@ struct Launch {
   c10::SmallVector<int64_t, 32> widths;     // the same: an element's bytes
   int64_t row_count = 1;
   bool copies_runs = false;
+  Streams streams;
 
   int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
   int64_t run_length() const { return columns.back().size; }
@@ -132,7 +136,21 @@ class RowCall final : public OpCall {
     if (launch.runs() > 1 && group_.channels == 0) look_at_runs(launch);
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
+    for (size_t i = loads_; i < launch.tensors.size(); ++i) {
+      // What is written to the memory of an operand is in a cache by then.
+      const c10::ArrayRef<char*> loads(launch.pointers.data(), loads_);
+      const bool is_new = std::find(loads.begin(), loads.end(), launch.pointers[i]) == loads.end();
+      if (is_new && may_be_streamed(launch, i)) launch.streams.add(i, widths_[i]);
+    }
     return launch;
+  }
+
+  // Rows that follow each other in memory, some of them at once.
+  bool may_be_streamed(const Launch& launch, size_t result) const {
+    if (launch.rows.size() != 1 || launch.runs() != 1 || !Streams::are_worth_it(launch.row_count * launch.row_length() * widths_[result]))
+      return false;
+    return launch.tensors[result].defined() && launch.row_length() <= kLongestStreamed &&
+           launch.rows[0].steps[result] == launch.row_length() * widths_[result] && traffic_[result] == Traffic::Written;
   }
 
   void look_at_runs(Launch& launch) const {
@@ -202,6 +220,8 @@ class RowCall final : public OpCall {
     std::for_each(launch.columns.begin(), launch.columns.end(), add_steps);
     bool is_sum = true;
     for (const LeafPointers::Pointer& leaf : leaves.all()) {
+      const size_t store = loads_ + leaf.store;
+      if (leaf.is_new && may_be_streamed(launch, store)) launch.streams.add(launch.pointers.size(), widths_[store]);
       launch.pointers.push_back(leaf.memory);
       if (!launch.copies_runs) continue;
       launch.traffic.push_back(!leaf.is_tensor ? Traffic::Other : is_sum ? Traffic::Written : Traffic::Read);
@@ -259,8 +279,15 @@ class RowCall final : public OpCall {
     std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
     std::optional<ShortRuns> short_runs;
     if (launch.copies_runs) short_runs.emplace(launch.traffic, launch.widths, launch.columns.front(), launch.run_length());
+    const int64_t rows_at_once = std::max<int64_t>(kStreamedAtOnce / std::max<int64_t>(row_length, 1), 1);
+    Streams::Block streamed(launch.streams, rows_at_once * row_length);
     const auto run_block = [&](const Pointers& at, int64_t first, int64_t last) {
-      this->run_block(launch, kernel, short_runs ? &*short_runs : nullptr, at, scalars, first, last, kept.data());
+      const int64_t rows = launch.streams.empty() ? last - first : rows_at_once;
+      for (int64_t row = first; row < last; row += rows) {
+        const int64_t end = std::min(row + rows, last);
+        this->run_block(launch, kernel, short_runs ? &*short_runs : nullptr, streamed, at, scalars, row, end, kept.data());
+        streamed.write((end - row) * row_length);
+      }
     };
     if (sums_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
     std::vector<char> block(static_cast<size_t>(sum_bytes(launch)));
@@ -273,8 +300,8 @@ class RowCall final : public OpCall {
     }
   }
 
-  void run_block(const Launch& launch, RowsKernel* kernel, ShortRuns* short_runs, const Pointers& pointers, const double* scalars,
-                 int64_t begin, int64_t end, char* kept) const {
+  void run_block(const Launch& launch, RowsKernel* kernel, ShortRuns* short_runs, Streams::Block& streamed, const Pointers& pointers,
+                 const double* scalars, int64_t begin, int64_t end, char* kept) const {
     const Loop& inner = launch.rows.back();
     const Loop& columns = launch.columns.back();
     const int64_t* run_steps = launch.columns.front().steps.data();
@@ -288,6 +315,7 @@ class RowCall final : public OpCall {
         for (size_t i = 0; i < at.size(); ++i) at[i] += index * launch.rows[d].steps[i];
       }
       const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
+      streamed.take_place_of(at);
       if (short_runs) {
         short_runs->run(kernel, at, scalars, rows, inner.steps, kept);
       } else {

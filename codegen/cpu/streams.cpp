@@ -1,0 +1,71 @@
+#include "codegen/cpu/streams.h"
+
+#include <algorithm>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+namespace hindcast::codegen {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+#ifdef __SSE2__
+
+// Whole lines, or the processor writes each part of one by itself.
+void stream(char* to, const char* from, int64_t bytes) {
+  const int64_t before = std::min(bytes, -static_cast<int64_t>(reinterpret_cast<uintptr_t>(to)) & (kLine - 1));
+  std::memcpy(to, from, static_cast<size_t>(before));
+  to += before;
+  from += before;
+  bytes -= before;
+  for (; bytes >= kLine; bytes -= kLine, to += kLine, from += kLine) {
+    const auto* parts = reinterpret_cast<const __m128i*>(from);
+    auto* line = reinterpret_cast<__m128i*>(to);
+    for (int i = 0; i < 4; ++i) _mm_stream_si128(line + i, _mm_loadu_si128(parts + i));
+  }
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void finish_streams() { _mm_sfence(); }
+
+#else
+
+void stream(char* to, const char* from, int64_t bytes) { std::memcpy(to, from, static_cast<size_t>(bytes)); }
+void finish_streams() {}
+
+#endif
+
+}  // namespace
+
+Streams::Block::Block(const Streams& streams, int64_t elements) {
+  const auto bytes_of = [&](const Stream& stream) { return (elements * stream.width + kLine - 1) / kLine * kLine; };
+  int64_t bytes = streams.empty() ? 0 : kLine;
+  for (const Stream& stream : streams.streams_) bytes += bytes_of(stream);
+  memory_.resize(static_cast<size_t>(bytes));
+  char* here = memory_.data();
+  here += -static_cast<int64_t>(reinterpret_cast<uintptr_t>(here)) & (kLine - 1);
+  for (const Stream& stream : streams.streams_) {
+    places_.push_back({stream.pointer, stream.width, here, nullptr});
+    here += bytes_of(stream);
+  }
+}
+
+Streams::Block::~Block() {
+  if (!places_.empty()) finish_streams();
+}
+
+void Streams::Block::take_place_of(Pointers& pointers) {
+  for (Place& place : places_) {
+    place.there = pointers[place.pointer];
+    pointers[place.pointer] = place.here;
+  }
+}
+
+void Streams::Block::write(int64_t elements) const {
+  for (const Place& place : places_) stream(place.there, place.here, elements * place.width);
+}
+
+}  // namespace hindcast::codegen
