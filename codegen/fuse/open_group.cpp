@@ -15,8 +15,8 @@ namespace {
 
 // Shorter rows do not fill the vectors, and their sums cost more than their elements.
 constexpr int64_t kShortRow = 16;
-// Runs that fill vectors, but few, in a row that does not stay in the cache: ATen goes over each once less.
-constexpr int64_t kFewVectors = 64, kCachedRow = 4096;
+// Runs that fill vectors, but few, in a row or a norm that does not stay in the cache: ATen goes over each once less.
+constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
 // A row is summed by one thread.
 constexpr int64_t kLongRow = 1 << 16;
 
@@ -222,7 +222,8 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
     if (size != 1) run = is_column ? run * size : 1;
   }
   if (numel > kSmall && (row < kShortRow || (row > kLongRow && row * 8 > numel))) return false;
-  if (row > kCachedRow && run < std::min(row, kFewVectors) && run % kShortRow == 0) return false;
+  const bool is_large = row > kCachedRow || (member.kind == Member::Kind::Rows && numel > kLargeNorm);
+  if (is_large && run < std::min(row, kFewVectors) && run % kShortRow == 0) return false;
   place.columns = columns;
   for (size_t i = 0; i < group_.loads.size(); ++i) {
     if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns, place.channels)) return false;
