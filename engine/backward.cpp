@@ -179,7 +179,7 @@ class Backward {
         plan = &variant->plan_as_captured();
       }
       auto next = engine::run({*plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume),
-                               call_.keep_graph, results_, observer()});
+                               call_.keep_graph, results_, observer(), plan != &variant->plan_as_captured()});
       stats_recorder().add_run_ns(ns_since(start));
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", plan->graph().id, static_cast<double>(ns_since(start)) * 1e-3);
       if (!next) return;

@@ -6,6 +6,7 @@
 #include "engine/base/check.h"
 #include "engine/base/format.h"
 #include "engine/base/log.h"
+#include "engine/saved_gradients.h"
 #include "engine/stats_recorder.h"
 #include "engine/step_times.h"
 #include "hooks/accumulate_grad.h"
@@ -273,7 +274,8 @@ class Runner {
     return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
   }
 
-  // Puts a boundary's results into their slots if they are what the rest of the plan was made for. A node's own hooks may
+  // Puts a boundary's results into their slots if they are what the rest of the plan was made for, and no `.grad` that kernels would read
+  // too early or too late. A node's own hooks may
   // change what its formula reads; of nodes to come, those are looked at here whose kernels run together.
   bool finish_boundary(const Step& step, Stage stage, variable_list results, variable_list kept) {
     const bool formula_follows = stage == Stage::AfterTensorPre || stage == Stage::AfterPre;
@@ -290,7 +292,7 @@ class Runner {
     for (size_t i = 0; same && i < facts_.size(); ++i) {
       same = facts_[i] == (expected[i].expr ? request_.env.integer(*expected[i].expr) : expected[i].value);
     }
-    if (!same) {
+    if (!same || (request_.reorders && is_memory_of_a_gradient(results, plan_, collected_))) {
       stats_recorder().add_segment_guard_failure();
       leave(step, stage, std::move(results), std::move(kept));
       return false;

@@ -9,7 +9,7 @@
 
 extern "C" {
 
-enum { kHindcastClangVersion = 1 };
+enum { kHindcastClangVersion = 2 };
 
 typedef struct HindcastClangText {
   const char* data;

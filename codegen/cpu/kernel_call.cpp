@@ -52,7 +52,7 @@ class KernelCall final : public OpCall {
     const bool to_leaves = one_loop && kernel_->leaves && !leaves.empty();
     c10::SmallVector<at::Tensor, 16> results;
     for (size_t i = 0; i < group_.stores.size(); ++i) {
-      if (to_leaves && leaves.is_only_added(i)) {
+      if (to_leaves && group_.body.stores[i].leaves != 0 && leaves.is_only_added(i)) {
         results.emplace_back();
       } else if (has_shape_of_domain_[i]) {
         results.push_back(memory.make(sizes, strides, group_.body.stores[i].type));
@@ -65,6 +65,9 @@ class KernelCall final : public OpCall {
 
     if (to_leaves) {
       run_to_leaves(step, slots, results, concats.parts(), scalars.data(), numel, leaves);
+      for (size_t i = 0; i < results.size(); ++i) {
+        if (group_.body.stores[i].leaves == 0) leaves.write(i, results[i]);
+      }
     } else {
       if (one_loop) {
         run_dense(step, slots, results, concats.parts(), scalars.data(), numel);

@@ -14,6 +14,8 @@ constexpr int64_t kLine = 64;
 
 #ifdef __SSE2__
 
+constexpr bool kStreams = true;
+
 // Whole lines, or the processor writes each part of one by itself.
 void stream(char* to, const char* from, int64_t bytes) {
   const int64_t before = std::min(bytes, -static_cast<int64_t>(reinterpret_cast<uintptr_t>(to)) & (kLine - 1));
@@ -33,12 +35,16 @@ void finish_streams() { _mm_sfence(); }
 
 #else
 
+constexpr bool kStreams = false;
+
 void stream(char* to, const char* from, int64_t bytes) { std::memcpy(to, from, static_cast<size_t>(bytes)); }
 void finish_streams() {}
 
 #endif
 
 }  // namespace
+
+bool Streams::are_worth_it(int64_t bytes) { return kStreams && bytes >= int64_t{32} << 20; }
 
 Streams::Block::Block(const Streams& streams, int64_t elements) {
   const auto bytes_of = [&](const Stream& stream) { return (elements * stream.width + kLine - 1) / kLine * kLine; };

@@ -15,7 +15,7 @@ inline constexpr int64_t kStreamedAtOnce = 1024;
 class Streams {
  public:
   /// Whether to stream a result of so many bytes. Of 8 and 16 MiB, a server's last cache may still hold what is read next.
-  static bool are_worth_it(int64_t bytes) { return bytes >= int64_t{32} << 20; }
+  static bool are_worth_it(int64_t bytes);
 
   /// `pointer`: its number among a kernel's; `width`: bytes of an element.
   void add(size_t pointer, int64_t width) { streams_.push_back({pointer, width}); }

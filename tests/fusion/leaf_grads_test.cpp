@@ -191,6 +191,52 @@ TEST(LeafGrads, ThatAnotherNodeSaved) {
   EXPECT_EQ(logs.count("a node saved memory of a gradient that is added to"), 4U);  // the two hits of each type
 }
 
+// A hook returns a leaf's gradient, which is added to between what the stock engine reads before and what it reads behind.
+TEST(LeafGrads, ThatAHookReturns) {
+  for (const bool sliced : {false, true}) {
+    expect_near_grads(
+        [&](at::TensorOptions options) {
+          const auto x = near_leaf({9, 28}, options), w = near_leaf({9, 28}, options);
+          w.mutable_grad() = at::ones({9, 28}, options);
+          const auto y = sliced ? at::cat({x, x.slice(1, 0, 2)}, 1).tanh().slice(1, 2) : x.tanh(), m = w * 2;
+          const auto sum = y + m;
+          sum.register_hook([&](const at::Tensor&) { return w.grad(); });
+          sum.sum().backward();
+          return Tensors{x.grad(), w.grad()};
+        },
+        {.misses = 3});
+  }
+}
+
+/// Gradients of two types from one kernel, of which one is large enough for the kernel to write it itself.
+struct OfTwoTypes : torch::autograd::Function<OfTwoTypes> {
+  static constexpr bool is_traceable = true;
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
+    context->save_for_backward({w});
+    return x * 2;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    return {gradients[0] * 2, gradients[0] * context->get_saved_variables()[0]};
+  }
+};
+
+TEST(LeafGrads, OfTwoTypes) {
+  const auto run = [](bool ours) {
+    at::manual_seed(1);
+    const auto x = at::randn({400000}).to(at::kBFloat16).set_requires_grad(true), w = at::randn({400000}).set_requires_grad(true);
+    Options options = fused_options();
+    options.enabled = ours;
+    for (int i = 0; i < 4; ++i) {
+      const auto loss = OfTwoTypes::apply(x, w).relu().sum();
+      const auto guard = hindcast::enable(options);
+      loss.backward();
+    }
+    return Tensors{x.grad(), w.grad()};
+  };
+  const auto stock = run(false), ours = run(true);
+  for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(stock[i].equal(ours[i])) << i;
+}
+
 // Memory that nobody may add to in place must give the stock engine's error.
 TEST(LeafGrads, ThatCanNotBeAddedTo) {
   const auto message = [](bool ours) {
