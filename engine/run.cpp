@@ -274,6 +274,15 @@ class Runner {
     return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
   }
 
+  // Looked for at most once in a run, and where a result is held by somebody else.
+  bool returned_a_gradient(const variable_list& results) {
+    return std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
+      if (!result.defined() || !result.has_storage() || (result.use_count() == 1 && result.storage().use_count() == 1)) return false;
+      if (!leaf_gradients_) leaf_gradients_.emplace(plan_, collected_);
+      return leaf_gradients_->may_be_memory_of(result);
+    });
+  }
+
   // Puts a boundary's results into their slots if they are what the rest of the plan was made for, and no `.grad` that kernels would read
   // too early or too late. A node's own hooks may
   // change what its formula reads; of nodes to come, those are looked at here whose kernels run together.
@@ -292,7 +301,7 @@ class Runner {
     for (size_t i = 0; same && i < facts_.size(); ++i) {
       same = facts_[i] == (expected[i].expr ? request_.env.integer(*expected[i].expr) : expected[i].value);
     }
-    if (!same || (request_.reorders && is_memory_of_a_gradient(results, plan_, collected_))) {
+    if (!same || (request_.reorders && returned_a_gradient(results))) {
       stats_recorder().add_segment_guard_failure();
       leave(step, stage, std::move(results), std::move(kept));
       return false;
@@ -339,6 +348,7 @@ class Runner {
   capture::Facts facts_;
   capture::Resume resume_;
   std::optional<StepClock> clock_;
+  std::optional<LeafGradients> leaf_gradients_;
   bool user_code_ran_ = false;
   size_t segment_ = 0;  // of the plan, when a user's compiler made functions
   bool segment_done_ = false;

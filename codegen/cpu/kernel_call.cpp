@@ -124,13 +124,11 @@ class KernelCall final : public OpCall {
     });
   }
 
-  // What is written to the memory of an operand is in a cache by then.
   Streams streams_of(c10::ArrayRef<at::Tensor> results, const Pointers& pointers) const {
     Streams streams;
     for (size_t i = 0; i < results.size(); ++i) {
-      if (!results[i].defined() || !Streams::are_worth_it(static_cast<int64_t>(results[i].nbytes()))) continue;
-      const c10::ArrayRef<char*> loads(pointers.data(), loads_);
-      if (std::find(loads.begin(), loads.end(), pointers[loads_ + i]) == loads.end()) streams.add(loads_ + i, element_sizes_[loads_ + i]);
+      if (results[i].defined() && Streams::are_worth_it(static_cast<int64_t>(results[i].nbytes())))
+        streams.add_new(pointers, loads_, loads_ + i, element_sizes_[loads_ + i]);
     }
     return streams;
   }
@@ -171,7 +169,7 @@ class KernelCall final : public OpCall {
       if (pointer.is_new && Streams::are_worth_it(numel * width)) streams.add(pointers.size(), width);
       pointers.push_back(pointer.memory);
       is_block.push_back(pointer.is_tensor ? 0 : 1);
-      sizes.push_back(element_sizes_[loads_ + pointer.store]);
+      sizes.push_back(width);
     }
     run_pieces(numel, streams, [&](int64_t begin, int64_t count, Streams::Block& block) {
       alignas(64) std::array<char, kBlockLength * sizeof(double)> unread;
@@ -191,7 +189,7 @@ class KernelCall final : public OpCall {
   void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,
                 Parts parts, const double* scalars, const Env& env) const {
     c10::SmallVector<Ints, 16> steps;
-    c10::SmallVector<c10::SmallVector<Span, kMaxRank>, 4> spans;
+    c10::SmallVector<Spans, 4> spans;
     if (reads_windows_) spans.resize(element_sizes_.size());
     c10::SmallVector<at::Tensor, 16> tensors;
     Pointers pointers;

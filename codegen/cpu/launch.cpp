@@ -20,8 +20,6 @@ constexpr int64_t kGrain = 32768;
 constexpr int64_t kWorthTaking = 1 << 16;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
 
-bool is_whole(const Span& span, int64_t size) { return span.begin == 0 && span.end == size; }
-
 int64_t value_of(const Offset& offset, const Env& env) {
   const int64_t number = offset.start ? env.integer(*offset.start) : offset.number;
   if (!offset.size) return number;
@@ -186,7 +184,7 @@ std::optional<WindowPlace> place_window(const at::Tensor& tensor, const Access& 
 }
 
 c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps,
-                                    c10::ArrayRef<c10::SmallVector<Span, kMaxRank>> spans) {
+                                    c10::ArrayRef<Spans> spans) {
   c10::SmallVector<Loop, 4> nest;
   for (const uint8_t axis : axes) {
     if (domain[axis] == 1) continue;
@@ -195,13 +193,13 @@ c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_
     bool is_cut = false;  // between one pass through such an axis and the next there are zeros
     for (const auto& of_tensor : spans) {
       loop.spans.push_back(of_tensor.empty() ? Span{0, loop.size} : of_tensor[axis]);
-      is_cut = is_cut || !is_whole(loop.spans.back(), loop.size);
+      is_cut = is_cut || !loop.spans.back().is_all_of(loop.size);
     }
     bool one = !nest.empty() && !is_cut;
     for (size_t i = 0; i < steps.size() && one; ++i) {
       // A kernel that goes on without a tensor reads one element of it for all of the loop.
       const bool stands_still_in_part =
-          loop.steps[i] == 0 && !nest.back().spans.empty() && !is_whole(nest.back().spans[i], nest.back().size);
+          loop.steps[i] == 0 && !nest.back().spans.empty() && !nest.back().spans[i].is_all_of(nest.back().size);
       one = nest.back().steps[i] == loop.steps[i] * loop.size && !stands_still_in_part;
     }
     if (one) {

@@ -58,12 +58,14 @@ std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, cons
 /// Where along an axis or a loop a tensor has elements; around them it has zeros.
 struct Span {
   int64_t begin = 0, end = 0;
+  bool is_all_of(int64_t size) const { return begin == 0 && end == size; }
 };
+using Spans = c10::SmallVector<Span, kMaxRank>;  // by axis
 /// How a tensor with zeros around it lies in the domain.
 struct WindowPlace {
   int64_t first = 0;  // bytes from its first element to where the domain's first would be
   Ints steps;
-  c10::SmallVector<Span, kMaxRank> spans;  // by axis
+  Spans spans;
 };
 /// nullopt: no element of it lies in the domain.
 std::optional<WindowPlace> place_window(const at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const capture::Env& env);
@@ -77,6 +79,6 @@ struct Loop {
 /// Loops over axes, outermost first, neighbours made one where all tensors step through both alike. `steps`: by tensor, then by
 /// axis; `spans`: the same, empty for a tensor that has all elements, and altogether where all have. At least one loop.
 c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_t> axes, c10::ArrayRef<Ints> steps,
-                                    c10::ArrayRef<c10::SmallVector<Span, kMaxRank>> spans = {});
+                                    c10::ArrayRef<Spans> spans = {});
 
 }  // namespace hindcast::codegen

@@ -28,13 +28,13 @@ class Nest {
     one_.steps.resize(widths.size(), 0);
     bool one_by_one = false;
     for (size_t i = 0; i < widths.size(); ++i) {
-      if (is_cut(i)) windowed_.push_back(i);
-      const Span inner = span_of(inner_, i);
-      const bool is_part = inner.begin != 0 || inner.end != inner_.size;
+      const bool is_windowed = is_cut(i);
+      const bool is_part = !span_of(inner_, i).is_all_of(inner_.size);
       const bool goes_as_kernel = (inner_.steps[i] == widths[i] && !(is_part && widths[i] == 0)) || inner_.size == 1;
       if (!goes_as_kernel && widths[i] == 0) one_by_one = true;
       if (!goes_as_kernel && widths[i] != 0) odd_.push_back(i);
-      if (is_cut(i) && (odd_.empty() || odd_.back() != i)) read_through_.push_back(i);
+      if (is_windowed) windowed_.push_back(i);
+      if (is_windowed && (odd_.empty() || odd_.back() != i)) read_through_.push_back(i);
     }
     choose_rows();
     tile_columns_ = one_by_one           ? 1
@@ -61,7 +61,7 @@ class Nest {
 
   void run(const Pointers& pointers, int64_t begin, int64_t end) const {
     std::vector<char> copies((odd_.size() + read_through_.size()) * static_cast<size_t>(copied_bytes_));
-    std::vector<TilePart> parts(widths_.size());
+    std::vector<TilePart> parts(odd_.empty() && windowed_.empty() ? 0 : widths_.size());
     Pointers corner(pointers.size()), at(pointers.size());
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t first_column = tile % column_tiles_ * tile_columns_;
@@ -113,10 +113,8 @@ class Nest {
   static Span span_of(const Loop& loop, size_t i) { return loop.spans.empty() ? Span{0, loop.size} : loop.spans[i]; }
 
   bool is_cut(size_t i) const {
-    return std::any_of(nest_.begin(), nest_.end(), [&](const Loop& loop) {
-      const Span span = span_of(loop, i);
-      return span.begin != 0 || span.end != loop.size;
-    });
+    if (inner_.spans.empty()) return false;
+    return std::any_of(nest_.begin(), nest_.end(), [&](const Loop& loop) { return !span_of(loop, i).is_all_of(loop.size); });
   }
 
   // Short rows of a window are copied, with the zeros between them, to where they lie as all other tensors' do.

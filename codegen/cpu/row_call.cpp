@@ -137,10 +137,7 @@ class RowCall final : public OpCall {
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
     for (size_t i = loads_; i < launch.tensors.size(); ++i) {
-      // What is written to the memory of an operand is in a cache by then.
-      const c10::ArrayRef<char*> loads(launch.pointers.data(), loads_);
-      const bool is_new = std::find(loads.begin(), loads.end(), launch.pointers[i]) == loads.end();
-      if (is_new && may_be_streamed(launch, i)) launch.streams.add(i, widths_[i]);
+      if (may_be_streamed(launch, i)) launch.streams.add_new(launch.pointers, loads_, i, widths_[i]);
     }
     return launch;
   }

@@ -46,6 +46,11 @@ void finish_streams() {}
 
 bool Streams::are_worth_it(int64_t bytes) { return kStreams && bytes >= int64_t{32} << 20; }
 
+void Streams::add_new(const Pointers& pointers, size_t loads, size_t pointer, int64_t width) {
+  const auto operands = c10::ArrayRef<char*>(pointers).slice(0, loads);
+  if (std::find(operands.begin(), operands.end(), pointers[pointer]) == operands.end()) add(pointer, width);
+}
+
 Streams::Block::Block(const Streams& streams, int64_t elements) {
   const auto bytes_of = [&](const Stream& stream) { return (elements * stream.width + kLine - 1) / kLine * kLine; };
   int64_t bytes = streams.empty() ? 0 : kLine;

@@ -19,6 +19,8 @@ class Streams {
 
   /// `pointer`: its number among a kernel's; `width`: bytes of an element.
   void add(size_t pointer, int64_t width) { streams_.push_back({pointer, width}); }
+  /// The same, unless it is one of the first `loads` pointers: what is written to the memory of an operand is in a cache by then.
+  void add_new(const Pointers& pointers, size_t loads, size_t pointer, int64_t width);
   bool empty() const { return streams_.empty(); }
 
   /// One thread's. Others see what was streamed once it is destroyed.
