@@ -23,12 +23,15 @@ trap 'rm -rf "$unpacked"' EXIT
 scripts/check_libraries.sh "$unpacked"/hindcast/*.so
 PYTHONPATH=$unpacked${PYTHONPATH:+:$PYTHONPATH} "$python" - "$release" <<'EOF'
 import sys
-from importlib.metadata import requires
+from importlib.metadata import distribution, requires
 
 import hindcast
 import torch
 
 assert requires("hindcast") == [f"torch=={sys.argv[1]}.*"], requires("hindcast")
+for notice in ("LICENSE", "THIRD_PARTY_NOTICES"):
+    with open(notice, encoding="utf-8") as file:
+        assert distribution("hindcast").read_text(f"licenses/{notice}") == file.read(), f"the wheel carries no {notice}, or another"
 weight = torch.ones(3, requires_grad=True)
 with hindcast.enable("eager"):
     for _ in range(2):

@@ -13,6 +13,10 @@ endfunction()
 # What an earlier run installed must not stand in for what is no longer installed.
 file(REMOVE_RECURSE "${work_folder}/prefix")
 step("installing hindcast" "${CMAKE_COMMAND}" --install "${build_folder}" --prefix "${work_folder}/prefix")
+foreach(notice LICENSE THIRD_PARTY_NOTICES)
+  step("finding ${notice} as it is in the tree" "${CMAKE_COMMAND}" -E compare_files
+    "${source_folder}/../../${notice}" "${work_folder}/prefix/share/doc/hindcast/${notice}")
+endforeach()
 step("configuring the consumer" "${CMAKE_COMMAND}" -S "${source_folder}" -B "${work_folder}/build" -G "${generator}"
   "-DCMAKE_CXX_COMPILER=${compiler}" -DCMAKE_BUILD_TYPE=Debug
   "-DCMAKE_PREFIX_PATH=${work_folder}/prefix" "-DLIBTORCH=${libtorch}")
