@@ -63,13 +63,6 @@ bool shared_gradients(const Workload& work) {
   return false;
 }
 
-bool agree(const at::Tensor& expected, const at::Tensor& seen) {
-  if (!expected.defined() || !seen.defined()) return expected.defined() == seen.defined();
-  // Of a sum whose terms cancel, what is left is rounding in both engines: it is small beside the tensor's largest value.
-  const double largest = expected.numel() == 0 ? 0 : expected.abs().max().item<double>();
-  return at::allclose(seen, expected, /*rtol=*/1e-3, /*atol=*/1e-5 * std::max(1.0, largest));
-}
-
 void measure_row(benchmark::State& state, const Settings& settings, const Build& build, const Options& options) {
   reset();
   trim();  // the row before may have left buffers to be reused
@@ -117,6 +110,13 @@ void measure_row(benchmark::State& state, const Settings& settings, const Build&
 }
 
 }  // namespace
+
+bool agree(const at::Tensor& expected, const at::Tensor& seen) {
+  if (!expected.defined() || !seen.defined()) return expected.defined() == seen.defined();
+  // Of a sum whose terms cancel, what is left is rounding in both engines: it is small beside the tensor's largest value.
+  const double largest = expected.numel() == 0 ? 0 : expected.abs().max().item<double>();
+  return at::allclose(seen, expected, /*rtol=*/1e-3, /*atol=*/1e-5 * std::max(1.0, largest));
+}
 
 double time_backward(const Lane& lane) {
   return under_engine(lane, [&] { return timed(*lane.work); });

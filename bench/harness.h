@@ -57,6 +57,9 @@ int64_t measure_peak(const Lane& lane, int64_t base_bytes);
 /// else a sentence for SkipWithError. Exact equality is the tests' business, not checked here.
 std::string differing_gradients(const Workload& work, const Options& options);
 
+/// Whether two gradients are the same but for rounding.
+bool agree(const at::Tensor& expected, const at::Tensor& seen);
+
 /// The counters of a row that compares two lanes; ratio = stock over ours, higher is faster, and
 /// spread = its interquartile range over itself.
 void report_pair(benchmark::State& state, const Lane& stock, const Lane& ours);

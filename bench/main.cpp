@@ -14,6 +14,7 @@
 
 #include "bench/memory.h"
 #include "bench/pristine.h"
+#include "bench/soak.h"
 #include "bench/suites.h"
 
 namespace {
@@ -28,7 +29,7 @@ constexpr const char* kUsage =
     "  --eager             replay through ATen, without kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
-    "Rows: chain mlp cnn gpt leaves memory seed collect hook first guard_off guard leak.\n"
+    "Rows: chain mlp cnn gpt leaves memory seed collect hook first guard_off guard leak changing soak.\n"
     "python3 bench/table.py FILE prints the JSON as one table.\n";
 
 std::vector<int> parse_threads(std::string_view text) {
@@ -50,7 +51,7 @@ std::vector<int> parse_threads(std::string_view text) {
 
 /// Takes our flags out of argv, so that Google Benchmark finds only its own.
 Settings take_settings(int& argc, char** argv) {
-  constexpr std::string_view kThreads = "--threads=";
+  constexpr std::string_view kThreads = "--threads=", kSoak = "--soak=";
   Settings settings;
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
@@ -67,6 +68,8 @@ Settings take_settings(int& argc, char** argv) {
       settings.report = true;
     } else if (flag.substr(0, kThreads.size()) == kThreads) {
       settings.threads = parse_threads(flag.substr(kThreads.size()));
+    } else if (flag.substr(0, kSoak.size()) == kSoak) {
+      settings.soak = flag.substr(kSoak.size());
     } else {
       argv[kept++] = argv[i];
     }
@@ -87,6 +90,8 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
   hindcast::bench::register_first(settings);
   hindcast::bench::register_guard_off(settings, pristine);
   hindcast::bench::register_leak(settings);
+  hindcast::bench::register_changing(settings);
+  hindcast::bench::register_soak(settings);
 }
 
 }  // namespace
@@ -94,6 +99,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
 int main(int argc, char** argv) {
   try {
     const Settings settings = take_settings(argc, argv);
+    if (!settings.soak.empty()) return hindcast::bench::run_soak(settings);
     setenv("HINDCAST_COMPILER", "eager", /*overwrite=*/1);  // of rows where kernels make no difference
     hindcast::bench::keep_freed_pages();
     hindcast::bench::install_counting_allocator();

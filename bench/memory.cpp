@@ -3,8 +3,10 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <limits>
 #include <new>
 
@@ -66,5 +68,13 @@ int64_t heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
+
+int64_t resident_bytes() {
+  int64_t mapped = 0, resident = 0, of_files = 0;  // in pages
+  std::ifstream("/proc/self/statm") >> mapped >> resident >> of_files;
+  return (resident - of_files) * ::sysconf(_SC_PAGESIZE);
+}
+
+void return_freed_pages() { malloc_trim(0); }
 
 }  // namespace hindcast::bench

@@ -26,4 +26,10 @@ void restart_peak();
 /// Bytes that malloc has handed out and not got back, tensors or not, as glibc counts them.
 int64_t heap_bytes();
 
+/// Memory of this process that is resident and no file's: code that is paged in does not count.
+int64_t resident_bytes();
+
+/// Hands pages that malloc keeps free back to the system, so that what is resident then is in use.
+void return_freed_pages();
+
 }  // namespace hindcast::bench

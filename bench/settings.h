@@ -11,6 +11,7 @@ struct Settings {
   bool quick = false;              // a smoke run: few samples, so the numbers mean little
   bool fused = true;               // hindcast's side runs under compilers::fused()
   bool report = false;             // hindcast::report() behind each such row
+  std::string soak = {};           // not empty: this process is one engine's half of a soak row
   double block_us = 1500;          // how long one side runs before the other takes its turn
 
   /// Number of (stock block, hindcast block) pairs behind a row that wants `full` of them.
