@@ -3,6 +3,7 @@
 #include "capture/copy_slices.h"
 #include "capture/field_sink.h"
 #include "capture/node_class.h"
+#include "capture/prefetch.h"
 #include "capture/typed_collectors.h"
 #include "capture/visitor.h"
 #include "capture/walk.h"
@@ -137,11 +138,18 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   out.has_opaque |= call.needed && call.kind == NodeKind::Opaque;
 }
 
-// A large graph lies in memory that no cache holds, a node in some ten lines of it: ask for them before their turn.
-constexpr uint32_t kNodesAhead = 4;
-void prefetch(const Node* node) {
-  constexpr size_t kLine = 64, kBytes = sizeof(Node) + sizeof(torch::autograd::SavedVariable);
-  for (size_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(node) + at);
+// A large graph lies in memory that no cache holds: a node in some ten lines of it, each tensor that it saved in some three more.
+// They are asked for before their turn, the tensors when the node that names them should be there.
+constexpr uint32_t kNodesAhead = 6, kTensorsAhead = 3;
+constexpr size_t kLargeGraph = 2000;  // nodes; of a smaller one most is in a cache, and asking would cost more than it saves
+
+void prefetch_node(const Node* node) { prefetch_bytes(node, sizeof(Node) + 2 * sizeof(torch::autograd::SavedVariable)); }
+
+void prefetch_tensors(Node& node) {
+  const TypedCollector* typed = find_typed_collector(node);
+  if (typed == nullptr || typed->prefetch == nullptr) return;
+  const std::unique_lock lock(node_mutex(node), std::try_to_lock);  // another thread may be releasing what it saved
+  if (lock) typed->prefetch(node);
 }
 
 }  // namespace
@@ -164,8 +172,11 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   }
   Visitor visitor;
   FieldSink sink(out.key, out.facts, out.tensors);
-  for (uint32_t i = 0; i < out.calls.size(); ++i) {
-    if (i + kNodesAhead < out.calls.size()) prefetch(out.calls[i + kNodesAhead].node);
+  const size_t count = out.calls.size();
+  const bool large = count >= kLargeGraph;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + kNodesAhead < count) prefetch_node(out.calls[i + kNodesAhead].node);
+    if (large && i + kTensorsAhead < count) prefetch_tensors(*out.calls[i + kTensorsAhead].node);
     out.calls[i].first_input = out.input_total;
     collect_node(out.calls[i], i, options, visitor, sink, out, nullptr);
     out.input_total += out.calls[i].input_count;

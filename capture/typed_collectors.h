@@ -31,6 +31,7 @@ struct TypedCollector {
   void (*collect)(const torch::autograd::Node& node, FieldSink& sink);
   const char* const* fields;  // in the order of collection; null if there are none
   uint32_t field_count;
+  void (*prefetch)(const torch::autograd::Node& node);  // what the fields lead to; null if they lead nowhere. Hold the node's mutex
 };
 
 /// The collector of a node's dynamic type; null if there is none (AccumulateGrad, CopySlices, custom

@@ -5,9 +5,9 @@
     generate_collectors.py --samples <Functions.h> <out.cpp>
 
 For every node class of the header: a function that hands each data member to a FieldSink, the names of
-those members, and a row that ties both to the class's type_info (capture/typed_collectors.h has the
-contract). Classes go to typed_collectors_0.cpp .. _3.cpp, so that four compilers can share the work;
-typed_collectors_table.cpp lists the four blocks.
+those members, a function that prefetches what they lead to, and a row that ties these to the class's
+type_info (capture/typed_collectors.h has the contract). Classes go to typed_collectors_0.cpp .. _3.cpp,
+so that four compilers can share the work; typed_collectors_table.cpp lists the four blocks.
 
 LibTorch's own generator emits a class's members, its compiled_args() and its packed argument list from
 one loop, in one order: saved inputs by name, then saved outputs by name. Only the sizes of tensor-list
@@ -64,6 +64,9 @@ SINK_OF_TYPE = {
 }
 SAVED_LIST = "std::vector<SavedVariable>"
 
+# Members that are read through a pointer: what capture/prefetch.h takes.
+PREFETCHED = {"SavedVariable", SAVED_LIST, "at::Tensor", "std::vector<c10::SymInt>"}
+
 # What a class may declare besides data. Anything else with a parenthesis makes the class unreadable.
 METHODS = {"apply", "apply_with_saved", "compiled_args", "name", "release_variables", "will_release_variables"}
 
@@ -80,6 +83,7 @@ class NodeClass:
     name: str
     members: list[str] = field(default_factory=list)  # in packed order
     calls: list[str] = field(default_factory=list)  # sink calls, one per member
+    prefetched: list[str] = field(default_factory=list)
 
     @property
     def field_names(self) -> list[str]:
@@ -158,6 +162,8 @@ def read_class(name: str, base: str, body: str) -> NodeClass:
     result = NodeClass(name)
     for kind, member in list_sizes + values:
         result.members.append(member)
+        if kind in PREFETCHED:
+            result.prefetched.append(member)
         if kind == SAVED_LIST:
             released = f"{member}released_"
             if released not in names:
@@ -180,6 +186,7 @@ BANNER = "// Written by scripts/generate_collectors.py from LibTorch's generated
 def shard_source(shard: int, classes: list[NodeClass]) -> str:
     lines = [
         '#include "capture/field_sink.h"',
+        '#include "capture/prefetch.h"',
         '#include "capture/typed_collectors.h"',
         "",
         "#include <torch/csrc/autograd/generated/Functions.h>",
@@ -206,11 +213,20 @@ def shard_source(shard: int, classes: list[NodeClass]) -> str:
             ]
         else:
             lines += [f"void collect_{node_class.name}(const Node&, FieldSink&) {{}}", ""]
+        if node_class.prefetched:
+            lines += [
+                f"void prefetch_{node_class.name}(const Node& node) {{",
+                f"  const auto& n = static_cast<const generated::{node_class.name}&>(node);",
+                *(f"  prefetch(n.{member});" for member in node_class.prefetched),
+                "}",
+                "",
+            ]
     lines += ["const TypedCollector kCollectors[] = {"]
     for node_class in classes:
         name = node_class.name
         fields = f"kFieldsOf{name}" if node_class.members else "nullptr"
-        lines += [f'    {{&typeid(generated::{name}), "{name}", collect_{name}, {fields}, {len(node_class.members)}}},']
+        prefetch = f"prefetch_{name}" if node_class.prefetched else "nullptr"
+        lines += [f'    {{&typeid(generated::{name}), "{name}", collect_{name}, {fields}, {len(node_class.members)}, {prefetch}}},']
     lines += [
         "};",
         "",
