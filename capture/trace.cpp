@@ -16,7 +16,9 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/tensor.h>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace hindcast::capture {
@@ -45,6 +47,48 @@ variable_list reals(const std::vector<Traced>& list) {
   return result;
 }
 
+using Warnings = std::vector<c10::Warning>;
+
+// While a formula is traced: passes on what is warned of, and notes it in `given`. A replay warns again of what a recorded
+// operator does, but not of what the formula finds itself; a node whose formula does that is called as itself.
+class FormulaWarnings final : private c10::WarningHandler {
+ public:
+  FormulaWarnings(Recorder& recorder, Warnings& given) : recorder_(recorder), given_(given), here_(this) {}
+
+ private:
+  void process(const c10::Warning& warning) override {
+    if (Recorder::current() == &recorder_) recorder_.mark_untraceable("its formula warns");  // there is none inside of an operator
+    outer_.process(warning);
+    given_.push_back(warning);
+  }
+
+  Recorder& recorder_;
+  Warnings& given_;
+  c10::WarningHandler& outer_ = *c10::WarningUtils::get_warning_handler();
+  c10::WarningUtils::WarningHandlerGuard here_;
+};
+
+// While a node is called whose formula was tried: passes on what it had not warned of then. (What it warned of then cannot be
+// held back instead: what a process warns of once does not come a second time.)
+class FurtherWarnings final : private c10::WarningHandler {
+ public:
+  explicit FurtherWarnings(Warnings given) : given_(std::move(given)), here_(this) {}
+
+ private:
+  void process(const c10::Warning& warning) override {
+    const auto same = [&](const c10::Warning& one) {
+      return one.source_location().line == warning.source_location().line && one.msg() == warning.msg();
+    };
+    const auto found = std::find_if(given_.begin(), given_.end(), same);
+    if (found == given_.end()) return outer_.process(warning);
+    given_.erase(found);
+  }
+
+  Warnings given_;
+  c10::WarningHandler& outer_ = *c10::WarningUtils::get_warning_handler();
+  c10::WarningUtils::WarningHandlerGuard here_;
+};
+
 class Tracer {
  public:
   explicit Tracer(TraceRequest& request)
@@ -68,7 +112,11 @@ class Tracer {
       const bool resumed = i == resume.call && resume.stage != Stage::NodeStart;
       run_node(i, resumed ? resume.stage : Stage::NodeStart);
     }
-    return recording_ ? graph_ : nullptr;
+    if (!recording_) return nullptr;
+    graph_->values.shrink_to_fit();
+    graph_->instrs.shrink_to_fit();
+    graph_->buffer_events.shrink_to_fit();
+    return graph_;
   }
 
  private:
@@ -263,9 +311,11 @@ class Tracer {
       accumulate(node, std::move(inputs), !kept.empty());
       return {};
     }
+    Warnings warned;
     if (recording_ && call.kind != NodeKind::Opaque) {
-      if (auto outputs = trace_formula(node, call, inputs)) return std::move(*outputs);
+      if (auto outputs = trace_formula(node, call, inputs, warned)) return std::move(*outputs);
     }
+    const FurtherWarnings further(std::move(warned));
     return call_node(node, call, std::move(inputs));
   }
 
@@ -284,7 +334,7 @@ class Tracer {
 
   std::vector<Traced> call_node(Node& node, const NodeCall& call, std::vector<Traced> inputs) {
     if (recording_ && request_.on_opaque) request_.on_opaque(node.name(), why_opaque(call));
-    const auto inputs_kept = recording_ ? values(inputs) : std::vector<ValueId>{};
+    const auto inputs_kept = recording_ ? values(inputs) : capture::ValueIds{};
     for (const Traced& input : inputs) keep_result(input);
     variable_list gradients;
     for (Traced& input : inputs) gradients.push_back(std::move(input.real));
@@ -324,8 +374,8 @@ class Tracer {
 
   // Runs the node's functional form on stand-ins. Nullopt: it cannot be traced; `inputs` are as they were and nothing was
   // recorded. The recorder stops a formula before its first effect on anything that it did not make itself, so that calling
-  // the node afterwards is no second effect; an error of a user's formula comes again, from there.
-  std::optional<std::vector<Traced>> trace_formula(Node& node, const NodeCall& call, std::vector<Traced>& inputs) {
+  // the node afterwards is no second effect; an error of a user's formula comes again, from there. What was warned of is `warned`.
+  std::optional<std::vector<Traced>> trace_formula(Node& node, const NodeCall& call, std::vector<Traced>& inputs, Warnings& warned) {
     for (const Traced& input : inputs) {
       if (input.real.defined() && !is_plain(input.real)) return refuse(node, "a gradient is not a plain strided tensor");
     }
@@ -337,6 +387,7 @@ class Tracer {
       recorder_.set_user_formula(packed.function->is_custom);
       const auto arguments = substitute(packed, call, substitution(call));
       const Recorder::Scope scope(recorder_);
+      const FormulaWarnings warnings(recorder_, warned);
       const auto formula = [&](variable_list gradients) { return packed.function->apply(std::move(gradients), arguments); };
       variable_list results =
           write ? on_piece(piece_of(node), stand_ins(inputs)[0], needed_results(node), formula) : formula(stand_ins(inputs));
@@ -532,8 +583,8 @@ class Tracer {
     if (recording_) graph_->buffer_events.push_back({input, buffers_[input].value});
   }
 
-  static std::vector<ValueId> values(const std::vector<Traced>& list) {
-    std::vector<ValueId> result;
+  static ValueIds values(const std::vector<Traced>& list) {
+    ValueIds result;
     for (const Traced& item : list) result.push_back(item.value);
     return result;
   }

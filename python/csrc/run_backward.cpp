@@ -1,6 +1,7 @@
 #include "python/csrc/run_backward.h"
 
 #include "capture/libtorch_compat.h"
+#include "python/csrc/warnings.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/util/Exception.h>
@@ -54,8 +55,9 @@ class TorchFunctions {
 
 }  // namespace
 
-OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
-                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions) {
+Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph, at::TensorList inputs,
+                     bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions) {
+  const KeptWarnings warnings;
   std::optional<TorchFunctions> functions;
   if (torch_functions) functions.emplace(static_cast<at::impl::TorchFunctionDisabledState>(*torch_functions));
   TORCH_CHECK(tensors.size() == grad_tensors.size(), "got ", tensors.size(), " tensors and ", grad_tensors.size(), " gradients");
@@ -71,7 +73,7 @@ OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad
       torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, wanted);
 
   OptionalTensors results;
-  if (accumulate_grad) return results;
+  if (accumulate_grad) return {std::move(results), warnings.any()};
   results.reserve(found.size());
   for (at::Tensor& gradient : found) {
     TORCH_CHECK(allow_unreachable || gradient.defined(),
@@ -80,7 +82,11 @@ OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad
                 " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
     results.push_back(gradient.defined() ? std::optional(std::move(gradient)) : std::nullopt);
   }
-  return results;
+  return {std::move(results), warnings.any()};
+}
+
+Outcome leave_to_pytorch(at::TensorList, const OptionalTensors&, bool, bool, at::TensorList, bool, bool, std::optional<int64_t>) {
+  return {std::nullopt, false};
 }
 
 }  // namespace hindcast::python

@@ -6,15 +6,24 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <tuple>
 
 namespace hindcast::python {
 
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
-/// One gradient for each of `inputs`, which may be none; nothing when `accumulate_grad`. Call it without the GIL.
+/// The gradients, and whether take_warnings() has something to take.
+using Outcome = std::tuple<std::optional<OptionalTensors>, bool>;
+
+/// One gradient for each of `inputs`, which may be none; an empty list when `accumulate_grad`. Call it without the GIL.
 /// Checks and texts of errors are the stock method's. `torch_functions` is the TorchFunctionDisabledState under which Python
 /// code in the backward runs, where it is not the caller's: under function modes an operator can be called only without them.
-OptionalTensors run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
-                             at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions);
+Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph, at::TensorList inputs,
+                     bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions);
+
+/// The same for an argument that wraps another tensor for torch.func or vmap. Does nothing and gives no list: called with such an
+/// argument, an operator is not given the tensor itself, which knows its node, but the one inside.
+Outcome leave_to_pytorch(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
+                         at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions);
 
 }  // namespace hindcast::python

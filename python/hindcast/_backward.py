@@ -2,7 +2,7 @@
 
 ``torch.autograd`` calls ``Variable._execution_engine.run_backward``, and that method calls PyTorch's Python engine directly,
 past the stub of the C++ engine where hindcast sits. So the object is replaced by one of a subclass, when hindcast is enabled
-for the first time: on a thread without a guard it calls the method that it overrides, which costs a fraction of a microsecond.
+for the first time: on a thread without a guard it gives the caller PyTorch's method, which costs a fraction of a microsecond.
 """
 
 import sys
@@ -15,12 +15,12 @@ import torch
 from torch.autograd.variable import Variable
 from torch.nn import Parameter
 
+from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._library import call, ops
 
 # Called without the checks of torch.ops' Python half: arguments are always given in order.
 _run_backward = ops.run_backward.default._op
 _PLAIN = frozenset((torch.Tensor, Parameter))
-_is_batched = torch._C._functorch.is_legacy_batchedtensor
 _has_names = getattr(torch.Tensor, "has_names", None)  # torch 2.13 and later have no named tensors
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
@@ -62,8 +62,6 @@ def _argument_reason(tensors: Sequence[Any], gradients: Sequence[Any], inputs: S
             return "TensorSubclass" if isinstance(value, torch.Tensor) else "GradientEdge"
         if _has_names is not None and _has_names(value):
             return "NamedTensor"
-    if any(gradient is not None and _is_batched(gradient) for gradient in gradients):  # by is_grads_batched
-        return "DispatchState"
     return None
 
 
@@ -76,14 +74,15 @@ def _take_over(
     allow_unreachable: bool,
     accumulate_grad: bool,
     torch_functions: Optional[int],
-) -> tuple[Optional[str], Any]:
-    """The gradients from hindcast's engine, or why the call is PyTorch's."""
+) -> tuple[Optional[str], Any, bool]:
+    """Why the call is PyTorch's, or the gradients from hindcast's engine; whether C++ warned."""
     reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
     if reason is not None:
-        return reason, None
-    return None, _run_backward(
+        return reason, None, False
+    found, warned = _run_backward(
         tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad, torch_functions
     )
+    return "FunctorchTensor" if found is None else None, found, warned
 
 
 _warned_of_compiled_autograd = False
@@ -102,7 +101,15 @@ def _count(reason: str) -> None:
 class Engine(torch._C._ImperativeEngine):
     """PyTorch's engine as Python sees it, with hindcast in front of it on threads that enabled it."""
 
-    def run_backward(
+    def __init__(self) -> None:
+        self._pytorchs = super().run_backward
+
+    @property
+    def run_backward(self) -> Any:
+        """What is called in the caller's own frame, which PyTorch's warnings name."""
+        return self._run_backward if thread_state.guards else self._pytorchs
+
+    def _run_backward(
         self,
         tensors: Any,
         grad_tensors: Any,
@@ -112,21 +119,24 @@ class Engine(torch._C._ImperativeEngine):
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
     ) -> Any:
-        if thread_state.guards:
-            arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad)
+        arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad)
+        try:
             if torch._C._is_torch_function_mode_enabled():
                 # The modes would see what is asked of the arguments, and the operator. Hooks and nodes run under them.
                 state = _ENABLED if torch._C._is_torch_function_enabled() else _SUBCLASSES_DISABLED
                 with torch._C.DisableTorchFunction():
-                    reason, found = _take_over(*arguments, state)
+                    reason, found, warned = _take_over(*arguments, state)
             else:
-                reason, found = _take_over(*arguments, None)
-            if reason is None:
-                return None if accumulate_grad else tuple(found)
-            _count(reason)
-        return super().run_backward(
-            tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
-        )
+                reason, found, warned = _take_over(*arguments, None)
+        except BaseException:
+            warn_of_kept_beside_an_error()
+            raise
+        if warned:
+            warn_of_kept()
+        if reason is None:
+            return None if accumulate_grad else tuple(found)
+        _count(reason)
+        return self._pytorchs(tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad)
 
 
 def install() -> None:

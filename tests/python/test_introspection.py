@@ -42,7 +42,7 @@ class Tagged(torch.Tensor):
         pytest.param(
             "NamedTensor", "named dimensions", lambda y: y.backward(torch.ones(3, names=("n",))), marks=needs_named_tensors
         ),
-        ("DispatchState", "functorch level", lambda y: torch.autograd.grad(y, y, torch.eye(3), is_grads_batched=True)),
+        ("FunctorchTensor", "is_grads_batched", lambda y: torch.autograd.grad(y, y, torch.eye(3), is_grads_batched=True)),
     ],
 )
 def test_a_call_left_to_pytorch_is_explained_and_logged(reason, sentence, backward, tmp_path):

@@ -1,0 +1,31 @@
+"""What C++ warned of during a backward, given to Python's ``warnings`` in PyTorch's way: after the backward, whose effects stay."""
+
+import sys
+import warnings
+
+from ._library import call
+
+_CATEGORIES = {"DeprecationWarning": DeprecationWarning, "UserWarning": UserWarning}
+
+
+def _warn(category: str, text: str, file: str, line: int, stacklevel: int) -> None:
+    if file:
+        warnings.warn_explicit(text, _CATEGORIES[category], file, line)
+    else:
+        warnings.warn(text, _CATEGORIES[category], stacklevel=stacklevel)
+
+
+def warn_of_kept() -> None:
+    """In the name of the caller's caller. Raises the first one that a filter makes an error; those behind it are lost."""
+    for warning in zip(*call("take_warnings")):
+        _warn(*warning, stacklevel=4)
+
+
+def warn_of_kept_beside_an_error() -> None:
+    """The same while an error is on its way, which stays the one that is raised: others are only shown."""
+    for warning in zip(*call("take_warnings")):
+        try:
+            _warn(*warning, stacklevel=4)
+        except Exception as error:
+            error.__context__ = None  # the error on its way is not its cause
+            sys.excepthook(type(error), error, error.__traceback__)
