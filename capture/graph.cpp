@@ -1,13 +1,13 @@
 #include "capture/graph.h"
 
 #include "engine/base/check.h"
+#include "hooks/add_gradients.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include <numeric>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,6 +19,12 @@ bool computes(const Instr& instr) {
   return instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
 }
 
+// What instrs run under, as in a backward: LibTorch's sum of a sparse and a dense gradient asks whether gradients are recorded.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView dispatch;
+  c10::AutoGradMode no_grad{false};
+};
+
 // Runs instrs one by one, values in a map: for user compilers and checks, not for the hit path.
 class Interpreter {
  public:
@@ -27,7 +33,8 @@ class Interpreter {
 
   void run(const Instr& instr) {
     if (instr.kind == InstrKind::AddGrads) {
-      values[instr.outputs[0].index] = at::add(values.at(instr.inputs[0].index), values.at(instr.inputs[1].index));
+      // Copies, so that nothing is added in place: the values may be the caller's, and others may read them.
+      values[instr.outputs[0].index] = hooks::add_gradients(values.at(instr.inputs[0].index), values.at(instr.inputs[1].index));
       return;
     }
     if (instr.kind == InstrKind::Mutate) {
@@ -147,7 +154,7 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
   Env env;
   if (!Evaluator(*symbols).evaluate(bindings, env))
     throw std::invalid_argument("hindcast::Graph::run: the bindings do not fit the graph's symbols");
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const BelowAutograd below_autograd;
   Interpreter interpreter(env);
   for (size_t i = 0; i < inputs.size(); ++i) interpreter.values[segment.inputs[i].index] = std::move(inputs[i]);
   for (uint32_t i = segment.first; i < segment.last; ++i) {
@@ -159,20 +166,17 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
 }
 
 void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
-  std::vector<uint32_t> all(instrs.size());
-  std::iota(all.begin(), all.end(), 0u);
   Env env;
   HC_CHECK(Evaluator(*symbols).evaluate(bindings_at_capture(*symbols), env));
-  replay(values, all, env);
+  replay(values, instrs, env);
 }
 
-void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, const std::vector<uint32_t>& only, const Env& env) const {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env) {
+  const BelowAutograd below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
   Interpreter interpreter(env);
   interpreter.values = std::move(values);
-  for (const uint32_t i : only) {
-    const Instr& instr = instrs[i];
+  for (const Instr& instr : instrs) {
     bool ready = computes(instr);
     for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || interpreter.values.contains(value.index)); });
     if (ready) interpreter.run(instr);

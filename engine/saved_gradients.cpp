@@ -2,6 +2,7 @@
 
 #include "capture/libtorch_access.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
@@ -23,32 +24,60 @@ bool for_each_gradient(const codegen::Plan& plan, const capture::Collected& coll
   return true;
 }
 
-bool is_in(const std::vector<const c10::StorageImpl*>& sorted, const at::Tensor& tensor) {
-  return tensor.defined() && tensor.has_storage() &&
-         std::binary_search(sorted.begin(), sorted.end(), tensor.storage().unsafeGetStorageImpl());
+/// What LibTorch's own allocator gave is no other storage's memory, unless that one was lent it.
+bool is_allocated(const at::Tensor& tensor) {
+  const auto given_back_by = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get_deleter();
+  return given_back_by != nullptr && given_back_by == c10::GetCPUAllocator()->raw_deleter();
 }
 
 }  // namespace
 
+bool is_held_once(const at::Tensor& tensor) { return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && is_allocated(tensor); }
+
+Memory::Range Memory::of(const at::Tensor& tensor) {
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  const auto begin = reinterpret_cast<uintptr_t>(storage._mutable_data_ptr_no_checks().get());  // a look, which is never refused
+  return {begin, begin == 0 ? 0 : begin + storage.nbytes()};
+}
+
+void Memory::add(const at::Tensor& tensor) {
+  ranges_.push_back(of(tensor));
+  is_sorted_ = false;
+}
+
+bool Memory::meets(const at::Tensor& tensor) {
+  if (!is_sorted_) {
+    std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    for (size_t i = 1; i < ranges_.size(); ++i) ranges_[i].end = std::max(ranges_[i].end, ranges_[i - 1].end);
+    is_sorted_ = true;
+  }
+  const Range range = of(tensor);
+  const auto behind =
+      std::lower_bound(ranges_.begin(), ranges_.end(), range.end, [](const Range& one, uintptr_t end) { return one.begin < end; });
+  return behind != ranges_.begin() && std::prev(behind)->end > range.begin;
+}
+
 bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected, const capture::Resume& resume) {
-  std::vector<const c10::StorageImpl*> shared;  // by gradients and somebody else
+  Memory all, reached;  // by somebody else than the leaf
+  all.reserve(plan.accumulating_calls().size());
   const bool are_known = for_each_gradient(plan, collected, [&](const at::Tensor& grad) {
-    if (grad.use_count() > 1 || grad.storage().use_count() > 1) shared.push_back(grad.storage().unsafeGetStorageImpl());
+    all.add(grad);
+    if (!is_held_once(grad)) reached.add(grad);
   });
   if (!are_known) return true;
-  if (shared.empty()) return false;
-  std::sort(shared.begin(), shared.end());
-  const auto is_one = [&](const at::Tensor& tensor) { return is_in(shared, tensor); };
+  if (all.empty()) return false;
+  const auto is_one = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage()) return false;
+    if (!is_allocated(tensor)) return all.meets(tensor);
+    return !reached.empty() && reached.meets(tensor);
+  };
   return std::any_of(collected.tensors.begin(), collected.tensors.end(), is_one) ||
          std::any_of(resume.values.begin(), resume.values.end(), is_one) ||
          std::any_of(resume.buffers.begin(), resume.buffers.end(), [&](const auto& waiting) { return is_one(waiting.second); });
 }
 
 LeafGradients::LeafGradients(const codegen::Plan& plan, const capture::Collected& collected) {
-  is_known_ = for_each_gradient(plan, collected, [&](const at::Tensor& grad) { memory_.push_back(grad.storage().unsafeGetStorageImpl()); });
-  std::sort(memory_.begin(), memory_.end());
+  is_known_ = for_each_gradient(plan, collected, [&](const at::Tensor& grad) { memory_.add(grad); });
 }
-
-bool LeafGradients::may_be_memory_of(const at::Tensor& tensor) const { return tensor.defined() && (!is_known_ || is_in(memory_, tensor)); }
 
 }  // namespace hindcast::engine

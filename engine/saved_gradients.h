@@ -4,25 +4,49 @@
 #include "capture/trace.h"
 #include "codegen/plan.h"
 
+#include <cstdint>
 #include <vector>
 
 namespace hindcast::engine {
 
 // Who reads memory of a `.grad` must read it before or after a leaf adds to it, as in the stock engine, and kernels change the order of
-// what does not seem to depend on each other.
+// what does not seem to depend on each other. Memory is compared by its addresses: what is lent (from_blob, DLPack, NumPy) has a storage
+// of its own.
 
 /// A node has saved memory of a `.grad` that this backward may add to, or it flows in as a gradient.
 bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected, const capture::Resume& resume);
+
+/// Nobody else reaches its memory: LibTorch's allocator gave it to its storage, which no other tensor has.
+bool is_held_once(const at::Tensor& tensor);
+
+/// The memory of storages, from the first byte to behind the last.
+class Memory {
+ public:
+  void reserve(size_t count) { ranges_.reserve(count); }
+  void add(const at::Tensor& tensor);
+  bool empty() const { return ranges_.empty(); }
+  /// Whether it has bytes of the tensor's storage.
+  bool meets(const at::Tensor& tensor);
+
+ private:
+  struct Range {
+    uintptr_t begin, end;
+  };
+  static Range of(const at::Tensor& tensor);
+
+  std::vector<Range> ranges_;  // sorted by begin if is_sorted_; `end` is then the largest so far
+  bool is_sorted_ = true;
+};
 
 /// The memory of all gradients that leaves have when it is made, for what user code returns: of those that a backward makes itself none is
 /// added to again.
 class LeafGradients {
  public:
   LeafGradients(const codegen::Plan& plan, const capture::Collected& collected);
-  bool may_be_memory_of(const at::Tensor& tensor) const;
+  bool may_be_memory_of(const at::Tensor& tensor) { return tensor.defined() && (!is_known_ || memory_.meets(tensor)); }
 
  private:
-  std::vector<const c10::StorageImpl*> memory_;  // sorted
+  Memory memory_;
   bool is_known_ = true;
 };
 

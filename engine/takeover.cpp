@@ -2,6 +2,7 @@
 
 #include "capture/libtorch_compat.h"
 #include "engine/backward.h"
+#include "engine/base/fork.h"
 #include "engine/call_state.h"
 #include "engine/fallback.h"
 
@@ -59,7 +60,7 @@ class TakeoverEngine final : public Engine {
     validate_outputs(roots, root_gradients, [](const std::string& text) { return text; });
     std::vector<at::Tensor> results(accumulate_grad ? 0 : outputs.size());
     const Inside guard;
-    const Carrier in_carrier = [&](const std::function<void()>& body) { carry(body, keep_graph, outputs, roots); };
+    const Carrier in_carrier = [&](const std::function<void()>& body) { carry(body, keep_graph, accumulate_grad, outputs, roots); };
     if (backward({roots, root_gradients, keep_graph, accumulate_grad, outputs}, *options, in_carrier, results)) return results;
     inside = false;
     return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
@@ -92,9 +93,9 @@ class TakeoverEngine final : public Engine {
     return fallback_for_thread_state();
   }
 
-  void carry(const std::function<void()>& body, bool keep_graph, const edge_list& outputs, const edge_list& roots) {
+  void carry(const std::function<void()>& body, bool keep_graph, bool accumulate_grad, const edge_list& outputs, const edge_list& roots) {
     const std::function<void()> with_needed = [&] {
-      if (!outputs.empty()) tell(roots, outputs);
+      if (!outputs.empty()) tell(roots, outputs, accumulate_grad);
       body();
     };
     static thread_local ThreadCarrier carrier;
@@ -104,12 +105,21 @@ class TakeoverEngine final : public Engine {
     former_.execute({Edge(carrier.node, 0)}, {carrier.gradient}, keep_graph, false, true, carried);
   }
 
-  // Marks every node on a path to an output, as the engine's own graph task would.
-  static void tell(const edge_list& roots, const edge_list& outputs) {
-    auto& info = const_cast<std::unordered_map<Node*, GraphTask::ExecInfo>&>(*get_current_graph_task_exec_info());
+  // Tells what the engine's own graph task would: which nodes lie on a path to an output, and, of grad(), which gradients are results.
+  static void tell(const edge_list& roots, const edge_list& outputs, bool accumulate_grad) {
+    using ExecInfo = GraphTask::ExecInfo;
+    auto& info = const_cast<std::unordered_map<Node*, ExecInfo>&>(*get_current_graph_task_exec_info());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      ExecInfo& output = info[outputs[i].function.get()];
+      if (accumulate_grad) {
+        output.needed_ = true;
+        continue;
+      }
+      if (!output.captures_) output.captures_ = std::make_unique<std::vector<ExecInfo::Capture>>();
+      output.captures_->emplace_back(static_cast<int>(outputs[i].input_nr), static_cast<int>(i));
+    }
     std::unordered_set<Node*> seen;
     std::vector<std::pair<Node*, size_t>> frames;
-    for (const Edge& output : outputs) info[output.function.get()].needed_ = true;
     for (const Edge& root : roots) {
       if (root.function && seen.insert(root.function.get()).second) frames.emplace_back(root.function.get(), 0);
       while (!frames.empty()) {
@@ -121,7 +131,7 @@ class TakeoverEngine final : public Engine {
         }
         for (const Edge& edge : node->next_edges()) {
           const auto found = edge.function ? info.find(edge.function.get()) : info.end();
-          if (found != info.end() && found->second.needed_) {
+          if (found != info.end() && found->second.should_execute()) {
             info[node].needed_ = true;
             break;
           }
@@ -140,7 +150,7 @@ Engine& stub() { return *installed.load(); }
 }  // namespace
 
 void install() {
-  static std::mutex mutex;
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Setup);
   const std::lock_guard lock(mutex);
   Engine& current = Engine::get_default_engine();
   if (&current == installed.load()) return;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_libraries.sh <shared object>...: fails if one needs a library beside torch's and the C and C++ runtime, which a machine
-# that only installs the wheel may not have, or shows names of a library that is linked into it.
+# that only installs the wheel may not have, shows names of a library that is linked into it, or may be unloaded.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -13,4 +13,5 @@ for object in "$@"; do
   [ -z "$foreign" ] || fail "$object needs $foreign" "Link it statically, or use its headers alone (cmake/Dependencies.cmake)."
   shown=$(nm -DC --defined-only "$object" | grep -E ' (fmt|spdlog|llvm|clang)::|XXH' | head -3) || true
   [ -z "$shown" ] || fail "$object shows names of a library that is linked into it:" "$shown" "Hide them (python/hidden.map)."
+  readelf -d "$object" | grep -q '(FLAGS_1).*NODELETE' || fail "$object may be unloaded while its threads run." "Link it with -z nodelete."
 done

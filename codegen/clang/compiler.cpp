@@ -20,7 +20,7 @@ constexpr std::string_view kHowToGet =
     "It is built with hindcast where Clang 19 is installed (apt-get install libclang-19-dev llvm-19-dev) and lies beside libhindcast.so";
 
 std::vector<std::string> places_to_look_at() {
-  const char* const given = std::getenv(kOverride);
+  const char* const given = secure_getenv(kOverride);  // none in a program that runs with more rights than its caller has
   if (given != nullptr && *given != '\0') return {given};
   std::vector<std::string> paths;
   Dl_info own;

@@ -12,16 +12,17 @@ bool is_path(const char* value) { return value != nullptr && *value == '/'; }
 
 }  // namespace
 
+// The kernels there are run: a program with more rights than its caller has (setuid) keeps none where the caller says.
 std::string default_store_folder() {
-  if (const char* const given = std::getenv("HINDCAST_CACHE_DIR")) {
+  if (const char* const given = secure_getenv("HINDCAST_CACHE_DIR")) {
     if (*given == '\0' || std::string_view(given) == "0") return "";
     // The program may change its working directory later.
     std::error_code error;
     const auto absolute = std::filesystem::absolute(given, error);
     return error ? std::string() : absolute.string();
   }
-  if (const char* const caches = std::getenv("XDG_CACHE_HOME"); is_path(caches)) return std::string(caches) + "/hindcast";
-  if (const char* const home = std::getenv("HOME"); is_path(home)) return std::string(home) + "/.cache/hindcast";
+  if (const char* const caches = secure_getenv("XDG_CACHE_HOME"); is_path(caches)) return std::string(caches) + "/hindcast";
+  if (const char* const home = secure_getenv("HOME"); is_path(home)) return std::string(home) + "/.cache/hindcast";
   return "";
 }
 
