@@ -1,11 +1,13 @@
 #pragma once
 
 #include "cache/key.h"
+#include "engine/base/fork.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -58,6 +60,18 @@ class GraphCache {
     return {std::move(fresh), true, dropped.size()};
   }
 
+  /// Drops the entries that `pred` says true of.
+  template <class Pred>
+  void erase_if(Pred pred) {
+    Map dropped;
+    const std::unique_lock lock(mutex_);
+    for (auto at = slots_.begin(); at != slots_.end();) {
+      const auto next = std::next(at);
+      if (pred(std::as_const(*at->second.entry))) dropped.insert(slots_.extract(at));
+      at = next;
+    }
+  }
+
   void clear() {
     Map dropped;
     const std::unique_lock lock(mutex_);
@@ -105,7 +119,7 @@ class GraphCache {
     });
   }
 
-  mutable std::shared_mutex mutex_;
+  mutable base::ForkSafe<std::shared_mutex> mutex_{base::ForkRank::Cache};
   mutable std::atomic<uint64_t> clock_ = 0;
   Map slots_;
 };

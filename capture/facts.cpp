@@ -1,5 +1,6 @@
 #include "capture/facts.h"
 
+#include "engine/base/fork.h"
 #include "engine/base/format.h"
 
 #include <c10/core/DispatchKeySet.h>
@@ -16,7 +17,7 @@ enum Flag : int64_t { kConj = 1, kNeg = 2, kRequiresGrad = 4, kWrappedNumber = 8
 
 // What a plain strided tensor may carry besides its backend and autograd keys.
 const c10::DispatchKeySet& odd_keys() {
-  static const c10::DispatchKeySet keys = [] {
+  static const c10::DispatchKeySet keys = base::first_use([] {
     const auto plain = c10::DispatchKeySet(c10::DispatchKeySet::FULL) & c10::autograd_dispatch_keyset;
     auto usual = plain | c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
                                               c10::DispatchKey::BackendSelect});
@@ -24,7 +25,7 @@ const c10::DispatchKeySet& odd_keys() {
     auto odd = c10::DispatchKeySet(c10::DispatchKeySet::FULL) - usual;
     // Backend bits are shared by Dense, Sparse and Quantized: only the functionality bits tell a plain tensor.
     return c10::DispatchKeySet(c10::DispatchKeySet::RAW, odd.raw_repr() & ~c10::full_backend_mask);
-  }();
+  });
   return keys;
 }
 

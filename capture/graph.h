@@ -14,11 +14,13 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +32,9 @@ struct ValueId {
   bool defined() const { return index != 0xffffffffu; }
   bool operator==(const ValueId&) const = default;
 };
+
+/// Most have one or two, which need no memory of their own.
+using ValueIds = c10::SmallVector<ValueId, 2>;
 
 /// A tensor of the graph as it was seen at capture. Sizes are exact expressions; strides are those of the capture.
 struct Value {
@@ -66,8 +71,8 @@ struct Arg {
   enum class Kind : uint8_t { Constant, Value, ValueList, OptionalValueList, Int, IntList, Float };
   Kind kind = Kind::Constant;
   c10::IValue constant;
-  std::vector<ValueId> values;  // Value: one
-  std::vector<ExprId> exprs;    // Int, Float: one
+  ValueIds values;                    // Value: one
+  c10::SmallVector<ExprId, 2> exprs;  // Int, Float: one
 };
 
 /// A view taken of a value before a write: the op with its arguments; the viewed tensor is argument `self_arg`.
@@ -83,9 +88,9 @@ struct Instr {
   HookStage stage = HookStage::TensorPre;
   uint32_t call = 0;  // the node it belongs to, an index into Graph::node_names
   std::optional<c10::OperatorHandle> op;
-  std::vector<Arg> args;        // Op and Mutate: in schema order
-  std::vector<ValueId> inputs;  // the others: gradients in, in order (may be undefined); NodeStart: those that waited
-  std::vector<ValueId> outputs;
+  std::vector<Arg> args;  // Op and Mutate: in schema order
+  ValueIds inputs;        // the others: gradients in, in order (may be undefined); NodeStart: those that waited
+  ValueIds outputs;
   std::vector<ViewStep> views;         // Mutate: from the copy to the written tensor
   ValueId base;                        // Mutate: the value that is copied
   uint32_t target_arg = 0;             // Mutate: which argument is written
@@ -137,7 +142,7 @@ class HINDCAST_API Graph {
   uint32_t first_call = 0;
   Stage stage = Stage::NodeStart;
   uint32_t id = 0;
-  bool strict = false;  // Options::strict of the guard: reductions must keep ATen's order, no contraction
+  bool strict = false;  // Options::deterministic of the guard: reductions must keep ATen's order, no contraction
 
   std::vector<Segment> segments() const;
 
@@ -150,8 +155,8 @@ class HINDCAST_API Graph {
   /// Runs every ATen instr with the symbols' values at capture; reads and adds to `values` (by ValueId). Instrs whose
   /// arguments are not there are left out.
   void replay(std::unordered_map<uint32_t, at::Tensor>& values) const;
-  /// The same for these instrs alone, with other values of the symbols.
-  void replay(std::unordered_map<uint32_t, at::Tensor>& values, const std::vector<uint32_t>& only, const Env& env) const;
+  /// The same for these instrs, of this graph or like some of it, with other values of the symbols.
+  static void replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env);
 
   /// Text in the words of PyTorch's compiled autograd log: dtype, symbolic shape, strides and device on every value, the
   /// autograd node and its NodeCall number above its instrs.
@@ -162,6 +167,9 @@ class HINDCAST_API Graph {
 
   /// Throws InternalError if a value is used before it is made, made twice, or an instr is malformed.
   void verify() const;
+
+  /// Bytes that it holds, symbols included; of constants that are tensors or lists only the reference.
+  size_t footprint() const;
 };
 
 }  // namespace hindcast::capture

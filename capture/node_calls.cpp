@@ -2,6 +2,7 @@
 
 #include "capture/libtorch_access.h"
 #include "engine/base/check.h"
+#include "engine/base/fork.h"
 
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
@@ -18,7 +19,7 @@ using torch::autograd::variable_list;
 // A generated class binds its function once per process (a static flag in its apply_with_saved), so what it bound is kept
 // for good. A custom function binds at every call, possibly with another schema.
 struct BoundFunctions {
-  std::mutex mutex;  // one trace at a time: LibTorch has one interface per process
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Trace};  // one trace at a time: LibTorch has one interface per process
   std::unordered_map<std::string, std::shared_ptr<const NodeFunction>> by_name;
 };
 BoundFunctions& bound_functions() {

@@ -3,6 +3,7 @@
 #include "capture/copy_slices.h"
 #include "capture/node_calls.h"
 #include "capture/typed_collectors.h"
+#include "engine/base/fork.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/tensor.h>
@@ -32,7 +33,7 @@ NodeClass classify_untyped(Node& node) {
 }
 
 const NodeClass& untyped(Node& node) {
-  static std::shared_mutex mutex;
+  static auto& mutex = *new base::ForkSafe<std::shared_mutex>(base::ForkRank::Leaf);
   static auto* classes = new std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>>;
   const std::type_info* type = &typeid(node);
   {

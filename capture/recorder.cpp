@@ -3,6 +3,7 @@
 #include "capture/libtorch_compat.h"
 #include "capture/shape_rules.h"
 #include "engine/base/check.h"
+#include "engine/base/fork.h"
 #include "engine/base/log.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -61,7 +62,7 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
 }
 
 const OpTraits& traits_of(const c10::OperatorHandle& op) {
-  static std::mutex mutex;
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static auto* table = new std::unordered_map<c10::OperatorName, OpTraits>;
   const std::lock_guard lock(mutex);
   if (auto found = table->find(op.operator_name()); found != table->end()) return found->second;
@@ -119,7 +120,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 }  // namespace
 
 bool recorder_available() {
-  static const bool available = [] {
+  static const bool available = base::first_use([] {
     if (c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kRecorderKey)) {
       HC_LOG(Fallbacks, Warning, "dispatch key {} is taken by something else in this process: every autograd node runs as itself",
              c10::toString(kRecorderKey));
@@ -128,7 +129,7 @@ bool recorder_available() {
     static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
     return true;
-  }();
+  });
   return available;
 }
 

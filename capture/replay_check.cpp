@@ -41,6 +41,16 @@ std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph)
   return values;
 }
 
+size_t ReplayCheck::footprint() const {
+  size_t bytes = 0;
+  for (const auto* list : {&inputs, &results}) {
+    for (const auto& [value, tensor] : *list) {
+      if (tensor.defined() && tensor.has_storage()) bytes += tensor.storage().nbytes();
+    }
+  }
+  return bytes;
+}
+
 std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
   graph.verify();
   const auto values = replay(graph);

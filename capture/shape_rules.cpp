@@ -3,6 +3,7 @@
 #include "capture/shape_rules.h"
 
 #include "capture/shape_call.h"
+#include "engine/base/fork.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -16,7 +17,7 @@ namespace hindcast::capture {
 namespace {
 
 const RuleRow* find_row(const std::string& name, const std::string& overload) {
-  static const std::unordered_map<std::string, const RuleRow*> rows = [] {
+  static const std::unordered_map<std::string, const RuleRow*> rows = base::first_use([] {
     std::unordered_map<std::string, const RuleRow*> by_name;
     for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), window_rules(),
                               norm_rules(), factory_rules()}) {
@@ -27,7 +28,7 @@ const RuleRow* find_row(const std::string& name, const std::string& overload) {
       }
     }
     return by_name;
-  }();
+  });
   for (const std::string& key : {overload.empty() ? name : name + "." + overload, name + ".*"}) {
     if (const auto found = rows.find(key); found != rows.end()) return found->second;
   }
@@ -79,7 +80,7 @@ const RuleRow* find_rule(const c10::OperatorHandle& op) {
 
 // Looked up once an op: tracing asks for the same few again and again, from one thread at a time or from many.
 const RuleRow* rule_of(const c10::OperatorHandle& op) {
-  static std::mutex mutex;
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static std::unordered_map<const c10::FunctionSchema*, const RuleRow*> known;
   const std::lock_guard lock(mutex);
   const auto [found, is_new] = known.try_emplace(&op.schema(), nullptr);

@@ -231,6 +231,8 @@ class Evaluator {
   /// number of values is not the number of symbols.
   bool evaluate(const Bindings& bindings, Env& env) const;
   bool relations_hold(const Env& env) const;
+  /// Bytes that it holds.
+  size_t footprint() const { return steps_.capacity() * sizeof(Step) + checks_.capacity() * sizeof(Check); }
 
  private:
   struct Step {

@@ -43,6 +43,8 @@ struct ReplayCheck {
   std::vector<std::pair<ValueId, at::Tensor>> inputs, results;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
   std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
+  /// Bytes of the copies.
+  size_t footprint() const;
   /// All values of the graph, by ATen, from the copies.
   std::unordered_map<uint32_t, at::Tensor> replay(const Graph& graph) const;
 };

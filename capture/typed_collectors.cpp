@@ -1,5 +1,7 @@
 #include "capture/typed_collectors.h"
 
+#include "engine/base/fork.h"
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -106,7 +108,7 @@ class CollectorTable {
   }
 
   std::array<Slot, kSlots> slots_;
-  std::mutex mutex_;  // guards used_ and overflow_, and serialises additions to slots_
+  base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // guards used_ and overflow_, and serialises additions to slots_
   size_t used_ = 0;
   std::unordered_map<const std::type_info*, const TypedCollector*> overflow_;
 };
@@ -117,7 +119,7 @@ class CollectorTable {
 
 const TypedCollector* find_typed_collector(const torch::autograd::Node& node) {
   // Never destroyed: device threads may still be running backwards at exit.
-  static CollectorTable& table = *make_table();
+  static CollectorTable& table = *base::first_use(make_table);
   return table.find(&typeid(node));
 }
 

@@ -1,6 +1,7 @@
 #include "codegen/plan.h"
 
 #include "codegen/op_call.h"
+#include "engine/base/footprint.h"
 
 #include <ATen/EmptyTensor.h>
 
@@ -102,6 +103,7 @@ const at::Tensor& gradient_added() {
 }
 
 Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {
+  is_as_captured_ = true;
   for (const capture::Segment& segment : graph_->segments()) {
     PlannedSegment& planned = segments_.emplace_back();
     planned.first_instr = segment.first;
@@ -184,6 +186,8 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
     last_use[slot] = place;
     waited_last[place].push_back(slot);
   }
+  const auto left_out = std::count_if(schedule.items.begin(), schedule.items.end(), is_left_out);
+  steps_.reserve(schedule.items.size() - static_cast<size_t>(left_out));
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (is_left_out(item)) continue;
@@ -272,6 +276,25 @@ void Plan::find_what_flows_on(const Schedule& schedule) {
       if (reader[slot] != instr.call || !formula) flows_on_[slot] = true;
     });
   }
+}
+
+size_t Plan::footprint() const {
+  using base::footprint;
+  using base::footprint_beyond;
+  const auto of_args = [](const std::vector<StepArg>& args) {
+    size_t bytes = footprint(args);
+    for (const StepArg& arg : args) bytes += footprint_beyond<1>(arg.slots) + footprint_beyond<2>(arg.exprs);
+    return bytes;
+  };
+  size_t bytes = sizeof(*this) + footprint(steps_) + footprint(segments_) + footprint(slots_) + footprint(accumulating_calls_) +
+                 flows_on_.capacity() / 8 + evaluator_.footprint();
+  for (const Step& step : steps_) {
+    bytes += of_args(step.args) + footprint_beyond<2>(step.inputs) + footprint_beyond<2>(step.outputs) + footprint(step.views) +
+             footprint(step.leaves) + footprint(step.waited_last) + (step.call_op ? step.call_op->footprint() : 0);
+    for (const PlannedView& view : step.views) bytes += of_args(view.args);
+  }
+  for (const PlannedSegment& segment : segments_) bytes += footprint(segment.inputs) + footprint(segment.outputs);
+  return bytes;
 }
 
 }  // namespace hindcast::codegen

@@ -22,8 +22,8 @@ struct SlotUse {
 struct StepArg {
   capture::Arg::Kind kind = capture::Arg::Kind::Constant;
   c10::IValue constant;
-  std::vector<SlotUse> slots;
-  std::vector<capture::ExprId> exprs;
+  c10::SmallVector<SlotUse, 1> slots;
+  c10::SmallVector<capture::ExprId, 2> exprs;
 };
 
 struct PlannedView {
@@ -49,6 +49,8 @@ class OpCall {
   virtual bool writes_leaves() const { return false; }
   /// For a step that is no single ATen op.
   virtual std::string describe() const { return {}; }
+  /// Bytes that it holds.
+  virtual size_t footprint() const { return 64; }
 };
 
 struct Step {
@@ -59,8 +61,8 @@ struct Step {
   std::optional<c10::OperatorHandle> op;
   std::unique_ptr<const OpCall> call_op;
   std::vector<StepArg> args;
-  std::vector<SlotUse> inputs;
-  std::vector<uint32_t> outputs;  // kNoSlot: nobody reads it
+  c10::SmallVector<SlotUse, 2> inputs;
+  c10::SmallVector<uint32_t, 2> outputs;  // kNoSlot: nobody reads it
   std::vector<PlannedView> views;
   SlotUse base;
   uint32_t target_arg = 0;
@@ -113,6 +115,10 @@ class Plan {
   const std::vector<uint32_t>& accumulating_calls() const { return accumulating_calls_; }
   /// True for the slot of a saved tensor that is read after its node is done.
   bool flows_on(uint32_t tensor_slot) const { return flows_on_[tensor_slot]; }
+  /// Op by op in the order of the capture: nothing is read or written earlier or later than there.
+  bool is_as_captured() const { return is_as_captured_; }
+  /// Bytes that it holds, without its graph.
+  size_t footprint() const;
 
  private:
   void assign_slots();
@@ -130,7 +136,7 @@ class Plan {
   std::unordered_map<uint32_t, uint32_t> leaf_slots_;  // by Accumulate instr
   uint32_t slot_count_ = 0, first_resume_slot_ = 0;
   std::vector<bool> flows_on_;
-  bool has_boundaries_ = false;
+  bool has_boundaries_ = false, is_as_captured_ = false;
   capture::Evaluator evaluator_;
 };
 

@@ -1,5 +1,7 @@
 #include "codegen/unboxed_call.h"
 
+#include "engine/base/fork.h"
+
 #include <ATen/core/jit_type.h>
 
 #include <string_view>
@@ -29,7 +31,7 @@ struct Parameter<const at::Scalar&> {
   }
   at::Scalar get(Slots&, const Env& env) const { return expr.empty() ? constant : at::Scalar(env.real(expr[0])); }
   at::Scalar constant;
-  std::vector<capture::ExprId> expr;
+  c10::SmallVector<capture::ExprId, 2> expr;
 };
 template <>
 struct Parameter<int64_t> {
@@ -50,7 +52,7 @@ struct Parameter<c10::SymInt> {
   }
   c10::SymInt get(Slots&, const Env& env) const { return expr.empty() ? constant : env.integer(expr[0]); }
   int64_t constant = 0;
-  std::vector<capture::ExprId> expr;
+  c10::SmallVector<capture::ExprId, 2> expr;
 };
 template <>
 struct Parameter<at::IntArrayRef> {
@@ -88,7 +90,7 @@ struct Parameter<c10::SymIntArrayRef> {
     return list;
   }
   std::vector<int64_t> constant;
-  std::vector<capture::ExprId> exprs;
+  c10::SmallVector<capture::ExprId, 2> exprs;
 };
 template <>
 struct Parameter<at::ScalarType> {
@@ -195,28 +197,31 @@ std::unique_ptr<const OpCall> make(const Step& step) {
 }
 
 const std::unordered_map<std::string_view, std::unique_ptr<const OpCall> (*)(const Step&)>& makers() {
-  static const std::unordered_map<std::string_view, std::unique_ptr<const OpCall> (*)(const Step&)> table = {
-      {"T", make<at::Tensor(T)>},
-      {"TT", make<at::Tensor(T, T)>},
-      {"TTT", make<at::Tensor(T, T, T)>},
-      {"TS", make<at::Tensor(T, S)>},
-      {"TSS", make<at::Tensor(T, S, S)>},
-      {"TTS", make<at::Tensor(T, T, S)>},
-      {"TTSS", make<at::Tensor(T, T, S, S)>},
-      {"TTTS", make<at::Tensor(T, T, T, S)>},
-      {"TTTSS", make<at::Tensor(T, T, T, S, S)>},
-      {"TY", make<at::Tensor(T, Y)>},
-      {"TYb", make<at::Tensor(T, Y, bool)>},
-      {"TL", make<at::Tensor(T, L)>},
-      {"Ti", make<at::Tensor(T, int64_t)>},
-      {"Tii", make<at::Tensor(T, int64_t, int64_t)>},
-      {"TiI", make<at::Tensor(T, int64_t, c10::SymInt)>},
-      {"TlbD", make<at::Tensor(T, l, bool, D)>},
-      {"TLbD", make<at::Tensor(T, L, bool, D)>},
-      {"TD", make<at::Tensor(T, D)>},
-      {"TTid", make<at::Tensor(T, T, int64_t, at::ScalarType)>},
-      {"TTs", make<at::Tensor(T, T, std::string_view)>},
-  };
+  using Makers = std::unordered_map<std::string_view, std::unique_ptr<const OpCall> (*)(const Step&)>;
+  static const Makers table = base::first_use([] {
+    return Makers{
+        {"T", make<at::Tensor(T)>},
+        {"TT", make<at::Tensor(T, T)>},
+        {"TTT", make<at::Tensor(T, T, T)>},
+        {"TS", make<at::Tensor(T, S)>},
+        {"TSS", make<at::Tensor(T, S, S)>},
+        {"TTS", make<at::Tensor(T, T, S)>},
+        {"TTSS", make<at::Tensor(T, T, S, S)>},
+        {"TTTS", make<at::Tensor(T, T, T, S)>},
+        {"TTTSS", make<at::Tensor(T, T, T, S, S)>},
+        {"TY", make<at::Tensor(T, Y)>},
+        {"TYb", make<at::Tensor(T, Y, bool)>},
+        {"TL", make<at::Tensor(T, L)>},
+        {"Ti", make<at::Tensor(T, int64_t)>},
+        {"Tii", make<at::Tensor(T, int64_t, int64_t)>},
+        {"TiI", make<at::Tensor(T, int64_t, c10::SymInt)>},
+        {"TlbD", make<at::Tensor(T, l, bool, D)>},
+        {"TLbD", make<at::Tensor(T, L, bool, D)>},
+        {"TD", make<at::Tensor(T, D)>},
+        {"TTid", make<at::Tensor(T, T, int64_t, at::ScalarType)>},
+        {"TTs", make<at::Tensor(T, T, std::string_view)>},
+    };
+  });
   return table;
 }
 

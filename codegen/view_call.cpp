@@ -1,5 +1,7 @@
 #include "codegen/view_call.h"
 
+#include "engine/base/fork.h"
+
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
@@ -155,16 +157,19 @@ class ViewCall final : public OpCall {
 }  // namespace
 
 std::unique_ptr<const OpCall> make_view_call(const Step& step, std::unique_ptr<const OpCall>& otherwise) {
-  static const std::unordered_map<std::string_view, Rule*> rules = {
-      {"aten::t", t},
-      {"aten::transpose.int", transpose},
-      {"aten::expand", expand},
-      {"aten::view", view},
-      {"aten::_unsafe_view", view},
-      {"aten::_reshape_alias", reshape_alias},
-      {"aten::select.int", select},
-      {"aten::slice.Tensor", slice},
-  };
+  using Rules = std::unordered_map<std::string_view, Rule*>;
+  static const Rules rules = base::first_use([] {
+    return Rules{
+        {"aten::t", t},
+        {"aten::transpose.int", transpose},
+        {"aten::expand", expand},
+        {"aten::view", view},
+        {"aten::_unsafe_view", view},
+        {"aten::_reshape_alias", reshape_alias},
+        {"aten::select.int", select},
+        {"aten::slice.Tensor", slice},
+    };
+  });
   const auto& name = step.op->operator_name();
   const auto found = rules.find(name.overload_name.empty() ? name.name : name.name + "." + name.overload_name);
   if (found == rules.end() || step.args[0].kind != Arg::Kind::Value) return nullptr;

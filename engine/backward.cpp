@@ -10,17 +10,18 @@
 
 #include "engine/backward.h"
 
-#include "cache/graph_cache.h"
 #include "capture/collect.h"
 #include "capture/recorder.h"
 #include "capture/trace.h"
 #include "engine/base/check.h"
 #include "engine/base/log.h"
 #include "engine/call_state.h"
+#include "engine/captures.h"
 #include "engine/compile.h"
 #include "engine/fused_plans.h"
 #include "engine/miss_log.h"
 #include "engine/nan_guard.h"
+#include "engine/payoff.h"
 #include "engine/reproducer.h"
 #include "engine/run.h"
 #include "engine/saved_gradients.h"
@@ -34,7 +35,9 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <span>
 #include <unordered_set>
 
 namespace hindcast::engine {
@@ -52,10 +55,13 @@ struct NotStarted : std::runtime_error {
   FallbackReason reason;
 };
 
-cache::GraphCache<Entry>& graphs() {
-  static auto* cache = new cache::GraphCache<Entry>;
-  return *cache;
+bool is_large(const at::Tensor& tensor) {
+  constexpr size_t kLarge = size_t{1} << 17;  // what glibc maps by itself, until the first such block is freed
+  return tensor.defined() && tensor.has_storage() && tensor.storage().nbytes() >= kLarge;
 }
+
+// A guard that looks for infinities wants to see every gradient.
+bool backs_off(const Options& options) { return options.back_off && !options.nan_guard && may_back_off(); }
 
 // Vectors that keep their memory from call to call.
 struct Workspace {
@@ -87,16 +93,25 @@ class Backward {
  public:
   Backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results,
            Workspace& work)
-      : call_(call), options_(options), in_carrier_(in_carrier), results_(results), work_(work) {
+      : call_(call),
+        options_(options),
+        in_carrier_(in_carrier),
+        results_(results),
+        work_(work),
+        backs_off_(backs_off(options)),
+        to_the_bit_(options.deterministic || at::globalContext().deterministicAlgorithms()),
+        now_(Payoff::of_process().next()) {
     collect_options_.use_visitor = options.collector == Collector::Visitor;
     collect_options_.all_opaque = !capture::recorder_available();
   }
 
-  void run() {
+  /// A reason: nothing has happened, and the stock engine runs the call.
+  std::optional<FallbackReason> run() {
     const auto start = Clock::now();
     collect();
     capture::Resume resume = start_of(call_, work_.collected);
-    auto variant = find(resume);
+    Found found = find(resume);
+    if (backs_off_ && !found && !may_capture(resume)) return FallbackReason::DoesNotPay;
     stats_recorder().add_collect_ns(ns_since(start));
     stats_recorder().add_nodes(work_.collected.calls.size());
     stats_recorder().add_backward();
@@ -106,14 +121,14 @@ class Backward {
       const bool& captured;
       ~CountResult() { captured ? stats_recorder().add_miss() : stats_recorder().add_hit(); }
     } count_result{captured_};
-    if (variant) {
-      HC_LOG(Cache, Debug, "hit: graph {}, {} nodes", variant->plan().graph().id, work_.collected.calls.size());
+    if (found) {
+      HC_LOG(Cache, Debug, "hit: graph {}, {} nodes", found.variant->graph()->id, work_.collected.calls.size());
     }
 
     if (options_.nan_guard) nan_guard_.emplace(work_.collected);
-    const bool user_code = work_.collected.has_hooks || work_.collected.has_opaque || (variant && variant->plan().has_boundaries());
-    const bool asks_engine = !variant && !call_.outputs.empty();  // a traced node asks which outputs are needed
-    const auto rest = [&] { run_from(std::move(resume), std::move(variant)); };
+    const bool user_code = work_.collected.has_hooks || work_.collected.has_opaque || (found && found.plan->has_boundaries());
+    const bool asks_engine = !found && !call_.outputs.empty();  // a traced node asks which outputs are needed
+    const auto rest = [&] { run_from(std::move(resume), std::move(found)); };
     if (user_code || asks_engine) {
       in_carrier_([&] {
         tell_nodes();
@@ -123,6 +138,7 @@ class Backward {
       const c10::AutoGradMode no_grad(false);
       rest();
     }
+    return std::nullopt;
   }
 
  private:
@@ -137,7 +153,7 @@ class Backward {
   void collect() {
     work_.state.clear();
     append_call_state(work_.state);
-    cache::append(work_.state, options_.strict && replay_of(options_.compiler) != Replay::Eager);  // replay through ATen does not ask
+    cache::append(work_.state, to_the_bit_ && replay_of(options_.compiler) != Replay::Eager);  // replay through ATen does not ask
     cache::append(work_.state, static_cast<int32_t>(options_.dynamic));
     cache::append(work_.state, collect_options_.use_visitor);
     cache::append(work_.state, call_.accumulate_grad);
@@ -153,38 +169,53 @@ class Backward {
 
   CallFacts facts() const { return {work_.collected.facts, work_.resumed}; }
 
-  std::shared_ptr<const Variant> find(const capture::Resume& resume) {
+  Found find(const capture::Resume& resume) {
     work_.resumed.clear();
     capture::append_resume_facts(resume, work_.resumed);
     if (!entry_) {
       const auto key = cache::view_of(work_.collected.key);
-      entry_ = graphs().find(key);
-      if (!entry_) return nullptr;
+      structure_ = key.hash;
+      entry_ = Captures::of_process().find(key);
+      if (!entry_) return {};
     }
-    return entry_->find(resume.call, resume.stage, facts(), work_.bindings, work_.env);
+    Found found = entry_->find(resume.call, resume.stage, facts(), work_.bindings, work_.env);
+    if (found) Payoff::of_process().hit(found.variant->use(now_));
+    return found;
+  }
+
+  // The start of a structure that is known is worth a capture in any case: they are few, by Options::limit.
+  bool may_capture(const capture::Resume& resume) {
+    cache::KeyHash start = structure_;
+    if (resume.call != 0 || resume.stage != capture::Stage::NodeStart) {
+      const auto facts = std::as_bytes(std::span(work_.resumed));
+      start = cache::hash_of({reinterpret_cast<const uint8_t*>(facts.data()), facts.size()});
+      start.low ^= structure_.low + resume.call * 8 + static_cast<uint64_t>(resume.stage);
+    } else if (entry_) {
+      return true;
+    }
+    return Payoff::of_process().may_capture(start, now_, [&] { return Captures::of_process().room(options_); });
   }
 
   // Replays as far as the captures reach; captures what is new; goes on behind boundaries that changed.
-  void run_from(capture::Resume resume, std::shared_ptr<const Variant> variant) {
+  void run_from(capture::Resume resume, Found found) {
     for (;;) {
-      if (!variant) return capture_rest(std::move(resume));
+      if (!found) return capture_rest(std::move(resume));
       RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
       const auto start = Clock::now();
-      const auto& compiled = variant->compiled;
-      const codegen::Plan* plan = &variant->plan();
-      if (plan != &variant->plan_as_captured() && saves_a_gradient(*plan, work_.collected, resume)) {
+      const auto& compiled = found.variant->compiled;
+      if (!found.plan->is_as_captured() && saves_a_gradient(*found.plan, work_.collected, resume)) {
         HC_LOG(Fusion, Info,
                "graph {}: without kernels this time, since a node saved memory of a gradient that is added to, or was given it",
-               plan->graph().id);
-        plan = &variant->plan_as_captured();
+               found.plan->graph().id);
+        found.plan = found.variant->plan_as_captured();
       }
-      auto next = engine::run({*plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected, std::move(resume),
-                               call_.keep_graph, results_, observer(), plan != &variant->plan_as_captured()});
+      auto next = engine::run({*found.plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected,
+                               std::move(resume), call_.keep_graph, results_, observer(), !found.plan->is_as_captured()});
       stats_recorder().add_run_ns(ns_since(start));
-      HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", plan->graph().id, static_cast<double>(ns_since(start)) * 1e-3);
+      HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", found.plan->graph().id, static_cast<double>(ns_since(start)) * 1e-3);
       if (!next) return;
       resume = std::move(*next);
-      variant = resume.as_collected ? find(resume) : nullptr;
+      found = resume.as_collected ? find(resume) : Found{};
     }
   }
 
@@ -192,7 +223,8 @@ class Backward {
     RECORD_FUNCTION("hindcast::trace", std::vector<c10::IValue>());
     const auto start = Clock::now();
     captured_ = true;
-    bool record = resume.as_collected;
+    const bool is_start = resume.call == 0 && resume.stage == capture::Stage::NodeStart;  // asked before anything ran
+    bool record = resume.as_collected && (!backs_off_ || is_start || may_capture(resume));
     std::vector<capture::FactOrigin> origins;
     try {
       if (record) origins = capture::describe_facts(work_.collected, collect_options_, resume.call);
@@ -204,6 +236,7 @@ class Backward {
     capture::append_resume_facts(resume, resumed, &resumed_origins);
     const capture::Facts collected = work_.collected.facts;
     const CallFacts captured{collected, resumed};
+    const bool among_large_tensors = std::any_of(work_.collected.tensors.begin(), work_.collected.tensors.end(), is_large);
 
     const bool new_structure = entry_ == nullptr;
     if (new_structure) entry_ = std::make_shared<Entry>();
@@ -213,6 +246,7 @@ class Backward {
     next.allowed = record;
     if (record) next = entry_->plan_capture(work_.collected, origins, resumed_origins, call, stage, captured, options_);
     log_misses(work_.collected, new_structure, resume, next.misses);
+    if (next.allowed && backs_off_) Payoff::of_process().captured();
 
     capture::ReplayCheck check;
     auto graph = capture::trace({work_.collected, std::move(resume), origins, next.dynamic, call_.keep_graph, next.allowed, results_,
@@ -225,16 +259,17 @@ class Backward {
     try {
       if (options_.verify && !passes(*graph, check)) return;
       graph->id = static_cast<uint32_t>(stats_recorder().add_graph());
-      graph->strict = options_.strict;
+      graph->strict = to_the_bit_;
       log_graph(*graph);
       auto variant = std::make_shared<Variant>(call, stage, captured, std::move(next.dynamic), graph);
       const Replay replay = replay_of(options_.compiler);
       if (replay == Replay::Compiled) variant->compiled = compile(options_, graph);
-      const auto key = cache::view_of(work_.collected.key);
-      graphs().find_or_insert(key, entry_, options_.cache_size).entry->add(variant);
-      if (replay == Replay::GroupsThroughAten || (replay == Replay::Kernels && !options_.strict)) {
-        fuse({variant, replay, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr},
-             options_.async && !at::globalContext().deterministicAlgorithms());
+      variant->made_by(now_);
+      if (!Captures::of_process().keep(cache::view_of(work_.collected.key), entry_, variant, options_)) return too_large(*variant);
+      if (replay == Replay::GroupsThroughAten || (replay == Replay::Kernels && !to_the_bit_)) {
+        fuse({variant, replay, options_.verify ? std::make_shared<const capture::ReplayCheck>(std::move(check)) : nullptr}, options_.async);
+      } else if (among_large_tensors && replay != Replay::Compiled) {
+        fuse({variant, Replay::Eager}, true);
       }
     } catch (const std::exception& error) {
       refuse(*graph, error.what());
@@ -254,6 +289,16 @@ class Backward {
 
   capture::Observer* observer() { return nan_guard_ ? &*nan_guard_ : nullptr; }
 
+  void too_large(const Variant& variant) const {
+    if (backs_off_) Payoff::of_process().too_large(structure_);
+    static std::atomic<bool> is_said = false;
+    const auto level = is_said.exchange(true) ? base::Level::Info : base::Level::Warning;
+    if (!base::enabled(base::Channel::CompiledAutograd, level)) return;
+    base::write_log(base::Channel::CompiledAutograd, level,
+                    base::format("graph {} is not kept: it takes {} KiB, Options::cache_bytes allows {} KiB for all graphs",
+                                 variant.graph()->id, variant.footprint() >> 10, options_.cache_bytes >> 10));
+  }
+
   static void refuse(const capture::Graph& graph, const std::string& reason) {
     stats_recorder().add_refused_graph();
     HC_LOG(CompiledAutograd, Error, "a captured graph is refused, please report it: {}\n{}", reason, graph.print());
@@ -265,6 +310,10 @@ class Backward {
   std::vector<at::Tensor>& results_;
   Workspace& work_;
   capture::CollectOptions collect_options_;
+  const bool backs_off_;
+  const bool to_the_bit_;  // nothing rounds otherwise than it does at capture
+  const uint64_t now_;     // number of the call
+  cache::KeyHash structure_;
   std::shared_ptr<Entry> entry_;
   bool captured_ = false;              // something was not found: a miss
   std::optional<NanGuard> nan_guard_;  // speaks when it goes, whether the backward is done or has thrown
@@ -273,6 +322,11 @@ class Backward {
 }  // namespace
 
 bool backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results) {
+  Pause& pause = Pause::of_thread();
+  if (backs_off(options) && pause.skips()) {
+    record_fallback(FallbackReason::DoesNotPay);
+    return false;
+  }
   // A finished call leaves its workspace to the next one of this thread; a nested call (never ours today) makes its own.
   static thread_local std::unique_ptr<Workspace> spare;
   auto work = spare ? std::move(spare) : std::make_unique<Workspace>();
@@ -284,8 +338,14 @@ bool backward(const capture::BackwardCall& call, const Options& options, const C
     }
   } give_back{work};
   try {
-    Backward(call, options, in_carrier, results, *work).run();
-    return true;
+    const auto reason = Backward(call, options, in_carrier, results, *work).run();
+    if (!reason) {
+      pause.took_one();
+      return true;
+    }
+    pause.left_one();
+    record_fallback(*reason);
+    return false;
   } catch (const NotStarted& reason) {
     record_fallback(reason.reason);
     HC_LOG(Fallbacks, Info, "{}", reason.what());
@@ -295,13 +355,14 @@ bool backward(const capture::BackwardCall& call, const Options& options, const C
 
 std::vector<std::shared_ptr<const capture::Graph>> captured_graphs() {
   std::vector<std::shared_ptr<const capture::Graph>> captured;
-  for (const auto& entry : graphs().entries()) {
-    for (const auto& variant : entry->variants()) captured.push_back(variant->shared_graph());
-  }
+  for (const auto& variant : Captures::of_process().variants()) captured.push_back(variant->graph());
   std::sort(captured.begin(), captured.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
   return captured;
 }
 
-void forget_graphs() { graphs().clear(); }
+void forget_graphs() {
+  Captures::of_process().forget();
+  Payoff::of_process().reset();
+}
 
 }  // namespace hindcast::engine

@@ -21,6 +21,9 @@ namespace hindcast::engine {
   X(CollectFailed, false,                                                                                                      \
     "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "        \
     "stock engine does what it does, or raises the error at its place.")                                                       \
+  X(DoesNotPay, true,                                                                                                          \
+    "this program's backwards have other structures all the time, and captures of them were not hit: one that comes back is "  \
+    "captured then. Options::back_off = false captures all; Options::cache_size and cache_bytes say how many are kept.")       \
   X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                              \
   X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")     \
   X(GradientEdge, true, "a root or a wanted input is no tensor but a gradient edge, which no operator takes.")                 \
@@ -28,6 +31,9 @@ namespace hindcast::engine {
     "a root, a wanted input or a gradient is of a subclass of torch.Tensor, whose own code would be asked how to run the "     \
     "operator that hindcast is entered by.")                                                                                   \
   X(NamedTensor, true, "a root, a wanted input or a gradient has named dimensions, which operators of libraries do not take.") \
+  X(FunctorchTensor, true,                                                                                                     \
+    "a root, a wanted input or a gradient wraps another tensor for torch.func or vmap, as those of is_grads_batched and "      \
+    "of the function that torch.func.vjp returned do.")                                                                        \
   X(CompiledAutograd, false, "PyTorch's compiled autograd is on in this thread.")
 
 enum class FallbackReason : uint8_t {

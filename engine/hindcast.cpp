@@ -1,11 +1,13 @@
 #include "engine/hindcast.h"
 
 #include "codegen/memory/recycler.h"
+#include "engine/background.h"
 #include "engine/backward.h"
+#include "engine/base/fork.h"
 #include "engine/base/log.h"
 #include "engine/call_state.h"
+#include "engine/captures.h"
 #include "engine/fallback.h"
-#include "engine/fused_plans.h"
 #include "engine/log_setup.h"
 #include "engine/miss_log.h"
 #include "engine/report.h"
@@ -13,11 +15,24 @@
 #include "engine/step_times.h"
 #include "engine/takeover.h"
 
+#include <malloc.h>
+
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace hindcast {
+
+namespace {
+
+// What was freed between blocks that live longer stays with malloc until it is told.
+void return_free_heap() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+}  // namespace
 
 // Guards of one thread form a list, the innermost first.
 struct Guard::Scope {
@@ -27,7 +42,7 @@ struct Guard::Scope {
 
   // For good: its thread still points to the options.
   static void keep(std::shared_ptr<Scope> scope) {
-    static std::mutex mutex;
+    static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
     static auto* kept = new std::vector<std::shared_ptr<Scope>>;
     const std::lock_guard lock(mutex);
     kept->push_back(std::move(scope));
@@ -91,14 +106,21 @@ Stats stats() {
   stats.returned_buffers = memory.returned;
   stats.held_bytes = memory.held_bytes;
   stats.held_buffers = memory.held_buffers;
+  stats.kept_graphs = engine::Variant::count_of_all();
+  stats.kept_bytes = engine::Variant::footprint_of_all();
+  stats.evicted_graphs = engine::Captures::of_process().evicted();
   return stats;
 }
 
 std::string report() { return engine::report(stats(), engine::stats_recorder().recent_misses()); }
 
-void wait() { engine::wait_for_fusion(); }
+void wait() { engine::wait_for_background(); }
 
-std::size_t trim() { return codegen::Recycler::of_process().trim(); }
+std::size_t trim() {
+  const std::size_t bytes = codegen::Recycler::of_process().trim();
+  return_free_heap();
+  return bytes;
+}
 
 void reset() {
   engine::forget_graphs();
@@ -107,6 +129,7 @@ void reset() {
   engine::stats_recorder().reset();
   engine::reset_step_times();
   codegen::Recycler::of_process().reset_counts();
+  return_free_heap();
 }
 
 }  // namespace hindcast

@@ -54,15 +54,17 @@ HINDCAST_API bool active();
 /// Returns when every graph that waited for compilers::fused() has its kernels, or has failed to get them.
 HINDCAST_API void wait();
 
-/// Returns to LibTorch's allocator the memory that is kept for large results of later steps: after training, or before
-/// something large. Returns its size in bytes. Safe from any thread; tensors are not affected.
+/// Returns to LibTorch's allocator the memory that is kept for large results of later steps, and to the system what malloc has
+/// free: after training, or before something large. Returns the size of the former in bytes. Safe from any thread; tensors
+/// are not affected.
 HINDCAST_API std::size_t trim();
 
 /// Counters of this process since it started or since reset(). Safe from any thread.
 HINDCAST_API Stats stats();
 /// The same as text for people, with the reasons of recent misses.
 HINDCAST_API std::string report();
-/// Forgets every captured graph and zeroes the counters. Backwards that are running finish undisturbed.
+/// Forgets every captured graph, zeroes the counters, and returns what malloc has free to the system. Backwards that are running
+/// finish undisturbed.
 HINDCAST_API void reset();
 
 }  // namespace hindcast

@@ -1,5 +1,6 @@
 #include "engine/log_setup.h"
 
+#include "engine/base/fork.h"
 #include "engine/base/nearest_name.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::string_view kAll = "all";
 
-std::mutex configuration_mutex;
+base::ForkSafe<std::mutex>& configuration_mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Setup);
 std::atomic<bool> configured = false;
 
 std::string_view trimmed(std::string_view text) {
@@ -54,7 +55,7 @@ void apply(const std::string& spec, const std::string& out, std::string_view spe
 }
 
 std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value == nullptr ? "" : value;
 }
 

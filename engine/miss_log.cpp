@@ -1,54 +1,89 @@
 #include "engine/miss_log.h"
 
+#include "engine/base/fork.h"
 #include "engine/base/log.h"
 #include "engine/stats_recorder.h"
 
-#include <map>
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <mutex>
-#include <set>
 #include <span>
 
 namespace hindcast::engine {
 namespace {
 
-// Every structure that was captured, as a tree: from what came before (a hash) and the node's class to the sizes of the
-// keys that such a node had there.
-struct SeenNodes {
-  std::mutex mutex;
-  std::set<std::pair<uint64_t, uint64_t>> nodes;                          // (what came before, this node's bytes)
-  std::map<std::pair<uint64_t, std::string>, std::vector<size_t>> sizes;  // (what came before, name)
+constexpr uint64_t mixed(uint64_t before, uint64_t hash) { return ((before ^ hash) * 0x9E3779B97F4A7C15ull + 1) | 1; }
+
+// The nodes of all structures that were captured, as a tree: a node is known by the hash of all that came before it and its own
+// bytes. Of fixed size, taken once, since blocks that stay would lie among those of the tensors of a step; forgotten when full.
+class SeenNodes {
+ public:
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
+
+  /// True if no structure had this node in its place.
+  bool add(uint64_t node) {
+    if (count_ > nodes_.size() / 4 * 3) clear();
+    size_t at = node % nodes_.size();
+    while (nodes_[at] != 0 && nodes_[at] != node) at = (at + 1) % nodes_.size();
+    if (nodes_[at] == node) return false;
+    nodes_[at] = node;
+    ++count_;
+    return true;
+  }
+
+  /// Sizes of the keys that nodes of one name had in one place, the latest of them.
+  struct Sizes {
+    uint64_t place = 0;
+    std::array<uint32_t, 4> sizes = {};
+    uint32_t count = 0;
+
+    void add(size_t size) { sizes[count++ % sizes.size()] = static_cast<uint32_t>(size); }
+    std::vector<size_t> known() const { return {sizes.begin(), sizes.begin() + std::min<size_t>(count, sizes.size())}; }
+  };
+  Sizes& sizes_at(uint64_t place) {
+    Sizes& sizes = sizes_[place % sizes_.size()];  // the latest of each place of the table
+    if (sizes.place != place) sizes = {place};
+    return sizes;
+  }
+
+  void clear() {
+    std::fill(nodes_.begin(), nodes_.end(), 0);
+    std::fill(sizes_.begin(), sizes_.end(), Sizes{});
+    count_ = 0;
+  }
+
+ private:
+  std::vector<uint64_t> nodes_ = std::vector<uint64_t>(size_t{1} << 16);  // 0: free
+  std::vector<Sizes> sizes_ = std::vector<Sizes>(size_t{1} << 13);
+  size_t count_ = 0;
 };
 SeenNodes& seen_nodes() {
   static auto* seen = new SeenNodes;
   return *seen;
 }
 
-constexpr size_t kMostNodes = 200'000;  // a program whose every backward has another structure must not grow for ever
-
 cache::Miss first_new_node(const capture::Collected& collected) {
   SeenNodes& seen = seen_nodes();
   const std::lock_guard lock(seen.mutex);
-  if (seen.nodes.size() > kMostNodes) {
-    seen.nodes.clear();
-    seen.sizes.clear();
-  }
   cache::Miss miss{.kind = cache::Miss::Kind::NewNode};
   bool found = false;
-  uint64_t before = 0;
+  uint64_t before = 1;
   const auto visit = [&](const std::string& name, uint32_t call, std::span<const uint8_t> bytes) {
-    const uint64_t hash = cache::hash_of(bytes).low;
-    auto& sizes = seen.sizes[{before, name}];
-    if (seen.nodes.emplace(before, hash).second) {
+    const uint64_t node = mixed(before, cache::hash_of(bytes).low);
+    const uint64_t place = mixed(before, std::hash<std::string>()(name));
+    if (seen.add(node)) {
+      auto& sizes = seen.sizes_at(place);
       if (!found) {
         found = true;
         miss.node = name;
         miss.node_call = call;
         miss.key_size = bytes.size();
-        miss.previous_key_sizes = sizes;
+        miss.previous_key_sizes = sizes.known();
       }
-      sizes.push_back(bytes.size());
+      sizes.add(bytes.size());
     }
-    before = (before ^ hash) * 0x9E3779B97F4A7C15ull + 1;
+    before = node;
   };
   const uint8_t* key = collected.key.data();
   const size_t root_end = collected.calls.empty() ? collected.key.size() : collected.calls.front().key_begin;
@@ -105,8 +140,7 @@ void log_graph(const capture::Graph& graph) {
 void forget_structures() {
   SeenNodes& seen = seen_nodes();
   const std::lock_guard lock(seen.mutex);
-  seen.nodes.clear();
-  seen.sizes.clear();
+  seen.clear();
 }
 
 }  // namespace hindcast::engine

@@ -62,7 +62,7 @@ void replay(const Leg& leg, const Visit& visit) {
   }
   Values values = given_to(leg);
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-    graph.replay(values, {i}, env);
+    capture::Graph::replay(values, {&graph.instrs[i], 1}, env);
     if (!visit(i, values)) return;
     const auto drop = [&](ValueId value) {
       if (value.defined() && (last_use[value.index] == i || last_use[value.index] == kNone)) values.erase(value.index);

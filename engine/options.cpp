@@ -65,7 +65,16 @@ const Compiler& default_compiler() {
 
 void check(const Options& options) {
   if (options.limit == 0) throw std::invalid_argument("hindcast::Options::limit: 0, expected at least 1 capture a structure");
+  if (options.cache_bytes == 0) throw std::invalid_argument("hindcast::Options::cache_bytes: 0, expected at least 1 byte");
   if (options.cache_size == 0) throw std::invalid_argument("hindcast::Options::cache_size: 0, expected at least 1 structure");
+}
+
+bool may_back_off() {
+  static const bool may = [] {
+    const char* value = std::getenv("HINDCAST_BACK_OFF");
+    return !value || std::string_view(value) != "0";
+  }();
+  return may;
 }
 
 bool disabled_by_environment() {

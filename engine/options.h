@@ -71,11 +71,15 @@ struct Options {
   Dynamic dynamic = Dynamic::Automatic;
   std::size_t limit = 8;         ///< captures of one structure that start at one place; beyond it, nodes run as themselves
   std::size_t cache_size = 256;  ///< structures kept, least recently used first out
-  bool strict = false;           ///< Graph::strict: compilers keep ATen's order of reductions (ATen replay always does)
-  bool async = true;             ///< compilers::fused() compiles in the background; false, or where LibTorch is asked for
-                                 ///< deterministic algorithms: before backward() returns, so that runs are the same to the bit
-  bool verify = false;           ///< check each captured graph by replaying it on copies
-  bool nan_guard = false;        ///< look for infinities and NaN in gradients, and log where they began
+  std::size_t cache_bytes = std::size_t{256} << 20;  ///< that captures and their kernels may take, least recently used first out
+  bool back_off = true;        ///< leave to the stock engine what does not pay: structures that do not come back while captures
+                               ///< are not hit
+  bool deterministic = false;  ///< equal inputs give equal bits, from the first backward on, whatever was captured before: all runs
+                               ///< through ATen, and a compiler of your own is told (Graph::strict). Also where LibTorch is asked
+                               ///< for deterministic algorithms
+  bool async = true;           ///< compilers::fused() compiles in the background; false: before backward() returns
+  bool verify = false;         ///< check each captured graph by replaying it on copies
+  bool nan_guard = false;      ///< look for infinities and NaN in gradients, and log where they began
   Collector collector = Collector::Typed;
   bool enabled = true;  ///< false: everything in this guard's scope runs on the stock engine
 };
@@ -102,6 +106,8 @@ enum class Replay { Eager, Kernels, GroupsThroughAten, Compiled };
 Replay replay_of(const Compiler& compiler);
 /// What HINDCAST_COMPILER names, or fused(). Throws std::invalid_argument for any other name.
 const Compiler& default_compiler();
+/// False where HINDCAST_BACK_OFF is 0. Read once.
+bool may_back_off();
 /// HINDCAST_DISABLE is set to something other than 0 or nothing. Read once.
 bool disabled_by_environment();
 

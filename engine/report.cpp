@@ -71,6 +71,9 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   text.row("graphs captured", stats.unique_graphs);
   text.row("hits", stats.hits, percent(stats.hits, looked_up));
   text.row("misses", stats.misses, percent(stats.misses, looked_up));
+  text.row("kept bytes", stats.kept_bytes, format("in {} graphs; {} went to make room", stats.kept_graphs, stats.evicted_graphs));
+  if (stats.dropped_checks != 0)
+    text.row("dropped checks", stats.dropped_checks, "graphs that stay with ATen: Options::verify had no room to check their kernels");
   if (stats.refused_graphs != 0) text.row("refused graphs", stats.refused_graphs, "captures whose replay was wrong: please report them");
   if (stats.non_finite_backwards != 0)
     text.row("not finite", stats.non_finite_backwards, "backwards with infinities or NaN in gradients: see the log");

@@ -29,7 +29,7 @@ constexpr uint32_t kMost = 20;
 /// Empty: nowhere.
 fs::path folder_of_all() {
   std::string parent;
-  if (const char* const given = std::getenv("HINDCAST_REPRODUCER_DIR"); given != nullptr && *given != '\0') {
+  if (const char* const given = secure_getenv("HINDCAST_REPRODUCER_DIR"); given != nullptr && *given != '\0') {
     if (std::string_view(given) != "0") parent = fs::absolute(given);
   } else {
     parent = codegen::default_store_folder();

@@ -274,10 +274,10 @@ class Runner {
     return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
   }
 
-  // Looked for at most once in a run, and where a result is held by somebody else.
+  // Looked for at most once in a run, and where somebody else may reach a result's memory.
   bool returned_a_gradient(const variable_list& results) {
     return std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
-      if (!result.defined() || !result.has_storage() || (result.use_count() == 1 && result.storage().use_count() == 1)) return false;
+      if (!result.defined() || !result.has_storage() || is_held_once(result)) return false;
       if (!leaf_gradients_) leaf_gradients_.emplace(plan_, collected_);
       return leaf_gradients_->may_be_memory_of(result);
     });

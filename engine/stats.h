@@ -33,6 +33,10 @@ struct Stats {
   std::uint64_t refused_graphs = 0;          ///< captures that Options::verify found wrong (none has been seen)
   std::uint64_t compiler_failures = 0;       ///< graphs that Options::compiler did not compile: replayed through ATen
   std::uint64_t fused_graphs = 0;            ///< graphs that run with fused kernels
+  std::uint64_t dropped_checks = 0;          ///< graphs left to ATen since Options::verify had no room to check their kernels
+  std::uint64_t kept_graphs = 0;             ///< captures that are kept, now
+  std::uint64_t kept_bytes = 0;              ///< in captures and their kernels, now, by estimate: bounded by Options::cache_bytes
+  std::uint64_t evicted_graphs = 0;          ///< captures that had to go for others
   std::uint64_t non_finite_backwards = 0;    ///< in which Options::nan_guard found a gradient that is not finite
   std::uint64_t reused_buffers = 0;          ///< large results of kernels in memory that was mapped already
   std::uint64_t fresh_buffers = 0;           ///< large results that LibTorch's allocator had to make memory for

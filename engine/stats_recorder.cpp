@@ -41,6 +41,7 @@ Stats StatsRecorder::snapshot() const {
   stats.compiler_failures = value(compiler_failures_);
   stats.fused_graphs = value(fused_graphs_);
   stats.non_finite_backwards = value(non_finite_backwards_);
+  stats.dropped_checks = value(dropped_checks_);
   stats.backwards = value(backwards_);  // last: none of the others may be ahead of it
   const std::lock_guard lock(mutex_);
   stats.misses_by_reason = misses_by_reason_;
@@ -58,7 +59,7 @@ std::vector<std::string> StatsRecorder::recent_misses() const {
 void StatsRecorder::reset() {
   for (Counter* counter :
        {&backwards_, &hits_, &nodes_, &collect_ns_, &run_ns_, &opaque_calls_, &hook_calls_, &unique_graphs_, &misses_, &trace_ns_,
-        &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_, &non_finite_backwards_}) {
+        &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_, &non_finite_backwards_, &dropped_checks_}) {
     counter->store(0, std::memory_order_relaxed);
   }
   const std::lock_guard lock(mutex_);

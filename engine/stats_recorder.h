@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/base/fork.h"
 #include "engine/stats.h"
 
 #include <atomic>
@@ -29,6 +30,7 @@ class StatsRecorder {
   void add_hook_calls(uint64_t count) { add(hook_calls_, count); }
   void add_compiler_failure() { add(compiler_failures_, 1); }
   void add_fused_graph() { add(fused_graphs_, 1); }
+  void add_dropped_check() { add(dropped_checks_, 1); }
   void add_refused_graph() { add(refused_graphs_, 1); }
   /// Returns its number, from 0.
   uint64_t add_non_finite_backward() { return non_finite_backwards_.fetch_add(1, std::memory_order_relaxed); }
@@ -55,9 +57,9 @@ class StatsRecorder {
   alignas(64) Counter backwards_ = 0;
   Counter hits_ = 0, nodes_ = 0, collect_ns_ = 0, run_ns_ = 0, opaque_calls_ = 0, hook_calls_ = 0;
   Counter unique_graphs_ = 0, misses_ = 0, trace_ns_ = 0, segment_guard_failures_ = 0, refused_graphs_ = 0, compiler_failures_ = 0,
-          fused_graphs_ = 0, non_finite_backwards_ = 0;
+          fused_graphs_ = 0, non_finite_backwards_ = 0, dropped_checks_ = 0;
 
-  mutable std::mutex mutex_;  // of everything below
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of everything below
   std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_;
   std::map<std::string, std::string> opaque_reasons_;
   std::deque<std::string> recent_misses_;

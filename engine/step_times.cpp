@@ -1,5 +1,7 @@
 #include "engine/step_times.h"
 
+#include "engine/base/fork.h"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -12,7 +14,7 @@ using codegen::Step;
 using Clock = std::chrono::steady_clock;
 
 struct Times {
-  std::mutex mutex;
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
   std::map<std::pair<uint32_t, std::string>, StepTime> by_step;
 };
 Times& times() {
@@ -101,7 +103,7 @@ void reset_step_times() {
 }
 
 double copy_bandwidth() {
-  static const double bandwidth = [] {
+  static const double bandwidth = base::first_use([] {
     constexpr size_t kBytes = size_t{16} << 20;
     const std::vector<char> from(kBytes, 1);
     std::vector<char> to(kBytes);
@@ -112,7 +114,7 @@ double copy_bandwidth() {
       best = std::max(best, 2 * static_cast<double>(kBytes) / us_since(start));
     }
     return to[kBytes / 2] == 1 ? best : 0;
-  }();
+  });
   return bandwidth;
 }
 

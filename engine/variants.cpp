@@ -1,14 +1,18 @@
 #include "engine/variants.h"
 
 #include "capture/collect.h"
-#include "engine/base/check.h"
+#include "engine/base/footprint.h"
+#include "engine/base/fork.h"
 #include "engine/base/format.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
+#include <shared_mutex>
+#include <utility>
 
 namespace hindcast::engine {
 
@@ -18,6 +22,20 @@ using capture::Facts;
 using capture::kStaticFact;
 
 namespace {
+
+// Of all entries' lists and all variants' plans: held for a look, in a shared way on a hit.
+base::ForkSafe<std::shared_mutex>& captures_mutex() {
+  static auto* mutex = new base::ForkSafe<std::shared_mutex>(base::ForkRank::Leaf);
+  return *mutex;
+}
+
+struct All {
+  std::atomic<size_t> footprint = 0, count = 0;
+};
+All& all() {
+  static auto* all = new All;
+  return *all;
+}
 
 bool equal(const Facts& a, const Facts& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(int64_t)) == 0);
@@ -53,12 +71,78 @@ Variant::Variant(uint32_t call, capture::Stage stage, CallFacts facts, capture::
       resumed_(facts.resumed),
       dynamic_(std::move(dynamic)),
       float_fact_(dynamic_.is_float),
-      plan_(std::move(graph)) {}
+      graph_(std::move(graph)),
+      plan_(std::make_shared<const codegen::Plan>(graph_)),
+      captured_plan_(plan_),
+      evaluator_(plan_->evaluator()) {
+  using base::footprint;
+  add_footprint(sizeof(*this) + footprint(collected_) + footprint(resumed_) + footprint(dynamic_.collected) + footprint(dynamic_.resumed) +
+                footprint(float_fact_) + graph_->footprint() + plan_->footprint() + evaluator_.footprint());
+  all().count.fetch_add(1, std::memory_order_relaxed);
+}
 
-void Variant::publish(std::unique_ptr<const codegen::Plan> fused) const {
-  HC_CHECK(!fused_owner_, "graph {} has a fused plan already", plan_.graph().id);
-  fused_owner_ = std::move(fused);
-  fused_.store(fused_owner_.get(), std::memory_order_release);
+Variant::~Variant() {
+  all().footprint.fetch_sub(footprint(), std::memory_order_relaxed);
+  all().count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+size_t Variant::footprint_of_all() { return all().footprint.load(std::memory_order_relaxed); }
+size_t Variant::count_of_all() { return all().count.load(std::memory_order_relaxed); }
+
+void Variant::add_footprint(size_t bytes) {  // or less: it wraps around
+  footprint_.fetch_add(bytes, std::memory_order_relaxed);
+  all().footprint.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::shared_ptr<const capture::Graph> Variant::graph() const {
+  const std::shared_lock lock(captures_mutex());
+  return graph_;
+}
+
+std::shared_ptr<const codegen::Plan> Variant::plan() const {
+  const std::shared_lock lock(captures_mutex());
+  return plan_;
+}
+
+std::shared_ptr<const codegen::Plan> Variant::plan_as_captured() {
+  std::shared_ptr<const capture::Graph> graph;
+  {
+    const std::shared_lock lock(captures_mutex());
+    if (captured_plan_) return captured_plan_;
+    graph = graph_;
+  }
+  auto made = std::make_shared<const codegen::Plan>(graph);
+  const size_t bytes = made->footprint();
+  const std::lock_guard lock(captures_mutex());
+  if (!captured_plan_) {
+    captured_plan_ = std::move(made);
+    add_footprint(bytes);
+  }
+  return captured_plan_;
+}
+
+void Variant::publish(std::shared_ptr<const capture::Graph> graph, std::shared_ptr<const codegen::Plan> better) {
+  const auto footprint_of = [](const auto& of_graph, const auto& plan, const auto& captured) {
+    return of_graph->footprint() + plan->footprint() + (plan->shared_graph() == of_graph ? 0 : plan->graph().footprint()) +
+           (captured && captured != plan ? captured->footprint() : 0);
+  };
+  const auto captured = better->is_as_captured() ? better : nullptr;
+  const size_t bytes = footprint_of(graph, better, captured);
+  auto old_plan = better, old_captured = captured;
+  {
+    const std::lock_guard lock(captures_mutex());
+    graph_.swap(graph);
+    plan_.swap(old_plan);
+    captured_plan_.swap(old_captured);
+  }  // what was there is destroyed after the lock is released
+  add_footprint(bytes - footprint_of(graph, old_plan, old_captured));
+}
+
+uint32_t Variant::use(uint64_t now) {
+  last_use_.store(now, std::memory_order_relaxed);
+  const uint32_t before = uses_.load(std::memory_order_relaxed);
+  uses_.store(before + 1, std::memory_order_relaxed);
+  return before;
 }
 
 bool Variant::same_as(const Variant& other) const {
@@ -71,7 +155,7 @@ bool Variant::matches(CallFacts facts, capture::Bindings& bindings, capture::Env
     if (!equal(facts.resumed, resumed_) || !equal(facts.collected, collected_)) return false;
     bindings.ints.clear();
     bindings.floats.clear();
-    return plan_.evaluator().evaluate(bindings, env);
+    return evaluator_.evaluate(bindings, env);
   }
   static thread_local std::vector<uint8_t> bound;
   bound.assign(dynamic_.int_hints.size(), 0);
@@ -79,28 +163,37 @@ bool Variant::matches(CallFacts facts, capture::Bindings& bindings, capture::Env
   bindings.floats.assign(dynamic_.float_hints.size(), 0);
   return matches_symbols(facts.resumed, resumed_, dynamic_.resumed, {}, bindings, bound) &&
          matches_symbols(facts.collected, collected_, dynamic_.collected, float_fact_, bindings, bound) &&
-         plan_.evaluator().evaluate(bindings, env) && plan_.evaluator().relations_hold(env);
+         evaluator_.evaluate(bindings, env) && evaluator_.relations_hold(env);
 }
 
-std::shared_ptr<const Variant> Entry::find(uint32_t call, capture::Stage stage, CallFacts facts, capture::Bindings& bindings,
-                                           capture::Env& env) const {
-  const std::shared_lock lock(mutex_);
+Found Entry::find(uint32_t call, capture::Stage stage, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const {
+  const std::shared_lock lock(captures_mutex());
   for (const auto& variant : variants_) {
-    if (variant->starts_at(call, stage) && variant->matches(facts, bindings, env)) return variant;
+    if (variant->starts_at(call, stage) && variant->matches(facts, bindings, env)) return {variant, variant->plan_};
   }
-  return nullptr;
+  return {};
 }
 
-void Entry::add(std::shared_ptr<const Variant> variant) {
-  const std::lock_guard lock(mutex_);
+void Entry::add(std::shared_ptr<Variant> variant) {
+  const std::lock_guard lock(captures_mutex());
   // Threads that met a new structure at once have captured the same.
   if (std::any_of(variants_.begin(), variants_.end(), [&](const auto& known) { return known->same_as(*variant); })) return;
   variants_.insert(variants_.begin(), std::move(variant));
 }
 
-std::vector<std::shared_ptr<const Variant>> Entry::variants() const {
-  const std::shared_lock lock(mutex_);
+bool Entry::remove(const Variant& variant) {
+  const std::lock_guard lock(captures_mutex());
+  return std::erase_if(variants_, [&](const auto& known) { return known.get() == &variant; }) != 0;
+}
+
+std::vector<std::shared_ptr<Variant>> Entry::variants() const {
+  const std::shared_lock lock(captures_mutex());
   return variants_;
+}
+
+bool Entry::empty() const {
+  const std::shared_lock lock(captures_mutex());
+  return variants_.empty();
 }
 
 namespace {
@@ -176,9 +269,9 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, const std::
                                 const std::vector<FactOrigin>& resumed_origins, uint32_t call, capture::Stage stage, CallFacts facts,
                                 const Options& options) const {
   NextCapture next;
-  std::vector<std::shared_ptr<const Variant>> earlier;
+  std::vector<std::shared_ptr<Variant>> earlier;
   {
-    const std::shared_lock lock(mutex_);
+    const std::shared_lock lock(captures_mutex());
     for (const auto& variant : variants_) {
       if (variant->starts_at(call, stage)) earlier.push_back(variant);
     }

@@ -1,5 +1,7 @@
 #include "hooks/grad_ready.h"
 
+#include "engine/base/fork.h"
+
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -10,24 +12,37 @@
 
 namespace hindcast {
 namespace hooks {
+namespace {
+
+// Of all lists: held for a look at one, and a fork takes it whatever their number.
+base::ForkSafe<std::mutex>& lists_mutex() {
+  static auto* mutex = new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  return *mutex;
+}
+
+}  // namespace
 
 class GradReadyList {
  public:
   uint64_t add(std::function<void(const at::Tensor&)> fn) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(lists_mutex());
     callbacks_.push_back({++last_id_, std::make_shared<Callback>(std::move(fn))});
     return last_id_;
   }
   void remove(uint64_t id) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(callbacks_, [id](const auto& entry) { return entry.first == id; });
+    std::shared_ptr<Callback> removed;  // destroyed after the lock is released: it is the user's
+    const std::lock_guard lock(lists_mutex());
+    const auto found = std::find_if(callbacks_.begin(), callbacks_.end(), [id](const auto& entry) { return entry.first == id; });
+    if (found == callbacks_.end()) return;
+    removed = std::move(found->second);
+    callbacks_.erase(found);
   }
   void call(const at::Tensor& param) {
     // One at a time, looked up anew: a callback may remove others, or itself.
     for (uint64_t done = 0;;) {
       std::shared_ptr<Callback> next;
       {
-        const std::lock_guard lock(mutex_);
+        const std::lock_guard lock(lists_mutex());
         const auto found = std::find_if(callbacks_.begin(), callbacks_.end(), [done](const auto& entry) { return entry.first > done; });
         if (found == callbacks_.end()) return;
         done = found->first;
@@ -39,7 +54,6 @@ class GradReadyList {
 
  private:
   using Callback = std::function<void(const at::Tensor&)>;
-  std::mutex mutex_;
   std::vector<std::pair<uint64_t, std::shared_ptr<Callback>>> callbacks_;
   uint64_t last_id_ = 0;
 };

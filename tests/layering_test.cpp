@@ -26,7 +26,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"codegen/clang", {"engine/base"}},
     {"codegen/store", {"engine/base"}},
     {"codegen/device", {}},
-    {"codegen/memory", {}},
+    {"codegen/memory", {"engine/base"}},
     {"codegen/fuse", {"capture", "engine/base"}},
     {"codegen/passes", {"codegen/fuse", "capture", "engine/base"}},
     {"codegen", {"codegen/fuse", "capture", "cache", "engine/base"}},

@@ -1,6 +1,6 @@
 #include "codegen/clang/fork_gate.h"
 
-#include <pthread.h>
+#include "engine/base/fork.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -9,61 +9,63 @@
 namespace hindcast::codegen {
 namespace {
 
-struct Gate {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int inside = 0;
-  int forking = 0;
+class Gate final : private base::ForkLock {
+ public:
+  Gate() : ForkLock(base::ForkRank::Compiler) { enroll(); }
+
+  void enter() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return forking_ == 0; });
+    ++inside_;
+  }
+  void leave() {
+    {
+      const std::scoped_lock lock(mutex_);
+      --inside_;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void before_fork() override {
+    std::unique_lock lock(mutex_);
+    ++forking_;
+    changed_.wait(lock, [&] { return inside_ == 0; });
+    lock.release();  // held until after the fork, so that the child finds it in the hands of its only thread
+  }
+  void after_fork_in_parent() override {
+    --forking_;
+    mutex_.unlock();
+    changed_.notify_all();
+  }
+  void after_fork_in_child() override {
+    forking_ = 0;
+    new (&mutex_) std::mutex;
+    // Threads of the parent may have been waiting here; a condition variable counts them and the child has none of them.
+    new (&changed_) std::condition_variable;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int inside_ = 0;
+  int forking_ = 0;
 };
 
-Gate* gate = nullptr;
-
-void before_fork() {
-  std::unique_lock lock(gate->mutex);
-  ++gate->forking;
-  gate->changed.wait(lock, [] { return gate->inside == 0; });
-  lock.release();  // held until after the fork, so that the child finds it in the hands of its only thread
-}
-
-void after_fork_in_parent() {
-  --gate->forking;
-  gate->mutex.unlock();
-  gate->changed.notify_all();
-}
-
-void after_fork_in_child() {
-  gate->forking = 0;
-  gate->mutex.unlock();
-  // Threads of the parent may have been waiting here; a condition variable counts them and the child has none of them.
-  new (&gate->changed) std::condition_variable;
-}
-
-/// Made at the first use and never destroyed: threads may compile while the process exits.
-Gate& the_gate() {
-  static Gate* const made = [] {
-    gate = new Gate;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    return gate;
-  }();
+Gate& gate() {
+  static auto* made = new Gate;  // never destroyed: threads may compile while the process exits
   return *made;
 }
+
+thread_local int depth = 0;  // a thread that is inside does not wait for the fork that waits for it
 
 }  // namespace
 
 InsideCompiler::InsideCompiler() {
-  Gate& here = the_gate();
-  std::unique_lock lock(here.mutex);
-  here.changed.wait(lock, [&] { return here.forking == 0; });
-  ++here.inside;
+  if (depth++ == 0) gate().enter();
 }
 
 InsideCompiler::~InsideCompiler() {
-  Gate& here = the_gate();
-  {
-    const std::scoped_lock lock(here.mutex);
-    --here.inside;
-  }
-  here.changed.notify_all();
+  if (--depth == 0) gate().leave();
 }
 
 }  // namespace hindcast::codegen

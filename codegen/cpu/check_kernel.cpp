@@ -38,10 +38,10 @@ at::Tensor in_double(const at::Tensor& tensor) {
 // The group op by op in float64 or complex128.
 class InDouble {
  public:
-  InDouble(const capture::Graph& graph, const Group& group) : graph_(graph), group_(group) {
+  InDouble(const capture::Graph& graph, const Group& group) : loads_(inputs_of(group)) {
+    for (const uint32_t i : instrs_of(group)) instrs_.push_back(graph.instrs[i]);
     // softmax' gradient is told its input's type, and refuses another.
-    for (const uint32_t member : group.members) {
-      capture::Instr& instr = graph_.instrs[member];
+    for (capture::Instr& instr : instrs_) {
       if (!instr.op) continue;
       for (size_t i = 0; i < instr.args.size(); ++i) {
         if (instr.op->schema().arguments()[i].name() == "input_dtype") instr.args[i].constant = static_cast<int64_t>(at::kDouble);
@@ -52,13 +52,13 @@ class InDouble {
   /// `noise`: by how much of itself each value is off, as each is where it is rounded.
   Values run(const Values& values, const capture::Env& env, double noise) const {
     Values exact;
-    for (const auto load : inputs_of(group_)) {
+    for (const auto load : loads_) {
       exact[load.index] = disturbed(in_double(values.at(load.index)), noise, load);
     }
-    for (const uint32_t instr : instrs_of(group_)) {
-      graph_.replay(exact, {instr}, env);
+    for (const capture::Instr& instr : instrs_) {
+      capture::Graph::replay(exact, {&instr, 1}, env);
       if (noise == 0) continue;
-      for (const auto output : graph_.instrs[instr].outputs) {
+      for (const auto output : instr.outputs) {
         const auto made = exact.find(output.index);
         if (made != exact.end() && made->second.defined()) made->second = disturbed(made->second, noise, output);
       }
@@ -75,8 +75,8 @@ class InDouble {
     return tensor * (places.reshape(tensor.sizes()) * noise + 1);
   }
 
-  capture::Graph graph_;
-  const Group& group_;
+  const std::vector<capture::ValueId> loads_;
+  std::vector<capture::Instr> instrs_;
 };
 
 /// Its results, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
@@ -134,13 +134,11 @@ std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_
 }  // namespace
 
 std::optional<std::string> find_difference(const capture::Graph& graph, const Group& group, std::shared_ptr<const CpuKernel> kernel,
-                                           const Values& values) {
+                                           const Values& values, const capture::Env& env) {
   for (const auto load : inputs_of(group)) {
     if (!values.contains(load.index)) return std::nullopt;  // made behind an opaque node, which a replay does not call
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  capture::Env env;
-  HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env));
   const InDouble group_in_double(graph, group);
   const Values exact = group_in_double.run(values, env, 0), rounded = group_in_double.run(values, env, unit_of(group.body.compute));
   const Slots stored = run_kernel(group, kernel, values, env, {});

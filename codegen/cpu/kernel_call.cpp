@@ -85,6 +85,7 @@ class KernelCall final : public OpCall {
 
   bool writes_leaves() const override { return true; }
   std::string describe() const override { return describe_kernel(group_); }
+  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
  private:
   static char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }

@@ -4,6 +4,7 @@
 #include "codegen/fuse/group.h"
 #include "codegen/plan.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace hindcast::codegen {
@@ -15,6 +16,13 @@ struct CpuKernel {
   RowsKernel* rows = nullptr;
   RowsKernel* rows_to_leaves = nullptr;  // where the body has_leaves()
   std::shared_ptr<const void> code;
+  size_t bytes = 0;  // of the object that it was loaded from
+
+  /// The part of its memory that one of so many holders answers for.
+  size_t footprint_of_one(long holders) const {
+    constexpr size_t kPages = 3 * 4096;  // code, constants and tables begin a page each
+    return (bytes + kPages) / static_cast<size_t>(std::max(holders, 1L));
+  }
 };
 
 /// Runs a group's kernel: makes its results, walks the domain on LibTorch's intra-op threads.

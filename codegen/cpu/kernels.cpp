@@ -1,11 +1,13 @@
 #include "codegen/cpu/kernels.h"
 
 #include "codegen/clang/compiler.h"
+#include "codegen/clang/fork_gate.h"
 #include "codegen/cpu/device_library.h"
 #include "codegen/store/kernel_store.h"
 #include "codegen/store/store_folder.h"
 #include "engine/base/log.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -70,6 +72,7 @@ std::shared_ptr<const CpuKernel> load(const ClangCompiler& compiler, std::string
     if (has_leaves(body)) find(kernel->leaves, "leaves");
   }
   kernel->code = loaded;
+  kernel->bytes = object.size();
   return kernel;
 }
 
@@ -89,26 +92,66 @@ std::shared_ptr<const CpuKernel> make(const ClangCompiler& compiler, const std::
   return load(compiler, object, body);
 }
 
+// The kernels that somebody holds, by a hash of their text. Those that nobody does any more leave when the table has doubled.
+class KernelTable {
+ public:
+  static KernelTable& of_process() {
+    static auto* table = new KernelTable;
+    return *table;
+  }
+
+  std::shared_ptr<const CpuKernel> find_or_make(const ClangCompiler& compiler, const Body& body) {
+    const std::string text = cpu_source(body);
+    const KernelKey key = codegen::key_of({text});
+    // One thread compiles at a time: two that want the same kernel get one.
+    const std::lock_guard lock(mutex_);
+    if (const auto known = kernels_.find(key); known != kernels_.end()) {
+      if (auto kernel = known->second.lock()) return kernel;
+    }
+    auto kernel = make(compiler, text, body);
+    if (kernels_.size() >= sweep_at_) sweep();
+    kernels_[key] = kernel;
+    return kernel;
+  }
+
+  size_t size() {
+    const std::lock_guard lock(mutex_);
+    return kernels_.size();
+  }
+
+ private:
+  static constexpr size_t kSmallest = 64;
+  struct HashOfKey {
+    size_t operator()(const KernelKey& key) const { return key.low; }
+  };
+
+  void sweep() {
+    std::erase_if(kernels_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max(kSmallest, 2 * kernels_.size());
+  }
+
+  std::mutex mutex_;  // locked only inside of the compiler's gate, so that no fork finds it held
+  std::unordered_map<KernelKey, std::weak_ptr<const CpuKernel>, HashOfKey> kernels_;
+  size_t sweep_at_ = kSmallest;
+};
+
 }  // namespace
 
 std::shared_ptr<const CpuKernel> cpu_kernel(const Body& body, std::string& why_not) {
+  const InsideCompiler inside;
   const auto compiler = ClangCompiler::get(&why_not);
   if (!compiler) return nullptr;
-  const std::string text = cpu_source(body);
-  // One thread compiles at a time: two that want the same kernel get one.
-  static auto* mutex = new std::mutex;
-  static auto* kernels = new std::unordered_map<std::string, std::weak_ptr<const CpuKernel>>;
-  const std::lock_guard lock(*mutex);
-  std::weak_ptr<const CpuKernel>& known = (*kernels)[text];
-  if (auto kernel = known.lock()) return kernel;
   try {
-    auto kernel = make(*compiler, text, body);
-    known = kernel;
-    return kernel;
+    return KernelTable::of_process().find_or_make(*compiler, body);
   } catch (const std::exception& error) {
     why_not = error.what();
     return nullptr;
   }
+}
+
+size_t known_kernels() {
+  const InsideCompiler inside;
+  return KernelTable::of_process().size();
 }
 
 KernelCounts kernel_counts() {

@@ -19,5 +19,7 @@ struct KernelCounts {
 std::shared_ptr<const CpuKernel> cpu_kernel(const Body& body, std::string& why_not);
 
 KernelCounts kernel_counts();
+/// Entries of the process's table of kernels: at most twice the kernels that somebody holds, or 64.
+size_t known_kernels();
 
 }  // namespace hindcast::codegen

@@ -94,6 +94,7 @@ class RowCall final : public OpCall {
   bool writes_leaves() const override { return true; }
 
   std::string describe() const override { return describe_kernel(group_); }
+  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
  private:
   Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env, const LeafWrites* to_leaves) const {

@@ -1,6 +1,7 @@
 #include "codegen/fuse/complex_ops.h"
 
 #include "codegen/fuse/pointwise_table.h"
+#include "engine/base/fork.h"
 
 namespace hindcast::codegen {
 namespace {
@@ -67,7 +68,7 @@ PointwiseTable make_table() {
 }  // namespace
 
 const PointwiseOp* find_complex_op(const c10::OperatorName& name) {
-  static const auto* table = new PointwiseTable(make_table());
+  static const auto* table = base::first_use([] { return new PointwiseTable(make_table()); });
   return find(*table, name);
 }
 

@@ -69,6 +69,9 @@ std::vector<capture::ValueId> results_of(const Group& group);
 /// By Body::stores: stores, then the parts of concats.
 std::vector<capture::ValueId> stored_values_of(const Group& group);
 
+/// Bytes that it holds.
+size_t footprint(const Group& group);
+
 /// The group's members and the views that they read through, in the graph's order.
 std::vector<uint32_t> instrs_of(const Group& group);
 

@@ -1,5 +1,7 @@
 #include "codegen/fuse/row_ops.h"
 
+#include "engine/base/fork.h"
+
 #include <algorithm>
 #include <string>
 #include <unordered_map>
@@ -200,15 +202,17 @@ bool nll_loss(const Graph& graph, const Instr& instr, Member& member) {
 }  // namespace
 
 const RowOp* find_row_op(const c10::OperatorHandle& op) {
-  static const auto* table = new std::unordered_map<std::string, RowOp>{
-      {"aten::native_layer_norm_backward", layer_norm},    {"aten::native_batch_norm_backward", batch_norm},
-      {"aten::native_group_norm_backward", group_norm},    {"aten::_softmax_backward_data", softmax(false)},
-      {"aten::_log_softmax_backward_data", softmax(true)}, {"aten::nll_loss_backward", nll_loss},
-  };
+  static const auto table = base::first_use([] {
+    return std::unordered_map<std::string, RowOp>{
+        {"aten::native_layer_norm_backward", layer_norm},    {"aten::native_batch_norm_backward", batch_norm},
+        {"aten::native_group_norm_backward", group_norm},    {"aten::_softmax_backward_data", softmax(false)},
+        {"aten::_log_softmax_backward_data", softmax(true)}, {"aten::nll_loss_backward", nll_loss},
+    };
+  });
   const auto& name = op.operator_name();
   if (!name.overload_name.empty()) return nullptr;
-  const auto found = table->find(name.name);
-  return found == table->end() ? nullptr : &found->second;
+  const auto found = table.find(name.name);
+  return found == table.end() ? nullptr : &found->second;
 }
 
 }  // namespace hindcast::codegen

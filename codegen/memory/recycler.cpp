@@ -2,7 +2,6 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/alignment.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,11 +44,7 @@ size_t Recycler::default_held() {
 }
 
 Recycler& Recycler::of_process() {
-  static Recycler* const recycler = [] {
-    auto* made = new Recycler(Limits{});
-    pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); }, [] { of_process().mutex_.unlock(); });
-    return made;
-  }();
+  static Recycler* const recycler = new Recycler(Limits{});
   return *recycler;
 }
 

@@ -22,6 +22,8 @@
 // bytes larger than asked for, and sees free ones as allocated. LibTorch's debugging flags that fill fresh memory do not fill
 // recycled memory. AddressSanitizer reports whoever touches a free buffer.
 
+#include "engine/base/fork.h"
+
 #include <c10/core/Allocator.h>
 
 #include <algorithm>
@@ -94,7 +96,7 @@ class Recycler final : public c10::Allocator {
   static void release(Buffer* dropped);
 
   const Limits limits_;
-  mutable std::mutex mutex_;
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Memory};
   std::vector<Free> free_;  // the oldest first; as long as it can get from the start, since deleters must not throw
   uint64_t requests_ = 0;
   size_t asked_ = 0;       // bytes asked for by those in use

@@ -1,5 +1,7 @@
 #include "engine/base/log.h"
 
+#include "engine/base/fork.h"
+
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
@@ -9,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -24,7 +27,7 @@ LogOutput output_to(std::shared_ptr<spdlog::sinks::sink> sink) {
   return logger;
 }
 
-class CallbackSink : public spdlog::sinks::base_sink<std::mutex> {
+class CallbackSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   explicit CallbackSink(std::function<void(std::string_view)> callback) : callback_(std::move(callback)) {}
 
@@ -40,14 +43,51 @@ class CallbackSink : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 struct CurrentOutput {
-  std::mutex mutex;
+  ForkSafe<std::mutex> mutex{ForkRank::Leaf};
   LogOutput output = stderr_log_output();
 };
+
+// One line at a time. The user's callback runs meanwhile, so a fork does not wait: the child has another lock.
+class Turn final : private ForkLock {
+ public:
+  Turn() : ForkLock(ForkRank::Leaf) { enroll(); }
+
+  void write(spdlog::logger& output, std::string_view lines) {
+    if (mine) {  // from within the callback
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(lines.size()), lines.data());
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    const Mine here;
+    // A full disk must not end a backward: the logger catches what its sink throws and says so on stderr, once a second.
+    output.log(spdlog::level::info, spdlog::string_view_t(lines.data(), lines.size()));
+  }
+
+ private:
+  void before_fork() override {}
+  void after_fork_in_parent() override {}
+  void after_fork_in_child() override {
+    if (!mine) new (&mutex_) std::mutex;
+  }
+
+  static thread_local bool mine;
+  struct Mine {
+    Mine() { mine = true; }
+    ~Mine() { mine = false; }
+  };
+
+  std::mutex mutex_;
+};
+thread_local bool Turn::mine = false;
 
 // Never destroyed: another thread, or a static object's destructor, may log while the process ends.
 CurrentOutput& current_output() {
   static auto* current = new CurrentOutput;
   return *current;
+}
+Turn& turn() {
+  static auto* turn = new Turn;
+  return *turn;
 }
 
 std::string_view mark(Level level) {
@@ -110,18 +150,17 @@ void write_log(Channel channel, Level level, std::string_view text) {
     const std::lock_guard lock(current.mutex);
     output = current.output;
   }
-  // A full disk must not end a backward: the logger catches what its sink throws and says so on stderr, once a second.
-  output->log(spdlog::level::info, with_prefix_on_each_line(channel, level, text));
+  turn().write(*output, with_prefix_on_each_line(channel, level, text));
 }
 
-LogOutput stderr_log_output() { return output_to(std::make_shared<spdlog::sinks::stderr_sink_mt>()); }
+LogOutput stderr_log_output() { return output_to(std::make_shared<spdlog::sinks::stderr_sink_st>()); }
 
 LogOutput file_log_output(const std::string& path) {
   // spdlog would create missing folders and lose the reason, so the file is opened once before.
   std::FILE* file = std::fopen(path.c_str(), "ab");
   if (file == nullptr) throw std::system_error(errno, std::generic_category(), path);
   std::fclose(file);
-  return output_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+  return output_to(std::make_shared<spdlog::sinks::basic_file_sink_st>(path));
 }
 
 LogOutput callback_log_output(std::function<void(std::string_view lines)> callback) {

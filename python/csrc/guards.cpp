@@ -1,5 +1,6 @@
 #include "python/csrc/guards.h"
 
+#include "engine/base/fork.h"
 #include "engine/hindcast.h"
 
 #include <c10/util/Exception.h>
@@ -14,7 +15,7 @@ namespace hindcast::python {
 namespace {
 
 struct Guards {
-  std::mutex mutex;
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Setup};
   std::vector<Options> options;
   std::map<int64_t, Guard> by_number;
   int64_t last = 0;
@@ -34,14 +35,17 @@ Compiler compiler_named(const std::string& name) {
 
 }  // namespace
 
-int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, bool strict, bool async,
-                     bool verify, bool nan_guard, const std::string& collector, bool enabled) {
+int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, int64_t cache_bytes,
+                     bool back_off, bool deterministic, bool async, bool verify, bool nan_guard, bool enabled,
+                     const std::string& collector) {
   Options options;
   options.compiler = compiler_named(compiler);
   options.dynamic = dynamic == "never" ? Dynamic::Never : Dynamic::Automatic;
   options.limit = static_cast<size_t>(limit);
   options.cache_size = static_cast<size_t>(cache_size);
-  options.strict = strict;
+  options.cache_bytes = static_cast<size_t>(cache_bytes);
+  options.back_off = back_off;
+  options.deterministic = deterministic;
   options.async = async;
   options.verify = verify;
   options.nan_guard = nan_guard;

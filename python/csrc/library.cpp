@@ -8,6 +8,7 @@
 #include "engine/log_setup.h"
 #include "python/csrc/guards.h"
 #include "python/csrc/run_backward.h"
+#include "python/csrc/warnings.h"
 
 #include <torch/library.h>
 
@@ -39,6 +40,10 @@ Counts counters_of(const Stats& stats) {
   HC_COUNTER(segment_guard_failures);
   HC_COUNTER(refused_graphs);
   HC_COUNTER(compiler_failures);
+  HC_COUNTER(dropped_checks);
+  HC_COUNTER(kept_graphs);
+  HC_COUNTER(kept_bytes);
+  HC_COUNTER(evicted_graphs);
   HC_COUNTER(non_finite_backwards);
   HC_COUNTER(reused_buffers);
   HC_COUNTER(fresh_buffers);
@@ -85,19 +90,20 @@ void set_logs(const std::string& spec, const std::string& out) {
   }
 }
 
-// run_backward is called with all sorts of tensors. Without a kernel for any key it runs as it stands, whatever the keys,
-// above autograd and autocast; the dispatch modes that would intercept it are looked for before the call.
+// run_backward is called with all sorts of tensors. With a kernel for no key but those of wrappers it runs as it stands, whatever
+// the other keys, above autograd and autocast; the dispatch modes that would intercept it are looked for before the call.
 TORCH_LIBRARY(hindcast, m) {
   m.def(
       "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "
-      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> Tensor?[]",
+      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> (Tensor?[]? gradients, bool warned)",
       &run_backward);
   m.def(
-      "keep_options(str compiler, str dynamic, int limit, int cache_size, bool strict, bool async_, bool verify, bool nan_guard, "
-      "str collector, bool enabled) -> int",
+      "keep_options(str compiler, str dynamic, int limit, int cache_size, int cache_bytes, bool back_off, bool deterministic, "
+      "bool async_, bool verify, bool nan_guard, bool enabled, str collector) -> int",
       &keep_options);
   m.def("enable(int options) -> int", &enable);
   m.def("disable(int guard) -> ()", &disable);
+  m.def("take_warnings() -> (str[] categories, str[] texts, str[] files, int[] lines)", &take_warnings);
   m.def("active() -> bool", [] { return active(); });
   m.def("record_fallback(str reason) -> ()", &record_fallback);
   m.def(
@@ -110,6 +116,10 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("trim() -> int", [] { return static_cast<int64_t>(trim()); });
   m.def("graphs() -> (str[] texts, str[] dots)", &graphs);
   m.def("set_logs(str spec, str out) -> ()", &set_logs);
+  for (const auto wrapper : {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
+                             c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize}) {
+    m.impl("run_backward", wrapper, &leave_to_pytorch);
+  }
 }
 
 }  // namespace

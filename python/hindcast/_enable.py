@@ -62,7 +62,10 @@ class enable(_DecoratorContextManager):
         dynamic: ``"automatic"``, or ``"never"``: one capture for every combination of sizes and scalars.
         limit: captures of one structure; a backward that fits none of them then runs its nodes as themselves.
         cache_size: structures kept in the process; the least recently used goes first.
-        strict: leave everything to ATen.
+        cache_bytes: that captures and their kernels may take; the least recently used goes first.
+        back_off: leave to PyTorch's engine what does not pay: structures that do not come back.
+        deterministic: equal inputs give equal bits, from the first backward on: everything runs through ATen. Also where
+            ``torch.use_deterministic_algorithms`` is on.
         async_: compile kernels on a background thread; the steps until then run through ATen.
         verify: check each new graph, and each kernel, before it serves.
         nan_guard: look for infinities and NaN in every gradient, and log where they began.
@@ -80,7 +83,9 @@ class enable(_DecoratorContextManager):
         dynamic: Literal["automatic", "never"] = "automatic",
         limit: int = 8,
         cache_size: int = 256,
-        strict: bool = False,
+        cache_bytes: int = 256 << 20,
+        back_off: bool = True,
+        deterministic: bool = False,
         async_: bool = True,
         verify: bool = False,
         nan_guard: bool = False,
@@ -93,11 +98,20 @@ class enable(_DecoratorContextManager):
         _check_choice("collector", collector)
         _check_count("limit", limit)
         _check_count("cache_size", cache_size)
-        switches = {"strict": strict, "async_": async_, "verify": verify, "nan_guard": nan_guard, "enabled": enabled}
+        _check_count("cache_bytes", cache_bytes)
+        switches = {
+            "back_off": back_off,
+            "deterministic": deterministic,
+            "async_": async_,
+            "verify": verify,
+            "nan_guard": nan_guard,
+            "enabled": enabled,
+        }
         for name, value in switches.items():
             _check_switch(name, value)
         # In the order of the operator's arguments.
-        options = (compiler or "", dynamic, limit, cache_size, strict, async_, verify, nan_guard, collector, enabled)
+        sizes = (limit, cache_size, cache_bytes)
+        options = (compiler or "", dynamic, *sizes, *switches.values(), collector)
         number = _kept.get(options)
         if number is None:
             number = _kept[options] = call("keep_options", *options)

@@ -46,7 +46,9 @@ struct Captured {
     auto kernel = std::make_shared<codegen::CpuKernel>();
     kernel->dense = dense;
     kernel->leaves = leaves;
-    return codegen::find_difference(*graph, group, kernel, values);
+    capture::Env env;
+    capture::Evaluator(*graph->symbols).evaluate(capture::bindings_at_capture(*graph->symbols), env);
+    return codegen::find_difference(*graph, group, kernel, values, env);
   }
 
   std::shared_ptr<const Graph> graph;

@@ -1,11 +1,13 @@
-// Tests compare with the stock engine to the bit, unless they ask for kernels themselves.
+// Tests compare with the stock engine to the bit, and count captures and hits, unless they ask for kernels or for the back-off
+// themselves.
 
 #include <cstdlib>
 
 namespace hindcast::tests {
 namespace {
 
-[[maybe_unused]] const int set = setenv("HINDCAST_COMPILER", "eager", /*overwrite=*/1);
+[[maybe_unused]] const int compiler = setenv("HINDCAST_COMPILER", "eager", /*overwrite=*/1);
+[[maybe_unused]] const int back_off = setenv("HINDCAST_BACK_OFF", "0", /*overwrite=*/0);
 
 }  // namespace
 }  // namespace hindcast::tests

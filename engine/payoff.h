@@ -1,0 +1,103 @@
+#pragma once
+// Whether captures pay.
+//
+// A capture costs three to four backwards of the stock engine, and each hit gives back some of one. A program whose every
+// backward has another structure, or more structures in turn than are kept, would pay for ever and get nothing. So
+//
+//   - captures are made on credit: each takes four from it, and gives back one by each of its first eight hits. Without credit
+//     a structure is captured when it is seen for the second time;
+//   - once the captures fill their bounds, a structure must have come back sixteen times while the one that would have to go
+//     was not used at all. Of 257 structures in turn 256 stay, and the one that has no room is left to the stock engine;
+//   - after some calls in a row that were left to the stock engine, the next ones are so unseen: 1, 3, 7, then 15 of them
+//     between two that are looked at. What begins to repeat is therefore found, and hits give the credit back.
+
+#include "cache/key.h"
+#include "engine/base/fork.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace hindcast::engine {
+
+class Payoff {
+ public:
+  static Payoff& of_process();
+
+  /// Of the call that is looked at now: they are counted.
+  uint64_t next() { return clock_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+  /// How the captures that are kept stand when one more is asked for.
+  struct Room {
+    bool is_full = false;
+    uint64_t least_recent_use = 0;  // number of the call that last used the one that would go
+  };
+
+  /// A structure that was not found by call number `now`. True: capture it. `room` is asked where it counts.
+  template <class AskRoom>
+  bool may_capture(const cache::KeyHash& structure, uint64_t now, AskRoom room) {
+    const Sighting seen = sight(structure, now);
+    if (seen.is_too_large) return false;
+    const bool is_welcome = seen.count != 0 || credit_.load(std::memory_order_relaxed) > 0;
+    if (!is_welcome) return false;
+    const Room there_is = room();
+    if (!there_is.is_full) return true;
+    return seen.count != 0 && (now - seen.first) / seen.count * kReturns < now - there_is.least_recent_use;
+  }
+  /// It was captured, and is too large to be kept: not again.
+  void too_large(const cache::KeyHash& structure);
+
+  void captured() { credit_.fetch_sub(kPrice, std::memory_order_relaxed); }
+  /// A hit of a capture that had so many before.
+  void hit(uint32_t earlier) {
+    if (earlier < kHitsThatCount) earn();
+  }
+  void reset();
+
+ private:
+  static constexpr int64_t kPrice = 4, kCredit = 64 * kPrice;
+  static constexpr uint32_t kHitsThatCount = 8;
+  static constexpr uint64_t kReturns = 16;
+  struct Sighting {
+    uint64_t structure = 0;
+    uint64_t first = 0;  // number of the call
+    uint32_t count = 0;  // 0: never seen
+    bool is_too_large = false;
+  };
+  /// What was known of it; once more from now on.
+  Sighting sight(const cache::KeyHash& structure, uint64_t now);
+  Sighting& sighting_of(const cache::KeyHash& structure) { return sightings_[structure.low % sightings_.size()]; }
+  void earn();
+
+  std::atomic<uint64_t> clock_ = 0;
+  std::atomic<int64_t> credit_ = kCredit;
+  base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
+  std::array<Sighting, 4096> sightings_ = {};               // the latest of each place
+};
+
+/// Calls in a row that this thread leaves to the stock engine unseen.
+class Pause {
+ public:
+  static Pause& of_thread();
+
+  /// True: leave this call, too.
+  bool skips() {
+    if (left_ == 0) return false;
+    --left_;
+    return true;
+  }
+  /// A call was looked at, and left to the stock engine.
+  void left_one() {
+    if (++in_a_row_ <= kPatience) return;
+    length_ = length_ < kLongest ? 2 * length_ + 1 : kLongest;
+    left_ = length_;
+  }
+  void took_one() { in_a_row_ = length_ = left_ = 0; }
+
+ private:
+  static constexpr uint32_t kPatience = 16, kLongest = 15;
+  uint32_t in_a_row_ = 0, length_ = 0, left_ = 0;
+};
+
+}  // namespace hindcast::engine

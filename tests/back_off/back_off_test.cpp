@@ -1,0 +1,162 @@
+// Options::back_off: structures that do not come back are left to the stock engine.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "engine/hindcast.h"
+#include "tests/support/log_capture.h"
+
+namespace hindcast::tests {
+namespace {
+
+constexpr uint64_t kCredit = 64;  // captures that a program may make in vain
+
+class BackOff : public testing::Test {
+ protected:
+  void SetUp() override { hindcast::reset(); }
+  void TearDown() override {
+    // The next test starts with a call that is looked at: a hit ends every pause of this thread.
+    hindcast::reset();
+    const auto guard = hindcast::enable();
+    for (int i = 0; i < 40; ++i) backward(1, 3);
+  }
+
+  /// A chain of 16 operators, chosen by the bits of `structure`; its gradient.
+  static at::Tensor backward(uint64_t structure, int length = 16) {
+    const auto x = at::full({4}, 0.5).set_requires_grad(true);
+    auto y = x;
+    for (int i = 0; i < length; ++i) y = structure >> i & 1 ? y.sin() : y.tanh();
+    y.sum().backward();
+    return x.grad();
+  }
+  static uint64_t left() {
+    const auto reasons = hindcast::stats().fallbacks_by_reason;
+    const auto found = reasons.find("DoesNotPay");
+    return found == reasons.end() ? 0 : found->second;
+  }
+  static uint64_t hits() { return hindcast::stats().hits; }
+};
+
+TEST_F(BackOff, StructuresThatNeverComeBackGoToTheStockEngine) {
+  const auto stock = backward(777);
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 1000; ++i) backward(i);
+  EXPECT_LE(hindcast::stats().unique_graphs, kCredit);
+  EXPECT_GE(left(), 1000 - kCredit);
+  EXPECT_TRUE(at::equal(backward(777), stock));
+}
+
+TEST_F(BackOff, MostOfThemAreNotEvenLookedAt) {
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 200; ++i) backward(i);
+  const auto before = hindcast::stats();
+  for (uint64_t i = 200; i < 1000; ++i) backward(i);
+  EXPECT_EQ(hindcast::stats().unique_graphs, before.unique_graphs);
+  EXPECT_EQ(hindcast::stats().collect_us, before.collect_us) << "only what is taken over counts";
+}
+
+TEST_F(BackOff, WhatBeginsToRepeatIsCaptured) {
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 500; ++i) backward(i);
+  const uint64_t before = hits();
+  for (int i = 0; i < 100; ++i) backward(9999);
+  EXPECT_GT(hits(), before + 50) << "two looks, 15 calls apart, and the pause that was under way";
+}
+
+TEST_F(BackOff, AnotherPhaseOfManyStructuresIsCapturedAgain) {
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 500; ++i) backward(i);
+  for (int step = 0; step < 60; ++step) {
+    for (uint64_t i = 1000; i < 1010; ++i) backward(i);
+  }
+  const uint64_t before = hits();
+  for (uint64_t i = 1000; i < 1010; ++i) backward(i);
+  EXPECT_EQ(hits(), before + 10);
+}
+
+// The least recently used would be the next to come, for ever.
+TEST_F(BackOff, MoreStructuresInTurnThanAreKeptDoNotThrash) {
+  Options options;
+  options.cache_size = 8;
+  const auto guard = hindcast::enable(options);
+  const auto turn = [] {
+    for (uint64_t i = 0; i < 9; ++i) backward(i);
+  };
+  for (int i = 0; i < 40; ++i) turn();
+  const auto before = hindcast::stats();
+  for (int i = 0; i < 10; ++i) turn();
+  EXPECT_EQ(hindcast::stats().hits, before.hits + 80);
+  EXPECT_EQ(hindcast::stats().unique_graphs, before.unique_graphs);
+}
+
+TEST_F(BackOff, OfTwoKindsTheOneThatRepeatsIsAlwaysHit) {
+  const auto guard = hindcast::enable();
+  backward(3, 5);
+  const uint64_t before = hits();
+  for (uint64_t i = 0; i < 300; ++i) {
+    backward(i);
+    backward(3, 5);
+  }
+  EXPECT_EQ(hits(), before + 300);
+  EXPECT_GT(left(), 200U);
+}
+
+TEST_F(BackOff, ASizeThatChangesIsNoNewStructure) {
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 200; ++i) backward(i);
+  for (int i = 0; i < 40; ++i) backward(1, 7);
+  const uint64_t before = hits();
+  for (int64_t n = 5; n < 40; ++n) {
+    const auto x = at::ones({n}).set_requires_grad(true);
+    auto y = x;
+    for (int i = 0; i < 7; ++i) y = i == 0 ? y.sin() : y.tanh();
+    y.sum().backward();
+  }
+  EXPECT_GE(hits(), before + 30);
+}
+
+TEST_F(BackOff, ItIsSaidOnceWithWhatToDo) {
+  const LogCapture logs("");
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 300; ++i) backward(i);
+  EXPECT_EQ(logs.count("DoesNotPay"), 1U);
+  EXPECT_EQ(logs.count("Options::back_off"), 1U);
+}
+
+TEST_F(BackOff, IsOffByAnOptionAndWhereEveryGradientIsLookedAt) {
+  for (const bool nan_guard : {false, true}) {
+    hindcast::reset();
+    Options options;
+    options.back_off = nan_guard;
+    options.nan_guard = nan_guard;
+    const auto guard = hindcast::enable(options);
+    for (uint64_t i = 0; i < 100; ++i) backward(i);
+    EXPECT_EQ(hindcast::stats().unique_graphs, 100U);
+  }
+}
+
+// A hook that deviates in another place each time: what is behind it is not captured anew for ever.
+TEST_F(BackOff, ContinuationsThatDoNotComeBackAreNotCaptured) {
+  constexpr int kHooks = 100;
+  const auto guard = hindcast::enable();
+  int deviates = -1;
+  const auto step = [&] {
+    const auto x = at::ones({4, 4}).set_requires_grad(true);
+    auto y = x;
+    for (int i = 0; i < kHooks; ++i) {
+      y = y.sin();
+      y.register_hook([&deviates, i](const at::Tensor& gradient) { return i == deviates ? gradient.t().contiguous().t() : gradient; });
+    }
+    y.sum().backward();
+    return x.grad();
+  };
+  const auto expected = step();
+  for (uint32_t i = 0; i < 300; ++i) {
+    deviates = static_cast<int>(i * 2654435761U % kHooks);
+    ASSERT_TRUE(at::equal(step(), expected));
+  }
+  EXPECT_LT(hindcast::stats().kept_bytes, size_t{16} << 20);
+}
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,96 @@
+// The queue of what is done beside the backwards.
+
+#include "engine/background.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+
+namespace hindcast::engine {
+namespace {
+
+/// Keeps the queue's thread busy until it goes.
+class Busy {
+ public:
+  Busy() {
+    run_in_background({.run = [state = state_] {
+      state->runs = true;
+      state->runs.notify_all();
+      state->ends.wait(false);
+    }});
+    state_->runs.wait(false);
+  }
+  ~Busy() { end(); }
+  void end() {
+    state_->ends = true;
+    state_->ends.notify_all();
+  }
+
+ private:
+  struct State {
+    std::atomic<bool> runs = false, ends = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+TEST(BackgroundThreads, JobsRunInOrder) {
+  auto done = std::make_shared<std::string>();
+  for (const char letter : {'a', 'b', 'c'}) run_in_background({.run = [done, letter] { *done += letter; }});
+  wait_for_background();
+  EXPECT_EQ(*done, "abc");
+}
+
+TEST(BackgroundThreads, WhatWaitsIsBoundedInBytes) {
+  Busy busy;
+  std::atomic<int> ran = 0;
+  const auto add = [&](size_t bytes) { return run_in_background({.run = [&ran] { ++ran; }, .bytes = bytes}); };
+  EXPECT_TRUE(add(kMostWaitingBytes / 2));
+  EXPECT_TRUE(add(kMostWaitingBytes / 2));
+  EXPECT_FALSE(add(1)) << "dropped";
+  EXPECT_TRUE(add(0));
+  busy.end();
+  wait_for_background();
+  EXPECT_EQ(ran, 3);
+  EXPECT_TRUE(add(2 * kMostWaitingBytes)) << "alone";
+  wait_for_background();
+}
+
+TEST(BackgroundThreads, WhatNobodyWantsMakesRoom) {
+  Busy busy;
+  bool wanted = true;
+  std::atomic<int> ran = 0;
+  EXPECT_TRUE(run_in_background({.run = [&ran] { ran += 10; }, .is_wanted = [&wanted] { return wanted; }, .bytes = kMostWaitingBytes}));
+  EXPECT_FALSE(run_in_background({.run = [&ran] { ++ran; }, .bytes = 1}));
+  wanted = false;
+  EXPECT_TRUE(run_in_background({.run = [&ran] { ++ran; }, .bytes = 1}));
+  busy.end();
+  wait_for_background();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(BackgroundThreads, AChildHasWhatWaitedAndWhatRan) {
+  auto ran = std::make_shared<std::atomic<int>>(0);
+  const pid_t parent = getpid();
+  Busy busy;
+  run_in_background({.run = [ran] { *ran += 1; }});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(120);
+    busy.end();  // the job that ran in the parent runs here too
+    wait_for_background();
+    _exit(*ran == 1 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(getpid(), parent);
+  busy.end();
+  wait_for_background();
+  EXPECT_EQ(*ran, 1);
+}
+
+}  // namespace
+}  // namespace hindcast::engine
