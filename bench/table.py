@@ -191,6 +191,9 @@ def print_fits(rows):
 COLLECT_NS = [("visitor", 100, 500), ("visitor", 1000, 500), ("typed", 1000, 200), ("typed", 10000, 400)]
 
 
+CACHE_MB = 268  # Options::cache_bytes
+
+
 def targets(rows, fused):
     """(what, seen, bound, met) for every target that the rows of this run can answer."""
     for row in rows:
@@ -215,6 +218,9 @@ def targets(rows, fused):
             ratio, share = row["ratio"], row["floor_share"]
             yield (f"{name}: fused", f"{ratio:.2f}, {100 * share:.0f}% of floor", ">= 2, or 70%",
                    ratio >= 2 or share >= 0.7)
+        if "soak_steps" in row:
+            bound = 1.1 * row["stock_resident_mb"] + CACHE_MB
+            yield f"{name}: resident MB", f"{row['resident_mb']:.0f}", f"<= {bound:.0f}", row["resident_mb"] <= bound
         if row.get("peak_ratio"):
             yield f"{name}: peak", f"{row['peak_ratio']:.3f}", "<= 1.01", row["peak_ratio"] <= 1.01
         if "first_ratio" in row:

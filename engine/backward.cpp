@@ -18,6 +18,7 @@
 #include "engine/call_state.h"
 #include "engine/captures.h"
 #include "engine/compile.h"
+#include "engine/free_heap.h"
 #include "engine/fused_plans.h"
 #include "engine/miss_log.h"
 #include "engine/nan_guard.h"
@@ -271,6 +272,7 @@ class Backward {
       } else if (among_large_tensors && replay != Replay::Compiled) {
         fuse({variant, Replay::Eager}, true);
       }
+      if (among_large_tensors) return_free_heap_after_captures();
     } catch (const std::exception& error) {
       refuse(*graph, error.what());
     }

@@ -1,5 +1,8 @@
 #include "engine/captures.h"
 
+#include "engine/background.h"
+#include "engine/free_heap.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -56,6 +59,8 @@ void Captures::shrink_to(size_t bytes, const Variant& newest) {
     candidate.variant = nullptr;
   }
   entries_.erase_if([](const Entry& entry) { return entry.empty(); });
+  candidates.clear();
+  run_in_background({.run = return_free_heap});
 }
 
 void Captures::forget() {

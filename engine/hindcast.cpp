@@ -8,6 +8,7 @@
 #include "engine/call_state.h"
 #include "engine/captures.h"
 #include "engine/fallback.h"
+#include "engine/free_heap.h"
 #include "engine/log_setup.h"
 #include "engine/miss_log.h"
 #include "engine/report.h"
@@ -15,24 +16,11 @@
 #include "engine/step_times.h"
 #include "engine/takeover.h"
 
-#include <malloc.h>
-
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace hindcast {
-
-namespace {
-
-// What was freed between blocks that live longer stays with malloc until it is told.
-void return_free_heap() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
-
-}  // namespace
 
 // Guards of one thread form a list, the innermost first.
 struct Guard::Scope {
@@ -118,7 +106,7 @@ void wait() { engine::wait_for_background(); }
 
 std::size_t trim() {
   const std::size_t bytes = codegen::Recycler::of_process().trim();
-  return_free_heap();
+  engine::return_free_heap();
   return bytes;
 }
 
@@ -129,7 +117,7 @@ void reset() {
   engine::stats_recorder().reset();
   engine::reset_step_times();
   codegen::Recycler::of_process().reset_counts();
-  return_free_heap();
+  engine::return_free_heap();
 }
 
 }  // namespace hindcast
