@@ -110,7 +110,7 @@ class Worker final : private base::ForkLock {
     if (running_) jobs_.push_front(std::move(running_));
     running_ = nullptr;
     busy_ = false;
-    new (&mutex_) std::mutex;
+    mutex_.unlock();
     new (&changed_) std::condition_variable;
     new (&thread_) std::thread;
   }

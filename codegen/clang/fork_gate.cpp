@@ -40,7 +40,7 @@ class Gate final : private base::ForkLock {
   }
   void after_fork_in_child() override {
     forking_ = 0;
-    new (&mutex_) std::mutex;
+    mutex_.unlock();
     // Threads of the parent may have been waiting here; a condition variable counts them and the child has none of them.
     new (&changed_) std::condition_variable;
   }

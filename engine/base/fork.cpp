@@ -11,27 +11,41 @@
 namespace hindcast::base {
 
 struct ForkLocks {
-  std::mutex mutex;
-  std::vector<ForkLock*> by_rank;
-
+  std::mutex mutex;  // of the list; taken behind all that are in it, since who holds one may make another
+  std::vector<ForkLock*> by_rank, taken;
+  std::mutex one_fork;  // at a time, from before it until behind it
   std::atomic<int> first_uses = 0;
+  std::atomic<bool> forking = false;
 
   void before() {
+    one_fork.lock();
+    forking.store(true);
     for (;;) {
       while (first_uses.load() != 0) std::this_thread::yield();
-      mutex.lock();  // until after the fork: the list stays as it is
-      for (ForkLock* lock : by_rank) lock->before_fork();
-      if (first_uses.load() == 0) return;
-      after_in_parent();  // it may wait for one of these locks
+      {
+        const std::lock_guard guard(mutex);
+        taken = by_rank;
+      }
+      for (ForkLock* lock : taken) lock->before_fork();
+      mutex.lock();
+      if (first_uses.load() == 0 && taken == by_rank) return;
+      give_back();  // one more was made; what is being made may wait for one of these
     }
   }
-  void after_in_parent() {
-    std::for_each(by_rank.rbegin(), by_rank.rend(), [](ForkLock* lock) { lock->after_fork_in_parent(); });
+  void give_back() {
     mutex.unlock();
+    std::for_each(taken.rbegin(), taken.rend(), [](ForkLock* lock) { lock->after_fork_in_parent(); });
+  }
+  void after_in_parent() {
+    give_back();
+    forking.store(false);
+    one_fork.unlock();
   }
   void after_in_child() {
-    std::for_each(by_rank.rbegin(), by_rank.rend(), [](ForkLock* lock) { lock->after_fork_in_child(); });
-    new (&mutex) std::mutex;
+    mutex.unlock();
+    std::for_each(taken.rbegin(), taken.rend(), [](ForkLock* lock) { lock->after_fork_in_child(); });
+    forking.store(false);
+    one_fork.unlock();
   }
 
   void add(ForkLock* lock) {
@@ -39,9 +53,15 @@ struct ForkLocks {
     const auto later = [](const ForkLock* a, const ForkLock* b) { return a->rank_ < b->rank_; };
     by_rank.insert(std::upper_bound(by_rank.begin(), by_rank.end(), lock, later), lock);
   }
+  // A fork may have it among those that it takes. Who destroys a lock holds no other.
   void remove(ForkLock* lock) {
-    const std::lock_guard guard(mutex);
-    std::erase(by_rank, lock);
+    for (;;) {
+      while (forking.load()) std::this_thread::yield();
+      const std::lock_guard guard(mutex);
+      if (forking.load()) continue;
+      std::erase(by_rank, lock);
+      return;
+    }
   }
 
   static ForkLocks& of_process() {

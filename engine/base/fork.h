@@ -49,8 +49,11 @@ class ForkSafe final : public Mutex, private ForkLock {
  private:
   void before_fork() override { this->lock(); }
   void after_fork_in_parent() override { this->unlock(); }
-  // Not unlocked: glibc's shared mutex knows its writer by a thread's id, which is another one in the child.
-  void after_fork_in_child() override { new (static_cast<Mutex*>(this)) Mutex; }
+  // Made anew, too: glibc's shared mutex knows its writer by a thread's id, which is another one in the child.
+  void after_fork_in_child() override {
+    this->unlock();
+    new (static_cast<Mutex*>(this)) Mutex;
+  }
 };
 
 /// Held while something is made that the process makes once and a `static` keeps. A fork waits: else its child would wait for a
