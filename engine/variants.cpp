@@ -99,11 +99,6 @@ std::shared_ptr<const capture::Graph> Variant::graph() const {
   return graph_;
 }
 
-std::shared_ptr<const codegen::Plan> Variant::plan() const {
-  const std::shared_lock lock(captures_mutex());
-  return plan_;
-}
-
 std::shared_ptr<const codegen::Plan> Variant::plan_as_captured() {
   std::shared_ptr<const capture::Graph> graph;
   {

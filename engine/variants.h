@@ -40,8 +40,6 @@ class Variant {
   bool starts_at(uint32_t call, capture::Stage stage) const { return call == call_ && stage == stage_; }
   bool same_as(const Variant& other) const;
   bool is_dynamic() const { return !dynamic_.int_hints.empty() || !dynamic_.float_hints.empty(); }
-  /// The best there is so far.
-  std::shared_ptr<const codegen::Plan> plan() const;
   /// Op by op as captured. Not kept beside a better one until somebody asks for it.
   std::shared_ptr<const codegen::Plan> plan_as_captured();
   /// Backwards that look it up from now on run this plan of `graph`, which is the one that was captured, or a copy.
