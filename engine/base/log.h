@@ -81,6 +81,7 @@ using LogOutput = std::shared_ptr<spdlog::logger>;
 LogOutput stderr_log_output();
 /// Appends, and writes every line through. Throws std::system_error when the file cannot be opened.
 LogOutput file_log_output(const std::string& path);
+/// A fork waits for no callback: a lock of its own has to be free in a child too (ForkSafe).
 LogOutput callback_log_output(std::function<void(std::string_view lines)> callback);
 /// Makes `output` the place for all channels and returns the former one.
 LogOutput exchange_log_output(LogOutput output);

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <execinfo.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -85,9 +87,18 @@ class Busy {
   std::vector<std::thread> threads_;
 };
 
+/// A child that hangs says where, as the only trace of what may happen once in a thousand forks on another machine.
+void say_where_and_die(int) {
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+  std::signal(SIGALRM, SIG_DFL);
+  raise(SIGALRM);
+}
+
 int status_of_child(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child == 0) {
+    std::signal(SIGALRM, say_where_and_die);
     alarm(kSeconds);
     body();
   }
@@ -101,6 +112,8 @@ TEST(ForkThreads, AtAnyMomentHangsNobody) {
   backward(0b0101, 4);  // MKL has a lock of its own around its first call, which no fork takes
   std::atomic<int> wrong = 0;
   LogCapture logs("+cache,recompiles,fusion,graph_code");
+  void* frames[1];
+  backtrace(frames, 1);  // loads what it needs
   std::fflush(nullptr);  // a child that exits would write what is waiting
   {
     const Busy busy({

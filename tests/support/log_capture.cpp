@@ -1,5 +1,6 @@
 #include "tests/support/log_capture.h"
 
+#include "engine/base/fork.h"
 #include "engine/log_setup.h"
 
 #include <mutex>
@@ -8,7 +9,7 @@
 namespace hindcast::tests {
 
 struct LogCapture::Lines {
-  std::mutex mutex;
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};  // a child logs too, also if another thread of its parent was about to
   std::string text;
 };
 
