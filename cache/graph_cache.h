@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cache/key.h"
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 #include <algorithm>
 #include <atomic>

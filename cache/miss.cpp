@@ -1,6 +1,6 @@
 #include "cache/miss.h"
 
-#include "engine/base/format.h"
+#include "base/format.h"
 
 #include <array>
 #include <string_view>

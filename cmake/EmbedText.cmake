@@ -1,7 +1,7 @@
 # cmake -Dout=<file.cpp> "-Dfiles=<a.h;b.h>" -Droot=<folder> -P EmbedText.cmake
 # Writes the texts of the device library as a C++ file, so that an installed hindcast needs none of its sources.
 
-set(text "// Written by cmake/EmbedText.cmake.\n#include \"codegen/cpu/device_library.h\"\n\nnamespace hindcast::codegen {\n")
+set(text "// Written by cmake/EmbedText.cmake.\n#include \"codegen/kernel/device_library.h\"\n\nnamespace hindcast::codegen {\n")
 string(APPEND text "namespace {\nconstexpr SourceFile kFiles[] = {\n")
 foreach(file IN LISTS files)
   file(READ "${file}" content)

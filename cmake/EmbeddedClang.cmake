@@ -1,4 +1,4 @@
-# Looks for Clang 19's and LLVM 19's static libraries, for the compiler of CPU kernels (codegen/clang). Without them hindcast
+# Looks for Clang 19's and LLVM 19's static libraries, for the compiler of CPU kernels (codegen/cpu/clang). Without them hindcast
 # is built all the same, and works without that compiler; HINDCAST_CLANG=ON makes their absence an error.
 #
 # Sets HINDCAST_CLANG_FOUND, and defines hindcast::embedded_clang: the headers, and what the plug-in links. The packages' own

@@ -8,7 +8,7 @@
 #   LibTorch_HINTS                      folders tried in turn; set by whoever calls find_package
 # Sets LibTorch_FOUND, LibTorch_VERSION and LibTorch_ROOT_DIR.
 
-# Those that capture/libtorch_compat.h compiles against; `make check-torch-versions` tests with each.
+# Those that capture/recorder/libtorch_compat.h compiles against; `make check-torch-versions` tests with each.
 set(LibTorch_KNOWN_VERSIONS 2.11 2.12 2.13 2.14 2.15)
 if(LibTorch_FIND_VERSION)
   set(LibTorch_WANTED_VERSION "${LibTorch_FIND_VERSION_MAJOR}.${LibTorch_FIND_VERSION_MINOR}")

@@ -1,6 +1,6 @@
 #include "engine/background.h"
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 #include <sys/resource.h>
 #include <sys/syscall.h>

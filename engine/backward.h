@@ -1,6 +1,6 @@
 #pragma once
 
-#include "capture/collected.h"
+#include "capture/backward/collected.h"
 #include "engine/options.h"
 
 #include <functional>

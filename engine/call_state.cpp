@@ -1,6 +1,6 @@
 #include "engine/call_state.h"
 
-#include "capture/libtorch_compat.h"
+#include "capture/recorder/libtorch_compat.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>

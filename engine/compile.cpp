@@ -1,6 +1,6 @@
 #include "engine/compile.h"
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/stats_recorder.h"
 
 namespace hindcast::engine {

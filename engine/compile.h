@@ -1,6 +1,6 @@
 #pragma once
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/options.h"
 
 namespace hindcast::engine {

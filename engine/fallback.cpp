@@ -1,6 +1,6 @@
 #include "engine/fallback.h"
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/stats_recorder.h"
 
 #include <array>

@@ -1,16 +1,16 @@
 #include "engine/fused_plans.h"
 
-#include "capture/copy_graph.h"
-#include "codegen/aten_call.h"
-#include "codegen/cpu/check_kernel.h"
+#include "capture/graph/copy_graph.h"
+#include "codegen/plan/aten_call.h"
+#include "codegen/kernel/check_kernel.h"
 #include "codegen/cpu/kernels.h"
 #include "codegen/fuse/fuse.h"
 #include "codegen/passes/pipeline.h"
 #include "engine/background.h"
-#include "engine/base/check.h"
-#include "engine/base/fork.h"
-#include "engine/base/log.h"
-#include "engine/reproducer.h"
+#include "base/check.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "engine/diagnosis/reproducer.h"
 #include "engine/stats_recorder.h"
 
 #include <mutex>

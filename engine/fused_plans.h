@@ -7,7 +7,7 @@ namespace hindcast::engine {
 
 struct FuseRequest {
   std::weak_ptr<Variant> variant;   // one that was evicted or reset is nobody's any more: there is nothing to do
-  Replay replay = Replay::Kernels;  // Eager: only moves it out of the way of the backwards' tensors (capture/copy_graph.h)
+  Replay replay = Replay::Kernels;  // Eager: only moves it out of the way of the backwards' tensors (capture/graph/copy_graph.h)
   std::shared_ptr<const capture::ReplayCheck> check;  // every kernel must first compute on the capture's inputs what ATen does
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 /// hindcast: compiled autograd for LibTorch. All that a user includes; valid C++17.
 
-#include "engine/api.h"
+#include "base/api.h"
 #include "engine/options.h"
 #include "engine/stats.h"
 #include "hooks/grad_ready.h"

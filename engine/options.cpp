@@ -1,6 +1,6 @@
 #include "engine/options.h"
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 #pragma once
 // What a guard may be given. Valid C++17: part of the public header.
 
-#include "engine/api.h"
+#include "base/api.h"
 
 #include <cstddef>
 #include <cstdint>

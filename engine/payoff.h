@@ -12,7 +12,7 @@
 //     between two that are looked at. What begins to repeat is therefore found, and hits give the credit back.
 
 #include "cache/key.h"
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 #include <array>
 #include <atomic>

@@ -1,10 +1,10 @@
 #pragma once
 // Runs a plan: ATen calls from slot to slot, and in their places hooks, opaque nodes and accumulation.
 
-#include "capture/collected.h"
-#include "capture/observer.h"
-#include "capture/trace.h"
-#include "codegen/plan.h"
+#include "capture/backward/collected.h"
+#include "capture/backward/observer.h"
+#include "capture/backward/trace.h"
+#include "codegen/plan/plan.h"
 #include "engine/options.h"
 
 #include <functional>

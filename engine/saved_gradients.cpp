@@ -1,6 +1,6 @@
 #include "engine/saved_gradients.h"
 
-#include "capture/libtorch_access.h"
+#include "capture/backward/libtorch_access.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "capture/collected.h"
-#include "capture/trace.h"
-#include "codegen/plan.h"
+#include "capture/backward/collected.h"
+#include "capture/backward/trace.h"
+#include "codegen/plan/plan.h"
 
 #include <cstdint>
 #include <vector>

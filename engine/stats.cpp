@@ -1,6 +1,6 @@
 #include "engine/stats.h"
 
-#include "engine/base/format.h"
+#include "base/format.h"
 
 #include <ostream>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // The counters that tests, benchmarks and hindcast::report() read. Part of the public header, hence plain C++17.
 
-#include "engine/api.h"
+#include "base/api.h"
 
 #include <cstdint>
 #include <iosfwd>

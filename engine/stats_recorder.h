@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/stats.h"
 
 #include <atomic>

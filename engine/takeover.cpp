@@ -1,8 +1,8 @@
 #include "engine/takeover.h"
 
-#include "capture/libtorch_compat.h"
+#include "capture/recorder/libtorch_compat.h"
 #include "engine/backward.h"
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/call_state.h"
 #include "engine/fallback.h"
 

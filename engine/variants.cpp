@@ -1,9 +1,9 @@
 #include "engine/variants.h"
 
-#include "capture/collect.h"
-#include "engine/base/footprint.h"
-#include "engine/base/fork.h"
-#include "engine/base/format.h"
+#include "capture/backward/collect.h"
+#include "base/footprint.h"
+#include "base/fork.h"
+#include "base/format.h"
 
 #include <algorithm>
 #include <bit>

@@ -10,8 +10,8 @@
 // capture; the same rule holds for them.
 
 #include "cache/miss.h"
-#include "capture/trace.h"
-#include "codegen/plan.h"
+#include "capture/backward/trace.h"
+#include "codegen/plan/plan.h"
 #include "engine/options.h"
 
 #include <atomic>

@@ -1,6 +1,6 @@
 #include "hooks/grad_ready.h"
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>

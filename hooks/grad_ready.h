@@ -1,7 +1,7 @@
 #pragma once
 // Post-accumulate hooks from C++. LibTorch has one slot for such a hook on each leaf and no public call to fill it.
 
-#include "engine/api.h"
+#include "base/api.h"
 
 #include <ATen/core/Tensor.h>
 

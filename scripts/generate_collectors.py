@@ -6,7 +6,7 @@
 
 For every node class of the header: a function that hands each data member to a FieldSink, the names of
 those members, a function that prefetches what they lead to, and a row that ties these to the class's
-type_info (capture/typed_collectors.h has the contract). Classes go to typed_collectors_0.cpp .. _3.cpp,
+type_info (capture/backward/typed_collectors.h has the contract). Classes go to typed_collectors_0.cpp .. _3.cpp,
 so that four compilers can share the work; typed_collectors_table.cpp lists the four blocks.
 
 LibTorch's own generator emits a class's members, its compiled_args() and its packed argument list from
@@ -64,7 +64,7 @@ SINK_OF_TYPE = {
 }
 SAVED_LIST = "std::vector<SavedVariable>"
 
-# Members that are read through a pointer: what capture/prefetch.h takes.
+# Members that are read through a pointer: what capture/backward/prefetch.h takes.
 PREFETCHED = {"SavedVariable", SAVED_LIST, "at::Tensor", "std::vector<c10::SymInt>"}
 
 # What a class may declare besides data. Anything else with a parenthesis makes the class unreadable.
@@ -185,9 +185,9 @@ BANNER = "// Written by scripts/generate_collectors.py from LibTorch's generated
 
 def shard_source(shard: int, classes: list[NodeClass]) -> str:
     lines = [
-        '#include "capture/field_sink.h"',
-        '#include "capture/prefetch.h"',
-        '#include "capture/typed_collectors.h"',
+        '#include "capture/backward/field_sink.h"',
+        '#include "capture/backward/prefetch.h"',
+        '#include "capture/backward/typed_collectors.h"',
         "",
         "#include <torch/csrc/autograd/generated/Functions.h>",
         "",
@@ -242,7 +242,7 @@ def shard_source(shard: int, classes: list[NodeClass]) -> str:
 
 def table_source() -> str:
     lines = [
-        '#include "capture/typed_collectors.h"',
+        '#include "capture/backward/typed_collectors.h"',
         "",
         "namespace hindcast::capture {",
         "",

@@ -1,12 +1,12 @@
 #include "codegen/cpu/kernel_call.h"
 
-#include "codegen/cpu/concats.h"
-#include "codegen/cpu/launch.h"
-#include "codegen/cpu/leaf_writes.h"
-#include "codegen/cpu/nest.h"
+#include "codegen/kernel/concats.h"
+#include "codegen/kernel/launch_args.h"
+#include "codegen/kernel/leaf_requests.h"
+#include "codegen/cpu/loop_nest.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/row_call.h"
-#include "codegen/cpu/streams.h"
+#include "codegen/cpu/nontemporal_stores.h"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ class KernelCall final : public OpCall {
     for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
-    for (const Access& access : group.accesses) reads_windows_ = reads_windows_ || !access.offsets.empty();
+    for (const Access& access : group.accesses) reads_padded_ = reads_padded_ || !access.offsets.empty();
     for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
   }
 
@@ -93,7 +93,7 @@ class KernelCall final : public OpCall {
 
   // Every load lies in memory as the results do, or is one element.
   bool is_one_loop(const Step& step, const Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t numel) const {
-    if (reads_windows_) return false;
+    if (reads_padded_) return false;
     for (size_t i = 0; i < loads_; ++i) {
       const at::Tensor& tensor = slots[step.inputs[i].slot];
       if (is_still(i)) {
@@ -115,7 +115,7 @@ class KernelCall final : public OpCall {
     for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
     for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
     for (const Concats::Part& part : parts) pointers.push_back(part.memory);
-    run_pieces(numel, streams_of(results, pointers), [&](int64_t begin, int64_t count, Streams::Block& block) {
+    run_pieces(numel, nontemporal_of(results, pointers), [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
         if (!is_still(i)) at[i] += begin * element_sizes_[i];
@@ -125,22 +125,22 @@ class KernelCall final : public OpCall {
     });
   }
 
-  Streams streams_of(c10::ArrayRef<at::Tensor> results, const Pointers& pointers) const {
-    Streams streams;
+  NontemporalStores nontemporal_of(c10::ArrayRef<at::Tensor> results, const Pointers& pointers) const {
+    NontemporalStores nontemporal;
     for (size_t i = 0; i < results.size(); ++i) {
-      if (results[i].defined() && Streams::are_worth_it(static_cast<int64_t>(results[i].nbytes())))
-        streams.add_new(pointers, loads_, loads_ + i, element_sizes_[loads_ + i]);
+      if (results[i].defined() && NontemporalStores::are_worth_it(static_cast<int64_t>(results[i].nbytes())))
+        nontemporal.add_new(pointers, loads_, loads_ + i, element_sizes_[loads_ + i]);
     }
-    return streams;
+    return nontemporal;
   }
 
-  // All of the elements, shared out by threads; what is streamed by pieces that begin where lines of memory do.
+  // All of the elements, shared out by threads; nontemporal stores by pieces that begin where lines of memory do.
   template <class Run>
-  void run_pieces(int64_t numel, const Streams& streams, Run run) const {
+  void run_pieces(int64_t numel, const NontemporalStores& nontemporal, Run run) const {
     run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
-      Streams::Block block(streams, kStreamedAtOnce);
+      NontemporalStores::Block block(nontemporal, kNontemporalAtOnce);
       while (begin < end) {
-        const int64_t most = streams.empty() ? end - begin : kStreamedAtOnce - begin % kStreamedAtOnce;
+        const int64_t most = nontemporal.empty() ? end - begin : kNontemporalAtOnce - begin % kNontemporalAtOnce;
         const int64_t count = std::min(most, end - begin);
         run(begin, count, block);
         block.write(count);
@@ -164,15 +164,15 @@ class KernelCall final : public OpCall {
       is_block.push_back(0);
     }
     const LeafPointers leaf_pointers(group_, leaves, kBlockLength);
-    Streams streams = streams_of(results, pointers);
+    NontemporalStores nontemporal = nontemporal_of(results, pointers);
     for (const LeafPointers::Pointer& pointer : leaf_pointers.all()) {
       const int64_t width = element_sizes_[loads_ + pointer.store];
-      if (pointer.is_new && Streams::are_worth_it(numel * width)) streams.add(pointers.size(), width);
+      if (pointer.is_new && NontemporalStores::are_worth_it(numel * width)) nontemporal.add(pointers.size(), width);
       pointers.push_back(pointer.memory);
       is_block.push_back(pointer.is_tensor ? 0 : 1);
       sizes.push_back(width);
     }
-    run_pieces(numel, streams, [&](int64_t begin, int64_t count, Streams::Block& block) {
+    run_pieces(numel, nontemporal, [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
       alignas(64) std::array<char, kBlockLength * sizeof(double)> unread;
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
@@ -191,16 +191,16 @@ class KernelCall final : public OpCall {
                 Parts parts, const double* scalars, const Env& env) const {
     c10::SmallVector<Ints, 16> steps;
     c10::SmallVector<Spans, 4> spans;
-    if (reads_windows_) spans.resize(element_sizes_.size());
+    if (reads_padded_) spans.resize(element_sizes_.size());
     c10::SmallVector<at::Tensor, 16> tensors;
     Pointers pointers;
     for (size_t i = 0; i < loads_; ++i) {
       tensors.push_back(slots[step.inputs[i].slot]);
       const Access& access = group_.accesses[i];
-      if (const auto window = access.offsets.empty() ? std::nullopt : place_window(tensors.back(), access, sizes, env)) {
-        steps.push_back(window->steps);
-        spans[i] = window->spans;
-        pointers.push_back(memory_of(tensors.back()) + window->first);
+      if (const auto padding = access.offsets.empty() ? std::nullopt : place_padded(tensors.back(), access, sizes, env)) {
+        steps.push_back(padding->steps);
+        spans[i] = padding->spans;
+        pointers.push_back(memory_of(tensors.back()) + padding->first);
         continue;
       }
       steps.push_back(steps_of(tensors.back(), access, sizes, env));
@@ -226,7 +226,7 @@ class KernelCall final : public OpCall {
   std::vector<int64_t> element_sizes_;
   std::vector<int64_t> widths_;            // how far the kernel goes from one element to the next
   std::vector<bool> has_shape_of_domain_;  // by store
-  bool reads_windows_ = false;
+  bool reads_padded_ = false;
   const int64_t grain_;
   const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());
 };

@@ -2,7 +2,7 @@
 
 #include "codegen/cpu/source.h"
 #include "codegen/fuse/group.h"
-#include "codegen/plan.h"
+#include "codegen/plan/plan.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,11 +1,11 @@
 #include "codegen/cpu/kernels.h"
 
-#include "codegen/clang/compiler.h"
-#include "codegen/clang/fork_gate.h"
-#include "codegen/cpu/device_library.h"
+#include "codegen/cpu/clang/compiler.h"
+#include "codegen/cpu/clang/fork_gate.h"
+#include "codegen/kernel/device_library.h"
 #include "codegen/store/kernel_store.h"
 #include "codegen/store/store_folder.h"
-#include "engine/base/log.h"
+#include "base/log.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,12 +1,12 @@
 #include "codegen/cpu/row_call.h"
 
-#include "codegen/cpu/launch.h"
-#include "codegen/cpu/leaf_writes.h"
+#include "codegen/kernel/launch_args.h"
+#include "codegen/kernel/leaf_requests.h"
 #include "codegen/cpu/parallel.h"
-#include "codegen/cpu/short_runs.h"
-#include "codegen/cpu/streams.h"
-#include "codegen/memory/empty_recycled.h"
-#include "engine/base/check.h"
+#include "codegen/cpu/row_packing.h"
+#include "codegen/cpu/nontemporal_stores.h"
+#include "codegen/cpu/memory/empty_recycled.h"
+#include "base/check.h"
 
 #include <algorithm>
 #include <cstring>
@@ -33,7 +33,7 @@ struct Launch {
   c10::SmallVector<int64_t, 32> widths;     // the same: an element's bytes
   int64_t row_count = 1;
   bool copies_runs = false;
-  Streams streams;
+  NontemporalStores nontemporal;
 
   int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
   int64_t run_length() const { return columns.back().size; }
@@ -138,14 +138,15 @@ class RowCall final : public OpCall {
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
     for (size_t i = loads_; i < launch.tensors.size(); ++i) {
-      if (may_be_streamed(launch, i)) launch.streams.add_new(launch.pointers, loads_, i, widths_[i]);
+      if (may_be_nontemporal(launch, i)) launch.nontemporal.add_new(launch.pointers, loads_, i, widths_[i]);
     }
     return launch;
   }
 
   // Rows that follow each other in memory, some of them at once.
-  bool may_be_streamed(const Launch& launch, size_t result) const {
-    if (launch.rows.size() != 1 || launch.runs() != 1 || !Streams::are_worth_it(launch.row_count * launch.row_length() * widths_[result]))
+  bool may_be_nontemporal(const Launch& launch, size_t result) const {
+    if (launch.rows.size() != 1 || launch.runs() != 1 ||
+        !NontemporalStores::are_worth_it(launch.row_count * launch.row_length() * widths_[result]))
       return false;
     return launch.tensors[result].defined() && launch.row_length() <= kLongestStreamed &&
            launch.rows[0].steps[result] == launch.row_length() * widths_[result] && traffic_[result] == Traffic::Written;
@@ -157,7 +158,7 @@ class RowCall final : public OpCall {
     for (size_t i = 0; i < launch.tensors.size(); ++i) {
       if (!launch.tensors[i].defined()) launch.traffic[i] = Traffic::Other;
     }
-    launch.copies_runs = ShortRuns::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
+    launch.copies_runs = RowPacking::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
   }
 
   // Still: one number a row. ByRun: one for each channel of it. Dense: side by side along the innermost axis.
@@ -219,7 +220,7 @@ class RowCall final : public OpCall {
     bool is_sum = true;
     for (const LeafPointers::Pointer& leaf : leaves.all()) {
       const size_t store = loads_ + leaf.store;
-      if (leaf.is_new && may_be_streamed(launch, store)) launch.streams.add(launch.pointers.size(), widths_[store]);
+      if (leaf.is_new && may_be_nontemporal(launch, store)) launch.nontemporal.add(launch.pointers.size(), widths_[store]);
       launch.pointers.push_back(leaf.memory);
       if (!launch.copies_runs) continue;
       launch.traffic.push_back(!leaf.is_tensor ? Traffic::Other : is_sum ? Traffic::Written : Traffic::Read);
@@ -275,16 +276,16 @@ class RowCall final : public OpCall {
                  int64_t end) const {
     const int64_t row_length = launch.row_length();
     std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
-    std::optional<ShortRuns> short_runs;
-    if (launch.copies_runs) short_runs.emplace(launch.traffic, launch.widths, launch.columns.front(), launch.run_length());
-    const int64_t rows_at_once = std::max<int64_t>(kStreamedAtOnce / std::max<int64_t>(row_length, 1), 1);
-    Streams::Block streamed(launch.streams, rows_at_once * row_length);
+    std::optional<RowPacking> row_packing;
+    if (launch.copies_runs) row_packing.emplace(launch.traffic, launch.widths, launch.columns.front(), launch.run_length());
+    const int64_t rows_at_once = std::max<int64_t>(kNontemporalAtOnce / std::max<int64_t>(row_length, 1), 1);
+    NontemporalStores::Block buffered(launch.nontemporal, rows_at_once * row_length);
     const auto run_block = [&](const Pointers& at, int64_t first, int64_t last) {
-      const int64_t rows = launch.streams.empty() ? last - first : rows_at_once;
+      const int64_t rows = launch.nontemporal.empty() ? last - first : rows_at_once;
       for (int64_t row = first; row < last; row += rows) {
         const int64_t end = std::min(row + rows, last);
-        this->run_block(launch, kernel, short_runs ? &*short_runs : nullptr, streamed, at, scalars, row, end, kept.data());
-        streamed.write((end - row) * row_length);
+        this->run_block(launch, kernel, row_packing ? &*row_packing : nullptr, buffered, at, scalars, row, end, kept.data());
+        buffered.write((end - row) * row_length);
       }
     };
     if (sums_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
@@ -298,8 +299,8 @@ class RowCall final : public OpCall {
     }
   }
 
-  void run_block(const Launch& launch, RowsKernel* kernel, ShortRuns* short_runs, Streams::Block& streamed, const Pointers& pointers,
-                 const double* scalars, int64_t begin, int64_t end, char* kept) const {
+  void run_block(const Launch& launch, RowsKernel* kernel, RowPacking* row_packing, NontemporalStores::Block& buffered,
+                 const Pointers& pointers, const double* scalars, int64_t begin, int64_t end, char* kept) const {
     const Loop& inner = launch.rows.back();
     const Loop& columns = launch.columns.back();
     const int64_t* run_steps = launch.columns.front().steps.data();
@@ -313,9 +314,9 @@ class RowCall final : public OpCall {
         for (size_t i = 0; i < at.size(); ++i) at[i] += index * launch.rows[d].steps[i];
       }
       const int64_t rows = std::min(end - begin, inner.size - begin % inner.size);
-      streamed.take_place_of(at);
-      if (short_runs) {
-        short_runs->run(kernel, at, scalars, rows, inner.steps, kept);
+      buffered.take_place_of(at);
+      if (row_packing) {
+        row_packing->run(kernel, at, scalars, rows, inner.steps, kept);
       } else {
         kernel(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
       }

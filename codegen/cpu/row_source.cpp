@@ -1,8 +1,8 @@
 #include "codegen/cpu/row_source.h"
 
 #include "codegen/cpu/source.h"
-#include "codegen/cpu/text.h"
-#include "engine/base/format.h"
+#include "codegen/kernel/body_text.h"
+#include "base/format.h"
 
 #include <algorithm>
 #include <array>

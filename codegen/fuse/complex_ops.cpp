@@ -1,7 +1,7 @@
 #include "codegen/fuse/complex_ops.h"
 
 #include "codegen/fuse/pointwise_table.h"
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 namespace hindcast::codegen {
 namespace {

@@ -346,9 +346,9 @@ class Fuser {
     if (group.members.size() > 1) return true;
     const auto& member = member_of(group.members[0]);
     if (member->kind == Member::Kind::Rows) return true;
-    const bool reads_windows =
+    const bool reads_padded =
         std::any_of(group.accesses.begin(), group.accesses.end(), [](const Access& access) { return !access.offsets.empty(); });
-    return member->kind == Member::Kind::Pointwise && (reads_windows || bytes >= kLarge);
+    return member->kind == Member::Kind::Pointwise && (reads_padded || bytes >= kLarge);
   }
 
   // Sums of what the group makes that come later in the segment: they are small, and read it while it is in cache.

@@ -6,7 +6,7 @@
 // else reads what it makes; sums of what it makes are drawn into it first. Accumulation and results of grad() are not in its
 // way: nobody can see when they happen between two boundaries, so they follow the kernel. Groups do not cross boundaries.
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "codegen/fuse/group.h"
 
 #include <vector>

@@ -1,6 +1,6 @@
 #include "codegen/fuse/group.h"
 
-#include "engine/base/footprint.h"
+#include "base/footprint.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
 #pragma once
 // Instrs that run as one kernel: its body, and the tensors that it is given.
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "codegen/fuse/body.h"
-#include "codegen/fuse/windows.h"
+#include "codegen/fuse/padding.h"
 
 #include <string>
 #include <vector>

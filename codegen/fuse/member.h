@@ -1,7 +1,7 @@
 #pragma once
 // What a kernel can compute of a graph: one instr's domain, operands and expression.
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "codegen/fuse/body.h"
 #include "codegen/fuse/shapes.h"
 

@@ -1,6 +1,6 @@
 #include "codegen/fuse/open_group.h"
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 #include <algorithm>
 #include <numeric>
@@ -269,8 +269,8 @@ std::optional<Access> OpenGroup::access_of(const Place& place, const Member& mem
   const size_t rank = graph_->values[operand.value.index].sizes.size();
   if (source.sizes.size() > rank) return std::nullopt;
   const size_t first = operand.first_dim + rank - source.sizes.size();
-  const bool is_windowed = !source.offsets.empty();
-  Access access{source.is_reshaped || is_windowed ? source.sizes : Sizes{}, std::vector<int8_t>(place.domain.size(), -1), source.offsets};
+  const bool is_padded = !source.offsets.empty();
+  Access access{source.is_reshaped || is_padded ? source.sizes : Sizes{}, std::vector<int8_t>(place.domain.size(), -1), source.offsets};
   const auto walk_along = [&](size_t dim, size_t i) {
     for (const uint8_t axis : place.axes_of_dim[dim]) access.dim_of_axis[axis] = static_cast<int8_t>(i);
   };
@@ -285,7 +285,7 @@ std::optional<Access> OpenGroup::access_of(const Place& place, const Member& mem
     } else if (source.sizes[i] != member.sizes[dim]) {
       return std::nullopt;
     }
-    if (is_windowed && (operand.joined || (place.axes_of_dim[dim].size() > 1 && is_cut(source.value, access, i)))) return std::nullopt;
+    if (is_padded && (operand.joined || (place.axes_of_dim[dim].size() > 1 && is_cut(source.value, access, i)))) return std::nullopt;
     walk_along(dim, i);
   }
   return access;

@@ -1,6 +1,6 @@
 #include "codegen/fuse/row_ops.h"
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 
 #include <algorithm>
 #include <string>

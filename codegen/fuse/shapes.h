@@ -1,7 +1,7 @@
 #pragma once
 // Which dims of one shape run over which axes of another that has as many elements in the same order.
 
-#include "capture/symbols.h"
+#include "capture/symbols/symbols.h"
 
 #include <optional>
 #include <vector>

@@ -60,7 +60,7 @@ Views::Views(const Graph& graph)
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     kinds_.push_back(kind_of(graph.instrs[i]));
     if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
-    if (kinds_.back() == Kind::Window) windows_.emplace(i, *window_of(graph, graph.instrs[i]));
+    if (kinds_.back() == Kind::Padding) paddings_.emplace(i, *padding_of(graph, graph.instrs[i]));
   }
 }
 
@@ -97,7 +97,7 @@ std::vector<bool> Views::values_wanted_as_tensors() const {
     if (instr.kind == capture::InstrKind::Op) {
       const auto& name = instr.op->operator_name();
       const bool is_view = instr.outputs.size() == 1 && instr.outputs[0].defined() && graph_.values[instr.outputs[0].index].is_view;
-      if (is_view || find_pointwise_op(name) || find_complex_op(name) || window_of(graph_, instr)) continue;
+      if (is_view || find_pointwise_op(name) || find_complex_op(name) || padding_of(graph_, instr)) continue;
     }
     capture::for_each_use(instr, [&](ValueId value) {
       if (value.defined()) wanted[value.index] = true;
@@ -113,7 +113,7 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   const Value &from = graph_.values[instr.args[0].values[0].index], &to = graph_.values[instr.outputs[0].index];
   if (full == "aten::_conj") return Kind::Conjugate;
-  if (is_window(instr)) return Kind::Window;
+  if (is_padding(instr)) return Kind::Padding;
   if (full == "aten::clone" && c10::isComplexType(to.dtype)) return leaves_its_segment_[instr.outputs[0].index] ? Kind::None : Kind::Copy;
   if (full == "aten::expand" && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
   if (full != "aten::expand" && std::find(kReshapes.begin(), kReshapes.end(), full) == kReshapes.end()) return Kind::None;
@@ -121,8 +121,8 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   return from.dtype == to.dtype && is_contiguous(graph_, from) && is_contiguous(graph_, to) ? Kind::Reshape : Kind::None;
 }
 
-bool Views::is_window(const Instr& instr) const {
-  if (!window_of(graph_, instr) || !is_mostly_source(graph_, instr)) return false;
+bool Views::is_padding(const Instr& instr) const {
+  if (!padding_of(graph_, instr) || !is_mostly_source(graph_, instr)) return false;
   const ValueId from = instr.args[0].values[0], to = instr.outputs[0];
   return graph_.values[from.index].strides.size() == graph_.values[to.index].sizes.size() && !leaves_its_segment_[to.index] &&
          !is_wanted_as_tensor_[to.index];
@@ -132,16 +132,16 @@ bool Views::is_window(const Instr& instr) const {
 // zeros none may leave out a part of the tensor: where those zeros begin, the tensor's own place would not tell.
 template <class Visit>
 void Views::walk(ValueId value, Visit visit) const {
-  bool is_reshaped = false, is_windowed = false, is_part = true;
+  bool is_reshaped = false, is_padded = false, is_part = true;
   for (uint32_t maker = maker_[value.index]; maker != kNone; maker = maker_[value.index]) {
     const Kind kind = kinds_[maker];
-    if (is_reshaped && (kind == Kind::Broadcast || kind == Kind::Window)) return;
-    if (is_windowed && kind != Kind::Window) return;
-    if (kind == Kind::Window) {
-      const Window& window = windows_.at(maker);
-      if (is_windowed && !is_part && !window.is_whole) return;
-      is_part = is_part && window.is_part;
-      is_windowed = true;
+    if (is_reshaped && (kind == Kind::Broadcast || kind == Kind::Padding)) return;
+    if (is_padded && kind != Kind::Padding) return;
+    if (kind == Kind::Padding) {
+      const Padding& padding = paddings_.at(maker);
+      if (is_padded && !is_part && !padding.is_whole) return;
+      is_part = is_part && padding.is_part;
+      is_padded = true;
     }
     is_reshaped = is_reshaped || kind == Kind::Reshape;
     value = graph_.instrs[maker].args[0].values[0];
@@ -154,8 +154,8 @@ Views::Source Views::source_of(ValueId value) const {
   walk(value, [&](uint32_t maker, ValueId base, Kind kind) {
     source.value = base;
     if (kind == Kind::Broadcast) source.sizes = graph_.values[base.index].sizes;
-    if (kind == Kind::Window) {
-      const std::vector<Offset>& offsets = windows_.at(maker).offsets;
+    if (kind == Kind::Padding) {
+      const std::vector<Offset>& offsets = paddings_.at(maker).offsets;
       source.offsets.resize(offsets.size());
       for (size_t dim = 0; dim < offsets.size(); ++dim) {
         if (offsets[dim] != Offset{}) source.offsets[dim].push_back(offsets[dim]);

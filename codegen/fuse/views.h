@@ -1,10 +1,10 @@
 #pragma once
-// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates, windows (codegen/fuse/windows.h). ATen
+// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates, padding (codegen/fuse/padding.h). ATen
 // copies a conjugate before it computes with it; of complex numbers such copies are read through as well.
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "codegen/fuse/shapes.h"
-#include "codegen/fuse/windows.h"
+#include "codegen/fuse/padding.h"
 
 #include <optional>
 #include <unordered_map>
@@ -36,9 +36,9 @@ class Views {
   void append_views(capture::ValueId value, std::vector<uint32_t>& views) const;
 
  private:
-  enum class Kind : uint8_t { None, Broadcast, Reshape, Conjugate, Copy, Window };
+  enum class Kind : uint8_t { None, Broadcast, Reshape, Conjugate, Copy, Padding };
   Kind kind_of(const capture::Instr& instr) const;
-  bool is_window(const capture::Instr& instr) const;
+  bool is_padding(const capture::Instr& instr) const;
   std::vector<bool> values_that_leave_their_segment() const;
   std::vector<bool> values_wanted_as_tensors() const;
   template <class Visit>
@@ -47,7 +47,7 @@ class Views {
   const capture::Graph& graph_;
   const std::vector<bool> leaves_its_segment_, is_wanted_as_tensor_;  // by value
   std::vector<Kind> kinds_;                                           // by instr
-  std::unordered_map<uint32_t, Window> windows_;                      // the same
+  std::unordered_map<uint32_t, Padding> paddings_;                    // the same
   std::vector<uint32_t> maker_;                                       // by value: the view that makes it, or kNone
 };
 

@@ -5,7 +5,7 @@
 #include "codegen/passes/simplify.h"
 #include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
-#include "engine/base/log.h"
+#include "base/log.h"
 
 #include <array>
 

@@ -2,7 +2,7 @@
 // What a pass wants of a graph, as data: values that are read in place of others, instrs that go, and instrs that make their results
 // in another way. Nothing else may change, and no value gets another id: who looks a value up by id finds in the rewritten graph the tensor that the captured one has there.
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 
 #include <map>
 #include <string>

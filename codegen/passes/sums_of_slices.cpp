@@ -1,7 +1,7 @@
 #include "codegen/passes/sums_of_slices.h"
 
 #include "codegen/passes/uses.h"
-#include "codegen/fuse/windows.h"
+#include "codegen/fuse/padding.h"
 
 #include <algorithm>
 
@@ -57,7 +57,7 @@ class SumsOfSlices {
   }
 
   // Of a large part of the whole: the kernel that adds it finds each element itself.
-  bool is_read_by_kernels(const Instr& slice) const { return window_of(graph_, slice) && is_mostly_source(graph_, slice); }
+  bool is_read_by_kernels(const Instr& slice) const { return padding_of(graph_, slice) && is_mostly_source(graph_, slice); }
 
   // Nobody else reads it, and what it is made of is as it was when the sum is computed.
   bool is_only_for(ValueId part, uint32_t maker, uint32_t sum) const {

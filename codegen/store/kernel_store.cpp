@@ -3,7 +3,7 @@
 #include "codegen/store/kernel_file.h"
 #include "codegen/store/open_file.h"
 #include "codegen/store/sweep.h"
-#include "engine/base/format.h"
+#include "base/format.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 #include "python/csrc/guards.h"
 
-#include "engine/base/fork.h"
+#include "base/fork.h"
 #include "engine/hindcast.h"
 
 #include <c10/util/Exception.h>

@@ -1,11 +1,11 @@
 // The operators of torch.ops.hindcast, which the package's Python files call: torch.ops.load_library needs no Python ABI, an
 // operator releases the GIL while it runs, and what it throws arrives in Python, a hook's own exception as itself.
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/backward.h"
 #include "engine/fallback.h"
 #include "engine/hindcast.h"
-#include "engine/log_setup.h"
+#include "engine/diagnosis/log_setup.h"
 #include "python/csrc/guards.h"
 #include "python/csrc/run_backward.h"
 #include "python/csrc/warnings.h"

@@ -1,6 +1,6 @@
 #include "python/csrc/run_backward.h"
 
-#include "capture/libtorch_compat.h"
+#include "capture/recorder/libtorch_compat.h"
 #include "python/csrc/warnings.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>

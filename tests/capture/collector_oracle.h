@@ -4,9 +4,9 @@
 //   visitor     LibTorch's compiled_args: tensors once each, and sizes, in order of collection
 //   packed      LibTorch's apply_with_saved: the list that the node's functional form takes, one element per field
 
-#include "capture/field_sink.h"
-#include "capture/node_calls.h"
-#include "capture/typed_collectors.h"
+#include "capture/backward/field_sink.h"
+#include "capture/backward/node_calls.h"
+#include "capture/backward/typed_collectors.h"
 
 #include <torch/csrc/dynamo/compiled_autograd.h>
 

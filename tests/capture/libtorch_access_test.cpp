@@ -1,4 +1,4 @@
-#include "capture/libtorch_access.h"
+#include "capture/backward/libtorch_access.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/generated/Functions.h>

@@ -1,8 +1,8 @@
 // Every rule against the op itself: sizes are inferred once, with symbols, and evaluated at other sizes, where the op is
 // run for real.
 
-#include "capture/shape_call.h"
-#include "capture/shape_rules.h"
+#include "capture/shape_rules/shape_call.h"
+#include "capture/shape_rules/shape_rules.h"
 #include "tests/capture/shape_rule_cases.h"
 
 #include <ATen/ATen.h>
@@ -340,7 +340,7 @@ TEST(ShapeRule, EveryRowNamesAnOpOfLibTorch) {
     known.insert(op.overload_name.empty() ? name : name + "." + op.overload_name);
     known.insert(name + ".*");
   }
-  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), window_rules(),
+  for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), convolution_rules(),
                             norm_rules(), factory_rules()}) {
     for (const RuleRow& row : table) {
       for (const std::string_view op : words(row.ops)) EXPECT_TRUE(known.contains(std::string(op))) << op;

@@ -1,6 +1,6 @@
 // One expression has one id, a decision is recorded once, and everything is the same again at new values.
 
-#include "capture/symbols.h"
+#include "capture/symbols/symbols.h"
 
 #include <gtest/gtest.h>
 

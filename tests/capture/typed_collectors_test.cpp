@@ -1,8 +1,8 @@
 #include "tests/capture/collector_oracle.h"
 #include "tests/capture/sample_nodes.h"
 
-#include "capture/libtorch_access.h"
-#include "capture/libtorch_compat.h"
+#include "capture/backward/libtorch_access.h"
+#include "capture/recorder/libtorch_compat.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

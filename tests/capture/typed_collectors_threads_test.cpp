@@ -1,4 +1,4 @@
-#include "capture/typed_collectors.h"
+#include "capture/backward/typed_collectors.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #pragma once
 // The compiler for tests, or a skip that says why there is none.
 
-#include "codegen/clang/compiler.h"
+#include "codegen/cpu/clang/compiler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Compiles on several threads, over forks and over the end of the process.
 
-#include "codegen/clang/fork_gate.h"
+#include "codegen/cpu/clang/fork_gate.h"
 #include "tests/compiler/the_compiler.h"
 
 #include <sys/wait.h>

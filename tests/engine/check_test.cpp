@@ -1,6 +1,6 @@
-#include "engine/base/check.h"
+#include "base/check.h"
 
-#include "engine/base/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/hindcast.h"
 
 namespace hindcast::tests {

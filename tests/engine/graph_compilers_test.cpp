@@ -9,7 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/hindcast.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/programs.h"

@@ -7,7 +7,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/hindcast.h"
 #include "tests/support/kept_graphs.h"
 

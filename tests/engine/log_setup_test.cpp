@@ -1,6 +1,6 @@
-#include "engine/log_setup.h"
+#include "engine/diagnosis/log_setup.h"
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "tests/support/log_capture.h"
 
 #include <gtest/gtest.h>

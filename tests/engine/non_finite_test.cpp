@@ -1,6 +1,6 @@
 // One pass over a tensor's memory finds every infinity and NaN, whatever its type and wherever it lies.
 
-#include "engine/non_finite.h"
+#include "engine/diagnosis/non_finite.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

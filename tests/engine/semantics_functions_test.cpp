@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "capture/libtorch_compat.h"
+#include "capture/recorder/libtorch_compat.h"
 #include "tests/support/programs.h"
 
 namespace hindcast::tests {

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "capture/libtorch_compat.h"
+#include "capture/recorder/libtorch_compat.h"
 #include "tests/support/programs.h"
 
 namespace hindcast::tests {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/hindcast.h"
 #include "tests/support/same_grads.h"
 

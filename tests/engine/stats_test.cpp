@@ -1,8 +1,8 @@
 #include "engine/stats.h"
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/fallback.h"
-#include "engine/report.h"
+#include "engine/diagnosis/report.h"
 #include "engine/stats_recorder.h"
 #include "tests/support/log_capture.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-#include "capture/trace.h"
+#include "capture/backward/trace.h"
 #include "engine/hindcast.h"
 #include "tests/kernel_store/temporary_folder.h"
 #include "tests/support/kept_graphs.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/hindcast.h"
 
 namespace hindcast::tests {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/hindcast.h"
 #include "tests/support/log_capture.h"
 

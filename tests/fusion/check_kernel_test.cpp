@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "codegen/cpu/check_kernel.h"
+#include "codegen/kernel/check_kernel.h"
 #include "engine/hindcast.h"
 
 namespace hindcast::tests {

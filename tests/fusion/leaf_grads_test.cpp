@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "codegen/cpu/leaf_writes.h"
+#include "codegen/kernel/leaf_requests.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
 #include "tests/support/log_capture.h"

@@ -1,6 +1,6 @@
 // Kernels over tensors that lie in memory in different ways.
 
-#include "codegen/cpu/nest.h"
+#include "codegen/cpu/loop_nest.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What Options::verify refused becomes a folder, whose program compiles without hindcast and says which kernel is wrong.
 
-#include "engine/reproducer.h"
+#include "engine/diagnosis/reproducer.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Results of 32 MiB and more, which are written past the caches.
 
-#include "codegen/cpu/streams.h"
+#include "codegen/cpu/nontemporal_stores.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

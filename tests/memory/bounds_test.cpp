@@ -1,6 +1,6 @@
 // How much is held, for how long, and what the counters say of it.
 
-#include "codegen/memory/recycler.h"
+#include "codegen/cpu/memory/recycler.h"
 
 #include "tests/memory/counting_allocator.h"
 

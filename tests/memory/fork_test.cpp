@@ -1,6 +1,6 @@
 // A child inherits the free buffers, and a lock that nobody holds.
 
-#include "codegen/memory/recycler.h"
+#include "codegen/cpu/memory/recycler.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 // A buffer is free when nothing of LibTorch holds it any more, and not before.
 
-#include "codegen/memory/empty_recycled.h"
-#include "codegen/memory/recycler.h"
+#include "codegen/cpu/memory/empty_recycled.h"
+#include "codegen/cpu/memory/recycler.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Which buffer serves a request, and what passes through.
 
-#include "codegen/memory/recycler.h"
+#include "codegen/cpu/memory/recycler.h"
 
 #include "tests/memory/counting_allocator.h"
 

@@ -1,4 +1,4 @@
-#include "codegen/memory/recycler.h"
+#include "codegen/cpu/memory/recycler.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/hindcast.h"
-#include "engine/log_setup.h"
+#include "engine/diagnosis/log_setup.h"
 
 namespace hindcast::tests {
 namespace {

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/input_buffer.h>
 #include <torch/types.h>
 
-#include "capture/libtorch_compat.h"
+#include "capture/recorder/libtorch_compat.h"
 #include "engine/fallback.h"
 #include "engine/hindcast.h"
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "engine/hindcast.h"
-#include "engine/log_setup.h"
+#include "engine/diagnosis/log_setup.h"
 #include "hooks/grad_ready.h"
 
 namespace hindcast::tests {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "capture/graph.h"
+#include "capture/graph/graph.h"
 #include "engine/options.h"
 
 namespace hindcast::tests {

@@ -1,7 +1,7 @@
 #include "tests/support/log_capture.h"
 
-#include "engine/base/fork.h"
-#include "engine/log_setup.h"
+#include "base/fork.h"
+#include "engine/diagnosis/log_setup.h"
 
 #include <mutex>
 #include <sstream>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/base/log.h"
+#include "base/log.h"
 
 #include <memory>
 #include <string>

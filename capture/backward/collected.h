@@ -1,0 +1,100 @@
+#pragma once
+// What pass 1 finds: the nodes of one backward in the order in which the stock engine runs them, the bytes of the
+// structure (key), the values that guards compare (facts) and the tensors that the graph takes as inputs.
+
+#include "capture/backward/facts.h"
+#include "cache/key.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace hindcast::capture {
+
+struct TypedCollector;
+
+enum class NodeKind : uint8_t {
+  Typed,       // generated node, read by its generated collector
+  Visited,     // read by LibTorch's own visitor
+  Accumulate,  // AccumulateGrad
+  Opaque,      // called as itself
+};
+
+/// Hooks that a node had when it was collected.
+enum HookBits : uint8_t {
+  kTensorPreHooks = 1,
+  kRetainGradHooks = 2,
+  kPreHooks = 4,
+  kPostHooks = 8,
+  kPostAccumulateHooks = 16,
+};
+
+struct NodeCall {
+  torch::autograd::Node* node = nullptr;     // kept alive by the caller's root edges
+  torch::autograd::Node* formula = nullptr;  // whose fields and formula count: `node`, or what a CopySlices runs
+  const TypedCollector* typed = nullptr;
+  const char* opaque_reason = nullptr;
+  NodeKind kind = NodeKind::Opaque;
+  uint8_t hooks = 0;
+  bool needed = true;  // false: only hooks and captures, its apply is not wanted
+  bool has_captures = false;
+  uint32_t first_tensor = 0, tensor_count = 0;  // slots in Collected::tensors
+  uint32_t first_input = 0, input_count = 0;    // gradients that flow in: flat numbers over all nodes
+  uint32_t first_edge = 0, edge_count = 0;      // in Collected::edges
+  uint32_t first_fact = 0;                      // sizes in its input metadata, then its fields
+  uint32_t first_field_fact = 0, end_fact = 0;
+  uint64_t traceable_hooks = 0;         // fingerprint of its traceable tensor hooks
+  uint32_t key_begin = 0, key_end = 0;  // its bytes in Collected::key
+
+  bool writes_to_view() const { return formula != node; }
+};
+
+/// Where one output of a node goes. `call` is kNoCall for an edge that leads nowhere (or is not needed).
+struct EdgeTarget {
+  uint32_t call;
+  uint32_t input_nr;
+};
+inline constexpr uint32_t kNoCall = 0xffffffffu;
+
+/// One gradient that `torch::autograd::grad` returns: input `input_nr` of node `call` becomes result `output`.
+struct GradCapture {
+  uint32_t call, input_nr, output;
+};
+
+/// One call of Engine::execute, as LibTorch hands it over.
+struct BackwardCall {
+  const torch::autograd::edge_list& roots;
+  std::vector<at::Tensor>& root_gradients;
+  bool keep_graph;
+  bool accumulate_grad;
+  const torch::autograd::edge_list& outputs;
+};
+
+struct Collected {
+  std::vector<NodeCall> calls;  // execution order; NodeCall n of the logs is calls[n - 1] (0 is GraphRoot)
+  std::vector<EdgeTarget> edges;
+  std::vector<EdgeTarget> roots;      // one per root edge
+  std::vector<GradCapture> captures;  // sorted by call
+  cache::KeyBytes key;
+  Facts facts;
+  std::vector<at::Tensor> tensors;
+  uint32_t input_total = 0;
+  bool has_hooks = false, has_opaque = false;  // user code may run
+
+  void clear() {
+    calls.clear();
+    edges.clear();
+    roots.clear();
+    captures.clear();
+    key.clear();
+    facts.clear();
+    tensors.clear();
+    input_total = 0;
+    has_hooks = has_opaque = false;
+  }
+};
+
+}  // namespace hindcast::capture

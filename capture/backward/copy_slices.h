@@ -1,0 +1,33 @@
+#pragma once
+// In-place writes to views. LibTorch gives the base a CopySlices node, which runs the write's own node on the piece of the base's
+// gradient that the view was.
+
+#include "capture/recorder/libtorch_compat.h"
+#include "capture/symbols/symbols.h"
+
+#include <functional>
+#include <vector>
+
+namespace hindcast::capture {
+
+/// The node of the write; null once it was released. `node` is a CopySlices; the caller holds its mutex.
+const NodePtr& written_by(const torch::autograd::Node& node);
+
+/// Where a view lies in its base; offsets are in elements of the storage.
+struct PieceOfBase {
+  struct Geometry {
+    std::vector<c10::SymInt> sizes, strides;
+    c10::SymInt offset;
+  };
+  Geometry base, view;
+};
+
+/// Its fields, base and view, come before those of the write's node.
+inline constexpr uint32_t kPieceFields = 2;
+
+/// CopySlices' formula, with `write` for that of the write's node: from the gradient of the view to those of its inputs. Of the results
+/// only those with a bit in `needed` are defined.
+torch::autograd::variable_list on_piece(const PieceOfBase& piece, const at::Tensor& gradient, const std::vector<bool>& needed,
+                                        const std::function<torch::autograd::variable_list(torch::autograd::variable_list)>& write);
+
+}  // namespace hindcast::capture

@@ -1,0 +1,139 @@
+#include "capture/backward/packed_args.h"
+
+#include "base/check.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <algorithm>
+
+namespace hindcast::capture {
+namespace {
+
+using c10::IValue;
+using c10::TypeKind;
+
+class Walker {
+ public:
+  Walker(const PackedNode& packed, const NodeCall& call, const Substitution& substitution)
+      : packed_(packed), call_(call), substitution_(substitution) {}
+
+  IValue walk(const IValue& value, const c10::Type& type) {
+    switch (type.kind()) {
+      case TypeKind::TensorType:
+        return tensor(value.isNone() ? at::Tensor() : value.toTensor());
+      case TypeKind::OptionalType:
+        return value.isNone() ? value : walk(value, *type.castRaw<c10::OptionalType>()->getElementType());
+      case TypeKind::ListType:
+        return list(value, *type.castRaw<c10::ListType>()->getElementType());
+      case TypeKind::TupleType: {
+        std::vector<IValue> items;
+        const auto& elements = value.toTupleRef().elements();
+        const auto types = type.castRaw<c10::TupleType>()->elements();
+        for (size_t i = 0; i < types.size(); ++i) items.push_back(walk(elements[i], *types[i]));
+        return c10::ivalue::Tuple::create(std::move(items));
+      }
+      case TypeKind::SymIntType:
+        return size(value);
+      case TypeKind::FloatType:
+      case TypeKind::NumberType:
+        return scalar(value);
+      default:
+        return without_tensors(value);
+    }
+  }
+
+  void expect_all_tensors() const {
+    if (call_.kind == NodeKind::Typed && tensors_ != call_.tensor_count) {
+      HC_UNSUPPORTED("{}: {} tensors packed, expected the {} collected", call_.node->name(), tensors_, call_.tensor_count);
+    }
+  }
+
+ private:
+  at::Tensor tensor(const at::Tensor& packed) {
+    uint32_t slot = tensors_++;
+    if (call_.kind == NodeKind::Visited) {  // LibTorch's visitor counts each tensor once
+      if (!packed.defined()) return packed;
+      const auto found = std::find(packed_.visited.begin(), packed_.visited.end(), packed.unsafeGetTensorImpl());
+      if (found == packed_.visited.end()) HC_UNSUPPORTED("{}: packs a tensor that it did not collect", call_.node->name());
+      slot = static_cast<uint32_t>(found - packed_.visited.begin());
+    }
+    if (slot >= call_.tensor_count) HC_UNSUPPORTED("{}: packs more than the {} tensors collected", call_.node->name(), call_.tensor_count);
+    return substitution_.tensor(slot);
+  }
+
+  IValue list(const IValue& value, const c10::Type& element) {
+    if (element.kind() == TypeKind::TensorType) {
+      c10::List<at::Tensor> result;
+      for (const at::Tensor& item : value.toTensorVector()) result.push_back(tensor(item));
+      return result;
+    }
+    if (element.kind() == TypeKind::OptionalType &&
+        element.castRaw<c10::OptionalType>()->getElementType()->kind() == TypeKind::TensorType) {
+      // An undefined saved tensor is packed as "no tensor" but was collected all the same.
+      c10::List<std::optional<at::Tensor>> result;
+      const auto items = value.toListRef();
+      for (const IValue& item : items) {
+        at::Tensor replaced = tensor(item.isNone() ? at::Tensor() : item.toTensor());
+        result.push_back(replaced.defined() ? std::optional(std::move(replaced)) : std::nullopt);
+      }
+      return result;
+    }
+    if (element.kind() == TypeKind::SymIntType) {
+      std::vector<c10::SymInt> result;
+      for (const c10::SymInt& item : value.toSymIntVector()) result.push_back(size(item).toSymInt());
+      return result;
+    }
+    if (element.kind() == TypeKind::NumberType || element.kind() == TypeKind::TupleType || element.kind() == TypeKind::ListType) {
+      c10::impl::GenericList result(value.toList().elementType());
+      for (const IValue& item : value.toListRef()) result.push_back(walk(item, element));
+      return result;
+    }
+    return without_tensors(value);
+  }
+
+  // What is not walked (a Dict, a list of anything) must hold nothing that changes from step to step.
+  const IValue& without_tensors(const IValue& value) const {
+    const bool container = value.isGenericDict() || value.isList() || value.isTuple() || value.isObject();
+    bool holds_tensor = value.isTensor();
+    if (container) value.visit([&](const IValue& item) { return holds_tensor |= item.isTensor(); });
+    if (holds_tensor) HC_UNSUPPORTED("{}: keeps tensors in a {}", call_.node->name(), value.tagKind());
+    return value;
+  }
+
+  IValue size(const IValue& value) {
+    const uint32_t k = sizes_++;
+    return substitution_.size ? IValue(substitution_.size(k, value.toSymInt().expect_int())) : value;
+  }
+
+  IValue scalar(const IValue& value) {
+    if (value.isComplexDouble()) {
+      scalars_ += 2;
+      return value;
+    }
+    const uint32_t k = scalars_++;
+    if (!value.isDouble() || !substitution_.scalar) return value;
+    const auto lifted = substitution_.scalar(k, value.toDouble());
+    return lifted ? IValue(*lifted) : value;
+  }
+
+  const PackedNode& packed_;
+  const NodeCall& call_;
+  const Substitution& substitution_;
+  uint32_t tensors_ = 0, sizes_ = 0, scalars_ = 0;
+};
+
+}  // namespace
+
+std::vector<IValue> substitute(const PackedNode& packed, const NodeCall& call, const Substitution& substitution) {
+  const auto& schema = packed.function->schema;
+  if (schema.size() != packed.arguments.size()) {
+    HC_UNSUPPORTED("{}: {} packed arguments, its schema has {}", call.node->name(), packed.arguments.size(), schema.size());
+  }
+  Walker walker(packed, call, substitution);
+  std::vector<IValue> arguments;
+  for (size_t i = 0; i < schema.size(); ++i) arguments.push_back(walker.walk(packed.arguments[i], *schema[i]));
+  walker.expect_all_tensors();
+  return arguments;
+}
+
+}  // namespace hindcast::capture

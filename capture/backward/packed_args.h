@@ -1,0 +1,23 @@
+#pragma once
+// Puts stand-ins and symbols into the packed arguments of a node's functional form.
+
+#include "capture/backward/collected.h"
+#include "capture/backward/node_calls.h"
+#include "capture/symbols/symbols.h"
+
+#include <functional>
+
+namespace hindcast::capture {
+
+/// What to put in place of the node's k-th tensor, SymInt and scalar. An empty function leaves all of a kind alone.
+struct Substitution {
+  std::function<at::Tensor(uint32_t slot)> tensor;  // slot: number of the tensor within the node
+  std::function<c10::SymInt(uint32_t k, int64_t value)> size;
+  std::function<std::optional<c10::SymFloat>(uint32_t k, double value)> scalar;  // nullopt: leave it
+};
+
+/// Returns the node's packed arguments with substitutions. Throws Unsupported if they do not have the tensors, sizes and
+/// scalars that were collected.
+std::vector<c10::IValue> substitute(const PackedNode& packed, const NodeCall& call, const Substitution& substitution);
+
+}  // namespace hindcast::capture

@@ -1,0 +1,221 @@
+#include "capture/graph/graph.h"
+
+#include "base/check.h"
+#include "hooks/add_gradients.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace hindcast::capture {
+namespace {
+
+bool computes(const Instr& instr) {
+  return instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
+}
+
+// What instrs run under, as in a backward: LibTorch's sum of a sparse and a dense gradient asks whether gradients are recorded.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView dispatch;
+  c10::AutoGradMode no_grad{false};
+};
+
+// Runs instrs one by one, values in a map: for user compilers and checks, not for the hit path.
+class Interpreter {
+ public:
+  explicit Interpreter(const Env& env) : env_(env) {}
+  std::unordered_map<uint32_t, at::Tensor> values;
+
+  void run(const Instr& instr) {
+    if (instr.kind == InstrKind::AddGrads) {
+      // Copies, so that nothing is added in place: the values may be the caller's, and others may read them.
+      values[instr.outputs[0].index] = hooks::add_gradients(values.at(instr.inputs[0].index), values.at(instr.inputs[1].index));
+      return;
+    }
+    if (instr.kind == InstrKind::Mutate) {
+      const at::Tensor& base = values.at(instr.base.index);
+      at::Tensor copy = at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
+      at::Tensor target = copy;
+      for (const ViewStep& view : instr.views) {
+        auto results = call(view.op, view.args, view.self_arg, target);
+        target = results.at(view.output);
+      }
+      call(*instr.op, instr.args, instr.target_arg, target);
+      values[instr.outputs[0].index] = std::move(copy);
+      return;
+    }
+    const auto results = call(*instr.op, instr.args, 0xffffffffu, {});
+    for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
+  }
+
+ private:
+  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor) {
+    torch::jit::Stack stack;
+    for (uint32_t i = 0; i < args.size(); ++i) stack.push_back(i == replaced ? c10::IValue(tensor) : argument(args[i]));
+    op.callBoxed(stack);
+    std::vector<at::Tensor> results;
+    for (const c10::IValue& result : stack) {
+      if (result.isTensor()) {
+        results.push_back(result.toTensor());
+      } else {
+        for (const at::Tensor& item : result.toTensorVector()) results.push_back(item);
+      }
+    }
+    return results;
+  }
+
+  c10::IValue argument(const Arg& arg) {
+    const auto tensor = [&](ValueId value) { return value.defined() ? values.at(value.index) : at::Tensor(); };
+    switch (arg.kind) {
+      case Arg::Kind::Constant:
+        return arg.constant;
+      case Arg::Kind::Value:
+        return tensor(arg.values[0]);
+      case Arg::Kind::ValueList: {
+        c10::List<at::Tensor> list;
+        for (const ValueId value : arg.values) list.push_back(tensor(value));
+        return list;
+      }
+      case Arg::Kind::OptionalValueList: {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const ValueId value : arg.values) list.push_back(value.defined() ? std::optional(tensor(value)) : std::nullopt);
+        return list;
+      }
+      case Arg::Kind::Int:
+        return env_.integer(arg.exprs[0]);
+      case Arg::Kind::IntList: {
+        std::vector<int64_t> list;
+        for (const ExprId expr : arg.exprs) list.push_back(env_.integer(expr));
+        return list;
+      }
+      case Arg::Kind::Float:
+        return env_.real(arg.exprs[0]);
+    }
+    return {};
+  }
+
+  const Env& env_;
+};
+
+}  // namespace
+
+bool is_boundary(const Instr& instr) {
+  return instr.kind == InstrKind::Hook || instr.kind == InstrKind::CallNode ||
+         (instr.kind == InstrKind::Accumulate && instr.post_accumulate_hooks);
+}
+
+std::vector<Segment> Graph::segments() const {
+  // Where each value is made, and by whom it is read outside of the segment's own computation.
+  std::vector<Segment> result;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i <= instrs.size(); ++i) {
+    if (i < instrs.size() && !is_boundary(instrs[i])) continue;
+    bool any = false;
+    for (uint32_t k = first; k < i && !any; ++k) any = computes(instrs[k]);
+    if (any) result.push_back({first, i, {}, {}});
+    first = i + 1;
+  }
+  constexpr uint32_t kNowhere = 0xffffffffu;
+  std::vector<uint32_t> made_in(values.size(), kNowhere);
+  for (uint32_t s = 0; s < result.size(); ++s) {
+    for (uint32_t i = result[s].first; i < result[s].last; ++i) {
+      if (!computes(instrs[i])) continue;
+      for (const ValueId value : instrs[i].outputs) made_in[value.index] = s;
+    }
+  }
+  std::vector<std::unordered_set<uint32_t>> read(result.size()), given(result.size());
+  uint32_t current = 0;
+  for (uint32_t i = 0; i < instrs.size(); ++i) {
+    while (current < result.size() && i >= result[current].last) ++current;
+    const bool inside = current < result.size() && i >= result[current].first;
+    const uint32_t here = inside && (computes(instrs[i]) || instrs[i].kind == InstrKind::NodeStart) ? current : kNowhere;
+    for_each_use(instrs[i], [&](ValueId value) {
+      if (!value.defined()) return;
+      const uint32_t maker = made_in[value.index];
+      if (maker == here && here != kNowhere) return;
+      if (here != kNowhere && instrs[i].kind != InstrKind::NodeStart && read[here].insert(value.index).second)
+        result[here].inputs.push_back(value);
+      if (maker != kNowhere && given[maker].insert(value.index).second) result[maker].outputs.push_back(value);
+    });
+  }
+  return result;
+}
+
+std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tensor> inputs, const Bindings& bindings) const {
+  if (inputs.size() != segment.inputs.size()) {
+    throw std::invalid_argument(
+        base::format("hindcast::Graph::run: {} tensors given, the segment reads {}", inputs.size(), segment.inputs.size()));
+  }
+  Env env;
+  if (!Evaluator(*symbols).evaluate(bindings, env))
+    throw std::invalid_argument("hindcast::Graph::run: the bindings do not fit the graph's symbols");
+  const BelowAutograd below_autograd;
+  Interpreter interpreter(env);
+  for (size_t i = 0; i < inputs.size(); ++i) interpreter.values[segment.inputs[i].index] = std::move(inputs[i]);
+  for (uint32_t i = segment.first; i < segment.last; ++i) {
+    if (computes(instrs[i])) interpreter.run(instrs[i]);
+  }
+  std::vector<at::Tensor> results;
+  for (const ValueId value : segment.outputs) results.push_back(interpreter.values.at(value.index));
+  return results;
+}
+
+void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
+  Env env;
+  HC_CHECK(Evaluator(*symbols).evaluate(bindings_at_capture(*symbols), env));
+  replay(values, instrs, env);
+}
+
+void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env) {
+  const BelowAutograd below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
+  Interpreter interpreter(env);
+  interpreter.values = std::move(values);
+  for (const Instr& instr : instrs) {
+    bool ready = computes(instr);
+    for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || interpreter.values.contains(value.index)); });
+    if (ready) interpreter.run(instr);
+  }
+  values = std::move(interpreter.values);
+}
+
+std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> inputs) const {
+  const auto all = segments();
+  if (all.size() != 1)
+    throw std::invalid_argument(
+        base::format("hindcast::Graph::run: the graph has {} segments, expected 1; run them one by one", all.size()));
+  return run(all.front(), std::move(inputs), bindings_at_capture(*symbols));
+}
+
+void Graph::verify() const {
+  std::vector<uint8_t> made(values.size(), 0);
+  const auto make = [&](ValueId value) {
+    if (!value.defined()) return;
+    HC_CHECK(value.index < values.size(), "value {} of {}", value.index, values.size());
+    HC_CHECK(!made[value.index], "value {} is made twice", value.index);
+    made[value.index] = 1;
+  };
+  for (const ValueId value : tensor_inputs) make(value);
+  for (const ValueId value : resume_inputs) make(value);
+  for (size_t i = 0; i < instrs.size(); ++i) {
+    const Instr& instr = instrs[i];
+    for_each_use(instr, [&](ValueId value) {
+      HC_CHECK(!value.defined() || (value.index < values.size() && made[value.index]), "instr {} reads value {} before it is made", i,
+               value.index);
+    });
+    for (const ValueId value : instr.outputs) make(value);
+    if (instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate) {
+      HC_CHECK(instr.op.has_value(), "instr {} has no op", i);
+      HC_CHECK(instr.args.size() == instr.op->schema().arguments().size(), "instr {}: {} arguments, its schema has {}", i,
+               instr.args.size(), instr.op->schema().arguments().size());
+    }
+    HC_CHECK(instr.call < node_names.size(), "instr {} belongs to node {} of {}", i, instr.call, node_names.size());
+  }
+}
+
+}  // namespace hindcast::capture

@@ -1,0 +1,38 @@
+#include "capture/graph/replay_check.h"
+
+#include "base/format.h"
+
+namespace hindcast::capture {
+
+std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph) const {
+  std::unordered_map<uint32_t, at::Tensor> values;
+  for (const auto& [value, tensor] : inputs) {
+    if (value.defined()) values[value.index] = tensor;
+  }
+  graph.replay(values);
+  return values;
+}
+
+size_t ReplayCheck::footprint() const {
+  size_t bytes = 0;
+  for (const auto* list : {&inputs, &results}) {
+    for (const auto& [value, tensor] : *list) {
+      if (tensor.defined() && tensor.has_storage()) bytes += tensor.storage().nbytes();
+    }
+  }
+  return bytes;
+}
+
+std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
+  graph.verify();
+  const auto values = replay(graph);
+  for (const auto& [value, tensor] : results) {
+    if (!value.defined()) continue;
+    const auto found = values.find(value.index);
+    if (found == values.end()) return base::format("value {} is not made by the replay", value.index);
+    if (!same_bits(found->second, tensor, zeros)) return base::format("value {} is not what the capture computed", value.index);
+  }
+  return std::nullopt;
+}
+
+}  // namespace hindcast::capture

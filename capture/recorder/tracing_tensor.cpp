@@ -1,0 +1,162 @@
+#include "capture/recorder/tracing_tensor.h"
+
+#include "capture/recorder/libtorch_compat.h"
+#include "capture/recorder/recorder.h"
+
+#include <c10/core/DispatchKeySet.h>
+
+#include <algorithm>
+
+namespace hindcast::capture {
+namespace {
+
+c10::DispatchKeySet keys_of(const at::Tensor& real, c10::DispatchKey key) {
+  return (real.key_set() - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)).add(key);
+}
+
+// Strides in terms of the symbolic sizes, for a tensor that is dense up to order and stride-0 dimensions. Which dimensions
+// have size 1 matters for the order, so that is fixed by relations.
+std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vector<c10::SymInt>& sizes) {
+  const auto strides = real.strides();
+  std::vector<size_t> order;
+  for (size_t d = 0; d < sizes.size(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] < strides[b]; });
+  if (real.is_contiguous()) {
+    for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  }
+  std::vector<c10::SymInt> result(sizes.size(), c10::SymInt(0));
+  c10::SymInt next = 1;
+  int64_t next_now = 1;
+  for (const size_t d : order) {
+    const int64_t size_now = real.size(static_cast<int64_t>(d));
+    if (strides[d] == 0 && size_now != 1) continue;
+    if (next_now != strides[d] && size_now != 1) return {};
+    const bool one = sizes[d] == 1;  // a relation where the size is symbolic
+    result[d] = one ? c10::SymInt(strides[d]) : next;
+    if (one) continue;
+    next = next * sizes[d];
+    next_now *= size_now;
+  }
+  return result;
+}
+
+}  // namespace
+
+TracingTensor::TracingTensor(at::Tensor real_tensor, c10::DispatchKey key, ValueId id, std::shared_ptr<Base> shared_base,
+                             std::vector<c10::SymInt> symbolic_sizes)
+    : TensorImpl(keys_of(real_tensor, key), real_tensor.dtype(), real_tensor.device()),
+      real(std::move(real_tensor)),
+      value(id),
+      base(std::move(shared_base)),
+      sizes(std::move(symbolic_sizes)) {
+  set_storage_access_should_throw();
+  show_geometry();
+  const c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
+  if (impl.requires_grad()) set_requires_grad(true);  // some formulas choose their way by it
+  if (impl.is_wrapped_number()) set_wrapped_number(true);
+}
+
+void TracingTensor::show_geometry() {
+  set_custom_sizes_strides(SizesStridesPolicy::Default);
+  if (real.layout() == at::kStrided) {
+    set_sizes_and_strides(real.sizes(), real.strides(), real.storage_offset());
+  } else {
+    set_sizes_contiguous(real.sizes());
+  }
+  symbolic = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
+  if (symbolic || watched_) set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+}
+
+void TracingTensor::become(const TracingTensor& view) {
+  real = view.real;
+  value = view.value;
+  base = view.base;
+  views = view.views;
+  version = view.version;
+  sizes = view.sizes;
+  strides_.clear();
+  show_geometry();
+}
+
+TracingTensor* TracingTensor::get(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.key_set().has(kRecorderKey)) return nullptr;
+  return dynamic_cast<TracingTensor*>(tensor.unsafeGetTensorImpl());
+}
+
+c10::SymIntArrayRef TracingTensor::traced_sizes() const { return sizes; }
+
+void TracingTensor::pin_sizes() const {
+  pinned_sizes_.clear();
+  for (const c10::SymInt& size : sizes) pinned_sizes_.push_back(size.guard_int(__FILE__, __LINE__));
+}
+c10::IntArrayRef TracingTensor::sizes_custom() const {
+  pin_sizes();
+  return pinned_sizes_;
+}
+c10::IntArrayRef TracingTensor::strides_custom() const {
+  pin_sizes();
+  pinned_strides_ = real.strides().vec();
+  return pinned_strides_;
+}
+int64_t TracingTensor::numel_custom() const {
+  pin_sizes();
+  return real.numel();
+}
+int64_t TracingTensor::dim_custom() const { return static_cast<int64_t>(sizes.size()); }
+int64_t TracingTensor::size_custom(int64_t dim) const {
+  return sizes[c10::maybe_wrap_dim(dim, dim_custom(), false)].guard_int(__FILE__, __LINE__);
+}
+int64_t TracingTensor::storage_offset_custom() const {
+  if (Recorder* recorder = Recorder::current()) recorder->mark_untraceable("asks for a storage offset");
+  return real.storage_offset();
+}
+c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const { return sizes; }
+c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
+  if (strides_.empty() && !sizes.empty()) {
+    strides_ = symbolic_strides(real, sizes);
+    if (strides_.empty()) {
+      pin_sizes();
+      for (const int64_t stride : real.strides()) strides_.emplace_back(stride);
+    }
+  }
+  return strides_;
+}
+c10::SymInt TracingTensor::sym_numel_custom() const {
+  c10::SymInt numel = 1;
+  for (const c10::SymInt& size : sizes) numel = numel * size;
+  return numel;
+}
+c10::SymInt TracingTensor::sym_storage_offset_custom() const { return storage_offset_custom(); }
+
+// The layout class of an input is guarded, and what ATen makes of it depends on sizes only where they are 0 or 1.
+void TracingTensor::separate_degenerate_sizes() const {
+  for (const c10::SymInt& size : sizes) {
+    const bool known = !size.is_symbolic() || size == 1 || size == 0;  // relations of this capture
+    (void)known;
+  }
+}
+c10::SymBool TracingTensor::sym_is_contiguous_custom(at::MemoryFormat format) const {
+  separate_degenerate_sizes();
+  return real.is_contiguous(format);
+}
+c10::SymBool TracingTensor::sym_is_non_overlapping_and_dense_custom() const {
+  separate_degenerate_sizes();
+  return real.is_non_overlapping_and_dense();
+}
+bool TracingTensor::is_strides_like_custom(at::MemoryFormat format) const {
+  separate_degenerate_sizes();
+  return real.unsafeGetTensorImpl()->is_strides_like(format);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const c10::VariableVersion&, bool) const {
+  auto copy = c10::make_intrusive<TracingTensor>(real, kRecorderKey, value, base, sizes);
+  copy->views = views;
+  copy->version = version;
+  return copy;
+}
+c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(c10::VariableVersion&&, bool) const {
+  const c10::VariableVersion version;  // named, or this would call itself
+  return shallow_copy_and_detach(version, false);
+}
+
+}  // namespace hindcast::capture

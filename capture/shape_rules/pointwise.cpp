@@ -1,0 +1,82 @@
+// Element by element: broadcasting, and ops whose outputs have the sizes of an argument.
+// Ops with the `pointwise` tag of LibTorch need no row.
+
+#include "capture/shape_rules/shape_call.h"
+
+#include <algorithm>
+
+namespace hindcast::capture {
+
+Outputs broadcast_all(const ShapeCall& call) {
+  std::optional<Sizes> all;
+  for (const Argument& argument : call.args()) {
+    if (const auto* sizes = std::get_if<Sizes>(&argument.value)) all = all ? call.broadcast(*all, *sizes) : *sizes;
+  }
+  require(all.has_value());
+  return Outputs(call.outputs(), *all);
+}
+
+Outputs same_as(const ShapeCall& call) {
+  const auto names = words(call.likes);
+  Outputs outputs;
+  for (size_t i = 0; i < call.outputs(); ++i) {
+    const std::string_view name = names[std::min(i, names.size() - 1)];
+    const bool undefined = call.real(i).empty();
+    outputs.push_back(undefined && !call.has_tensor(name) ? Sizes{} : call.unless_undefined(i, call.tensor(name)));
+  }
+  return outputs;
+}
+
+namespace {
+
+// CPU keeps one number per element, CUDA keeps none.
+Outputs log_sigmoid_forward(const ShapeCall& call) {
+  const Sizes& self = call.tensor("self");
+  const bool none = call.outputs() == 2 && call.real(1) == std::vector<int64_t>{0} && call.real(0) != call.real(1);
+  return {self, none ? Sizes{call.constant(0)} : self};
+}
+
+/// The arguments named in `likes` against each other; further tensors are something else.
+Outputs broadcast_named(const ShapeCall& call) {
+  Sizes all;
+  for (const std::string_view name : words(call.likes)) all = call.broadcast(all, call.tensor(name));
+  return {all};
+}
+
+constexpr RuleRow kRows[] = {
+    {"copy fill.* floor_divide.* masked_fill.* rsub.Tensor complex polar xlogy.* where.self copysign.* "
+     "threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward mish_backward elu_backward "
+     "hardtanh_backward hardswish_backward hardsigmoid_backward hardshrink_backward softshrink_backward "
+     "leaky_relu_backward softplus_backward logit_backward native_dropout_backward _prelu_kernel "
+     "_prelu_kernel_backward _masked_scale _add_relu.* binomial normal.Tensor_Tensor ldexp.* eq.* ne.* lt.* le.* "
+     "gt.* ge.* heaviside isclose",
+     broadcast_all},
+    {"log_sigmoid_forward", log_sigmoid_forward},
+    {"log_sigmoid_backward rrelu_with_noise_backward", broadcast_named, "grad_output self"},
+    {"masked_scatter", broadcast_named, "self mask"},
+    {"alias detach clone contiguous _to_copy _conj conj resolve_conj _conj_physical _neg_view resolve_neg lift "
+     "lift_fresh lift_fresh_copy _lazy_clone _pin_memory hardswish leaky_relu hardshrink rrelu_with_noise "
+     "bernoulli bernoulli.p bernoulli.Tensor poisson _standard_gamma _standard_gamma_grad "
+     "_sample_dirichlet normal_functional _fused_dropout empty_like zeros_like ones_like full_like rand_like "
+     "rand_like.generator randn_like randn_like.generator randint_like.* cumsum cumprod logcumsumexp cummax "
+     "cummin tril triu flip roll renorm index_add index_copy index_fill.* index_reduce index_put "
+     "_unsafe_index_put _unsafe_masked_index_put_accumulate put scatter.* scatter_add scatter_reduce.* "
+     "slice_scatter select_scatter diagonal_scatter as_strided_scatter cholesky cholesky_inverse "
+     "linalg_matrix_exp channel_shuffle _softmax _log_softmax _safe_softmax _masked_softmax sort sort.stable "
+     "argsort argsort.stable bucketize.Tensor searchsorted.Tensor",
+     same_as, "self"},
+    {"native_dropout", same_as, "input"},
+    {"_dirichlet_grad", same_as, "x"},
+    {"linalg_householder_product", same_as, "input"},
+    {"normal.Tensor_float", same_as, "mean"},
+    {"normal.float_Tensor", same_as, "std"},
+    {"isin.Tensor_Tensor isin.Tensor_Scalar", same_as, "elements"},
+    {"view_as reshape_as expand_as", same_as, "other"},
+    {"resize_as_", same_as, "the_template"},
+};
+
+}  // namespace
+
+std::span<const RuleRow> pointwise_rules() { return kRows; }
+
+}  // namespace hindcast::capture

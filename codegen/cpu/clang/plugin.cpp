@@ -1,0 +1,358 @@
+// libhindcast_clang.so: Clang and LLVM's in-process linker behind the C table of plugin.h. Only the files plugin*.cpp see LLVM.
+//
+//   source -> CompilerInstance + EmitObjAction -> object bytes          (what the kernel store keeps)
+//   object bytes -> JITLink -> pages of code in this process, addresses by name
+//
+// JITLink, the linker below ORC's layers, is used without an ExecutionSession: kernels know nothing of each other, so its
+// symbol tables and its lock over all of them would be for nothing, and each load is on its own, on any thread.
+//
+// LLVM and Clang are linked in statically, with hidden symbols. Against their shared libraries, what was measured is: the
+// first dlopen takes 13 ms and not 32 (disk cache warm), compiles and loads take the same, the link 6 s, the file 80 MB.
+// What decides is that the copy is our own: no LLVM of the host program (a driver's, another plug-in's) is mixed up with
+// it, the handler of fatal errors is ours alone, and destructors of its global objects can be kept from running, see below: with
+// the shared libraries, a process that exits while a thread compiles aborts.
+
+#include "codegen/cpu/clang/plugin.h"
+
+#include <clang/Basic/Diagnostic.h>
+#include <clang/Basic/DiagnosticOptions.h>
+#include <clang/Basic/Version.h>
+#include <clang/CodeGen/CodeGenAction.h>
+#include <clang/Frontend/CompilerInstance.h>
+#include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/TextDiagnosticPrinter.h>
+#include <llvm/ExecutionEngine/JITLink/JITLink.h>
+#include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
+#include <llvm/Passes/PassPlugin.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/VirtualFileSystem.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <setjmp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// A thread may be compiling when the process exits. Were LLVM's global objects destroyed under it, it would crash; so
+// nothing that is linked into this file registers a destructor. It is never unloaded either: the memory goes with the process.
+extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
+
+// Distributions build extensions of LLVM into it (Polly, as a rule), which Clang asks for their passes and which come in
+// packages of their own. No flag of ours would turn one on, so they are nothing here.
+#define HANDLE_EXTENSION(name)                                                  \
+  llvm::PassPluginLibraryInfo get##name##PluginInfo() {                         \
+    return {LLVM_PLUGIN_API_VERSION, #name, "none", [](llvm::PassBuilder&) {}}; \
+  }
+#include <llvm/Support/Extension.def>
+
+namespace {
+
+namespace jitlink = llvm::jitlink;
+namespace orc = llvm::orc;
+
+constexpr const char* kMainFile = "/kernel.cpp";
+
+void write_to(const HindcastClangSink& sink, llvm::StringRef text) { sink.write(sink.context, text.data(), text.size()); }
+
+llvm::StringRef view(const HindcastClangText& text) { return {text.data, text.size}; }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The target
+
+struct Target {
+  std::string triple;
+  std::string cpu;
+  std::vector<std::string> features;  // "+avx2", "-avx512f", sorted
+};
+
+/// This machine. Features are named one by one: a virtual machine may hide some that its CPU's name promises.
+Target host_target() {
+  Target target{llvm::sys::getProcessTriple(), llvm::sys::getHostCPUName().str(), {}};
+  for (const auto& feature : llvm::sys::getHostCPUFeatures())
+    target.features.push_back((feature.second ? "+" : "-") + feature.first().str());
+  std::sort(target.features.begin(), target.features.end());
+  return target;
+}
+
+/// Flags of clang -cc1, which has no driver's defaults: no headers, no libraries, no -fmath-errno.
+std::vector<std::string> flags_for(const Target& target) {
+  std::vector<std::string> flags = {
+      "-triple",
+      target.triple,
+      "-target-cpu",
+      target.cpu,
+      "-tune-cpu",
+      target.cpu,
+      "-x",
+      "c++",
+      "-std=c++20",
+      // Sources bring all they need: nothing to include, no calls of a C library but those that they write themselves.
+      "-ffreestanding",
+      "-nostdsysteminc",
+      "-nobuiltininc",
+      "-nostdinc++",
+      // Kernels do not throw, and code without unwind tables needs not be registered with the unwinder, whose lock and list
+      // every exception of the process would pay for.
+      "-fno-rtti",
+      "-funwind-tables=0",
+      "-mframe-pointer=none",
+      // Loaded wherever there is room, maybe far from libm.
+      "-mrelocation-model",
+      "pic",
+      "-pic-level",
+      "2",
+      // Not for -cc1 by default, whatever the level.
+      "-vectorize-loops",
+      "-vectorize-slp",
+      // a * b + c rounds twice, as it does in LibTorch: a kernel must give the bits that the ops it replaces would.
+      "-ffp-contract=off",
+      // Nobody reads the exception flags (-fno-trapping-math): a masked lane may compute what the loop would not have.
+      "-ffp-exception-behavior=ignore",
+      // Warnings are for people, and these sources are written by a program.
+      "-w",
+  };
+  for (const std::string& feature : target.features) {
+    flags.push_back("-target-feature");
+    flags.push_back(feature);
+  }
+  // LLVM uses half of AVX-512's width on Intel's CPUs, whose clocks it once slowed down. Those that have this feature, from Ice Lake on,
+  // hardly do that, and their kernels are up to a third faster with all of it.
+  if (std::find(target.features.begin(), target.features.end(), "+avx512vbmi2") != target.features.end())
+    flags.push_back("-mprefer-vector-width=512");
+  return flags;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// LLVM's fatal errors
+
+// A source that a back end cannot translate ends in report_fatal_error, which would abort the process; the handler may not
+// return. So it jumps out of the compile. What was on the stack is leaked, a lock maybe with it: that was the last compile.
+struct Escape {
+  jmp_buf where;
+  char reason[512];
+};
+thread_local Escape* escape = nullptr;
+std::atomic<bool> broken = false;
+
+void on_fatal_error(void*, const char* reason, bool) {
+  if (escape == nullptr) return;  // LLVM then aborts: not within a compile
+  broken = true;
+  snprintf(escape->reason, sizeof(escape->reason), "%s", reason);
+  longjmp(escape->where, 1);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What is set up once
+
+struct Compiler {
+  std::vector<std::string> flags;
+  std::string identity;
+  std::unique_ptr<jitlink::JITLinkMemoryManager> memory;
+  void* libm = nullptr;
+  void* libc = nullptr;
+
+  Compiler() {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::InitializeNativeTargetAsmParser();
+    llvm::install_fatal_error_handler(on_fatal_error);
+    flags = flags_for(host_target());
+    identity = clang::getClangFullVersion();
+    for (const std::string& flag : flags) identity += " " + flag;
+    auto manager = jitlink::InProcessMemoryManager::Create();
+    if (manager)
+      memory = std::move(*manager);
+    else
+      llvm::consumeError(manager.takeError());  // load() says so
+    libm = dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL);
+    libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_LOCAL);
+  }
+};
+
+Compiler& compiler() {
+  static auto* const instance = new Compiler;
+  return *instance;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Compile
+
+llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> files_of(const HindcastClangSource& source) {
+  auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
+  files->setCurrentWorkingDirectory("/");
+  const auto add = [&](const llvm::Twine& name, const HindcastClangText& text) {
+    files->addFile(name, 0, llvm::MemoryBuffer::getMemBufferCopy(view(text), name));
+  };
+  add(kMainFile, source.text);
+  for (size_t i = 0; i < source.file_count; ++i) add("/" + view(source.files[i].name), source.files[i].text);
+  return files;
+}
+
+std::vector<std::string> flags_of(const HindcastClangSource& source) {
+  std::vector<std::string> flags = compiler().flags;
+  flags.push_back("-O" + std::to_string(std::min(source.optimisation, 3U)));
+  flags.insert(flags.end(), {"-I", "/", "-emit-obj", "-main-file-name", "kernel.cpp", kMainFile});
+  return flags;
+}
+
+bool compile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>& object, std::string& diagnostics) {
+  clang::CompilerInstance instance;
+  llvm::raw_string_ostream text(diagnostics);
+  llvm::raw_null_ostream nowhere;
+  instance.setVerboseOutputStream(nowhere);  // "1 error generated." would go to stderr
+  instance.createDiagnostics(new clang::TextDiagnosticPrinter(text, &instance.getDiagnosticOpts()), true);
+
+  const std::vector<std::string> flags = flags_of(source);
+  std::vector<const char*> arguments;
+  for (const std::string& flag : flags) arguments.push_back(flag.c_str());
+  if (!clang::CompilerInvocation::CreateFromArgs(instance.getInvocation(), arguments, instance.getDiagnostics())) return false;
+
+  instance.createFileManager(files_of(source));
+  instance.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
+  clang::EmitObjAction action;
+  return instance.ExecuteAction(action) && !instance.getDiagnostics().hasErrorOccurred();
+}
+
+int compile(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem) noexcept {
+  compiler();
+  if (broken) {
+    write_to(problem, "Clang failed beyond repair in an earlier compile of this process");
+    return 0;
+  }
+  Escape here;
+  if (setjmp(here.where) != 0) {
+    escape = nullptr;
+    write_to(problem, here.reason);
+    return 0;
+  }
+  escape = &here;
+  llvm::SmallVector<char, 0> bytes;
+  std::string diagnostics;
+  const bool done = compile_now(*source, bytes, diagnostics);
+  escape = nullptr;
+  if (done)
+    write_to(object, {bytes.data(), bytes.size()});
+  else
+    write_to(problem, diagnostics.empty() ? "Clang failed without a diagnostic" : llvm::StringRef(diagnostics));
+  return done ? 1 : 0;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Load
+
+struct Loaded {
+  llvm::StringMap<void*> symbols;
+  jitlink::JITLinkMemoryManager::FinalizedAlloc code;
+};
+
+/// What `library` itself defines. dlsym() alone would also look into what that library needs: by way of libm all of libc.
+void* defined_in(void* library, const char* name) {
+  void* const address = library == nullptr ? nullptr : dlsym(library, name);
+  const link_map* map = nullptr;
+  Dl_info found;
+  if (address == nullptr || dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || dladdr(address, &found) == 0) return nullptr;
+  return strcmp(found.dli_fname, map->l_name) == 0 ? address : nullptr;
+}
+
+/// All of libm, and what compilers make of loops and assignments. Looked up in these two libraries, not in the process: a
+/// kernel must not bind to a function of the host that happens to have the name.
+void* external(llvm::StringRef name) {
+  const bool memory = name == "memcpy" || name == "memmove" || name == "memset" || name == "memcmp";
+  return defined_in(memory ? compiler().libc : compiler().libm, name.str().c_str());
+}
+
+/// One link. JITLink owns it and calls back; with a memory manager of this process all calls come before link() returns.
+class Link : public jitlink::JITLinkContext {
+ public:
+  Link(Loaded& loaded, std::string& problem) : JITLinkContext(nullptr), loaded_(loaded), problem_(problem) {}
+
+  jitlink::JITLinkMemoryManager& getMemoryManager() override { return *compiler().memory; }
+
+  void notifyFailed(llvm::Error error) override { problem_ = llvm::toString(std::move(error)); }
+
+  void lookup(const LookupMap& names, std::unique_ptr<jitlink::JITLinkAsyncLookupContinuation> next) override {
+    jitlink::AsyncLookupResult found;
+    std::string missing;
+    for (const auto& [name, flags] : names) {
+      void* const address = external(name);
+      if (address != nullptr)
+        found[name] = {orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+      else if (flags == jitlink::SymbolLookupFlags::RequiredSymbol)
+        missing += " " + name.str();
+      else
+        found[name] = {};
+    }
+    if (missing.empty())
+      next->run(std::move(found));
+    else
+      next->run(llvm::createStringError(llvm::inconvertibleErrorCode(), "not in libm, and not part of the kernel:" + missing));
+  }
+
+  llvm::Error notifyResolved(jitlink::LinkGraph& graph) override {
+    // Nobody would run it.
+    for (const char* constructors : {".init_array", ".ctors"}) {
+      if (graph.findSectionByName(constructors) != nullptr)
+        return llvm::createStringError(llvm::inconvertibleErrorCode(), "it has a global object with a constructor");
+    }
+    for (const jitlink::Symbol* symbol : graph.defined_symbols()) {
+      if (symbol->hasName() && symbol->getScope() != jitlink::Scope::Local)
+        loaded_.symbols[symbol->getName()] = symbol->getAddress().toPtr<void*>();
+    }
+    return llvm::Error::success();
+  }
+
+  void notifyFinalized(jitlink::JITLinkMemoryManager::FinalizedAlloc code) override { loaded_.code = std::move(code); }
+
+ private:
+  Loaded& loaded_;
+  std::string& problem_;
+};
+
+int load(HindcastClangText object, void** out, HindcastClangSink problem) noexcept {
+  if (!compiler().memory) {
+    write_to(problem, "the size of a page is not known");
+    return 0;
+  }
+  // A copy, since the caller's bytes may lie at an address that is not aligned.
+  const auto bytes = llvm::MemoryBuffer::getMemBufferCopy(view(object), "kernel.o");
+  auto graph = jitlink::createLinkGraphFromObject(bytes->getMemBufferRef());
+  if (!graph) {
+    write_to(problem, llvm::toString(graph.takeError()));
+    return 0;
+  }
+  auto loaded = std::make_unique<Loaded>();
+  std::string text;
+  jitlink::link(std::move(*graph), std::make_unique<Link>(*loaded, text));
+  if (!loaded->code) {
+    write_to(problem, text.empty() ? "the linker failed without a message" : llvm::StringRef(text));
+    return 0;
+  }
+  *out = loaded.release();
+  return 1;
+}
+
+void* find(const void* loaded, const char* name) noexcept { return static_cast<const Loaded*>(loaded)->symbols.lookup(name); }
+
+void unload(void* handle) noexcept {
+  const std::unique_ptr<Loaded> loaded(static_cast<Loaded*>(handle));
+  llvm::consumeError(compiler().memory->deallocate(std::move(loaded->code)));
+}
+
+const char* identity() noexcept { return compiler().identity.c_str(); }
+
+constexpr HindcastClangTable kTable = {kHindcastClangVersion, identity, compile, load, find, unload};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const HindcastClangTable* hindcast_clang_table(void) { return &kTable; }

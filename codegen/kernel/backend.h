@@ -1,0 +1,92 @@
+#pragma once
+// A kind of device that kernels are made for.
+//
+// Capture, passes, fusion and plans are the same for all devices. What differs is behind this interface; a backend is a folder
+// beside codegen/cpu with files of the same names (docs/design.md, "A new backend"). `engine` knows this header and no backend.
+
+#include "codegen/fuse/cost_model.h"
+#include "codegen/fuse/group.h"
+#include "codegen/plan/plan.h"
+
+#include <c10/core/DeviceType.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace hindcast::codegen {
+
+/// The machine code of one body, for one backend.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  /// The part of its memory that one of `holders` answers for. Bytes.
+  virtual size_t footprint_of_one(long holders) const = 0;
+
+ protected:
+  Kernel() = default;
+};
+
+/// A source file of a program that is written to disk: its name, relative, and its text.
+struct ProgramFile {
+  std::string name, text;
+};
+
+/// What a backend's allocator keeps, as hindcast::Stats has it.
+struct MemoryCounts {
+  uint64_t reused = 0, fresh = 0, returned = 0;
+  uint64_t held_bytes = 0, held_buffers = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual c10::DeviceType device() const = 0;
+
+  /// What fusion reckons with.
+  virtual const CostModel& cost_model() const = 0;
+
+  /// The kernel of a body: the one that this process has, else from the store on disk, else compiled. Equal bodies get one
+  /// kernel, which lives as long as somebody holds it. Safe from many threads. Null, with the reason, when there is no compiler
+  /// or it failed.
+  virtual std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const = 0;
+  /// Runs a group's kernel, which is kernel(group.body).
+  virtual std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const = 0;
+
+  /// The kernel's text, for logs.
+  virtual std::string source(const Body& body) const = 0;
+  /// A program of LibTorch alone that runs the kernel's text beside ATen's ops: files that can be compiled as the head of main.cpp
+  /// says. `given`: the group's inputs, of which only types, sizes and strides are used. Where there can be no main.cpp,
+  /// no_main.txt says why.
+  virtual std::vector<ProgramFile> reproducer(const capture::Graph& graph, const Group& group,
+                                              const std::unordered_map<uint32_t, at::Tensor>& given) const = 0;
+
+  /// One pass over the memory of a dense tensor of this device, of float, double, bfloat16, half or complex numbers.
+  virtual bool has_non_finite(const at::Tensor& dense) const = 0;
+
+  /// Returns when the work that this thread gave to the device is done: what a clock is read behind.
+  virtual void synchronize() const = 0;
+  /// Bytes read and written per microsecond by a copy of memory that is mapped already. Measured once, in some 20 ms.
+  virtual double copy_bandwidth() const = 0;
+
+  virtual MemoryCounts memory_counts() const = 0;
+  virtual void reset_memory_counts() const = 0;
+  /// Gives the free memory that its allocator holds back to LibTorch's. Bytes.
+  virtual size_t trim_memory() const = 0;
+};
+
+/// Null: nothing takes tensors of this device.
+const Backend* backend_of(c10::DeviceType device);
+/// The backend of all tensors of a graph. Null: it has tensors of more than one, or of one that nothing takes.
+const Backend* backend_of(const capture::Graph& graph);
+/// All of them.
+const std::vector<const Backend*>& backends();
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,131 @@
+#include "codegen/kernel/body_text.h"
+
+#include "codegen/cpu/source.h"
+#include "base/check.h"
+#include "base/format.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen {
+
+using base::format;
+
+std::string_view type_name(at::ScalarType type) {
+  switch (type) {
+    case at::ScalarType::Float:
+      return "float";
+    case at::ScalarType::Double:
+      return "double";
+    case at::ScalarType::BFloat16:
+      return "bfloat16";
+    case at::ScalarType::Half:
+      return "float16";
+    case at::ScalarType::Long:
+      return "int64";
+    case at::ScalarType::Int:
+      return "int32";
+    case at::ScalarType::Short:
+      return "int16";
+    case at::ScalarType::Char:
+      return "int8";
+    case at::ScalarType::Byte:
+      return "uint8";
+    case at::ScalarType::Bool:
+      return "bool";
+    case at::ScalarType::ComplexFloat:
+      return "complex64";
+    case at::ScalarType::ComplexDouble:
+      return "complex128";
+    default:
+      break;
+  }
+  HC_CHECK(false, "a kernel over {}", c10::toString(type));
+  return "";
+}
+
+std::string name_of(Operand operand) {
+  switch (operand.kind) {
+    case Operand::Kind::Load:
+      return format("x{}", operand.index);
+    case Operand::Kind::Scalar:
+      return format("s{}", operand.index);
+    case Operand::Kind::Result:
+      return format("v{}", operand.index);
+  }
+  return "";
+}
+
+namespace {
+
+bool is_of_near_angle(const BodyOp& op) {
+  const bool reduces = op.function == "sin" || op.function == "cos" || op.function == "tan";
+  return reduces && op.args[0].kind == Operand::Kind::Load;
+}
+
+// Of the functor: for near angles; for all, inlined or by a call.
+std::string_view form_of(const Body& body, const BodyOp& op, bool near) {
+  constexpr int64_t kFew = 2;
+  if (!is_of_near_angle(op)) return "";
+  if (near) return "_near";
+  return std::count_if(body.ops.begin(), body.ops.end(), is_of_near_angle) > kFew ? "_called" : "";
+}
+
+}  // namespace
+
+std::string assignment(const Body& body, size_t op, bool near) {
+  std::string args;
+  for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
+  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, body.ops[op], near), type_name(body.compute), args);
+}
+
+std::vector<size_t> angles_of(const Body& body) {
+  std::vector<size_t> angles;
+  for (const BodyOp& op : body.ops) {
+    if (is_of_near_angle(op) && std::find(angles.begin(), angles.end(), op.args[0].index) == angles.end())
+      angles.push_back(op.args[0].index);
+  }
+  return angles;
+}
+
+std::string block_lines(const std::string& indent, const std::string& count) {
+  return format("{}for (long begin = 0; begin < {}; begin += {}) {{\n{}const long end = begin + {} < {} ? begin + {} : {};\n", indent,
+                count, kBlockLength, indent, kBlockLength, count, kBlockLength, count);
+}
+
+std::string far_line(const Body& body, size_t load, const std::string& angle) {
+  const std::string_view type = type_name(body.compute);
+  const std::string value = body.loads[load].type == body.compute ? angle : format("convert<{}>({})", type, angle);
+  return format("far |= !(magnitude_of({}) <= kNearAngle<{}>);\n", value, type);
+}
+
+std::string load_from(const Body& body, size_t load, const std::string& place) {
+  const at::ScalarType type = body.loads[load].type;
+  const bool as_it_is = type == body.compute || type == at::kBool || type == at::kLong;
+  const std::string_view name = as_it_is ? type_name(type) : type_name(body.compute);
+  return format("const {} x{} = {};", name, load, as_it_is ? place : format("convert<{}>({})", name, place));
+}
+
+std::string converted(const Body& body, const BodyStore& store) {
+  if (store.type == body.compute) return name_of(store.value);
+  return format("convert<{}>({})", type_name(store.type), name_of(store.value));
+}
+
+std::string store_lines(const Body& body, size_t store, size_t first_leaf, bool leaves, const std::string& indent) {
+  const uint32_t count = leaves ? body.stores[store].leaves : 0;
+  const std::string value = converted(body, body.stores[store]);
+  if (count == 0) return format("{}r{}[i] = {};\n", indent, store, value);
+  const std::string_view type = type_name(body.stores[store].type);
+  std::string lines = format("{}const {} w{} = {};\n{}r{}[i] = w{};\n", indent, type, store, value, indent, store, store);
+  for (size_t leaf = first_leaf; leaf < first_leaf + count; ++leaf)
+    lines += format("{}sum{}[i] = convert<{}>(widen(term{}[i]) + widen(w{}));\n", indent, leaf, type, leaf, store);
+  return lines;
+}
+
+std::string scalar_lines(const Body& body) {
+  const std::string_view type = type_name(body.compute);
+  std::string lines;
+  for (uint32_t i = 0; i < body.scalars; ++i) lines += format("  const {} s{} = ({})scalars[{}];\n", type, i, type, i);
+  return lines;
+}
+
+}  // namespace hindcast::codegen

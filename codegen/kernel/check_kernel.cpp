@@ -1,0 +1,165 @@
+#include "codegen/kernel/check_kernel.h"
+
+#include "base/check.h"
+#include "base/format.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace hindcast::codegen {
+namespace {
+
+using Values = std::unordered_map<uint32_t, at::Tensor>;
+
+double unit_of(at::ScalarType type) {
+  switch (type) {
+    case at::ScalarType::Double:
+    case at::ScalarType::ComplexDouble:
+      return std::numeric_limits<double>::epsilon();
+    case at::ScalarType::BFloat16:
+      return std::numeric_limits<c10::BFloat16>::epsilon();
+    case at::ScalarType::Half:
+      return std::numeric_limits<c10::Half>::epsilon();
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
+}
+
+// Real numbers stay what they are, of complex ones the parts become neighbours.
+at::Tensor parts_of(const at::Tensor& tensor) { return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor; }
+
+at::Tensor in_double(const at::Tensor& tensor) {
+  if (tensor.is_complex()) return tensor.to(at::kComplexDouble);
+  return tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
+}
+
+// The group op by op in float64 or complex128.
+class InDouble {
+ public:
+  InDouble(const capture::Graph& graph, const Group& group) : loads_(inputs_of(group)) {
+    for (const uint32_t i : instrs_of(group)) instrs_.push_back(graph.instrs[i]);
+    // softmax' gradient is told its input's type, and refuses another.
+    for (capture::Instr& instr : instrs_) {
+      if (!instr.op) continue;
+      for (size_t i = 0; i < instr.args.size(); ++i) {
+        if (instr.op->schema().arguments()[i].name() == "input_dtype") instr.args[i].constant = static_cast<int64_t>(at::kDouble);
+      }
+    }
+  }
+
+  /// `noise`: by how much of itself each value is off, as each is where it is rounded.
+  Values run(const Values& values, const capture::Env& env, double noise) const {
+    Values exact;
+    for (const auto load : loads_) {
+      exact[load.index] = disturbed(in_double(values.at(load.index)), noise, load);
+    }
+    for (const capture::Instr& instr : instrs_) {
+      capture::Graph::replay(exact, {&instr, 1}, env);
+      if (noise == 0) continue;
+      for (const auto output : instr.outputs) {
+        const auto made = exact.find(output.index);
+        if (made != exact.end() && made->second.defined()) made->second = disturbed(made->second, noise, output);
+      }
+    }
+    return exact;
+  }
+
+ private:
+  // Each value otherwise, or errors of factors and terms would make up for each other. Not by a random generator: the user's must not
+  // notice.
+  static at::Tensor disturbed(const at::Tensor& tensor, double noise, capture::ValueId value) {
+    if (noise == 0 || !(tensor.is_floating_point() || tensor.is_complex())) return tensor;
+    const at::Tensor places = at::arange(tensor.numel(), at::kDouble).mul(12.9898).add(78.233 * (value.index + 1)).sin();
+    return tensor * (places.reshape(tensor.sizes()) * noise + 1);
+  }
+
+  const std::vector<capture::ValueId> loads_;
+  std::vector<capture::Instr> instrs_;
+};
+
+/// Its results, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
+Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, const Values& values, const capture::Env& env,
+                 const std::vector<Group::Leaf>& leaves) {
+  Step step;
+  Slots slots;
+  for (const auto load : inputs_of(group)) {
+    step.inputs.push_back({static_cast<uint32_t>(slots.size()), false});
+    slots.push_back(values.at(load.index));
+  }
+  for (size_t i = 0; i < results_of(group).size(); ++i) {
+    step.outputs.push_back(static_cast<uint32_t>(slots.size()));
+    slots.emplace_back();
+  }
+  std::vector<at::Tensor> added(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    step.leaves.push_back({static_cast<uint32_t>(slots.size()), 0, leaves[i].takes_result});
+    const bool is_first = i == 0 || leaves[i - 1].store != leaves[i].store;
+    if (!is_first) added[i] = at::zeros_like(values.at(group.stores[leaves[i].store].index));
+    slots.push_back(is_first ? buffer_wanted() : added[i]);
+  }
+  make_kernel_call(group, std::move(kernel))->run(step, slots, env);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    at::Tensor& slot = slots[step.leaves[i].slot];
+    if (slot.is_same(gradient_added())) slot = added[i];
+  }
+  slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(step.inputs.size()));
+  return slots;
+}
+
+// A zero may have another sign.
+bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.nan_to_num(1, 2, 3), b.nan_to_num(1, 2, 3)); }
+
+bool lies_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_aten, const at::Tensor& exact, const at::Tensor& rounded) {
+  if (ours.numel() == 0) return std::nullopt;
+  const at::Tensor finite = at::logical_and(by_aten.isfinite(), exact.isfinite());
+  const auto odd = [&](const at::Tensor& tensor) { return tensor.to(at::kDouble).masked_fill(finite, 0).nan_to_num(1, 2, 3); };
+  if (!at::equal(ours.isfinite(), by_aten.isfinite()) || !at::equal(odd(ours), odd(by_aten)))
+    return "has other infinities or NaN than ATen's";
+  const auto largest = [&](const at::Tensor& tensor) { return tensor.masked_fill(finite.logical_not(), 0).abs().max().item<double>(); };
+  const double error = largest(ours.to(at::kDouble) - exact), of_aten = largest(by_aten.to(at::kDouble) - exact);
+  const double unit = unit_of(ours.scalar_type());
+  // Where terms cancel, what rounding of the terms leaves is more than any share of the result.
+  const double by_rounding = largest((rounded - exact).nan_to_num(0, 0, 0));
+  const double allowed = 4 * of_aten + 64 * unit * largest(exact) + 8 * by_rounding;
+  if (error <= allowed) return std::nullopt;
+  return base::format("is off by {}, ATen by {}, allowed are {}", error, of_aten, allowed);
+}
+
+}  // namespace
+
+std::optional<std::string> find_difference(const capture::Graph& graph, const Group& group, std::shared_ptr<const CpuKernel> kernel,
+                                           const Values& values, const capture::Env& env) {
+  for (const auto load : inputs_of(group)) {
+    if (!values.contains(load.index)) return std::nullopt;  // made behind an opaque node, which a replay does not call
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const InDouble group_in_double(graph, group);
+  const Values exact = group_in_double.run(values, env, 0), rounded = group_in_double.run(values, env, unit_of(group.body.compute));
+  const Slots stored = run_kernel(group, kernel, values, env, {});
+  const std::vector<capture::ValueId> results = results_of(group);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const uint32_t value = results[i].index;
+    const auto parts_in_double = [&](const Values& of) { return parts_of(of.at(value)).to(at::kDouble); };
+    const auto wrong = lies_alike(stored[i], values.at(value))
+                           ? compare(parts_of(stored[i]), parts_of(values.at(value)), parts_in_double(exact), parts_in_double(rounded))
+                           : std::optional<std::string>("has another layout than ATen's");
+    if (wrong) return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
+  }
+  if (!has_leaves(group.body)) return std::nullopt;
+  const Slots written = run_kernel(group, kernel, values, env, group.leaves);
+  for (size_t i = 0; i < written.size(); ++i) {
+    const size_t store = i < stored.size() ? i : group.leaves[i - stored.size()].store;
+    // Sums may reach a leaf in another shape.
+    if (!written[i].defined() || !is_same(written[i].flatten(), stored[store].flatten()))
+      return base::format("a kernel of {} ops is wrong: to leaves it writes another result {}", group.members.size(), store);
+  }
+  return std::nullopt;
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,65 @@
+#include "codegen/kernel/concats.h"
+
+#include "codegen/cpu/memory/empty_recycled.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
+#include <c10/util/accumulate.h>
+
+namespace hindcast::codegen {
+namespace {
+
+// Elements. A kernel's call for a shorter run costs more than ATen's copy of it.
+constexpr int64_t kShortRun = 16;
+
+}  // namespace
+
+Concats::Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env) {
+  size_t store = group.stores.size();
+  for (const Group::Concat& concat : group.concats) {
+    add(concat, group.body.stores[store].type, domain, env);
+    store += concat.parts.size();
+  }
+}
+
+void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArrayRef domain, const capture::Env& env) {
+  const Ints part = sizes_of(concat.shape, env);
+  const auto count = static_cast<int64_t>(concat.parts.size());
+  const auto bytes = static_cast<int64_t>(c10::elementSize(type));
+  Result& result = results_.emplace_back();
+  result.dim = concat.dim;
+  result.is_stack = concat.is_stack;
+  // Behind the dims outside of it, parts follow each other.
+  const int64_t run = c10::multiply_integers(part.begin() + concat.dim, part.end());
+  const bool is_dense = run == c10::multiply_integers(part);
+  if (!is_dense && run < kShortRun) {
+    for (size_t i = 0; i < concat.parts.size(); ++i) {
+      const at::Tensor& own = result.copied.emplace_back(empty_strided_recycled(part, row_major_strides(part), type));
+      Part& written = parts_.emplace_back(Part{static_cast<char*>(own.mutable_data_ptr()), row_major_strides(domain)});
+      for (int64_t& step : written.steps) step *= bytes;
+    }
+    return;
+  }
+  are_dense_ = are_dense_ && is_dense;
+  Ints whole = part;
+  if (concat.is_stack) {
+    whole.insert(whole.begin() + concat.dim, count);
+  } else {
+    whole[concat.dim] *= count;
+  }
+  result.tensor = empty_strided_recycled(whole, row_major_strides(whole), type);
+  Ints strides = row_major_strides(part);
+  for (size_t dim = 0; dim < part.size(); ++dim) strides[dim] *= dim < concat.dim ? count * bytes : bytes;
+  const Ints steps = steps_of(part, strides, concat.dim_of_axis, domain);
+  char* memory = static_cast<char*>(result.tensor.mutable_data_ptr());
+  for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * run * bytes, steps});
+}
+
+at::Tensor Concats::take(size_t concat) {
+  Result& result = results_[concat];
+  if (result.copied.empty()) return std::move(result.tensor);
+  const std::vector<at::Tensor> parts = std::move(result.copied);
+  return result.is_stack ? at::stack(parts, result.dim) : at::cat(parts, result.dim);
+}
+
+}  // namespace hindcast::codegen
