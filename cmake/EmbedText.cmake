@@ -2,11 +2,11 @@
 # Writes the texts of the device library as a C++ file, so that an installed hindcast needs none of its sources.
 
 set(text "// Written by cmake/EmbedText.cmake.\n#include \"codegen/kernel/device_library.h\"\n\nnamespace hindcast::codegen {\n")
-string(APPEND text "namespace {\nconstexpr SourceFile kFiles[] = {\n")
+string(APPEND text "namespace {\nconstexpr DeviceHeader kFiles[] = {\n")
 foreach(file IN LISTS files)
   file(READ "${file}" content)
   file(RELATIVE_PATH name "${root}" "${file}")
   string(APPEND text "    {\"${name}\", R\"~~~(${content})~~~\"},\n")
 endforeach()
-string(APPEND text "};\n}  // namespace\n\nstd::span<const SourceFile> device_library() { return kFiles; }\n\n}  // namespace hindcast::codegen\n")
+string(APPEND text "};\n}  // namespace\n\nstd::span<const DeviceHeader> device_library() { return kFiles; }\n\n}  // namespace hindcast::codegen\n")
 file(WRITE "${out}" "${text}")

@@ -60,4 +60,11 @@ void append_call_state(cache::KeyBytes& key) {
   cache::append(key, context.float32MatmulPrecision());
 }
 
+void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit) {
+  cache::append(key, to_the_bit && replay_of(options.compiler) != Replay::Eager);  // replay through ATen does not ask
+  cache::append(key, static_cast<int32_t>(options.dynamic));
+  cache::append(key, options.collector == Collector::Visitor);
+  cache::append(key, options.compiler.identity());
+}
+
 }  // namespace hindcast::engine

@@ -3,6 +3,7 @@
 
 #include "cache/key.h"
 #include "engine/fallback.h"
+#include "engine/options.h"
 
 #include <optional>
 
@@ -13,5 +14,8 @@ std::optional<FallbackReason> fallback_for_thread_state();
 
 /// Appends autocast, deterministic and precision switches, backend switches and default dtype to `key`.
 void append_call_state(cache::KeyBytes& key);
+
+/// Appends the options that a capture is made by. `to_the_bit`: nothing may round otherwise than it does at capture.
+void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit);
 
 }  // namespace hindcast::engine

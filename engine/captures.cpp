@@ -24,7 +24,7 @@ std::vector<std::shared_ptr<Variant>> Captures::variants() const {
 
 Payoff::Room Captures::room(const Options& options) const {
   // Room for one more of some size: an eighth is let go of at a time.
-  if (entries_.size() < options.cache_size && Variant::footprint_of_all() < options.cache_bytes / 8 * 7) return {};
+  if (entries_.size() < options.cache_size && PlanSlot::footprint_of_all() < options.cache_bytes / 8 * 7) return {};
   Payoff::Room room{true, std::numeric_limits<uint64_t>::max()};
   for (const auto& variant : variants()) room.least_recent_use = std::min(room.least_recent_use, variant->last_use());
   return room;
@@ -32,11 +32,11 @@ Payoff::Room Captures::room(const Options& options) const {
 
 bool Captures::keep(const cache::KeyView& key, const std::shared_ptr<Entry>& entry, std::shared_ptr<Variant> variant,
                     const Options& options) {
-  if (variant->footprint() > options.cache_bytes) return false;
+  if (variant->slot().footprint() > options.cache_bytes) return false;
   const auto inserted = entries_.find_or_insert(key, entry, options.cache_size);
   inserted.entry->add(variant);
   evicted_.fetch_add(inserted.evicted, std::memory_order_relaxed);
-  if (Variant::footprint_of_all() > options.cache_bytes) shrink_to(options.cache_bytes / 8 * 7, *variant);
+  if (PlanSlot::footprint_of_all() > options.cache_bytes) shrink_to(options.cache_bytes / 8 * 7, *variant);
   return true;
 }
 
@@ -54,7 +54,7 @@ void Captures::shrink_to(size_t bytes, const Variant& newest) {
   }
   std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.last_use < b.last_use; });
   for (Candidate& candidate : candidates) {
-    if (Variant::footprint_of_all() <= bytes) break;
+    if (PlanSlot::footprint_of_all() <= bytes) break;
     if (candidate.entry->remove(*candidate.variant)) evicted_.fetch_add(1, std::memory_order_relaxed);
     candidate.variant = nullptr;
   }
@@ -66,6 +66,18 @@ void Captures::shrink_to(size_t bytes, const Variant& newest) {
 void Captures::forget() {
   entries_.clear();
   evicted_.store(0, std::memory_order_relaxed);
+}
+
+std::vector<std::shared_ptr<const capture::Graph>> captured_graphs() {
+  std::vector<std::shared_ptr<const capture::Graph>> captured;
+  for (const auto& variant : Captures::of_process().variants()) captured.push_back(variant->slot().graph());
+  std::sort(captured.begin(), captured.end(), [](const auto& a, const auto& b) { return a->id < b->id; });
+  return captured;
+}
+
+void forget_graphs() {
+  Captures::of_process().forget();
+  Payoff::of_process().reset();
 }
 
 }  // namespace hindcast::engine

@@ -38,4 +38,10 @@ class Captures {
   std::atomic<uint64_t> evicted_ = 0;
 };
 
+/// The graphs that the cache holds now, in the order of their capture.
+std::vector<std::shared_ptr<const capture::Graph>> captured_graphs();
+
+/// Forgets all captured graphs, and which structures paid.
+void forget_graphs();
+
 }  // namespace hindcast::engine

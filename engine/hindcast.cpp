@@ -1,8 +1,7 @@
 #include "engine/hindcast.h"
 
-#include "codegen/cpu/memory/recycler.h"
+#include "codegen/kernel/backend.h"
 #include "engine/background.h"
-#include "engine/backward.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "engine/call_state.h"
@@ -88,14 +87,16 @@ bool active() {
 
 Stats stats() {
   Stats stats = engine::stats_recorder().snapshot();
-  const codegen::RecyclerCounts memory = codegen::Recycler::of_process().counts();
-  stats.reused_buffers = memory.reused;
-  stats.fresh_buffers = memory.fresh;
-  stats.returned_buffers = memory.returned;
-  stats.held_bytes = memory.held_bytes;
-  stats.held_buffers = memory.held_buffers;
-  stats.kept_graphs = engine::Variant::count_of_all();
-  stats.kept_bytes = engine::Variant::footprint_of_all();
+  for (const codegen::Backend* backend : codegen::backends()) {
+    const codegen::MemoryCounts memory = backend->memory_counts();
+    stats.reused_buffers += memory.reused;
+    stats.fresh_buffers += memory.fresh;
+    stats.returned_buffers += memory.returned;
+    stats.held_bytes += memory.held_bytes;
+    stats.held_buffers += memory.held_buffers;
+  }
+  stats.kept_graphs = engine::PlanSlot::count_of_all();
+  stats.kept_bytes = engine::PlanSlot::footprint_of_all();
   stats.evicted_graphs = engine::Captures::of_process().evicted();
   return stats;
 }
@@ -105,7 +106,8 @@ std::string report() { return engine::report(stats(), engine::stats_recorder().r
 void wait() { engine::wait_for_background(); }
 
 std::size_t trim() {
-  const std::size_t bytes = codegen::Recycler::of_process().trim();
+  std::size_t bytes = 0;
+  for (const codegen::Backend* backend : codegen::backends()) bytes += backend->trim_memory();
   engine::return_free_heap();
   return bytes;
 }
@@ -116,7 +118,7 @@ void reset() {
   engine::forget_fallback_warnings();
   engine::stats_recorder().reset();
   engine::reset_step_times();
-  codegen::Recycler::of_process().reset_counts();
+  for (const codegen::Backend* backend : codegen::backends()) backend->reset_memory_counts();
   engine::return_free_heap();
 }
 

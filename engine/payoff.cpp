@@ -1,8 +1,18 @@
 #include "engine/payoff.h"
 
 #include <algorithm>
+#include <span>
 
 namespace hindcast::engine {
+
+bool backs_off(const Options& options) { return options.back_off && !options.nan_guard && may_back_off(); }
+
+cache::KeyHash structure_of_rest(const cache::KeyHash& structure, Start start, const capture::Facts& resumed) {
+  const auto bytes = std::as_bytes(std::span(resumed));
+  cache::KeyHash rest = cache::hash_of({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  rest.low ^= structure.low + start.call * 8 + static_cast<uint64_t>(start.stage);
+  return rest;
+}
 
 Payoff& Payoff::of_process() {
   static auto* payoff = new Payoff;

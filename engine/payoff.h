@@ -13,6 +13,8 @@
 
 #include "cache/key.h"
 #include "base/fork.h"
+#include "engine/options.h"
+#include "engine/variants.h"
 
 #include <array>
 #include <atomic>
@@ -20,6 +22,12 @@
 #include <mutex>
 
 namespace hindcast::engine {
+
+/// The guard lets structures go that do not pay. One that looks for infinities wants to see every gradient.
+bool backs_off(const Options& options);
+
+/// For a start behind a boundary, which is a structure of its own. `resumed`: the facts of what flows in there.
+cache::KeyHash structure_of_rest(const cache::KeyHash& structure, Start start, const capture::Facts& resumed);
 
 class Payoff {
  public:

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 
 namespace hindcast::engine {
@@ -28,6 +29,7 @@ namespace {
 using capture::InstrKind;
 using capture::Stage;
 using codegen::kNoSlot;
+using codegen::LeafRequest;
 using codegen::SlotUse;
 using codegen::Step;
 using torch::autograd::Node;
@@ -44,6 +46,7 @@ class Runner {
   explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected) {
     slots_.swap(collected_.tensors);
     slots_.resize(plan_.slot_count());
+    leaf_requests_.resize(plan_.leaf_count());
     if (request.observer) tell_start(*request.observer);
     uint32_t slot = plan_.first_resume_slot();
     for (at::Tensor& tensor : request.resume.values) slots_[slot++] = std::move(tensor);
@@ -84,15 +87,7 @@ class Runner {
           see_gradient(step, request_.results[step.result]);
           continue;
         case InstrKind::NodeStart:
-          if (user_code_ran_ && !are_as_collected(step.call, step.end_call)) {
-            leave(step, Stage::NodeStart, {}, {});
-            resume_.as_collected = false;
-            return std::move(resume_);
-          }
-          for (const SlotUse use : step.inputs) {
-            if (use.last) slots_[use.slot].reset();  // the formula does not read it
-          }
-          forget_waiting(step);
+          if (!start_node(step)) return std::move(resume_);
           continue;
         case InstrKind::Accumulate:
           below.reset();
@@ -186,6 +181,19 @@ class Runner {
     return true;
   }
 
+  bool start_node(const Step& step) {
+    if (user_code_ran_ && !are_as_collected(step.call, step.end_call)) {
+      leave(step, Stage::NodeStart, {}, {});
+      resume_.as_collected = false;
+      return false;
+    }
+    for (const SlotUse use : step.inputs) {
+      if (use.last) slots_[use.slot].reset();  // the formula does not read it
+    }
+    forget_waiting(step);
+    return true;
+  }
+
   void release(const Step& step) {
     const auto& call = collected_.calls[step.call];
     for (uint32_t i = call.first_tensor; i < call.first_tensor + call.tensor_count; ++i) {
@@ -205,9 +213,10 @@ class Runner {
       stats_recorder().add_hook_calls(1);
     }
     at::Tensor gradient = take(step.inputs[0]);
-    if (step.leaf_slot != kNoSlot && slots_[step.leaf_slot].defined()) {
-      if (slots_[step.leaf_slot].is_same(codegen::gradient_added())) return;
-      gradient = std::move(slots_[step.leaf_slot]);
+    if (step.leaf != codegen::kNoLeaf) {
+      LeafRequest& answer = leaf_requests_[step.leaf];
+      if (answer.state == LeafRequest::State::Added) return;
+      if (answer.state == LeafRequest::State::Filled) gradient = std::move(answer.gradient);
     }
     see_gradient(step, gradient);
     hooks::accumulate_grad(leaf, capture::node_mutex(leaf), std::move(gradient), (call.hooks & capture::kPostHooks) != 0);
@@ -217,19 +226,21 @@ class Runner {
   // waits for more than one lock could wait forever: a leaf that another thread is busy with accumulates behind the kernel.
   void run_to_leaves(const Step& step) {
     c10::SmallVector<std::unique_lock<std::mutex>, 8> locks;
-    for (const Step::Leaf& asked : step.leaves) {
+    const std::span requests = std::span(leaf_requests_).subspan(step.first_leaf, step.leaves.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Step::Leaf& asked = step.leaves[i];
       auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected_.calls[asked.call].node);
       std::unique_lock lock(capture::node_mutex(leaf), std::try_to_lock);
       if (!lock || leaf.variable.grad_fn() || !leaf.variable.requires_grad()) continue;
       const at::Tensor& grad = leaf.variable.grad();
       if (!grad.defined()) {
-        if (!asked.takes_result) slots_[asked.slot] = codegen::buffer_wanted();
+        if (!asked.takes_result) requests[i].state = LeafRequest::State::BufferWanted;
       } else if (!request_.observer) {  // an observer is shown what is added
-        slots_[asked.slot] = grad;
+        requests[i] = {LeafRequest::State::AddWanted, grad};
         locks.push_back(std::move(lock));
       }
     }
-    step.call_op->run(step, slots_, request_.env);
+    step.call_op->run_to_leaves(step, slots_, request_.env, requests);
   }
 
   bool run_hook(const Step& step) {
@@ -345,6 +356,7 @@ class Runner {
   const codegen::Plan& plan_;
   capture::Collected& collected_;
   codegen::Slots slots_;
+  std::vector<LeafRequest> leaf_requests_;  // by leaf of the plan's kernels
   capture::Facts facts_;
   capture::Resume resume_;
   std::optional<StepClock> clock_;

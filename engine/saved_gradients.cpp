@@ -1,5 +1,6 @@
 #include "engine/saved_gradients.h"
 
+#include "base/log.h"
 #include "capture/backward/libtorch_access.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -57,6 +58,8 @@ bool Memory::meets(const at::Tensor& tensor) {
   return behind != ranges_.begin() && std::prev(behind)->end > range.begin;
 }
 
+namespace {
+
 bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected, const capture::Resume& resume) {
   Memory all, reached;  // by somebody else than the leaf
   all.reserve(plan.accumulating_calls().size());
@@ -74,6 +77,15 @@ bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& colle
   return std::any_of(collected.tensors.begin(), collected.tensors.end(), is_one) ||
          std::any_of(resume.values.begin(), resume.values.end(), is_one) ||
          std::any_of(resume.buffers.begin(), resume.buffers.end(), [&](const auto& waiting) { return is_one(waiting.second); });
+}
+
+}  // namespace
+
+void avoid_saved_gradients(Found& found, const capture::Collected& collected, const capture::Resume& resume) {
+  if (found.plan->is_as_captured() || !saves_a_gradient(*found.plan, collected, resume)) return;
+  HC_LOG(Fusion, Info, "graph {}: without kernels this time, since a node saved memory of a gradient that is added to, or was given it",
+         found.plan->graph().id);
+  found.plan = found.variant->slot().plan_as_captured();
 }
 
 LeafGradients::LeafGradients(const codegen::Plan& plan, const capture::Collected& collected) {

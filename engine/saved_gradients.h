@@ -3,6 +3,7 @@
 #include "capture/backward/collected.h"
 #include "capture/backward/trace.h"
 #include "codegen/plan/plan.h"
+#include "engine/variants.h"
 
 #include <cstdint>
 #include <vector>
@@ -13,8 +14,9 @@ namespace hindcast::engine {
 // what does not seem to depend on each other. Memory is compared by its addresses: what is lent (from_blob, DLPack, NumPy) has a storage
 // of its own.
 
-/// A node has saved memory of a `.grad` that this backward may add to, or it flows in as a gradient.
-bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected, const capture::Resume& resume);
+/// Takes the plan as it was captured where kernels would not do: a node has saved memory of a `.grad` that this backward may add to, or
+/// that memory flows in as a gradient.
+void avoid_saved_gradients(Found& found, const capture::Collected& collected, const capture::Resume& resume);
 
 /// Nobody else reaches its memory: LibTorch's allocator gave it to its storage, which no other tensor has.
 bool is_held_once(const at::Tensor& tensor);

@@ -16,6 +16,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <optional>
 #include <type_traits>
 #include <typeinfo>
 
@@ -45,8 +47,35 @@ struct KeyHeader {
 };
 static_assert(std::has_unique_object_representations_v<KeyHeader> && std::has_unique_object_representations_v<EdgeTarget>);
 
-// What the engine checks when a gradient flows in: dtype, device and layout go into the key, sizes are facts.
-void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactOrigin>* origins) {
+// All gradients of a backward are on one device, which is once in the key.
+class OneDevice {
+ public:
+  explicit OneDevice(DeviceTypes taken) : taken_(taken) {}
+
+  void see(const Node& node, uint32_t input, c10::Device device) {
+    if (device_ == device) [[likely]]
+      return;
+    if (!taken_.contains(device.type()))
+      throw DeviceNotTaken(base::format("{} input {}: device {}, which no backend takes", node.name(), input, device.str()));
+    if (device_ && device_->is_cpu() && device.is_cpu()) return;  // "cpu" and "cpu:0"
+    if (device_)
+      throw MixedDevices(base::format("{} input {}: device {}, others are on {}", node.name(), input, device.str(), device_->str()));
+    device_ = device;
+  }
+  /// 0: no gradient flows into a node.
+  uint64_t key() const {
+    if (!device_) return 0;
+    const auto index = device_->is_cpu() ? uint8_t{0} : static_cast<uint8_t>(device_->index());
+    return 1 | uint64_t(static_cast<uint8_t>(device_->type())) << 8 | uint64_t(index) << 16;
+  }
+
+ private:
+  const DeviceTypes taken_;
+  std::optional<c10::Device> device_;
+};
+
+// What the engine checks when a gradient flows in: dtype and layout go into the key, sizes are facts.
+void collect_inputs(Node& node, uint32_t call, OneDevice& device, Collected& out, std::vector<FactOrigin>* origins) {
   const uint32_t count = node.num_inputs();
   for (uint32_t i = 0; i < count; ++i) {
     const auto& metadata = node.input_metadata(i);
@@ -55,8 +84,7 @@ void collect_inputs(Node& node, uint32_t call, Collected& out, std::vector<FactO
       continue;
     }
     if (metadata.is_nested_tensor()) HC_UNSUPPORTED("{} input {}: nested tensor", node.name(), i);
-    const auto device = metadata.device();
-    if (device.type() != c10::kCPU) throw NotOnCpu(base::format("{} input {}: device {}, expected cpu", node.name(), i, device.str()));
+    device.see(node, i, metadata.device());
     const auto sizes = metadata.shape_as_dim_vector();
     const auto grad_dtype = metadata.grad_dtype();
     const uint64_t word = 1 | uint64_t(metadata.dtype().toScalarType()) << 8 | uint64_t(metadata.layout()) << 16 |
@@ -87,8 +115,8 @@ const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visito
   return sink.opaque_reason;
 }
 
-void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Visitor& visitor, FieldSink& sink, Collected& out,
-                  std::vector<FactOrigin>* origins) {
+void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, OneDevice& device, Visitor& visitor, FieldSink& sink,
+                  Collected& out, std::vector<FactOrigin>* origins) {
   Node& node = *call.node;
   const std::lock_guard lock(node_mutex(node));
   const NodeClass node_class = classify(node);
@@ -115,7 +143,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
     call.traceable_hooks = hooks::traceable_fingerprint(node);
     cache::append(out.key, call.traceable_hooks);
   }
-  collect_inputs(node, index, out, origins);
+  collect_inputs(node, index, device, out, origins);
   call.first_field_fact = static_cast<uint32_t>(out.facts.size());
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
@@ -158,6 +186,8 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   static thread_local Walk walk;
   out.clear();
   cache::append_bytes(out.key, state.data(), state.size());
+  const size_t device_at = out.key.size();
+  cache::append(out.key, uint64_t{0});
   walk.run(call, out);
   cache::append_size(out.key, out.roots.size());
   for (const auto& root : out.roots) {
@@ -170,6 +200,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
     cache::append(out.key, capture.input_nr);
     cache::append(out.key, capture.output);
   }
+  OneDevice device(options.devices);
   Visitor visitor;
   FieldSink sink(out.key, out.facts, out.tensors);
   const size_t count = out.calls.size();
@@ -178,9 +209,11 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
     if (i + kNodesAhead < count) prefetch_node(out.calls[i + kNodesAhead].node);
     if (large && i + kTensorsAhead < count) prefetch_tensors(*out.calls[i + kTensorsAhead].node);
     out.calls[i].first_input = out.input_total;
-    collect_node(out.calls[i], i, options, visitor, sink, out, nullptr);
+    collect_node(out.calls[i], i, options, device, visitor, sink, out, nullptr);
     out.input_total += out.calls[i].input_count;
   }
+  const uint64_t word = device.key();
+  std::memcpy(&out.key[device_at], &word, sizeof(word));
 }
 
 std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options, uint32_t first_call) {
@@ -188,13 +221,14 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
   again.calls = collected.calls;
   again.edges = collected.edges;
   std::vector<FactOrigin> origins;
+  OneDevice device(options.devices);
   Visitor visitor;
   FieldSink sink(again.key, again.facts, again.tensors);
   sink.origins = &origins;
   if (first_call < collected.calls.size())
     origins.assign(collected.calls[first_call].first_fact, {FactKind::TensorStride, first_call, 0, 0});
   for (uint32_t i = first_call; i < again.calls.size(); ++i) {
-    collect_node(again.calls[i], i, options, visitor, sink, again, &origins);
+    collect_node(again.calls[i], i, options, device, visitor, sink, again, &origins);
   }
   const auto rest = collected.facts.end() - static_cast<ptrdiff_t>(std::min(again.facts.size(), collected.facts.size()));
   if (origins.size() != collected.facts.size() || !std::equal(rest, collected.facts.end(), again.facts.begin())) {

@@ -7,17 +7,32 @@
 
 namespace hindcast::capture {
 
-/// A gradient flows through a device other than the CPU.
-struct NotOnCpu : Unsupported {
+/// A gradient flows through a device that is none of CollectOptions::devices.
+struct DeviceNotTaken : Unsupported {
   using Unsupported::Unsupported;
+};
+/// Gradients flow through more than one of them.
+struct MixedDevices : Unsupported {
+  using Unsupported::Unsupported;
+};
+
+/// Types of device, a bit each.
+class DeviceTypes {
+ public:
+  void add(c10::DeviceType type) { bits_ |= uint64_t{1} << static_cast<uint8_t>(type); }
+  bool contains(c10::DeviceType type) const { return (bits_ >> static_cast<uint8_t>(type) & 1) != 0; }
+
+ private:
+  uint64_t bits_ = 0;
 };
 
 struct CollectOptions {
   bool use_visitor = false;  // read every node through LibTorch's own visitor (slower; the typed collectors' oracle)
   bool all_opaque = false;   // no dispatch key is free for the recorder: every node is called as itself
+  DeviceTypes devices = {};  // that backends take: gradients are on one device of such a type
 };
 
-/// Fills `out`. `state` are bytes of the call's global state, put in front of the key.
+/// Fills `out`. `state` are bytes of the call's global state, put in front of the key; behind them stands the device.
 /// Nothing has been touched when it throws: whatever it is, the stock engine can run the call.
 void collect(const BackwardCall& call, const CollectOptions& options, const cache::KeyBytes& state, Collected& out);
 

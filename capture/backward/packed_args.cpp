@@ -12,24 +12,24 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-class Walker {
+class Replacer {
  public:
-  Walker(const PackedNode& packed, const NodeCall& call, const Substitution& substitution)
+  Replacer(const PackedNode& packed, const NodeCall& call, const Substitution& substitution)
       : packed_(packed), call_(call), substitution_(substitution) {}
 
-  IValue walk(const IValue& value, const c10::Type& type) {
+  IValue replace(const IValue& value, const c10::Type& type) {
     switch (type.kind()) {
       case TypeKind::TensorType:
         return tensor(value.isNone() ? at::Tensor() : value.toTensor());
       case TypeKind::OptionalType:
-        return value.isNone() ? value : walk(value, *type.castRaw<c10::OptionalType>()->getElementType());
+        return value.isNone() ? value : replace(value, *type.castRaw<c10::OptionalType>()->getElementType());
       case TypeKind::ListType:
         return list(value, *type.castRaw<c10::ListType>()->getElementType());
       case TypeKind::TupleType: {
         std::vector<IValue> items;
         const auto& elements = value.toTupleRef().elements();
         const auto types = type.castRaw<c10::TupleType>()->elements();
-        for (size_t i = 0; i < types.size(); ++i) items.push_back(walk(elements[i], *types[i]));
+        for (size_t i = 0; i < types.size(); ++i) items.push_back(replace(elements[i], *types[i]));
         return c10::ivalue::Tuple::create(std::move(items));
       }
       case TypeKind::SymIntType:
@@ -85,7 +85,7 @@ class Walker {
     }
     if (element.kind() == TypeKind::NumberType || element.kind() == TypeKind::TupleType || element.kind() == TypeKind::ListType) {
       c10::impl::GenericList result(value.toList().elementType());
-      for (const IValue& item : value.toListRef()) result.push_back(walk(item, element));
+      for (const IValue& item : value.toListRef()) result.push_back(replace(item, element));
       return result;
     }
     return without_tensors(value);
@@ -129,10 +129,10 @@ std::vector<IValue> substitute(const PackedNode& packed, const NodeCall& call, c
   if (schema.size() != packed.arguments.size()) {
     HC_UNSUPPORTED("{}: {} packed arguments, its schema has {}", call.node->name(), packed.arguments.size(), schema.size());
   }
-  Walker walker(packed, call, substitution);
+  Replacer replacer(packed, call, substitution);
   std::vector<IValue> arguments;
-  for (size_t i = 0; i < schema.size(); ++i) arguments.push_back(walker.walk(packed.arguments[i], *schema[i]));
-  walker.expect_all_tensors();
+  for (size_t i = 0; i < schema.size(); ++i) arguments.push_back(replacer.replace(packed.arguments[i], *schema[i]));
+  replacer.expect_all_tensors();
   return arguments;
 }
 

@@ -8,6 +8,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
@@ -102,6 +103,32 @@ class Interpreter {
   const Env& env_;
 };
 
+// The stretches between boundaries in which anything is computed; without inputs and outputs.
+std::vector<Segment> stretches(const std::vector<Instr>& instrs) {
+  std::vector<Segment> result;
+  uint32_t first = 0;
+  for (uint32_t i = 0; i <= instrs.size(); ++i) {
+    if (i < instrs.size() && !is_boundary(instrs[i])) continue;
+    if (std::any_of(instrs.begin() + first, instrs.begin() + i, computes)) result.push_back({first, i, {}, {}});
+    first = i + 1;
+  }
+  return result;
+}
+
+constexpr uint32_t kNowhere = 0xffffffffu;
+
+// By ValueId: the number of the segment that makes it, or kNowhere.
+std::vector<uint32_t> makers(const Graph& graph, const std::vector<Segment>& segments) {
+  std::vector<uint32_t> made_in(graph.values.size(), kNowhere);
+  for (uint32_t s = 0; s < segments.size(); ++s) {
+    for (uint32_t i = segments[s].first; i < segments[s].last; ++i) {
+      if (!computes(graph.instrs[i])) continue;
+      for (const ValueId value : graph.instrs[i].outputs) made_in[value.index] = s;
+    }
+  }
+  return made_in;
+}
+
 }  // namespace
 
 bool is_boundary(const Instr& instr) {
@@ -110,24 +137,8 @@ bool is_boundary(const Instr& instr) {
 }
 
 std::vector<Segment> Graph::segments() const {
-  // Where each value is made, and by whom it is read outside of the segment's own computation.
-  std::vector<Segment> result;
-  uint32_t first = 0;
-  for (uint32_t i = 0; i <= instrs.size(); ++i) {
-    if (i < instrs.size() && !is_boundary(instrs[i])) continue;
-    bool any = false;
-    for (uint32_t k = first; k < i && !any; ++k) any = computes(instrs[k]);
-    if (any) result.push_back({first, i, {}, {}});
-    first = i + 1;
-  }
-  constexpr uint32_t kNowhere = 0xffffffffu;
-  std::vector<uint32_t> made_in(values.size(), kNowhere);
-  for (uint32_t s = 0; s < result.size(); ++s) {
-    for (uint32_t i = result[s].first; i < result[s].last; ++i) {
-      if (!computes(instrs[i])) continue;
-      for (const ValueId value : instrs[i].outputs) made_in[value.index] = s;
-    }
-  }
+  std::vector<Segment> result = stretches(instrs);
+  const std::vector<uint32_t> made_in = makers(*this, result);
   std::vector<std::unordered_set<uint32_t>> read(result.size()), given(result.size());
   uint32_t current = 0;
   for (uint32_t i = 0; i < instrs.size(); ++i) {

@@ -1,16 +1,19 @@
 #pragma once
-// Sees every ATen call of a node's formula, below autograd, and writes it into the graph.
+// Sees every ATen call of a formula, below autograd, and writes it into the graph.
 //
 // How: a boxed fallback on a dispatch key that LibTorch leaves free. TracingTensors carry the key and the thread includes
 // it (so that factories are seen). Composite ops are let through to decompose; every other op runs for real on the real
 // tensors and becomes one instr.
 //
 // Formulas write in place and through views. A write becomes a Mutate instr (copy, then write the copy) that makes a new
-// value of the base; views taken before derive themselves again. A write to anything that the node did not make itself,
-// an op that returns numbers or draws random ones, or whose result size depends on data, makes the node untraceable: it is
-// stopped before that op runs, its instrs are dropped, and it is called as itself.
+// value of the base; views taken before derive themselves again (writes.cpp).
+//
+// One formula is a transaction: begin(), the calls, then refusal() says whether all of them were recorded; rollback() drops
+// their instrs. What an instr cannot say is asked of the policy, or refused, before that op runs.
 
 #include "capture/graph/graph.h"
+#include "capture/recorder/op_traits.h"
+#include "capture/recorder/policy.h"
 #include "capture/recorder/tracing_tensor.h"
 
 namespace hindcast::capture {
@@ -20,7 +23,7 @@ bool recorder_available();
 
 class Recorder {
  public:
-  explicit Recorder(Graph& graph) : graph_(graph) {}
+  Recorder(Graph& graph, Policy& policy) : graph_(graph), policy_(policy) {}
 
   /// While alive, ATen calls of this thread are recorded.
   class Scope {
@@ -36,6 +39,7 @@ class Recorder {
     Recorder* previous_;
   };
 
+  /// Of this thread; null inside of an op that runs for real.
   static Recorder* current();
 
   /// A stand-in for a real tensor that is value `id` of the graph. Not `fresh`: the formula may not write to it.
@@ -46,36 +50,61 @@ class Recorder {
   ValueId undefined_value();
 
   /// The value of a stand-in now (derived again when its base was written), undefined for an undefined tensor.
-  /// A real tensor that is no stand-in becomes a constant when it is 0-dim, else makes the node untraceable.
+  /// A real tensor that is no stand-in becomes a constant when it is 0-dim, else the policy may lift it.
   ValueId value_of(const at::Tensor& tensor);
 
-  void begin_node(uint32_t call);
-  /// Drops what was recorded since begin_node.
-  void drop_node();
-  void mark_untraceable(std::string reason);
+  /// Instrs from here on belong to node `call`.
+  void begin(uint32_t call);
+  /// Drops the instrs since begin(). What they did to real tensors stays: there is no effect on any but those that they made.
+  void rollback();
+  /// Stops recording before the next op. The first reason counts.
+  void refuse(std::string reason);
+  /// Why the formula was not recorded; nullopt: it was.
+  const std::optional<std::string>& refusal() const { return refusal_; }
+
   /// The formula is a user's, who may reach tensors that no node collected and ask for storage offsets.
   void set_user_formula(bool is_users) { user_formula_ = is_users; }
-  const std::optional<std::string>& untraceable() const { return untraceable_; }
 
+  /// One ATen call: takes the arguments from `stack` and leaves stand-ins for the results there.
+  /// Throws std::runtime_error with the refusal, and what the op throws.
   void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-  Graph& graph() { return graph_; }
 
  private:
   struct Written {
     TracingTensor* target = nullptr;
     uint32_t arg = 0;
   };
+  // While alive, nothing is recorded on this thread.
+  class Pause;
+
+  Instr& new_instr(const c10::OperatorHandle& op, std::vector<Arg> args, InstrKind kind = InstrKind::Op);
   Arg make_arg(const c10::IValue& value);
-  void record_write(const c10::OperatorHandle& op, std::vector<Arg> args, Written written);
+  bool is_constant(const Arg& arg) const;
+  void refuse(const c10::OperatorHandle& op, const char* reason);
+
+  // The steps of record().
+  void record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view, torch::jit::Stack* stack);
+  void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
+  Written find_written(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  torch::jit::Stack call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
+  std::vector<at::Tensor> record_write(const c10::OperatorHandle& op, std::vector<Arg> args, Written written,
+                                       const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs);
+  std::vector<at::Tensor> record_op(const c10::OperatorHandle& op, const std::vector<Arg>& args, const std::vector<c10::IValue>& inputs,
+                                    const std::vector<at::Tensor>& outputs);
   at::Tensor wrap_output(at::Tensor real, ValueId id, const c10::OperatorHandle& op, const std::vector<Arg>& args,
                          const std::vector<c10::IValue>& inputs, uint32_t output);
-  std::vector<std::vector<ExprId>> output_sizes(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs,
-                                                const std::vector<at::Tensor>& outputs);
+
+  // Writes.
+  void add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args, Written written);
+  void derive_again(TracingTensor& view);
+  ValueId value_from_outside(const at::Tensor& tensor);
 
   Graph& graph_;
+  Policy& policy_;
   uint32_t call_ = 0;
   size_t first_instr_ = 0;
-  std::optional<std::string> untraceable_;
+  std::optional<std::string> refusal_;
   bool user_formula_ = false;
 };
 

@@ -107,7 +107,7 @@ int64_t TracingTensor::size_custom(int64_t dim) const {
   return sizes[c10::maybe_wrap_dim(dim, dim_custom(), false)].guard_int(__FILE__, __LINE__);
 }
 int64_t TracingTensor::storage_offset_custom() const {
-  if (Recorder* recorder = Recorder::current()) recorder->mark_untraceable("asks for a storage offset");
+  if (Recorder* recorder = Recorder::current()) recorder->refuse("asks for a storage offset");
   return real.storage_offset();
 }
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const { return sizes; }

@@ -133,4 +133,13 @@ constexpr RuleRow kRows[] = {
 
 std::span<const RuleRow> norm_rules() { return kRows; }
 
+void intern_channels_of_a_group(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, SymbolTable& symbols) {
+  if (op.operator_name().name != "aten::native_group_norm_backward") return;
+  const auto constant = [&](const c10::IValue& input) {
+    return input.isSymInt() ? symbols.constant(symbols.expr_of(input.toSymInt())) : std::optional(input.toInt());
+  };
+  const auto channels = constant(inputs[6]), groups = constant(inputs[8]);
+  if (channels && groups && *groups != 0) symbols.integer(*channels / *groups);
+}
+
 }  // namespace hindcast::capture

@@ -1,5 +1,5 @@
 // Element by element: broadcasting, and ops whose outputs have the sizes of an argument.
-// Ops with the `pointwise` tag of LibTorch need no row.
+// Ops with the `pointwise` tag of LibTorch, or with a row in base/pointwise_ops.def, need none here.
 
 #include "capture/shape_rules/shape_call.h"
 
@@ -44,18 +44,14 @@ Outputs broadcast_named(const ShapeCall& call) {
 }
 
 constexpr RuleRow kRows[] = {
-    {"copy fill.* floor_divide.* masked_fill.* rsub.Tensor complex polar xlogy.* where.self copysign.* "
-     "threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward mish_backward elu_backward "
-     "hardtanh_backward hardswish_backward hardsigmoid_backward hardshrink_backward softshrink_backward "
-     "leaky_relu_backward softplus_backward logit_backward native_dropout_backward _prelu_kernel "
-     "_prelu_kernel_backward _masked_scale _add_relu.* binomial normal.Tensor_Tensor ldexp.* eq.* ne.* lt.* le.* "
-     "gt.* ge.* heaviside isclose",
+    {"copy fill.* floor_divide.* masked_fill.* rsub.Tensor complex polar copysign.* _prelu_kernel_backward _masked_scale _add_relu.* "
+     "binomial normal.Tensor_Tensor ldexp.* heaviside isclose",
      broadcast_all},
     {"log_sigmoid_forward", log_sigmoid_forward},
     {"log_sigmoid_backward rrelu_with_noise_backward", broadcast_named, "grad_output self"},
     {"masked_scatter", broadcast_named, "self mask"},
-    {"alias detach clone contiguous _to_copy _conj conj resolve_conj _conj_physical _neg_view resolve_neg lift "
-     "lift_fresh lift_fresh_copy _lazy_clone _pin_memory hardswish leaky_relu hardshrink rrelu_with_noise "
+    {"alias detach clone contiguous _to_copy _conj conj resolve_conj _neg_view resolve_neg lift "
+     "lift_fresh lift_fresh_copy _lazy_clone _pin_memory rrelu_with_noise "
      "bernoulli bernoulli.p bernoulli.Tensor poisson _standard_gamma _standard_gamma_grad "
      "_sample_dirichlet normal_functional _fused_dropout empty_like zeros_like ones_like full_like rand_like "
      "rand_like.generator randn_like randn_like.generator randint_like.* cumsum cumprod logcumsumexp cummax "
@@ -78,5 +74,14 @@ constexpr RuleRow kRows[] = {
 }  // namespace
 
 std::span<const RuleRow> pointwise_rules() { return kRows; }
+
+std::span<const std::string_view> names_of_pointwise_ops() {
+  static constexpr std::string_view kNames[] = {
+#define HC_ATEN(op, how) op,
+#define HC_OP(functor, operands, scalars, domain, result, cost, ...) __VA_ARGS__
+#include "base/pointwise_ops.def"
+  };
+  return kNames;
+}
 
 }  // namespace hindcast::capture

@@ -76,6 +76,8 @@ struct RuleRow {
 };
 
 std::span<const RuleRow> pointwise_rules();
+/// Those of base/pointwise_ops.def, some twice. All broadcast their tensors, but for what has a row of its own.
+std::span<const std::string_view> names_of_pointwise_ops();
 std::span<const RuleRow> reduction_rules();
 std::span<const RuleRow> view_rules();
 std::span<const RuleRow> indexing_rules();

@@ -16,6 +16,8 @@
 namespace hindcast::capture {
 namespace {
 
+constexpr RuleRow kBroadcast{"", broadcast_all};
+
 const RuleRow* find_row(const std::string& name, const std::string& overload) {
   static const std::unordered_map<std::string, const RuleRow*> rows = base::first_use([] {
     std::unordered_map<std::string, const RuleRow*> by_name;
@@ -27,6 +29,7 @@ const RuleRow* find_row(const std::string& name, const std::string& overload) {
         }
       }
     }
+    for (const std::string_view op : names_of_pointwise_ops()) by_name.emplace(op, &kBroadcast);
     return by_name;
   });
   for (const std::string& key : {overload.empty() ? name : name + "." + overload, name + ".*"}) {
@@ -48,7 +51,6 @@ Outputs broadcast_in_place(const ShapeCall& call) {
   return {self};
 }
 
-constexpr RuleRow kBroadcast{"", broadcast_all};
 constexpr RuleRow kWrittenInPlace{"", written_in_place};
 constexpr RuleRow kBroadcastInPlace{"", broadcast_in_place};
 

@@ -5,8 +5,8 @@
 // broadcast, whether two different expressions are equal, which end of a slice is cut) it records the relation in the
 // table. An op without a rule is the caller's to handle: it pins every size that reaches the op.
 //
-// Rules are rows of tables, one table a family: shape_rules_pointwise.cpp, _reductions, _views, _indexing, _matmul,
-// _windows (convolution, pooling, padding, resizing), _norms (normalisation, losses, attention) and _factories.
+// Rules are rows of tables, one table a family: pointwise.cpp, reductions, views, indexing, matmul, convolutions (pooling,
+// padding and resizing among them), norms (normalisation, losses, attention) and factories.
 
 #include "capture/symbols/symbols.h"
 
@@ -48,5 +48,9 @@ std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, con
 bool matches_hints(const std::vector<Sizes>& sizes, const SymbolTable& symbols, c10::ArrayRef<std::vector<int64_t>> real_outputs);
 
 bool has_shape_rule(const c10::OperatorHandle& op);
+
+/// Puts a size into the table that no tensor of a group norm's backward has, but by which a kernel of it goes. Behind the capture
+/// nobody can: the table is only read then.
+void intern_channels_of_a_group(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, SymbolTable& symbols);
 
 }  // namespace hindcast::capture

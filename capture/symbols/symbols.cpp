@@ -23,7 +23,7 @@ size_t SymbolTable::ShapeHash::operator()(const Shape& shape) const {
 
 std::shared_ptr<SymbolTable> SymbolTable::make() { return std::shared_ptr<SymbolTable>(new SymbolTable); }
 
-// -- leaves --------------------------------------------------------------------------------------------------------
+// -- symbols and constants ------------------------------------------------------------------------------------------
 
 ExprId SymbolTable::intern(ExprKind kind, ExprId a, ExprId b, Number payload, Number hint, bool non_negative) {
   const auto [found, is_new] =

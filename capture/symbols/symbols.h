@@ -97,7 +97,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
  public:
   static std::shared_ptr<SymbolTable> make();
 
-  // -- leaves. Symbols are numbered apart: integers (sizes among them) from 0, floats from 0.
+  // -- symbols and constants. Symbols are numbered apart: integers (sizes among them) from 0, floats from 0.
   ExprId size_symbol(int64_t hint);  ///< never negative
   ExprId int_symbol(int64_t hint);   ///< any sign
   ExprId float_symbol(double hint);

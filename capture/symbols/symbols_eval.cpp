@@ -14,7 +14,7 @@ bool is_unary(ExprKind kind) {
   return kind == ExprKind::Floor || kind == ExprKind::Ceil || kind == ExprKind::FromInt || kind == ExprKind::FNeg;
 }
 
-bool is_leaf(ExprKind kind) {
+bool has_no_operands(ExprKind kind) {
   return kind == ExprKind::IntConst || kind == ExprKind::IntSymbol || kind == ExprKind::FloatConst || kind == ExprKind::FloatSymbol;
 }
 
@@ -43,7 +43,7 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
     if (e.kind == ExprKind::IntConst) needed[i] = true;
     // Truth values are never computed: decisions about them became relations between numbers.
     if (!needed[i] || type_of(e.kind) == ExprType::Bool) continue;
-    if (!is_leaf(e.kind)) {
+    if (!has_no_operands(e.kind)) {
       needed[e.a.index] = true;
       if (!is_unary(e.kind)) needed[e.b.index] = true;
     }

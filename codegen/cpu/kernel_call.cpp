@@ -1,8 +1,7 @@
 #include "codegen/cpu/kernel_call.h"
 
-#include "codegen/kernel/concats.h"
-#include "codegen/kernel/launch_args.h"
-#include "codegen/kernel/leaf_requests.h"
+#include "codegen/cpu/call_frame.h"
+#include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/loop_nest.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/row_call.h"
@@ -11,15 +10,12 @@
 #include <algorithm>
 #include <array>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
-using capture::Env;
-
-class KernelCall final : public OpCall {
+class KernelCall final : public CallFrame {
  public:
-  KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
-      : kernel_(std::move(kernel)), group_(group), scalars_(group.scalars), loads_(group.loads.size()), grain_(grain_of(group.body)) {
+  KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel) : CallFrame(group, std::move(kernel)) {
     for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
@@ -27,75 +23,43 @@ class KernelCall final : public OpCall {
     for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
   }
 
-  void run(const Step& step, Slots& slots, const Env& env) const override {
-    const Ints sizes = sizes_of(group_.domain, env);
-    Ints strides(sizes.size());
-    int64_t numel = 1;
-    for (size_t i = sizes.size(); i-- > 0;) {
+ private:
+  void lay_out(Call& call) const override {
+    call.strides.resize(call.domain.size());
+    for (size_t i = call.domain.size(); i-- > 0;) {
       const uint8_t axis = group_.order[i];
-      strides[axis] = numel;
-      numel *= std::max<int64_t>(sizes[axis], 1);
+      call.strides[axis] = call.numel;
+      call.numel *= std::max<int64_t>(call.domain[axis], 1);
     }
-    const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
-
-    for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
-    Concats concats(group_, sizes, env);
-    const bool one_loop = !empty && concats.are_dense() && is_one_loop(step, slots, sizes, strides, numel);
-    const auto layout_of = [&](size_t store) -> ResultLayout {
-      const at::ScalarType type = group_.body.stores[store].type;
-      if (has_shape_of_domain_[store]) return {sizes, strides, type};
-      const Ints shape = sizes_of(group_.shapes[store], env);  // of another one: both are contiguous
-      return {shape, row_major_strides(shape), type};
-    };
-    const LeafWrites leaves(group_, step, slots, layout_of);
-    ResultMemory memory(step, slots, one_loop ? loads_ : 0);
-    const bool to_leaves = one_loop && kernel_->leaves && !leaves.empty();
-    c10::SmallVector<at::Tensor, 16> results;
-    for (size_t i = 0; i < group_.stores.size(); ++i) {
-      if (to_leaves && group_.body.stores[i].leaves != 0 && leaves.is_only_added(i)) {
-        results.emplace_back();
-      } else if (has_shape_of_domain_[i]) {
-        results.push_back(memory.make(sizes, strides, group_.body.stores[i].type));
-      } else {
-        const ResultLayout layout = layout_of(i);
-        results.push_back(memory.make(layout.sizes, layout.strides, layout.type));
-      }
-    }
-    const auto scalars = scalars_.values(env);
-
-    if (to_leaves) {
-      run_to_leaves(step, slots, results, concats.parts(), scalars.data(), numel, leaves);
-      for (size_t i = 0; i < results.size(); ++i) {
-        if (group_.body.stores[i].leaves == 0) leaves.write(i, results[i]);
-      }
-    } else {
-      if (one_loop) {
-        run_dense(step, slots, results, concats.parts(), scalars.data(), numel);
-      } else if (!empty) {
-        run_nest(step, slots, sizes, strides, results, concats.parts(), scalars.data(), env);
-      }
-      for (size_t i = 0; i < results.size(); ++i) leaves.write(i, results[i]);
-    }
-    for (const SlotUse use : step.inputs) {
-      if (use.last) slots[use.slot].reset();
-    }
-    for (size_t i = 0; i < results.size(); ++i) slots[step.outputs[i]] = std::move(results[i]);
-    for (size_t i = 0; i < group_.concats.size(); ++i) slots[step.outputs[results.size() + i]] = concats.take(i);
+    call.is_one_loop = !is_empty(call) && call.concats.are_dense() && is_one_loop(call);
   }
 
-  bool writes_leaves() const override { return true; }
-  std::string describe() const override { return describe_kernel(group_); }
-  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
+  ResultLayout layout_of(const Call& call, size_t store) const override {
+    const at::ScalarType type = group_.body.stores[store].type;
+    if (has_shape_of_domain_[store]) return {call.domain, call.strides, type};
+    const Ints shape = sizes_of(group_.shapes[store], call.env);  // of another one: both are contiguous
+    return {shape, row_major_strides(shape), type};
+  }
 
- private:
-  static char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }
+  bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop; }
+  bool can_write_leaves(const Call& call) const override { return call.is_one_loop && kernel_->leaves != nullptr; }
+
+  void launch(Call& call) const override {
+    if (call.leaves != nullptr) return run_leaves(call);
+    if (call.is_one_loop) return run_dense(call);
+    if (!is_empty(call)) run_nest(call);
+  }
+
+  static bool is_empty(const Call& call) { return std::find(call.domain.begin(), call.domain.end(), 0) != call.domain.end(); }
   bool is_still(size_t i) const { return i < loads_ && group_.body.loads[i].walk == Walk::Still; }
 
   // Every load lies in memory as the results do, or is one element.
-  bool is_one_loop(const Step& step, const Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t numel) const {
+  bool is_one_loop(const Call& call) const {
+    const at::IntArrayRef sizes = call.domain, strides = call.strides;
+    const int64_t numel = call.numel;
     if (reads_padded_) return false;
     for (size_t i = 0; i < loads_; ++i) {
-      const at::Tensor& tensor = slots[step.inputs[i].slot];
+      const at::Tensor& tensor = call.load(i);
       if (is_still(i)) {
         if (tensor.numel() != 1) return false;
       } else if (group_.accesses[i].sizes.empty() && tensor.sizes() == sizes) {
@@ -107,21 +71,18 @@ class KernelCall final : public OpCall {
     return true;
   }
 
-  using Parts = c10::ArrayRef<Concats::Part>;
-
-  void run_dense(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, Parts parts, const double* scalars,
-                 int64_t numel) const {
+  void run_dense(const Call& call) const {
     Pointers pointers;
-    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
-    for (const at::Tensor& result : results) pointers.push_back(memory_of(result));
-    for (const Concats::Part& part : parts) pointers.push_back(part.memory);
-    run_pieces(numel, nontemporal_of(results, pointers), [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
+    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(call.load(i)));
+    for (const at::Tensor& result : call.results) pointers.push_back(memory_of(result));
+    for (const Concats::Part& part : call.concats.parts()) pointers.push_back(part.memory);
+    run_pieces(call.numel, nontemporal_of(call.results, pointers), [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
         if (!is_still(i)) at[i] += begin * element_sizes_[i];
       }
       block.take_place_of(at);
-      kernel_->dense(at.data(), scalars, count);
+      kernel_->dense(at.data(), call.scalars.data(), count);
     });
   }
 
@@ -149,30 +110,29 @@ class KernelCall final : public OpCall {
     });
   }
 
-  void run_to_leaves(const Step& step, const Slots& slots, c10::ArrayRef<at::Tensor> results, Parts parts, const double* scalars,
-                     int64_t numel, const LeafWrites& leaves) const {
+  void run_leaves(const Call& call) const {
     Pointers pointers;
     c10::SmallVector<long, 32> is_block;
     c10::SmallVector<int64_t, 32> sizes(element_sizes_.begin(), element_sizes_.end());
-    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(slots[step.inputs[i].slot]));
-    for (const at::Tensor& result : results) {
+    for (size_t i = 0; i < loads_; ++i) pointers.push_back(memory_of(call.load(i)));
+    for (const at::Tensor& result : call.results) {
       pointers.push_back(result.defined() ? memory_of(result) : nullptr);
       is_block.push_back(result.defined() ? 0 : 1);
     }
-    for (const Concats::Part& part : parts) {
+    for (const Concats::Part& part : call.concats.parts()) {
       pointers.push_back(part.memory);
       is_block.push_back(0);
     }
-    const LeafPointers leaf_pointers(group_, leaves, kBlockLength);
-    NontemporalStores nontemporal = nontemporal_of(results, pointers);
+    const LeafPointers leaf_pointers(group_, *call.leaves, kBlockLength);
+    NontemporalStores nontemporal = nontemporal_of(call.results, pointers);
     for (const LeafPointers::Pointer& pointer : leaf_pointers.all()) {
       const int64_t width = element_sizes_[loads_ + pointer.store];
-      if (pointer.is_new && NontemporalStores::are_worth_it(numel * width)) nontemporal.add(pointers.size(), width);
+      if (pointer.is_new && NontemporalStores::are_worth_it(call.numel * width)) nontemporal.add(pointers.size(), width);
       pointers.push_back(pointer.memory);
       is_block.push_back(pointer.is_tensor ? 0 : 1);
       sizes.push_back(width);
     }
-    run_pieces(numel, nontemporal, [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
+    run_pieces(call.numel, nontemporal, [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
       alignas(64) std::array<char, kBlockLength * sizeof(double)> unread;
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
@@ -183,51 +143,45 @@ class KernelCall final : public OpCall {
         }
       }
       block.take_place_of(at);
-      kernel_->leaves(at.data(), scalars, count, is_block.data());
+      kernel_->leaves(at.data(), call.scalars.data(), count, is_block.data());
     });
   }
 
-  void run_nest(const Step& step, Slots& slots, at::IntArrayRef sizes, at::IntArrayRef strides, c10::ArrayRef<at::Tensor> results,
-                Parts parts, const double* scalars, const Env& env) const {
+  void run_nest(const Call& call) const {
     c10::SmallVector<Ints, 16> steps;
     c10::SmallVector<Spans, 4> spans;
     if (reads_padded_) spans.resize(element_sizes_.size());
     c10::SmallVector<at::Tensor, 16> tensors;
     Pointers pointers;
     for (size_t i = 0; i < loads_; ++i) {
-      tensors.push_back(slots[step.inputs[i].slot]);
+      tensors.push_back(call.load(i));
       const Access& access = group_.accesses[i];
-      if (const auto padding = access.offsets.empty() ? std::nullopt : place_padded(tensors.back(), access, sizes, env)) {
+      if (const auto padding = access.offsets.empty() ? std::nullopt : place_padded(tensors.back(), access, call.domain, call.env)) {
         steps.push_back(padding->steps);
         spans[i] = padding->spans;
         pointers.push_back(memory_of(tensors.back()) + padding->first);
         continue;
       }
-      steps.push_back(steps_of(tensors.back(), access, sizes, env));
+      steps.push_back(steps_of(tensors.back(), access, call.domain, call.env));
       pointers.push_back(memory_of(tensors.back()));
     }
-    for (const at::Tensor& result : results) {
-      Ints& own = steps.emplace_back(strides.begin(), strides.end());
+    for (const at::Tensor& result : call.results) {
+      Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
       for (int64_t& bytes : own) bytes *= static_cast<int64_t>(result.element_size());
       pointers.push_back(memory_of(result));
     }
-    for (const Concats::Part& part : parts) {
+    for (const Concats::Part& part : call.concats.parts()) {
       steps.push_back(part.steps);
       pointers.push_back(part.memory);
     }
-    const auto nest = make_nest(sizes, group_.order, steps, spans);
-    codegen::run_nest(kernel_->dense, nest, pointers, widths_, scalars, grain_);
+    const auto nest = make_nest(call.domain, group_.order, steps, spans);
+    cpu::run_nest(kernel_->dense, nest, pointers, widths_, call.scalars.data(), grain_);
   }
 
-  std::shared_ptr<const CpuKernel> kernel_;
-  const Group group_;
-  const ScalarArgs scalars_;
-  const size_t loads_;
   std::vector<int64_t> element_sizes_;
   std::vector<int64_t> widths_;            // how far the kernel goes from one element to the next
   std::vector<bool> has_shape_of_domain_;  // by store
   bool reads_padded_ = false;
-  const int64_t grain_;
   const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());
 };
 
@@ -238,4 +192,4 @@ std::unique_ptr<const OpCall> make_kernel_call(const Group& group, std::shared_p
   return std::make_unique<KernelCall>(group, std::move(kernel));
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -2,15 +2,16 @@
 
 #include "codegen/cpu/source.h"
 #include "codegen/fuse/group.h"
+#include "codegen/kernel/kernel.h"
 #include "codegen/plan/plan.h"
 
 #include <algorithm>
 #include <memory>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// The machine code of one body: by rows, or the others. The functions live as long as `code`.
-struct CpuKernel {
+struct CpuKernel final : Kernel {
   DenseKernel* dense = nullptr;
   LeavesKernel* leaves = nullptr;  // where the body has_leaves()
   RowsKernel* rows = nullptr;
@@ -18,8 +19,7 @@ struct CpuKernel {
   std::shared_ptr<const void> code;
   size_t bytes = 0;  // of the object that it was loaded from
 
-  /// The part of its memory that one of so many holders answers for.
-  size_t footprint_of_one(long holders) const {
+  size_t footprint_of_one(long holders) const override {
     constexpr size_t kPages = 3 * 4096;  // code, constants and tables begin a page each
     return (bytes + kPages) / static_cast<size_t>(std::max(holders, 1L));
   }
@@ -28,4 +28,4 @@ struct CpuKernel {
 /// Runs a group's kernel: makes its results, walks the domain on LibTorch's intra-op threads.
 std::unique_ptr<const OpCall> make_kernel_call(const Group& group, std::shared_ptr<const CpuKernel> kernel);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 // Elements. Other tensors are read by pieces of so many columns: long enough for the hardware to read ahead.
@@ -182,4 +182,4 @@ void run_nest(DenseKernel* dense, c10::ArrayRef<Loop> nest, const Pointers& poin
              [&](int64_t begin, int64_t end) { loops.run(pointers, begin, end); });
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

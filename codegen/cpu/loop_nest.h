@@ -4,7 +4,7 @@
 #include "codegen/kernel/launch_args.h"
 #include "codegen/cpu/source.h"
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// Calls `dense` for every innermost loop of the nest, shared out by threads. `widths`: the bytes from one element to the next that
 /// the kernel goes by, 0 where it stands still.
@@ -15,4 +15,4 @@ namespace hindcast::codegen {
 void run_nest(DenseKernel* dense, c10::ArrayRef<Loop> nest, const Pointers& pointers, c10::ArrayRef<int64_t> widths, const double* scalars,
               int64_t grain);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
@@ -79,4 +79,4 @@ void NontemporalStores::Block::write(int64_t elements) const {
   for (const Place& place : places_) copy_past_caches(place.there, place.here, elements * place.width);
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

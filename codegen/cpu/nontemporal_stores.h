@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// Elements that go by at once.
 inline constexpr int64_t kNontemporalAtOnce = 1024;
@@ -56,4 +56,4 @@ class NontemporalStores {
   c10::SmallVector<Store, 4> stores_;
 };
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -6,7 +6,12 @@
 
 #include <algorithm>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
+
+int64_t grain_of(const Body& body) {
+  constexpr int64_t kOfOneOp = 32768;
+  return std::max<int64_t>(1, kOfOneOp / static_cast<int64_t>(1 + body.ops.size() / 4));
+}
 
 int64_t shares_of(int64_t size, int64_t grain) {
   if (size <= grain || at::in_parallel_region()) return 1;
@@ -37,4 +42,4 @@ void run_ranges(int64_t size, int64_t grain, c10::function_ref<void(int64_t begi
   run_shares(shares, [&](int64_t share) { run(size * share / shares, size * (share + 1) / shares); });
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

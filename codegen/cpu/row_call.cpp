@@ -1,167 +1,170 @@
 #include "codegen/cpu/row_call.h"
 
-#include "codegen/kernel/launch_args.h"
-#include "codegen/kernel/leaf_requests.h"
+#include "codegen/cpu/call_frame.h"
+#include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/parallel.h"
+#include "codegen/cpu/partial_results.h"
+#include "codegen/cpu/reduction_text.h"
 #include "codegen/cpu/row_packing.h"
 #include "codegen/cpu/nontemporal_stores.h"
-#include "codegen/cpu/memory/empty_recycled.h"
 #include "base/check.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
-using capture::Env;
-
-// Rows that are summed in one variable a column, or in some a channel; longer sums are sums of such sums.
+// Rows whose results over rows are made one behind the other, in one variable a column; those of more rows are merged from such blocks.
 constexpr int64_t kBlock = 256;
 // Elements of a row that still stays in the innermost cache, beside what the kernel reads.
 constexpr int64_t kLongestStreamed = 4096;
 
-bool is_summed_over_rows(const BodyStore& store) { return store.extent == Extent::Columns || store.extent == Extent::Channels; }
-
 // The two nests of one call, and where its tensors begin.
 struct Launch {
-  c10::SmallVector<at::Tensor, 16> tensors;
+  c10::SmallVector<at::Tensor, 16> tensors;  // loads, then results
   Pointers pointers;
   c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
-  c10::SmallVector<Traffic, 32> traffic;    // by pointer, where there is more than one run a row
+  c10::SmallVector<Traffic, 32> traffic;    // by pointer, where there is more than one segment a row
   c10::SmallVector<int64_t, 32> widths;     // the same: an element's bytes
   int64_t row_count = 1;
-  bool copies_runs = false;
+  PartialResults::Counts counts;
+  bool copies_segments = false;
   NontemporalStores nontemporal;
 
-  int64_t runs() const { return columns.size() > 1 ? columns[0].size : 1; }
-  int64_t run_length() const { return columns.back().size; }
-  int64_t row_length() const { return runs() * run_length(); }
+  int64_t segments() const { return columns.size() > 1 ? columns[0].size : 1; }
+  int64_t segment_length() const { return columns.back().size; }
+  int64_t row_length() const { return segments() * segment_length(); }
   /// Of the elements that the kernel goes over at once.
-  int64_t loop_length() const { return copies_runs ? row_length() : run_length(); }
+  int64_t loop_length() const { return copies_segments ? row_length() : segment_length(); }
 };
 
-class RowCall final : public OpCall {
+// Segments made one would change the results.
+bool keeps_segments(const Body& body) {
+  const bool by_op = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum && op.reduction.over != Reduction::Over::Row;
+  });
+  return by_op || std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) {
+           return store.extent == Extent::Channels && store.over_rows != Reduction::Kind::Sum;
+         });
+}
+
+class RowCall final : public CallFrame {
  public:
   RowCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
-      : kernel_(std::move(kernel)),
-        group_(group),
-        scalars_(group.scalars),
-        loads_(group.body.loads.size()),
+      : CallFrame(group, std::move(kernel)),
         compute_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
-        grain_(grain_of(group.body)) {
+        over_rows_(group.body),
+        counts_rows_(counts_rows(group.body)) {
     for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
+    if (keeps_segments(group.body)) {
+      for (const uint8_t axis : column_axes_) (group.channels >> axis & 1 ? segment_axes_ : axes_of_segment_).push_back(axis);
+    }
+    for (const BodyOp& op : group.body.ops)
+      needs_elements_ = needs_elements_ || (op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum);
     for (const BodyLoad& load : group.body.loads) {
       traffic_.push_back(load.walk == Walk::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     }
     for (size_t i = 0; i < group.stores.size(); ++i) {
       const BodyStore& store = group.body.stores[i];
-      if (is_summed_over_rows(store)) sums_.push_back(i);
       written_last_.push_back(is_written_last(group.body, i));
       traffic_.push_back(store.extent == Extent::Element ? Traffic::Written : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     }
   }
 
-  void run(const Step& step, Slots& slots, const Env& env) const override {
-    const Ints domain = sizes_of(group_.domain, env);
-    const auto scalars = scalars_.values(env);
-    for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
-    const LeafWrites leaves(group_, step, slots, [&](size_t store) -> ResultLayout {
-      const Ints shape = sizes_of(group_.shapes[store], env);
-      return {shape, row_major_strides(shape), group_.body.stores[store].type};
-    });
-    const bool to_leaves = kernel_->rows_to_leaves && !leaves.empty();
-    Launch launch = prepare(step, slots, domain, env, to_leaves ? &leaves : nullptr);
+ private:
+  ResultLayout layout_of(const Call& call, size_t store) const override {
+    const Ints shape = sizes_of(group_.shapes[store], call.env);
+    return {shape, row_major_strides(shape), group_.body.stores[store].type};
+  }
+  bool may_take_input(const Call& /*call*/, size_t store) const override { return written_last_[store]; }
+  bool can_write_leaves(const Call& /*call*/) const override { return kernel_->rows_to_leaves != nullptr; }
+
+  void launch(Call& call) const override {
+    Launch launch = prepare(call);
     std::optional<LeafPointers> pointers;  // and the zeros that they point to
-    if (to_leaves) add_leaves(launch, pointers.emplace(group_, leaves, launch.loop_length()));
-    run_rows(launch, to_leaves ? kernel_->rows_to_leaves : kernel_->rows, scalars.data());
-    for (const SlotUse use : step.inputs) {
-      if (use.last) slots[use.slot].reset();
-    }
-    for (size_t i = 0; i < step.outputs.size(); ++i) {
-      at::Tensor& result = launch.tensors[loads_ + i];
-      const at::ScalarType type = group_.body.stores[i].type;
-      if (result.defined() && result.scalar_type() != type) result = result.to(type);
-      if (!to_leaves || group_.body.stores[i].leaves == 0) leaves.write(i, result);
-      slots[step.outputs[i]] = std::move(result);
-    }
+    if (call.leaves != nullptr) add_leaves(launch, pointers.emplace(group_, *call.leaves, launch.loop_length()));
+    run_rows(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
   }
 
-  bool writes_leaves() const override { return true; }
-
-  std::string describe() const override { return describe_kernel(group_); }
-  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
-
- private:
-  Launch prepare(const Step& step, const Slots& slots, at::IntArrayRef domain, const Env& env, const LeafWrites* to_leaves) const {
+  Launch prepare(const Call& call) const {
+    const at::IntArrayRef domain = call.domain;
     Launch launch;
     c10::SmallVector<Ints, 16> steps;
-    ResultMemory memory(step, slots, loads_);
     for (size_t i = 0; i < loads_; ++i) {
-      launch.tensors.push_back(slots[step.inputs[i].slot]);
-      steps.push_back(steps_of(launch.tensors.back(), group_.accesses[i], domain, env));
+      launch.tensors.push_back(call.load(i));
+      steps.push_back(steps_of(launch.tensors.back(), group_.accesses[i], domain, call.env));
       if (C10_UNLIKELY(!goes_as_captured(i, domain, steps.back()))) make_dense(launch.tensors.back(), steps.back(), domain);
     }
-    for (size_t i = 0; i < group_.stores.size(); ++i) {
+    for (size_t i = 0; i < call.results.size(); ++i) {
       const BodyStore& store = group_.body.stores[i];
-      const Ints shape = sizes_of(group_.shapes[i], env);
-      const bool is_sum = is_summed_over_rows(store);
-      const Ints strides = row_major_strides(shape);
-      const at::ScalarType type = is_sum ? group_.body.compute : store.type;
-      if (to_leaves && store.leaves != 0 && to_leaves->is_only_added(i)) {
-        launch.tensors.emplace_back();
-      } else {
-        launch.tensors.push_back(written_last_[i] ? memory.make(shape, strides, type) : empty_strided_recycled(shape, strides, type));
-      }
-      if (is_sum) {
-        const at::Tensor& sum = launch.tensors.back();
-        if (sum.numel() != 0) std::memset(sum.mutable_data_ptr(), 0, sum.nbytes());
-      }
+      launch.tensors.push_back(call.results[i]);
+      launch.counts.push_back(launch.tensors.back().numel());
+      const at::ScalarType type = store.is_over_rows() ? group_.body.compute : store.type;
       steps.push_back(steps_of_result(i, domain, static_cast<int64_t>(c10::elementSize(type))));
     }
     launch.rows = make_nest(domain, row_axes_, steps);
-    launch.columns = make_nest(domain, column_axes_, steps);
+    launch.columns = columns_of(domain, steps);
     if (C10_UNLIKELY(launch.columns.size() > 2)) {  // loads that are broadcast within the row
       for (size_t i = 0; i < loads_; ++i) {
         if (group_.body.loads[i].walk == Walk::Dense) make_dense(launch.tensors[i], steps[i], domain);
       }
-      launch.columns = make_nest(domain, column_axes_, steps);
+      launch.columns = columns_of(domain, steps);
       launch.rows = make_nest(domain, row_axes_, steps);
-      HC_CHECK(launch.columns.size() <= 2, "columns in more than two runs");
+      HC_CHECK(launch.columns.size() <= 2, "columns in more than two loops");
     }
     for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
-    if (launch.runs() > 1 && group_.channels == 0) look_at_runs(launch);
+    if (launch.segments() > 1 && group_.channels == 0) look_at_segments(launch);
     for (const at::Tensor& tensor : launch.tensors)
       launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
+    refuse_empty(launch);
+    over_rows_.clear(launch.pointers, launch.counts);
     for (size_t i = loads_; i < launch.tensors.size(); ++i) {
       if (may_be_nontemporal(launch, i)) launch.nontemporal.add_new(launch.pointers, loads_, i, widths_[i]);
     }
     return launch;
   }
 
+  // A sum may take neighbouring segments as one.
+  c10::SmallVector<Loop, 4> columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const {
+    if (segment_axes_.empty()) return make_nest(domain, column_axes_, steps);
+    c10::SmallVector<Loop, 4> columns = make_nest(domain, segment_axes_, steps);
+    for (Loop& loop : make_nest(domain, axes_of_segment_, steps)) columns.push_back(std::move(loop));
+    return columns;
+  }
+
+  // As ATen's amax() does.
+  void refuse_empty(const Launch& launch) const {
+    const bool has_result = std::any_of(launch.counts.begin(), launch.counts.end(), [](int64_t count) { return count != 0; });
+    if (launch.row_count * launch.row_length() != 0 || !has_result) return;
+    const bool goes_over_nothing = launch.row_count == 0 ? over_rows_.need_rows() : needs_elements_;
+    if (goes_over_nothing) throw std::invalid_argument("a maximum, minimum or mean of no elements");
+  }
+
   // Rows that follow each other in memory, some of them at once.
   bool may_be_nontemporal(const Launch& launch, size_t result) const {
-    if (launch.rows.size() != 1 || launch.runs() != 1 ||
+    if (launch.rows.size() != 1 || launch.segments() != 1 ||
         !NontemporalStores::are_worth_it(launch.row_count * launch.row_length() * widths_[result]))
       return false;
     return launch.tensors[result].defined() && launch.row_length() <= kLongestStreamed &&
            launch.rows[0].steps[result] == launch.row_length() * widths_[result] && traffic_[result] == Traffic::Written;
   }
 
-  void look_at_runs(Launch& launch) const {
+  void look_at_segments(Launch& launch) const {
     launch.traffic.assign(traffic_.begin(), traffic_.end());
     launch.widths.assign(widths_.begin(), widths_.end());
     for (size_t i = 0; i < launch.tensors.size(); ++i) {
       if (!launch.tensors[i].defined()) launch.traffic[i] = Traffic::Other;
     }
-    launch.copies_runs = RowPacking::are_worth_copying(launch.traffic, launch.widths, launch.runs(), launch.run_length());
+    launch.copies_segments = RowPacking::are_worth_copying(launch.traffic, launch.widths, launch.segments(), launch.segment_length());
   }
 
-  // Still: one number a row. ByRun: one for each channel of it. Dense: side by side along the innermost axis.
+  // Still: one number a row. PerSegment: one for each channel of it. Dense: side by side along the innermost axis.
   bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const {
     const BodyLoad& as = group_.body.loads[load];
     bool innermost = true;
@@ -172,7 +175,7 @@ class RowCall final : public OpCall {
         case Walk::Still:
           if (step != 0) return false;
           break;
-        case Walk::ByRun:
+        case Walk::PerSegment:
           if (step != 0 && !(group_.channels >> column_axes_[i] & 1)) return false;
           break;
         case Walk::Dense:
@@ -207,7 +210,7 @@ class RowCall final : public OpCall {
     return steps;
   }
 
-  // A leaf's gradient lies as the result does; elements that are there for every run of every row stay where they are.
+  // A leaf's gradient lies as the result does; elements that are there for every segment of every row stay where they are.
   void add_leaves(Launch& launch, const LeafPointers& leaves) const {
     const auto add_steps = [&](Loop& loop) {
       for (const LeafPointers::Pointer& leaf : leaves.all()) loop.steps.push_back(leaf.is_tensor ? loop.steps[loads_ + leaf.store] : 0);
@@ -222,7 +225,7 @@ class RowCall final : public OpCall {
       const size_t store = loads_ + leaf.store;
       if (leaf.is_new && may_be_nontemporal(launch, store)) launch.nontemporal.add(launch.pointers.size(), widths_[store]);
       launch.pointers.push_back(leaf.memory);
-      if (!launch.copies_runs) continue;
+      if (!launch.copies_segments) continue;
       launch.traffic.push_back(!leaf.is_tensor ? Traffic::Other : is_sum ? Traffic::Written : Traffic::Read);
       launch.widths.push_back(widths_[loads_ + leaf.store]);
       is_sum = !is_sum;
@@ -233,54 +236,45 @@ class RowCall final : public OpCall {
     const int64_t row_length = launch.row_length(), rows = launch.row_count;
     if (rows == 0) return;
     const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
-    // The first share sums into the results themselves.
-    std::vector<char> other_sums(static_cast<size_t>((shares - 1) * sum_bytes(launch)));
-    const auto sums_of_share = [&](int64_t share) { return other_sums.data() + (share - 1) * sum_bytes(launch); };
-    const auto run_share = [&](int64_t share) {
+    // The first share's results are the results themselves.
+    const int64_t bytes = over_rows_.bytes(launch.counts);
+    std::vector<char> others(static_cast<size_t>((shares - 1) * bytes));
+    const auto pointers_of_share = [&](int64_t share) {
       Pointers at(launch.pointers.begin(), launch.pointers.end());
-      if (share > 0) point_to_sums(launch, at, sums_of_share(share));
+      if (share > 0) over_rows_.move_to(others.data() + (share - 1) * bytes, at, launch.counts);
+      return at;
+    };
+    const auto first_row_of = [&](int64_t share) { return rows * share / shares; };
+    const auto run_share = [&](int64_t share) {
+      Pointers at = pointers_of_share(share);
+      if (share > 0) over_rows_.clear(at, launch.counts);
       std::vector<char> unread;
       for (char*& pointer : at) {
         if (pointer != nullptr) continue;
         unread.resize(static_cast<size_t>(launch.loop_length()) * sizeof(double));
         pointer = unread.data();
       }
-      run_range(launch, kernel, at, scalars, rows * share / shares, rows * (share + 1) / shares);
+      run_range(launch, kernel, at, scalars, first_row_of(share), first_row_of(share + 1));
     };
     run_shares(shares, run_share);
-    for (int64_t share = 1; share < shares; ++share) add_sums(launch, launch.pointers, sums_of_share(share));
-  }
-
-  // Memory for one of each sum, one behind the other.
-  int64_t sum_bytes(const Launch& launch) const {
-    int64_t bytes = 0;
-    for (const size_t sum : sums_) bytes += launch.tensors[loads_ + sum].numel() * compute_size_;
-    return bytes;
-  }
-  void point_to_sums(const Launch& launch, Pointers& pointers, char* memory) const {
-    for (const size_t sum : sums_) {
-      pointers[loads_ + sum] = memory;
-      memory += launch.tensors[loads_ + sum].numel() * compute_size_;
-    }
-  }
-  void add_sums(const Launch& launch, const Pointers& to, const char* memory) const {
-    for (const size_t sum : sums_) {
-      const int64_t count = launch.tensors[loads_ + sum].numel();
-      add_elements(group_.body.compute, to[loads_ + sum], memory, count);
-      memory += count * compute_size_;
+    for (int64_t share = 1; share < shares; ++share) {
+      const int64_t first = first_row_of(share);
+      over_rows_.merge(launch.pointers, first, pointers_of_share(share), first_row_of(share + 1) - first, launch.counts);
     }
   }
 
-  // Rows [begin, end), sums by blocks.
+  // Rows [begin, end); results over rows by blocks.
   void run_range(const Launch& launch, RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t begin,
                  int64_t end) const {
     const int64_t row_length = launch.row_length();
-    std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_));
+    constexpr size_t kCount = sizeof(int64_t);
+    std::vector<char> kept(static_cast<size_t>(scratch_ * row_length * compute_size_) + (counts_rows_ ? kCount : 0));
     std::optional<RowPacking> row_packing;
-    if (launch.copies_runs) row_packing.emplace(launch.traffic, launch.widths, launch.columns.front(), launch.run_length());
+    if (launch.copies_segments) row_packing.emplace(launch.traffic, launch.widths, launch.columns.front(), launch.segment_length());
     const int64_t rows_at_once = std::max<int64_t>(kNontemporalAtOnce / std::max<int64_t>(row_length, 1), 1);
     NontemporalStores::Block buffered(launch.nontemporal, rows_at_once * row_length);
     const auto run_block = [&](const Pointers& at, int64_t first, int64_t last) {
+      if (counts_rows_) std::memset(kept.data(), 0, kCount);
       const int64_t rows = launch.nontemporal.empty() ? last - first : rows_at_once;
       for (int64_t row = first; row < last; row += rows) {
         const int64_t end = std::min(row + rows, last);
@@ -288,14 +282,15 @@ class RowCall final : public OpCall {
         buffered.write((end - row) * row_length);
       }
     };
-    if (sums_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
-    std::vector<char> block(static_cast<size_t>(sum_bytes(launch)));
+    if (over_rows_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
+    std::vector<char> block(static_cast<size_t>(over_rows_.bytes(launch.counts)));
     Pointers at(pointers.begin(), pointers.end());
-    point_to_sums(launch, at, block.data());
+    over_rows_.move_to(block.data(), at, launch.counts);
     for (int64_t row = begin; row < end; row += kBlock) {
-      std::fill(block.begin(), block.end(), char(0));
-      run_block(at, row, std::min(end, row + kBlock));
-      add_sums(launch, pointers, block.data());
+      const int64_t behind = std::min(end, row + kBlock);
+      over_rows_.clear(at, launch.counts);
+      run_block(at, row, behind);
+      over_rows_.merge(pointers, row - begin, at, behind - row, launch.counts);
     }
   }
 
@@ -303,7 +298,7 @@ class RowCall final : public OpCall {
                  const Pointers& pointers, const double* scalars, int64_t begin, int64_t end, char* kept) const {
     const Loop& inner = launch.rows.back();
     const Loop& columns = launch.columns.back();
-    const int64_t* run_steps = launch.columns.front().steps.data();
+    const int64_t* segment_steps = launch.columns.front().steps.data();
     Pointers at(pointers.size());
     while (begin < end) {
       std::copy(pointers.begin(), pointers.end(), at.begin());
@@ -318,22 +313,21 @@ class RowCall final : public OpCall {
       if (row_packing) {
         row_packing->run(kernel, at, scalars, rows, inner.steps, kept);
       } else {
-        kernel(at.data(), scalars, rows, inner.steps.data(), launch.runs(), run_steps, columns.size, kept);
+        kernel(at.data(), scalars, rows, inner.steps.data(), launch.segments(), segment_steps, columns.size, kept);
       }
       begin += rows;
     }
   }
 
-  std::shared_ptr<const CpuKernel> kernel_;
-  const Group group_;
-  const ScalarArgs scalars_;
-  const size_t loads_;
-  const int64_t compute_size_, scratch_, grain_;
+  const int64_t compute_size_, scratch_;
+  const PartialResults over_rows_;
+  const bool counts_rows_;       // the kernel does
+  bool needs_elements_ = false;  // a row without elements has no result
   std::vector<uint8_t> row_axes_, column_axes_;
-  std::vector<size_t> sums_;        // stores
-  std::vector<bool> written_last_;  // by store: nothing of the row is read afterwards
-  std::vector<Traffic> traffic_;    // by load, then by store
-  std::vector<int64_t> widths_;     // the same: an element's bytes
+  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // where segments must stay apart: axes that count them, axes along one
+  std::vector<bool> written_last_;                       // by store: nothing of the row is read afterwards
+  std::vector<Traffic> traffic_;                         // by load, then by store
+  std::vector<int64_t> widths_;                          // the same: an element's bytes
 };
 
 }  // namespace
@@ -342,4 +336,4 @@ std::unique_ptr<const OpCall> make_row_call(const Group& group, std::shared_ptr<
   return std::make_unique<RowCall>(group, std::move(kernel));
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

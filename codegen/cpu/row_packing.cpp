@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
-// Elements. Loops over shorter runs fill no vectors; those over longer ones fill several at once, as Clang unrolls them.
+// Elements. Loops over shorter segments fill no vectors; those over longer ones fill several at once, as Clang unrolls them.
 constexpr int64_t kFillsNoVector = 16, kFillsVectors = 64;
-// What is copied at once stays in the cache that a core has for itself. Of a larger row, runs between the two are better left where they
+// What is copied at once stays in the cache that a core has for itself. Of a larger row, segments between the two are better left where they
 // are: copying them costs as much as what loops over them lose. Of a far larger one all are, for the sake of memory.
 constexpr int64_t kCopiedBytes = 1 << 16, kMostCopiedBytes = 1 << 20;
 
@@ -20,40 +20,40 @@ int64_t bytes_of_elements(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t>
   return bytes;
 }
 
-/// Runs of rows, from one place to another.
-struct Runs {
-  int64_t rows, runs, bytes;
+/// Segments of rows, from one place to another.
+struct Segments {
+  int64_t rows, segments, bytes;
   char* to;
-  int64_t to_row, to_run;
+  int64_t to_row, to_segment;
   const char* from;
-  int64_t from_row, from_run;
+  int64_t from_row, from_segment;
 };
 
 template <class Copy>
-void copy_each(const Runs& all, Copy copy) {
-  for (int64_t run = 0; run < all.runs; ++run) {
+void copy_each(const Segments& all, Copy copy) {
+  for (int64_t segment = 0; segment < all.segments; ++segment) {
     for (int64_t row = 0; row < all.rows; ++row)
-      copy(all.to + row * all.to_row + run * all.to_run, all.from + row * all.from_row + run * all.from_run);
+      copy(all.to + row * all.to_row + segment * all.to_segment, all.from + row * all.from_row + segment * all.from_segment);
   }
 }
 
 template <int64_t kBytes>
-void copy_runs_of(const Runs& all) {
+void copy_segments_of(const Segments& all) {
   copy_each(all, [](char* to, const char* from) { std::memcpy(to, from, kBytes); });
 }
 
-void copy_runs(const Runs& all) {
+void copy_segments(const Segments& all) {
   switch (all.bytes) {
     case 4:
-      return copy_runs_of<4>(all);
+      return copy_segments_of<4>(all);
     case 8:
-      return copy_runs_of<8>(all);
+      return copy_segments_of<8>(all);
     case 16:
-      return copy_runs_of<16>(all);
+      return copy_segments_of<16>(all);
     case 32:
-      return copy_runs_of<32>(all);
+      return copy_segments_of<32>(all);
     case 64:
-      return copy_runs_of<64>(all);
+      return copy_segments_of<64>(all);
     default:
       return copy_each(all, [bytes = static_cast<size_t>(all.bytes)](char* to, const char* from) { std::memcpy(to, from, bytes); });
   }
@@ -61,13 +61,15 @@ void copy_runs(const Runs& all) {
 
 }  // namespace
 
-bool RowPacking::are_worth_copying(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, int64_t runs, int64_t run_length) {
-  if (runs == 1 || run_length >= kFillsVectors) return false;
-  return runs * run_length * bytes_of_elements(traffic, widths) <= (run_length < kFillsNoVector ? kMostCopiedBytes : kCopiedBytes);
+bool RowPacking::are_worth_copying(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, int64_t segments,
+                                   int64_t segment_length) {
+  if (segments == 1 || segment_length >= kFillsVectors) return false;
+  return segments * segment_length * bytes_of_elements(traffic, widths) <=
+         (segment_length < kFillsNoVector ? kMostCopiedBytes : kCopiedBytes);
 }
 
-RowPacking::RowPacking(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, const Loop& runs, int64_t run_length)
-    : traffic_(traffic), widths_(widths), runs_(runs), run_length_(run_length) {
+RowPacking::RowPacking(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, const Loop& segments, int64_t segment_length)
+    : traffic_(traffic), widths_(widths), segments_(segments), segment_length_(segment_length) {
   const int64_t row_bytes = row_length() * bytes_of_elements(traffic, widths);
   rows_at_once_ = std::clamp<int64_t>(kCopiedBytes / std::max<int64_t>(row_bytes, 1), 1, 64);
   copies_.resize(static_cast<size_t>(rows_at_once_ * row_bytes));
@@ -86,21 +88,21 @@ void RowPacking::run(RowsKernel* kernel, const Pointers& pointers, const double*
   }
   for (int64_t row = 0; row < rows; row += rows_at_once_) {
     const int64_t count = std::min(rows_at_once_, rows - row);
-    const auto runs_of = [&](size_t i, bool back) {
-      const int64_t bytes = run_length_ * widths_[i];
+    const auto segments_of = [&](size_t i, bool back) {
+      const int64_t bytes = segment_length_ * widths_[i];
       char* const there = pointers[i] + row * row_steps[i];
-      if (back) return Runs{count, runs_.size, bytes, there, row_steps[i], runs_.steps[i], at[i], steps[i], bytes};
-      return Runs{count, runs_.size, bytes, at[i], steps[i], bytes, there, row_steps[i], runs_.steps[i]};
+      if (back) return Segments{count, segments_.size, bytes, there, row_steps[i], segments_.steps[i], at[i], steps[i], bytes};
+      return Segments{count, segments_.size, bytes, at[i], steps[i], bytes, there, row_steps[i], segments_.steps[i]};
     };
     for (size_t i = 0; i < at.size(); ++i) {
-      if (traffic_[i] == Traffic::Read) copy_runs(runs_of(i, false));
+      if (traffic_[i] == Traffic::Read) copy_segments(segments_of(i, false));
       if (traffic_[i] == Traffic::Other) at[i] = pointers[i] + row * row_steps[i];
     }
     kernel(at.data(), scalars, count, steps.data(), 1, steps.data(), row_length(), kept);
     for (size_t i = 0; i < at.size(); ++i) {
-      if (traffic_[i] == Traffic::Written) copy_runs(runs_of(i, true));
+      if (traffic_[i] == Traffic::Written) copy_segments(segments_of(i, true));
     }
   }
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -4,9 +4,9 @@
 
 #include <string>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// The function `rows` of a body by rows (source.h).
 std::string rows_source(const Body& body);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -2,11 +2,10 @@
 
 #include "codegen/cpu/row_source.h"
 #include "codegen/kernel/body_text.h"
+#include "codegen/kernel/leaf_requests.h"
 #include "base/format.h"
 
-#include <algorithm>
-
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 using base::format;
@@ -71,7 +70,7 @@ std::string dense_source(const Body& body, bool leaves) {
   const std::vector<size_t> angles = angles_of(body);
   if (!leaves) text += result_pointers(body, false);
   if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n";
-  text += block_lines("  ", "count");
+  text += block_lines("  ", "count", kBlockLength);
   if (leaves) text += result_pointers(body, true);
   if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n";
   text += "  int far = 0;\n";
@@ -89,14 +88,10 @@ std::string dense_source(const Body& body, bool leaves) {
 
 }  // namespace
 
-std::string cpu_source(const Body& body) {
+std::string source_of(const Body& body) {
   const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
   if (body.by_rows) return head + rows_source(body);
   return head + dense_source(body, false) + (has_leaves(body) ? "\n" + dense_source(body, true) : "");
 }
 
-bool has_leaves(const Body& body) {
-  return std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.leaves != 0; });
-}
-
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

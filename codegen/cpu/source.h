@@ -16,7 +16,7 @@
 
 #include <string>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 using DenseKernel = void(char* const* pointers, const double* scalars, long count);
 /// After the stores' pointers two for each leaf of each store: the sum, and the term that is added to the value. `is_block`, by
@@ -24,19 +24,19 @@ using DenseKernel = void(char* const* pointers, const double* scalars, long coun
 using LeavesKernel = void(char* const* pointers, const double* scalars, long count, const long* is_block);
 inline constexpr long kBlockLength = 1024;
 
-/// A row's columns are `runs` runs of `columns` elements side by side. Steps in bytes, by pointer. Stores of extent Columns and Channels
-/// are added to, in the type of the arithmetic. `kept`: row_scratch() * runs * columns elements of that type. To leaves: pointers as
-/// of LeavesKernel; where there is no tensor, a run of elements for every run of every row, by steps of 0.
-using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs, const long* run_steps,
-                        long columns, char* kept);
+/// A row has `segments` segments, of `columns` elements side by side each. Steps in bytes, by pointer. To stores of extent Columns and
+/// Channels the kernel adds, in the type of the arithmetic. `kept`: row_scratch() * segments * columns elements of that type, and in front
+/// of them, where the kernel counts_rows(), a long: how many rows those stores hold so far. To leaves: pointers as of LeavesKernel; where
+/// there is no tensor, the elements of one segment for every segment of every row, by steps of 0.
+using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,
+                        const long* segment_steps, long columns, char* kept);
 
-std::string cpu_source(const Body& body);
-/// The text has the function `leaves`.
-bool has_leaves(const Body& body);
+/// The text; it has the function `leaves` where the body has_leaves() (codegen/kernel/leaf_requests.h).
+std::string source_of(const Body& body);
 
 /// Values of a row that are kept from one pass to the next.
 size_t row_scratch(const Body& body);
 /// The store is one of elements in the last pass over a row: it may lie where a load did.
 bool is_written_last(const Body& body, size_t store);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 template <class T>
@@ -56,4 +56,4 @@ void copy_tile(char* to, const char* from, const Tile& tile, const TilePart& par
          from + part.first_row * tile.row_step + part.first_column * tile.column_step, inner, width);
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// `pitch`: elements from one row to the next where the tile is copied to. Steps in bytes.
 struct Tile {
@@ -22,4 +22,4 @@ struct TilePart {
 /// `from`: where the tile's first element is, or would be. `width`: bytes of an element.
 void copy_tile(char* to, const char* from, const Tile& tile, const TilePart& part, int64_t width);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -6,32 +6,32 @@
 namespace hindcast::device {
 
 template <class T>
-HC_DEVICE T add(T a, T b) {
+HC_FUNCTOR T add(T a, T b) {
   return a + b;
 }
 template <class T>
-HC_DEVICE T sub(T a, T b) {
+HC_FUNCTOR T sub(T a, T b) {
   return a - b;
 }
 template <class T>
-HC_DEVICE T mul(T a, T b) {
+HC_FUNCTOR T mul(T a, T b) {
   return a * b;
 }
 template <class T>
-HC_DEVICE T div(T a, T b) {
+HC_FUNCTOR T div(T a, T b) {
   return a / b;
 }
 template <class T>
-HC_DEVICE T neg(T a) {
+HC_FUNCTOR T neg(T a) {
   return -a;
 }
 template <class T>
-HC_DEVICE T reciprocal(T a) {
+HC_FUNCTOR T reciprocal(T a) {
   return T(1) / a;
 }
 
 template <class T>
-HC_DEVICE T abs(T a) {
+HC_FUNCTOR T abs(T a) {
   if constexpr (is_floating<T>) {
     return magnitude_of(a);
   } else {
@@ -41,118 +41,118 @@ HC_DEVICE T abs(T a) {
 
 /// 0 for NaN, as LibTorch.
 template <class T>
-HC_DEVICE T sign(T a) {
+HC_FUNCTOR T sign(T a) {
   return T(T(0) < a) - T(a < T(0));
 }
 template <class T>
-HC_DEVICE T sgn(T a) {
+HC_FUNCTOR T sgn(T a) {
   return sign(a);
 }
 
 template <class T>
-HC_DEVICE T sqrt(T a) {
+HC_FUNCTOR T sqrt(T a) {
   return exact::sqrt(a);
 }
 template <class T>
-HC_DEVICE T rsqrt(T a) {
+HC_FUNCTOR T rsqrt(T a) {
   return T(1) / exact::sqrt(a);
 }
 template <class T>
-HC_DEVICE T square(T a) {
+HC_FUNCTOR T square(T a) {
   return a * a;
 }
 template <class T>
-HC_DEVICE T cube(T a) {
+HC_FUNCTOR T cube(T a) {
   return a * a * a;
 }
 template <class T>
-HC_DEVICE T reciprocal_square(T a) {
+HC_FUNCTOR T reciprocal_square(T a) {
   return T(1) / (a * a);
 }
 
 template <class T>
-HC_DEVICE T floor(T a) {
+HC_FUNCTOR T floor(T a) {
   return exact::floor(a);
 }
 template <class T>
-HC_DEVICE T ceil(T a) {
+HC_FUNCTOR T ceil(T a) {
   return exact::ceil(a);
 }
 template <class T>
-HC_DEVICE T trunc(T a) {
+HC_FUNCTOR T trunc(T a) {
   return exact::trunc(a);
 }
 /// Halves to even.
 template <class T>
-HC_DEVICE T round(T a) {
+HC_FUNCTOR T round(T a) {
   return exact::round(a);
 }
 
 template <class T>
-HC_DEVICE bool eq(T a, T b) {
+HC_FUNCTOR bool eq(T a, T b) {
   return a == b;
 }
 template <class T>
-HC_DEVICE bool ne(T a, T b) {
+HC_FUNCTOR bool ne(T a, T b) {
   return a != b;
 }
 template <class T>
-HC_DEVICE bool lt(T a, T b) {
+HC_FUNCTOR bool lt(T a, T b) {
   return a < b;
 }
 template <class T>
-HC_DEVICE bool le(T a, T b) {
+HC_FUNCTOR bool le(T a, T b) {
   return a <= b;
 }
 template <class T>
-HC_DEVICE bool gt(T a, T b) {
+HC_FUNCTOR bool gt(T a, T b) {
   return a > b;
 }
 template <class T>
-HC_DEVICE bool ge(T a, T b) {
+HC_FUNCTOR bool ge(T a, T b) {
   return a >= b;
 }
 template <class T>
-HC_DEVICE bool isnan(T a) {
+HC_FUNCTOR bool isnan(T a) {
   return a != a;
 }
 template <class T>
-HC_DEVICE bool isinf(T a) {
+HC_FUNCTOR bool isinf(T a) {
   return magnitude_of(a) == infinity<T>();
 }
 
 // `&` and `|` instead of `&&` and `||`: both sides are there, and a branch would keep a loop from becoming vector code.
 template <class T>
-HC_DEVICE bool logical_and(T a, T b) {
+HC_FUNCTOR bool logical_and(T a, T b) {
   return (a != T(0)) & (b != T(0));
 }
 template <class T>
-HC_DEVICE bool logical_or(T a, T b) {
+HC_FUNCTOR bool logical_or(T a, T b) {
   return (a != T(0)) | (b != T(0));
 }
 template <class T>
-HC_DEVICE bool logical_xor(T a, T b) {
+HC_FUNCTOR bool logical_xor(T a, T b) {
   return (a != T(0)) != (b != T(0));
 }
 template <class T>
-HC_DEVICE bool logical_not(T a) {
+HC_FUNCTOR bool logical_not(T a) {
   return a == T(0);
 }
 
 template <class T>
-HC_DEVICE T bitwise_and(T a, T b) {
+HC_FUNCTOR T bitwise_and(T a, T b) {
   return T(a & b);
 }
 template <class T>
-HC_DEVICE T bitwise_or(T a, T b) {
+HC_FUNCTOR T bitwise_or(T a, T b) {
   return T(a | b);
 }
 template <class T>
-HC_DEVICE T bitwise_xor(T a, T b) {
+HC_FUNCTOR T bitwise_xor(T a, T b) {
   return T(a ^ b);
 }
 template <class T>
-HC_DEVICE T bitwise_not(T a) {
+HC_FUNCTOR T bitwise_not(T a) {
   if constexpr (is_same<T, bool>) {
     return !a;
   } else {
@@ -162,36 +162,36 @@ HC_DEVICE T bitwise_not(T a) {
 
 /// A NaN on either side is the result.
 template <class T>
-HC_DEVICE T maximum(T a, T b) {
+HC_FUNCTOR T maximum(T a, T b) {
   return select((a != a) | (a > b), a, b);
 }
 template <class T>
-HC_DEVICE T minimum(T a, T b) {
+HC_FUNCTOR T minimum(T a, T b) {
   return select((a != a) | (a < b), a, b);
 }
 /// Unlike `maximum` it keeps a -0.0 that equals the limit, and so does relu.
 template <class T>
-HC_DEVICE T clamp_min(T a, T min) {
+HC_FUNCTOR T clamp_min(T a, T min) {
   return select((min != min) | (a < min), min, a);
 }
 template <class T>
-HC_DEVICE T clamp_max(T a, T max) {
+HC_FUNCTOR T clamp_max(T a, T max) {
   return select((max != max) | (a > max), max, a);
 }
 /// `max` wins where the limits cross.
 template <class T>
-HC_DEVICE T clamp(T a, T min, T max) {
+HC_FUNCTOR T clamp(T a, T min, T max) {
   return clamp_max(clamp_min(a, min), max);
 }
 
 template <class T>
-HC_DEVICE T where(bool condition, T yes, T no) {
+HC_FUNCTOR T where(bool condition, T yes, T no) {
   return select(condition, yes, no);
 }
 
 /// Exact, sign of `a`. A loop: for each some 20 (50) binary digits that the quotient has.
 template <class T>
-HC_DEVICE T fmod(T a, T b) {
+HC_FUNCTOR T fmod(T a, T b) {
   constexpr T kFactor = Float<T>::kOneUlpIsOne / T(8);
   const T divisor = magnitude_of(b);
   T rest = magnitude_of(a);
@@ -209,7 +209,7 @@ HC_DEVICE T fmod(T a, T b) {
 
 /// Sign of `b`, as Python's %.
 template <class T>
-HC_DEVICE T remainder(T a, T b) {
+HC_FUNCTOR T remainder(T a, T b) {
   const T rest = fmod(a, b);
   return select((rest != T(0)) & ((b < T(0)) != (rest < T(0))), rest + b, rest);
 }

@@ -75,35 +75,35 @@ HC_DEVICE Complex<T> operator/(Complex<T> a, Complex<T> b) {
 
 /// A comparison's result is a number, as all values of a kernel: here a complex one.
 template <class C>
-HC_DEVICE C where(Complex<typename C::Real> condition, C yes, C no) {
+HC_FUNCTOR C where(Complex<typename C::Real> condition, C yes, C no) {
   return where(condition != C(0), yes, no);
 }
 /// The real parts of both.
 template <class C>
-HC_DEVICE C from_parts(C real, C imag) {
+HC_FUNCTOR C from_parts(C real, C imag) {
   return {real.real, imag.real};
 }
 template <class C>
-HC_DEVICE C conj(C a) {
+HC_FUNCTOR C conj(C a) {
   return {a.real, -a.imag};
 }
 template <class C>
-HC_DEVICE C add_product(C a, C b, C c) {
+HC_FUNCTOR C add_product(C a, C b, C c) {
   return a + b * c;
 }
 /// a + 1 * b, as LibTorch: where a part of `b` is infinite, the other one becomes NaN.
 template <class C>
-HC_DEVICE C complex_add(C a, C b) {
+HC_FUNCTOR C complex_add(C a, C b) {
   return add_product(a, C(1), b);
 }
 template <class C>
-HC_DEVICE C complex_sub(C a, C b) {
+HC_FUNCTOR C complex_sub(C a, C b) {
   return add_product(a, C(-1), b);
 }
 
 /// The direction: 0 of 0.
 template <class C>
-HC_DEVICE C complex_sgn(C a) {
+HC_FUNCTOR C complex_sgn(C a) {
   using T = typename C::Real;
   const T re = magnitude_of(a.real), im = magnitude_of(a.imag);
   const T large = select(re < im, im, re), small = select(re < im, re, im);
@@ -114,11 +114,11 @@ HC_DEVICE C complex_sgn(C a) {
 }
 
 template <class C>
-HC_DEVICE C complex_tanh_backward(C gradient, C result) {
+HC_FUNCTOR C complex_tanh_backward(C gradient, C result) {
   return gradient * conj(C(1) - result * result);
 }
 template <class C>
-HC_DEVICE C complex_sigmoid_backward(C gradient, C result) {
+HC_FUNCTOR C complex_sigmoid_backward(C gradient, C result) {
   return gradient * conj((C(1) - result) * result);
 }
 

@@ -14,6 +14,7 @@
 //   erf         1.13    1.17      pow        0.77    1.13      tanh       0.83    0.89
 //   erfc        1.09    1.24      rsqrt      1.49    1.49
 //
+// xlogy and xlog1py, products of a logarithm: at most 2; measured 1.67 for float, 1.70 for double.
 // gelu and gelu_backward: tests/device/gelu_test.cpp says it range by range.
 //
 // Special values are those of C's library: infinities, NaN, the sign of zero, subnormal arguments and results.

@@ -12,7 +12,7 @@ HC_DEVICE T small_erf(T x) {
 }
 
 template <class T>
-HC_DEVICE T erf(T x) {
+HC_FUNCTOR T erf(T x) {
   const T size = magnitude_of(x);
   // Beyond the range of the polynomial 1 - erf(x) is below half an ulp of 1.
   const T limit = sizeof(T) == 4 ? T(4) : T(6);
@@ -22,7 +22,7 @@ HC_DEVICE T erf(T x) {
 }
 
 template <class T>
-HC_DEVICE T erfc(T x) {
+HC_FUNCTOR T erfc(T x) {
   const T size = magnitude_of(x);
   const T bounded = at_most(size, sizeof(T) == 4 ? T(10.125) : T(27.25));
   const T center = polynomial::erfc_center(x);

@@ -82,13 +82,13 @@ HC_DEVICE Pair<T> minus_one(const ExpParts<T>& parts) {
 }
 
 template <class T>
-HC_DEVICE T exp(T x) {
+HC_FUNCTOR T exp(T x) {
   const ExpParts<T> parts = split_exp(clamp_for_exp(x));
   return times_two_to(T(1) + (parts.head + parts.tail), parts.exponent);
 }
 
 template <class T>
-HC_DEVICE T exp2(T x) {
+HC_FUNCTOR T exp2(T x) {
   using Range = ExpRange<T>;
   const T limit = Float<T>::kBias + T(2) * Float<T>::kMantissa;
   const T clamped = at_most(select(x < -limit, -limit, x), limit);
@@ -100,7 +100,7 @@ HC_DEVICE T exp2(T x) {
 }
 
 template <class T>
-HC_DEVICE T expm1(T x) {
+HC_FUNCTOR T expm1(T x) {
   const T low_limit = T(-2) * ExpRange<T>::kAllDigits;
   const T clamped = at_most(select(x < low_limit, low_limit, x), ExpRange<T>::kOverflow);
   const ExpParts<T> parts = split_exp(clamped);
@@ -114,7 +114,7 @@ HC_DEVICE T expm1(T x) {
 
 /// Of -|x| first: for positive x it is 1 less that, which is at most 1/2.
 template <class T>
-HC_DEVICE T sigmoid(T x) {
+HC_FUNCTOR T sigmoid(T x) {
   using Range = ExpRange<T>;
   constexpr T kRounder = Float<T>::kRounder + Float<T>::kBias + Range::kScaleExponent;
   const T below = -magnitude_of(x);
@@ -129,14 +129,14 @@ HC_DEVICE T sigmoid(T x) {
 }
 
 template <class T>
-HC_DEVICE T tanh(T x) {
+HC_FUNCTOR T tanh(T x) {
   const Pair<T> grown = minus_one(split_exp(at_most(T(2) * magnitude_of(x), T(2) * ExpRange<T>::kAllDigits)));
   const Pair<T> sum = exact_sum(grown.high, T(2));
   return with_sign_of(quotient(grown, Pair<T>{sum.high, sum.low + grown.low}), x);
 }
 
 template <class T>
-HC_DEVICE T sinh(T x) {
+HC_FUNCTOR T sinh(T x) {
   const ExpParts<T> parts = split_exp(at_most(magnitude_of(x), ExpRange<T>::kOverflow));
   const Pair<T> fraction = fraction_of(parts);
   const T large = times_two_to(fraction.high, parts.exponent - T(1));
@@ -149,7 +149,7 @@ HC_DEVICE T sinh(T x) {
 }
 
 template <class T>
-HC_DEVICE T cosh(T x) {
+HC_FUNCTOR T cosh(T x) {
   const ExpParts<T> parts = split_exp(at_most(magnitude_of(x), ExpRange<T>::kOverflow));
   const Pair<T> fraction = fraction_of(parts);
   const T large = times_two_to(fraction.high, parts.exponent - T(1));

@@ -8,66 +8,66 @@
 namespace hindcast::device {
 
 template <class T>
-HC_DEVICE T threshold_backward(T grad, T self, T threshold) {
+HC_FUNCTOR T threshold_backward(T grad, T self, T threshold) {
   return select(self <= threshold, T(0), grad);
 }
 template <class T>
-HC_DEVICE T leaky_relu_backward(T grad, T self, T negative_slope) {
+HC_FUNCTOR T leaky_relu_backward(T grad, T self, T negative_slope) {
   return select(self > T(0), grad, grad * negative_slope);
 }
 template <class T>
-HC_DEVICE T prelu_backward_self(T grad, T self, T weight) {
+HC_FUNCTOR T prelu_backward_self(T grad, T self, T weight) {
   return select(self > T(0), grad, weight * grad);
 }
 template <class T>
-HC_DEVICE T prelu_backward_weight(T grad, T self) {
+HC_FUNCTOR T prelu_backward_weight(T grad, T self) {
   return select(self > T(0), T(0), self * grad);
 }
 template <class T>
-HC_DEVICE T hardtanh_backward(T grad, T self, T min, T max) {
+HC_FUNCTOR T hardtanh_backward(T grad, T self, T min, T max) {
   return select((self > min) & (self < max), grad, T(0));
 }
 template <class T>
-HC_DEVICE T hardsigmoid_backward(T grad, T self) {
+HC_FUNCTOR T hardsigmoid_backward(T grad, T self) {
   return select((self > T(-3)) & (self < T(3)), grad * T(1.0f / 6.0f), T(0));
 }
 template <class T>
-HC_DEVICE T hardswish_backward(T grad, T self) {
+HC_FUNCTOR T hardswish_backward(T grad, T self) {
   const T inside = select(self >= T(3), grad, grad * (self / T(3) + T(0.5)));
   return select(self <= T(-3), T(0), inside);
 }
 template <class T>
-HC_DEVICE T hardshrink_backward(T grad, T self, T lambda) {
+HC_FUNCTOR T hardshrink_backward(T grad, T self, T lambda) {
   return select((self < -lambda) | (self > lambda), grad, T(0));
 }
 template <class T>
-HC_DEVICE T softshrink_backward(T grad, T self, T lambda) {
+HC_FUNCTOR T softshrink_backward(T grad, T self, T lambda) {
   return hardshrink_backward(grad, self, lambda);
 }
 
 template <class T>
-HC_DEVICE T elu_backward(T grad, T self, T alpha, T scale, T input_scale) {
+HC_FUNCTOR T elu_backward(T grad, T self, T alpha, T scale, T input_scale) {
   const T negative = grad * input_scale * (alpha * scale) * exp(self * input_scale);
   return select(self > T(0), grad * scale, negative);
 }
 /// elu_backward where is_result is set.
 template <class T>
-HC_DEVICE T elu_backward_from_result(T grad, T result, T alpha, T scale, T input_scale) {
+HC_FUNCTOR T elu_backward_from_result(T grad, T result, T alpha, T scale, T input_scale) {
   const T negative = grad * input_scale * (result + alpha * scale);
   return select(result > T(0), grad * scale, negative);
 }
 
 template <class T>
-HC_DEVICE T tanh_backward(T grad, T output) {
+HC_FUNCTOR T tanh_backward(T grad, T output) {
   return grad * (T(1) - output * output);
 }
 template <class T>
-HC_DEVICE T sigmoid_backward(T grad, T output) {
+HC_FUNCTOR T sigmoid_backward(T grad, T output) {
   return grad * (T(1) - output) * output;
 }
 /// With `eps` below 0 there is no clamping, and NaN outside of 0 to 1.
 template <class T>
-HC_DEVICE T logit_backward(T grad, T self, T eps) {
+HC_FUNCTOR T logit_backward(T grad, T self, T eps) {
   const bool clamps = eps >= T(0);
   const T low = select(clamps, eps, T(0));
   const T high = select(clamps, T(1) - eps, T(1));
@@ -75,24 +75,24 @@ HC_DEVICE T logit_backward(T grad, T self, T eps) {
   return select((self >= low) & (self <= high), grad / (self * (T(1) - self)), outside);
 }
 template <class T>
-HC_DEVICE T silu_backward(T grad, T self) {
+HC_FUNCTOR T silu_backward(T grad, T self) {
   const T gate = T(1) / (T(1) + exp(-self));
   return grad * gate * (T(1) + self * (T(1) - gate));
 }
 template <class T>
-HC_DEVICE T mish_backward(T grad, T self) {
+HC_FUNCTOR T mish_backward(T grad, T self) {
   const T gate = T(1) / (T(1) + exp(-self));
   const T tanh_softplus = tanh(log1p(exp(self)));
   return grad * (tanh_softplus + self * gate * (T(1) - tanh_softplus * tanh_softplus));
 }
 template <class T>
-HC_DEVICE T softplus_backward(T grad, T self, T beta, T threshold) {
+HC_FUNCTOR T softplus_backward(T grad, T self, T beta, T threshold) {
   const T z = exp(self * beta);
   return select(self * beta > threshold, grad, grad * z / (z + T(1)));
 }
 /// `buffer` is exp(-|self|), which the forward keeps on the CPU.
 template <class T>
-HC_DEVICE T log_sigmoid_backward(T grad, T self, T buffer) {
+HC_FUNCTOR T log_sigmoid_backward(T grad, T self, T buffer) {
   const bool negative = self < T(0);
   const T max_derivative = select(negative, T(1), T(0));
   const T sign = select(negative, T(1), T(-1));
@@ -100,16 +100,16 @@ HC_DEVICE T log_sigmoid_backward(T grad, T self, T buffer) {
 }
 /// The same on CUDA, where there is no buffer.
 template <class T>
-HC_DEVICE T log_sigmoid_backward_from_self(T grad, T self) {
+HC_FUNCTOR T log_sigmoid_backward_from_self(T grad, T self) {
   return log_sigmoid_backward(grad, self, exp(-magnitude_of(self)));
 }
 
 template <class T>
-HC_DEVICE T gelu_backward(T grad, T self) {
+HC_FUNCTOR T gelu_backward(T grad, T self) {
   return grad * normal_gate_slope(self);
 }
 template <class T>
-HC_DEVICE T gelu_tanh_backward(T grad, T self) {
+HC_FUNCTOR T gelu_tanh_backward(T grad, T self) {
   const T square = self * self;
   const T inner = T(kGeluBeta) * (self + T(kGeluKappa) * (square * self));
   const T tanh_inner = tanh(inner);
@@ -123,20 +123,28 @@ HC_DEVICE T gelu_tanh_backward(T grad, T self) {
 
 /// `norm` of the losses: 1, or 1 / n for a mean (mse_loss_backward: 2, or 2 / n).
 template <class T>
-HC_DEVICE T mse_loss_backward(T grad, T self, T target, T norm) {
+HC_FUNCTOR T mse_loss_backward(T grad, T self, T target, T norm) {
   return norm * (self - target) * grad;
 }
 template <class T>
-HC_DEVICE T smooth_l1_backward(T grad, T self, T target, T norm, T beta) {
+HC_FUNCTOR T smooth_l1_backward(T grad, T self, T target, T norm, T beta) {
   const T x = self - target;
   const T slope = select(magnitude_of(x) >= beta, select(x > T(0), T(1), T(-1)), x / beta);
   return norm * slope * grad;
 }
 template <class T>
-HC_DEVICE T huber_backward(T grad, T self, T target, T norm, T delta) {
+HC_FUNCTOR T huber_backward(T grad, T self, T target, T norm, T delta) {
   const T x = self - target;
   const T outside = select(x > T(0), norm, -norm) * grad * delta;
   return select(magnitude_of(x) >= delta, outside, norm * x * grad);
+}
+
+/// LibTorch keeps the divisor from 0 by the same limit.
+template <class T>
+HC_FUNCTOR T binary_cross_entropy_backward(T grad, T self, T target, T norm) {
+  constexpr T kLeast = T(1e-12);
+  const T variance = (T(1) - self) * self;
+  return grad * (self - target) / select(variance < kLeast, kLeast, variance) * norm;
 }
 
 }  // namespace hindcast::device

@@ -67,12 +67,12 @@ HC_DEVICE T log_or_special(T x, T result) {
 }
 
 template <class T>
-HC_DEVICE T log(T x) {
+HC_FUNCTOR T log(T x) {
   return log_or_special(x, log_of_parts(split_log(x), T(0)));
 }
 
 template <class T>
-HC_DEVICE T log1p(T x) {
+HC_FUNCTOR T log1p(T x) {
   const Pair<T> sum = exact_sum(T(1), x);
   const LogParts<T> parts = split_normal(sum.high);
   const T low = sum.low * two_to(-at_most(parts.exponent, T(100)));
@@ -93,7 +93,7 @@ HC_DEVICE Pair<T> log_of_fraction(T f) {
 }
 
 template <class T>
-HC_DEVICE T log2(T x) {
+HC_FUNCTOR T log2(T x) {
   using C = LogConstants<T>;
   const LogParts<T> parts = split_log(x);
   const Pair<T> scaled = product(log_of_fraction(parts.fraction), Pair<T>{C::kLog2EHigh, C::kLog2ELow});
@@ -102,7 +102,7 @@ HC_DEVICE T log2(T x) {
 }
 
 template <class T>
-HC_DEVICE T log10(T x) {
+HC_FUNCTOR T log10(T x) {
   using C = LogConstants<T>;
   const LogParts<T> parts = split_log(x);
   const Pair<T> scaled = product(log_of_fraction(parts.fraction), Pair<T>{C::kLog10EHigh, C::kLog10ELow});
@@ -132,7 +132,7 @@ HC_DEVICE Pair<T> log_pair(const LogParts<T>& parts) {
 }
 
 template <class T>
-HC_DEVICE T pow(T base, T exponent) {
+HC_FUNCTOR T pow(T base, T exponent) {
   const T size = magnitude_of(base);
   const Pair<T> log = log_pair(split_log(size));
   const bool is_limit = size == T(0) || size == infinity<T>();
@@ -152,6 +152,17 @@ HC_DEVICE T pow(T base, T exponent) {
   const T known = select(base != base || exponent != exponent, base + exponent, real);
   const bool is_one = exponent == T(0) || base == T(1) || (size == T(1) && magnitude_of(exponent) == infinity<T>());
   return select(is_one, T(1), known);
+}
+
+/// x log(y): 0 where x is 0, but NaN where y is.
+template <class T>
+HC_FUNCTOR T xlogy(T x, T y) {
+  return select((x == T(0)) & (y == y), T(0), x * log(y));
+}
+/// x log(1 + y), with the same rules.
+template <class T>
+HC_FUNCTOR T xlog1py(T x, T y) {
+  return select((x == T(0)) & (y == y), T(0), x * log1p(y));
 }
 
 }  // namespace hindcast::device

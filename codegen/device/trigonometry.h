@@ -128,13 +128,13 @@ HC_DEVICE T sin_of_quarters(Pair<T> angle, typename Float<T>::Bits quarters) {
 }
 
 template <class T>
-HC_DEVICE T sin(T x) {
+HC_FUNCTOR T sin(T x) {
   const Reduced<T> reduced = reduce_angle(x);
   return select(x == T(0), x, sin_of_quarters(reduced.angle, reduced.quarters));
 }
 
 template <class T>
-HC_DEVICE T cos(T x) {
+HC_FUNCTOR T cos(T x) {
   const Reduced<T> reduced = reduce_angle(x);
   return sin_of_quarters(reduced.angle, reduced.quarters + 1);
 }
@@ -176,7 +176,7 @@ HC_DEVICE float cos_by_half_turns(float x) {
 /// sin and cos for |x| <= kNearAngle<T>, and NaN for NaN. Beyond, they may give anything. Those of float go by half turns: one
 /// polynomial where quarter turns take two, and one float for the angle. This takes little more than half of the time, for 0.6 ulp.
 template <class T>
-HC_DEVICE T sin_near(T x) {
+HC_FUNCTOR T sin_near(T x) {
   if constexpr (is_same<T, float>) {
     return sin_by_half_turns(x);
   } else {
@@ -186,7 +186,7 @@ HC_DEVICE T sin_near(T x) {
 }
 
 template <class T>
-HC_DEVICE T cos_near(T x) {
+HC_FUNCTOR T cos_near(T x) {
   if constexpr (is_same<T, float>) {
     return cos_by_half_turns(x);
   } else {
@@ -206,7 +206,7 @@ HC_DEVICE T tan_of_reduced(const Reduced<T>& reduced) {
 }
 
 template <class T>
-HC_DEVICE T tan(T x) {
+HC_FUNCTOR T tan(T x) {
   return select(x == T(0), x, tan_of_reduced(reduce_angle(x)));
 }
 
@@ -226,7 +226,7 @@ HC_DEVICE_CALLED T tan_called(T x) {
 
 /// As sin_near.
 template <class T>
-HC_DEVICE T tan_near(T x) {
+HC_FUNCTOR T tan_near(T x) {
   return select(x == T(0), x, tan_of_reduced(reduce_near(x)));
 }
 
@@ -238,7 +238,7 @@ HC_DEVICE Pair<T> atan_of_ratio(T t) {
 }
 
 template <class T>
-HC_DEVICE T atan(T x) {
+HC_FUNCTOR T atan(T x) {
   using A = Angles<T>;
   const T size = magnitude_of(x);
   const bool steep = size > T(1);
@@ -248,7 +248,7 @@ HC_DEVICE T atan(T x) {
 }
 
 template <class T>
-HC_DEVICE T atan2(T y, T x) {
+HC_FUNCTOR T atan2(T y, T x) {
   using A = Angles<T>;
   const T height = magnitude_of(y), width = magnitude_of(x);
   const bool steep = height > width;
@@ -285,7 +285,7 @@ HC_DEVICE ArcParts<T> split_arc(T size) {
 }
 
 template <class T>
-HC_DEVICE T asin(T x) {
+HC_FUNCTOR T asin(T x) {
   using A = Angles<T>;
   const ArcParts<T> parts = split_arc(magnitude_of(x));
   const Pair<T> sum = ordered_sum(A::kHalfPi1, T(-2) * parts.arc.high);
@@ -294,7 +294,7 @@ HC_DEVICE T asin(T x) {
 }
 
 template <class T>
-HC_DEVICE T acos(T x) {
+HC_FUNCTOR T acos(T x) {
   using A = Angles<T>;
   const ArcParts<T> parts = split_arc(magnitude_of(x));
   const bool negative = x < T(0);

@@ -15,6 +15,9 @@
 #define HC_DEVICE_CALLED static __attribute__((noinline, unused))
 #endif
 
+// An op of generated kernels: it has a row in base/pointwise_ops.def.
+#define HC_FUNCTOR HC_DEVICE
+
 namespace hindcast::device {
 
 using int8 = signed char;

@@ -7,6 +7,8 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,25 +21,46 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-struct BodyOp {
-  std::string_view function;  // a functor of the device library, or one of the two below
-  std::vector<Operand> args;
-  bool operator==(const BodyOp&) const = default;
+/// Makes one number of many, NaN if one of them is.
+struct Reduction {
+  enum class Kind : uint8_t {
+    Sum,
+    Max,
+    Min,
+    Mean,  // with M2 of the same operand: Welford's pair, which one pass over the operand makes
+    M2,    // the sum of squared distances from the mean: of n numbers n times the variance
+  };
+  enum class Over : uint8_t {
+    Row,       // a row's elements: gives a number of the row
+    Segment,   // a segment's elements: gives a number of the segment, which only reductions over segments and over rows read
+    Segments,  // a row's segments, of each of which the operand is a number: gives a number of the row
+    Rows,      // all rows: no op but what a store does (BodyStore)
+  };
+  Kind kind = Kind::Sum;
+  Over over = Over::Row;
+  bool operator==(const Reduction&) const = default;
 };
 
-/// The sum of its operand over a row's elements: from then on a number of the row.
-inline constexpr std::string_view kRowSum = "row_sum";
-/// The sum of its operand over a run, which is what one channel has of a row: a number of the run, that only sums of runs and sums by
-/// channel read.
-inline constexpr std::string_view kRunSum = "run_sum";
-/// The sum over a row's runs of a number of the run.
-inline constexpr std::string_view kSumOfRuns = "sum_of_runs";
-/// one_hot(index, value): `value` in the column that `index`, an int64 load, names; 0 in all others.
-inline constexpr std::string_view kOneHot = "one_hot";
+struct BodyOp {
+  enum class Kind : uint8_t {
+    Functor,    // of the device library, applied to `args`
+    Reduction,  // of its one operand
+    OneHot,     // (index, value): `value` in the column that `index`, an int64 load, names; 0 in all others
+  };
+  std::string_view function;  // Functor: its name
+  std::vector<Operand> args;
+  Kind kind = Kind::Functor;
+  Reduction reduction = {};  // Reduction
+  bool operator==(const BodyOp&) const = default;
 
-/// How a load walks along the innermost loop; as it was at capture, checked at every run. Of a row in runs: Still is one number a row,
-/// ByRun one a run.
-enum class Walk : uint8_t { Dense, Still, ByRun };
+  bool reduces(Reduction::Over over) const { return kind == Kind::Reduction && reduction.over == over; }
+  /// Gives a number of the row that is known once all of the row was read.
+  bool reduces_row() const { return reduces(Reduction::Over::Row) || reduces(Reduction::Over::Segments); }
+};
+
+/// How a load walks along the innermost loop; as it was at capture, checked at every call. Of a row of several segments: Still is one number
+/// a row, PerSegment one a segment.
+enum class Walk : uint8_t { Dense, Still, PerSegment };
 
 struct BodyLoad {
   at::ScalarType type = at::ScalarType::Float;
@@ -45,21 +68,26 @@ struct BodyLoad {
   bool operator==(const BodyLoad&) const = default;
 };
 
-/// What there is one of for each ... : elements of the domain; runs of a row; rows; columns (the sum over all rows); channels (the sum
-/// over the runs of each).
-enum class Extent : uint8_t { Element, Run, Row, Columns, Channels };
+/// What there is one of for each ... : elements of the domain; segments of a row, which are what one channel has of it; rows; columns
+/// (reduced over all rows); channels (reduced over the segments of each).
+enum class Extent : uint8_t { Element, Segment, Row, Columns, Channels };
 
 struct BodyStore {
   Operand value;
   at::ScalarType type = at::ScalarType::Float;
   Extent extent = Extent::Element;
   uint32_t leaves = 0;  // of them the kernel itself may write the gradients, while it makes the values
+  /// Columns and Channels: the values of all rows become one by it. An M2 of columns stands beside the Mean of the same value; channels
+  /// have neither.
+  Reduction::Kind over_rows = Reduction::Kind::Sum;
   bool operator==(const BodyStore&) const = default;
+
+  bool is_over_rows() const { return extent == Extent::Columns || extent == Extent::Channels; }
 };
 
 struct Body {
   at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float, Double, ComplexFloat or ComplexDouble
-  bool by_rows = false;                            // a still load is a number of the row; sums over rows and columns may occur
+  bool by_rows = false;                            // a still load is a number of the row; reductions may occur
   std::vector<BodyLoad> loads;
   uint32_t scalars = 0;
   std::vector<BodyOp> ops;
@@ -67,7 +95,11 @@ struct Body {
   bool operator==(const Body&) const = default;
 };
 
-/// Of each op: Element, Run or Row.
+/// For people: a functor's name, `row_sum`, `segment_max`.
+std::string name_of(const BodyOp& op);
+/// Of a Mean over rows: the store of the M2 of the same value.
+std::optional<size_t> m2_beside(const Body& body, size_t store);
+/// Of each op: Element, Segment or Row.
 std::vector<Extent> extents_of_ops(const Body& body);
 
 }  // namespace hindcast::codegen

@@ -16,23 +16,16 @@ using capture::InstrKind;
 using capture::ValueId;
 
 constexpr uint32_t kNone = 0xffffffffu;
-// A kernel of more ops spills registers and takes long to compile; one of more tensors runs out of prefetch streams.
-constexpr size_t kMaxMembers = 48;
-constexpr size_t kMaxTensors = 40;
-// Large tensors that a kernel reads, from places in memory that fall on the same lines of a cache.
-constexpr size_t kMaxStreams = 12;
-// Gradients of leaves that a kernel makes all at once, where the stock engine has one at a time: they must not raise the peak of
-// memory. (Four large gradients of one kernel would all be there at the end anyway.)
-constexpr int64_t kMaxKeptBytes = 1 << 20;
-// Operands that others make while the kernel waits for more: added at once they are still in the innermost cache, and the next one
-// is made in the same memory.
-constexpr int64_t kMaxWaitingBytes = 1 << 15;
-constexpr int64_t kLarge = 1 << 20;  // bytes
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
-      : graph_(graph), views_(graph), maker_(graph.values.size(), kNone), open_group_of_(graph.values.size(), kNone) {
+  Fuser(const Graph& graph, const CostModel& costs)
+      : graph_(graph),
+        costs_(costs),
+        views_(graph, costs),
+        looks_again_(Schedule::looks_again(graph)),
+        maker_(graph.values.size(), kNone),
+        open_group_of_(graph.values.size(), kNone) {
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       for (const ValueId value : graph.instrs[i].outputs) {
         if (value.defined()) maker_[value.index] = i;
@@ -51,13 +44,13 @@ class Fuser {
   }
 
   Schedule run() {
-    bool first_node = true;  // the next one looks at all of its segment
-    const bool looks_again =
-        graph_.first_call != 0 || graph_.stage != capture::Stage::NodeStart ||
-        std::any_of(graph_.instrs.begin(), graph_.instrs.end(), [](const Instr& i) { return capture::is_boundary(i); });
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       now_ = i;
+      if (capture::is_boundary(instr)) {
+        pass_boundary(i);
+        continue;
+      }
       switch (instr.kind) {
         case InstrKind::Op:
         case InstrKind::Mutate:
@@ -70,30 +63,14 @@ class Fuser {
           }
           break;
         case InstrKind::NodeStart:
-          // A kernel has no place inside where the rest could be left to the nodes themselves.
-          if (first_node && looks_again) {
-            close_all("user code may have changed the next node");
-            emit_views_read_after(i);
-          }
-          schedule_.items.push_back({false, i, first_node ? end_of_segment(i) : 0});
-          first_node = false;
+          if (looks_again_) start_node(i);
           break;
         case InstrKind::Accumulate:
         case InstrKind::Capture:
-          if (!capture::is_boundary(instr) && delay(i)) break;
-          [[fallthrough]];
+          if (!delay(i)) emit(i);
+          break;
         default:
-          if (!capture::is_boundary(instr)) {
-            emit(i);
-            break;
-          }
-          close_all("a boundary");
-          emit_views_read_after(i);
           emit(i);
-          // A hook looks at its own node, whose formula may follow, and like a called node at all nodes of the segment behind it;
-          // behind post-accumulate hooks, the first node does.
-          first_node = instr.kind == InstrKind::Accumulate;
-          if (!first_node) schedule_.items.back().end_call = std::max(instr.call + 1, end_of_segment(i + 1));
       }
     }
     close_all("the end of the graph");
@@ -108,10 +85,40 @@ class Fuser {
     bool live = true;
   };
 
+  // A kernel has no place inside where the rest could be left to the nodes themselves.
+  void start_node(uint32_t i) {
+    if (next_node_looks_) {
+      close_all("user code may have changed the next node");
+      emit_views_read_after(i);
+    }
+    schedule_.items.push_back({false, i, next_node_looks_ ? end_of_segment(i) : 0});
+    next_node_looks_ = false;
+  }
+
+  // A hook looks at its own node, whose formula may follow, and like a called node at all nodes of the segment behind it; behind
+  // post-accumulate hooks, the first node does.
+  void pass_boundary(uint32_t i) {
+    close_all("a boundary");
+    emit_views_read_after(i);
+    emit(i);
+    const Instr& instr = graph_.instrs[i];
+    next_node_looks_ = instr.kind == InstrKind::Accumulate;
+    if (!next_node_looks_) schedule_.items.back().end_call = std::max(instr.call + 1, end_of_segment(i + 1));
+  }
+
+  // nullopt: not computed by a kernel, or faster in ATen's.
   const std::optional<Member>& member_of(uint32_t i) {
     const auto [known, is_new] = described_.try_emplace(i);
-    if (is_new) known->second = describe(graph_, graph_.instrs[i]);
-    return known->second;
+    auto& member = known->second;
+    if (is_new) member = describe(graph_, graph_.instrs[i]);
+    if (is_new && member && member->segmented_norm && !costs_.is_worth_it(*member->segmented_norm)) member.reset();
+    return member;
+  }
+
+  std::optional<OpenGroup::Place> find_place(const OpenGroup& group, const Member& member) const {
+    auto place = group.find_place(member);
+    if (place && place->new_rows && !costs_.is_worth_it(*place->new_rows)) place.reset();
+    return place;
   }
 
   ValueId source_of(ValueId value) const { return views_.source_of(value).value; }
@@ -140,17 +147,18 @@ class Fuser {
 
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
     const Group& group = open.group.group();
-    if (group.members.size() >= kMaxMembers || group.loads.size() + group.members.size() / 4 >= kMaxTensors) return std::nullopt;
-    if (open.kept_bytes + member.bytes > std::max(kMaxKeptBytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
+    const KernelLimits& limits = costs_.limits();
+    if (group.members.size() >= limits.members || group.loads.size() + group.members.size() / 4 >= limits.loads) return std::nullopt;
+    if (open.kept_bytes + member.bytes > std::max(limits.kept_bytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
     const auto waiting = static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
-    if (open.waiting_bytes + waiting > kMaxWaitingBytes) return std::nullopt;
-    return open.group.find_place(member);
+    if (open.waiting_bytes + waiting > limits.waiting_bytes) return std::nullopt;
+    return find_place(open.group, member);
   }
 
   bool join(uint32_t i) {
     const auto& member = member_of(i);
     if (member && member->kind == Member::Kind::Concat) return join_concat(i, *member);
-    if (!member || !OpenGroup(graph_, views_).find_place(*member)) return false;
+    if (!member || !find_place(OpenGroup(graph_, views_), *member)) return false;
 
     for (const MemberOperand& operand : member->operands) {
       if (is_view(source_of(operand.value))) make_available(source_of(operand.value));
@@ -168,8 +176,8 @@ class Fuser {
         close(g, into == kNone ? "its reader has another domain, or it is full" : "two groups meet");
       }
     }
-    // Groups that share nothing but their domain are one kernel only where the call costs more than the work.
-    if (into == kNone && hint_of_numel(*graph_.symbols, member->sizes) <= kSmall) {
+    // Groups that share nothing but their domain save calls, and no reads.
+    if (into == kNone && costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes))) {
       for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == kNone;) {
         if (open_[g].live && (place = place_in(open_[g], *member))) into = g;
       }
@@ -177,7 +185,7 @@ class Fuser {
     if (into == kNone) {
       into = static_cast<uint32_t>(open_.size());
       open_.push_back({OpenGroup(graph_, views_), {}});
-      place = open_[into].group.find_place(*member);
+      place = find_place(open_[into].group, *member);
     }
     add(i, into, *member, *place);
     return true;
@@ -220,7 +228,7 @@ class Fuser {
       if (!place) return false;
       add_to(merged, i, *member, *place);
     }
-    if (merged.largest_bytes >= kLarge && merged.group.group().loads.size() > kMaxStreams) return false;
+    if (is_large(merged.largest_bytes) && merged.group.group().loads.size() > costs_.limits().loads_of_large) return false;
     merged.sinks.insert(merged.sinks.end(), open_[from].sinks.begin(), open_[from].sinks.end());
     std::sort(merged.sinks.begin(), merged.sinks.end());
     open_[into] = std::move(merged);
@@ -340,16 +348,16 @@ class Fuser {
     for (const uint32_t sink : open_[g].sinks) schedule_.items.push_back({false, sink, 0});
   }
 
-  // A single op is, where ATen's kernel passes over memory more often, or where the memory of the result can be recycled, or where it
-  // reads what ATen would make for it alone.
   bool is_worth_a_kernel(const Group& group, int64_t bytes) {
     if (group.members.size() > 1) return true;
-    const auto& member = member_of(group.members[0]);
-    if (member->kind == Member::Kind::Rows) return true;
-    const bool reads_padded =
+    const Member::Kind kind = member_of(group.members[0])->kind;
+    SingleOp op{.is_pointwise = kind == Member::Kind::Pointwise, .is_row_op = kind == Member::Kind::Rows, .bytes = bytes};
+    op.reads_padded =
         std::any_of(group.accesses.begin(), group.accesses.end(), [](const Access& access) { return !access.offsets.empty(); });
-    return member->kind == Member::Kind::Pointwise && (reads_padded || bytes >= kLarge);
+    return costs_.is_worth_it(op);
   }
+
+  bool is_large(int64_t bytes) const { return bytes >= costs_.limits().large_bytes; }
 
   // Sums of what the group makes that come later in the segment: they are small, and read it while it is in cache.
   void draw_in_sums(uint32_t g) {
@@ -389,8 +397,8 @@ class Fuser {
       for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back()});
       if (group.body.stores[store].extent == Extent::Element) {
         // Small values stay in cache, and can as well be read again.
-        const bool is_large = bytes_of(graph_, graph_.values[group.stores[store].index]) >= kLarge;
-        if (is_large) group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
+        if (is_large(bytes_of(graph_, graph_.values[group.stores[store].index])))
+          group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
         continue;
       }
       // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
@@ -422,7 +430,10 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const CostModel& costs_;
   const Views views_;
+  const bool looks_again_;
+  bool next_node_looks_ = true;  // at all nodes of its segment
   std::vector<uint32_t> maker_, open_group_of_, segment_;
   std::vector<std::vector<uint32_t>> users_;
   std::unordered_map<uint32_t, std::optional<Member>> described_;  // by instr
@@ -435,12 +446,6 @@ class Fuser {
 
 }  // namespace
 
-Schedule Schedule::unfused(const Graph& graph) {
-  Schedule schedule;
-  for (uint32_t i = 0; i < graph.instrs.size(); ++i) schedule.items.push_back({false, i, graph.instrs[i].call + 1});
-  return schedule;
-}
-
-Schedule fuse(const Graph& graph) { return Fuser(graph).run(); }
+Schedule fuse(const Graph& graph, const CostModel& costs) { return Fuser(graph, costs).run(); }
 
 }  // namespace hindcast::codegen

@@ -7,26 +7,12 @@
 // way: nobody can see when they happen between two boundaries, so they follow the kernel. Groups do not cross boundaries.
 
 #include "capture/graph/graph.h"
-#include "codegen/fuse/group.h"
-
-#include <vector>
+#include "codegen/fuse/cost_model.h"
+#include "codegen/fuse/schedule.h"
 
 namespace hindcast::codegen {
 
-/// The order in which a plan runs a graph's instrs; those that are in no item are not needed.
-struct Schedule {
-  struct Item {
-    bool is_group = false;
-    uint32_t index = 0;     // into groups, or Graph::instrs
-    uint32_t end_call = 0;  // NodeStart and boundaries: where user code ran, nodes up to here are looked at again
-  };
-  std::vector<Group> groups;
-  std::vector<Item> items;
-
-  /// Every instr as it stands.
-  static Schedule unfused(const capture::Graph& graph);
-};
-
-Schedule fuse(const capture::Graph& graph);
+/// `costs`: of the device that the kernels are for.
+Schedule fuse(const capture::Graph& graph, const CostModel& costs);
 
 }  // namespace hindcast::codegen

@@ -1,15 +1,17 @@
 #include "codegen/fuse/group.h"
 
 #include "base/footprint.h"
+#include "base/format.h"
 
 #include <algorithm>
+#include <array>
 
 namespace hindcast::codegen {
 
 namespace {
 
-// An expression is of the finest extent that its operands have: Element before Run before Row.
-static_assert(Extent::Element < Extent::Run && Extent::Run < Extent::Row);
+// An expression is of the finest extent that its operands have: Element before Segment before Row.
+static_assert(Extent::Element < Extent::Segment && Extent::Segment < Extent::Row);
 
 Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand operand) {
   if (operand.kind == Operand::Kind::Result) return extents[operand.index];
@@ -18,8 +20,8 @@ Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand o
   switch (body.loads[operand.index].walk) {
     case Walk::Dense:
       return Extent::Element;
-    case Walk::ByRun:
-      return Extent::Run;
+    case Walk::PerSegment:
+      return Extent::Segment;
     case Walk::Still:
       return Extent::Row;
   }
@@ -28,14 +30,30 @@ Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand o
 
 }  // namespace
 
+std::string name_of(const BodyOp& op) {
+  if (op.kind == BodyOp::Kind::Functor) return std::string(op.function);
+  if (op.kind == BodyOp::Kind::OneHot) return "one_hot";
+  constexpr std::array<std::string_view, 4> kOver = {"row", "segment", "segments", "rows"};
+  constexpr std::array<std::string_view, 5> kKind = {"sum", "max", "min", "mean", "m2"};
+  return base::format("{}_{}", kOver[static_cast<size_t>(op.reduction.over)], kKind[static_cast<size_t>(op.reduction.kind)]);
+}
+
+std::optional<size_t> m2_beside(const Body& body, size_t store) {
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    const BodyStore& other = body.stores[i];
+    if (other.extent == Extent::Columns && other.over_rows == Reduction::Kind::M2 && other.value == body.stores[store].value) return i;
+  }
+  return std::nullopt;
+}
+
 std::vector<Extent> extents_of_ops(const Body& body) {
   std::vector<Extent> extents;
   for (const BodyOp& op : body.ops) {
-    if (op.function == kRowSum || op.function == kSumOfRuns || op.function == kRunSum) {
-      extents.push_back(op.function == kRunSum ? Extent::Run : Extent::Row);
+    if (op.kind == BodyOp::Kind::Reduction) {
+      extents.push_back(op.reduction.over == Reduction::Over::Segment ? Extent::Segment : Extent::Row);
       continue;
     }
-    Extent extent = op.function == kOneHot ? Extent::Element : Extent::Row;
+    Extent extent = op.kind == BodyOp::Kind::OneHot ? Extent::Element : Extent::Row;
     for (const Operand arg : op.args) extent = std::min(extent, extent_of(body, extents, arg));
     extents.push_back(extent);
   }

@@ -1,6 +1,5 @@
 #include "codegen/fuse/member.h"
 
-#include "codegen/fuse/complex_ops.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "codegen/fuse/row_ops.h"
 #include "codegen/fuse/views.h"
@@ -116,7 +115,7 @@ class Description {
       if (!id.defined() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
       member_.operands.push_back({id});
     }
-    member_.build = [&instr = instr_, add = makes_complex() ? "complex_add" : "add"](BodyBuilder& body) {
+    member_.build = [&instr = instr_, add = makes_complex() ? FunctorName("complex_add") : FunctorName("add")](BodyBuilder& body) {
       const Operand first = body.tensor(instr.inputs[0]);
       body.result(0, body.op(add, {first, body.tensor(instr.inputs[1])}), Extent::Element);
     };

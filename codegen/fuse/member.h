@@ -3,6 +3,8 @@
 
 #include "capture/graph/graph.h"
 #include "codegen/fuse/body.h"
+#include "codegen/fuse/cost_model.h"
+#include "codegen/fuse/functors.h"
 #include "codegen/fuse/shapes.h"
 
 #include <functional>
@@ -23,7 +25,9 @@ class BodyBuilder {
   /// `numerator` over the product of sizes.
   virtual Operand inverse_of(const Sizes& sizes, double numerator) = 0;
   virtual const Sizes& domain() const = 0;
-  virtual Operand op(std::string_view function, std::vector<Operand> args) = 0;
+  virtual Operand op(FunctorName functor, std::vector<Operand> args) = 0;
+  virtual Operand reduce(Reduction reduction, Operand operand) = 0;
+  virtual Operand one_hot(Operand index, Operand value) = 0;
   /// What the instr's output is. Pointwise: of the extent that its operands have.
   virtual void result(size_t output, Operand value, Extent extent) = 0;
 };
@@ -49,9 +53,10 @@ struct Member {
   uint32_t channel_dims = 0;                       // Rows: those that count channels, where a row has several
   at::ScalarType compute = at::ScalarType::Float;  // Bool: of masks alone, in any arithmetic
   std::vector<MemberOperand> operands;
-  uint8_t concat_dim = 0;  // Concat: of the result
-  bool is_stack = false;   // Concat: it is one that operands do not have
-  int64_t bytes = 0;       // of its largest result, at capture
+  uint8_t concat_dim = 0;                            // Concat: of the result
+  bool is_stack = false;                             // Concat: it is one that operands do not have
+  int64_t bytes = 0;                                 // of its largest result, at capture
+  std::optional<SegmentedNorm> segmented_norm = {};  // what the cost model is to be asked
   std::function<void(BodyBuilder&)> build;
 };
 

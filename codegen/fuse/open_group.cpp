@@ -3,6 +3,7 @@
 #include "base/check.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace hindcast::codegen {
@@ -12,13 +13,6 @@ using capture::Value;
 using capture::ValueId;
 
 namespace {
-
-// Shorter rows do not fill the vectors, and their sums cost more than their elements.
-constexpr int64_t kShortRow = 16;
-// Runs that fill vectors, but few, in a row or a norm that does not stay in the cache: ATen goes over each once less.
-constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
-// A row is summed by one thread.
-constexpr int64_t kLongRow = 1 << 16;
 
 std::vector<uint8_t> count_up(size_t n) {
   std::vector<uint8_t> numbers(n);
@@ -66,16 +60,20 @@ class OpenGroup::Builder final : public BodyBuilder {
   }
   const Sizes& domain() const override { return member_.sizes; }
 
-  Operand op(std::string_view function, std::vector<Operand> args) override {
-    group_.body.ops.push_back({function, std::move(args)});
-    return {Operand::Kind::Result, static_cast<uint32_t>(group_.body.ops.size() - 1)};
-  }
+  Operand op(FunctorName functor, std::vector<Operand> args) override { return add({functor, std::move(args)}); }
+  Operand reduce(Reduction reduction, Operand operand) override { return add({{}, {operand}, BodyOp::Kind::Reduction, reduction}); }
+  Operand one_hot(Operand index, Operand value) override { return add({{}, {index, value}, BodyOp::Kind::OneHot}); }
   void result(size_t output, Operand value, Extent extent) override {
     if (place_.is_of_rows) extent = Extent::Row;
     open_.made_[open_.graph_->instrs[instr_].outputs[output].index] = {value, extent};
   }
 
  private:
+  Operand add(BodyOp op) {
+    group_.body.ops.push_back(std::move(op));
+    return {Operand::Kind::Result, static_cast<uint32_t>(group_.body.ops.size() - 1)};
+  }
+
   Operand of_source(ValueId value, ValueId source) {
     if (const auto made = open_.made_.find(source.index); made != open_.made_.end()) return made->second.value;
     const auto operand = std::find_if(member_.operands.begin(), member_.operands.end(),
@@ -116,7 +114,8 @@ std::vector<uint8_t> OpenGroup::row_axes() const {
 std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) const {
   if (group_.members.empty()) {
     if (member.kind == Member::Kind::Concat) return std::nullopt;
-    Place place{member.sizes, {}, {}, 0, 0, false, 0};
+    Place place;
+    place.domain = member.sizes;
     for (uint8_t i = 0; i < member.sizes.size(); ++i) place.axes_of_dim.push_back({i});
     if (!set_columns(member, place)) return std::nullopt;
     const bool all = std::all_of(member.operands.begin(), member.operands.end(),
@@ -136,18 +135,20 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
   return place_over(member, rows, numbers, true);
 }
 
+// An operand made here that has as many elements as the member's domain proves that this has as many as the group's.
+bool OpenGroup::is_as_large_as_an_operand(const Member& member, Extent extent) const {
+  return std::any_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) {
+    const Views::Source source = views_->source_of(operand.value);
+    const auto made = made_.find(source.value.index);
+    if (made == made_.end() || made->second.extent != extent || !source.offsets.empty()) return false;
+    return match(*graph_->symbols, source.sizes, member.sizes, false).has_value();
+  });
+}
+
 // `axes` of the domain, by `numbers`, are what the member goes over.
 std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers,
                                                       bool is_of_rows) const {
-  // An operand made here that has as many elements as the member's domain proves that this has as many as the group's.
-  const Extent extent = is_of_rows ? Extent::Row : Extent::Element;
-  bool same_numel = false;
-  for (const MemberOperand& operand : member.operands) {
-    const Views::Source source = views_->source_of(operand.value);
-    const auto made = made_.find(source.value.index);
-    if (made == made_.end() || made->second.extent != extent || !source.offsets.empty()) continue;
-    same_numel = same_numel || match(*graph_->symbols, source.sizes, member.sizes, false).has_value();
-  }
+  const bool same_numel = is_as_large_as_an_operand(member, is_of_rows ? Extent::Row : Extent::Element);
   if (is_of_rows && !same_numel) return std::nullopt;
   const auto blocks = match(*graph_->symbols, member.sizes, axes, same_numel);
   if (!blocks) return std::nullopt;
@@ -184,50 +185,46 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
 bool OpenGroup::set_columns(const Member& member, Place& place) const {
   if (member.kind == Member::Kind::Pointwise || member.kind == Member::Kind::Concat) return true;
   if (!group_.concats.empty()) return false;
-  const auto& symbols = *graph_->symbols;
   uint32_t axes = 0, channels = 0, all = 0;
   for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
     if (member.row_dims >> dim & 1) axes |= bits_of(place.axes_of_dim[dim]);
     if (member.channel_dims >> dim & 1) channels |= bits_of(place.axes_of_dim[dim]);
   }
-  int innermost = -1;
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
-    if (symbols.constant(place.domain[axis]) == 1) continue;
-    innermost = axis;
-    all |= 1u << axis;
+    if (graph_->symbols->constant(place.domain[axis]) != 1) all |= 1u << axis;
   }
-  if (innermost < 0) return false;
   axes &= all;
-  if (axes == 0) return false;
-  place.summed = axes;
   channels &= all;
+  if (axes == 0) return false;
   if (channels != 0 && place.channels != 0 && channels != place.channels) return false;
+  place.summed = axes;
   place.channels |= channels;
   const bool is_sum = member.kind == Member::Kind::Sum;
   if (group_.body.by_rows) {
     const uint32_t columns = place.columns & all;
     return columns == axes || (is_sum && columns == (all & ~axes));
   }
-  uint32_t columns = axes;
-  if (!(axes >> innermost & 1)) {
-    if (!is_sum) return false;
-    columns = all & ~axes;
-  }
-  int64_t numel = 1, row = 1, run = 1;  // run: of the row's elements that are neighbours
-  for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
-    const int64_t size = symbols.hint(place.domain[axis]);
-    const bool is_column = columns >> axis & 1;
-    numel *= size;
-    if (is_column) row *= size;
-    if (size != 1) run = is_column ? run * size : 1;
-  }
-  if (numel > kSmall && (row < kShortRow || (row > kLongRow && row * 8 > numel))) return false;
-  const bool is_large = row > kCachedRow || (member.kind == Member::Kind::Rows && numel > kLargeNorm);
-  if (is_large && run < std::min(row, kFewVectors) && run % kShortRow == 0) return false;
+  // Columns hold the innermost axis: a sum over others goes over all rows.
+  const bool has_innermost = axes >= std::bit_floor(all);
+  if (!has_innermost && !is_sum) return false;
+  return make_rows(has_innermost ? axes : all & ~axes, member, place);
+}
+
+// What the group loads already must be a number of the row, or walk along it.
+bool OpenGroup::make_rows(uint32_t columns, const Member& member, Place& place) const {
   place.columns = columns;
   for (size_t i = 0; i < group_.loads.size(); ++i) {
     if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns, place.channels)) return false;
   }
+  RowShape rows{.numel = 1, .row = 1, .neighbours = 1, .is_row_op = member.kind == Member::Kind::Rows};
+  for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
+    const int64_t size = graph_->symbols->hint(place.domain[axis]);
+    const bool is_column = columns >> axis & 1;
+    rows.numel *= size;
+    if (is_column) rows.row *= size;
+    if (size != 1) rows.neighbours = is_column ? rows.neighbours * size : 1;
+  }
+  place.new_rows = rows;
   return true;
 }
 
@@ -255,7 +252,7 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
       case Extent::Row:
         if (is_read == is_column) return false;
         break;
-      case Extent::Run:
+      case Extent::Segment:
       case Extent::Columns:
       case Extent::Channels:
         return false;
@@ -316,7 +313,7 @@ std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const S
     for (size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * symbols.hint(shape[i]);
   }
   std::optional<int64_t> innermost;
-  bool stands_still = true, stands_still_in_run = true;
+  bool stands_still = true, stands_still_in_segment = true;
   std::vector<int64_t> inside(shape.size(), 1);  // elements of the dim's axes that were passed
   // Only a domain that is as it was can have an order of its own.
   const std::vector<uint8_t> order = group_.order.size() == domain.size() ? group_.order : count_up(domain.size());
@@ -332,11 +329,11 @@ std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const S
     if (size == 1 || (columns != 0 && !(columns >> axis & 1))) continue;
     if (!innermost) innermost = step;
     stands_still = stands_still && step == 0;
-    stands_still_in_run = stands_still_in_run && (step == 0 || (channels >> axis & 1));
+    stands_still_in_segment = stands_still_in_segment && (step == 0 || (channels >> axis & 1));
   }
   if (columns == 0) return innermost && *innermost == 0 ? Walk::Still : Walk::Dense;
   if (stands_still) return Walk::Still;
-  if (channels != 0 && stands_still_in_run) return Walk::ByRun;
+  if (channels != 0 && stands_still_in_segment) return Walk::PerSegment;
   return innermost == 1 ? std::optional(Walk::Dense) : std::nullopt;
 }
 
@@ -371,7 +368,7 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   } else if (member.kind == Member::Kind::Sum) {
     const Operand summed = builder.tensor(member.operands[0].value);
     if (place.summed == place.columns) {
-      builder.result(0, builder.op(kRowSum, {summed}), Extent::Row);
+      builder.result(0, builder.reduce({Reduction::Kind::Sum, Reduction::Over::Row}, summed), Extent::Row);
     } else {
       builder.result(0, summed, Extent::Columns);
     }

@@ -21,8 +21,9 @@ class OpenGroup {
     std::vector<std::vector<uint8_t>> axes_of_axis;  // of the domain as it was: axes of the new one
     std::vector<std::vector<uint8_t>> axes_of_dim;   // of the member's domain
     uint32_t columns = 0, channels = 0;
-    bool is_of_rows = false;  // the member has one element a row
-    uint32_t summed = 0;      // Sum: the axes
+    bool is_of_rows = false;                // the member has one element a row
+    uint32_t summed = 0;                    // Sum: the axes
+    std::optional<RowShape> new_rows = {};  // the member is the first that asks for rows
   };
   /// nullopt: the member's domain, order, type or operands do not go with those that are here.
   std::optional<Place> find_place(const Member& member) const;
@@ -56,8 +57,10 @@ class OpenGroup {
     Extent extent = Extent::Element;
   };
 
+  bool is_as_large_as_an_operand(const Member& member, Extent extent) const;
   std::optional<Place> place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers, bool is_of_rows) const;
   bool set_columns(const Member& member, Place& place) const;
+  bool make_rows(uint32_t columns, const Member& member, Place& place) const;
   bool can_read(const Member& member, const Place& place, const MemberOperand& operand) const;
   std::optional<Access> access_of(const Place& place, const Member& member, const MemberOperand& operand) const;
   std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns, uint32_t channels) const;

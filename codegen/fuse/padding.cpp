@@ -75,9 +75,9 @@ std::optional<Padding> padding_of(const Graph& graph, const Instr& instr) {
   return std::nullopt;
 }
 
-bool is_mostly_source(const Graph& graph, const Instr& instr) {
+bool is_worth_reading_through(const Graph& graph, const Instr& instr, const CostModel& costs) {
   const auto numel = [&](ValueId id) { return hint_of_numel(*graph.symbols, graph.values[id.index].sizes); };
-  return 2 * numel(instr.args[0].values[0]) >= numel(instr.outputs[0]);
+  return costs.is_padding_read_through(numel(instr.args[0].values[0]), numel(instr.outputs[0]));
 }
 
 }  // namespace hindcast::codegen

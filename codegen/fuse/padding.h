@@ -3,6 +3,7 @@
 // element from its place.
 
 #include "capture/graph/graph.h"
+#include "codegen/fuse/cost_model.h"
 
 #include <optional>
 #include <vector>
@@ -27,8 +28,7 @@ struct Padding {
 /// Of the value that the instr makes; nullopt: it is something else.
 std::optional<Padding> padding_of(const capture::Graph& graph, const capture::Instr& instr);
 
-/// At capture, at least half of what the instr makes is its source, so that a kernel reads through it: zeros that are read cost as much
-/// as others.
-bool is_mostly_source(const capture::Graph& graph, const capture::Instr& instr);
+/// It is worth it that a kernel reads the source of an instr that has a padding in place.
+bool is_worth_reading_through(const capture::Graph& graph, const capture::Instr& instr, const CostModel& costs);
 
 }  // namespace hindcast::codegen

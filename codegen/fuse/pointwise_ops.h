@@ -1,10 +1,10 @@
 #pragma once
-// ATen ops that are one expression per element, as expressions of the device library's functors.
+// ATen ops that are one expression per element, as expressions of the device library's functors: the rows of base/pointwise_ops.def.
 
 #include "codegen/fuse/member.h"
 
 #include <functional>
-#include <optional>
+#include <vector>
 
 namespace hindcast::codegen {
 
@@ -20,5 +20,9 @@ struct PointwiseOp {
 
 /// Null for any other op.
 const PointwiseOp* find_pointwise_op(const c10::OperatorName& name);
+
+/// Of ops with a complex operand. Null for any other: those whose special values are C's library's, such as exp, and those that make
+/// real numbers of complex ones.
+const PointwiseOp* find_complex_op(const c10::OperatorName& name);
 
 }  // namespace hindcast::codegen

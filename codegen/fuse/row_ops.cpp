@@ -14,6 +14,10 @@ using capture::Graph;
 using capture::Instr;
 using capture::ValueId;
 
+constexpr Reduction kSumOfRow{Reduction::Kind::Sum, Reduction::Over::Row};
+constexpr Reduction kSumOfSegment{Reduction::Kind::Sum, Reduction::Over::Segment};
+constexpr Reduction kSumOfSegments{Reduction::Kind::Sum, Reduction::Over::Segments};
+
 const Sizes& sizes_of(const Graph& graph, const Arg& arg) { return graph.values[arg.values[0].index].sizes; }
 
 bool is_tensor(const Arg& arg) { return arg.kind == Arg::Kind::Value && arg.values[0].defined(); }
@@ -44,8 +48,8 @@ bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
     if (is_wanted(graph, instr, 0)) {
       const Operand scaled = is_tensor(args[5]) ? body.op("mul", {gradient, body.tensor(args[5])}) : gradient;
       const Operand share = body.inverse_of(row, 1);
-      const Operand mean = body.op("mul", {body.op(kRowSum, {scaled}), share});
-      const Operand slope = body.op("mul", {body.op(kRowSum, {body.op("mul", {scaled, normal})}), share});
+      const Operand mean = body.op("mul", {body.reduce(kSumOfRow, scaled), share});
+      const Operand slope = body.op("mul", {body.reduce(kSumOfRow, body.op("mul", {scaled, normal})), share});
       const Operand centred = body.op("sub", {body.op("sub", {scaled, mean}), body.op("mul", {normal, slope})});
       body.result(0, body.op("mul", {rstd, centred}), Extent::Element);
     }
@@ -76,8 +80,8 @@ bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
     Operand rstd = body.tensor(args[deviation]);
     if (!train) rstd = body.op("rsqrt", {body.op("add", {rstd, body.scalar(args[8])})});
     const Operand centred = body.op("sub", {body.tensor(args[1]), body.tensor(args[mean])});
-    const auto sum = [&] { return body.op(kRowSum, {gradient}); };
-    const auto product = [&] { return body.op(kRowSum, {body.op("mul", {gradient, centred})}); };
+    const auto sum = [&] { return body.reduce(kSumOfRow, gradient); };
+    const auto product = [&] { return body.reduce(kSumOfRow, body.op("mul", {gradient, centred})); };
     const bool needs_sums = train && is_wanted(graph, instr, 0);
     const Operand summed = needs_sums || is_wanted(graph, instr, 2) ? sum() : Operand{};
     const Operand dot = needs_sums || is_wanted(graph, instr, 1) ? product() : Operand{};
@@ -97,19 +101,8 @@ bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
   return true;
 }
 
-// Elements. ATen goes over runs that fill its vectors as fast as a kernel, which has more to do around each; of others a kernel goes over the
-// rest one by one, at a price if that is much of the run or numbers are converted. Fewer numbers are faster in one kernel in any case.
-bool has_runs_for_aten(const Graph& graph, const Instr& instr, const Sizes& domain, const Sizes& run) {
-  constexpr int64_t kLong = 64, kVector = 8, kFew = 32768;
-  const int64_t length = hint_of_numel(*graph.symbols, run), rest = length % kVector;
-  if (length >= kLong || hint_of_numel(*graph.symbols, domain) <= kFew) return false;
-  const at::ScalarType type = graph.values[instr.args[1].values[0].index].dtype;
-  if (type == at::kBFloat16 || type == at::kHalf) return true;
-  return length >= kVector && (rest == 0 || rest * 6 > length);
-}
-
 // (grad, input, mean, rstd, weight, N, C, HxW, group, mask) -> (input, weight, bias). A row is a group of channels, of each of which it
-// has a run.
+// has a segment.
 bool group_norm(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   const auto& symbols = *graph.symbols;
@@ -119,31 +112,35 @@ bool group_norm(const Graph& graph, const Instr& instr, Member& member) {
   if (!channels || !groups || *groups == 0) return false;
   const auto per_group = symbols.find_integer(*channels / *groups);
   if (!per_group) return false;
-  const Sizes run(image.begin() + 2, image.end());
-  if (std::all_of(run.begin(), run.end(), [&](capture::ExprId size) { return symbols.constant(size) == 1; })) return false;
+  const Sizes segment(image.begin() + 2, image.end());
+  if (std::all_of(segment.begin(), segment.end(), [&](capture::ExprId size) { return symbols.constant(size) == 1; })) return false;
   member.sizes = {image[0], statistics[1], *per_group};
-  member.sizes.insert(member.sizes.end(), run.begin(), run.end());
+  member.sizes.insert(member.sizes.end(), segment.begin(), segment.end());
   if (hint_of_numel(symbols, member.sizes) == 0) return false;
-  if (is_tensor(args[4]) && has_runs_for_aten(graph, instr, member.sizes, run)) return false;
-  member.row_dims = last_dims(member.sizes.size(), run.size() + 1);
+  member.segmented_norm = {.numel = hint_of_numel(symbols, member.sizes),
+                           .segment = hint_of_numel(symbols, segment),
+                           .type = graph.values[args[1].values[0].index].dtype,
+                           .has_weight = is_tensor(args[4])};
+  member.row_dims = last_dims(member.sizes.size(), segment.size() + 1);
   member.channel_dims = 0b110;
   for (const size_t i : {0, 1}) member.operands.push_back({args[i].values[0], 0, 1});
   for (const size_t i : {2, 3}) member.operands.push_back({args[i].values[0], 0});
   if (is_tensor(args[4])) member.operands.push_back({args[4].values[0], 1, 1});
-  Sizes row = run;
+  Sizes row = segment;
   row.push_back(*per_group);
   member.build = [&graph, &instr, &args, row](BodyBuilder& body) {
     const Operand gradient = body.tensor(args[0]), rstd = body.tensor(args[3]);
     const Operand centred = body.op("sub", {body.tensor(args[1]), body.tensor(args[2])});
     const auto scaled = [&](Operand operand) { return is_tensor(args[4]) ? body.op("mul", {operand, body.tensor(args[4])}) : operand; };
-    const Operand sum = is_wanted(graph, instr, 0) || is_wanted(graph, instr, 2) ? body.op(kRunSum, {gradient}) : Operand{};
-    const Operand dot =
-        is_wanted(graph, instr, 0) || is_wanted(graph, instr, 1) ? body.op(kRunSum, {body.op("mul", {gradient, centred})}) : Operand{};
+    const Operand sum = is_wanted(graph, instr, 0) || is_wanted(graph, instr, 2) ? body.reduce(kSumOfSegment, gradient) : Operand{};
+    const Operand dot = is_wanted(graph, instr, 0) || is_wanted(graph, instr, 1)
+                            ? body.reduce(kSumOfSegment, body.op("mul", {gradient, centred}))
+                            : Operand{};
     if (is_wanted(graph, instr, 0)) {
       const Operand share = body.op("mul", {rstd, body.inverse_of(row, 1)});
-      const Operand mean = body.op("mul", {body.op(kSumOfRuns, {scaled(sum)}), share});
+      const Operand mean = body.op("mul", {body.reduce(kSumOfSegments, scaled(sum)), share});
       const Operand variance = body.op("mul", {rstd, rstd});
-      const Operand slope = body.op("mul", {body.op("mul", {body.op(kSumOfRuns, {scaled(dot)}), share}), variance});
+      const Operand slope = body.op("mul", {body.op("mul", {body.reduce(kSumOfSegments, scaled(dot)), share}), variance});
       const Operand rest = body.op("sub", {body.op("mul", {gradient, scaled(rstd)}), mean});
       body.result(0, body.op("sub", {rest, body.op("mul", {centred, slope})}), Extent::Element);
     }
@@ -167,10 +164,10 @@ RowOp softmax(bool log) {
     member.build = [&args, log](BodyBuilder& body) {
       const Operand gradient = body.tensor(args[0]), output = body.tensor(args[1]);
       if (log) {
-        const Operand sum = body.op(kRowSum, {gradient});
+        const Operand sum = body.reduce(kSumOfRow, gradient);
         body.result(0, body.op("sub", {gradient, body.op("mul", {body.op("exp", {output}), sum})}), Extent::Element);
       } else {
-        const Operand sum = body.op(kRowSum, {body.op("mul", {gradient, output})});
+        const Operand sum = body.reduce(kSumOfRow, body.op("mul", {gradient, output}));
         body.result(0, body.op("mul", {body.op("sub", {gradient, sum}), output}), Extent::Element);
       }
     };
@@ -194,7 +191,7 @@ bool nll_loss(const Graph& graph, const Instr& instr, Member& member) {
     Operand share = body.op("neg", {body.tensor(args[0])});
     if (is_tensor(args[3])) share = body.op("mul", {share, body.tensor(args[3])});
     if (is_mean) share = body.op("div", {share, body.tensor(args[6])});
-    body.result(0, body.op(kOneHot, {body.tensor(args[2]), share}), Extent::Element);
+    body.result(0, body.one_hot(body.tensor(args[2]), share), Extent::Element);
   };
   return true;
 }

@@ -12,8 +12,6 @@ using Sizes = std::vector<capture::ExprId>;
 
 /// Of a domain, and of what is read and made in it.
 inline constexpr size_t kMaxRank = 8;
-/// Elements. Up to here a kernel's call costs more than its work, however the work is done.
-inline constexpr int64_t kSmall = 4096;
 
 /// Dims of one shape and axes of another, outermost first, that hold the same number of elements; one of each, or several of
 /// one kind.

@@ -1,6 +1,5 @@
 #include "codegen/fuse/views.h"
 
-#include "codegen/fuse/complex_ops.h"
 #include "codegen/fuse/pointwise_ops.h"
 
 #include <algorithm>
@@ -52,8 +51,9 @@ bool is_contiguous(const Graph& graph, const Value& value) {
   return order && std::is_sorted(order->begin(), order->end());
 }
 
-Views::Views(const Graph& graph)
+Views::Views(const Graph& graph, const CostModel& costs)
     : graph_(graph),
+      costs_(costs),
       leaves_its_segment_(values_that_leave_their_segment()),
       is_wanted_as_tensor_(values_wanted_as_tensors()),
       maker_(graph.values.size(), kNone) {
@@ -122,7 +122,7 @@ Views::Kind Views::kind_of(const Instr& instr) const {
 }
 
 bool Views::is_padding(const Instr& instr) const {
-  if (!padding_of(graph_, instr) || !is_mostly_source(graph_, instr)) return false;
+  if (!padding_of(graph_, instr) || !is_worth_reading_through(graph_, instr, costs_)) return false;
   const ValueId from = instr.args[0].values[0], to = instr.outputs[0];
   return graph_.values[from.index].strides.size() == graph_.values[to.index].sizes.size() && !leaves_its_segment_[to.index] &&
          !is_wanted_as_tensor_[to.index];

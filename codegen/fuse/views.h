@@ -3,8 +3,9 @@
 // copies a conjugate before it computes with it; of complex numbers such copies are read through as well.
 
 #include "capture/graph/graph.h"
-#include "codegen/fuse/shapes.h"
+#include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/padding.h"
+#include "codegen/fuse/shapes.h"
 
 #include <optional>
 #include <unordered_map>
@@ -19,7 +20,7 @@ bool is_contiguous(const capture::Graph& graph, const capture::Value& value);
 
 class Views {
  public:
-  explicit Views(const capture::Graph& graph);
+  Views(const capture::Graph& graph, const CostModel& costs);
 
   bool is_read_through(uint32_t instr) const { return kinds_[instr] != Kind::None; }
 
@@ -45,6 +46,7 @@ class Views {
   void walk(capture::ValueId value, Visit visit) const;
 
   const capture::Graph& graph_;
+  const CostModel& costs_;
   const std::vector<bool> leaves_its_segment_, is_wanted_as_tensor_;  // by value
   std::vector<Kind> kinds_;                                           // by instr
   std::unordered_map<uint32_t, Padding> paddings_;                    // the same

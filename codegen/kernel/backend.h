@@ -6,6 +6,7 @@
 
 #include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/group.h"
+#include "codegen/kernel/kernel.h"
 #include "codegen/plan/plan.h"
 
 #include <c10/core/DeviceType.h>
@@ -19,20 +20,6 @@
 #include <vector>
 
 namespace hindcast::codegen {
-
-/// The machine code of one body, for one backend.
-class Kernel {
- public:
-  virtual ~Kernel() = default;
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
-
-  /// The part of its memory that one of `holders` answers for. Bytes.
-  virtual size_t footprint_of_one(long holders) const = 0;
-
- protected:
-  Kernel() = default;
-};
 
 /// A source file of a program that is written to disk: its name, relative, and its text.
 struct ProgramFile {
@@ -57,7 +44,7 @@ class Backend {
   /// kernel, which lives as long as somebody holds it. Safe from many threads. Null, with the reason, when there is no compiler
   /// or it failed.
   virtual std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const = 0;
-  /// Runs a group's kernel, which is kernel(group.body).
+  /// Runs a group's kernel, which kernel(group.body) of this backend gave. The call answers what leaves ask for.
   virtual std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const = 0;
 
   /// The kernel's text, for logs.
@@ -68,7 +55,7 @@ class Backend {
   virtual std::vector<ProgramFile> reproducer(const capture::Graph& graph, const Group& group,
                                               const std::unordered_map<uint32_t, at::Tensor>& given) const = 0;
 
-  /// One pass over the memory of a dense tensor of this device, of float, double, bfloat16, half or complex numbers.
+  /// One pass over the memory of a tensor of this device without gaps. Only floating point and complex types have infinities.
   virtual bool has_non_finite(const at::Tensor& dense) const = 0;
 
   /// Returns when the work that this thread gave to the device is done: what a clock is read behind.

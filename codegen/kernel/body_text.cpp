@@ -1,6 +1,6 @@
 #include "codegen/kernel/body_text.h"
 
-#include "codegen/cpu/source.h"
+#include "codegen/fuse/functors.h"
 #include "base/check.h"
 #include "base/format.h"
 
@@ -57,10 +57,7 @@ std::string name_of(Operand operand) {
 
 namespace {
 
-bool is_of_near_angle(const BodyOp& op) {
-  const bool reduces = op.function == "sin" || op.function == "cos" || op.function == "tan";
-  return reduces && op.args[0].kind == Operand::Kind::Load;
-}
+bool is_of_near_angle(const BodyOp& op) { return takes_angle(op.function) && op.args[0].kind == Operand::Kind::Load; }
 
 // Of the functor: for near angles; for all, inlined or by a call.
 std::string_view form_of(const Body& body, const BodyOp& op, bool near) {
@@ -87,9 +84,9 @@ std::vector<size_t> angles_of(const Body& body) {
   return angles;
 }
 
-std::string block_lines(const std::string& indent, const std::string& count) {
+std::string block_lines(const std::string& indent, const std::string& count, long length) {
   return format("{}for (long begin = 0; begin < {}; begin += {}) {{\n{}const long end = begin + {} < {} ? begin + {} : {};\n", indent,
-                count, kBlockLength, indent, kBlockLength, count, kBlockLength, count);
+                count, length, indent, length, count, length, count);
 }
 
 std::string far_line(const Body& body, size_t load, const std::string& angle) {

@@ -18,8 +18,8 @@ std::string assignment(const Body& body, size_t op, bool near = false);
 /// Loads that are angles of sin, cos or tan. Their functors for all angles cost five times those for angles that are near 0, as
 /// nearly all are: a loop looks at a block of angles first, and has two forms.
 std::vector<size_t> angles_of(const Body& body);
-/// kBlockLength elements from `begin` to `end`, for what is done block by block.
-std::string block_lines(const std::string& indent, const std::string& count);
+/// `length` elements from `begin` to `end`, for what is done block by block.
+std::string block_lines(const std::string& indent, const std::string& count, long length);
 /// `far |= ...;` for an angle.
 std::string far_line(const Body& body, size_t load, const std::string& angle);
 /// What reads a load from the lvalue `place`: 16-bit floats become float.

@@ -1,5 +1,6 @@
 #include "codegen/kernel/check_kernel.h"
 
+#include "codegen/kernel/leaf_requests.h"
 #include "base/check.h"
 #include "base/format.h"
 
@@ -71,7 +72,8 @@ class InDouble {
   // notice.
   static at::Tensor disturbed(const at::Tensor& tensor, double noise, capture::ValueId value) {
     if (noise == 0 || !(tensor.is_floating_point() || tensor.is_complex())) return tensor;
-    const at::Tensor places = at::arange(tensor.numel(), at::kDouble).mul(12.9898).add(78.233 * (value.index + 1)).sin();
+    const at::Tensor places =
+        at::arange(tensor.numel(), tensor.options().dtype(at::kDouble)).mul(12.9898).add(78.233 * (value.index + 1)).sin();
     return tensor * (places.reshape(tensor.sizes()) * noise + 1);
   }
 
@@ -80,7 +82,7 @@ class InDouble {
 };
 
 /// Its results, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
-Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, const Values& values, const capture::Env& env,
+Slots run_kernel(const OpCall& call, const Group& group, const Values& values, const capture::Env& env,
                  const std::vector<Group::Leaf>& leaves) {
   Step step;
   Slots slots;
@@ -92,18 +94,17 @@ Slots run_kernel(const Group& group, std::shared_ptr<const CpuKernel> kernel, co
     step.outputs.push_back(static_cast<uint32_t>(slots.size()));
     slots.emplace_back();
   }
+  using State = LeafRequest::State;
   std::vector<at::Tensor> added(leaves.size());
+  std::vector<LeafRequest> requests(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
-    step.leaves.push_back({static_cast<uint32_t>(slots.size()), 0, leaves[i].takes_result});
+    step.leaves.push_back({0, leaves[i].takes_result});
     const bool is_first = i == 0 || leaves[i - 1].store != leaves[i].store;
     if (!is_first) added[i] = at::zeros_like(values.at(group.stores[leaves[i].store].index));
-    slots.push_back(is_first ? buffer_wanted() : added[i]);
+    requests[i] = {is_first ? State::BufferWanted : State::AddWanted, added[i]};
   }
-  make_kernel_call(group, std::move(kernel))->run(step, slots, env);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    at::Tensor& slot = slots[step.leaves[i].slot];
-    if (slot.is_same(gradient_added())) slot = added[i];
-  }
+  call.run_to_leaves(step, slots, env, requests);
+  for (size_t i = 0; i < leaves.size(); ++i) slots.push_back(requests[i].state == State::Added ? added[i] : requests[i].gradient);
   slots.erase(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(step.inputs.size()));
   return slots;
 }
@@ -133,15 +134,16 @@ std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_
 
 }  // namespace
 
-std::optional<std::string> find_difference(const capture::Graph& graph, const Group& group, std::shared_ptr<const CpuKernel> kernel,
-                                           const Values& values, const capture::Env& env) {
+std::optional<std::string> find_difference(const Backend& backend, const capture::Graph& graph, const Group& group,
+                                           std::shared_ptr<const Kernel> kernel, const Values& values, const capture::Env& env) {
   for (const auto load : inputs_of(group)) {
     if (!values.contains(load.index)) return std::nullopt;  // made behind an opaque node, which a replay does not call
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const InDouble group_in_double(graph, group);
   const Values exact = group_in_double.run(values, env, 0), rounded = group_in_double.run(values, env, unit_of(group.body.compute));
-  const Slots stored = run_kernel(group, kernel, values, env, {});
+  const auto call = backend.call(group, std::move(kernel));
+  const Slots stored = run_kernel(*call, group, values, env, {});
   const std::vector<capture::ValueId> results = results_of(group);
   for (size_t i = 0; i < results.size(); ++i) {
     const uint32_t value = results[i].index;
@@ -152,7 +154,7 @@ std::optional<std::string> find_difference(const capture::Graph& graph, const Gr
     if (wrong) return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
   }
   if (!has_leaves(group.body)) return std::nullopt;
-  const Slots written = run_kernel(group, kernel, values, env, group.leaves);
+  const Slots written = run_kernel(*call, group, values, env, group.leaves);
   for (size_t i = 0; i < written.size(); ++i) {
     const size_t store = i < stored.size() ? i : group.leaves[i - stored.size()].store;
     // Sums may reach a leaf in another shape.

@@ -1,7 +1,5 @@
 #include "codegen/kernel/concats.h"
 
-#include "codegen/cpu/memory/empty_recycled.h"
-
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <c10/util/accumulate.h>
@@ -14,15 +12,15 @@ constexpr int64_t kShortRun = 16;
 
 }  // namespace
 
-Concats::Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env) {
+Concats::Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new) {
   size_t store = group.stores.size();
   for (const Group::Concat& concat : group.concats) {
-    add(concat, group.body.stores[store].type, domain, env);
+    add(concat, group.body.stores[store].type, domain, env, make_new);
     store += concat.parts.size();
   }
 }
 
-void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArrayRef domain, const capture::Env& env) {
+void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new) {
   const Ints part = sizes_of(concat.shape, env);
   const auto count = static_cast<int64_t>(concat.parts.size());
   const auto bytes = static_cast<int64_t>(c10::elementSize(type));
@@ -34,7 +32,7 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   const bool is_dense = run == c10::multiply_integers(part);
   if (!is_dense && run < kShortRun) {
     for (size_t i = 0; i < concat.parts.size(); ++i) {
-      const at::Tensor& own = result.copied.emplace_back(empty_strided_recycled(part, row_major_strides(part), type));
+      const at::Tensor& own = result.copied.emplace_back(make_new(part, row_major_strides(part), type));
       Part& written = parts_.emplace_back(Part{static_cast<char*>(own.mutable_data_ptr()), row_major_strides(domain)});
       for (int64_t& step : written.steps) step *= bytes;
     }
@@ -47,7 +45,7 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   } else {
     whole[concat.dim] *= count;
   }
-  result.tensor = empty_strided_recycled(whole, row_major_strides(whole), type);
+  result.tensor = make_new(whole, row_major_strides(whole), type);
   Ints strides = row_major_strides(part);
   for (size_t dim = 0; dim < part.size(); ++dim) strides[dim] *= dim < concat.dim ? count * bytes : bytes;
   const Ints steps = steps_of(part, strides, concat.dim_of_axis, domain);

@@ -10,7 +10,7 @@ namespace hindcast::codegen {
 /// Memory for the parts: where they lie in the result, or, where that would mean runs of a few elements each, memory of their own.
 class Concats {
  public:
-  Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env);
+  Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new);
 
   struct Part {
     char* memory;
@@ -24,7 +24,7 @@ class Concats {
   at::Tensor take(size_t concat);
 
  private:
-  void add(const Group::Concat& concat, at::ScalarType type, at::IntArrayRef domain, const capture::Env& env);
+  void add(const Group::Concat& concat, at::ScalarType type, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new);
 
   struct Result {
     at::Tensor tensor;               // or

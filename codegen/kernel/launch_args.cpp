@@ -1,6 +1,5 @@
 #include "codegen/kernel/launch_args.h"
 
-#include "codegen/cpu/memory/empty_recycled.h"
 #include "base/format.h"
 
 #include <ATen/ops/constant_pad_nd.h>
@@ -15,7 +14,6 @@ namespace {
 using capture::Arg;
 using capture::Env;
 
-constexpr int64_t kGrain = 32768;
 // Bytes. Smaller memory is found as fast as it is taken over.
 constexpr int64_t kWorthTaking = 1 << 16;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
@@ -42,11 +40,9 @@ std::string describe_kernel(const Group& group) {
   constexpr size_t kMostNamed = 8;
   std::string text = base::format("kernel of {} ops{}", group.members.size(), group.body.by_rows ? " by rows" : "");
   for (size_t i = 0; i < std::min(kMostNamed, group.body.ops.size()); ++i)
-    text += base::format("{}{}", i == 0 ? ": " : ", ", group.body.ops[i].function);
+    text += base::format("{}{}", i == 0 ? ": " : ", ", name_of(group.body.ops[i]));
   return group.body.ops.size() > kMostNamed ? text + ", ..." : text;
 }
-
-int64_t grain_of(const Body& body) { return std::max<int64_t>(1, kGrain / static_cast<int64_t>(1 + body.ops.size() / 4)); }
 
 Ints sizes_of(const std::vector<capture::ExprId>& sizes, const Env& env) {
   Ints numbers;
@@ -92,7 +88,7 @@ bool is_given_away(const at::Tensor& tensor) {
          !c10::impl::cow::is_cow_data_ptr(storage.data_ptr()) && storage.nbytes() == tensor.nbytes();
 }
 
-ResultMemory::ResultMemory(const Step& step, const Slots& slots, size_t loads) {
+ResultMemory::ResultMemory(const Step& step, const Slots& slots, size_t loads, MakeTensor make_new) : make_new_(make_new) {
   for (size_t i = 0; i < loads; ++i) {
     if (!step.inputs[i].last) continue;
     const at::Tensor& operand = slots[step.inputs[i].slot];
@@ -106,13 +102,13 @@ at::Tensor ResultMemory::make(at::IntArrayRef sizes, at::IntArrayRef strides, at
     const bool lies_alike = operand->sizes() == sizes ? operand->strides() == strides
                                                       : operand->is_contiguous() && at::IntArrayRef(row_major_strides(sizes)) == strides;
     if (!lies_alike) continue;
-    at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(operand->storage()),
-                                                                 c10::DispatchKeySet(c10::DispatchKey::CPU), operand->dtype());
+    const c10::DispatchKeySet key(c10::computeDispatchKey(std::nullopt, std::nullopt, operand->device()));
+    at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(operand->storage()), key, operand->dtype());
     result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
     operand = nullptr;
     return result;
   }
-  return empty_strided_recycled(sizes, strides, type);
+  return make_new_(sizes, strides, type);
 }
 
 Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {

@@ -1,10 +1,11 @@
 #pragma once
-// What calls of all CPU kernels do alike: sizes, scalars, steps through tensors.
+// What calls of kernels do alike on all devices: sizes, scalars, memory for results, steps through tensors.
 
 #include "codegen/fuse/group.h"
 #include "codegen/fuse/shapes.h"
 #include "codegen/plan/plan.h"
 
+#include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
 
 #include <optional>
@@ -14,8 +15,6 @@ namespace hindcast::codegen {
 
 /// "kernel of 2 ops: mul, gelu_backward".
 std::string describe_kernel(const Group& group);
-/// Elements a thread takes at least: those of ATen for one op; fewer for a body of many.
-int64_t grain_of(const Body& body);
 
 using Ints = c10::SmallVector<int64_t, kMaxRank>;
 using Pointers = c10::SmallVector<char*, 32>;
@@ -32,6 +31,8 @@ class ScalarArgs {
   std::vector<double> values_;
   std::vector<std::pair<size_t, GroupScalar>> changing_;
 };
+/// An uninitialised tensor, from the allocator of the backend whose kernel is called.
+using MakeTensor = c10::function_ref<at::Tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type)>;
 /// A tensor whose memory holds its values, as those with the negative, conjugate or zero bit do not.
 void make_plain(at::Tensor& tensor);
 /// Memory for results: of an operand that lies as the result will, is used here for the last time and held by nobody else, else
@@ -39,10 +40,11 @@ void make_plain(at::Tensor& tensor);
 class ResultMemory {
  public:
   /// Of the step's first `loads` inputs, before others hold them.
-  ResultMemory(const Step& step, const Slots& slots, size_t loads);
+  ResultMemory(const Step& step, const Slots& slots, size_t loads, MakeTensor make_new);
   at::Tensor make(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
 
  private:
+  const MakeTensor make_new_;
   c10::SmallVector<const at::Tensor*, 8> given_;
 };
 

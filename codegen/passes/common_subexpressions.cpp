@@ -59,10 +59,10 @@ class Sharing {
       const auto [earlier, is_new] = known.try_emplace(*key, i);
       if (is_new || apart_.contains(i) || !makes_the_same(graph_.instrs[earlier->second], instr)) continue;
       for (size_t k = 0; k < instr.outputs.size(); ++k) {
-        if (instr.outputs[k].defined()) rewrite_.instead[instr.outputs[k].index] = graph_.instrs[earlier->second].outputs[k];
+        if (instr.outputs[k].defined()) rewrite_.replaced[instr.outputs[k].index] = graph_.instrs[earlier->second].outputs[k];
       }
-      rewrite_.gone.insert(i);
-      ++rewrite_.whys[instr.op->operator_name().name.substr(6) + " computed twice"];
+      rewrite_.removed.insert(i);
+      ++rewrite_.reasons[instr.op->operator_name().name.substr(6) + " computed twice"];
       merges_.push_back({i, earlier->second});
     }
   }

@@ -75,10 +75,10 @@ Rewrite dead_code(const Graph& graph) {
     const bool is_needed = !may_go(instr) || std::any_of(instr.outputs.begin(), instr.outputs.end(),
                                                          [&](ValueId value) { return value.defined() && is_read[value.index]; });
     if (!is_needed) {
-      rewrite.gone.insert(i);
-      ++rewrite.whys["read by nobody"];
+      rewrite.removed.insert(i);
+      ++rewrite.reasons["read by nobody"];
       for (const ValueId value : instr.outputs) {
-        if (value.defined()) rewrite.instead[value.index] = {};
+        if (value.defined()) rewrite.replaced[value.index] = {};
       }
       continue;
     }

@@ -95,7 +95,7 @@ std::optional<std::string> key_of(const Instr& instr, const Rewrite& rewrite) {
     key.add(static_cast<uint8_t>(arg.kind));
     if (arg.kind == Arg::Kind::Constant && !key.add(arg.constant)) return std::nullopt;
     key.add(arg.values.size());
-    for (const ValueId value : arg.values) key.add(rewrite.now(value).index);
+    for (const ValueId value : arg.values) key.add(rewrite.replacement_of(value).index);
     key.add(arg.exprs.size());
     for (const capture::ExprId expr : arg.exprs) key.add(expr.index);
   }

@@ -16,18 +16,24 @@ using capture::ValueId;
 
 namespace {
 
+// A pass that is worth it on every device.
+template <Rewrite (*rewrite)(const Graph&)>
+Rewrite anywhere(const Graph& graph, const CostModel&) {
+  return rewrite(graph);
+}
+
 // Simplified first, for equal ops to have equal arguments; last, what the others have left.
 constexpr std::array kPasses = {
-    Pass{"simplify", simplify},
-    Pass{"common_subexpressions", common_subexpressions},
-    Pass{"slices_to_concat", slices_to_concat, false},
+    Pass{"simplify", anywhere<simplify>},
+    Pass{"common_subexpressions", anywhere<common_subexpressions>},
+    Pass{"slices_to_concat", anywhere<slices_to_concat>, false},
     Pass{"sums_of_slices", sums_of_slices, false},
-    Pass{"dead_code", dead_code},
+    Pass{"dead_code", anywhere<dead_code>},
 };
 
 std::string describe(const Rewrite& rewrite) {
   std::string text;
-  for (const auto& [why, count] : rewrite.whys) text += base::format("{}{} {}", text.empty() ? "" : ", ", count, why);
+  for (const auto& [why, count] : rewrite.reasons) text += base::format("{}{} {}", text.empty() ? "" : ", ", count, why);
   return text;
 }
 
@@ -43,21 +49,21 @@ void log_pass(const Pass& pass, const Rewrite& rewrite, const Graph& graph) {
 
 std::span<const Pass> passes() { return kPasses; }
 
-ValueId Optimised::now(ValueId value) const {
-  const auto found = instead.find(value.index);
-  return found == instead.end() ? value : found->second;
+ValueId Optimised::replacement_of(ValueId value) const {
+  const auto found = replaced.find(value.index);
+  return found == replaced.end() ? value : found->second;
 }
 
-Optimised optimise(std::shared_ptr<const Graph> graph, bool to_the_bit) {
+Optimised optimise(std::shared_ptr<const Graph> graph, const CostModel& costs, bool to_the_bit) {
   Optimised result{std::move(graph)};
   for (const Pass& pass : kPasses) {
     if (to_the_bit && !pass.keeps_signs_of_zeros) continue;
-    const Rewrite rewrite = pass.run(*result.graph);
+    const Rewrite rewrite = pass.run(*result.graph, costs);
     if (!rewrite.empty()) {
       result.keeps_signs_of_zeros = result.keeps_signs_of_zeros && pass.keeps_signs_of_zeros;
       result.graph = std::make_shared<const Graph>(rewritten(*result.graph, rewrite));
-      for (auto& [value, instead] : result.instead) instead = rewrite.now(instead);
-      result.instead.insert(rewrite.instead.begin(), rewrite.instead.end());
+      for (auto& [value, instead] : result.replaced) instead = rewrite.replacement_of(instead);
+      result.replaced.insert(rewrite.replaced.begin(), rewrite.replaced.end());
     }
     log_pass(pass, rewrite, *result.graph);
   }

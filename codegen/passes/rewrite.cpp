@@ -7,16 +7,16 @@ using capture::Graph;
 using capture::Instr;
 using capture::ValueId;
 
-ValueId Rewrite::now(ValueId value) const {
+ValueId Rewrite::replacement_of(ValueId value) const {
   if (!value.defined()) return value;
-  const auto found = instead.find(value.index);
-  return found == instead.end() ? value : found->second;
+  const auto found = replaced.find(value.index);
+  return found == replaced.end() ? value : found->second;
 }
 
 Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
   Graph result = graph;
-  for (const auto& [i, instr] : rewrite.instead_of_instr) result.instrs[i] = instr;
-  const auto redirect = [&](ValueId& value) { value = rewrite.now(value); };
+  for (const auto& [i, instr] : rewrite.rebuilt) result.instrs[i] = instr;
+  const auto redirect = [&](ValueId& value) { value = rewrite.replacement_of(value); };
   const auto redirect_all = [&](std::vector<Arg>& args) {
     for (Arg& arg : args) {
       for (ValueId& value : arg.values) redirect(value);
@@ -31,7 +31,7 @@ Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
   // As many as before: boundaries say how many of them precede them.
   for (auto& event : result.buffer_events) redirect(event.value);
   uint32_t i = 0;
-  std::erase_if(result.instrs, [&](const Instr&) { return rewrite.gone.contains(i++); });
+  std::erase_if(result.instrs, [&](const Instr&) { return rewrite.removed.contains(i++); });
   result.verify();
   return result;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// What a pass wants of a graph, as data: values that are read in place of others, instrs that go, and instrs that make their results
-// in another way. Nothing else may change, and no value gets another id: who looks a value up by id finds in the rewritten graph the tensor that the captured one has there.
+// What a pass changes in a graph, as data: values that are read in place of others, instrs that are removed, and instrs that make
+// their results in another way. Nothing else may change. No value gets another id: a value's id finds the same tensor in the rewritten
+// graph as in the captured one.
 
 #include "capture/graph/graph.h"
 
@@ -15,13 +16,13 @@ namespace hindcast::codegen {
 using Replacements = std::unordered_map<uint32_t, capture::ValueId>;
 
 struct Rewrite {
-  Replacements instead;
-  std::unordered_set<uint32_t> gone;  // instrs
-  std::unordered_map<uint32_t, capture::Instr> instead_of_instr;
-  std::map<std::string, uint32_t> whys;  // what was found, and how often
+  Replacements replaced;
+  std::unordered_set<uint32_t> removed;  // instrs
+  std::unordered_map<uint32_t, capture::Instr> rebuilt;
+  std::map<std::string, uint32_t> reasons;  // what was found, and how often
 
-  bool empty() const { return instead.empty() && gone.empty() && instead_of_instr.empty(); }
-  capture::ValueId now(capture::ValueId value) const;
+  bool empty() const { return replaced.empty() && removed.empty() && rebuilt.empty(); }
+  capture::ValueId replacement_of(capture::ValueId value) const;
 };
 
 /// A copy of the graph with that done, verified.

@@ -42,18 +42,18 @@ class Simplifier {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       if (const auto source = copied_to_new_memory(instr, i)) {
-        rewrite_.instead[instr.outputs[0].index] = rewrite_.now(*source);
-        rewrite_.gone.insert(i);
-        ++rewrite_.whys["the only use of what it copies"];
+        rewrite_.replaced[instr.outputs[0].index] = rewrite_.replacement_of(*source);
+        rewrite_.removed.insert(i);
+        ++rewrite_.reasons["the only use of what it copies"];
       }
       if (instr.kind != InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) continue;
       maker_[instr.outputs[0].index] = i;
       for (const Rule& rule : kRules) {
         const auto source = (this->*rule.find)(instr);
         if (!source || !may_stand_for(*source, instr.outputs[0], i)) continue;
-        rewrite_.instead[instr.outputs[0].index] = rewrite_.now(*source);
-        rewrite_.gone.insert(i);
-        ++rewrite_.whys[rule.why];
+        rewrite_.replaced[instr.outputs[0].index] = rewrite_.replacement_of(*source);
+        rewrite_.removed.insert(i);
+        ++rewrite_.reasons[rule.why];
         break;
       }
     }
@@ -157,7 +157,7 @@ class Simplifier {
   bool may_stand_for(ValueId source, ValueId result, uint32_t maker) const {
     const bool is_view = value(result).is_view;
     const std::vector<Use> uses = is_view ? uses_.of(result) : uses_.of_memory(result);
-    const bool only_read = !is_view || !uses_.is_computed(rewrite_.now(source));
+    const bool only_read = !is_view || !uses_.is_computed(rewrite_.replacement_of(source));
     return std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
       if (use.kind == UseKind::Show || uses_.segment_of(use.instr) != uses_.segment_of(maker)) return false;
       if (only_read && use.kind != UseKind::Read && use.kind != UseKind::Wait) return false;

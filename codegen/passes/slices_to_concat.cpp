@@ -38,8 +38,8 @@ class SlicesToConcat {
       } else if (instr.kind == InstrKind::AddGrads) {
         auto pieces = pieces_of_sum(instr, i);
         if (are_all(pieces, instr.outputs[0], i)) {
-          rewrite_.instead_of_instr[i] = concat(instr, pieces);
-          ++rewrite_.whys[pieces[0].is_selected ? "a stack" : "a cat"];
+          rewrite_.rebuilt[i] = concat(instr, pieces);
+          ++rewrite_.reasons[pieces[0].is_selected ? "a stack" : "a cat"];
         } else if (!pieces.empty()) {
           pieces_[instr.outputs[0].index] = std::move(pieces);
         }

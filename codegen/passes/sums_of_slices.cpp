@@ -20,7 +20,7 @@ constexpr uint32_t kNone = 0xffffffffu;
 
 class SumsOfSlices {
  public:
-  explicit SumsOfSlices(const Graph& graph) : graph_(graph), uses_(graph) {}
+  SumsOfSlices(const Graph& graph, const CostModel& costs) : graph_(graph), costs_(costs), uses_(graph) {}
 
   Rewrite run() {
     std::vector<uint32_t> maker(graph_.values.size(), kNone);  // of gradients of slices
@@ -34,8 +34,8 @@ class SumsOfSlices {
         const Instr& slice = graph_.instrs[maker[value.index]];
         if (is_read_by_kernels(slice) || !is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0]))
           continue;
-        rewrite_.instead_of_instr[i] = added_to_slice(instr, slice, whole);
-        ++rewrite_.whys["added to a slice"];
+        rewrite_.rebuilt[i] = added_to_slice(instr, slice, whole);
+        ++rewrite_.reasons["added to a slice"];
         break;
       }
     }
@@ -56,8 +56,8 @@ class SumsOfSlices {
     return step;
   }
 
-  // Of a large part of the whole: the kernel that adds it finds each element itself.
-  bool is_read_by_kernels(const Instr& slice) const { return padding_of(graph_, slice) && is_mostly_source(graph_, slice); }
+  // The kernel that adds it finds each element itself.
+  bool is_read_by_kernels(const Instr& slice) const { return padding_of(graph_, slice) && is_worth_reading_through(graph_, slice, costs_); }
 
   // Nobody else reads it, and what it is made of is as it was when the sum is computed.
   bool is_only_for(ValueId part, uint32_t maker, uint32_t sum) const {
@@ -88,12 +88,13 @@ class SumsOfSlices {
   }
 
   const Graph& graph_;
+  const CostModel& costs_;
   const Uses uses_;
   Rewrite rewrite_;
 };
 
 }  // namespace
 
-Rewrite sums_of_slices(const Graph& graph) { return SumsOfSlices(graph).run(); }
+Rewrite sums_of_slices(const Graph& graph, const CostModel& costs) { return SumsOfSlices(graph, costs).run(); }
 
 }  // namespace hindcast::codegen

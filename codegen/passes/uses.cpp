@@ -43,15 +43,15 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
     if (capture::is_boundary(instr)) ++segment;
     if (instr.kind == InstrKind::Accumulate) ++accumulations;
     accumulations_.push_back(accumulations);
-    if (rewrite.gone.contains(i)) continue;
+    if (rewrite.removed.contains(i)) continue;
     for (const Arg& arg : instr.args) {
-      for (const ValueId value : arg.values) add(i, UseKind::Read, rewrite.now(value));
+      for (const ValueId value : arg.values) add(i, UseKind::Read, rewrite.replacement_of(value));
     }
     for (size_t k = 0; k < instr.inputs.size(); ++k) {
       const bool is_sum = instr.kind == InstrKind::AddGrads && k == 0;
-      add(i, is_sum ? UseKind::Overwrite : kind_of_inputs(instr.kind), rewrite.now(instr.inputs[k]));
+      add(i, is_sum ? UseKind::Overwrite : kind_of_inputs(instr.kind), rewrite.replacement_of(instr.inputs[k]));
     }
-    add(i, UseKind::Overwrite, rewrite.now(instr.base));
+    add(i, UseKind::Overwrite, rewrite.replacement_of(instr.base));
     const bool computes = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
     for (const ValueId output : instr.outputs) {
       if (!output.defined()) continue;
@@ -60,7 +60,7 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
       // The graph does not say of which argument.
       for (const Arg& arg : instr.args) {
         for (const ValueId viewed : arg.values) {
-          if (viewed.defined()) shares_with_[memory_of(output.index)] = memory_of(rewrite.now(viewed).index);
+          if (viewed.defined()) shares_with_[memory_of(output.index)] = memory_of(rewrite.replacement_of(viewed).index);
         }
       }
     }

@@ -3,8 +3,6 @@
 #include "codegen/plan/op_call.h"
 #include "base/footprint.h"
 
-#include <ATen/EmptyTensor.h>
-
 #include <algorithm>
 
 namespace hindcast::codegen {
@@ -49,8 +47,6 @@ void give_away_once(Step& step) {
   }
 }
 
-at::Tensor empty_tensor() { return at::detail::empty_cpu({0}, at::TensorOptions()); }
-
 // Where the backward may be left, gradients that wait for nodes to come are in use, whoever reads them there: a kernel may read
 // what another shape of one is made of.
 class Waiting {
@@ -92,16 +88,6 @@ class Waiting {
 
 }  // namespace
 
-const at::Tensor& buffer_wanted() {
-  static const auto* request = new at::Tensor(empty_tensor());
-  return *request;
-}
-
-const at::Tensor& gradient_added() {
-  static const auto* answer = new at::Tensor(empty_tensor());
-  return *answer;
-}
-
 Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {
   is_as_captured_ = true;
   for (const capture::Segment& segment : graph_->segments()) {
@@ -113,10 +99,10 @@ Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::
   }
 }
 
-Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeKernelCall& make_kernel_call)
+Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call)
     : graph_(std::move(graph)), evaluator_(*graph_->symbols, needed_expressions(*graph_)) {
   assign_slots();
-  add_steps(schedule, make_kernel_call);
+  add_steps(schedule, make_group_call);
   find_what_flows_on(schedule);
 }
 
@@ -150,25 +136,13 @@ StepArg Plan::plan_arg(const Arg& arg, uint32_t place, const std::vector<uint32_
   return planned;
 }
 
-void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel_call) {
+void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call) {
   const auto& instrs = graph_->instrs;
   has_boundaries_ = std::any_of(instrs.begin(), instrs.end(), [](const Instr& instr) { return capture::is_boundary(instr); });
-  // Once user code has run, nodes are looked at again before their turn: a gradient that waits for one is in use until then.
-  const bool looks_again = has_boundaries_ || graph_->first_call != 0 || graph_->stage != capture::Stage::NodeStart;
-  const auto is_left_out = [&](const Schedule::Item& item) {
-    return !item.is_group && instrs[item.index].kind == InstrKind::NodeStart && !looks_again;
-  };
-
-  const auto may_be_left_at = [&](const Schedule::Item& item) {
-    const Instr& instr = instrs[item.index];
-    return !item.is_group && (capture::is_boundary(instr) || (instr.kind == InstrKind::NodeStart && item.end_call != 0));
-  };
-
   std::vector<uint32_t> last_use(slot_count_, kNoSlot);
   Waiting waiting(*graph_);
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
-    if (is_left_out(item)) continue;
     const auto use = [&](ValueId value) {
       if (value.defined()) last_use[slot_of(value)] = place;
     };
@@ -178,7 +152,9 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
     } else {
       for_each_use(instrs[item.index], use);
     }
-    if (may_be_left_at(item)) waiting.stop(place, instrs[item.index].buffer_events, [&](ValueId value) { return slot_of(value); });
+    // A gradient that waits for a node is in use until then.
+    if (Schedule::may_be_left_at(*graph_, item))
+      waiting.stop(place, instrs[item.index].buffer_events, [&](ValueId value) { return slot_of(value); });
   }
   std::unordered_map<uint32_t, std::vector<uint32_t>> waited_last;  // slots, by place
   for (const auto& [slot, place] : waiting.finish()) {
@@ -186,13 +162,11 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
     last_use[slot] = place;
     waited_last[place].push_back(slot);
   }
-  const auto left_out = std::count_if(schedule.items.begin(), schedule.items.end(), is_left_out);
-  steps_.reserve(schedule.items.size() - static_cast<size_t>(left_out));
+  steps_.reserve(schedule.items.size());
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
-    if (is_left_out(item)) continue;
     if (item.is_group) {
-      add_step(schedule.groups[item.index], place, last_use, make_kernel_call);
+      add_step(schedule.groups[item.index], place, last_use, make_group_call(item.index));
       continue;
     }
     add_step(item.index, place, last_use);
@@ -202,19 +176,20 @@ void Plan::add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel
   }
 }
 
-void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, const MakeKernelCall& make_kernel_call) {
+void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, std::unique_ptr<const OpCall> call) {
   Step& step = steps_.emplace_back();
   step.kind = InstrKind::Op;
   step.instr = group.members.back();
   step.call = graph_->instrs[step.instr].call;
   for (const ValueId input : inputs_of(group)) step.inputs.push_back({slot_of(input), last_use[slot_of(input)] == place});
   for (const ValueId result : results_of(group)) step.outputs.push_back(slot_of(result));
+  step.first_leaf = leaf_count_;
   for (const Group::Leaf& leaf : group.leaves) {
-    step.leaves.push_back({slot_count_, graph_->instrs[leaf.instr].call, leaf.takes_result});
-    leaf_slots_.emplace(leaf.instr, slot_count_++);
+    step.leaves.push_back({graph_->instrs[leaf.instr].call, leaf.takes_result});
+    leaf_numbers_.emplace(leaf.instr, leaf_count_++);
   }
   give_away_once(step);
-  step.call_op = make_kernel_call(group);
+  step.call_op = std::move(call);
 }
 
 void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use) {
@@ -239,7 +214,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
     const uint32_t slot = slot_of(value);
     step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == place});
   }
-  if (const auto leaf = leaf_slots_.find(i); leaf != leaf_slots_.end()) step.leaf_slot = leaf->second;
+  if (const auto leaf = leaf_numbers_.find(i); leaf != leaf_numbers_.end()) step.leaf = leaf->second;
   const uint32_t base = slot_of(instr.base);
   step.base = {base, base != kNoSlot && last_use[base] == place};
   give_away_once(step);

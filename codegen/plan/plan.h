@@ -3,16 +3,18 @@
 // that a tensor is freed, moved or written in place as early as the stock engine would.
 
 #include "capture/graph/graph.h"
-#include "codegen/fuse/fuse.h"
+#include "codegen/fuse/schedule.h"
 
 #include <ATen/core/stack.h>
 
 #include <functional>
+#include <span>
 #include <unordered_map>
 
 namespace hindcast::codegen {
 
 inline constexpr uint32_t kNoSlot = 0xffffffffu;
+inline constexpr uint32_t kNoLeaf = 0xffffffffu;
 
 struct SlotUse {
   uint32_t slot = kNoSlot;  // kNoSlot: an undefined tensor
@@ -36,17 +38,30 @@ struct PlannedView {
 struct Step;
 using Slots = std::vector<at::Tensor>;
 
-/// What a slot of Step::leaves may hold beside tensors of the backward.
-const at::Tensor& buffer_wanted();
-const at::Tensor& gradient_added();
+/// What a run asks of a kernel for one of Step::leaves, and what the kernel answers. The leaf's Accumulate step does what is left.
+struct LeafRequest {
+  enum class State : uint8_t {
+    None,          // nothing is asked, or the kernel could not do what was
+    BufferWanted,  // a buffer of its own
+    AddWanted,     // the result added to `gradient`, the `.grad` that the leaf has
+    Filled,        // `gradient` is that buffer
+    Added,
+  };
+  State state = State::None;
+  at::Tensor gradient;
+};
 
 /// Runs an Op or Mutate step: takes its arguments from the slots, calls ATen, puts the results back.
 class OpCall {
  public:
   virtual ~OpCall() = default;
   virtual void run(const Step& step, Slots& slots, const capture::Env& env) const = 0;
-  /// Answers what Step::leaves ask for.
+  /// The step has leaves whose requests the call answers.
   virtual bool writes_leaves() const { return false; }
+  /// The same, and answers `requests`, by Step::leaves. Only where it writes_leaves().
+  virtual void run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest>) const {
+    run(step, slots, env);
+  }
   /// For a step that is no single ATen op.
   virtual std::string describe() const { return {}; }
   /// Bytes that it holds.
@@ -68,18 +83,14 @@ struct Step {
   uint32_t target_arg = 0;
   uint32_t result = 0;
   uint32_t kept_inputs = 0;
-  /// A kernel's: leaves that get its results as their gradients, as Group::leaves. The slot of each says what is asked of the
-  /// kernel, and behind it what the kernel did, which the leaf's Accumulate step goes by:
-  ///   undefined                     nothing
-  ///   buffer_wanted()               a buffer of its own; then that buffer, filled
-  ///   the `.grad` that it has       the result added to it; then gradient_added(), or undefined where it could not be added in place
+  /// A kernel's: leaves that get its results as their gradients, as Group::leaves.
   struct Leaf {
-    uint32_t slot = kNoSlot;
     uint32_t call = 0;          // of its AccumulateGrad
     bool takes_result = false;  // asks for no buffer
   };
   std::vector<Leaf> leaves;
-  uint32_t leaf_slot = kNoSlot;       // Accumulate: that slot
+  uint32_t first_leaf = 0;            // number of leaves[0] among those of all kernels of the plan, which have a LeafRequest each
+  uint32_t leaf = kNoLeaf;            // Accumulate: its number among them
   bool sum_is_view = false;           // AddGrads: the first gradient
   std::vector<uint32_t> waited_last;  // slots that are in use only in case the backward is left here
   uint32_t end_call = 0;              // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
@@ -93,18 +104,21 @@ struct PlannedSegment {
 
 class Plan {
  public:
-  using MakeKernelCall = std::function<std::unique_ptr<const OpCall>(const Group&)>;
+  /// The call of a group, by its index into Schedule::groups.
+  using MakeGroupCall = std::function<std::unique_ptr<const OpCall>(uint32_t group)>;
 
   /// Every instr through ATen.
   explicit Plan(std::shared_ptr<const capture::Graph> graph);
-  /// In the order of `schedule`, its groups by the calls that `make_kernel_call` gives.
-  Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeKernelCall& make_kernel_call);
+  /// In the order of `schedule`, its groups by the calls that `make_group_call` gives.
+  Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call);
 
   const capture::Graph& graph() const { return *graph_; }
   std::shared_ptr<const capture::Graph> shared_graph() const { return graph_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<PlannedSegment>& segments() const { return segments_; }
   uint32_t slot_count() const { return slot_count_; }
+  /// Leaves of all its kernels.
+  uint32_t leaf_count() const { return leaf_count_; }
   uint32_t first_resume_slot() const { return first_resume_slot_; }
   /// Slot of a value, kNoSlot for one that nobody reads.
   uint32_t slot_of(capture::ValueId value) const { return value.defined() ? slots_[value.index] : kNoSlot; }
@@ -122,9 +136,9 @@ class Plan {
 
  private:
   void assign_slots();
-  void add_steps(const Schedule& schedule, const MakeKernelCall& make_kernel_call);
+  void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call);
   void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use);
-  void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, const MakeKernelCall& make_kernel_call);
+  void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, std::unique_ptr<const OpCall> call);
   void find_what_flows_on(const Schedule& schedule);
   StepArg plan_arg(const capture::Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use);
 
@@ -133,8 +147,8 @@ class Plan {
   std::vector<PlannedSegment> segments_;
   std::vector<uint32_t> slots_;
   std::vector<uint32_t> accumulating_calls_;
-  std::unordered_map<uint32_t, uint32_t> leaf_slots_;  // by Accumulate instr
-  uint32_t slot_count_ = 0, first_resume_slot_ = 0;
+  std::unordered_map<uint32_t, uint32_t> leaf_numbers_;  // by Accumulate instr
+  uint32_t slot_count_ = 0, first_resume_slot_ = 0, leaf_count_ = 0;
   std::vector<bool> flows_on_;
   bool has_boundaries_ = false, is_as_captured_ = false;
   capture::Evaluator evaluator_;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'h', 'c', 'k', 'e', 'r', 'n', 'e', 'l'};
@@ -46,4 +46,4 @@ std::optional<std::string> object_in(std::string file, const KernelKey& key) {
   return file;
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

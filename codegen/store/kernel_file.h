@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 /// No kernel comes near it; a larger file is not read at all.
 inline constexpr size_t kMaxObjectSize = size_t{64} << 20;
@@ -25,4 +25,4 @@ std::string make_kernel_file_header(const KernelKey& key, std::string_view objec
 /// Strips the header off `file`. Nothing if it is not exactly what make_kernel_file_header() and an object under `key` are.
 std::optional<std::string> object_in(std::string file, const KernelKey& key);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

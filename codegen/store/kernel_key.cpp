@@ -5,7 +5,7 @@
 #include <memory>
 #include <new>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 KernelKey key_of(std::span<const std::string_view> parts) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
@@ -31,4 +31,4 @@ std::string text_of(const KernelKey& key) {
   return text;
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

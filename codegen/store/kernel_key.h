@@ -17,7 +17,7 @@
 #include <string>
 #include <string_view>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 /// Changes when a file of the store would be read differently.
 inline constexpr uint32_t kStoreFormat = 1;
@@ -35,4 +35,4 @@ inline KernelKey key_of(std::initializer_list<std::string_view> parts) { return 
 /// 32 hexadecimal digits.
 std::string text_of(const KernelKey& key);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

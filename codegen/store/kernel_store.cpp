@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 void count(std::atomic<uint64_t>& counter, uint64_t more = 1) { counter.fetch_add(more, std::memory_order_relaxed); }
@@ -166,4 +166,4 @@ StoreCounts KernelStore::counts() const {
           now(counts_.read_failures), now(counts_.writes), now(counts_.write_failures), now(counts_.swept)};
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -25,7 +25,7 @@
 #include <string>
 #include <string_view>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 struct StoreCounts {
   uint64_t hits = 0;
@@ -76,4 +76,4 @@ class KernelStore {
 /// The file of a key, below the store's folder.
 std::string file_name_of(const KernelKey& key);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

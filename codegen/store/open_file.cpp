@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 Opened checked(Descriptor file, mode_t kind) {
@@ -52,4 +52,4 @@ Opened open_own_file(int folder, const std::string& name) {
   return {.trust = errno == ELOOP ? Trust::WrongKind : Trust::Failed, .error = errno};
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 /// Owns a file descriptor; -1 is none.
 class Descriptor {
@@ -39,4 +39,4 @@ Opened open_own_folder(const std::string& path, bool make);
 /// A regular file in an open folder, for reading.
 Opened open_own_file(int folder, const std::string& name);
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 /// As XDG's specification has it, a path that is not absolute counts as none.
@@ -26,4 +26,4 @@ std::string default_store_folder() {
   return "";
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 constexpr time_t kTemporaryFilesLive = 3600;  // a write takes milliseconds; clocks of machines that share a disk differ
@@ -65,4 +65,4 @@ uint64_t sweep_folder(int folder, uint64_t max_size) {
   return gone;
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 /// Deletes the store's files that were not used for longest until the others hold at most `max_size` bytes, and temporary
 /// files that nobody has written to for an hour. Other files are neither counted nor touched. Returns how many went.
@@ -13,4 +13,4 @@ inline constexpr const char* kKernelFilePrefix = "hindcast-";
 inline constexpr const char* kKernelFileSuffix = ".kernel";
 inline constexpr const char* kTemporaryFilePrefix = ".hindcast-";
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -54,19 +54,17 @@ size_t widest_name(const Stats& stats) {
   return width;
 }
 
-}  // namespace
-
-std::string report(const Stats& stats, const std::vector<std::string>& recent_misses) {
-  ReportText text(widest_name(stats));
-  const uint64_t looked_up = stats.hits + stats.misses;
-
+void add_backwards(ReportText& text, const Stats& stats) {
   text.section("backwards");
   text.row("taken over", stats.backwards);
   text.row("stock engine", total(stats.fallbacks_by_reason));
   if (stats.backwards == 0) {
     text.line("No backward was taken over: a guard from hindcast::enable() must be alive on the thread that calls backward().");
   }
+}
 
+void add_cache(ReportText& text, const Stats& stats) {
+  const uint64_t looked_up = stats.hits + stats.misses;
   text.section("cache");
   text.row("graphs captured", stats.unique_graphs);
   text.row("hits", stats.hits, percent(stats.hits, looked_up));
@@ -83,7 +81,9 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   if (stats.segment_guard_failures != 0) {
     text.row("segment guards", stats.segment_guard_failures, "times a hook or an opaque node changed what later steps rely on");
   }
+}
 
+void add_reasons(ReportText& text, const Stats& stats, const std::vector<std::string>& recent_misses) {
   if (!stats.misses_by_reason.empty()) {
     text.section("misses by reason");
     for (const auto& [reason, count] : stats.misses_by_reason) text.row(reason, count);
@@ -99,38 +99,58 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
       text.row(reason, count, known ? explain(*known) : "");
     }
   }
-  if (!stats.opaque_nodes.empty() || stats.opaque_calls != 0 || stats.hook_calls != 0) {
-    text.section("opaque nodes and hooks");
-    for (const auto& [node, count] : stats.opaque_nodes) {
-      const auto reason = stats.opaque_reasons.find(node);
-      text.row(node, count, "captured as a call of itself" + (reason == stats.opaque_reasons.end() ? "" : ": " + reason->second));
-    }
-    text.row("opaque calls", stats.opaque_calls);
-    text.row("hook calls", stats.hook_calls);
-  }
+}
 
-  if (stats.reused_buffers + stats.fresh_buffers != 0) {
-    text.section("memory of large results");
-    text.row("reused", stats.reused_buffers, percent(stats.reused_buffers, stats.reused_buffers + stats.fresh_buffers));
-    text.row("fresh", stats.fresh_buffers);
-    text.row("returned", stats.returned_buffers, "to LibTorch's allocator");
-    text.row("held bytes", stats.held_bytes, format("in {} free buffers; hindcast::trim() returns them", stats.held_buffers));
+void add_opaque_nodes_and_hooks(ReportText& text, const Stats& stats) {
+  if (stats.opaque_nodes.empty() && stats.opaque_calls == 0 && stats.hook_calls == 0) return;
+  text.section("opaque nodes and hooks");
+  for (const auto& [node, count] : stats.opaque_nodes) {
+    const auto reason = stats.opaque_reasons.find(node);
+    text.row(node, count, "captured as a call of itself" + (reason == stats.opaque_reasons.end() ? "" : ": " + reason->second));
   }
+  text.row("opaque calls", stats.opaque_calls);
+  text.row("hook calls", stats.hook_calls);
+}
 
+void add_memory(ReportText& text, const Stats& stats) {
+  if (stats.reused_buffers + stats.fresh_buffers == 0) return;
+  text.section("memory of large results");
+  text.row("reused", stats.reused_buffers, percent(stats.reused_buffers, stats.reused_buffers + stats.fresh_buffers));
+  text.row("fresh", stats.fresh_buffers);
+  text.row("returned", stats.returned_buffers, "to LibTorch's allocator");
+  text.row("held bytes", stats.held_bytes, format("in {} free buffers; hindcast::trim() returns them", stats.held_buffers));
+}
+
+void add_times(ReportText& text, const Stats& stats) {
   text.section("times");
   text.time("collect", stats.collect_us, format("{:.1f} ns for each of {} nodes", stats.ns_per_node(), stats.nodes));
   text.time("trace", stats.trace_us, format("{} misses", stats.misses));
   text.time("run", stats.run_us, "replaying");
+}
+
+void add_costliest_steps(ReportText& text) {
   const auto steps = costliest_steps(10);
-  if (!steps.empty()) {
-    text.section("costliest steps (measured while the log perf is on)");
-    for (const StepTime& step : steps) {
-      const double share = 100 * step.bytes / step.us / copy_bandwidth();
-      text.line(format("{:10.1f} us  {:6} times  {:7.2f} us each  {:6.1f} KiB each  {:5.1f}% of a copy's bandwidth  graph {}: {}", step.us,
-                       step.calls, step.us / static_cast<double>(step.calls), step.bytes / 1024 / static_cast<double>(step.calls), share,
-                       step.graph, step.name));
-    }
+  if (steps.empty()) return;
+  text.section("costliest steps (measured while the log perf is on)");
+  for (const StepTime& step : steps) {
+    const double of_copy = step.backend == nullptr ? 0 : 100 * step.bytes / step.us / step.backend->copy_bandwidth();
+    text.line(format("{:10.1f} us  {:6} times  {:7.2f} us each  {:6.1f} KiB each  {:5.1f}% of a copy's bandwidth  graph {}: {}", step.us,
+                     step.calls, step.us / static_cast<double>(step.calls), step.bytes / 1024 / static_cast<double>(step.calls), of_copy,
+                     step.graph, step.name));
   }
+}
+
+}  // namespace
+
+std::string report(const Stats& stats, const std::vector<std::string>& recent_misses) {
+  ReportText text(widest_name(stats));
+  add_backwards(text, stats);
+  add_cache(text, stats);
+  add_reasons(text, stats, recent_misses);
+  add_opaque_nodes_and_hooks(text, stats);
+  add_memory(text, stats);
+  add_times(text, stats);
+  add_costliest_steps(text);
   return std::move(text).take();
 }
 

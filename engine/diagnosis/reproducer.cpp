@@ -1,11 +1,9 @@
 #include "engine/diagnosis/reproducer.h"
 
-#include "codegen/kernel/device_library.h"
-#include "codegen/cpu/source.h"
+#include "codegen/kernel/backend.h"
 #include "codegen/store/store_folder.h"
 #include "base/log.h"
 #include "engine/diagnosis/non_finite.h"
-#include "engine/diagnosis/reproducer_program.h"
 
 #include <torch/version.h>
 #include <unistd.h>
@@ -32,7 +30,7 @@ fs::path folder_of_all() {
   if (const char* const given = secure_getenv("HINDCAST_REPRODUCER_DIR"); given != nullptr && *given != '\0') {
     if (std::string_view(given) != "0") parent = fs::absolute(given);
   } else {
-    parent = codegen::default_store_folder();
+    parent = codegen::store::default_store_folder();
   }
   return parent.empty() ? fs::path() : fs::path(parent) / "hindcast-reproducers";
 }
@@ -74,13 +72,10 @@ std::string describe_inputs(const Refused& refused) {
 }
 
 void write_kernel(const fs::path& folder, const Refused& refused) {
-  write(folder / "kernel.cpp", codegen::cpu_source(refused.group->body));
-  for (const codegen::SourceFile& header : codegen::device_library()) write(folder / std::string(header.name), header.text);
-  try {
-    write(folder / "main.cpp", reproducer_program(refused.graph, *refused.group, refused.given));
-  } catch (const NotWritable& error) {
-    write(folder / "no_main.txt", format("There is no program: {}.\n", error.what()));
-  }
+  const codegen::Backend* const backend = codegen::backend_of(refused.graph);
+  if (backend == nullptr) return;
+  for (const codegen::ProgramFile& file : backend->reproducer(refused.graph, *refused.group, refused.given))
+    write(folder / file.name, file.text);
 }
 
 }  // namespace

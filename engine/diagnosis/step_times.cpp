@@ -3,7 +3,6 @@
 #include "base/fork.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -66,6 +65,7 @@ void StepClock::start(const Step& step, const codegen::Slots& slots) {
 void StepClock::end_step(const codegen::Slots& slots) {
   if (laps_.empty() || laps_.back().us != 0) return;
   Lap& lap = laps_.back();
+  if (backend_ != nullptr) backend_->synchronize();
   lap.us = us_since(started_);
   for (const uint32_t slot : lap.step->outputs) {
     if (slot != codegen::kNoSlot) lap.bytes += bytes_of(slots[slot]);
@@ -79,6 +79,7 @@ void StepClock::finish() {
     StepTime& time = times().by_step[{graph, name_of(*lap.step)}];
     time.name = name_of(*lap.step);
     time.graph = graph;
+    time.backend = backend_;
     time.calls += 1;
     time.us += lap.us;
     time.bytes += lap.bytes;
@@ -100,22 +101,6 @@ std::vector<StepTime> costliest_steps(size_t count) {
 void reset_step_times() {
   const std::lock_guard lock(times().mutex);
   times().by_step.clear();
-}
-
-double copy_bandwidth() {
-  static const double bandwidth = base::first_use([] {
-    constexpr size_t kBytes = size_t{16} << 20;
-    const std::vector<char> from(kBytes, 1);
-    std::vector<char> to(kBytes);
-    double best = 0;
-    for (int i = 0; i < 5; ++i) {
-      const auto start = Clock::now();
-      std::memcpy(to.data(), from.data(), kBytes);
-      best = std::max(best, 2 * static_cast<double>(kBytes) / us_since(start));
-    }
-    return to[kBytes / 2] == 1 ? best : 0;
-  });
-  return bandwidth;
 }
 
 }  // namespace hindcast::engine

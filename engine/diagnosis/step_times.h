@@ -1,6 +1,7 @@
 #pragma once
 // What each step of each graph costs, while the log `perf` is on: report() shows the costliest.
 
+#include "codegen/kernel/backend.h"
 #include "codegen/plan/plan.h"
 
 #include <chrono>
@@ -14,14 +15,15 @@ struct StepTime {
   std::string name;  // the op, or the kernel's ops
   uint32_t graph = 0;
   uint64_t calls = 0;
-  double us = 0;     // summed
-  double bytes = 0;  // read and written, summed; a tensor that is broadcast counts once
+  double us = 0;                              // summed
+  double bytes = 0;                           // read and written, summed; a tensor that is broadcast counts once
+  const codegen::Backend* backend = nullptr;  // of the graph, if there is one
 };
 
 /// Measures the steps of one run, one after the other.
 class StepClock {
  public:
-  explicit StepClock(const codegen::Plan& plan) : plan_(plan) {}
+  explicit StepClock(const codegen::Plan& plan) : plan_(plan), backend_(codegen::backend_of(plan.graph())) {}
   ~StepClock() { finish(); }
   void start(const codegen::Step& step, const codegen::Slots& slots);
   void finish();
@@ -33,6 +35,7 @@ class StepClock {
     double us, bytes;
   };
   const codegen::Plan& plan_;
+  const codegen::Backend* const backend_;
   std::vector<Lap> laps_;
   std::chrono::steady_clock::time_point started_;
 };
@@ -40,9 +43,5 @@ class StepClock {
 /// The costliest first.
 std::vector<StepTime> costliest_steps(size_t count);
 void reset_step_times();
-
-/// Bytes read and written per microsecond by a copy of memory that is mapped already, on this thread. Measured once, in some
-/// 20 ms.
-double copy_bandwidth();
 
 }  // namespace hindcast::engine

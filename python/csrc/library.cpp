@@ -2,7 +2,7 @@
 // operator releases the GIL while it runs, and what it throws arrives in Python, a hook's own exception as itself.
 
 #include "capture/graph/graph.h"
-#include "engine/backward.h"
+#include "engine/captures.h"
 #include "engine/fallback.h"
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 using Loop = void(const float*, float*, long);
@@ -199,4 +199,4 @@ TEST(ClangCompiler, VectorisesLoops) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

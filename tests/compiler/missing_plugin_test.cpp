@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 std::string reason_for(std::span<const std::string> paths) {
@@ -60,4 +60,4 @@ TEST(MissingPlugin, DISABLED_InTheChild) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

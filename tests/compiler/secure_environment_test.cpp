@@ -12,7 +12,7 @@ bool has_more_rights = false;
 // In the place of the C library's, which asks how the process was started.
 extern "C" char* secure_getenv(const char* name) noexcept { return has_more_rights ? nullptr : std::getenv(name); }
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 // In a program of its own, since get() looks once in a process.
@@ -38,4 +38,4 @@ TEST(SecureEnvironment, DISABLED_InTheChild) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// A build that made the plug-in and cannot open it must fail its tests: only where none was built are they skipped.
 #ifdef HINDCAST_HAS_CLANG
@@ -29,4 +29,4 @@ Function* function(const LoadedKernel& kernel, const std::string& name) {
   return reinterpret_cast<Function*>(kernel.symbol(name));
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

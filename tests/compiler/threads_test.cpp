@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 std::string source_returning(int value) { return "extern \"C\" int run() { return " + std::to_string(value) + "; }"; }
@@ -206,4 +206,4 @@ TEST(CompilerThreads, AFatalErrorOfLLVMIsACompileError) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -213,6 +213,19 @@ TEST(DeviceMath, Atan2) {
   HC_MEASURE_TWO(atan2, double, 2);
 }
 
+#define HC_MEASURE_LOG_PRODUCT(name, T, limit, log) \
+  measure_two<T>(                                   \
+      #name, limit, [](T x, T y) { return device::name(x, y); }, [](auto x, auto y) { return x == 0 && !std::isnan(y) ? 0 : x * log(y); })
+
+TEST(DeviceMath, Xlogy) {
+  HC_MEASURE_LOG_PRODUCT(xlogy, float, 2, std::log);
+  HC_MEASURE_LOG_PRODUCT(xlogy, double, 2, std::log);
+}
+TEST(DeviceMath, Xlog1py) {
+  HC_MEASURE_LOG_PRODUCT(xlog1py, float, 2, std::log1p);
+  HC_MEASURE_LOG_PRODUCT(xlog1py, double, 2, std::log1p);
+}
+
 /// The sign rule of Python, in the type of the reference.
 template <class T>
 T python_remainder(T a, T b) {

@@ -1,5 +1,6 @@
-// The device library as NVRTC reads it: every op of op_list.h for every type it takes, in one program.
+// The device library as NVRTC reads it: every functor of base/pointwise_ops.def for every type it takes, in one program.
 
+#include "codegen/fuse/functors.h"
 #include "tests/device/nvrtc.h"
 
 #include <gtest/gtest.h>
@@ -7,43 +8,30 @@
 namespace hindcast::tests {
 namespace {
 
-enum class Domain { ANY, NUMBER, FLOAT, INTEGER, COMPLEX };
-enum class Result { SAME, BOOL };
+using codegen::Functor;
+using codegen::kFunctors;
 
-struct Op {
-  std::string name;
-  int arguments;
-  Domain domain;
-  Result result;
-};
-
-const std::vector<Op>& ops() {
-  static const std::vector<Op> all = {
-#define HC_OP(name, operands, scalars, domain, result) {#name, (operands) + (scalars), Domain::domain, Result::result},
-#include "codegen/device/op_list.h"
-  };
-  return all;
-}
-
-std::vector<std::string> types_of(Domain domain) {
-  if (domain == Domain::COMPLEX) return {"complex64", "complex128"};
+std::vector<std::string> types_of(Functor::Domain domain) {
+  using enum Functor::Domain;
+  if (domain == COMPLEX) return {"complex64", "complex128"};
   const std::vector<std::string> floats = {"float", "double"}, integers = {"uint8", "int8", "int16", "int32", "int64"};
   std::vector<std::string> types;
-  if (domain != Domain::INTEGER) types = floats;
-  if (domain != Domain::FLOAT) types.insert(types.end(), integers.begin(), integers.end());
-  if (domain == Domain::ANY || domain == Domain::INTEGER) types.push_back("bool");
+  if (domain != INTEGER) types = floats;
+  if (domain != FLOAT) types.insert(types.end(), integers.begin(), integers.end());
+  if (domain == ANY || domain == INTEGER) types.push_back("bool");
   return types;
 }
 
-std::string kernel_of(const Op& op, const std::string& type) {
+std::string kernel_of(const Functor& op, const std::string& type) {
+  const std::string name(op.name);
   std::string arguments;
-  for (int i = 0; i < op.arguments; ++i) {
+  for (int i = 0; i < op.operands + op.scalars; ++i) {
     const std::string value = "in[" + std::to_string(i) + "]";
-    arguments += (i == 0 ? "" : ", ") + (op.name == "where" && i == 0 ? value + " != " + type + "(0)" : value);
+    arguments += (i == 0 ? "" : ", ") + (name == "where" && i == 0 ? value + " != " + type + "(0)" : value);
   }
-  const std::string result = op.result == Result::BOOL ? "bool" : type;
-  return "extern \"C\" __global__ void " + op.name + "_" + type + "(const " + type + "* in, " + result +
-         "* out) { *out = hindcast::device::" + op.name + "<" + type + ">(" + arguments + "); }\n";
+  const std::string result = op.result == Functor::Result::BOOL ? "bool" : type;
+  return "extern \"C\" __global__ void " + name + "_" + type + "(const " + type + "* in, " + result +
+         "* out) { *out = hindcast::device::" + name + "<" + type + ">(" + arguments + "); }\n";
 }
 
 std::string conversions() {
@@ -71,7 +59,7 @@ TEST_P(DeviceLibrary, CompilesWithNvrtc) {
   if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
 
   std::string source = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n" + conversions();
-  for (const Op& op : ops()) {
+  for (const Functor& op : kFunctors) {
     for (const std::string& type : types_of(op.domain)) source += kernel_of(op, type);
   }
   const auto result = nvrtc->compile(source, device_headers(), {std::string("--gpu-architecture=") + GetParam(), "--std=c++17"});

@@ -70,6 +70,10 @@ const std::vector<SpecialRow>& special_rows() {
       HC_ROW("gelu_backward", dev::gelu_backward(HC_T(1), x), {-0.0119, 1.0119, kNan, 0.5, 0.5, kNan, kNan}),
       HC_ROW("gelu_tanh_backward", dev::gelu_tanh_backward(HC_T(1), x), {-0.0116, 1.0116, kNan, 0.5, 0.5, kNan, kNan}),
       HC_ROW("mse_loss_backward", dev::mse_loss_backward(HC_T(1), x, HC_T(0), HC_T(2)), {-6, 6, kNan, 0, -0.0, kInf, -kInf}),
+      HC_ROW("xlogy", dev::xlogy(x, HC_T(0)), {kInf, -kInf, kNan, 0, 0, -kInf, kInf}),
+      HC_ROW("xlogy of 0", dev::xlogy(HC_T(0), x), {0, 0, kNan, 0, 0, 0, 0}),
+      HC_ROW("xlog1py", dev::xlog1py(x, HC_T(-1)), {kInf, -kInf, kNan, 0, 0, -kInf, kInf}),
+      HC_ROW("xlog1py of 0", dev::xlog1py(HC_T(0), x), {0, 0, kNan, 0, 0, 0, 0}),
       HC_ROW("smooth_l1_backward", dev::smooth_l1_backward(HC_T(1), x, HC_T(0), HC_T(1), HC_T(3)), {-1, 1, kNan, 0, -0.0, 1, -1}),
       HC_ROW("huber_backward", dev::huber_backward(HC_T(1), x, HC_T(0), HC_T(1), HC_T(3)), {-3, 3, kNan, 0, -0.0, 3, -3}),
   };
@@ -154,6 +158,12 @@ const std::vector<GradientRow>& gradient_rows() {
        [](double g, double x) { return dev::logit_backward(g, 0.5 + x / 20, -1.0) / 20; }},
       {"mse", [](double x) { return 0.25 * (x - 0.4) * (x - 0.4); },
        [](double g, double x) { return dev::mse_loss_backward(g, x, 0.4, 0.5); }},
+      {"binary_cross_entropy",
+       [](double x) {
+         const double p = 0.5 + x / 20;
+         return -0.25 * (0.3 * std::log(p) + 0.7 * std::log(1 - p));
+       },
+       [](double g, double x) { return dev::binary_cross_entropy_backward(g, 0.5 + x / 20, 0.3, 0.25) / 20; }},
       {"smooth_l1",
        [](double x) {
          const double z = std::abs(x - 0.4);

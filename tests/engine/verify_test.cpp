@@ -91,7 +91,7 @@ std::vector<at::Tensor> program_with_the_operator(uint64_t) {
 TEST(Verify, RefusesAGraphThatGivesOtherBitsWhenItIsReplayed) {
   hindcast::reset();
   LogCapture logs("");
-  const codegen::TemporaryFolder folder;
+  const codegen::store::TemporaryFolder folder;
   setenv("HINDCAST_REPRODUCER_DIR", folder.path().c_str(), 1);
   EXPECT_TRUE(expect_same_grads(program_with_the_operator, {1, 2, 3}, verified())) << "the capture itself is right";
   const Stats stats = hindcast::stats();

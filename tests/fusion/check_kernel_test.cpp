@@ -6,6 +6,10 @@
 #include <cmath>
 #include <functional>
 
+#include "codegen/cpu/cost_model.h"
+#include "codegen/fuse/fuse.h"
+#include "codegen/cpu/backend.h"
+#include "codegen/cpu/kernel_call.h"
 #include "codegen/kernel/check_kernel.h"
 #include "engine/hindcast.h"
 
@@ -38,17 +42,17 @@ struct Captured {
     });
     const auto guard = hindcast::enable(keep);
     backward();
-    group = codegen::fuse(*graph).groups.at(0);
+    group = codegen::fuse(*graph, codegen::cpu::cost_model()).groups.at(0);
     values[group.loads.at(0).index] = at::ones({}, type);
   }
 
-  std::optional<std::string> check(codegen::DenseKernel* dense, codegen::LeavesKernel* leaves = nullptr) const {
-    auto kernel = std::make_shared<codegen::CpuKernel>();
+  std::optional<std::string> check(codegen::cpu::DenseKernel* dense, codegen::cpu::LeavesKernel* leaves = nullptr) const {
+    auto kernel = std::make_shared<codegen::cpu::CpuKernel>();
     kernel->dense = dense;
     kernel->leaves = leaves;
     capture::Env env;
     capture::Evaluator(*graph->symbols).evaluate(capture::bindings_at_capture(*graph->symbols), env);
-    return codegen::find_difference(*graph, group, kernel, values, env);
+    return codegen::find_difference(codegen::cpu::cpu_backend(), *graph, group, kernel, values, env);
   }
 
   std::shared_ptr<const Graph> graph;

@@ -231,9 +231,9 @@ TEST(Concats, AreVerified) {
 int64_t peak_of_a_backward() {
   const auto x = near_leaf({64, 8192}, kFloats), state = near_leaf({64, 2048}, kFloats);
   const auto loss = cell(x * 2, state * 2).pow(2).sum();
-  codegen::CountingAllocator counts;
+  codegen::cpu::CountingAllocator counts;
   loss.backward();
-  return codegen::CountingAllocator::most();
+  return codegen::cpu::CountingAllocator::most();
 }
 
 TEST(Concats, NeedNoMoreMemoryThanStock) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/source.h"
 #include "codegen/fuse/fuse.h"
 #include "engine/hindcast.h"
@@ -24,7 +25,7 @@ std::vector<Group> groups_of(const Backward& backward) {
   });
   const auto guard = hindcast::enable(keep);
   backward();
-  return codegen::fuse(*captured).groups;
+  return codegen::fuse(*captured, codegen::cpu::cost_model()).groups;
 }
 
 std::vector<size_t> sizes_of(const std::vector<Group>& groups) {
@@ -134,7 +135,7 @@ TEST(Source, IsTwoLoopsOverOneBody) {
   body.ops = {{"tanh_backward", {{Operand::Kind::Load, 0}, {Operand::Kind::Load, 1}}},
               {"mul", {{Operand::Kind::Result, 0}, {Operand::Kind::Scalar, 0}}}};
   body.stores = {{{Operand::Kind::Result, 1}}};
-  EXPECT_EQ(codegen::cpu_source(body), R"(#include "codegen/device/ops.h"
+  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
 using namespace hindcast::device;
 
 extern "C" void dense(char* const* pointers, const double* scalars, long count) {

@@ -24,7 +24,7 @@ TEST(KernelTable, ForgetsWhatNobodyHolds) {
     y.sum().backward();
   }
   EXPECT_GT(hindcast::stats().fused_graphs, 100U);
-  EXPECT_LE(codegen::known_kernels(), 64U);
+  EXPECT_LE(codegen::cpu::known_kernels(), 64U);
 }
 
 }  // namespace

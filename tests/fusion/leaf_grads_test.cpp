@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "codegen/cpu/memory/empty_recycled.h"
 #include "codegen/kernel/leaf_requests.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
@@ -73,20 +74,23 @@ TEST(LeafGrads, SomeHaveNone) {
 size_t adds_to(const Tensors& grads, const at::Tensor& load) {
   codegen::Group group;
   codegen::Step step;
-  codegen::Slots slots{load};
+  const codegen::Slots slots{load};
+  std::vector<codegen::LeafRequest> requests;
+  using State = codegen::LeafRequest::State;
   group.loads.push_back({0});
   step.inputs.push_back({0, false});
   for (const at::Tensor& grad : grads) {
     group.leaves.push_back({0, 0, &grad == &grads.back()});
-    step.leaves.push_back({static_cast<uint32_t>(slots.size()), 0, &grad == &grads.back()});
-    slots.push_back(grad);
+    step.leaves.push_back({0, &grad == &grads.back()});
+    requests.push_back({State::AddWanted, grad});
   }
-  const codegen::LeafWrites writes(group, step, slots, [](size_t) { return codegen::ResultLayout{{9, 24}, {24, 1}, at::kFloat}; });
+  const codegen::LeafWrites writes(group, step, slots, requests, codegen::cpu::empty_strided_recycled, [](size_t) {
+    return codegen::ResultLayout{{9, 24}, {24, 1}, at::kFloat};
+  });
   EXPECT_EQ(writes.is_only_added(0), writes.writes().size() == grads.size());
   for (size_t i = 0; i < grads.size(); ++i) {
     const bool adds = std::any_of(writes.writes().begin(), writes.writes().end(), [&](const auto& write) { return write.leaf == i; });
-    EXPECT_EQ(slots[i + 1].is_same(codegen::gradient_added()), adds) << i;
-    EXPECT_EQ(slots[i + 1].defined(), adds) << i;
+    EXPECT_EQ(requests[i].state, adds ? State::Added : State::None) << i;
   }
   return writes.writes().size();
 }

@@ -38,7 +38,7 @@ at::Tensor add_by_nest(const at::Tensor& a, const at::Tensor& b) {
   for (uint8_t axis = 0; axis < a.dim(); ++axis) axes.push_back(axis);
   const auto nest = make_nest(a.sizes(), axes, steps);
   const int64_t width = sizeof(T);
-  codegen::run_nest(add_kernel<T, kStill>, nest, pointers, {width, kStill ? 0 : width, width}, nullptr, 64);
+  codegen::cpu::run_nest(add_kernel<T, kStill>, nest, pointers, {width, kStill ? 0 : width, width}, nullptr, 64);
   return out;
 }
 

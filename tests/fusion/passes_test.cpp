@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/passes/dead_code.h"
 #include "codegen/passes/pipeline.h"
 #include "engine/hindcast.h"
@@ -23,7 +24,6 @@ namespace {
 using capture::Arg;
 using capture::InstrKind;
 using capture::ValueId;
-using codegen::optimise;
 using Tensors = std::vector<at::Tensor>;
 
 at::Tensor leaf_of(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
@@ -36,6 +36,8 @@ std::shared_ptr<const Graph> graph_of(const Backward& backward) {
   backward();
   return kept.graphs.at(0);
 }
+
+codegen::Optimised optimise(std::shared_ptr<const Graph> graph) { return codegen::optimise(std::move(graph), codegen::cpu::cost_model()); }
 
 size_t count(const Graph& graph, std::string_view op) {
   return static_cast<size_t>(std::count_if(graph.instrs.begin(), graph.instrs.end(),
@@ -412,7 +414,7 @@ class DeadCode : public testing::Test {
     instr.kind = kind;
     instr.inputs = {value};
   }
-  size_t gone() const { return codegen::dead_code(graph_).gone.size(); }
+  size_t gone() const { return codegen::dead_code(graph_).removed.size(); }
 
   Graph graph_;
 };
@@ -440,9 +442,9 @@ TEST_F(DeadCode, NotWhatWaitsWhereASegmentBegins) {
   read(InstrKind::NodeStart, across);
   EXPECT_EQ(gone(), 1U);
   const auto optimised = optimise(std::make_shared<const Graph>(graph_));
-  EXPECT_FALSE(optimised.now(inside).defined());
-  EXPECT_EQ(optimised.now(before), before);
-  EXPECT_EQ(optimised.now(across), across);
+  EXPECT_FALSE(optimised.replacement_of(inside).defined());
+  EXPECT_EQ(optimised.replacement_of(before), before);
+  EXPECT_EQ(optimised.replacement_of(across), across);
 }
 
 TORCH_LIBRARY(hindcast_passes_test, library) { library.def("touch(Tensor x) -> Tensor"); }
@@ -480,7 +482,7 @@ TEST(Passes, KeepAGraphInWhichTheyFindNothing) {
   const auto graph = graph_of([] { leaf_of({4}).mul(2).tanh().sum().backward(); });
   const auto optimised = optimise(graph);
   EXPECT_EQ(optimised.graph, graph);
-  EXPECT_TRUE(optimised.instead.empty());
+  EXPECT_TRUE(optimised.replaced.empty());
 }
 
 TEST(Passes, LeaveTheGraphThatCompilersGet) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/fuse/fuse.h"
 #include "engine/hindcast.h"
 #include "tests/kernel_store/temporary_folder.h"
@@ -19,8 +20,8 @@
 namespace hindcast::tests {
 namespace {
 
-using codegen::contents_of;
-using codegen::TemporaryFolder;
+using codegen::store::contents_of;
+using codegen::store::TemporaryFolder;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -47,7 +48,7 @@ struct Captured {
     });
     const auto guard = hindcast::enable(keep);
     backward();
-    group = codegen::fuse(*graph).groups.at(0);
+    group = codegen::fuse(*graph, codegen::cpu::cost_model()).groups.at(0);
     for (const auto input : codegen::inputs_of(group)) {
       const auto& value = graph->values[input.index];
       std::vector<int64_t> sizes;

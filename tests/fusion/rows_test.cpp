@@ -276,7 +276,7 @@ TEST(Rows, LargeOnesRunOnAllThreads) {
     at::set_num_threads(threads);
     std::mutex mutex;
     std::set<std::thread::id> seen;
-    codegen::run_ranges(1 << 20, 1 << 12, [&](int64_t, int64_t) {
+    codegen::cpu::run_ranges(1 << 20, 1 << 12, [&](int64_t, int64_t) {
       const std::lock_guard lock(mutex);
       seen.insert(std::this_thread::get_id());
     });

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/passes/pipeline.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/calls_left.h"
@@ -22,7 +23,7 @@ std::vector<std::string> slice_calls(const std::function<void()>& backward) {
   KeptGraphs kept;
   const auto guard = hindcast::enable(kept.compiler());
   backward();
-  const auto optimised = codegen::optimise(kept.graphs.at(0));
+  const auto optimised = codegen::optimise(kept.graphs.at(0), codegen::cpu::cost_model());
   std::vector<std::string> calls;
   for (const capture::Instr& instr : optimised.graph->instrs) {
     const std::string name = instr.op ? instr.op->operator_name().name : "";

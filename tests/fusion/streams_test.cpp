@@ -12,22 +12,22 @@
 namespace hindcast::tests {
 namespace {
 
-using codegen::Streams;
+using codegen::cpu::NontemporalStores;
 using Tensors = std::vector<at::Tensor>;
 
 // Lines that are not whole, at both ends; nothing beside them is written.
-TEST(Streams, WriteWhatTheyAreGiven) {
+TEST(NontemporalStores, WriteWhatTheyAreGiven) {
   for (const int64_t width : {1, 2, 4, 8, 16}) {
     for (const int64_t elements : {1, 3, 16, 64, 100, 1000}) {
       for (const int64_t shift : {0, 1, 16, 60, 64, 100}) {
         std::vector<char> to(static_cast<size_t>(elements * width + 300), char(7));
         const size_t first = static_cast<size_t>(shift) + 64;
         char other = 0;
-        Streams streams;
-        streams.add(1, width);
+        NontemporalStores stores;
+        stores.add(1, width);
         std::vector<char> expected = to;
         {
-          Streams::Block block(streams, 1000);
+          NontemporalStores::Block block(stores, 1000);
           codegen::Pointers pointers{&other, to.data() + first};
           block.take_place_of(pointers);
           ASSERT_EQ(pointers[0], &other);
@@ -41,7 +41,7 @@ TEST(Streams, WriteWhatTheyAreGiven) {
   }
 }
 
-TEST(Streams, OfPointwiseKernels) {
+TEST(NontemporalStores, OfPointwiseKernels) {
   expect_near_grads(
       [](at::TensorOptions options) {
         const auto x = near_leaf({8 * 1024 * 1024 + 777}, options);
@@ -52,7 +52,7 @@ TEST(Streams, OfPointwiseKernels) {
 }
 
 // One result for several leaves, without and with a gradient.
-TEST(Streams, ToLeaves) {
+TEST(NontemporalStores, ToLeaves) {
   expect_near_grads(
       [](at::TensorOptions options) {
         const auto x = near_leaf({8200, 1029}, options), y = near_leaf({8200, 1029}, options), z = near_leaf({8200, 1029}, options);
@@ -63,7 +63,7 @@ TEST(Streams, ToLeaves) {
       {.steps = 2});
 }
 
-TEST(Streams, OfKernelsByRows) {
+TEST(NontemporalStores, OfKernelsByRows) {
   for (const int64_t columns : {7, 1029}) {
     expect_near_grads(
         [&](at::TensorOptions options) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/passes/pipeline.h"
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
@@ -28,7 +29,7 @@ Found found_in(const Backward& backward) {
   KeptGraphs kept;
   const auto guard = hindcast::enable(kept.compiler());
   backward();
-  const auto optimised = codegen::optimise(kept.graphs.at(0));
+  const auto optimised = codegen::optimise(kept.graphs.at(0), codegen::cpu::cost_model());
   Found found;
   for (const capture::Instr& instr : optimised.graph->instrs) {
     if (!instr.op) continue;

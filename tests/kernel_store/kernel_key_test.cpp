@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 TEST(KernelKey, EveryPartCounts) {
@@ -26,4 +26,4 @@ TEST(KernelKey, IsWrittenWithAllOfItsDigits) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -157,4 +157,4 @@ TEST(KernelStore, WithoutAFolderKeepsNothing) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -9,7 +9,7 @@
 
 #include <csignal>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ TEST(StoreProcesses, ATemporaryFileWithOurNumberIsNotWrittenTo) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -13,7 +13,7 @@ bool has_more_rights = false;
 // In the place of the C library's, which asks how the process was started.
 extern "C" char* secure_getenv(const char* name) noexcept { return has_more_rights ? nullptr : std::getenv(name); }
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 TEST(SecureEnvironment, NamesNoFolderOfKernels) {
@@ -26,4 +26,4 @@ TEST(SecureEnvironment, NamesNoFolderOfKernels) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 /// The three variables as given, and as they were afterwards. Those not given are not set.
@@ -63,4 +63,4 @@ TEST(StoreFolder, ARelativePathIsFixedNow) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

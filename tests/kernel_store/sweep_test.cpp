@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ TEST(Sweep, CountsFilesOfFormerFormats) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 
 class TemporaryFolder {
  public:
@@ -73,4 +73,4 @@ int in_child(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

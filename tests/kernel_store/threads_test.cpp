@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 TEST(KernelStoreThreads, MayReadAndWriteOneKeyAtOnce) {
@@ -33,4 +33,4 @@ TEST(KernelStoreThreads, MayReadAndWriteOneKeyAtOnce) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

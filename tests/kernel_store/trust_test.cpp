@@ -10,7 +10,7 @@
 
 #include <csignal>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ TEST(StoreFailures, WithoutDescriptorsOnlyTheStoreIsLost) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::store

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -120,4 +120,4 @@ TEST(RecyclerBounds, TheProcessHoldsAtMostAQuarterOfAGibibyte) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <new>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// One at a time. What is allocated through it may be freed after it.
 class CountingAllocator final : public c10::Allocator {
@@ -61,4 +61,4 @@ class CountingAllocator final : public c10::Allocator {
   c10::Allocator* former_;
 };
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <thread>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr size_t kBuffer = size_t{32} << 20;
@@ -47,4 +47,4 @@ TEST(RecyclerFork, AChildAllocatesAndFrees) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

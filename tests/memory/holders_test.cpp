@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr int64_t kRows = 8256;
@@ -178,4 +178,4 @@ TEST_F(RecycledTensor, AStepTakesTheBuffersOfTheOneBefore) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

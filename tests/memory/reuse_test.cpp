@@ -9,7 +9,7 @@
 
 #include <new>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -107,4 +107,4 @@ TEST(Recycler, TakesItsMemoryFromLibTorchsAllocator) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr size_t kSmallest = size_t{16} << 10;
@@ -87,4 +87,4 @@ TEST(RecyclerThreads, ShareTheFirstUseOfTheProcessesOne) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -5,6 +5,7 @@
 #include <array>
 #include <set>
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/source.h"
 #include "codegen/fuse/fuse.h"
 #include "engine/hindcast.h"
@@ -23,11 +24,11 @@ std::set<std::string> texts_of_table() {
   std::set<at::ScalarType> types_of_leaves;
   Options options;
   options.compiler = Compiler([&](const std::shared_ptr<const Graph>& graph) {
-    for (auto& group : codegen::fuse(*graph).groups) {
+    for (auto& group : codegen::fuse(*graph, codegen::cpu::cost_model()).groups) {
       codegen::BodyStore& store = group.body.stores[0];
       // Tensors here are small: one kernel of each type writes to leaves all the same.
       if (store.extent == codegen::Extent::Element && types_of_leaves.insert(store.type).second) store.leaves = 2;
-      texts.insert(codegen::cpu_source(group.body));
+      texts.insert(codegen::cpu::source_of(group.body));
     }
     return std::vector<SegmentFunction>(graph->segments().size());
   });

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr const char* kLibrary = "libhindcast_clang.so";
@@ -134,4 +134,4 @@ std::shared_ptr<const LoadedKernel> ClangCompiler::load(std::string_view object)
   return std::shared_ptr<const LoadedKernel>(new LoadedKernel(table_, loaded));
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

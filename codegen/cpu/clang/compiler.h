@@ -19,7 +19,7 @@
 
 extern "C" typedef struct HindcastClangTable HindcastClangTable;
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// A file that a kernel's source may include by its name.
 struct SourceFile {
@@ -87,4 +87,4 @@ class ClangCompiler {
   std::string identity_;
 };
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

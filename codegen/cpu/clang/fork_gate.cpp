@@ -6,7 +6,7 @@
 #include <mutex>
 #include <new>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 namespace {
 
 class Gate final : private base::ForkLock {
@@ -68,4 +68,4 @@ InsideCompiler::~InsideCompiler() {
   if (--depth == 0) gate().leave();
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -16,7 +16,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
 #endif
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 // Lies in front of its data, which is thereby aligned as LibTorch's allocator aligns, and whose address alone is the
 // DataPtr's context: LibTorch shares storages lazily only if they are that simple.
@@ -190,4 +190,4 @@ void Recycler::reset_counts() {
   counts_.reused = counts_.fresh = counts_.returned = 0;
 }
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

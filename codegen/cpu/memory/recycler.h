@@ -32,7 +32,7 @@
 #include <mutex>
 #include <vector>
 
-namespace hindcast::codegen {
+namespace hindcast::codegen::cpu {
 
 /// Of buffers that are large enough to be recycled; what passes through to LibTorch's allocator is not counted.
 struct RecyclerCounts {
@@ -105,4 +105,4 @@ class Recycler final : public c10::Allocator {
   RecyclerCounts counts_;
 };
 
-}  // namespace hindcast::codegen
+}  // namespace hindcast::codegen::cpu

@@ -1,0 +1,130 @@
+#include "capture/backward/formula_tracer.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "capture/backward/copy_slices.h"
+#include "capture/backward/libtorch_access.h"
+#include "capture/backward/node_calls.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/tensor.h>
+
+#include <bit>
+
+namespace hindcast::capture {
+namespace {
+
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// The carrier's graph task then knows which results of the write's node are needed.
+NodePtr write_of(Node& node) {
+  const std::lock_guard lock(node_mutex(node));
+  NodePtr write = written_by(node);
+  if (!write) HC_UNSUPPORTED("its node was released");
+  static_cast<torch::autograd::CopySlices&>(node).update_exec_info();
+  return write;
+}
+
+std::vector<bool> needed_results(const Node& node) {
+  std::vector<bool> needed;
+  for (uint32_t i = 0; i < node.num_outputs(); ++i) needed.push_back(node.task_should_compute_output(i));
+  return needed;
+}
+
+}  // namespace
+
+std::optional<std::vector<Traced>> FormulaTracer::run(Node& node, const NodeCall& call, const std::vector<Traced>& inputs,
+                                                      Warnings& warned) {
+  for (const Traced& input : inputs) {
+    if (input.real.defined() && !is_plain(input.real)) return refuse(node, "a gradient is not a plain strided tensor");
+  }
+  Recorder& recorder = writer_.recorder();
+  recorder.begin(writer_.call());
+  try {
+    const auto write = call.writes_to_view() ? write_of(node) : nullptr;
+    const PackedNode packed = pack_node(write ? *write : node);
+    if (!packed.function) return refuse(node, "its function was bound by somebody else");
+    recorder.set_user_formula(packed.function->is_custom);
+    const auto arguments = substitute(packed, call, substitution(call));
+    const Recorder::Scope scope(recorder);
+    const FormulaWarnings warnings(recorder, warned);
+    const auto formula = [&](variable_list gradients) { return packed.function->apply(std::move(gradients), arguments); };
+    variable_list gradients = stand_ins(recorder, inputs);
+    variable_list results = write ? on_piece(piece_of(node), gradients[0], needed_results(node), formula) : formula(std::move(gradients));
+    validate(node, call, results);
+    std::vector<Traced> outputs = traced(recorder, results);
+    if (!recorder.refusal()) return outputs;
+  } catch (const std::exception& error) {
+    recorder.refuse(error.what());
+  }
+  recorder.rollback();
+  return refuse(node, *recorder.refusal());
+}
+
+std::nullopt_t FormulaTracer::refuse(Node& node, const std::string& reason) {
+  HC_LOG(Fallbacks, Info, "{} (NodeCall {}) is called as itself: {}", node.name(), writer_.call() + 1, reason);
+  refusal_ = reason;
+  return std::nullopt;
+}
+
+// What the engine does with a node's results before they flow on: sum to size, cast, check. Under the recorder.
+void FormulaTracer::validate(Node& node, const NodeCall& call, variable_list& results) {
+  auto metadata = torch::autograd::collect_input_metadata(node.next_edges());
+  if (facts_.dynamic()) {
+    for (uint32_t e = 0; e < call.edge_count && e < metadata.size(); ++e) {
+      const auto* facts = facts_.metadata(call, e);
+      if (!facts || !metadata[e]) continue;
+      auto& shape = metadata[e]->mutable_shape_as_dim_vector();
+      for (size_t d = 0; d < shape.size(); ++d) shape[d] = facts_.symint((*facts)[d]);
+    }
+  }
+  torch::autograd::validate_outputs(metadata, results,
+                                    [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
+}
+
+PieceOfBase FormulaTracer::piece_of(const Node& node) const {
+  const auto& slices = static_cast<const torch::autograd::CopySlices&>(node);
+  auto fact = facts_.of(writer_.call()).piece.begin();
+  const auto take = [&](int64_t count) {
+    std::vector<c10::SymInt> list;
+    for (; count > 0; --count) list.push_back(facts_.symint(*fact++));
+    return list;
+  };
+  const auto geometry = [&](int64_t rank) -> PieceOfBase::Geometry {
+    auto sizes = take(rank), strides = take(rank);
+    return {std::move(sizes), std::move(strides), take(1)[0]};
+  };
+  auto base = geometry(slices.base.dim());
+  return {std::move(base), geometry(slices.view.dim())};
+}
+
+Substitution FormulaTracer::substitution(const NodeCall& call) {
+  Substitution result;
+  const NodeFacts& facts = facts_.of(writer_.call());
+  result.tensor = [this, &call](uint32_t slot) { return saved_tensor(call, slot); };
+  if (!facts_.dynamic() || call.kind != NodeKind::Typed) return result;
+  result.size = [this, &facts](uint32_t k, int64_t value) {
+    if (k >= facts.sizes.size() || facts_.collected(facts.sizes[k]) != value) HC_UNSUPPORTED("packed sizes differ from those collected");
+    return facts_.symint(facts.sizes[k]);
+  };
+  result.scalar = [this, &facts](uint32_t k, double value) {
+    if (k >= facts.scalars.size() || facts_.collected(facts.scalars[k]) != std::bit_cast<int64_t>(value))
+      HC_UNSUPPORTED("packed scalars differ from those collected");
+    return facts_.symfloat(facts.scalars[k]);
+  };
+  return result;
+}
+
+at::Tensor FormulaTracer::saved_tensor(const NodeCall& call, uint32_t slot) {
+  const at::Tensor& real = collected_.tensors[call.first_tensor + slot];
+  if (!real.defined()) return {};
+  ValueId& id = writer_.graph().tensor_inputs[call.first_tensor + slot];
+  if (!id.defined()) {
+    id = writer_.recorder().new_value(real, facts_.sizes(facts_.of(writer_.call()).tensors[slot]));
+    writer_.keep_input(id, real);
+  }
+  return writer_.recorder().stand_in(real, id);
+}
+
+}  // namespace hindcast::capture

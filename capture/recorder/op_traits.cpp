@@ -1,0 +1,91 @@
+#include "capture/recorder/op_traits.h"
+
+#include "base/fork.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+namespace hindcast::capture {
+namespace {
+
+bool is_tensors(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::TensorType) return true;
+  return type.kind() == c10::TypeKind::ListType && type.castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType;
+}
+
+bool changes_geometry(const c10::OperatorHandle& op, const OpTraits& traits) {
+  if (op.hasTag(at::Tag::inplace_view) && !traits.view) return true;
+  return op.operator_name().name == "aten::set_" || op.operator_name().name == "aten::resize_";
+}
+
+std::vector<OpTrait> unusual_traits(const c10::OperatorHandle& op, const OpTraits& traits) {
+  std::vector<OpTrait> unusual;
+  if (op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) unusual.push_back(OpTrait::DependsOnData);
+  if (changes_geometry(op, traits)) unusual.push_back(OpTrait::ChangesGeometry);
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) unusual.push_back(OpTrait::DrawsRandomNumbers);
+  if (traits.written.size() > 1) unusual.push_back(OpTrait::WritesToSeveral);
+  const auto& results = op.schema().returns();
+  if (!std::all_of(results.begin(), results.end(), [](const c10::Argument& result) { return is_tensors(*result.type()); }))
+    unusual.push_back(OpTrait::ReturnsNoTensor);
+  return unusual;
+}
+
+OpTraits read_traits(const c10::OperatorHandle& op) {
+  OpTraits traits;
+  traits.composite =
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  const auto& arguments = op.schema().arguments();
+  for (uint32_t i = 0; i < arguments.size(); ++i) {
+    const auto* alias = arguments[i].alias_info();
+    if (alias && alias->isWrite()) traits.written.push_back(i);
+  }
+  if (op.hasTag(at::Tag::inplace_view)) {
+    std::string name = op.operator_name().name;
+    name.pop_back();  // the underscore
+    traits.view = c10::Dispatcher::singleton().findSchema({name, op.operator_name().overload_name});
+  }
+  traits.unusual = unusual_traits(op, traits);
+  return traits;
+}
+
+bool is_mask(const std::optional<at::Tensor>& index) {
+  return index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+}
+
+}  // namespace
+
+const char* describe(OpTrait trait) {
+  switch (trait) {
+    case OpTrait::DependsOnData:
+      return "result depends on the data";
+    case OpTrait::ChangesGeometry:
+      return "changes the geometry of its argument in place";
+    case OpTrait::DrawsRandomNumbers:
+      return "draws random numbers";
+    case OpTrait::WritesToSeveral:
+      return "writes to several arguments";
+    case OpTrait::ReturnsNoTensor:
+      return "returns something that is not a tensor";
+  }
+  return "";
+}
+
+const OpTraits& traits_of(const c10::OperatorHandle& op) {
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  static auto* table = new std::unordered_map<c10::OperatorName, OpTraits>;
+  const std::lock_guard lock(mutex);
+  if (auto found = table->find(op.operator_name()); found != table->end()) return found->second;
+  return table->try_emplace(op.operator_name(), read_traits(op)).first->second;
+}
+
+bool indexes_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {
+  static const c10::OperatorName kIndex("aten::index", "Tensor");
+  if (op.operator_name() != kIndex) return false;
+  const auto indices = inputs[1].toOptionalTensorVector();
+  return std::none_of(indices.begin(), indices.end(), is_mask);
+}
+
+}  // namespace hindcast::capture

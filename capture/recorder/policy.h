@@ -1,0 +1,30 @@
+#pragma once
+// What a recorder does where a formula does something that an instr alone cannot say.
+//
+// A backward can give up one node: it calls the node as itself. A traced function cannot: it has to carry the random state, copy a
+// written input back, or make an input of a tensor that it found. So whoever records brings a policy, and the recorder asks it before the
+// op has an effect.
+
+#include "capture/graph/graph.h"
+#include "capture/recorder/tracing_tensor.h"
+
+namespace hindcast::capture {
+
+/// Record: the op becomes an instr like any other, and the rest is the policy's. Refuse: recording stops before the op runs.
+enum class Answer : uint8_t { Record, Refuse };
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  virtual Answer draws_random_numbers(const c10::OperatorHandle& op) = 0;
+  /// A result is a number, or its size is known only when the op has run.
+  virtual Answer depends_on_data(const c10::OperatorHandle& op) = 0;
+  virtual Answer returns_no_tensor(const c10::OperatorHandle& op) = 0;
+  /// `target` stands for a tensor that the formula did not make itself.
+  virtual Answer writes_to_given(const c10::OperatorHandle& op, const TracingTensor& target) = 0;
+  /// The value of a tensor that nobody gave to the formula; nullopt: refuse. Not asked for numbers, which become constants.
+  virtual std::optional<ValueId> lift(const at::Tensor& outside) = 0;
+};
+
+}  // namespace hindcast::capture

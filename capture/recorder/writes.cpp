@@ -1,0 +1,43 @@
+// Writes in place, as values: a write makes a new value of the base, and a view of the base makes its own value again when asked.
+
+#include "capture/recorder/recorder.h"
+
+namespace hindcast::capture {
+
+void Recorder::add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args, Written written) {
+  TracingTensor& target = *written.target;
+  Instr& instr = new_instr(op, std::move(args), InstrKind::Mutate);
+  instr.target_arg = written.arg;
+  instr.args[written.arg] = {};
+  instr.base = target.base->value;
+  instr.views = target.views;
+  graph_.values.push_back(graph_.values[target.base->value.index]);
+  const ValueId id{static_cast<uint32_t>(graph_.values.size() - 1)};
+  instr.outputs = {id};
+  target.base->value = id;
+  ++target.base->version;
+  if (target.views.empty()) {
+    target.value = id;
+    target.version = target.base->version;
+  }
+}
+
+void Recorder::derive_again(TracingTensor& view) {
+  ValueId id = view.base->value;
+  for (const ViewStep& step : view.views) {
+    Instr& instr = new_instr(step.op, step.args);
+    instr.args[step.self_arg] = {Arg::Kind::Value, {}, {id}, {}};
+    const bool last = &step == &view.views.back();
+    const Value derived = last ? graph_.values[view.value.index] : Value{};
+    // Only the viewed result is read; the others exist to keep the op's arity.
+    for (uint32_t i = 0; i <= step.output; ++i) {
+      graph_.values.push_back(derived);
+      instr.outputs.push_back({static_cast<uint32_t>(graph_.values.size() - 1)});
+    }
+    id = instr.outputs.back();
+  }
+  view.value = id;
+  view.version = view.base->version;
+}
+
+}  // namespace hindcast::capture

@@ -1,0 +1,16 @@
+# cmake "-Dfiles=<a.h;b.h>" -Dtable=<pointwise_ops.def> -P CheckFunctors.cmake
+# Stops the build where a functor of the device library has no row in the table of ops. (A row without functor is a C++ error.)
+
+file(READ "${table}" rows)
+foreach(file IN LISTS files)
+  file(STRINGS "${file}" lines REGEX "^HC_FUNCTOR ")
+  foreach(line IN LISTS lines)
+    if(NOT line MATCHES "^HC_FUNCTOR [A-Za-z]+ ([a-z0-9_]+)\\(")
+      message(FATAL_ERROR "${file}: HC_FUNCTOR stands before the type and the name of a functor, not in '${line}'")
+    endif()
+    set(functor "${CMAKE_MATCH_1}")
+    if(NOT rows MATCHES "\nHC_OP\\(${functor},")
+      message(FATAL_ERROR "${file}: the functor ${functor} has no row in ${table}")
+    endif()
+  endforeach()
+endforeach()

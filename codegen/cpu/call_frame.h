@@ -1,0 +1,65 @@
+#pragma once
+// The frame of a kernel's call, which is the same for all kernels of this backend: inputs as plain memory, scalars, answers to leaves,
+// memory for results, the kernel, release of inputs, results to their slots. A kind of kernel says how its results lie, and launches.
+
+#include "codegen/cpu/kernel_call.h"
+#include "codegen/kernel/concats.h"
+#include "codegen/kernel/launch_args.h"
+#include "codegen/kernel/leaf_requests.h"
+
+namespace hindcast::codegen::cpu {
+
+class CallFrame : public OpCall {
+ public:
+  CallFrame(const Group& group, std::shared_ptr<const CpuKernel> kernel);
+
+  void run(const Step& step, Slots& slots, const capture::Env& env) const final { run_to_leaves(step, slots, env, {}); }
+  void run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest> requests) const final;
+  bool writes_leaves() const final { return true; }
+  std::string describe() const final { return describe_kernel(group_); }
+  size_t footprint() const final;
+
+ protected:
+  /// One call. `results`, by Group::stores: undefined where only leaves read it.
+  struct Call {
+    Call(const Step& step_, Slots& slots_, const capture::Env& env_, const Group& group, const ScalarArgs& scalar_args);
+    const at::Tensor& load(size_t i) const { return slots[step.inputs[i].slot]; }
+
+    const Step& step;
+    Slots& slots;
+    const capture::Env& env;
+    const Ints domain;
+    const c10::SmallVector<double, 16> scalars;
+    Concats concats;
+    c10::SmallVector<at::Tensor, 16> results;
+    const LeafWrites* leaves = nullptr;  // where the kernel writes to them
+    // Of a kernel without rows:
+    Ints strides;  // elements, of a result with the domain's sizes
+    int64_t numel = 1;
+    bool is_one_loop = false;
+  };
+
+  /// Before anything is made.
+  virtual void lay_out(Call& /*call*/) const {}
+  virtual ResultLayout layout_of(const Call& call, size_t store) const = 0;
+  /// The result may lie where an input did.
+  virtual bool may_take_input(const Call& call, size_t store) const = 0;
+  /// The kernel has a function that writes to leaves, and this call can use it.
+  virtual bool can_write_leaves(const Call& call) const = 0;
+  virtual void launch(Call& call) const = 0;
+
+  static char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }
+
+  const std::shared_ptr<const CpuKernel> kernel_;
+  const Group group_;
+  const size_t loads_;
+  const int64_t grain_;
+
+ private:
+  void make_results(Call& call, const LeafWrites& leaves) const;
+  void put_results(Call& call, const LeafWrites& leaves) const;
+
+  const ScalarArgs scalars_;
+};
+
+}  // namespace hindcast::codegen::cpu

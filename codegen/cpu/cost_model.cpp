@@ -1,0 +1,71 @@
+#include "codegen/cpu/cost_model.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen::cpu {
+namespace {
+
+// Elements. Up to here a kernel's call costs more than its work, however the work is done.
+constexpr int64_t kSmall = 4096;
+
+constexpr KernelLimits kLimits = {
+    // A kernel of more ops spills registers and takes long to compile; one of more tensors runs out of prefetch streams.
+    .members = 48,
+    .loads = 40,
+    // Large tensors lie in places in memory that fall on the same lines of a cache.
+    .loads_of_large = 12,
+    .large_bytes = 1 << 20,
+    // The stock engine makes gradients of leaves one at a time: a kernel that makes several must not raise the peak of memory. (Four large
+    // gradients of one kernel would all be there at the end anyway.)
+    .kept_bytes = 1 << 20,
+    // Operands that are added at once are still in the innermost cache, and the next one is made in the same memory.
+    .waiting_bytes = 1 << 15,
+};
+
+class CpuCostModel final : public CostModel {
+ public:
+  const KernelLimits& limits() const override { return kLimits; }
+
+  bool is_call_bound(int64_t numel) const override { return numel <= kSmall; }
+
+  bool is_worth_it(const RowShape& rows) const override {
+    // Shorter rows do not fill the vectors, and their sums cost more than their elements.
+    constexpr int64_t kShortRow = 16;
+    // A row is summed by one thread.
+    constexpr int64_t kLongRow = 1 << 16;
+    // Neighbours that fill vectors, but few, in a row or a norm that does not stay in the cache: ATen goes over each once less.
+    constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
+    const bool is_too_short = rows.row<kShortRow, is_for_one_thread = rows.row> kLongRow && rows.row * 8 > rows.numel;
+    if (!is_call_bound(rows.numel) && (is_too_short || is_for_one_thread)) return false;
+    const bool is_large = rows.row > kCachedRow || (rows.is_row_op && rows.numel > kLargeNorm);
+    return !is_large || rows.neighbours >= std::min(rows.row, kFewVectors) || rows.neighbours % kShortRow != 0;
+  }
+
+  // ATen goes over segments that fill its vectors as fast as a kernel, which has more to do around each. Of other segments a kernel goes
+  // over the rest one by one, at a price if the rest is much of the segment or numbers are converted. Fewer numbers are faster in one kernel
+  // in any case.
+  bool is_worth_it(const SegmentedNorm& norm) const override {
+    constexpr int64_t kLong = 64, kVector = 8, kFew = 32768;
+    const int64_t rest = norm.segment % kVector;
+    if (!norm.has_weight || norm.segment >= kLong || norm.numel <= kFew) return true;
+    if (norm.type == at::kBFloat16 || norm.type == at::kHalf) return false;
+    return norm.segment < kVector || (rest != 0 && rest * 6 <= norm.segment);
+  }
+
+  // ATen's kernel of a norm passes over memory more often; the memory of a large result can be recycled; zeros around an operand ATen would
+  // write for this op alone.
+  bool is_worth_it(const SingleOp& op) const override {
+    return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
+  }
+
+  // Zeros that are read cost as much as other elements: at least half must be the tensor's.
+  bool is_padding_read_through(int64_t numel, int64_t padded) const override { return 2 * numel >= padded; }
+};
+
+constinit const CpuCostModel kCostModel{};
+
+}  // namespace
+
+const CostModel& cost_model() { return kCostModel; }
+
+}  // namespace hindcast::codegen::cpu

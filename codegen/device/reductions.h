@@ -1,0 +1,88 @@
+#pragma once
+// Reductions of a block of numbers: of some elements of a row, side by side in memory. A row's result is merged from those of its blocks.
+
+#include "codegen/device/arithmetic.h"
+
+namespace hindcast::device {
+
+/// Combines numbers in as many lanes as keep several vectors busy, and those in the end. `Step`: accumulate(lane, number), join(lane, lane).
+template <class T, class Step>
+HC_DEVICE T fold(const T* numbers, int64 count, T neutral, Step step) {
+  constexpr int64 kLanes = 128 / sizeof(T);
+  T lanes[kLanes];
+  for (int64 lane = 0; lane < kLanes; ++lane) lanes[lane] = neutral;
+  int64 i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64 lane = 0; lane < kLanes; ++lane) lanes[lane] = step.accumulate(lanes[lane], numbers[i + lane]);
+  }
+  for (int64 lane = 0; i + lane < count; ++lane) lanes[lane] = step.accumulate(lanes[lane], numbers[i + lane]);
+  for (int64 half = kLanes / 2; half > 0; half /= 2) {
+    for (int64 lane = 0; lane < half; ++lane) lanes[lane] = step.join(lanes[lane], lanes[lane + half]);
+  }
+  return lanes[0];
+}
+
+template <class T>
+struct LargerOf {
+  HC_DEVICE_MEMBER T accumulate(T a, T b) const { return maximum(a, b); }
+  HC_DEVICE_MEMBER T join(T a, T b) const { return maximum(a, b); }
+};
+
+template <class T>
+struct SmallerOf {
+  HC_DEVICE_MEMBER T accumulate(T a, T b) const { return minimum(a, b); }
+  HC_DEVICE_MEMBER T join(T a, T b) const { return minimum(a, b); }
+};
+
+template <class T>
+struct SumOfDistances {
+  T from;
+  HC_DEVICE_MEMBER T accumulate(T sum, T number) const { return sum + (number - from); }
+  HC_DEVICE_MEMBER T join(T a, T b) const { return a + b; }
+};
+
+template <class T>
+struct SumOfSquares {
+  T first, from_first;  // of distances from the two together
+  HC_DEVICE_MEMBER T accumulate(T sum, T number) const { return sum + square((number - first) - from_first); }
+  HC_DEVICE_MEMBER T join(T a, T b) const { return a + b; }
+};
+
+/// The largest number, NaN if one is NaN; -infinity of none.
+template <class T>
+HC_DEVICE T max_of(const T* numbers, int64 count) {
+  return fold(numbers, count, -infinity<T>(), LargerOf<T>{});
+}
+/// The smallest number, NaN if one is NaN; infinity of none.
+template <class T>
+HC_DEVICE T min_of(const T* numbers, int64 count) {
+  return fold(numbers, count, infinity<T>(), SmallerOf<T>{});
+}
+
+/// What Welford's method knows of some numbers. m2: the sum of squared distances from their mean.
+template <class T>
+struct Moments {
+  int64 count;
+  T mean, m2;
+};
+
+/// Of all numbers of both.
+template <class T>
+HC_DEVICE Moments<T> merge(Moments<T> a, Moments<T> b) {
+  if (a.count == 0) return b;
+  if (b.count == 0) return a;
+  const int64 count = a.count + b.count;
+  const T distance = b.mean - a.mean, share = T(b.count) / T(count);
+  return {count, a.mean + distance * share, a.m2 + b.m2 + distance * distance * (T(a.count) * share)};
+}
+
+/// Distances are taken from the first number: a sum of numbers that lie far from 0 would lose the digits in which they differ.
+template <class T>
+HC_DEVICE Moments<T> moments_of(const T* numbers, int64 count) {
+  if (count == 0) return {0, T(0), T(0)};
+  const T first = numbers[0];
+  const T from_first = fold(numbers, count, T(0), SumOfDistances<T>{first}) / T(count);
+  return {count, first + from_first, fold(numbers, count, T(0), SumOfSquares<T>{first, from_first})};
+}
+
+}  // namespace hindcast::device

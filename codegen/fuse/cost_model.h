@@ -1,0 +1,65 @@
+#pragma once
+// Whether fusion pays on a device. What a kernel can compute is the same for all devices, and stands in this folder; whether a kernel of it
+// is faster than ATen is a matter of numbers, which a backend answers (codegen/cpu/cost_model.h).
+//
+// Numbers alone come in, and no graph, so that the choice for a shape can be tested alone. Sizes are those at capture: the plan stays when
+// they change.
+
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hindcast::codegen {
+
+/// Where a kernel stops growing.
+struct KernelLimits {
+  size_t members = 0;         // ops
+  size_t loads = 0;           // tensors that it reads, and one more for every four ops
+  size_t loads_of_large = 0;  // tensors that it reads, where one of its results is large
+  int64_t large_bytes = 0;    // from here on a result is large: nobody finds it in a cache
+  int64_t kept_bytes = 0;     // gradients of leaves that it makes all at once; four of its largest result are allowed in any case
+  int64_t waiting_bytes = 0;  // operands that others make while it waits for more ops
+};
+
+/// What a sum over rows, or an expression with such sums, goes over. Elements.
+struct RowShape {
+  int64_t numel = 0;
+  int64_t row = 0;         // of one row
+  int64_t neighbours = 0;  // of a row, side by side in memory
+  bool is_row_op = false;  // a norm, a softmax, a loss over classes; else a plain sum
+};
+
+/// The gradient of a group norm: a row has several channels, and of each channel one segment.
+struct SegmentedNorm {
+  int64_t numel = 0;    // elements of the input
+  int64_t segment = 0;  // elements of one segment
+  at::ScalarType type = at::ScalarType::Float;
+  bool has_weight = false;  // each channel has its own factor
+};
+
+/// An op that found no other to share a kernel with.
+struct SingleOp {
+  bool is_pointwise = false;
+  bool is_row_op = false;     // a norm, a softmax, a loss over classes
+  bool reads_padded = false;  // reads in place what ATen would first have to write, with zeros around it
+  int64_t bytes = 0;          // of its largest result
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+
+  virtual const KernelLimits& limits() const = 0;
+
+  /// The call of a kernel over so many elements costs more than its work. Ops that share nothing but their domain then share a kernel.
+  virtual bool is_call_bound(int64_t numel) const = 0;
+  /// Else the rows are ATen's.
+  virtual bool is_worth_it(const RowShape& rows) const = 0;
+  virtual bool is_worth_it(const SegmentedNorm& norm) const = 0;
+  virtual bool is_worth_it(const SingleOp& op) const = 0;
+  /// A kernel reads a tensor of `numel` elements, with zeros around it up to `padded`, in place; else ATen writes them all.
+  virtual bool is_padding_read_through(int64_t numel, int64_t padded) const = 0;
+};
+
+}  // namespace hindcast::codegen

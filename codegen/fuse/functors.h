@@ -1,0 +1,63 @@
+#pragma once
+// The functors of the device library as base/pointwise_ops.def lists them: what bodies are made of.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+
+namespace hindcast::codegen {
+
+struct Functor {
+  enum class Domain : uint8_t { ANY, NUMBER, FLOAT, INTEGER, COMPLEX };
+  enum class Result : uint8_t { SAME, BOOL };
+  enum class Cost : uint8_t { CHEAP, DEAR, ANGLE };
+
+  std::string_view name;
+  uint8_t operands = 0;
+  uint8_t scalars = 0;
+  Domain domain = Domain::FLOAT;
+  Result result = Result::SAME;
+  Cost cost = Cost::DEAR;
+};
+
+inline constexpr auto kFunctors = std::to_array<Functor>({
+#define HC_ATEN(op, how)
+#define HC_OP(functor, operands, scalars, domain, result, cost, ...) \
+  {#functor, operands, scalars, Functor::Domain::domain, Functor::Result::result, Functor::Cost::cost},
+#include "base/pointwise_ops.def"
+});
+
+/// Null: no row has this name. Of a functor with two rows, that of numbers, which costs the same.
+constexpr const Functor* find_functor(std::string_view name) {
+  const auto* found = std::find_if(kFunctors.begin(), kFunctors.end(), [&](const Functor& functor) { return functor.name == name; });
+  return found == kFunctors.end() ? nullptr : found;
+}
+
+/// Costs less to compute again than to store and to load.
+inline bool is_cheap(std::string_view functor) {
+  const Functor* row = find_functor(functor);
+  return row != nullptr && row->cost == Functor::Cost::CHEAP;
+}
+
+/// Has two more forms: name_near, for angles near 0, and name_called.
+inline bool takes_angle(std::string_view functor) {
+  const Functor* row = find_functor(functor);
+  return row != nullptr && row->cost == Functor::Cost::ANGLE;
+}
+
+/// The name of a functor that has a row: any other is an error when this is compiled.
+class FunctorName {
+ public:
+  consteval FunctorName(const char* name) : name_(name) {  // implicit: builders write names as text
+    if (find_functor(name_) == nullptr) throw std::invalid_argument("base/pointwise_ops.def has no such functor");
+  }
+  constexpr FunctorName(const Functor& row) : name_(row.name) {}
+  constexpr operator std::string_view() const { return name_; }
+
+ private:
+  std::string_view name_;
+};
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,78 @@
+#include "engine/compile_queue.h"
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "capture/graph/copy_graph.h"
+#include "engine/background.h"
+#include "engine/stats_recorder.h"
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace hindcast::engine {
+namespace {
+
+void make_plan(PlanSlot& slot, const CompileJob& job) {
+  const auto graph = capture::copy_of(*slot.graph());
+  const auto* const request = std::get_if<LowerRequest>(&job.what);
+  if (request == nullptr) return slot.publish(graph, std::make_shared<const codegen::Plan>(graph));
+  Lowered lowered = lower(graph, *request);
+  slot.publish(graph, std::move(lowered.plan));
+  if (lowered.groups != 0) stats_recorder().add_fused_graph();
+}
+
+// A missing compiler fails every graph in the same words: the first time is worth a warning.
+bool is_said_first(const std::string& text) {
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  static auto* said = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return said->size() < 100 && said->insert(text).second;
+}
+
+void tell_failure(uint32_t graph, const std::string& why) {
+  stats_recorder().add_compiler_failure();
+  if (is_said_first(why)) {
+    HC_LOG(CompiledAutograd, Warning, "graph {} stays with ATen: {}", graph, why);
+  } else {
+    HC_LOG(CompiledAutograd, Info, "graph {} stays with ATen: {}", graph, why);
+  }
+}
+
+void run(const CompileJob& job) {
+  const auto slot = job.slot.lock();
+  if (!slot) return;
+  try {
+    make_plan(*slot, job);
+  } catch (const NotLowered& error) {
+    if (error.why() == NotLowered::Why::Cancelled) return;
+    stats_recorder().add_refused_graph();
+    HC_LOG(CompiledAutograd, Error, "graph {} stays with ATen, please report it: {}", slot->graph()->id, error.what());
+  } catch (const std::exception& error) {
+    tell_failure(slot->graph()->id, error.what());
+  }
+}
+
+size_t waiting_bytes(const CompileJob& job) {
+  const auto* const request = std::get_if<LowerRequest>(&job.what);
+  return request != nullptr && request->check ? request->check->footprint() : 0;
+}
+
+}  // namespace
+
+void compile(CompileJob job, bool in_background) {
+  if (auto* const request = std::get_if<LowerRequest>(&job.what)) {
+    request->is_cancelled = process_ends;  // who waits for this thread must not wait for all kernels of a large graph
+  }
+  if (!in_background) return run(job);
+  const auto shared = std::make_shared<const CompileJob>(std::move(job));
+  const bool is_added = run_in_background(
+      {.run = [shared] { run(*shared); }, .is_wanted = [shared] { return !shared->slot.expired(); }, .bytes = waiting_bytes(*shared)});
+  if (is_added) return;
+  stats_recorder().add_dropped_check();
+  HC_LOG(CompiledAutograd, Info, "a graph stays with ATen: the checks that wait for their turn hold {} MiB already",
+         kMostWaitingBytes >> 20);
+}
+
+}  // namespace hindcast::engine

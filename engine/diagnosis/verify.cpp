@@ -1,0 +1,44 @@
+#include "engine/diagnosis/verify.h"
+
+#include "base/check.h"
+#include "base/format.h"
+#include "codegen/kernel/check_kernel.h"
+#include "engine/diagnosis/reproducer.h"
+
+#include <unordered_map>
+
+namespace hindcast::engine {
+namespace {
+
+// The reason, and where what shows it was written.
+std::string with_reproducer(const Refused& refused) {
+  const std::string folder = write_reproducer(refused);
+  return folder.empty() ? refused.reason : base::format("{}\nwhat shows it is in {}", refused.reason, folder);
+}
+
+}  // namespace
+
+std::optional<std::string> verify_graph(const capture::Graph& graph, const capture::ReplayCheck& check, capture::Zeros zeros) {
+  const auto wrong = check.find_difference(graph, zeros);
+  if (!wrong) return std::nullopt;
+  std::unordered_map<uint32_t, at::Tensor> given;
+  for (const auto& [value, tensor] : check.inputs) given[value.index] = tensor;
+  return with_reproducer({graph, given, *wrong});
+}
+
+std::optional<std::string> verify_kernels(const codegen::Backend& backend, const capture::Graph& graph, const codegen::Schedule& schedule,
+                                          const std::vector<std::shared_ptr<const codegen::Kernel>>& kernels,
+                                          const capture::ReplayCheck& check) {
+  const auto values = check.replay(graph);
+  capture::Env env;
+  HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env));
+  for (size_t i = 0; i < schedule.groups.size(); ++i) {
+    const codegen::Group& group = schedule.groups[i];
+    const auto wrong = codegen::find_difference(backend, graph, group, kernels[i], values, env);
+    if (!wrong) continue;
+    return base::format("{}\n{}\n{}", with_reproducer({graph, values, *wrong, &group}), backend.source(group.body), graph.print());
+  }
+  return std::nullopt;
+}
+
+}  // namespace hindcast::engine

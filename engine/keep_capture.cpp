@@ -1,0 +1,80 @@
+#include "engine/keep_capture.h"
+
+#include "base/log.h"
+#include "engine/captures.h"
+#include "engine/compile_queue.h"
+#include "engine/diagnosis/miss_log.h"
+#include "engine/diagnosis/verify.h"
+#include "engine/free_heap.h"
+#include "engine/graph_compiler.h"
+#include "engine/stats_recorder.h"
+
+#include <atomic>
+#include <utility>
+
+namespace hindcast::engine {
+namespace {
+
+void refuse(const capture::Graph& graph, const std::string& reason) {
+  stats_recorder().add_refused_graph();
+  HC_LOG(CompiledAutograd, Error, "a captured graph is refused, please report it: {}\n{}", reason, graph.print());
+}
+
+// The first one is worth a warning.
+void tell_too_large(PlanSlot& slot, size_t allowed) {
+  static std::atomic<bool> is_said = false;
+  const auto level = is_said.exchange(true) ? base::Level::Info : base::Level::Warning;
+  if (!base::enabled(base::Channel::CompiledAutograd, level)) return;
+  base::write_log(base::Channel::CompiledAutograd, level,
+                  base::format("graph {} is not kept: it takes {} KiB, Options::cache_bytes allows {} KiB for all graphs", slot.graph()->id,
+                               slot.footprint() >> 10, allowed >> 10));
+}
+
+// Without kernels, a graph among large tensors is still moved away from them.
+void queue(const std::shared_ptr<Variant>& variant, NewCapture& capture, const Options& options) {
+  const std::shared_ptr<PlanSlot> slot(variant, &variant->slot());
+  const Replay replay = replay_of(options.compiler);
+  const bool through_aten = replay == Replay::GroupsThroughAten;
+  if (through_aten || (replay == Replay::Kernels && !capture.to_the_bit)) {
+    LowerRequest request{.through_aten = through_aten};
+    if (options.verify) request.check = std::make_shared<const capture::ReplayCheck>(std::move(capture.check));
+    compile({slot, std::move(request)}, options.async);
+  } else if (capture.facts.among_large_tensors && replay != Replay::Compiled) {
+    compile({slot, MoveOnly()}, true);
+  }
+}
+
+// False: too large.
+bool keep_or_throw(NewCapture& capture, const Options& options) {
+  capture::Graph& graph = *capture.graph;
+  if (options.verify) {  // a graph whose replay on copies gives other bits than the capture did must never serve
+    if (const auto wrong = verify_graph(graph, capture.check)) return refuse(graph, *wrong), true;
+  }
+  graph.id = static_cast<uint32_t>(stats_recorder().add_graph());
+  graph.strict = capture.to_the_bit;
+  log_graph(graph);
+
+  const auto variant = std::make_shared<Variant>(capture.start, capture.facts.values(), std::move(capture.dynamic), capture.graph);
+  if (replay_of(options.compiler) == Replay::Compiled) variant->compiled = compile_segments(options, capture.graph);
+  variant->made_by(capture.now);
+  if (!Captures::of_process().keep(capture.key, capture.entry, variant, options)) {
+    tell_too_large(variant->slot(), options.cache_bytes);
+    return false;
+  }
+  queue(variant, capture, options);
+  if (capture.facts.among_large_tensors) return_free_heap_after_captures();
+  return true;
+}
+
+}  // namespace
+
+bool keep(NewCapture capture, const Options& options) {
+  try {
+    return keep_or_throw(capture, options);
+  } catch (const std::exception& error) {
+    refuse(*capture.graph, error.what());
+  }
+  return true;
+}
+
+}  // namespace hindcast::engine

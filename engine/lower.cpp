@@ -1,0 +1,83 @@
+#include "engine/lower.h"
+
+#include "base/format.h"
+#include "base/log.h"
+#include "codegen/fuse/fuse.h"
+#include "codegen/kernel/backend.h"
+#include "codegen/passes/pipeline.h"
+#include "codegen/plan/aten_call.h"
+#include "engine/diagnosis/verify.h"
+
+#include <vector>
+
+namespace hindcast::engine {
+namespace {
+
+using Kernels = std::vector<std::shared_ptr<const codegen::Kernel>>;
+
+[[noreturn]] void refuse(const std::string& what) { throw NotLowered(NotLowered::Why::WrongResult, what); }
+
+// The graph behind the passes gives the capture's results, to the bit but for what the passes do not keep.
+void check_passes(const codegen::Optimised& optimised, const capture::ReplayCheck& check) {
+  capture::ReplayCheck expected = check;
+  for (auto& [value, tensor] : expected.results) value = optimised.replacement_of(value);
+  const auto zeros = optimised.keeps_signs_of_zeros ? capture::Zeros::Signed : capture::Zeros::Unsigned;
+  if (const auto wrong = verify_graph(*optimised.graph, expected, zeros)) {
+    refuse(base::format("behind the passes over it, {}\n{}", *wrong, optimised.graph->print()));
+  }
+}
+
+void log_groups(const codegen::Schedule& schedule, const capture::Graph& graph) {
+  if (!base::enabled(base::Channel::Fusion, base::Level::Info)) return;
+  for (const codegen::Group& group : schedule.groups) {
+    HC_LOG(Fusion, Info, "graph {}: {} ops in one kernel{}, {} loads, {} stores; it stopped growing at {}", graph.id, group.members.size(),
+           group.body.by_rows ? " by rows" : "", group.loads.size(), group.stores.size(), group.stopped);
+  }
+}
+
+Kernels kernels_of(const codegen::Backend& backend, const codegen::Schedule& schedule, const LowerRequest& request) {
+  Kernels kernels;
+  for (const codegen::Group& group : schedule.groups) {
+    if (request.is_cancelled && request.is_cancelled()) throw NotLowered(NotLowered::Why::Cancelled, "cancelled");
+    std::string why_not;
+    kernels.push_back(backend.kernel(group.body, why_not));
+    if (!kernels.back()) throw std::runtime_error(why_not);
+  }
+  return kernels;
+}
+
+}  // namespace
+
+Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const LowerRequest& request) {
+  // The backend of the graph's device, which knows what pays there. A graph that no backend takes stays with ATen.
+  const codegen::Backend* const backend = codegen::backend_of(*captured);
+  if (backend == nullptr) return {std::make_shared<const codegen::Plan>(captured)};
+
+  // Passes. From here on the graph computes nothing twice and nothing that nobody reads.
+  const codegen::Optimised optimised = codegen::optimise(captured, backend->cost_model(), request.through_aten);
+  const auto& graph = optimised.graph;
+  if (request.check && graph != captured) check_passes(optimised, *request.check);
+
+  // Fusion. Each group becomes one kernel; the schedule is the order in which groups and the ops that are left to ATen then run.
+  const codegen::Schedule schedule = codegen::fuse(*graph, backend->cost_model());
+  log_groups(schedule, *graph);
+  if (schedule.groups.empty() && graph == captured) return {std::make_shared<const codegen::Plan>(captured)};
+
+  // Without kernels, the same plan with ATen's ops in each group.
+  if (request.through_aten) {
+    const auto call = [&](uint32_t group) { return codegen::make_aten_call(schedule.groups[group], graph); };
+    return {std::make_shared<const codegen::Plan>(graph, schedule, call), schedule.groups.size()};
+  }
+
+  // Kernels, each from this process, from the disk, or compiled now; and each compared with ATen.
+  const Kernels kernels = kernels_of(*backend, schedule, request);
+  if (request.check) {
+    if (const auto wrong = verify_kernels(*backend, *graph, schedule, kernels, *request.check)) refuse(*wrong);
+  }
+
+  // The plan. Values become slots, and the schedule's items become steps.
+  const auto call = [&](uint32_t group) { return backend->call(schedule.groups[group], kernels[group]); };
+  return {std::make_shared<const codegen::Plan>(graph, schedule, call), schedule.groups.size()};
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,231 @@
+// Reductions of rows, of segments of rows and over all rows, in kernels of bodies that are built by hand.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "codegen/cpu/kernel_call.h"
+#include "codegen/cpu/kernels.h"
+#include "codegen/fuse/group.h"
+
+namespace hindcast::tests {
+namespace {
+
+using codegen::Body;
+using codegen::BodyOp;
+using codegen::BodyStore;
+using codegen::Extent;
+using codegen::Operand;
+using Kind = codegen::Reduction::Kind;
+using Over = codegen::Reduction::Over;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr Operand kX{Operand::Kind::Load, 0};
+Operand result(uint32_t op) { return {Operand::Kind::Result, op}; }
+BodyOp reduction(Kind kind, Over over, Operand operand = kX) { return {{}, {operand}, BodyOp::Kind::Reduction, {kind, over}}; }
+
+/// A body over rows of a tensor: dim 0 counts rows; of three dims, dim 1 counts segments, which are channels.
+struct RowProgram {
+  std::vector<BodyOp> ops = {};
+  std::vector<BodyStore> stores = {};
+
+  void store(Operand value, Extent extent, Kind over_rows = Kind::Sum) { stores.push_back({value, at::kFloat, extent, 0, over_rows}); }
+  Tensors run(const at::Tensor& x) const;
+};
+
+codegen::Group group_of(const RowProgram& program, const at::Tensor& x, capture::SymbolTable& symbols) {
+  codegen::Group group;
+  for (int64_t axis = 0; axis < x.dim(); ++axis) {
+    group.domain.push_back(symbols.integer(x.size(axis)));
+    group.order.push_back(static_cast<uint8_t>(axis));
+    if (axis > 0) group.columns |= 1u << axis;
+  }
+  group.channels = x.dim() == 3 ? 2 : 0;
+  Body& body = group.body;
+  body.compute = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  body.by_rows = true;
+  body.loads = {{x.scalar_type()}};
+  body.ops = program.ops;
+  body.stores = program.stores;
+  group.loads.push_back(capture::ValueId{0});
+  group.accesses.push_back({{}, {group.order.begin(), group.order.end()}});
+  for (BodyStore& store : body.stores) {
+    store.type = x.scalar_type();
+    const auto first = group.domain.begin(), second = first + 1;
+    group.stores.push_back(capture::ValueId{static_cast<uint32_t>(group.stores.size() + 1)});
+    group.shapes.push_back(store.extent == Extent::Row        ? std::vector(first, second)
+                           : store.extent == Extent::Columns  ? std::vector(second, group.domain.end())
+                           : store.extent == Extent::Channels ? std::vector(second, second + 1)
+                                                              : group.domain);
+  }
+  return group;
+}
+
+Tensors RowProgram::run(const at::Tensor& x) const {
+  const auto symbols = capture::SymbolTable::make();
+  const codegen::Group group = group_of(*this, x, *symbols);
+  std::string why_not;
+  const auto kernel = codegen::cpu::kernel_of(group.body, why_not);
+  EXPECT_TRUE(kernel) << why_not;
+  if (!kernel) return Tensors(stores.size());
+  capture::Env env;
+  capture::Evaluator(*symbols).evaluate(capture::bindings_at_capture(*symbols), env);
+  codegen::Step step;
+  codegen::Slots slots{x};
+  step.inputs.push_back({0, false});
+  for (size_t i = 0; i < stores.size(); ++i) {
+    step.outputs.push_back(static_cast<uint32_t>(slots.size()));
+    slots.emplace_back();
+  }
+  codegen::cpu::make_kernel_call(group, kernel)->run(step, slots, env);
+  return {slots.begin() + 1, slots.end()};
+}
+
+/// Odd lengths, rows of 1, several blocks of a row, more rows than a block has, enough for several threads.
+const std::vector<at::DimVector> kSizes = {{1, 1}, {3, 1}, {1, 7}, {5, 33}, {7, 1024}, {2, 5001}, {300, 17}, {1031, 130}, {4, 70001}};
+
+bool is_same(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
+
+/// The largest distance in units of what rounding takes of `scale`.
+double units(const at::Tensor& ours, const at::Tensor& exact, const at::Tensor& scale) {
+  const double unit = ours.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  return (ours.to(at::kDouble) - exact).abs().div(scale).max().item<double>() / unit;
+}
+
+TEST(Reductions, MaxAndMinAreATens) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row), reduction(Kind::Min, Over::Row)};
+  program.store(result(0), Extent::Row);
+  program.store(result(1), Extent::Row);
+  program.store(kX, Extent::Columns, Kind::Max);
+  program.store(kX, Extent::Columns, Kind::Min);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const auto& sizes : kSizes) {
+      SCOPED_TRACE(at::IntArrayRef(sizes));
+      at::manual_seed(1);
+      const at::Tensor x = at::randn(sizes).to(type);
+      for (const double odd : {0.0, double(INFINITY), -double(INFINITY), double(NAN)}) {
+        if (odd != 0) x[sizes[0] / 2][sizes[1] / 2] = odd;
+        const Tensors ours = program.run(x);
+        EXPECT_TRUE(is_same(ours[0], x.amax(1))) << type << " with " << odd;
+        EXPECT_TRUE(is_same(ours[1], x.amin(1))) << type << " with " << odd;
+        EXPECT_TRUE(is_same(ours[2], x.amax(0))) << type << " with " << odd;
+        EXPECT_TRUE(is_same(ours[3], x.amin(0))) << type << " with " << odd;
+      }
+    }
+  }
+}
+
+RowProgram moments() {
+  RowProgram program;
+  program.ops = {reduction(Kind::Mean, Over::Row), reduction(Kind::M2, Over::Row)};
+  program.store(result(0), Extent::Row);
+  program.store(result(1), Extent::Row);
+  program.store(kX, Extent::Columns, Kind::Mean);
+  program.store(kX, Extent::Columns, Kind::M2);
+  return program;
+}
+
+// Also where the mean is far larger than what the numbers differ by, and a difference of sums of squares would be noise.
+TEST(Reductions, WelfordsPairIsExactToSomeUnits) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    for (const auto& sizes : kSizes) {
+      for (const double mean : {0.0, 3.0, 1e4}) {
+        SCOPED_TRACE(at::IntArrayRef(sizes));
+        at::manual_seed(2);
+        const at::Tensor x = at::randn(sizes, type) + mean, centred = x.to(at::kDouble) - mean;
+        const Tensors ours = moments().run(x);
+        for (const int64_t dim : {1, 0}) {
+          const size_t first = dim == 1 ? 0 : 2;
+          const at::Tensor distance = centred.mean(dim), m2 = (centred - centred.mean(dim, true)).square().sum(dim);
+          EXPECT_LE(units(ours[first], distance + mean, at::full_like(distance, mean + 1)), 16) << type << " " << mean << " " << dim;
+          // Each mean on the way is rounded, and counts by how far it lies from the next: over rows that is a number's distance, within a
+          // row that of two blocks' means, a 32nd of it.
+          const double by_rounding = dim == 0 ? 2 * mean : mean / 32;
+          EXPECT_LE(units(ours[first + 1], m2, m2 + 1), 64 + by_rounding) << type << " " << mean << " " << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST(Reductions, WelfordsPairOfEqualNumbersHasNoVariance) {
+  const Tensors ours = moments().run(at::full({600, 2100}, 0.1));
+  for (const size_t i : {0, 2}) EXPECT_TRUE(is_same(ours[i], at::full_like(ours[i], 0.1)));
+  for (const size_t i : {1, 3}) EXPECT_TRUE(is_same(ours[i], at::zeros_like(ours[i])));
+}
+
+TEST(Reductions, WelfordsPairOfWhatIsNotFinite) {
+  for (const double odd : {double(INFINITY), double(NAN)}) {
+    at::Tensor x = at::randn({700, 2100});
+    x[300][1500] = odd;
+    const Tensors ours = moments().run(x);
+    for (const int64_t dim : {1, 0}) {
+      const auto [variance, mean] = at::var_mean(x, {dim}, 0);
+      EXPECT_TRUE(at::equal(ours[dim == 1 ? 0 : 2].isfinite(), mean.isfinite()));
+      EXPECT_TRUE(at::equal(ours[dim == 1 ? 1 : 3].isnan(), variance.isnan()));
+    }
+  }
+}
+
+TEST(Reductions, OfSegmentsAndOfWhatTheyHave) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Segment),
+                 reduction(Kind::Min, Over::Segments, result(0)),
+                 reduction(Kind::Min, Over::Row),
+                 reduction(Kind::Mean, Over::Row),
+                 reduction(Kind::M2, Over::Row),
+                 reduction(Kind::Mean, Over::Segment),
+                 reduction(Kind::Mean, Over::Segments, result(5)),
+                 reduction(Kind::Max, Over::Segments, result(5))};
+  for (const uint32_t op : {1, 2, 3, 4, 6, 7}) program.store(result(op), Extent::Row);
+  program.store(result(0), Extent::Channels, Kind::Max);
+  program.store(result(0), Extent::Channels, Kind::Min);
+  for (const at::DimVector& sizes : {at::DimVector{1, 2, 3}, {5, 3, 1}, {9, 4, 35}, {300, 5, 7}, {600, 8, 129}, {3, 3, 3000}}) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    at::manual_seed(3);
+    const at::Tensor x = at::randn(sizes, at::kDouble);
+    const Tensors ours = program.run(x);
+    EXPECT_TRUE(is_same(ours[0], x.amax(2).amin(1)));
+    EXPECT_TRUE(is_same(ours[1], x.amin({1, 2})));
+    const auto [variance, mean] = at::var_mean(x, {1, 2}, 0);
+    EXPECT_TRUE(at::allclose(ours[2], mean, 1e-12, 1e-12));
+    EXPECT_TRUE(at::allclose(ours[3], variance * (sizes[1] * sizes[2]), 1e-12, 1e-12));
+    EXPECT_TRUE(at::allclose(ours[4], mean, 1e-12, 1e-12));
+    EXPECT_TRUE(at::allclose(ours[5], x.mean(2).amax(1), 1e-12, 1e-12));
+    EXPECT_TRUE(is_same(ours[6], x.amax({0, 2})));
+    EXPECT_TRUE(is_same(ours[7], x.amax(2).amin(0)));
+  }
+}
+
+// What a forward asks for: later passes read the row again.
+TEST(Reductions, ASoftmaxIsOneKernel) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row),
+                 {"sub", {kX, result(0)}},
+                 {"exp", {result(1)}},
+                 reduction(Kind::Sum, Over::Row, result(2)),
+                 {"div", {result(2), result(3)}}};
+  program.store(result(4), Extent::Element);
+  for (const auto& sizes : kSizes) {
+    at::manual_seed(4);
+    const at::Tensor x = at::randn(sizes, at::kDouble) * 100;
+    EXPECT_TRUE(at::allclose(program.run(x)[0], x.softmax(1), 1e-12, 1e-300)) << at::IntArrayRef(sizes);
+  }
+}
+
+TEST(Reductions, OfNoElementsAreRefused) {
+  RowProgram rows, columns;
+  rows.ops = {reduction(Kind::Max, Over::Row)};
+  rows.store(result(0), Extent::Row);
+  columns.store(kX, Extent::Columns, Kind::Min);
+  EXPECT_THROW(rows.run(at::empty({3, 0})), std::invalid_argument);
+  EXPECT_THROW(columns.run(at::empty({0, 3})), std::invalid_argument);
+  EXPECT_EQ(rows.run(at::empty({0, 3}))[0].numel(), 0);
+  EXPECT_EQ(columns.run(at::empty({3, 0}))[0].numel(), 0);
+}
+
+}  // namespace
+}  // namespace hindcast::tests
