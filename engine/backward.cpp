@@ -98,7 +98,7 @@ class OneBackward {
   // User code finds a graph task around it, and a node that is traced asks one which outputs are needed.
   bool needs_carrier(const Found& found) const {
     if (work_.collected.has_hooks || work_.collected.has_opaque) return true;
-    return found ? found.plan->has_boundaries() : !call_.outputs.empty();
+    return found ? found.plan->has_barriers() : !call_.outputs.empty();
   }
 
   // The start of a structure that is known is worth a capture in any case: they are few, by Options::limit.

@@ -5,6 +5,7 @@
 #include "capture/graph/copy_graph.h"
 #include "engine/background.h"
 #include "engine/stats_recorder.h"
+#include "engine/backward_plan.h"
 
 #include <mutex>
 #include <set>
@@ -17,7 +18,7 @@ namespace {
 void make_plan(PlanSlot& slot, const CompileJob& job) {
   const auto graph = capture::copy_of(*slot.graph());
   const auto* const request = std::get_if<LowerRequest>(&job.what);
-  if (request == nullptr) return slot.publish(graph, std::make_shared<const codegen::Plan>(graph));
+  if (request == nullptr) return slot.publish(graph, plan_of(graph));
   Lowered lowered = lower(graph, *request);
   slot.publish(graph, std::move(lowered.plan));
   if (lowered.groups != 0) stats_recorder().add_fused_graph();

@@ -7,6 +7,7 @@
 #include "codegen/passes/pipeline.h"
 #include "codegen/plan/aten_call.h"
 #include "engine/diagnosis/verify.h"
+#include "engine/backward_plan.h"
 
 #include <vector>
 
@@ -51,7 +52,7 @@ Kernels kernels_of(const codegen::Backend& backend, const codegen::Schedule& sch
 Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const LowerRequest& request) {
   // The backend of the graph's device, which knows what pays there. A graph that no backend takes stays with ATen.
   const codegen::Backend* const backend = codegen::backend_of(*captured);
-  if (backend == nullptr) return {std::make_shared<const codegen::Plan>(captured)};
+  if (backend == nullptr) return {plan_of(captured)};
 
   // Passes. From here on the graph computes nothing twice and nothing that nobody reads.
   const codegen::Optimised optimised = codegen::optimise(captured, backend->cost_model(), request.through_aten);
@@ -61,12 +62,12 @@ Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const Lower
   // Fusion. Each group becomes one kernel; the schedule is the order in which groups and the ops that are left to ATen then run.
   const codegen::Schedule schedule = codegen::fuse(*graph, backend->cost_model());
   log_groups(schedule, *graph);
-  if (schedule.groups.empty() && graph == captured) return {std::make_shared<const codegen::Plan>(captured)};
+  if (schedule.groups.empty() && graph == captured) return {plan_of(captured)};
 
   // Without kernels, the same plan with ATen's ops in each group.
   if (request.through_aten) {
     const auto call = [&](uint32_t group) { return codegen::make_aten_call(schedule.groups[group], graph); };
-    return {std::make_shared<const codegen::Plan>(graph, schedule, call), schedule.groups.size()};
+    return {plan_of(graph, schedule, call), schedule.groups.size()};
   }
 
   // Kernels, each from this process, from the disk, or compiled now; and each compared with ATen.
@@ -77,7 +78,7 @@ Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const Lower
 
   // The plan. Values become slots, and the schedule's items become steps.
   const auto call = [&](uint32_t group) { return backend->call(schedule.groups[group], kernels[group]); };
-  return {std::make_shared<const codegen::Plan>(graph, schedule, call), schedule.groups.size()};
+  return {plan_of(graph, schedule, call), schedule.groups.size()};
 }
 
 }  // namespace hindcast::engine

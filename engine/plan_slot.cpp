@@ -1,4 +1,5 @@
 #include "engine/plan_slot.h"
+#include "engine/backward_plan.h"
 
 #include <utility>
 
@@ -25,8 +26,7 @@ base::ForkSafe<std::shared_mutex>& plan_slots_mutex() {
   return *mutex;
 }
 
-PlanSlot::PlanSlot(std::shared_ptr<const capture::Graph> graph)
-    : graph_(std::move(graph)), plan_(std::make_shared<const codegen::Plan>(graph_)), captured_plan_(plan_) {
+PlanSlot::PlanSlot(std::shared_ptr<const capture::Graph> graph) : graph_(std::move(graph)), plan_(plan_of(graph_)), captured_plan_(plan_) {
   add_footprint(footprint_of(graph_, *plan_, captured_plan_.get()));
   totals().count.fetch_add(1, std::memory_order_relaxed);
 }
@@ -56,7 +56,7 @@ std::shared_ptr<const codegen::Plan> PlanSlot::plan_as_captured() {
     if (captured_plan_) return captured_plan_;
     graph = graph_;
   }
-  auto made = std::make_shared<const codegen::Plan>(graph);
+  auto made = plan_of(graph);
   const size_t bytes = made->footprint();
   const std::lock_guard lock(plan_slots_mutex());
   if (!captured_plan_) {

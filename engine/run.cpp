@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "codegen/plan/execute.h"
 #include "engine/saved_gradients.h"
 #include "engine/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
@@ -26,6 +27,7 @@
 namespace hindcast::engine {
 namespace {
 
+using capture::EventKind;
 using capture::InstrKind;
 using capture::Stage;
 using codegen::kNoSlot;
@@ -41,7 +43,7 @@ struct BelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
 
-class Runner {
+class Runner final : private codegen::StepRunner {
  public:
   explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected) {
     slots_.swap(collected_.tensors);
@@ -54,77 +56,83 @@ class Runner {
     user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
     request.resume = {};
     if (base::enabled(base::Channel::Perf, base::Level::Info)) clock_.emplace(plan_);
+    special_ = clock_ || request.compiled || plan_.leaf_count() != 0;
   }
 
   std::optional<capture::Resume> run() {
     std::optional<BelowAutograd> below;
-    for (const Step& step : plan_.steps()) {
+    const std::vector<Step>& steps = plan_.steps();
+    for (uint32_t i = 0; i < steps.size();) {
+      const Step& step = steps[i];
+      if (step.kind != InstrKind::Event) {
+        if (!below) below.emplace();
+        i = codegen::execute(plan_, i, slots_, request_.env, special_ ? this : nullptr);
+        continue;
+      }
       if (clock_) [[unlikely]]
         clock_->start(step, slots_);
-      switch (step.kind) {
-        case InstrKind::Op:
-        case InstrKind::Mutate:
-          if (!below) below.emplace();
-          if (request_.compiled && in_compiled_segment(step)) continue;
-          if (!step.leaves.empty() && step.call_op->writes_leaves()) {
-            run_to_leaves(step);
-          } else {
-            step.call_op->run(step, slots_, request_.env);
-          }
-          continue;
-        case InstrKind::AddGrads: {
-          if (!below) below.emplace();
-          if (request_.compiled && in_compiled_segment(step)) continue;
-          at::Tensor sum = take(step.inputs[0]);
-          put(step.outputs[0], hooks::add_gradients(std::move(sum), take(step.inputs[1]), step.sum_is_view));
-          continue;
-        }
-        case InstrKind::Release:
-          release(step);
-          continue;
-        case InstrKind::Capture:
-          request_.results[step.result] = take(step.inputs[0]);
-          see_gradient(step, request_.results[step.result]);
-          continue;
-        case InstrKind::NodeStart:
-          if (!start_node(step)) return std::move(resume_);
-          continue;
-        case InstrKind::Accumulate:
-          below.reset();
-          accumulate(step);
-          continue;
-        case InstrKind::Hook:
-          below.reset();
-          if (!run_hook(step)) return std::move(resume_);
-          continue;
-        case InstrKind::CallNode:
-          below.reset();
-          if (!call_node(step)) return std::move(resume_);
-          continue;
-      }
+      const EventStep& event = plan_.event_of(step);
+      const bool runs_others_code =
+          event.kind == EventKind::Accumulate || event.kind == EventKind::Hook || event.kind == EventKind::CallNode;
+      if (runs_others_code) below.reset();
+      if (!run_event(step, event)) return std::move(resume_);
+      i += event.kind == EventKind::Release ? event.releases : 1;
     }
     if (clock_) clock_->end_step(slots_);
     return std::nullopt;
   }
 
  private:
+  // False: the rest is left, for `resume_`.
+  bool run_event(const Step& step, const EventStep& event) {
+    switch (event.kind) {
+      case EventKind::NodeStart:
+        return start_node(step, event);
+      case EventKind::Hook:
+        return run_hook(step, event);
+      case EventKind::CallNode:
+        return call_node(step, event);
+      case EventKind::Accumulate:
+        accumulate(step, event);
+        return true;
+      case EventKind::Capture:
+        request_.results[event.result] = take(step.inputs[0]);
+        see_gradient(step, request_.results[event.result]);
+        return true;
+      case EventKind::Release:
+        for (const uint32_t call : plan_.released(event)) release(collected_.calls[call]);
+        return true;
+    }
+    return true;
+  }
+
+  // Steps that are not run as they stand: in a segment that the user's compiler has, or of a kernel that writes to leaves.
+  bool run(const Step& step) override {
+    if (clock_) [[unlikely]]
+      clock_->start(step, slots_);
+    if (request_.compiled && in_compiled_segment(step)) return true;
+    if (step.leaves.empty() || !step.call_op->writes_leaves()) return false;
+    run_to_leaves(step);
+    return true;
+  }
+
   void tell_start(capture::Observer& observer) const {
-    const auto& inputs = plan_.graph().tensor_inputs;
-    observer.on_start(request_.resume, plan_.shared_graph(), &request_.env);
+    const auto inputs = plan_.backward().tensor_inputs();
+    observer.on_start(request_.resume, plan_.shared_backward(), &request_.env);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].defined() && slots_[i].defined()) observer.on_input(inputs[i], slots_[i]);
     }
   }
   void see_gradient(const Step& step, const at::Tensor& gradient) const {
     if (request_.observer) [[unlikely]]
-      request_.observer->on_gradient(step.call, plan_.graph().instrs[step.instr].inputs[0], gradient);
+      request_.observer->on_gradient(step.origin, plan_.graph().instrs[step.instr].inputs[0], gradient);
   }
 
   void forget_waiting(const Step& step) {
-    for (const uint32_t slot : step.waited_last) slots_[slot].reset();
+    for (const uint32_t slot : plan_.waited_last(step)) slots_[slot].reset();
   }
 
-  Node& node_of(const Step& step) { return *collected_.calls[step.call].node; }
+  Node& node_of(const Step& step) { return *collected_.calls[step.origin].node; }
 
   at::Tensor take(SlotUse use) {
     if (use.slot == kNoSlot) return {};
@@ -176,13 +184,13 @@ class Runner {
   bool is_as_collected(const codegen::PlannedSegment& segment) const {
     const auto& instrs = plan_.graph().instrs;
     for (uint32_t i = segment.first_instr; i < segment.last_instr; ++i) {
-      if (instrs[i].kind == InstrKind::NodeStart && !capture::is_as_collected(collected_, instrs[i].call)) return false;
+      if (plan_.backward().is(instrs[i], EventKind::NodeStart) && !capture::is_as_collected(collected_, instrs[i].origin)) return false;
     }
     return true;
   }
 
-  bool start_node(const Step& step) {
-    if (user_code_ran_ && !are_as_collected(step.call, step.end_call)) {
+  bool start_node(const Step& step, const EventStep& event) {
+    if (user_code_ran_ && !are_as_collected(step.origin, event.end_call)) {
       leave(step, Stage::NodeStart, {}, {});
       resume_.as_collected = false;
       return false;
@@ -194,8 +202,7 @@ class Runner {
     return true;
   }
 
-  void release(const Step& step) {
-    const auto& call = collected_.calls[step.call];
+  void release(const capture::NodeCall& call) {
     for (uint32_t i = call.first_tensor; i < call.first_tensor + call.tensor_count; ++i) {
       if (!plan_.flows_on(i)) slots_[i].reset();
     }
@@ -205,16 +212,16 @@ class Runner {
     }
   }
 
-  void accumulate(const Step& step) {
+  void accumulate(const Step& step, const EventStep& event) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node_of(step));
-    const auto& call = collected_.calls[step.call];
+    const auto& call = collected_.calls[step.origin];
     if (call.hooks & capture::kPostAccumulateHooks) {
       user_code_ran_ = true;
       stats_recorder().add_hook_calls(1);
     }
     at::Tensor gradient = take(step.inputs[0]);
-    if (step.leaf != codegen::kNoLeaf) {
-      LeafRequest& answer = leaf_requests_[step.leaf];
+    if (event.leaf != kNoLeaf) {
+      LeafRequest& answer = leaf_requests_[event.leaf];
       if (answer.state == LeafRequest::State::Added) return;
       if (answer.state == LeafRequest::State::Filled) gradient = std::move(answer.gradient);
     }
@@ -229,7 +236,7 @@ class Runner {
     const std::span requests = std::span(leaf_requests_).subspan(step.first_leaf, step.leaves.size());
     for (size_t i = 0; i < requests.size(); ++i) {
       const Step::Leaf& asked = step.leaves[i];
-      auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected_.calls[asked.call].node);
+      auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected_.calls[asked.origin].node);
       std::unique_lock lock(capture::node_mutex(leaf), std::try_to_lock);
       if (!lock || leaf.variable.grad_fn() || !leaf.variable.requires_grad()) continue;
       const at::Tensor& grad = leaf.variable.grad();
@@ -243,16 +250,16 @@ class Runner {
     step.call_op->run_to_leaves(step, slots_, request_.env, requests);
   }
 
-  bool run_hook(const Step& step) {
+  bool run_hook(const Step& step, const EventStep& event) {
     Node& node = node_of(step);
     user_code_ran_ = true;
     stats_recorder().add_hook_calls(1);
     variable_list gradients, kept;
-    const size_t own = step.inputs.size() - step.kept_inputs;
+    const size_t own = step.inputs.size() - event.kept_inputs;
     for (size_t i = 0; i < own; ++i) gradients.push_back(take(step.inputs[i]));
     for (size_t i = own; i < step.inputs.size(); ++i) kept.push_back(take(step.inputs[i]));
     Stage stage = Stage::AfterTensorPre;
-    switch (step.stage) {
+    switch (event.stage) {
       case capture::HookStage::TensorPre:
         gradients = hooks::run_tensor_pre_hooks(node, std::move(gradients));
         break;
@@ -261,19 +268,19 @@ class Runner {
         stage = Stage::AfterPre;
         break;
       case capture::HookStage::Post:
-        gradients = hooks::run_post_hooks(node, std::move(gradients), kept, collected_.calls[step.call].hooks & capture::kPostHooks);
+        gradients = hooks::run_post_hooks(node, std::move(gradients), kept, collected_.calls[step.origin].hooks & capture::kPostHooks);
         stage = Stage::AfterPost;
         break;
     }
-    return finish_boundary(step, stage, std::move(gradients), {});
+    return finish_barrier(step, event, stage, std::move(gradients), {});
   }
 
-  bool call_node(const Step& step) {
+  bool call_node(const Step& step, const EventStep& event) {
     Node& node = node_of(step);
     user_code_ran_ = true;
     stats_recorder().add_opaque_calls(1);
     variable_list gradients, kept;
-    const bool keeps_inputs = (collected_.calls[step.call].hooks & capture::kPostHooks) != 0;
+    const bool keeps_inputs = (collected_.calls[step.origin].hooks & capture::kPostHooks) != 0;
     for (const SlotUse use : step.inputs) {
       gradients.push_back(take(use));
       if (keeps_inputs) kept.push_back(gradients.back());
@@ -282,7 +289,7 @@ class Runner {
     variable_list outputs = node(std::move(gradients));
     torch::autograd::validate_outputs(node.next_edges(), outputs,
                                       [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
-    return finish_boundary(step, Stage::AfterCall, std::move(outputs), std::move(kept));
+    return finish_barrier(step, event, Stage::AfterCall, std::move(outputs), std::move(kept));
   }
 
   // Looked for at most once in a run, and where somebody else may reach a result's memory.
@@ -297,15 +304,15 @@ class Runner {
   // Puts a boundary's results into their slots if they are what the rest of the plan was made for, and no `.grad` that kernels would read
   // too early or too late. A node's own hooks may
   // change what its formula reads; of nodes to come, those are looked at here whose kernels run together.
-  bool finish_boundary(const Step& step, Stage stage, variable_list results, variable_list kept) {
+  bool finish_barrier(const Step& step, const EventStep& event, Stage stage, variable_list results, variable_list kept) {
     const bool formula_follows = stage == Stage::AfterTensorPre || stage == Stage::AfterPre;
-    if (!are_as_collected(formula_follows ? step.call : step.call + 1, step.end_call)) {
+    if (!are_as_collected(formula_follows ? step.origin : step.origin + 1, event.end_call)) {
       leave(step, stage, std::move(results), std::move(kept));
       resume_.as_collected = false;
       return false;
     }
     const capture::Instr& instr = plan_.graph().instrs[step.instr];
-    const auto& expected = instr.expected;
+    const auto& expected = plan_.backward().event_of(instr).expected;
     facts_.clear();
     for (const at::Tensor& result : results) capture::append_tensor_facts(result, facts_);
     bool same = results.size() == step.outputs.size() && facts_.size() == expected.size();
@@ -328,15 +335,15 @@ class Runner {
   // Everything that the rest of the backward needs is in slots: gradients waiting at inputs of nodes still to come, and
   // their saved tensors.
   void leave(const Step& step, Stage stage, variable_list values, variable_list kept) {
-    const auto& graph = plan_.graph();
-    resume_.call = step.call;
+    const auto& graph = plan_.backward();
+    resume_.call = step.origin;
     resume_.stage = stage;
     resume_.values = std::move(values);
     if (stage == Stage::AfterCall) {
       for (at::Tensor& input : kept) resume_.values.push_back(std::move(input));
     }
     std::map<uint32_t, capture::ValueId> waiting;
-    for (uint32_t e = 0; e < graph.instrs[step.instr].buffer_events; ++e) {
+    for (uint32_t e = 0; e < graph.event_of(graph.instrs[step.instr]).buffer_events; ++e) {
       const auto& event = graph.buffer_events[e];
       if (event.value.defined()) {
         waiting[event.input] = event.value;
@@ -353,7 +360,7 @@ class Runner {
   }
 
   RunRequest& request_;
-  const codegen::Plan& plan_;
+  const BackwardPlan& plan_;
   capture::Collected& collected_;
   codegen::Slots slots_;
   std::vector<LeafRequest> leaf_requests_;  // by leaf of the plan's kernels
@@ -362,7 +369,8 @@ class Runner {
   std::optional<StepClock> clock_;
   std::optional<LeafGradients> leaf_gradients_;
   bool user_code_ran_ = false;
-  size_t segment_ = 0;  // of the plan, when a user's compiler made functions
+  bool special_ = false;  // some steps are not run as they stand
+  size_t segment_ = 0;    // of the plan, when a user's compiler made functions
   bool segment_done_ = false;
 };
 

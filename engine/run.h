@@ -4,7 +4,7 @@
 #include "capture/backward/collected.h"
 #include "capture/backward/observer.h"
 #include "capture/backward/trace.h"
-#include "codegen/plan/plan.h"
+#include "engine/backward_plan.h"
 #include "engine/options.h"
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace hindcast::engine {
 
 struct RunRequest {
-  const codegen::Plan& plan;
+  const BackwardPlan& plan;
   const std::vector<SegmentFunction>* compiled = nullptr;  // of the user's compiler; null: op by op
   const capture::Bindings& bindings;
   const capture::Env& env;

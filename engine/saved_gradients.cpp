@@ -14,7 +14,7 @@ namespace {
 
 /// Calls `visit` for each gradient that a leaf has. False: another thread is busy with a leaf, so that they are not known.
 template <class Visit>
-bool for_each_gradient(const codegen::Plan& plan, const capture::Collected& collected, Visit visit) {
+bool for_each_gradient(const BackwardPlan& plan, const capture::Collected& collected, Visit visit) {
   for (const uint32_t call : plan.accumulating_calls()) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(*collected.calls[call].node);
     const std::unique_lock lock(capture::node_mutex(leaf), std::try_to_lock);
@@ -60,7 +60,7 @@ bool Memory::meets(const at::Tensor& tensor) {
 
 namespace {
 
-bool saves_a_gradient(const codegen::Plan& plan, const capture::Collected& collected, const capture::Resume& resume) {
+bool saves_a_gradient(const BackwardPlan& plan, const capture::Collected& collected, const capture::Resume& resume) {
   Memory all, reached;  // by somebody else than the leaf
   all.reserve(plan.accumulating_calls().size());
   const bool are_known = for_each_gradient(plan, collected, [&](const at::Tensor& grad) {
@@ -85,10 +85,10 @@ void avoid_saved_gradients(Found& found, const capture::Collected& collected, co
   if (found.plan->is_as_captured() || !saves_a_gradient(*found.plan, collected, resume)) return;
   HC_LOG(Fusion, Info, "graph {}: without kernels this time, since a node saved memory of a gradient that is added to, or was given it",
          found.plan->graph().id);
-  found.plan = found.variant->slot().plan_as_captured();
+  found.plan = std::static_pointer_cast<const BackwardPlan>(found.variant->slot().plan_as_captured());
 }
 
-LeafGradients::LeafGradients(const codegen::Plan& plan, const capture::Collected& collected) {
+LeafGradients::LeafGradients(const BackwardPlan& plan, const capture::Collected& collected) {
   is_known_ = for_each_gradient(plan, collected, [&](const at::Tensor& grad) { memory_.add(grad); });
 }
 

@@ -2,7 +2,7 @@
 
 #include "capture/backward/collected.h"
 #include "capture/backward/trace.h"
-#include "codegen/plan/plan.h"
+#include "engine/backward_plan.h"
 #include "engine/variants.h"
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class Memory {
 /// added to again.
 class LeafGradients {
  public:
-  LeafGradients(const codegen::Plan& plan, const capture::Collected& collected);
+  LeafGradients(const BackwardPlan& plan, const capture::Collected& collected);
   bool may_be_memory_of(const at::Tensor& tensor) { return tensor.defined() && (!is_known_ || memory_.meets(tensor)); }
 
  private:

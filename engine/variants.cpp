@@ -89,7 +89,8 @@ bool Variant::matches(CallFacts facts, capture::Bindings& bindings, capture::Env
 Found Entry::find(Start start, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const {
   const SharedLook look(plan_slots_mutex());
   for (const auto& variant : variants_) {
-    if (variant->starts_at(start) && variant->matches(facts, bindings, env)) return {variant, variant->slot().plan(look)};
+    if (variant->starts_at(start) && variant->matches(facts, bindings, env))
+      return {variant, std::static_pointer_cast<const BackwardPlan>(variant->slot().plan(look))};
   }
   return {};
 }

@@ -10,7 +10,7 @@
 
 #include "cache/miss.h"
 #include "capture/backward/trace.h"
-#include "codegen/plan/plan.h"
+#include "engine/backward_plan.h"
 #include "engine/options.h"
 #include "engine/plan_slot.h"
 
@@ -71,7 +71,7 @@ class Variant {
 /// What a look-up found, held for a run.
 struct Found {
   std::shared_ptr<Variant> variant;  // null: nothing
-  std::shared_ptr<const codegen::Plan> plan;
+  std::shared_ptr<const BackwardPlan> plan;
   explicit operator bool() const { return variant != nullptr; }
 };
 

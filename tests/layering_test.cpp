@@ -31,7 +31,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"codegen/store", {"base"}},
     {"codegen/fuse", {"codegen/device", "capture/graph", "capture/symbols", "base"}},
     {"codegen/passes", {"codegen/fuse", "capture/graph", "capture/symbols", "base"}},
-    {"codegen/plan", {"codegen/fuse", "capture/graph", "capture/symbols", "cache", "base"}},
+    {"codegen/plan", {"codegen/fuse", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
     {"codegen/kernel", {"codegen/plan", "codegen/fuse", "codegen/store", "capture/graph", "capture/symbols", "base"}},
     {"codegen", {"codegen/cpu", "codegen/kernel"}},
     {"codegen/cpu/clang", {"base"}},

@@ -119,7 +119,7 @@ Substitution FormulaTracer::substitution(const NodeCall& call) {
 at::Tensor FormulaTracer::saved_tensor(const NodeCall& call, uint32_t slot) {
   const at::Tensor& real = collected_.tensors[call.first_tensor + slot];
   if (!real.defined()) return {};
-  ValueId& id = writer_.graph().tensor_inputs[call.first_tensor + slot];
+  ValueId& id = writer_.graph().inputs[call.first_tensor + slot];
   if (!id.defined()) {
     id = writer_.recorder().new_value(real, facts_.sizes(facts_.of(writer_.call()).tensors[slot]));
     writer_.keep_input(id, real);

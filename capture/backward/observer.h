@@ -1,7 +1,7 @@
 #pragma once
 // Somebody who looks on while a backward is captured or run.
 
-#include "capture/graph/graph.h"
+#include "capture/backward/backward_graph.h"
 
 namespace hindcast::capture {
 
@@ -14,7 +14,7 @@ class Observer {
 
   /// A backward starts at `resume`, or goes on there. `graph` is what is run, or what grows while it is captured; null where nodes run
   /// as themselves and nothing is recorded. `env` is null for a capture.
-  virtual void on_start(const Resume& resume, std::shared_ptr<const Graph> graph, const Env* env) = 0;
+  virtual void on_start(const Resume& resume, std::shared_ptr<const BackwardGraph> graph, const Env* env) = 0;
 
   /// `value` of that graph comes from outside of it: a node saved it, or a hook or an opaque node returned it.
   virtual void on_input(ValueId value, const at::Tensor& tensor) = 0;

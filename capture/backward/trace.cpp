@@ -29,7 +29,7 @@ class Tracer {
         buffers_(writer_, collected_.input_total),
         formula_(request, writer_, facts_) {}
 
-  std::shared_ptr<Graph> run() {
+  std::shared_ptr<BackwardGraph> run() {
     const Resume& resume = request_.resume;
     if (request_.observer) request_.observer->on_start(resume, writer_.share(), nullptr);
     take_what_flows_in();
@@ -59,7 +59,7 @@ class Tracer {
     Facts own;
     append_tensor_facts(tensor, own);
     fact += static_cast<uint32_t>(own.size());
-    writer_.graph().resume_inputs.push_back(id);
+    writer_.graph().inputs.push_back(id);
     writer_.keep_input(id, tensor);
     return {std::move(tensor), id};
   }
@@ -70,7 +70,7 @@ class Tracer {
     const NodeCall& call = collected_.calls[index];
     Node& node = *call.node;
     writer_.begin_node(index);
-    if (recording_ && stage == Stage::NodeStart) writer_.add_instr(InstrKind::NodeStart);
+    if (recording_ && stage == Stage::NodeStart) writer_.add_event(EventKind::NodeStart);
 
     std::vector<Traced> inputs, outputs;
     if (stage == Stage::NodeStart) {
@@ -111,7 +111,7 @@ class Tracer {
   void release(Node& node, const NodeCall& call) {
     for (uint32_t i = 0; i < call.tensor_count; ++i) collected_.tensors[call.first_tensor + i].reset();
     if (call.kind == NodeKind::Accumulate) return;
-    if (recording_) writer_.add_instr(InstrKind::Release);
+    if (recording_) writer_.add_event(EventKind::Release);
     if (!request_.keep_graph) node.release_variables();
   }
 
@@ -123,9 +123,7 @@ class Tracer {
       writer_.see_gradient(gradient);
       if (!recording_) continue;
       writer_.keep_result(gradient);
-      Instr& instr = writer_.add_instr(InstrKind::Capture);
-      instr.inputs = {gradient.value};
-      instr.result = capture.output;
+      writer_.add_event(EventKind::Capture, {gradient.value}).result = capture.output;
     }
   }
 
@@ -193,9 +191,7 @@ class Tracer {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node);
     writer_.see_gradient(gradient);
     if (recording_) {
-      Instr& instr = writer_.add_instr(InstrKind::Accumulate);
-      instr.inputs = {gradient.value};
-      instr.post_accumulate_hooks = leaf.tensor_post_acc_grad_hooks() != nullptr;
+      writer_.add_accumulate(gradient.value, leaf.tensor_post_acc_grad_hooks() != nullptr);
       writer_.keep_result(gradient);
     }
     if (request_.on_hooks && leaf.tensor_post_acc_grad_hooks() != nullptr) request_.on_hooks();
@@ -211,7 +207,7 @@ class Tracer {
     variable_list results = node(std::move(gradients));
     torch::autograd::validate_outputs(node.next_edges(), results,
                                       [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
-    if (recording_) writer_.add_instr(InstrKind::CallNode).inputs = std::move(read);
+    if (recording_) writer_.add_event(EventKind::CallNode, std::move(read));
     std::vector<Traced> outputs;
     for (uint32_t e = 0; e < results.size(); ++e) {
       const ValueId id = recording_ ? writer_.add_boundary_result(results[e], result_sizes(call, e, results[e])) : ValueId{};
@@ -261,6 +257,6 @@ void append_resume_facts(const Resume& resume, Facts& facts, std::vector<FactOri
     append_tensor_facts(tensor, facts, origins, {FactKind::TensorMeta, kRootGradient, field++, 0});
 }
 
-std::shared_ptr<Graph> trace(TraceRequest request) { return Tracer(request).run(); }
+std::shared_ptr<BackwardGraph> trace(TraceRequest request) { return Tracer(request).run(); }
 
 }  // namespace hindcast::capture

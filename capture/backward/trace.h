@@ -54,6 +54,6 @@ struct TraceRequest {
 
 /// Runs the rest of the backward; returns what was captured, null if `record` was false.
 /// Throws what a node or a hook throws, with the stock engine's partial effects.
-std::shared_ptr<Graph> trace(TraceRequest request);
+std::shared_ptr<BackwardGraph> trace(TraceRequest request);
 
 }  // namespace hindcast::capture

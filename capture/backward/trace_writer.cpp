@@ -2,40 +2,81 @@
 
 #include "capture/graph/same_bits.h"
 
+#include <tuple>
+
 namespace hindcast::capture {
+namespace {
+
+std::pair<EventOrder, EventUse> order_and_use(EventKind kind) {
+  switch (kind) {
+    case EventKind::NodeStart:
+      return {EventOrder::Here, EventUse::Wait};
+    case EventKind::Hook:
+    case EventKind::CallNode:
+      return {EventOrder::Barrier, EventUse::Show};
+    case EventKind::Accumulate:
+      return {EventOrder::Late, EventUse::Keep};
+    case EventKind::Capture:
+      return {EventOrder::Late, EventUse::Show};
+    case EventKind::Release:
+      return {EventOrder::Here, EventUse::Keep};
+  }
+  return {};
+}
+
+}  // namespace
 
 TraceWriter::TraceWriter(const TraceRequest& request) : request_(request), recorder_(*graph_, policy_) {
   if (!recording()) return;
   graph_->first_call = request.resume.call;
   graph_->stage = request.resume.stage;
-  for (const NodeCall& call : request.collected.calls) graph_->node_names.push_back(call.node->name());
-  graph_->tensor_inputs.resize(request.collected.tensors.size());
+  for (const NodeCall& call : request.collected.calls) graph_->origins.push_back(call.node->name());
+  graph_->inputs.resize(request.collected.tensors.size());
+  graph_->tensor_count = static_cast<uint32_t>(graph_->inputs.size());
 }
 
-std::shared_ptr<Graph> TraceWriter::finish() {
+std::shared_ptr<BackwardGraph> TraceWriter::finish() {
   if (!recording()) return nullptr;
   graph_->values.shrink_to_fit();
   graph_->instrs.shrink_to_fit();
+  graph_->events.shrink_to_fit();
   graph_->buffer_events.shrink_to_fit();
+  graph_->mark_where_it_may_be_left();
   return graph_;
 }
 
 Instr& TraceWriter::add_instr(InstrKind kind) {
   Instr& instr = graph_->instrs.emplace_back();
   instr.kind = kind;
-  instr.call = call_;
-  instr.buffer_events = static_cast<uint32_t>(graph_->buffer_events.size());
+  instr.origin = call_;
   return instr;
+}
+
+Event& TraceWriter::add_event(EventKind kind, ValueIds inputs) {
+  Instr& instr = add_instr(InstrKind::Event);
+  instr.event = static_cast<uint32_t>(graph_->events.size());
+  std::tie(instr.order, instr.use) = order_and_use(kind);
+  instr.inputs = std::move(inputs);
+  Event& event = graph_->events.emplace_back();
+  event.kind = kind;
+  event.buffer_events = static_cast<uint32_t>(graph_->buffer_events.size());
+  return event;
+}
+
+Event& TraceWriter::add_accumulate(ValueId gradient, bool has_post_hooks) {
+  Event& event = add_event(EventKind::Accumulate, {gradient});
+  if (has_post_hooks) graph_->instrs.back().order = EventOrder::Barrier;
+  return event;
 }
 
 void TraceWriter::add_hooks(HookStage stage, const std::vector<Traced>& list, const std::vector<Traced>& kept,
                             const torch::autograd::variable_list& results) {
   if (!recording()) return;
-  Instr& instr = add_instr(InstrKind::Hook);
-  instr.stage = stage;
-  instr.inputs = values(list);
-  for (const Traced& item : kept) instr.inputs.push_back(item.value);
-  instr.kept_inputs = static_cast<uint32_t>(kept.size());
+  ValueIds inputs = values(list);
+  for (const Traced& item : kept) inputs.push_back(item.value);
+  Event& hooks = add_event(EventKind::Hook, std::move(inputs));
+  hooks.stage = stage;
+  hooks.kept_inputs = static_cast<uint32_t>(kept.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const at::Tensor& result = results[i];
     std::vector<ExprId> sizes;
@@ -64,7 +105,7 @@ ValueId TraceWriter::add_boundary_result(const at::Tensor& result, std::vector<E
 void TraceWriter::add_expected(const at::Tensor& result, const std::vector<ExprId>& sizes) {
   Facts facts;
   append_tensor_facts(result, facts);
-  auto& expected = graph_->instrs.back().expected;
+  auto& expected = graph_->events.back().expected;
   const bool plain = result.defined() && is_plain(result);
   for (size_t f = 0; f < facts.size(); ++f) {
     FactPattern pattern{facts[f], std::nullopt};

@@ -1,5 +1,5 @@
 #pragma once
-// What a trace records besides the ATen calls of formulas: nodes, what crosses a boundary, and which gradients wait meanwhile.
+// What a trace records besides the ATen calls of formulas: nodes, what crosses a barrier, and which gradients wait meanwhile.
 // Where nothing is recorded all of this does nothing, and observers see the tensors all the same.
 
 #include "capture/backward/node_policy.h"
@@ -14,25 +14,27 @@ class TraceWriter {
   explicit TraceWriter(const TraceRequest& request);
 
   bool recording() const { return request_.record; }
-  Graph& graph() { return *graph_; }
+  BackwardGraph& graph() { return *graph_; }
   SymbolTable& symbols() { return *graph_->symbols; }
   Recorder& recorder() { return recorder_; }
   /// The graph; null where nothing was recorded.
-  std::shared_ptr<Graph> share() const { return recording() ? graph_ : nullptr; }
+  std::shared_ptr<BackwardGraph> share() const { return recording() ? graph_ : nullptr; }
   /// Gives back the memory that was for more.
-  std::shared_ptr<Graph> finish();
+  std::shared_ptr<BackwardGraph> finish();
 
   /// Instrs from here on belong to node `call`.
   void begin_node(uint32_t call) { call_ = call; }
   uint32_t call() const { return call_; }
 
-  /// Only while recording.
+  // Only while recording.
   Instr& add_instr(InstrKind kind);
+  Event& add_event(EventKind kind, ValueIds inputs = {});
+  Event& add_accumulate(ValueId gradient, bool has_post_hooks);
 
   /// User hooks at `stage` turned `list` into `results`. A post-hook also reads what the node was given: `kept`.
   void add_hooks(HookStage stage, const std::vector<Traced>& list, const std::vector<Traced>& kept,
                  const torch::autograd::variable_list& results);
-  /// One result of the boundary that was added last; its value.
+  /// One result of the barrier that was added last; its value.
   ValueId add_boundary_result(const at::Tensor& result, std::vector<ExprId> sizes);
 
   /// The gradient that waits at flat node input `input` became `value`; undefined: it was consumed.
@@ -47,7 +49,7 @@ class TraceWriter {
   void add_expected(const at::Tensor& result, const std::vector<ExprId>& sizes);
 
   const TraceRequest& request_;
-  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+  std::shared_ptr<BackwardGraph> graph_ = std::make_shared<BackwardGraph>();
   CallNodeAsItself policy_;
   Recorder recorder_;
   uint32_t call_ = 0;

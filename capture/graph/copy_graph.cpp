@@ -13,7 +13,7 @@ void copy_lists(std::vector<Arg>& args) {
 }  // namespace
 
 std::shared_ptr<const Graph> copy_of(const Graph& graph) {
-  auto copy = std::make_shared<Graph>(graph);
+  auto copy = graph.copy();
   copy->symbols = std::make_shared<SymbolTable>(*graph.symbols);
   for (Instr& instr : copy->instrs) {
     copy_lists(instr.args);

@@ -18,15 +18,14 @@ size_t of_args(const std::vector<Arg>& args) {
 size_t Graph::footprint() const {
   using base::footprint;
   constexpr size_t kHashNode = 64;  // of an expression in the table that finds equal ones
-  size_t bytes = sizeof(*this) + footprint(values) + footprint(instrs) + footprint(tensor_inputs) + footprint(resume_inputs) +
-                 footprint(node_names) + footprint(buffer_events) + symbols->size() * (sizeof(Expr) + kHashNode);
+  size_t bytes = sizeof(*this) + footprint(values) + footprint(instrs) + footprint(inputs) + footprint(outputs) + footprint(origins) +
+                 symbols->size() * (sizeof(Expr) + kHashNode);
   for (const Value& value : values) bytes += footprint(value.sizes) + footprint(value.strides);
   for (const Instr& instr : instrs) {
-    bytes += of_args(instr.args) + footprint_beyond<2>(instr.inputs) + footprint_beyond<2>(instr.outputs) + footprint(instr.views) +
-             footprint(instr.expected);
+    bytes += of_args(instr.args) + footprint_beyond<2>(instr.inputs) + footprint_beyond<2>(instr.outputs) + footprint(instr.views);
     for (const ViewStep& view : instr.views) bytes += of_args(view.args);
   }
-  for (const std::string& name : node_names) bytes += name.capacity() > 15 ? name.capacity() + base::kBlockOverhead : 0;
+  for (const std::string& name : origins) bytes += name.capacity() > 15 ? name.capacity() + base::kBlockOverhead : 0;
   return bytes;
 }
 

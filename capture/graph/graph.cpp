@@ -16,10 +16,6 @@
 namespace hindcast::capture {
 namespace {
 
-bool computes(const Instr& instr) {
-  return instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
-}
-
 // What instrs run under, as in a backward: LibTorch's sum of a sparse and a dense gradient asks whether gradients are recorded.
 struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView dispatch;
@@ -103,13 +99,14 @@ class Interpreter {
   const Env& env_;
 };
 
-// The stretches between boundaries in which anything is computed; without inputs and outputs.
+// The stretches between barriers in which anything is computed; without inputs and outputs.
 std::vector<Segment> stretches(const std::vector<Instr>& instrs) {
   std::vector<Segment> result;
   uint32_t first = 0;
   for (uint32_t i = 0; i <= instrs.size(); ++i) {
-    if (i < instrs.size() && !is_boundary(instrs[i])) continue;
-    if (std::any_of(instrs.begin() + first, instrs.begin() + i, computes)) result.push_back({first, i, {}, {}});
+    if (i < instrs.size() && !is_barrier(instrs[i])) continue;
+    if (std::any_of(instrs.begin() + first, instrs.begin() + i, [](const Instr& instr) { return computes(instr); }))
+      result.push_back({first, i, {}, {}});
     first = i + 1;
   }
   return result;
@@ -131,11 +128,6 @@ std::vector<uint32_t> makers(const Graph& graph, const std::vector<Segment>& seg
 
 }  // namespace
 
-bool is_boundary(const Instr& instr) {
-  return instr.kind == InstrKind::Hook || instr.kind == InstrKind::CallNode ||
-         (instr.kind == InstrKind::Accumulate && instr.post_accumulate_hooks);
-}
-
 std::vector<Segment> Graph::segments() const {
   std::vector<Segment> result = stretches(instrs);
   const std::vector<uint32_t> made_in = makers(*this, result);
@@ -144,15 +136,19 @@ std::vector<Segment> Graph::segments() const {
   for (uint32_t i = 0; i < instrs.size(); ++i) {
     while (current < result.size() && i >= result[current].last) ++current;
     const bool inside = current < result.size() && i >= result[current].first;
-    const uint32_t here = inside && (computes(instrs[i]) || instrs[i].kind == InstrKind::NodeStart) ? current : kNowhere;
+    const bool waits = !computes(instrs[i]) && !is_barrier(instrs[i]) && instrs[i].use == EventUse::Wait;
+    const uint32_t here = inside && (computes(instrs[i]) || waits) ? current : kNowhere;
     for_each_use(instrs[i], [&](ValueId value) {
       if (!value.defined()) return;
       const uint32_t maker = made_in[value.index];
       if (maker == here && here != kNowhere) return;
-      if (here != kNowhere && instrs[i].kind != InstrKind::NodeStart && read[here].insert(value.index).second)
-        result[here].inputs.push_back(value);
+      if (here != kNowhere && !waits && read[here].insert(value.index).second) result[here].inputs.push_back(value);
       if (maker != kNowhere && given[maker].insert(value.index).second) result[maker].outputs.push_back(value);
     });
+  }
+  for (const ValueId value : outputs) {
+    const uint32_t maker = value.defined() ? made_in[value.index] : kNowhere;
+    if (maker != kNowhere && given[maker].insert(value.index).second) result[maker].outputs.push_back(value);
   }
   return result;
 }
@@ -211,8 +207,7 @@ void Graph::verify() const {
     HC_CHECK(!made[value.index], "value {} is made twice", value.index);
     made[value.index] = 1;
   };
-  for (const ValueId value : tensor_inputs) make(value);
-  for (const ValueId value : resume_inputs) make(value);
+  for (const ValueId value : inputs) make(value);
   for (size_t i = 0; i < instrs.size(); ++i) {
     const Instr& instr = instrs[i];
     for_each_use(instr, [&](ValueId value) {
@@ -225,8 +220,30 @@ void Graph::verify() const {
       HC_CHECK(instr.args.size() == instr.op->schema().arguments().size(), "instr {}: {} arguments, its schema has {}", i,
                instr.args.size(), instr.op->schema().arguments().size());
     }
-    HC_CHECK(instr.call < node_names.size(), "instr {} belongs to node {} of {}", i, instr.call, node_names.size());
+    HC_CHECK(origins.empty() || instr.origin < origins.size(), "instr {} comes from {} of {} origins", i, instr.origin, origins.size());
   }
+  for (const ValueId value : outputs) {
+    HC_CHECK(!value.defined() || (value.index < values.size() && made[value.index]), "value {} is returned and not made", value.index);
+  }
+}
+
+std::vector<ExprId> Graph::expressions() const {
+  std::vector<ExprId> needed;
+  const auto add = [&](const std::vector<Arg>& args) {
+    for (const Arg& arg : args) needed.insert(needed.end(), arg.exprs.begin(), arg.exprs.end());
+  };
+  for (const Instr& instr : instrs) {
+    add(instr.args);
+    for (const ViewStep& view : instr.views) add(view.args);
+  }
+  for (const Value& value : values) needed.insert(needed.end(), value.sizes.begin(), value.sizes.end());
+  return needed;
+}
+
+std::shared_ptr<Graph> Graph::copy() const { return std::make_shared<Graph>(*this); }
+
+void Graph::redirect(const std::function<ValueId(ValueId)>& now) {
+  for (ValueId& value : outputs) value = now(value);
 }
 
 }  // namespace hindcast::capture

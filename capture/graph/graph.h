@@ -1,12 +1,14 @@
 #pragma once
-// One captured backward: SSA over tensors, in the stock engine's order. It holds no mutation except into `.grad`.
+// A program over tensors: SSA, without mutation of anything that is not its own.
 //
-//   values   graph inputs (gradients that flow in at the start, tensors that nodes saved) and results of instrs
-//   instrs   ATen calls; between them, in order: hooks, opaque nodes, accumulation, captures, release of saved tensors
-//   symbols  sizes and scalars that may change from one call to the next, and the relations that must hold between them
+//   values   inputs, and results of instrs
+//   instrs   ATen calls; sums of gradients; events
+//   symbols  sizes and scalars that may change from one run to the next, and the relations that must hold between them
 //
-// Hook and opaque instrs are boundaries: what they return may have other shapes, dtypes or be undefined next time. The
-// ATen instrs between two boundaries are a *segment*; a graph compiler gets the graph and returns one function a segment.
+// An *event* is what happens between the calls and is not the program's affair: of a backward, a hook, a node that is called as
+// itself, an accumulation (capture/backward/backward_graph.h). The program knows when an event may happen, and what becomes of
+// the values that the event reads. A *barrier* runs user code: what it returns may have other shapes and dtypes next time, or be
+// undefined. The instrs between two barriers are a *segment*; a graph compiler gets the graph and returns one function a segment.
 
 #include "capture/symbols/symbols.h"
 #include "base/api.h"
@@ -17,6 +19,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -47,23 +50,25 @@ struct Value {
 };
 
 enum class InstrKind : uint8_t {
-  NodeStart,   // the steps of node `call` follow
-  Op,          // an ATen call without effects
-  Mutate,      // an in-place ATen call on a fresh copy of its target: functional seen from outside
-  AddGrads,    // the engine's sum of two gradients that flow into one input; the first is written to where that is allowed
-  Hook,        // user hooks of one node and stage; boundary
-  CallNode,    // an autograd node called as itself; boundary
-  Accumulate,  // AccumulateGrad: inputs[0] into the leaf's .grad; a boundary when the leaf has post-accumulate hooks
-  Capture,     // inputs[0] becomes a result of grad()
-  Release,     // the node's saved tensors are given back (unless retain_graph)
+  Op,        // an ATen call without effects
+  Mutate,    // an in-place ATen call on a fresh copy of its target: functional seen from outside
+  AddGrads,  // the engine's sum of two gradients that flow into one input; the first is written to where that is allowed
+  Event,     // see above; number `event` of whoever knows what it is
 };
 
-enum class HookStage : uint8_t { TensorPre, Pre, Post };
+/// When an event may happen, for who puts instrs in another order.
+enum class EventOrder : uint8_t {
+  Here,     // where it stands, among the instrs that touch its values
+  Late,     // at any time before the next barrier: nobody can see when
+  Leave,    // where it stands, and the rest of the program may be left to somebody else there: what it reads must exist
+  Barrier,  // where it stands, and user code runs: no instr passes it
+};
 
-/// What one fact of a boundary's results was at capture: a number, or the value of a dynamic size.
-struct FactPattern {
-  int64_t value = 0;
-  std::optional<ExprId> expr;
+/// What becomes of the values that an event reads.
+enum class EventUse : uint8_t {
+  Wait,  // nothing: they are there in case the program is left to somebody else
+  Keep,  // their memory may be kept, and written to later
+  Show,  // user code sees them
 };
 
 /// One argument of an ATen call.
@@ -85,24 +90,22 @@ struct ViewStep {
 
 struct Instr {
   InstrKind kind = InstrKind::Op;
-  HookStage stage = HookStage::TensorPre;
-  uint32_t call = 0;  // the node it belongs to, an index into Graph::node_names
+  EventOrder order = EventOrder::Here;
+  EventUse use = EventUse::Wait;
+  uint32_t event = 0;
+  uint32_t origin = 0;  // what it was recorded of, an index into Graph::origins
   std::optional<c10::OperatorHandle> op;
   std::vector<Arg> args;  // Op and Mutate: in schema order
-  ValueIds inputs;        // the others: gradients in, in order (may be undefined); NodeStart: those that waited
+  ValueIds inputs;        // the others: in order, may be undefined
   ValueIds outputs;
-  std::vector<ViewStep> views;         // Mutate: from the copy to the written tensor
-  ValueId base;                        // Mutate: the value that is copied
-  uint32_t target_arg = 0;             // Mutate: which argument is written
-  uint32_t result = 0;                 // Capture: which result
-  uint32_t buffer_events = 0;          // boundaries: how many of Graph::buffer_events precede it
-  uint32_t kept_inputs = 0;            // Hook at stage Post: how many of `inputs` are the node's own inputs (they come last)
-  std::vector<FactPattern> expected;   // boundaries: facts of all outputs at capture
-  bool post_accumulate_hooks = false;  // Accumulate: user code runs
+  std::vector<ViewStep> views;  // Mutate: from the copy to the written tensor
+  ValueId base;                 // Mutate: the value that is copied
+  uint32_t target_arg = 0;      // Mutate: which argument is written
 };
 
-/// User code runs: it may change hooks and saved tensors of all nodes to come.
-bool is_boundary(const Instr& instr);
+/// An ATen call or a sum.
+inline bool computes(const Instr& instr) { return instr.kind != InstrKind::Event; }
+inline bool is_barrier(const Instr& instr) { return instr.kind == InstrKind::Event && instr.order == EventOrder::Barrier; }
 
 template <class Visit>
 void for_each_use(const Instr& instr, Visit visit) {
@@ -113,16 +116,7 @@ void for_each_use(const Instr& instr, Visit visit) {
   visit(instr.base);
 }
 
-/// The gradient waiting at flat node input `input` became `value` (undefined: it was consumed).
-struct BufferEvent {
-  uint32_t input;
-  ValueId value;
-};
-
-/// Where capture began: at the start, or behind a boundary whose results were not those of an earlier capture.
-enum class Stage : uint8_t { NodeStart, AfterTensorPre, AfterPre, AfterCall, AfterPost };
-
-/// ATen instrs [first, last) between two boundaries.
+/// Instrs [first, last) between two barriers.
 struct Segment {
   uint32_t first = 0, last = 0;
   std::vector<ValueId> inputs;   // values made elsewhere that it reads
@@ -131,16 +125,18 @@ struct Segment {
 
 class HINDCAST_API Graph {
  public:
+  Graph() = default;
+  /// Of the program alone: a backward's events have numbers and no meaning any more. copy() keeps them.
+  Graph(const Graph&) = default;
+  Graph& operator=(const Graph&) = default;
+  virtual ~Graph() = default;
+
   std::vector<Value> values;
   std::vector<Instr> instrs;
   std::shared_ptr<SymbolTable> symbols = SymbolTable::make();
-
-  std::vector<ValueId> tensor_inputs;   // one per collected tensor slot; undefined where nobody reads it
-  std::vector<ValueId> resume_inputs;   // gradients given at the start, in the order of Resume
-  std::vector<std::string> node_names;  // per collected call
-  std::vector<BufferEvent> buffer_events;
-  uint32_t first_call = 0;
-  Stage stage = Stage::NodeStart;
+  std::vector<ValueId> inputs;       // in the order in which tensors are given; undefined where nobody reads one
+  std::vector<ValueId> outputs;      // what the program returns; a backward's events give everything away
+  std::vector<std::string> origins;  // what instrs were recorded of, for texts: a backward's nodes
   uint32_t id = 0;
   bool strict = false;  // Options::deterministic of the guard: reductions must keep ATen's order, no contraction
 
@@ -158,10 +154,11 @@ class HINDCAST_API Graph {
   /// The same for these instrs, of this graph or like some of it, with other values of the symbols.
   static void replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env);
 
-  /// Text in the words of PyTorch's compiled autograd log: dtype, symbolic shape, strides and device on every value, the
-  /// autograd node and its NodeCall number above its instrs.
-  std::string print() const;
-  std::string dot() const;
+  /// Text in the words of PyTorch's logs: dtype, symbolic shape, strides and device on every value; of a backward, the autograd
+  /// node and its NodeCall number above its instrs.
+  virtual std::string print() const;
+  /// The same as a picture, for Graphviz.
+  virtual std::string dot() const;
   /// Writes an SVG through Graphviz' `dot` program. Throws std::runtime_error naming what is missing.
   void write_svg(const std::string& path) const;
 
@@ -169,7 +166,15 @@ class HINDCAST_API Graph {
   void verify() const;
 
   /// Bytes that it holds, symbols included; of constants that are tensors or lists only the reference.
-  size_t footprint() const;
+  virtual size_t footprint() const;
+
+  /// What a run evaluates: arguments, and sizes of all values, which kernels walk.
+  virtual std::vector<ExprId> expressions() const;
+
+  /// A copy of its own class.
+  virtual std::shared_ptr<Graph> copy() const;
+  /// Values are read in place of others from now on: what names values, and is no instr, follows.
+  virtual void redirect(const std::function<ValueId(ValueId)>& now);
 };
 
 }  // namespace hindcast::capture

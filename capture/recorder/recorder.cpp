@@ -119,7 +119,7 @@ ValueId Recorder::value_from_outside(const at::Tensor& tensor) {
 Instr& Recorder::new_instr(const c10::OperatorHandle& op, std::vector<Arg> args, InstrKind kind) {
   Instr& instr = graph_.instrs.emplace_back();
   instr.kind = kind;
-  instr.call = call_;
+  instr.origin = call_;
   instr.op = op;
   instr.args = std::move(args);
   return instr;

@@ -240,7 +240,7 @@ class Program {
       for (size_t i = 0; i < instr.outputs.size(); ++i) {
         if (!instr.outputs[i].defined()) continue;
         text += format("  [[maybe_unused]] const at::Tensor {} = call(\"{}\", \"{}\", {{{}}}, {});  // {}\n", name_of(instr.outputs[i]),
-                       name.name, name.overload_name, arguments, i, graph_.node_names[instr.call]);
+                       name.name, name.overload_name, arguments, i, graph_.origins[instr.origin]);
       }
     }
     return text + "  return {" + join(stored_values_of(group_), name_of) + "};\n}\n\n";

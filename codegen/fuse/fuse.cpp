@@ -10,6 +10,7 @@
 namespace hindcast::codegen {
 namespace {
 
+using capture::EventOrder;
 using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
@@ -23,7 +24,7 @@ class Fuser {
       : graph_(graph),
         costs_(costs),
         views_(graph, costs),
-        looks_again_(Schedule::looks_again(graph)),
+        may_be_left_(Schedule::may_be_left(graph)),
         maker_(graph.values.size(), kNone),
         open_group_of_(graph.values.size(), kNone) {
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
@@ -32,10 +33,14 @@ class Fuser {
       }
     }
     users_.resize(graph.values.size());
+    is_returned_.resize(graph.values.size());
+    for (const ValueId value : graph.outputs) {
+      if (value.defined()) is_returned_[value.index] = true;
+    }
     is_done_.resize(graph.instrs.size());
     uint32_t segment = 0;
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-      if (capture::is_boundary(graph.instrs[i])) ++segment;
+      if (capture::is_barrier(graph.instrs[i])) ++segment;
       segment_.push_back(segment);
       capture::for_each_use(graph.instrs[i], [&](ValueId value) {
         if (value.defined()) users_[value.index].push_back(i);
@@ -47,30 +52,16 @@ class Fuser {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       now_ = i;
-      if (capture::is_boundary(instr)) {
-        pass_boundary(i);
-        continue;
-      }
-      switch (instr.kind) {
-        case InstrKind::Op:
-        case InstrKind::Mutate:
-        case InstrKind::AddGrads:
-          if (is_done_[i]) break;
-          if (views_.is_read_through(i)) {
-            waiting_views_.push_back(i);
-          } else if (!join(i)) {
-            emit(i);
-          }
-          break;
-        case InstrKind::NodeStart:
-          if (looks_again_) start_node(i);
-          break;
-        case InstrKind::Accumulate:
-        case InstrKind::Capture:
-          if (!delay(i)) emit(i);
-          break;
-        default:
+      if (capture::is_barrier(instr)) {
+        pass_barrier(i);
+      } else if (instr.kind == InstrKind::Event) {
+        pass_event(i);
+      } else if (!is_done_[i]) {
+        if (views_.is_read_through(i)) {
+          waiting_views_.push_back(i);
+        } else if (!join(i)) {
           emit(i);
+        }
       }
     }
     close_all("the end of the graph");
@@ -85,25 +76,32 @@ class Fuser {
     bool live = true;
   };
 
-  // A kernel has no place inside where the rest could be left to the nodes themselves.
-  void start_node(uint32_t i) {
-    if (next_node_looks_) {
-      close_all("user code may have changed the next node");
-      emit_views_read_after(i);
+  void pass_event(uint32_t i) {
+    switch (graph_.instrs[i].order) {
+      case EventOrder::Late:
+        if (!delay(i)) emit(i);
+        break;
+      case EventOrder::Leave:  // a kernel has no place inside where the rest could be left
+        close_all("user code may have changed the next node");
+        emit_views_read_after(i);
+        schedule_.items.push_back({false, i});
+        break;
+      case EventOrder::Here:
+        if (!waits(graph_.instrs[i])) {
+          emit(i);
+        } else if (may_be_left_) {
+          schedule_.items.push_back({false, i});
+        }
+        break;
+      case EventOrder::Barrier:
+        break;
     }
-    schedule_.items.push_back({false, i, next_node_looks_ ? end_of_segment(i) : 0});
-    next_node_looks_ = false;
   }
 
-  // A hook looks at its own node, whose formula may follow, and like a called node at all nodes of the segment behind it; behind
-  // post-accumulate hooks, the first node does.
-  void pass_boundary(uint32_t i) {
+  void pass_barrier(uint32_t i) {
     close_all("a boundary");
     emit_views_read_after(i);
     emit(i);
-    const Instr& instr = graph_.instrs[i];
-    next_node_looks_ = instr.kind == InstrKind::Accumulate;
-    if (!next_node_looks_) schedule_.items.back().end_call = std::max(instr.call + 1, end_of_segment(i + 1));
   }
 
   // nullopt: not computed by a kernel, or faster in ATen's.
@@ -134,15 +132,6 @@ class Fuser {
       const uint32_t maker = maker_[source.index];
       return maker != kNone && maker > open.group().members.front() && !open.makes(source) && !open.loads(source);
     }));
-  }
-
-  // Behind the last node that starts before the next boundary.
-  uint32_t end_of_segment(uint32_t node_start) const {
-    uint32_t end = 0;
-    for (uint32_t i = node_start; i < graph_.instrs.size() && !capture::is_boundary(graph_.instrs[i]); ++i) {
-      if (graph_.instrs[i].kind == InstrKind::NodeStart) end = graph_.instrs[i].call + 1;
-    }
-    return end;
   }
 
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
@@ -256,8 +245,7 @@ class Fuser {
     for (const ValueId output : graph_.instrs[i].outputs) {
       if (!output.defined() || !open.group.makes(output)) continue;
       const auto& users = users_[output.index];
-      const bool kept =
-          std::any_of(users.begin(), users.end(), [&](uint32_t user) { return graph_.instrs[user].kind == InstrKind::Accumulate; });
+      const bool kept = std::any_of(users.begin(), users.end(), [&](uint32_t user) { return keeps(user); });
       if (kept) open.kept_bytes += bytes_of(graph_, graph_.values[output.index]);
     }
   }
@@ -285,7 +273,7 @@ class Fuser {
     capture::for_each_use(graph_.instrs[i], [&](ValueId value) {
       if (value.defined()) make_available(value);
     });
-    schedule_.items.push_back({false, i, 0});
+    schedule_.items.push_back({false, i});
   }
 
   void make_available(ValueId value) {
@@ -335,17 +323,17 @@ class Fuser {
     }
     if (!is_worth_a_kernel(open.group.group(), open.largest_bytes)) {
       for (const ValueId input : inputs_of(members[0])) make_available(input);
-      schedule_.items.push_back({false, members[0], 0});
+      schedule_.items.push_back({false, members[0]});
     } else {
       Group group = open.group.finish([&](ValueId made) { return is_read_elsewhere(made, members); });
       group.stopped = why;
       add_leaves(group, open.sinks);
       if (!group.body.stores.empty()) {
-        schedule_.items.push_back({true, static_cast<uint32_t>(schedule_.groups.size()), 0});
+        schedule_.items.push_back({true, static_cast<uint32_t>(schedule_.groups.size())});
         schedule_.groups.push_back(std::move(group));
       }
     }
-    for (const uint32_t sink : open_[g].sinks) schedule_.items.push_back({false, sink, 0});
+    for (const uint32_t sink : open_[g].sinks) schedule_.items.push_back({false, sink});
   }
 
   bool is_worth_a_kernel(const Group& group, int64_t bytes) {
@@ -388,8 +376,7 @@ class Fuser {
     for (uint32_t store = 0; store < group.stores.size(); ++store) {
       std::vector<uint32_t> leaves;
       for (const uint32_t sink : sinks) {
-        if (graph_.instrs[sink].kind == InstrKind::Accumulate && graph_.instrs[sink].inputs[0] == group.stores[store])
-          leaves.push_back(sink);
+        if (keeps(sink) && graph_.instrs[sink].inputs[0] == group.stores[store]) leaves.push_back(sink);
       }
       std::vector<uint32_t> inside = group.members;
       inside.insert(inside.end(), leaves.begin(), leaves.end());
@@ -403,7 +390,7 @@ class Fuser {
       }
       // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
       for (const uint32_t sink : sinks) {
-        if (graph_.instrs[sink].kind != InstrKind::Accumulate || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
+        if (!keeps(sink) || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
         const Views::Source source = views_.source_of(graph_.instrs[sink].inputs[0]);
         if (source.value == group.stores[store] && source.offsets.empty()) group.leaves.push_back({store, sink, true});
       }
@@ -422,20 +409,23 @@ class Fuser {
     const uint32_t made_in = segment_[maker_[value.index]];
     for (const uint32_t user : users_[value.index]) {
       if (std::find(members.begin(), members.end(), user) != members.end()) continue;
-      if (graph_.instrs[user].kind == InstrKind::NodeStart && segment_[user] == made_in) continue;
+      if (waits(graph_.instrs[user]) && segment_[user] == made_in) continue;
       if (views_.is_read_through(user) && !is_read_elsewhere(graph_.instrs[user].outputs[0], members)) continue;
       return true;
     }
-    return false;
+    return is_returned_[value.index];
   }
+
+  // An event that may go on with a value's memory, as a leaf does.
+  bool keeps(uint32_t i) const { return graph_.instrs[i].kind == InstrKind::Event && graph_.instrs[i].use == capture::EventUse::Keep; }
 
   const Graph& graph_;
   const CostModel& costs_;
   const Views views_;
-  const bool looks_again_;
-  bool next_node_looks_ = true;  // at all nodes of its segment
+  const bool may_be_left_;
   std::vector<uint32_t> maker_, open_group_of_, segment_;
   std::vector<std::vector<uint32_t>> users_;
+  std::vector<bool> is_returned_;                                  // by the graph
   std::unordered_map<uint32_t, std::optional<Member>> described_;  // by instr
   std::vector<bool> is_done_;                                      // in the schedule, or in a group
   std::vector<Open> open_;

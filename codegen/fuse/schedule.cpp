@@ -4,27 +4,26 @@
 
 namespace hindcast::codegen {
 
+using capture::EventOrder;
 using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
 
-bool Schedule::looks_again(const Graph& graph) {
-  return graph.first_call != 0 || graph.stage != capture::Stage::NodeStart ||
-         std::any_of(graph.instrs.begin(), graph.instrs.end(), [](const Instr& instr) { return capture::is_boundary(instr); });
+bool waits(const Instr& instr) {
+  return instr.kind == InstrKind::Event && instr.use == capture::EventUse::Wait && instr.order != EventOrder::Barrier;
 }
 
-bool Schedule::may_be_left_at(const Graph& graph, const Item& item) {
-  if (item.is_group) return false;
-  const Instr& instr = graph.instrs[item.index];
-  return capture::is_boundary(instr) || (instr.kind == InstrKind::NodeStart && item.end_call != 0);
+bool Schedule::may_be_left(const Graph& graph) {
+  return std::any_of(graph.instrs.begin(), graph.instrs.end(), [](const Instr& instr) {
+    return instr.kind == InstrKind::Event && (instr.order == EventOrder::Leave || instr.order == EventOrder::Barrier);
+  });
 }
 
 Schedule Schedule::unfused(const Graph& graph) {
-  const bool has_node_starts = looks_again(graph);
+  const bool may_be_left = Schedule::may_be_left(graph);
   Schedule schedule;
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-    const Instr& instr = graph.instrs[i];
-    if (instr.kind != InstrKind::NodeStart || has_node_starts) schedule.items.push_back({false, i, instr.call + 1});
+    if (may_be_left || !waits(graph.instrs[i])) schedule.items.push_back({false, i});
   }
   return schedule;
 }

@@ -12,8 +12,7 @@ namespace hindcast::codegen {
 struct Schedule {
   struct Item {
     bool is_group = false;
-    uint32_t index = 0;     // into groups, or Graph::instrs
-    uint32_t end_call = 0;  // NodeStart and boundaries: where user code ran, nodes up to here are looked at again
+    uint32_t index = 0;  // into groups, or Graph::instrs
   };
   std::vector<Group> groups;
   std::vector<Item> items;
@@ -21,11 +20,12 @@ struct Schedule {
   /// Every instr as it stands.
   static Schedule unfused(const capture::Graph& graph);
 
-  /// User code runs in the graph, or ran before: nodes are looked at again before their turn. A graph where none does has no NodeStart in
-  /// its schedule.
-  static bool looks_again(const capture::Graph& graph);
-  /// The rest of the backward may be left here to the nodes themselves, since user code may have changed them.
-  static bool may_be_left_at(const capture::Graph& graph, const Item& item);
+  /// Somewhere in the graph its rest may be left to somebody else. Where not, nobody asks for what events only wait with, and they are
+  /// in no schedule.
+  static bool may_be_left(const capture::Graph& graph);
 };
+
+/// An event that does nothing with what it reads.
+bool waits(const capture::Instr& instr);
 
 }  // namespace hindcast::codegen

@@ -1,5 +1,6 @@
 #include "codegen/fuse/views.h"
 
+#include "codegen/fuse/schedule.h"
 #include "codegen/fuse/pointwise_ops.h"
 
 #include <algorithm>
@@ -69,20 +70,23 @@ Views::Views(const Graph& graph, const CostModel& costs)
 std::vector<bool> Views::values_that_leave_their_segment() const {
   std::vector<uint32_t> made_in(graph_.values.size(), kNone), segment_of;
   for (const Instr& instr : graph_.instrs) {
-    const uint32_t segment = segment_of.empty() ? 0 : segment_of.back() + (capture::is_boundary(instr) ? 1 : 0);
+    const uint32_t segment = segment_of.empty() ? 0 : segment_of.back() + (capture::is_barrier(instr) ? 1 : 0);
     segment_of.push_back(segment);
     for (const ValueId output : instr.outputs) {
       if (output.defined()) made_in[output.index] = segment;
     }
   }
   std::vector<bool> leaves(graph_.values.size());
+  for (const ValueId output : graph_.outputs) {
+    if (output.defined()) leaves[output.index] = true;
+  }
   for (size_t i = graph_.instrs.size(); i-- > 0;) {
     const Instr& instr = graph_.instrs[i];
     const bool view_leaves = std::any_of(instr.outputs.begin(), instr.outputs.end(), [&](ValueId output) {
       return output.defined() && graph_.values[output.index].is_view && leaves[output.index];
     });
     capture::for_each_use(instr, [&](ValueId value) {
-      if (value.defined() && (view_leaves || capture::is_boundary(instr) || segment_of[i] != made_in[value.index]))
+      if (value.defined() && (view_leaves || capture::is_barrier(instr) || segment_of[i] != made_in[value.index]))
         leaves[value.index] = true;
     });
   }
@@ -92,8 +96,11 @@ std::vector<bool> Views::values_that_leave_their_segment() const {
 // By others than ops that compute element by element, and views of it.
 std::vector<bool> Views::values_wanted_as_tensors() const {
   std::vector<bool> wanted(graph_.values.size());
+  for (const ValueId output : graph_.outputs) {
+    if (output.defined()) wanted[output.index] = true;
+  }
   for (const Instr& instr : graph_.instrs) {
-    if (instr.kind == capture::InstrKind::NodeStart || instr.kind == capture::InstrKind::AddGrads) continue;
+    if (waits(instr) || instr.kind == capture::InstrKind::AddGrads) continue;
     if (instr.kind == capture::InstrKind::Op) {
       const auto& name = instr.op->operator_name();
       const bool is_view = instr.outputs.size() == 1 && instr.outputs[0].defined() && graph_.values[instr.outputs[0].index].is_view;

@@ -52,7 +52,7 @@ class Sharing {
     std::unordered_map<std::string, uint32_t> known;
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
-      if (capture::is_boundary(instr)) known.clear();
+      if (capture::is_barrier(instr)) known.clear();
       if (instr.kind != InstrKind::Op) continue;
       const auto key = key_of(instr, rewrite_);
       if (!key) continue;
@@ -102,7 +102,7 @@ class Sharing {
         if (is_view) continue;
         // A Mutate would have to copy what it could have taken.
         if (use.kind == UseKind::Overwrite && graph_.instrs[use.instr].kind == InstrKind::Mutate) return false;
-        if (use.kind != UseKind::Accumulate) continue;
+        if (use.kind != UseKind::Keep) continue;
         if (accumulated.defined() && accumulated != use.value) return false;
         accumulated = use.value;
       }

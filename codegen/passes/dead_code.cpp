@@ -1,9 +1,10 @@
-// A gradient that waits at a node whose formula does not read it any more is needed only where the node might be left to the stock
-// engine after all: the first node of a segment is looked at again, and then with all that the segment's kernels replace
-// (codegen/fuse). What is computed behind that point, and waits no longer than its segment, nobody can ask for.
+// What an event only waits with is needed where the rest of the program might be left to somebody else: at the first event of a
+// segment that waits, where all that the segment's kernels replace is there (codegen/fuse). What is computed behind that point, and
+// waits no longer than its segment, nobody can ask for.
 
 #include "codegen/passes/dead_code.h"
 
+#include "codegen/fuse/schedule.h"
 #include "codegen/passes/instr_key.h"
 
 #include <algorithm>
@@ -28,12 +29,7 @@ bool may_go(const Instr& instr) {
     case InstrKind::Mutate:
     case InstrKind::AddGrads:
       return true;
-    case InstrKind::NodeStart:
-    case InstrKind::Hook:
-    case InstrKind::CallNode:
-    case InstrKind::Accumulate:
-    case InstrKind::Capture:
-    case InstrKind::Release:
+    case InstrKind::Event:
       return false;
   }
   return false;
@@ -42,25 +38,25 @@ bool may_go(const Instr& instr) {
 class Waiting {
  public:
   explicit Waiting(const Graph& graph) : made_behind_(graph.values.size(), kNone) {
-    uint32_t first_node = kNone;
+    uint32_t first_wait = kNone;
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       const Instr& instr = graph.instrs[i];
-      if (capture::is_boundary(instr)) first_node = kNone;
-      if (instr.kind == InstrKind::NodeStart && first_node == kNone) first_node = i;
-      first_nodes_.push_back(first_node);
+      if (capture::is_barrier(instr)) first_wait = kNone;
+      if (waits(instr) && first_wait == kNone) first_wait = i;
+      first_waits_.push_back(first_wait);
       for (const ValueId value : instr.outputs) {
-        if (value.defined()) made_behind_[value.index] = first_node;
+        if (value.defined()) made_behind_[value.index] = first_wait;
       }
     }
   }
 
-  /// Whether anybody could ask for what waits at that node.
-  bool is_needed(ValueId value, uint32_t node_start) const {
-    return made_behind_[value.index] == kNone || made_behind_[value.index] != first_nodes_[node_start];
+  /// Whether anybody could ask for what that event waits with.
+  bool is_needed(ValueId value, uint32_t event) const {
+    return made_behind_[value.index] == kNone || made_behind_[value.index] != first_waits_[event];
   }
 
  private:
-  std::vector<uint32_t> first_nodes_;  // by instr: the first node of its segment, up to it
+  std::vector<uint32_t> first_waits_;  // by instr: the first event of its segment that waits, up to it
   std::vector<uint32_t> made_behind_;  // by value: the same for its maker
 };
 
@@ -70,6 +66,9 @@ Rewrite dead_code(const Graph& graph) {
   const Waiting waiting(graph);
   Rewrite rewrite;
   std::vector<bool> is_read(graph.values.size());
+  for (const ValueId value : graph.outputs) {
+    if (value.defined()) is_read[value.index] = true;
+  }
   for (auto i = static_cast<uint32_t>(graph.instrs.size()); i-- > 0;) {
     const Instr& instr = graph.instrs[i];
     const bool is_needed = !may_go(instr) || std::any_of(instr.outputs.begin(), instr.outputs.end(),
@@ -84,7 +83,7 @@ Rewrite dead_code(const Graph& graph) {
     }
     capture::for_each_use(instr, [&](ValueId value) {
       if (!value.defined()) return;
-      if (instr.kind != InstrKind::NodeStart || waiting.is_needed(value, i)) is_read[value.index] = true;
+      if (!waits(instr) || waiting.is_needed(value, i)) is_read[value.index] = true;
     });
   }
   return rewrite;

@@ -61,7 +61,7 @@ Optimised optimise(std::shared_ptr<const Graph> graph, const CostModel& costs, b
     const Rewrite rewrite = pass.run(*result.graph, costs);
     if (!rewrite.empty()) {
       result.keeps_signs_of_zeros = result.keeps_signs_of_zeros && pass.keeps_signs_of_zeros;
-      result.graph = std::make_shared<const Graph>(rewritten(*result.graph, rewrite));
+      result.graph = rewritten(*result.graph, rewrite);
       for (auto& [value, instead] : result.replaced) instead = rewrite.replacement_of(instead);
       result.replaced.insert(rewrite.replaced.begin(), rewrite.replaced.end());
     }

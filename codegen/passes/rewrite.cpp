@@ -13,8 +13,9 @@ ValueId Rewrite::replacement_of(ValueId value) const {
   return found == replaced.end() ? value : found->second;
 }
 
-Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
-  Graph result = graph;
+std::shared_ptr<const Graph> rewritten(const Graph& graph, const Rewrite& rewrite) {
+  const std::shared_ptr<Graph> copy = graph.copy();
+  Graph& result = *copy;
   for (const auto& [i, instr] : rewrite.rebuilt) result.instrs[i] = instr;
   const auto redirect = [&](ValueId& value) { value = rewrite.replacement_of(value); };
   const auto redirect_all = [&](std::vector<Arg>& args) {
@@ -28,12 +29,11 @@ Graph rewritten(const Graph& graph, const Rewrite& rewrite) {
     for (auto& view : instr.views) redirect_all(view.args);
     redirect(instr.base);
   }
-  // As many as before: boundaries say how many of them precede them.
-  for (auto& event : result.buffer_events) redirect(event.value);
+  result.redirect([&](ValueId value) { return rewrite.replacement_of(value); });
   uint32_t i = 0;
   std::erase_if(result.instrs, [&](const Instr&) { return rewrite.removed.contains(i++); });
   result.verify();
-  return result;
+  return copy;
 }
 
 }  // namespace hindcast::codegen

@@ -6,6 +6,7 @@
 #include "capture/graph/graph.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,6 +27,6 @@ struct Rewrite {
 };
 
 /// A copy of the graph with that done, verified.
-capture::Graph rewritten(const capture::Graph& graph, const Rewrite& rewrite);
+std::shared_ptr<const capture::Graph> rewritten(const capture::Graph& graph, const Rewrite& rewrite);
 
 }  // namespace hindcast::codegen

@@ -12,24 +12,20 @@ using capture::ValueId;
 
 namespace {
 
-UseKind kind_of_inputs(InstrKind kind) {
-  switch (kind) {
-    case InstrKind::NodeStart:
+UseKind kind_of_inputs(const Instr& instr) {
+  if (capture::computes(instr)) return UseKind::Read;
+  switch (instr.use) {
+    case capture::EventUse::Wait:
       return UseKind::Wait;
-    case InstrKind::Accumulate:
-      return UseKind::Accumulate;
-    case InstrKind::Hook:
-    case InstrKind::CallNode:
-    case InstrKind::Capture:
+    case capture::EventUse::Keep:
+      return UseKind::Keep;
+    case capture::EventUse::Show:
       return UseKind::Show;
-    case InstrKind::Op:
-    case InstrKind::Mutate:
-    case InstrKind::AddGrads:
-    case InstrKind::Release:
-      return UseKind::Read;
   }
-  return UseKind::Read;
+  return UseKind::Show;
 }
+
+bool keeps(const Instr& instr) { return !capture::computes(instr) && instr.use == capture::EventUse::Keep && !instr.inputs.empty(); }
 
 }  // namespace
 
@@ -40,8 +36,8 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     const Instr& instr = graph.instrs[i];
     segments_.push_back(segment);
-    if (capture::is_boundary(instr)) ++segment;
-    if (instr.kind == InstrKind::Accumulate) ++accumulations;
+    if (capture::is_barrier(instr)) ++segment;
+    if (keeps(instr)) ++accumulations;
     accumulations_.push_back(accumulations);
     if (rewrite.removed.contains(i)) continue;
     for (const Arg& arg : instr.args) {
@@ -49,13 +45,12 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
     }
     for (size_t k = 0; k < instr.inputs.size(); ++k) {
       const bool is_sum = instr.kind == InstrKind::AddGrads && k == 0;
-      add(i, is_sum ? UseKind::Overwrite : kind_of_inputs(instr.kind), rewrite.replacement_of(instr.inputs[k]));
+      add(i, is_sum ? UseKind::Overwrite : kind_of_inputs(instr), rewrite.replacement_of(instr.inputs[k]));
     }
     add(i, UseKind::Overwrite, rewrite.replacement_of(instr.base));
-    const bool computes = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate || instr.kind == InstrKind::AddGrads;
     for (const ValueId output : instr.outputs) {
       if (!output.defined()) continue;
-      is_computed_[output.index] = computes;
+      is_computed_[output.index] = capture::computes(instr);
       if (!graph.values[output.index].is_view) continue;
       // The graph does not say of which argument.
       for (const Arg& arg : instr.args) {
@@ -65,6 +60,10 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
       }
     }
   }
+  const auto end = static_cast<uint32_t>(graph.instrs.size());
+  for (const ValueId value : graph.outputs) add(end, UseKind::Show, rewrite.replacement_of(value));
+  segments_.push_back(segment);
+  accumulations_.push_back(accumulations);
   for (uint32_t value = 0; value < graph.values.size(); ++value) members_[memory_of(value)].push_back(value);
 }
 

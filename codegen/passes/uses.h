@@ -9,10 +9,10 @@ namespace hindcast::codegen {
 
 enum class UseKind : uint8_t {
   Read,
-  Wait,        // at a node's start
-  Overwrite,   // base of a Mutate, first of two gradients that are added: written to where a run finds that nobody else holds it
-  Accumulate,  // a leaf may keep it as its `.grad`
-  Show,        // to user code, or as a result of grad()
+  Wait,       // by an event, in case the program is left to somebody else
+  Overwrite,  // base of a Mutate, first of two gradients that are added: written to where a run finds that nobody else holds it
+  Keep,       // by an event that may keep its memory, as a leaf does as its `.grad`
+  Show,       // to user code, or as a result
 };
 
 struct Use {

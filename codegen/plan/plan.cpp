@@ -15,23 +15,6 @@ using capture::ValueId;
 
 namespace {
 
-std::vector<capture::ExprId> needed_expressions(const capture::Graph& graph) {
-  std::vector<capture::ExprId> needed;
-  const auto add = [&](const std::vector<Arg>& args) {
-    for (const Arg& arg : args) needed.insert(needed.end(), arg.exprs.begin(), arg.exprs.end());
-  };
-  for (const Instr& instr : graph.instrs) {
-    add(instr.args);
-    for (const auto& view : instr.views) add(view.args);
-    for (const auto& pattern : instr.expected) {
-      if (pattern.expr) needed.push_back(*pattern.expr);
-    }
-  }
-  // Kernels walk sizes of values; a plan with kernels must find in a call's Env what the plan without them evaluated.
-  for (const capture::Value& value : graph.values) needed.insert(needed.end(), value.sizes.begin(), value.sizes.end());
-  return needed;
-}
-
 // A slot that is used twice in one step is given away at its last mention only.
 void give_away_once(Step& step) {
   std::vector<SlotUse*> uses;
@@ -47,49 +30,19 @@ void give_away_once(Step& step) {
   }
 }
 
-// Where the backward may be left, gradients that wait for nodes to come are in use, whoever reads them there: a kernel may read
-// what another shape of one is made of.
-class Waiting {
- public:
-  explicit Waiting(const capture::Graph& graph) : graph_(graph) {}
-
-  /// The backward may be left at `place`, before `events` happen.
-  template <class SlotOf>
-  void stop(uint32_t place, uint32_t events, SlotOf slot_of) {
-    for (; event_ < events; ++event_) {
-      const auto& [input, value] = graph_.buffer_events[event_];
-      if (const auto former = waiting_.find(input); former != waiting_.end()) end(former->second);
-      waiting_.erase(input);
-      if (const uint32_t slot = slot_of(value); slot != kNoSlot) waiting_[input] = {slot, place};
-    }
-    last_stop_ = place;
-  }
-  /// Last places by slot, of those that have waited.
-  const std::unordered_map<uint32_t, uint32_t>& finish() {
-    for (const auto& [input, since] : waiting_) end(since);
-    return last_places_;
-  }
-
- private:
-  struct Since {
-    uint32_t slot, place;
-  };
-  void end(const Since& since) {
-    if (last_stop_ == kNoSlot || since.place > last_stop_) return;  // it came and went between two stops
-    uint32_t& last = last_places_.try_emplace(since.slot, last_stop_).first->second;
-    last = std::max(last, last_stop_);
-  }
-
-  const capture::Graph& graph_;
-  std::unordered_map<uint32_t, Since> waiting_;  // by node input
-  std::unordered_map<uint32_t, uint32_t> last_places_;
-  uint32_t event_ = 0, last_stop_ = kNoSlot;
-};
-
 }  // namespace
 
-Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {
-  is_as_captured_ = true;
+Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::unfused(*graph), nullptr) {}
+
+Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call)
+    : Plan(std::move(graph), schedule, make_group_call, nullptr) {}
+
+Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call,
+           const FindHolds& find_holds)
+    : graph_(std::move(graph)), is_as_captured_(make_group_call == nullptr), evaluator_(*graph_->symbols, graph_->expressions()) {
+  assign_slots();
+  add_steps(schedule, make_group_call, find_last_uses(schedule, find_holds));
+  if (!is_as_captured_) return;
   for (const capture::Segment& segment : graph_->segments()) {
     PlannedSegment& planned = segments_.emplace_back();
     planned.first_instr = segment.first;
@@ -99,31 +52,19 @@ Plan::Plan(std::shared_ptr<const capture::Graph> graph) : Plan(graph, Schedule::
   }
 }
 
-Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call)
-    : graph_(std::move(graph)), evaluator_(*graph_->symbols, needed_expressions(*graph_)) {
-  assign_slots();
-  add_steps(schedule, make_group_call);
-  find_what_flows_on(schedule);
-}
-
-// Collected tensors first, by their number; then the gradients at the start; then what the steps make.
+// Inputs first, in their order; then what the steps make.
 void Plan::assign_slots() {
   slots_.assign(graph_->values.size(), kNoSlot);
-  first_resume_slot_ = static_cast<uint32_t>(graph_->tensor_inputs.size());
   uint32_t next = 0;
-  for (const ValueId value : graph_->tensor_inputs) {
+  for (const ValueId value : graph_->inputs) {
     if (value.defined()) slots_[value.index] = next;
     ++next;
   }
-  for (const ValueId value : graph_->resume_inputs) {
-    if (value.defined()) slots_[value.index] = next;
-    ++next;
-  }
-  for (const Instr& instr : graph_->instrs) {
-    for_each_use(instr, [&](ValueId value) {
-      if (value.defined() && slots_[value.index] == kNoSlot) slots_[value.index] = next++;
-    });
-  }
+  const auto assign = [&](ValueId value) {
+    if (value.defined() && slots_[value.index] == kNoSlot) slots_[value.index] = next++;
+  };
+  for (const Instr& instr : graph_->instrs) for_each_use(instr, assign);
+  std::for_each(graph_->outputs.begin(), graph_->outputs.end(), assign);
   slot_count_ = next;
 }
 
@@ -136,11 +77,9 @@ StepArg Plan::plan_arg(const Arg& arg, uint32_t place, const std::vector<uint32_
   return planned;
 }
 
-void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call) {
-  const auto& instrs = graph_->instrs;
-  has_boundaries_ = std::any_of(instrs.begin(), instrs.end(), [](const Instr& instr) { return capture::is_boundary(instr); });
+// By slot: the place of the schedule, or behind all of them for what the graph returns.
+std::vector<uint32_t> Plan::find_last_uses(const Schedule& schedule, const FindHolds& find_holds) {
   std::vector<uint32_t> last_use(slot_count_, kNoSlot);
-  Waiting waiting(*graph_);
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     const auto use = [&](ValueId value) {
@@ -150,29 +89,27 @@ void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_c
       const auto inputs = inputs_of(schedule.groups[item.index]);
       std::for_each(inputs.begin(), inputs.end(), use);
     } else {
-      for_each_use(instrs[item.index], use);
+      for_each_use(graph_->instrs[item.index], use);
     }
-    // A gradient that waits for a node is in use until then.
-    if (Schedule::may_be_left_at(*graph_, item))
-      waiting.stop(place, instrs[item.index].buffer_events, [&](ValueId value) { return slot_of(value); });
   }
-  std::unordered_map<uint32_t, std::vector<uint32_t>> waited_last;  // slots, by place
-  for (const auto& [slot, place] : waiting.finish()) {
-    if (last_use[slot] != kNoSlot && last_use[slot] >= place) continue;
-    last_use[slot] = place;
-    waited_last[place].push_back(slot);
+  for (const ValueId value : graph_->outputs) {
+    if (value.defined()) last_use[slot_of(value)] = static_cast<uint32_t>(schedule.items.size());
   }
+  if (find_holds) holds_ = find_holds(*this);
+  std::erase_if(holds_, [&](const Hold& hold) { return last_use[hold.slot] != kNoSlot && last_use[hold.slot] >= hold.place; });
+  for (const Hold& hold : holds_) last_use[hold.slot] = hold.place;
+  return last_use;
+}
+
+void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use) {
   steps_.reserve(schedule.items.size());
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (item.is_group) {
       add_step(schedule.groups[item.index], place, last_use, make_group_call(item.index));
-      continue;
+    } else {
+      add_step(item.index, place, last_use);
     }
-    add_step(item.index, place, last_use);
-    steps_.back().end_call = item.end_call;
-    if (const auto slots = waited_last.find(place); slots != waited_last.end()) steps_.back().waited_last = slots->second;
-    if (instrs[item.index].kind == InstrKind::Accumulate) accumulating_calls_.push_back(instrs[item.index].call);
   }
 }
 
@@ -180,13 +117,13 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
   Step& step = steps_.emplace_back();
   step.kind = InstrKind::Op;
   step.instr = group.members.back();
-  step.call = graph_->instrs[step.instr].call;
+  step.origin = graph_->instrs[step.instr].origin;
   for (const ValueId input : inputs_of(group)) step.inputs.push_back({slot_of(input), last_use[slot_of(input)] == place});
   for (const ValueId result : results_of(group)) step.outputs.push_back(slot_of(result));
   step.first_leaf = leaf_count_;
   for (const Group::Leaf& leaf : group.leaves) {
-    step.leaves.push_back({graph_->instrs[leaf.instr].call, leaf.takes_result});
-    leaf_numbers_.emplace(leaf.instr, leaf_count_++);
+    step.leaves.push_back({leaf.instr, graph_->instrs[leaf.instr].origin, leaf.takes_result});
+    ++leaf_count_;
   }
   give_away_once(step);
   step.call_op = std::move(call);
@@ -196,13 +133,14 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
   const Instr& instr = graph_->instrs[i];
   Step& step = steps_.emplace_back();
   step.kind = instr.kind;
-  step.stage = instr.stage;
-  step.call = instr.call;
   step.instr = i;
+  step.origin = instr.origin;
+  if (instr.kind == InstrKind::Event) {
+    step.event = event_count_++;
+    has_barriers_ = has_barriers_ || capture::is_barrier(instr);
+  }
   step.op = instr.op;
   step.target_arg = instr.target_arg;
-  step.result = instr.result;
-  step.kept_inputs = instr.kept_inputs;
   step.sum_is_view = instr.kind == InstrKind::AddGrads && graph_->values[instr.inputs[0].index].is_view;
   for (const ValueId value : instr.outputs) {
     const uint32_t slot = slot_of(value);
@@ -214,7 +152,6 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
     const uint32_t slot = slot_of(value);
     step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == place});
   }
-  if (const auto leaf = leaf_numbers_.find(i); leaf != leaf_numbers_.end()) step.leaf = leaf->second;
   const uint32_t base = slot_of(instr.base);
   step.base = {base, base != kNoSlot && last_use[base] == place};
   give_away_once(step);
@@ -226,33 +163,6 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
   if (step.kind == InstrKind::Op || step.kind == InstrKind::Mutate) step.call_op = make_op_call(step);
 }
 
-// Saved tensors leave with their node; the few that are read elsewhere leave with their last use.
-void Plan::find_what_flows_on(const Schedule& schedule) {
-  flows_on_.assign(first_resume_slot_, false);
-  std::vector<uint32_t> reader(first_resume_slot_, kNoSlot);
-  uint32_t furthest = 0;
-  for (const Schedule::Item item : schedule.items) {
-    if (item.is_group) {
-      for (const ValueId input : inputs_of(schedule.groups[item.index])) {
-        if (slot_of(input) < first_resume_slot_) flows_on_[slot_of(input)] = true;
-      }
-      continue;
-    }
-    const Instr& instr = graph_->instrs[item.index];
-    if (instr.kind == InstrKind::NodeStart) continue;
-    const bool moved = item.index < furthest;
-    furthest = std::max(furthest, item.index);
-    for_each_use(instr, [&](ValueId value) {
-      const uint32_t slot = slot_of(value);
-      if (slot >= first_resume_slot_) return;
-      if (moved) flows_on_[slot] = true;
-      const bool formula = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate;
-      if (reader[slot] == kNoSlot) reader[slot] = instr.call;
-      if (reader[slot] != instr.call || !formula) flows_on_[slot] = true;
-    });
-  }
-}
-
 size_t Plan::footprint() const {
   using base::footprint;
   using base::footprint_beyond;
@@ -261,11 +171,10 @@ size_t Plan::footprint() const {
     for (const StepArg& arg : args) bytes += footprint_beyond<1>(arg.slots) + footprint_beyond<2>(arg.exprs);
     return bytes;
   };
-  size_t bytes = sizeof(*this) + footprint(steps_) + footprint(segments_) + footprint(slots_) + footprint(accumulating_calls_) +
-                 flows_on_.capacity() / 8 + evaluator_.footprint();
+  size_t bytes = sizeof(*this) + footprint(steps_) + footprint(segments_) + footprint(slots_) + footprint(holds_) + evaluator_.footprint();
   for (const Step& step : steps_) {
     bytes += of_args(step.args) + footprint_beyond<2>(step.inputs) + footprint_beyond<2>(step.outputs) + footprint(step.views) +
-             footprint(step.leaves) + footprint(step.waited_last) + (step.call_op ? step.call_op->footprint() : 0);
+             footprint(step.leaves) + (step.call_op ? step.call_op->footprint() : 0);
     for (const PlannedView& view : step.views) bytes += of_args(view.args);
   }
   for (const PlannedSegment& segment : segments_) bytes += footprint(segment.inputs) + footprint(segment.outputs);

@@ -1,6 +1,6 @@
 #pragma once
-// The ordered steps of one backward, made from a graph once: values become slots, and every slot knows its last use, so
-// that a tensor is freed, moved or written in place as early as the stock engine would.
+// The ordered steps of a graph, made once: values become slots, and every slot knows its last use, so that a tensor is freed, moved or
+// written in place as early as can be.
 
 #include "capture/graph/graph.h"
 #include "codegen/fuse/schedule.h"
@@ -9,12 +9,10 @@
 
 #include <functional>
 #include <span>
-#include <unordered_map>
 
 namespace hindcast::codegen {
 
 inline constexpr uint32_t kNoSlot = 0xffffffffu;
-inline constexpr uint32_t kNoLeaf = 0xffffffffu;
 
 struct SlotUse {
   uint32_t slot = kNoSlot;  // kNoSlot: an undefined tensor
@@ -70,9 +68,9 @@ class OpCall {
 
 struct Step {
   capture::InstrKind kind;
-  capture::HookStage stage = capture::HookStage::TensorPre;
-  uint32_t call = 0;
-  uint32_t instr = 0;  // index into Graph::instrs
+  uint32_t instr = 0;   // index into Graph::instrs; of a kernel, the last of its group
+  uint32_t origin = 0;  // Instr::origin
+  uint32_t event = 0;   // Event: its number among the plan's events
   std::optional<c10::OperatorHandle> op;
   std::unique_ptr<const OpCall> call_op;
   std::vector<StepArg> args;
@@ -81,19 +79,15 @@ struct Step {
   std::vector<PlannedView> views;
   SlotUse base;
   uint32_t target_arg = 0;
-  uint32_t result = 0;
-  uint32_t kept_inputs = 0;
   /// A kernel's: leaves that get its results as their gradients, as Group::leaves.
   struct Leaf {
-    uint32_t call = 0;          // of its AccumulateGrad
+    uint32_t instr = 0;         // the event that keeps the gradient
+    uint32_t origin = 0;        // of that instr
     bool takes_result = false;  // asks for no buffer
   };
   std::vector<Leaf> leaves;
-  uint32_t first_leaf = 0;            // number of leaves[0] among those of all kernels of the plan, which have a LeafRequest each
-  uint32_t leaf = kNoLeaf;            // Accumulate: its number among them
-  bool sum_is_view = false;           // AddGrads: the first gradient
-  std::vector<uint32_t> waited_last;  // slots that are in use only in case the backward is left here
-  uint32_t end_call = 0;              // NodeStart, Hook, CallNode: nodes from `call` up to here must be as they were collected
+  uint32_t first_leaf = 0;   // number of leaves[0] among those of all kernels of the plan, which have a LeafRequest each
+  bool sum_is_view = false;  // AddGrads: the first gradient
 };
 
 /// A segment for a user's graph compiler, in slots.
@@ -111,6 +105,9 @@ class Plan {
   explicit Plan(std::shared_ptr<const capture::Graph> graph);
   /// In the order of `schedule`, its groups by the calls that `make_group_call` gives.
   Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call);
+  virtual ~Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
 
   const capture::Graph& graph() const { return *graph_; }
   std::shared_ptr<const capture::Graph> shared_graph() const { return graph_; }
@@ -119,38 +116,43 @@ class Plan {
   uint32_t slot_count() const { return slot_count_; }
   /// Leaves of all its kernels.
   uint32_t leaf_count() const { return leaf_count_; }
-  uint32_t first_resume_slot() const { return first_resume_slot_; }
   /// Slot of a value, kNoSlot for one that nobody reads.
   uint32_t slot_of(capture::ValueId value) const { return value.defined() ? slots_[value.index] : kNoSlot; }
-  /// Hooks or opaque nodes among the steps: user code runs.
-  bool has_boundaries() const { return has_boundaries_; }
+  /// User code runs among the steps.
+  bool has_barriers() const { return has_barriers_; }
   const capture::Evaluator& evaluator() const { return evaluator_; }
-  /// Of leaves that get a gradient.
-  const std::vector<uint32_t>& accumulating_calls() const { return accumulating_calls_; }
-  /// True for the slot of a saved tensor that is read after its node is done.
-  bool flows_on(uint32_t tensor_slot) const { return flows_on_[tensor_slot]; }
   /// Op by op in the order of the capture: nothing is read or written earlier or later than there.
   bool is_as_captured() const { return is_as_captured_; }
   /// Bytes that it holds, without its graph.
-  size_t footprint() const;
+  virtual size_t footprint() const;
+
+ protected:
+  /// A slot that is in use up to a place of the schedule, whoever reads it there.
+  struct Hold {
+    uint32_t slot, place;
+  };
+  /// Asked when the slots are known and the steps are not.
+  using FindHolds = std::function<std::vector<Hold>(const Plan&)>;
+  Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call,
+       const FindHolds& find_holds);
+  /// Those that no step's own use reaches.
+  const std::vector<Hold>& holds() const { return holds_; }
 
  private:
   void assign_slots();
-  void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call);
+  std::vector<uint32_t> find_last_uses(const Schedule& schedule, const FindHolds& find_holds);
+  void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use);
   void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use);
   void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, std::unique_ptr<const OpCall> call);
-  void find_what_flows_on(const Schedule& schedule);
   StepArg plan_arg(const capture::Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use);
 
   std::shared_ptr<const capture::Graph> graph_;
   std::vector<Step> steps_;
   std::vector<PlannedSegment> segments_;
   std::vector<uint32_t> slots_;
-  std::vector<uint32_t> accumulating_calls_;
-  std::unordered_map<uint32_t, uint32_t> leaf_numbers_;  // by Accumulate instr
-  uint32_t slot_count_ = 0, first_resume_slot_ = 0, leaf_count_ = 0;
-  std::vector<bool> flows_on_;
-  bool has_boundaries_ = false, is_as_captured_ = false;
+  std::vector<Hold> holds_;
+  uint32_t slot_count_ = 0, leaf_count_ = 0, event_count_ = 0;
+  bool has_barriers_ = false, is_as_captured_ = false;
   capture::Evaluator evaluator_;
 };
 

@@ -7,7 +7,8 @@
 namespace hindcast::engine {
 namespace {
 
-using capture::Graph;
+using capture::BackwardGraph;
+using capture::EventKind;
 using capture::Instr;
 using capture::InstrKind;
 using capture::ValueId;
@@ -34,7 +35,7 @@ class Search {
   };
 
   std::optional<Origin> in_leg(size_t l, std::vector<Use> uses) const {
-    const Graph& graph = *legs_[l].graph;
+    const BackwardGraph& graph = *legs_[l].graph;
     const std::vector<bool> not_finite = find_non_finite(legs_[l]);
     std::vector<uint32_t> maker(graph.values.size(), kNoInstr);
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
@@ -54,7 +55,7 @@ class Search {
       if (!use.value.defined() || !not_finite[use.value.index]) continue;
       const uint32_t made_by = maker[use.value.index];
       if (made_by == kNoInstr) {
-        const auto& starts = graph.resume_inputs;
+        const auto starts = graph.resume_inputs();
         if (l > 0 && std::find(starts.begin(), starts.end(), use.value) != starts.end()) from_before.push_back(use.value);
         consider(use.reader, use.value);
         continue;
@@ -80,7 +81,7 @@ class Search {
     const Leg& leg = legs_[l];
     const auto comes_in = [&](size_t i, const at::Tensor& tensor) {
       if (!leg.graph) return has_non_finite(tensor);
-      return std::find(starts.begin(), starts.end(), leg.graph->resume_inputs[i]) != starts.end();
+      return std::find(starts.begin(), starts.end(), leg.graph->resume_inputs()[i]) != starts.end();
     };
     std::vector<size_t> values, buffers;
     for (size_t i = 0; i < leg.values.size(); ++i) {
@@ -91,7 +92,7 @@ class Search {
     }
     if (values.empty() && buffers.empty()) return std::nullopt;
     if (l == 0) return Origin{0, kNoInstr, {}};
-    const Graph& former = *legs_[l - 1].graph;
+    const BackwardGraph& former = *legs_[l - 1].graph;
     const uint32_t left_at = boundary(former, leg);
     if (left_at == kNoInstr) return std::nullopt;
     std::vector<Use> uses;
@@ -104,7 +105,7 @@ class Search {
     }
     for (const size_t i : buffers) {
       ValueId waiting;
-      for (uint32_t e = 0; e < former.instrs[left_at].buffer_events; ++e) {
+      for (uint32_t e = 0; e < former.event_of(former.instrs[left_at]).buffer_events; ++e) {
         if (former.buffer_events[e].input == leg.buffers[i].first) waiting = former.buffer_events[e].value;
       }
       uses.push_back({waiting, left_at});
@@ -112,20 +113,21 @@ class Search {
     return in_leg(l - 1, std::move(uses));
   }
 
-  static uint32_t boundary(const Graph& graph, const Leg& next) {
+  static uint32_t boundary(const BackwardGraph& graph, const Leg& next) {
     const auto is_it = [&](const Instr& instr) {
-      if (instr.call != next.call) return false;
+      if (instr.kind != InstrKind::Event || instr.origin != next.call) return false;
+      const capture::Event& event = graph.event_of(instr);
       switch (next.stage) {
         case capture::Stage::NodeStart:
-          return instr.kind == InstrKind::NodeStart;
+          return event.kind == EventKind::NodeStart;
         case capture::Stage::AfterTensorPre:
-          return instr.kind == InstrKind::Hook && instr.stage == capture::HookStage::TensorPre;
+          return event.kind == EventKind::Hook && event.stage == capture::HookStage::TensorPre;
         case capture::Stage::AfterPre:
-          return instr.kind == InstrKind::Hook && instr.stage == capture::HookStage::Pre;
+          return event.kind == EventKind::Hook && event.stage == capture::HookStage::Pre;
         case capture::Stage::AfterCall:
-          return instr.kind == InstrKind::CallNode;
+          return event.kind == EventKind::CallNode;
         case capture::Stage::AfterPost:
-          return instr.kind == InstrKind::Hook && instr.stage == capture::HookStage::Post;
+          return event.kind == EventKind::Hook && event.stage == capture::HookStage::Post;
       }
       return false;
     };

@@ -29,7 +29,7 @@ NanGuard::NanGuard(const capture::Collected& collected)
       speaks_(stats_recorder().non_finite_backwards() < kMostMessages &&
               base::enabled(base::Channel::CompiledAutograd, base::Level::Error)) {}
 
-void NanGuard::on_start(const capture::Resume& resume, std::shared_ptr<const capture::Graph> graph, const capture::Env* env) {
+void NanGuard::on_start(const capture::Resume& resume, std::shared_ptr<const capture::BackwardGraph> graph, const capture::Env* env) {
   Leg& leg = legs_.emplace_back();
   leg.call = resume.call;
   leg.stage = resume.stage;
@@ -37,7 +37,7 @@ void NanGuard::on_start(const capture::Resume& resume, std::shared_ptr<const cap
   leg.graph = std::move(graph);
   if (env) leg.env = *env;
   quietly([&] {
-    if (leg.graph) leg.inputs.reserve(leg.graph->tensor_inputs.size());
+    if (leg.graph) leg.inputs.reserve(leg.graph->tensor_count);
     for (const at::Tensor& tensor : resume.values) leg.values.push_back(alias_of(tensor));
     for (const auto& [input, tensor] : resume.buffers) leg.buffers.emplace_back(input, alias_of(tensor));
   });

@@ -20,7 +20,7 @@ class NanGuard final : public capture::Observer {
   /// Counts the backward and writes the log, if there is something to say.
   ~NanGuard() override;
 
-  void on_start(const capture::Resume& resume, std::shared_ptr<const capture::Graph> graph, const capture::Env* env) override;
+  void on_start(const capture::Resume& resume, std::shared_ptr<const capture::BackwardGraph> graph, const capture::Env* env) override;
   void on_input(capture::ValueId value, const at::Tensor& tensor) override;
   void on_gradient(uint32_t call, capture::ValueId value, const at::Tensor& gradient) override;
 

@@ -15,7 +15,8 @@ namespace {
 
 using base::format;
 using capture::Arg;
-using capture::Graph;
+using capture::BackwardGraph;
+using capture::EventKind;
 using capture::Instr;
 using capture::InstrKind;
 using capture::ValueId;
@@ -24,22 +25,21 @@ std::string place(const capture::Collected& collected, uint32_t call) {
   return format("{} (NodeCall {})", collected.calls[call].node->name(), call + 1);
 }
 
-std::string what(const Instr& instr) {
-  switch (instr.kind) {
-    case InstrKind::Op:
-    case InstrKind::Mutate: {
-      const auto& name = instr.op->operator_name();
-      return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    }
-    case InstrKind::AddGrads:
-      return "the sum of two gradients behind";
-    case InstrKind::Hook:
-      return instr.stage == capture::HookStage::TensorPre ? "a tensor hook at"
-             : instr.stage == capture::HookStage::Pre     ? "a pre-hook of"
+std::string what(const BackwardGraph& graph, const Instr& instr) {
+  if (instr.kind == InstrKind::AddGrads) return "the sum of two gradients behind";
+  if (instr.kind != InstrKind::Event) {
+    const auto& name = instr.op->operator_name();
+    return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+  }
+  const capture::Event& event = graph.event_of(instr);
+  switch (event.kind) {
+    case EventKind::Hook:
+      return event.stage == capture::HookStage::TensorPre ? "a tensor hook at"
+             : event.stage == capture::HookStage::Pre     ? "a pre-hook of"
                                                           : "a post-hook of";
-    case InstrKind::CallNode:
+    case EventKind::CallNode:
       return "the call of";
-    case InstrKind::Accumulate:
+    case EventKind::Accumulate:
       return "the accumulation at";
     default:
       return "a result at";
@@ -47,18 +47,19 @@ std::string what(const Instr& instr) {
 }
 
 /// "aten::exp of ExpBackward0 (NodeCall 2)", "a tensor hook at MulBackward0 (NodeCall 3)".
-std::string name_of(const Instr& instr, const capture::Collected& collected) {
+std::string name_of(const BackwardGraph& graph, const Instr& instr, const capture::Collected& collected) {
   const bool is_op = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate;
-  return what(instr) + (is_op ? " of " : " ") + place(collected, instr.call);
+  return what(graph, instr) + (is_op ? " of " : " ") + place(collected, instr.origin);
 }
 
 /// As Graph::print() calls it.
-std::string name_of(const Graph& graph, ValueId value) {
-  for (size_t i = 0; i < graph.resume_inputs.size(); ++i) {
-    if (graph.resume_inputs[i] == value) return format("tangents_{}", i + 1);
+std::string name_of(const BackwardGraph& graph, ValueId value) {
+  const auto starts = graph.resume_inputs();
+  for (size_t i = 0; i < starts.size(); ++i) {
+    if (starts[i] == value) return format("tangents_{}", i + 1);
   }
   size_t saved = 0;
-  for (const ValueId input : graph.tensor_inputs) {
+  for (const ValueId input : graph.tensor_inputs()) {
     saved += input.defined();
     if (input == value) return format("saved_{}", saved);
   }
@@ -126,11 +127,12 @@ std::string describe_call(const Instr& instr, const Values& values, const captur
 
 std::string first_words(const Leg& leg, const Origin& origin, const capture::Collected& collected) {
   if (origin.instr == kNoInstr && !origin.given.defined()) return "the gradient at the root was not finite already";
-  const std::string reader = origin.instr == kNoInstr ? std::string() : ", read by " + name_of(leg.graph->instrs[origin.instr], collected);
+  const std::string reader =
+      origin.instr == kNoInstr ? std::string() : ", read by " + name_of(*leg.graph, leg.graph->instrs[origin.instr], collected);
   if (!origin.given.defined())
-    return format("they begin in {}, which was given finite values", name_of(leg.graph->instrs[origin.instr], collected));
+    return format("they begin in {}, which was given finite values", name_of(*leg.graph, leg.graph->instrs[origin.instr], collected));
   const std::string name = name_of(*leg.graph, origin.given);
-  const auto& starts = leg.graph->resume_inputs;
+  const auto starts = leg.graph->resume_inputs();
   if (std::find(starts.begin(), starts.end(), origin.given) != starts.end())
     return format("the gradient at the root was not finite already: {}{}", name, reader);
   return format("a value that the forward saved was not finite already: {}{}", name, reader);

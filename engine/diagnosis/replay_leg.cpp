@@ -28,7 +28,7 @@ capture::Env env_of(const Leg& leg) {
 Values given_to(const Leg& leg) {
   Values values;
   for (const auto& [value, given] : leg.inputs) values[value.index] = given.tensor;
-  const auto& starts = leg.graph->resume_inputs;
+  const auto starts = leg.graph->resume_inputs();
   for (size_t i = 0; i < starts.size(); ++i) {
     if (starts[i].defined())
       values[starts[i].index] = i < leg.values.size() ? leg.values[i].tensor : leg.buffers[i - leg.values.size()].second.tensor;

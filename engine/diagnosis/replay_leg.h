@@ -2,7 +2,7 @@
 // A part of a backward that can be replayed: what its graph was given, and the values that come out of that again.
 
 #include "capture/backward/collected.h"
-#include "capture/graph/graph.h"
+#include "capture/backward/backward_graph.h"
 
 #include <functional>
 #include <optional>
@@ -24,9 +24,9 @@ struct Given {
 
 /// A backward from its start, or from where it went on, to its end, or to the boundary behind which it went on otherwise.
 struct Leg {
-  std::shared_ptr<const capture::Graph> graph;  // null: its nodes ran as themselves
-  std::optional<capture::Env> env;              // nullopt: the values that the symbols had at capture
-  uint32_t call = 0;                            // where it starts, and with what: capture::Resume
+  std::shared_ptr<const capture::BackwardGraph> graph;  // null: its nodes ran as themselves
+  std::optional<capture::Env> env;                      // nullopt: the values that the symbols had at capture
+  uint32_t call = 0;                                    // where it starts, and with what: capture::Resume
   capture::Stage stage = capture::Stage::NodeStart;
   std::vector<Given> values;
   std::vector<std::pair<uint32_t, Given>> buffers;

@@ -37,17 +37,16 @@ double bytes_read(const Step& step, const codegen::Slots& slots) {
   return bytes;
 }
 
-std::string name_of(const Step& step) {
+std::string name_of(const Step& step, const BackwardPlan& plan) {
   if (step.op) return step.op->operator_name().name;
   if (step.call_op) return step.call_op->describe();
-  switch (step.kind) {
-    case capture::InstrKind::AddGrads:
-      return "sum of gradients";
-    case capture::InstrKind::Accumulate:
+  if (step.kind == capture::InstrKind::AddGrads) return "sum of gradients";
+  switch (plan.event_of(step).kind) {
+    case capture::EventKind::Accumulate:
       return "AccumulateGrad";
-    case capture::InstrKind::Hook:
+    case capture::EventKind::Hook:
       return "hooks";
-    case capture::InstrKind::CallNode:
+    case capture::EventKind::CallNode:
       return "a node called as itself";
     default:
       return "bookkeeping";
@@ -76,8 +75,8 @@ void StepClock::finish() {
   const std::lock_guard lock(times().mutex);
   const uint32_t graph = plan_.graph().id;
   for (const Lap& lap : laps_) {
-    StepTime& time = times().by_step[{graph, name_of(*lap.step)}];
-    time.name = name_of(*lap.step);
+    StepTime& time = times().by_step[{graph, name_of(*lap.step, plan_)}];
+    time.name = name_of(*lap.step, plan_);
     time.graph = graph;
     time.backend = backend_;
     time.calls += 1;

@@ -2,7 +2,7 @@
 // What each step of each graph costs, while the log `perf` is on: report() shows the costliest.
 
 #include "codegen/kernel/backend.h"
-#include "codegen/plan/plan.h"
+#include "engine/backward_plan.h"
 
 #include <chrono>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct StepTime {
 /// Measures the steps of one run, one after the other.
 class StepClock {
  public:
-  explicit StepClock(const codegen::Plan& plan) : plan_(plan), backend_(codegen::backend_of(plan.graph())) {}
+  explicit StepClock(const BackwardPlan& plan) : plan_(plan), backend_(codegen::backend_of(plan.graph())) {}
   ~StepClock() { finish(); }
   void start(const codegen::Step& step, const codegen::Slots& slots);
   void finish();
@@ -34,7 +34,7 @@ class StepClock {
     const codegen::Step* step;
     double us, bytes;
   };
-  const codegen::Plan& plan_;
+  const BackwardPlan& plan_;
   const codegen::Backend* const backend_;
   std::vector<Lap> laps_;
   std::chrono::steady_clock::time_point started_;

@@ -54,7 +54,7 @@ std::vector<at::Tensor> inputs_of_sin(const Graph& graph, const at::Tensor& grad
   const auto segments = graph.segments();
   std::vector<at::Tensor> inputs;
   for (const auto value : segments.at(0).inputs) {
-    inputs.push_back(value == graph.resume_inputs.at(0) ? gradient : x);
+    inputs.push_back(value == graph.inputs.back() ? gradient : x);
   }
   return inputs;
 }
@@ -159,8 +159,8 @@ TEST_F(GraphVerify, FindsAMissingOp) {
 }
 
 TEST_F(GraphVerify, FindsANodeThatIsNotOfTheGraph) {
-  op(1).call = 99;
-  EXPECT_THAT(error(), HasSubstr("belongs to node 99 of 2"));
+  op(1).origin = 99;
+  EXPECT_THAT(error(), HasSubstr("comes from 99 of 2 origins"));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ std::shared_ptr<const capture::Graph> some_graph() { return std::make_shared<con
 /// Of another graph than the captured one, as passes leave it, and with no group.
 std::shared_ptr<const codegen::Plan> better_plan() {
   const auto graph = some_graph();
-  return std::make_shared<const codegen::Plan>(graph, codegen::Schedule::unfused(*graph), nullptr);
+  const auto no_group = [](uint32_t) { return std::unique_ptr<const codegen::OpCall>(); };
+  return std::make_shared<const codegen::Plan>(graph, codegen::Schedule::unfused(*graph), no_group);
 }
 
 TEST(PlanSlot, StartsWithThePlanAsCaptured) {

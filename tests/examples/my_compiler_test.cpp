@@ -121,7 +121,7 @@ TEST_F(MyCompiler, GraphRunNeedsNoEngine) {
   ASSERT_EQ(segments.size(), 1U);
   std::vector<at::Tensor> inputs;
   for (const auto value : segments[0].inputs) {
-    inputs.push_back(value == graph->resume_inputs[0] ? at::full({5}, 2.) : x.detach());
+    inputs.push_back(value == graph->inputs.back() ? at::full({5}, 2.) : x.detach());
   }
   const auto outputs = graph->run(inputs);
   ASSERT_EQ(outputs.size(), 1U);

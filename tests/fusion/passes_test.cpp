@@ -22,6 +22,8 @@ namespace hindcast::tests {
 namespace {
 
 using capture::Arg;
+using capture::EventOrder;
+using capture::EventUse;
 using capture::InstrKind;
 using capture::ValueId;
 using Tensors = std::vector<at::Tensor>;
@@ -335,8 +337,9 @@ TEST(CommonSubexpressions, ASumDoesNotOverwriteWhatIsShared) {
   const auto sum = std::find_if(neg, optimised->instrs.end(), [](const auto& instr) { return instr.kind == InstrKind::AddGrads; });
   ASSERT_NE(sum, optimised->instrs.end());
   EXPECT_EQ(sum->inputs[0], neg->outputs[0]);
-  EXPECT_TRUE(std::any_of(sum + 1, optimised->instrs.end(),
-                          [&](const auto& instr) { return instr.kind == InstrKind::Accumulate && instr.inputs[0] == neg->outputs[0]; }));
+  EXPECT_TRUE(std::any_of(sum + 1, optimised->instrs.end(), [&](const auto& instr) {
+    return instr.kind == InstrKind::Event && instr.use == EventUse::Keep && !instr.inputs.empty() && instr.inputs[0] == neg->outputs[0];
+  }));
   expect_same_results(program, {.misses = 1});
 }
 
@@ -389,15 +392,15 @@ TEST(CommonSubexpressions, WithHooksBetween) {
 
 class DeadCode : public testing::Test {
  protected:
-  DeadCode() { graph_.node_names = {"Node"}; }
+  DeadCode() { graph_.origins = {"Node"}; }
 
   ValueId value() {
     graph_.values.push_back({.dtype = at::kFloat, .sizes = {graph_.symbols->integer(4)}, .strides = {1}});
     return {static_cast<uint32_t>(graph_.values.size() - 1)};
   }
   ValueId given() {
-    graph_.tensor_inputs.push_back(value());
-    return graph_.tensor_inputs.back();
+    graph_.inputs.push_back(value());
+    return graph_.inputs.back();
   }
   ValueId neg(ValueId self, InstrKind kind = InstrKind::Op) {
     capture::Instr& instr = graph_.instrs.emplace_back();
@@ -409,9 +412,11 @@ class DeadCode : public testing::Test {
     instr.outputs = {value()};
     return instr.outputs[0];
   }
-  void read(InstrKind kind, ValueId value) {
+  void read(EventOrder order, EventUse use, ValueId value) {
     capture::Instr& instr = graph_.instrs.emplace_back();
-    instr.kind = kind;
+    instr.kind = InstrKind::Event;
+    instr.order = order;
+    instr.use = use;
     instr.inputs = {value};
   }
   size_t gone() const { return codegen::dead_code(graph_).removed.size(); }
@@ -422,26 +427,28 @@ class DeadCode : public testing::Test {
 TEST_F(DeadCode, AChainThatNobodyReads) {
   const ValueId x = given();
   neg(neg(neg(x), InstrKind::Mutate));
-  read(InstrKind::Accumulate, neg(x));
+  read(EventOrder::Late, EventUse::Keep, neg(x));
   EXPECT_EQ(gone(), 3U);
-  EXPECT_EQ(optimise(std::make_shared<const Graph>(graph_)).graph->instrs.size(), 2U);
+  EXPECT_EQ(optimise(graph_.copy()).graph->instrs.size(), 2U);
 }
 
 TEST_F(DeadCode, NotWhatAHookIsShown) {
-  for (const InstrKind kind : {InstrKind::Hook, InstrKind::CallNode, InstrKind::Capture, InstrKind::Accumulate}) read(kind, neg(given()));
+  read(EventOrder::Barrier, EventUse::Show, neg(given()));
+  read(EventOrder::Late, EventUse::Show, neg(given()));
+  read(EventOrder::Late, EventUse::Keep, neg(given()));
   EXPECT_EQ(gone(), 0U);
 }
 
 // Where a segment begins, nodes are looked at again, and may be left to themselves with what waits for them.
 TEST_F(DeadCode, NotWhatWaitsWhereASegmentBegins) {
   const ValueId x = given(), before = neg(x);
-  read(InstrKind::NodeStart, before);
+  read(EventOrder::Here, EventUse::Wait, before);
   const ValueId inside = neg(x), across = neg(x);
-  read(InstrKind::NodeStart, inside);
-  read(InstrKind::Hook, x);
-  read(InstrKind::NodeStart, across);
+  read(EventOrder::Here, EventUse::Wait, inside);
+  read(EventOrder::Barrier, EventUse::Show, x);
+  read(EventOrder::Here, EventUse::Wait, across);
   EXPECT_EQ(gone(), 1U);
-  const auto optimised = optimise(std::make_shared<const Graph>(graph_));
+  const auto optimised = optimise(graph_.copy());
   EXPECT_FALSE(optimised.replacement_of(inside).defined());
   EXPECT_EQ(optimised.replacement_of(before), before);
   EXPECT_EQ(optimised.replacement_of(across), across);
@@ -453,6 +460,11 @@ TEST_F(DeadCode, NotWhatAnotherLibraryDoes) {
   neg(given());
   EXPECT_EQ(gone(), 1U);
   graph_.instrs.back().op = c10::Dispatcher::singleton().findSchemaOrThrow("hindcast_passes_test::touch", "");
+  EXPECT_EQ(gone(), 0U);
+}
+
+TEST_F(DeadCode, NotWhatTheProgramReturns) {
+  graph_.outputs = {neg(given())};
   EXPECT_EQ(gone(), 0U);
 }
 

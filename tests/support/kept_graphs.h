@@ -13,7 +13,7 @@ namespace hindcast::tests {
 ///     KeptGraphs kept;
 ///     const auto guard = hindcast::enable(kept.compiler());
 ///     loss.backward();
-///     EXPECT_EQ(kept.graphs.at(0)->node_names.at(0), "SumBackward0");
+///     EXPECT_EQ(kept.graphs.at(0)->origins.at(0), "SumBackward0");
 struct KeptGraphs {
   std::vector<std::shared_ptr<const Graph>> graphs;
 

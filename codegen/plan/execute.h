@@ -1,0 +1,20 @@
+#pragma once
+// Runs the calls of a plan, from slot to slot.
+
+#include "codegen/plan/plan.h"
+
+namespace hindcast::codegen {
+
+/// Runs some steps in another way.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  /// False: the step is run as it stands.
+  virtual bool run(const Step& step) = 0;
+};
+
+/// Runs the steps from `first` to the next event, or to the plan's end; returns where it stopped. Below autograd, which is the caller's
+/// affair. `special`, where there is one, is asked before each step. Throws what an op throws.
+uint32_t execute(const Plan& plan, uint32_t first, Slots& slots, const capture::Env& env, StepRunner* special = nullptr);
+
+}  // namespace hindcast::codegen
