@@ -29,10 +29,17 @@ inline constexpr auto kFunctors = std::to_array<Functor>({
 #include "base/pointwise_ops.def"
 });
 
-/// Null: no row has this name. Of a functor with two rows, that of numbers, which costs the same.
+/// The row's number; kFunctors.size() where no row has this name. Of a functor with two rows, that of numbers, which costs the same.
+constexpr size_t functor_number(std::string_view name) {
+  size_t i = 0;
+  while (i < kFunctors.size() && kFunctors[i].name != name) ++i;
+  return i;
+}
+
+/// Null: no row has this name.
 constexpr const Functor* find_functor(std::string_view name) {
-  const auto* found = std::find_if(kFunctors.begin(), kFunctors.end(), [&](const Functor& functor) { return functor.name == name; });
-  return found == kFunctors.end() ? nullptr : found;
+  const size_t number = functor_number(name);
+  return number == kFunctors.size() ? nullptr : &kFunctors[number];
 }
 
 /// Costs less to compute again than to store and to load.
@@ -51,7 +58,8 @@ inline bool takes_angle(std::string_view functor) {
 class FunctorName {
  public:
   consteval FunctorName(const char* name) : name_(name) {  // implicit: builders write names as text
-    if (find_functor(name_) == nullptr) throw std::invalid_argument("base/pointwise_ops.def has no such functor");
+    // A number, since GCC 12 compares no pointers while it compiles for the undefined-behaviour sanitizer.
+    if (functor_number(name_) == kFunctors.size()) throw std::invalid_argument("base/pointwise_ops.def has no such functor");
   }
   constexpr FunctorName(const Functor& row) : name_(row.name) {}
   constexpr operator std::string_view() const { return name_; }
