@@ -5,10 +5,7 @@
 
 namespace hindcast::codegen {
 
-const std::vector<const Backend*>& backends() {
-  static const auto* all = new std::vector<const Backend*>{&cpu::cpu_backend()};
-  return *all;
-}
+c10::SmallVector<const Backend*, 2> backends() { return {&cpu::cpu_backend()}; }
 
 const Backend* backend_of(c10::DeviceType device) {
   for (const Backend* backend : backends()) {

@@ -118,7 +118,7 @@ class OneBackward {
       avoid_saved_gradients(found, work_.collected, resume);
       const auto& compiled = found.variant->compiled;
       auto next = engine::run({*found.plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected,
-                               std::move(resume), call_.keep_graph, results_, observer(), !found.plan->is_as_captured()});
+                               std::move(resume), call_.keep_graph, results_, observer()});
       stats_recorder().add_run_ns(watch.ns());
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", found.plan->graph().id, watch.us());
       if (!next) return;

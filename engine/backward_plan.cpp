@@ -131,7 +131,7 @@ void BackwardPlan::find_what_flows_on(const codegen::Schedule& schedule) {
       continue;
     }
     const Instr& instr = graph().instrs[item.index];
-    if (codegen::waits(instr)) continue;
+    if (capture::waits(instr)) continue;
     const bool moved = item.index < furthest;
     furthest = std::max(furthest, item.index);
     capture::for_each_use(instr, [&](ValueId value) {

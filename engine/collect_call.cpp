@@ -1,5 +1,6 @@
 #include "engine/collect_call.h"
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "capture/recorder/recorder.h"
 #include "codegen/kernel/backend.h"
@@ -12,11 +13,11 @@ namespace hindcast::engine {
 namespace {
 
 capture::DeviceTypes devices_taken() {
-  static const capture::DeviceTypes taken = [] {
+  static const capture::DeviceTypes taken = base::first_use([] {
     capture::DeviceTypes types;
     for (const codegen::Backend* backend : codegen::backends()) types.add(backend->device());
     return types;
-  }();
+  });
   return taken;
 }
 

@@ -11,7 +11,6 @@
 #include "engine/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
 #include "hooks/accumulate_grad.h"
-#include "hooks/add_gradients.h"
 #include "hooks/run_hooks.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -134,13 +133,7 @@ class Runner final : private codegen::StepRunner {
 
   Node& node_of(const Step& step) { return *collected_.calls[step.origin].node; }
 
-  at::Tensor take(SlotUse use) {
-    if (use.slot == kNoSlot) return {};
-    return use.last ? std::move(slots_[use.slot]) : slots_[use.slot];
-  }
-  void put(uint32_t slot, at::Tensor tensor) {
-    if (slot != kNoSlot) slots_[slot] = std::move(tensor);
-  }
+  at::Tensor take(SlotUse use) { return codegen::take(slots_, use); }
 
   // The user's function runs in place of the segment's first ATen step; the others only give back what they used last.
   bool in_compiled_segment(const Step& step) {
@@ -319,7 +312,7 @@ class Runner final : private codegen::StepRunner {
     for (size_t i = 0; same && i < facts_.size(); ++i) {
       same = facts_[i] == (expected[i].expr ? request_.env.integer(*expected[i].expr) : expected[i].value);
     }
-    if (!same || (request_.reorders && returned_a_gradient(results))) {
+    if (!same || (!plan_.is_as_captured() && returned_a_gradient(results))) {
       stats_recorder().add_segment_guard_failure();
       leave(step, stage, std::move(results), std::move(kept));
       return false;
@@ -327,7 +320,7 @@ class Runner final : private codegen::StepRunner {
     forget_waiting(step);
     for (size_t i = 0; i < results.size(); ++i) {
       if (request_.observer && results[i].defined()) request_.observer->on_input(instr.outputs[i], results[i]);
-      put(step.outputs[i], std::move(results[i]));
+      if (step.outputs[i] != kNoSlot) slots_[step.outputs[i]] = std::move(results[i]);
     }
     return true;
   }

@@ -21,7 +21,6 @@ struct RunRequest {
   bool keep_graph = false;
   std::vector<at::Tensor>& results;  // of grad()
   capture::Observer* observer = nullptr;
-  bool reorders = false;  // the plan's steps are not all in the stock engine's order, as kernels are not
 };
 
 /// Returns where to go on when a boundary's results are not those of the capture (the collected tensors not yet used are

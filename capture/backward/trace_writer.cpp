@@ -18,7 +18,7 @@ std::pair<EventOrder, EventUse> order_and_use(EventKind kind) {
       return {EventOrder::Late, EventUse::Keep};
     case EventKind::Capture:
       return {EventOrder::Late, EventUse::Show};
-    case EventKind::Release:
+    case EventKind::Release:  // reads nothing
       return {EventOrder::Here, EventUse::Keep};
   }
   return {};

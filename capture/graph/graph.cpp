@@ -136,13 +136,12 @@ std::vector<Segment> Graph::segments() const {
   for (uint32_t i = 0; i < instrs.size(); ++i) {
     while (current < result.size() && i >= result[current].last) ++current;
     const bool inside = current < result.size() && i >= result[current].first;
-    const bool waits = !computes(instrs[i]) && !is_barrier(instrs[i]) && instrs[i].use == EventUse::Wait;
-    const uint32_t here = inside && (computes(instrs[i]) || waits) ? current : kNowhere;
+    const uint32_t here = inside && (computes(instrs[i]) || waits(instrs[i])) ? current : kNowhere;
     for_each_use(instrs[i], [&](ValueId value) {
       if (!value.defined()) return;
       const uint32_t maker = made_in[value.index];
       if (maker == here && here != kNowhere) return;
-      if (here != kNowhere && !waits && read[here].insert(value.index).second) result[here].inputs.push_back(value);
+      if (here != kNowhere && !waits(instrs[i]) && read[here].insert(value.index).second) result[here].inputs.push_back(value);
       if (maker != kNowhere && given[maker].insert(value.index).second) result[maker].outputs.push_back(value);
     });
   }

@@ -106,6 +106,12 @@ struct Instr {
 /// An ATen call or a sum.
 inline bool computes(const Instr& instr) { return instr.kind != InstrKind::Event; }
 inline bool is_barrier(const Instr& instr) { return instr.kind == InstrKind::Event && instr.order == EventOrder::Barrier; }
+/// An event that does nothing with what it reads.
+inline bool waits(const Instr& instr) {
+  return instr.kind == InstrKind::Event && instr.use == EventUse::Wait && instr.order != EventOrder::Barrier;
+}
+/// An event that may go on with the memory of what it reads.
+inline bool keeps(const Instr& instr) { return instr.kind == InstrKind::Event && instr.use == EventUse::Keep && !instr.inputs.empty(); }
 
 template <class Visit>
 void for_each_use(const Instr& instr, Visit visit) {

@@ -63,11 +63,10 @@ class CpuBackend final : public Backend {
   size_t trim_memory() const override { return Recycler::of_process().trim(); }
 };
 
+constinit const CpuBackend kBackend{};  // a fork meets no guard
+
 }  // namespace
 
-const Backend& cpu_backend() {
-  static const auto* backend = new CpuBackend;
-  return *backend;
-}
+const Backend& cpu_backend() { return kBackend; }
 
 }  // namespace hindcast::codegen::cpu

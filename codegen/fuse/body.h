@@ -21,7 +21,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-/// Makes one number of many, NaN if one of them is.
+/// Makes one number of many, NaN if one of them is. Over all rows, a store does (BodyStore::over_rows).
 struct Reduction {
   enum class Kind : uint8_t {
     Sum,
@@ -34,7 +34,6 @@ struct Reduction {
     Row,       // a row's elements: gives a number of the row
     Segment,   // a segment's elements: gives a number of the segment, which only reductions over segments and over rows read
     Segments,  // a row's segments, of each of which the operand is a number: gives a number of the row
-    Rows,      // all rows: no op but what a store does (BodyStore)
   };
   Kind kind = Kind::Sum;
   Over over = Over::Row;

@@ -48,8 +48,6 @@ struct SingleOp {
 
 class CostModel {
  public:
-  virtual ~CostModel() = default;
-
   virtual const KernelLimits& limits() const = 0;
 
   /// The call of a kernel over so many elements costs more than its work. Ops that share nothing but their domain then share a kernel.
@@ -60,6 +58,9 @@ class CostModel {
   virtual bool is_worth_it(const SingleOp& op) const = 0;
   /// A kernel reads a tensor of `numel` elements, with zeros around it up to `padded`, in place; else ATen writes them all.
   virtual bool is_padding_read_through(int64_t numel, int64_t padded) const = 0;
+
+ protected:
+  ~CostModel() = default;  // one per backend, never destroyed
 };
 
 }  // namespace hindcast::codegen

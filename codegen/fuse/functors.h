@@ -1,7 +1,6 @@
 #pragma once
 // The functors of the device library as base/pointwise_ops.def lists them: what bodies are made of.
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <stdexcept>

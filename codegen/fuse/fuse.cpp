@@ -87,7 +87,7 @@ class Fuser {
         schedule_.items.push_back({false, i});
         break;
       case EventOrder::Here:
-        if (!waits(graph_.instrs[i])) {
+        if (!capture::waits(graph_.instrs[i])) {
           emit(i);
         } else if (may_be_left_) {
           schedule_.items.push_back({false, i});
@@ -245,7 +245,7 @@ class Fuser {
     for (const ValueId output : graph_.instrs[i].outputs) {
       if (!output.defined() || !open.group.makes(output)) continue;
       const auto& users = users_[output.index];
-      const bool kept = std::any_of(users.begin(), users.end(), [&](uint32_t user) { return keeps(user); });
+      const bool kept = std::any_of(users.begin(), users.end(), [&](uint32_t user) { return capture::keeps(graph_.instrs[user]); });
       if (kept) open.kept_bytes += bytes_of(graph_, graph_.values[output.index]);
     }
   }
@@ -376,7 +376,7 @@ class Fuser {
     for (uint32_t store = 0; store < group.stores.size(); ++store) {
       std::vector<uint32_t> leaves;
       for (const uint32_t sink : sinks) {
-        if (keeps(sink) && graph_.instrs[sink].inputs[0] == group.stores[store]) leaves.push_back(sink);
+        if (capture::keeps(graph_.instrs[sink]) && graph_.instrs[sink].inputs[0] == group.stores[store]) leaves.push_back(sink);
       }
       std::vector<uint32_t> inside = group.members;
       inside.insert(inside.end(), leaves.begin(), leaves.end());
@@ -390,7 +390,7 @@ class Fuser {
       }
       // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
       for (const uint32_t sink : sinks) {
-        if (!keeps(sink) || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
+        if (!capture::keeps(graph_.instrs[sink]) || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
         const Views::Source source = views_.source_of(graph_.instrs[sink].inputs[0]);
         if (source.value == group.stores[store] && source.offsets.empty()) group.leaves.push_back({store, sink, true});
       }
@@ -409,15 +409,12 @@ class Fuser {
     const uint32_t made_in = segment_[maker_[value.index]];
     for (const uint32_t user : users_[value.index]) {
       if (std::find(members.begin(), members.end(), user) != members.end()) continue;
-      if (waits(graph_.instrs[user]) && segment_[user] == made_in) continue;
+      if (capture::waits(graph_.instrs[user]) && segment_[user] == made_in) continue;
       if (views_.is_read_through(user) && !is_read_elsewhere(graph_.instrs[user].outputs[0], members)) continue;
       return true;
     }
     return is_returned_[value.index];
   }
-
-  // An event that may go on with a value's memory, as a leaf does.
-  bool keeps(uint32_t i) const { return graph_.instrs[i].kind == InstrKind::Event && graph_.instrs[i].use == capture::EventUse::Keep; }
 
   const Graph& graph_;
   const CostModel& costs_;

@@ -25,7 +25,4 @@ struct Schedule {
   static bool may_be_left(const capture::Graph& graph);
 };
 
-/// An event that does nothing with what it reads.
-bool waits(const capture::Instr& instr);
-
 }  // namespace hindcast::codegen

@@ -1,6 +1,5 @@
 #include "codegen/fuse/views.h"
 
-#include "codegen/fuse/schedule.h"
 #include "codegen/fuse/pointwise_ops.h"
 
 #include <algorithm>
@@ -100,7 +99,7 @@ std::vector<bool> Views::values_wanted_as_tensors() const {
     if (output.defined()) wanted[output.index] = true;
   }
   for (const Instr& instr : graph_.instrs) {
-    if (waits(instr) || instr.kind == capture::InstrKind::AddGrads) continue;
+    if (capture::waits(instr) || instr.kind == capture::InstrKind::AddGrads) continue;
     if (instr.kind == capture::InstrKind::Op) {
       const auto& name = instr.op->operator_name();
       const bool is_view = instr.outputs.size() == 1 && instr.outputs[0].defined() && graph_.values[instr.outputs[0].index].is_view;

@@ -10,6 +10,7 @@
 #include "codegen/plan/plan.h"
 
 #include <c10/core/DeviceType.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,6 @@ struct MemoryCounts {
 
 class Backend {
  public:
-  virtual ~Backend() = default;
   virtual c10::DeviceType device() const = 0;
 
   /// What fusion reckons with.
@@ -67,6 +67,9 @@ class Backend {
   virtual void reset_memory_counts() const = 0;
   /// Gives the free memory that its allocator holds back to LibTorch's. Bytes.
   virtual size_t trim_memory() const = 0;
+
+ protected:
+  ~Backend() = default;  // a backend is there before main() and is never destroyed
 };
 
 /// Null: nothing takes tensors of this device.
@@ -74,6 +77,6 @@ const Backend* backend_of(c10::DeviceType device);
 /// The backend of all tensors of a graph. Null: it has tensors of more than one, or of one that nothing takes.
 const Backend* backend_of(const capture::Graph& graph);
 /// All of them.
-const std::vector<const Backend*>& backends();
+c10::SmallVector<const Backend*, 2> backends();
 
 }  // namespace hindcast::codegen

@@ -3,6 +3,7 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace hindcast::codegen {
@@ -22,12 +23,15 @@ Bytes bytes_of(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
 }
 
-// A dense tensor of LibTorch's own class, which adding in place changes and nothing else.
-bool is_plain(const at::Tensor& grad) {
-  const c10::DispatchKey dense = c10::computeDispatchKey(std::nullopt, std::nullopt, grad.device());
+// Of a tensor that is_plain().
+c10::DispatchKeySet plain_keys(c10::Device of) {
+  const c10::DispatchKey dense = c10::computeDispatchKey(std::nullopt, std::nullopt, of);
   const c10::BackendComponent device = c10::toBackendComponent(dense);
-  const c10::DispatchKeySet plain =
-      c10::DispatchKeySet(dense) | c10::getAutogradRelatedKeySetFromBackend(device) | c10::getAutocastRelatedKeySetFromBackend(device);
+  return c10::DispatchKeySet(dense) | c10::getAutogradRelatedKeySetFromBackend(device) | c10::getAutocastRelatedKeySetFromBackend(device);
+}
+
+// A dense tensor of LibTorch's own class, which adding in place changes and nothing else.
+bool is_plain(const at::Tensor& grad, c10::DispatchKeySet plain) {
   if ((grad.key_set() & plain) != grad.key_set() || grad.is_inference() || grad.requires_grad()) return false;
   return grad.unsafeGetTensorImpl()->autograd_meta() == nullptr || !grad._fw_grad(/*level=*/0).defined();
 }
@@ -53,6 +57,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
                        c10::function_ref<ResultLayout(size_t store)> layout_of) {
   using State = LeafRequest::State;
   c10::SmallVector<Bytes, 16> taken;  // bytes that must not change meanwhile
+  std::optional<c10::DispatchKeySet> plain;
   bool all_add = true;
   for (size_t i = 0; i < requests.size(); ++i) {
     const auto [store, instr, takes_result] = group.leaves[i];
@@ -73,8 +78,9 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
       for (size_t load = 0; load < group.loads.size(); ++load) taken.push_back(bytes_of(slots[step.inputs[load].slot]));
     }
     at::Tensor grad = std::move(request.gradient);
+    if (!plain) plain = plain_keys(grad.device());
     const Bytes bytes = bytes_of(grad);
-    if (grad.scalar_type() != layout.type || !is_plain(grad) || !lies_like(grad, layout) ||
+    if (grad.scalar_type() != layout.type || !is_plain(grad, *plain) || !lies_like(grad, layout) ||
         std::any_of(taken.begin(), taken.end(), [&](const Bytes& other) { return bytes.overlaps(other); })) {
       request = {};
       all_add = false;

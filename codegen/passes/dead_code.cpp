@@ -4,7 +4,6 @@
 
 #include "codegen/passes/dead_code.h"
 
-#include "codegen/fuse/schedule.h"
 #include "codegen/passes/instr_key.h"
 
 #include <algorithm>
@@ -42,7 +41,7 @@ class Waiting {
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       const Instr& instr = graph.instrs[i];
       if (capture::is_barrier(instr)) first_wait = kNone;
-      if (waits(instr) && first_wait == kNone) first_wait = i;
+      if (capture::waits(instr) && first_wait == kNone) first_wait = i;
       first_waits_.push_back(first_wait);
       for (const ValueId value : instr.outputs) {
         if (value.defined()) made_behind_[value.index] = first_wait;
@@ -83,7 +82,7 @@ Rewrite dead_code(const Graph& graph) {
     }
     capture::for_each_use(instr, [&](ValueId value) {
       if (!value.defined()) return;
-      if (!waits(instr) || waiting.is_needed(value, i)) is_read[value.index] = true;
+      if (!capture::waits(instr) || waiting.is_needed(value, i)) is_read[value.index] = true;
     });
   }
   return rewrite;

@@ -25,8 +25,6 @@ UseKind kind_of_inputs(const Instr& instr) {
   return UseKind::Show;
 }
 
-bool keeps(const Instr& instr) { return !capture::computes(instr) && instr.use == capture::EventUse::Keep && !instr.inputs.empty(); }
-
 }  // namespace
 
 Uses::Uses(const Graph& graph, const Rewrite& rewrite)
@@ -37,7 +35,7 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
     const Instr& instr = graph.instrs[i];
     segments_.push_back(segment);
     if (capture::is_barrier(instr)) ++segment;
-    if (keeps(instr)) ++accumulations;
+    if (capture::keeps(instr)) ++accumulations;
     accumulations_.push_back(accumulations);
     if (rewrite.removed.contains(i)) continue;
     for (const Arg& arg : instr.args) {

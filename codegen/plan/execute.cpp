@@ -5,11 +5,6 @@
 namespace hindcast::codegen {
 namespace {
 
-at::Tensor take(Slots& slots, SlotUse use) {
-  if (use.slot == kNoSlot) return {};
-  return use.last ? std::move(slots[use.slot]) : slots[use.slot];
-}
-
 void add_gradients(const Step& step, Slots& slots) {
   at::Tensor sum = take(slots, step.inputs[0]);
   sum = hooks::add_gradients(std::move(sum), take(slots, step.inputs[1]), step.sum_is_view);

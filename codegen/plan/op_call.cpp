@@ -12,11 +12,6 @@ using capture::Arg;
 using capture::Env;
 using torch::jit::Stack;
 
-at::Tensor take(Slots& slots, SlotUse use) {
-  if (use.slot == kNoSlot) return {};
-  return use.last ? std::move(slots[use.slot]) : slots[use.slot];
-}
-
 c10::IValue argument(const StepArg& arg, Slots& slots, const Env& env) {
   switch (arg.kind) {
     case Arg::Kind::Constant:

@@ -36,6 +36,12 @@ struct PlannedView {
 struct Step;
 using Slots = std::vector<at::Tensor>;
 
+/// The slot's tensor, or an undefined one; given away where this is its last use.
+inline at::Tensor take(Slots& slots, SlotUse use) {
+  if (use.slot == kNoSlot) return {};
+  return use.last ? std::move(slots[use.slot]) : slots[use.slot];
+}
+
 /// What a run asks of a kernel for one of Step::leaves, and what the kernel answers. The leaf's Accumulate step does what is left.
 struct LeafRequest {
   enum class State : uint8_t {
