@@ -34,6 +34,8 @@ namespace hindcast::base {
   X(Fallbacks, fallbacks)                               \
   X(Fusion, fusion)                                     \
   X(KernelCode, kernel_code)                            \
+  X(Aot, aot)                                           \
+  X(AotGraphs, aot_graphs)                              \
   X(Perf, perf)
 
 enum class Channel : uint8_t {

@@ -40,19 +40,19 @@ struct LayerNorm {
   Tensor operator()(const Tensor& x) const { return at::layer_norm(x, weight.sizes(), weight, bias); }
 };
 
-/// A 3x3 convolution and its batch norm in training mode.
+/// A convolution and its batch norm in training mode.
 struct ConvNorm {
   Tensor kernel, weight, bias, mean, var;
   int64_t stride;
-  ConvNorm(Parameters& parameters, int64_t in, int64_t out, int64_t stride)
-      : kernel(parameters.random({out, in, 3, 3}, in * 9)),
+  ConvNorm(Parameters& parameters, int64_t in, int64_t out, int64_t stride, int64_t side = 3)
+      : kernel(parameters.random({out, in, side, side}, in * side * side)),
         weight(parameters.constant(out, 1)),
         bias(parameters.constant(out, 0)),
         mean(at::zeros({out})),
         var(at::ones({out})),
         stride(stride) {}
   Tensor operator()(const Tensor& x) const {
-    const Tensor y = at::conv2d(x, kernel, {}, stride, /*padding=*/1);
+    const Tensor y = at::conv2d(x, kernel, {}, stride, /*padding=*/kernel.size(2) / 2);
     return at::batch_norm(y, weight, bias, mean, var, /*training=*/true, 0.1, 1e-5, /*cudnn_enabled=*/false);
   }
 };
@@ -60,9 +60,9 @@ struct ConvNorm {
 struct ResidualBlock {
   ConvNorm first, second;
   std::vector<ConvNorm> shortcut;  // one where the shape changes, none where x itself fits
-  ResidualBlock(Parameters& parameters, int64_t in, int64_t out, int64_t stride)
+  ResidualBlock(Parameters& parameters, int64_t in, int64_t out, int64_t stride, int64_t shortcut_side = 3)
       : first(parameters, in, out, stride), second(parameters, out, out, 1) {
-    if (in != out || stride != 1) shortcut.emplace_back(parameters, in, out, stride);
+    if (in != out || stride != 1) shortcut.emplace_back(parameters, in, out, stride, shortcut_side);
   }
   Tensor operator()(const Tensor& x) const {
     const Tensor y = second(at::relu(first(x)));
@@ -129,6 +129,25 @@ Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t ba
   const Tensor target = at::randint(10, {batch}, at::kLong);
   return {parameters.leaves, [stem, blocks, head, input, target] {
             Tensor x = at::relu(stem(input));
+            for (const ResidualBlock& block : blocks) x = block(x);
+            return at::cross_entropy_loss(head(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1)), target);
+          }};
+}
+
+Workload resnet18(int64_t image, int64_t batch) {
+  constexpr int64_t kClasses = 1000;
+  Parameters parameters;
+  const ConvNorm stem(parameters, 3, 64, /*stride=*/2, /*side=*/7);
+  std::vector<ResidualBlock> blocks;
+  for (int64_t in = 64, out = 64; out <= 512; in = out, out *= 2) {
+    blocks.emplace_back(parameters, in, out, in == out ? 1 : 2, /*shortcut_side=*/1);
+    blocks.emplace_back(parameters, out, out, 1);
+  }
+  const Linear head(parameters, 512, kClasses);
+  const Tensor input = at::randn({batch, 3, image, image});
+  const Tensor target = at::randint(kClasses, {batch}, at::kLong);
+  return {parameters.leaves, [stem, blocks, head, input, target] {
+            Tensor x = at::max_pool2d(at::relu(stem(input)), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
             for (const ResidualBlock& block : blocks) x = block(x);
             return at::cross_entropy_loss(head(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1)), target);
           }};

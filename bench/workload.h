@@ -41,6 +41,7 @@ Workload sin_chain(int ops, int64_t floats);  // large tensors: time and memory 
 // Models, written as functions of their parameters, with a loss; sizes in the name of the row.
 Workload mlp(std::vector<int64_t> widths, int64_t batch);
 Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch);
+Workload resnet18(int64_t image, int64_t batch);  // the network of that name, 1000 classes, with its loss
 /// What a U-Net has between its convolutions, without a loss: silu(group_norm(x + residual)).
 Workload norm_silu(at::IntArrayRef sizes, int64_t groups);
 enum class Attention { Explicit, Fused };  // softmax(q k^T) v in single ops, or LibTorch's one op

@@ -25,8 +25,12 @@ find_path(XXHASH_INCLUDE_DIR xxhash.h)
 if(NOT XXHASH_INCLUDE_DIR)
   message(FATAL_ERROR "xxhash was not found. Run scripts/setup.sh, or: apt-get install libxxhash-dev")
 endif()
+find_path(BOOST_GRAPH_INCLUDE_DIR boost/graph/boykov_kolmogorov_max_flow.hpp)
+if(NOT BOOST_GRAPH_INCLUDE_DIR)
+  message(FATAL_ERROR "Boost.Graph was not found. Run scripts/setup.sh, or: apt-get install libboost-dev")
+endif()
 
-# Of all three the headers only: what is built then needs none of their libraries where it runs, as a wheel must not.
+# Of all four the headers only: what is built then needs none of their libraries where it runs, as a wheel must not.
 get_target_property(spdlog_includes spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
 add_library(hindcast_logging INTERFACE)
 target_include_directories(hindcast_logging SYSTEM INTERFACE ${spdlog_includes})
@@ -35,6 +39,8 @@ target_link_libraries(hindcast_logging INTERFACE fmt::fmt-header-only Threads::T
 add_library(hindcast_hashing INTERFACE)
 target_include_directories(hindcast_hashing SYSTEM INTERFACE "${XXHASH_INCLUDE_DIR}")
 target_compile_definitions(hindcast_hashing INTERFACE XXH_INLINE_ALL)
+add_library(hindcast_graph_algorithms INTERFACE)
+target_include_directories(hindcast_graph_algorithms SYSTEM INTERFACE "${BOOST_GRAPH_INCLUDE_DIR}")
 
 if(HINDCAST_BENCH)
   hindcast_find(benchmark libbenchmark-dev)

@@ -20,18 +20,21 @@ namespace {
 bool usual_dispatch_keys() {
   const auto tls = c10::impl::tls_local_dispatch_key_set();
   const auto included = tls.included_ - c10::default_included_set;
-  const auto excluded = tls.excluded_ - c10::autocast_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView);
+  auto excluded = tls.excluded_ - c10::autocast_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView);
+  if (c10::InferenceMode::is_enabled()) excluded = excluded - c10::autograd_dispatch_keyset;
   return included.empty() && excluded.empty();
 }
 
 }  // namespace
+
+bool has_usual_dispatch_state() { return usual_dispatch_keys() && !c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
 std::optional<FallbackReason> fallback_for_thread_state() {
   if (torch::autograd::get_current_graph_task_id() != -1) return FallbackReason::InsideHook;
   if (torch::autograd::AnomalyMode::is_enabled()) return FallbackReason::AnomalyMode;
   if (c10::InferenceMode::is_enabled()) return FallbackReason::InferenceMode;
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return FallbackReason::ForwardMode;
-  if (!usual_dispatch_keys() || c10::impl::TorchDispatchModeTLS::any_modes_set()) return FallbackReason::DispatchState;
+  if (!has_usual_dispatch_state()) return FallbackReason::DispatchState;
   // A kernel that writes a gradient knows only the layout of the leaf.
   if (!capture::gradients_take_the_leafs_layout()) return FallbackReason::DispatchState;
   return std::nullopt;

@@ -12,6 +12,9 @@ namespace hindcast::engine {
 /// Why this call must run on the stock engine, judged by the thread's state alone.
 std::optional<FallbackReason> fallback_for_thread_state();
 
+/// No functorch level, dispatch mode or other state of this thread that a replay would not see. Inference mode is usual.
+bool has_usual_dispatch_state();
+
 /// Appends autocast, deterministic and precision switches, backend switches and default dtype to `key`.
 void append_call_state(cache::KeyBytes& key);
 

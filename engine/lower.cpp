@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "codegen/fuse/fuse.h"
 #include "codegen/kernel/backend.h"
+#include "codegen/passes/own_outputs.h"
 #include "codegen/passes/pipeline.h"
 #include "codegen/plan/aten_call.h"
 #include "engine/diagnosis/verify.h"
@@ -56,8 +57,8 @@ Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const Lower
 
   // Passes. From here on the graph computes nothing twice and nothing that nobody reads.
   const codegen::Optimised optimised = codegen::optimise(captured, backend->cost_model(), request.through_aten);
-  const auto& graph = optimised.graph;
-  if (request.check && graph != captured) check_passes(optimised, *request.check);
+  const auto graph = codegen::with_own_outputs(optimised.graph, request.own_outputs);
+  if (request.check && optimised.graph != captured) check_passes(optimised, *request.check);
 
   // Fusion. Each group becomes one kernel; the schedule is the order in which groups and the ops that are left to ATen then run.
   const codegen::Schedule schedule = codegen::fuse(*graph, backend->cost_model());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace hindcast::engine {
 
@@ -14,6 +15,7 @@ struct LowerRequest {
   bool through_aten = false;  // the groups run op by op through ATen, to the stock engine's bits: tells a wrong kernel from a wrong plan
   std::shared_ptr<const capture::ReplayCheck> check;  // null, or what the graph behind the passes and every kernel must compute
   bool (*is_cancelled)() = nullptr;                   // asked before each kernel: a large graph has many
+  std::vector<uint32_t> own_outputs = {};             // of a program, by position: codegen/passes/own_outputs.h
 };
 
 struct Lowered {

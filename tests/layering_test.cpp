@@ -27,10 +27,12 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"capture/shape_rules", {"capture/symbols", "base"}},
     {"capture/recorder", {"capture/graph", "capture/shape_rules", "capture/symbols", "base"}},
     {"capture/backward", {"capture/recorder", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
+    {"capture/function", {"capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
     {"codegen/device", {}},
     {"codegen/store", {"base"}},
     {"codegen/fuse", {"codegen/device", "capture/graph", "capture/symbols", "base"}},
     {"codegen/passes", {"codegen/fuse", "capture/graph", "capture/symbols", "base"}},
+    {"codegen/partition", {"codegen/passes", "codegen/fuse", "capture/function", "capture/graph", "base"}},
     {"codegen/plan", {"codegen/fuse", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
     {"codegen/kernel", {"codegen/plan", "codegen/fuse", "codegen/store", "capture/graph", "capture/symbols", "base"}},
     {"codegen", {"codegen/cpu", "codegen/kernel"}},
@@ -45,7 +47,10 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"engine",
      {"engine/diagnosis", "codegen/kernel", "codegen/plan", "codegen/passes", "codegen/fuse", "codegen/store", "capture/backward",
       "capture/recorder", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
-    {"python/csrc", {"engine", "engine/diagnosis", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
+    {"engine/aot",
+     {"engine", "engine/diagnosis", "codegen/kernel", "codegen/partition", "codegen/plan", "capture/function", "capture/backward",
+      "capture/recorder", "capture/graph", "capture/symbols", "cache", "base"}},
+    {"python/csrc", {"engine", "engine/aot", "engine/diagnosis", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
 };
 
 struct Include {

@@ -70,6 +70,11 @@ class BackwardPrinter final : public Printer {
     return "";
   }
 
+  // "aot0_": of the first program that was made ahead of time.
+  std::string prefix_of(const Instr& instr) const override {
+    const auto found = std::find(backward_.programs.begin(), backward_.programs.end(), instr.origin);
+    return found == backward_.programs.end() ? "" : base::format("aot{}_", found - backward_.programs.begin());
+  }
   std::string label_of_origin(uint32_t origin) const override {
     return base::format("{} (NodeCall {})", backward_.origins[origin], origin + 1);
   }

@@ -4,6 +4,7 @@
 #include "capture/backward/field_sink.h"
 #include "capture/backward/node_class.h"
 #include "capture/backward/prefetch.h"
+#include "capture/backward/program_node.h"
 #include "capture/backward/typed_collectors.h"
 #include "capture/backward/visitor.h"
 #include "capture/backward/walk.h"
@@ -98,6 +99,15 @@ void collect_inputs(Node& node, uint32_t call, OneDevice& device, Collected& out
   }
 }
 
+const char* collect_program(const ProgramNode& node, FieldSink& sink) {
+  const NodeProgram* program = node.program();
+  if (program == nullptr) return "a function's backward that no program is known for";
+  sink.constant(program->number);
+  for (const auto& variable : node.saved()) sink.saved(variable);
+  for (const int64_t number : node.integers()) sink.size(number);
+  return sink.opaque_reason;
+}
+
 // Null, or why the node must be called as itself. The caller holds the node's mutex.
 const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visitor, FieldSink& sink, Collected& out,
                            std::vector<FactOrigin>* origins) {
@@ -111,6 +121,7 @@ const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visito
     sink.geometry(slices.view);
   }
   if (call.kind == NodeKind::Visited) return visitor.collect(*call.formula, index, out, origins, call.writes_to_view() ? kPieceFields : 0);
+  if (call.kind == NodeKind::Program) return collect_program(static_cast<const ProgramNode&>(*call.formula), sink);
   call.typed->collect(*call.formula, sink);
   return sink.opaque_reason;
 }
@@ -146,7 +157,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   collect_inputs(node, index, device, out, origins);
   call.first_field_fact = static_cast<uint32_t>(out.facts.size());
 
-  if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited)) {
+  if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited || call.kind == NodeKind::Program)) {
     const size_t key_size = out.key.size(), fact_count = out.facts.size();
     const char* reason = collect_fields(call, index, visitor, sink, out, origins);
     if (reason) {  // this node cannot be looked into today: forget its fields, call it as itself

@@ -19,6 +19,7 @@ struct TypedCollector;
 enum class NodeKind : uint8_t {
   Typed,       // generated node, read by its generated collector
   Visited,     // read by LibTorch's own visitor
+  Program,     // a ProgramNode
   Accumulate,  // AccumulateGrad
   Opaque,      // called as itself
 };

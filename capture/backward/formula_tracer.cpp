@@ -5,6 +5,8 @@
 #include "capture/backward/copy_slices.h"
 #include "capture/backward/libtorch_access.h"
 #include "capture/backward/node_calls.h"
+#include "capture/backward/program_node.h"
+#include "capture/graph/inline_program.h"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/tensor.h>
@@ -39,6 +41,7 @@ std::optional<std::vector<Traced>> FormulaTracer::run(Node& node, const NodeCall
   for (const Traced& input : inputs) {
     if (input.real.defined() && !is_plain(input.real)) return refuse(node, "a gradient is not a plain strided tensor");
   }
+  if (call.kind == NodeKind::Program) return run_program(node, call, inputs);
   Recorder& recorder = writer_.recorder();
   recorder.begin(writer_.call());
   try {
@@ -119,12 +122,40 @@ Substitution FormulaTracer::substitution(const NodeCall& call) {
 at::Tensor FormulaTracer::saved_tensor(const NodeCall& call, uint32_t slot) {
   const at::Tensor& real = collected_.tensors[call.first_tensor + slot];
   if (!real.defined()) return {};
+  return writer_.recorder().stand_in(real, saved_value(call, slot));
+}
+
+ValueId FormulaTracer::saved_value(const NodeCall& call, uint32_t slot) {
+  const at::Tensor& real = collected_.tensors[call.first_tensor + slot];
+  if (!real.defined()) return {};
   ValueId& id = writer_.graph().inputs[call.first_tensor + slot];
   if (!id.defined()) {
     id = writer_.recorder().new_value(real, facts_.sizes(facts_.of(writer_.call()).tensors[slot]));
     writer_.keep_input(id, real);
   }
-  return writer_.recorder().stand_in(real, id);
+  return id;
+}
+
+// Its instrs as they are, and what ATen makes of them now.
+std::optional<std::vector<Traced>> FormulaTracer::run_program(Node& node, const NodeCall& call, const std::vector<Traced>& inputs) {
+  auto& owner = static_cast<ProgramNode&>(node);
+  const NodeProgram& program = *owner.program();
+  auto gradients = owner.run_as_captured(reals(inputs));
+  if (!gradients) return refuse(node, "its program is for gradients of other layouts");
+  std::vector<ValueId> given;
+  for (uint32_t slot = 0; slot < call.tensor_count; ++slot) given.push_back(saved_value(call, slot));
+  for (const Traced& input : inputs) given.push_back(input.value);
+  std::vector<ExprId> integers;
+  for (const uint32_t fact : facts_.of(writer_.call()).sizes) integers.push_back(facts_.size(fact));
+  const std::vector<ValueId> made = inline_program(writer_.graph(), {*program.graph, given, integers, writer_.call()});
+  writer_.graph().programs.push_back(writer_.call());
+  std::vector<Traced> outputs;
+  for (size_t e = 0; e < gradients->size(); ++e) {
+    at::Tensor& gradient = (*gradients)[e];
+    const ValueId value = gradient.defined() ? made[program.of_edges[e]] : ValueId();
+    outputs.push_back({std::move(gradient), value});
+  }
+  return outputs;
 }
 
 }  // namespace hindcast::capture

@@ -25,6 +25,8 @@ class FormulaTracer {
   const std::string& refusal() const { return refusal_; }
 
  private:
+  std::optional<std::vector<Traced>> run_program(torch::autograd::Node& node, const NodeCall& call, const std::vector<Traced>& inputs);
+  ValueId saved_value(const NodeCall& call, uint32_t slot);
   void validate(torch::autograd::Node& node, const NodeCall& call, torch::autograd::variable_list& results);
   PieceOfBase piece_of(const torch::autograd::Node& node) const;
   Substitution substitution(const NodeCall& call);

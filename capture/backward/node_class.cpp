@@ -2,6 +2,7 @@
 
 #include "capture/backward/copy_slices.h"
 #include "capture/backward/node_calls.h"
+#include "capture/backward/program_node.h"
 #include "capture/backward/typed_collectors.h"
 #include "base/fork.h"
 
@@ -21,6 +22,7 @@ using torch::autograd::Node;
 
 // Classes that LibTorch writes by hand, and everybody else's.
 NodeClass classify_untyped(Node& node) {
+  if (dynamic_cast<const ProgramNode*>(&node) != nullptr) return {NodeKind::Program, nullptr, nullptr};
   const std::type_info& type = typeid(node);
   if (type == typeid(torch::autograd::CopyBackwards)) return {NodeKind::Visited, nullptr, nullptr};
   const std::string_view name = type.name();

@@ -11,7 +11,7 @@ class CallNodeAsItself final : public Policy {
   Answer depends_on_data(const c10::OperatorHandle&) override { return Answer::Refuse; }
   Answer returns_no_tensor(const c10::OperatorHandle&) override { return Answer::Refuse; }
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override { return Answer::Refuse; }
-  std::optional<ValueId> lift(const at::Tensor&) override { return std::nullopt; }
+  at::Tensor lift(const at::Tensor&) override { return {}; }
 };
 
 }  // namespace hindcast::capture

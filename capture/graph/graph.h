@@ -129,6 +129,9 @@ struct Segment {
   std::vector<ValueId> outputs;  // values that it makes and others read
 };
 
+/// Names of values in texts, by value.
+using ValueNames = std::shared_ptr<const std::vector<std::string>>;
+
 class HINDCAST_API Graph {
  public:
   Graph() = default;
@@ -143,6 +146,7 @@ class HINDCAST_API Graph {
   std::vector<ValueId> inputs;       // in the order in which tensors are given; undefined where nobody reads one
   std::vector<ValueId> outputs;      // what the program returns; a backward's events give everything away
   std::vector<std::string> origins;  // what instrs were recorded of, for texts: a backward's nodes
+  ValueNames names;                  // null, or what somebody gave them; else texts name values by their ops
   uint32_t id = 0;
   bool strict = false;  // Options::deterministic of the guard: reductions must keep ATen's order, no contraction
 

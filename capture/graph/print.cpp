@@ -87,20 +87,29 @@ std::string Printer::label_of_origin(uint32_t origin) const { return graph_.orig
 // ---- names, as FX gives them: the op's, numbered from its second use on
 
 void Printer::name_values() {
+  const auto is_named = [&](ValueId value) { return !value.defined() || !names_[value.index].empty(); };
+  if (graph_.names) {
+    std::copy_n(graph_.names->begin(), std::min(graph_.names->size(), names_.size()), names_.begin());
+    for (const std::string& name : names_) taken_.insert(name);
+  }
   for (const Input& input : inputs()) {
-    if (input.value.defined()) names_[input.value.index] = input.name;
+    if (!is_named(input.value)) names_[input.value.index] = input.name;
   }
   for (const Instr& instr : graph_.instrs) {
     for (const ValueId value : instr.outputs) {
-      const std::string text = unique(base_name(instr));
+      if (value.defined() && is_named(value)) continue;
+      const std::string text = unique(prefix_of(instr) + base_name(instr));
       if (value.defined()) names_[value.index] = text;
     }
   }
 }
 
 std::string Printer::unique(const std::string& base) {
-  const size_t n = counts_[base]++;
-  return n == 0 ? base : base + "_" + std::to_string(n);
+  for (;;) {
+    const size_t n = counts_[base]++;
+    std::string name = n == 0 ? base : base + "_" + std::to_string(n);
+    if (!taken_.contains(name)) return name;
+  }
 }
 
 std::string Printer::base_name(const Instr& instr) const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace hindcast::capture {
@@ -18,6 +19,11 @@ class Printer {
 
   std::string text();
   std::string dot();
+  /// By value; empty for a value that no input is and no instr makes.
+  std::vector<std::string> names() {
+    name_values();
+    return names_;
+  }
 
  protected:
   struct Input {
@@ -35,19 +41,23 @@ class Printer {
   virtual std::string colour_of(const Instr& event) const;
   /// "MulBackward0 (NodeCall 2)"
   virtual std::string label_of_origin(uint32_t origin) const;
+  /// Before the names of the values that a call or a sum makes.
+  virtual std::string prefix_of(const Instr& /*instr*/) const { return {}; }
   /// Before the results.
   virtual std::string tail() const { return {}; }
   virtual std::vector<ValueId> results() const { return graph_.outputs; }
 
+  /// What the text calls each value, by text() or this; needed by who puts values into other texts.
+  void name_values();
+  const std::string& name(ValueId value) const;
+  std::string typed(ValueId id) const;
+
   const Graph& graph_;
 
  private:
-  void name_values();
   std::string unique(const std::string& base);
   std::string base_name(const Instr& instr) const;
-  const std::string& name(ValueId value) const;
   std::string type(ValueId id) const;
-  std::string typed(ValueId id) const;
   std::string list(const ValueIds& values) const;
   std::string right_side(const Instr& instr) const;
   std::string arguments(const std::vector<Arg>& args, uint32_t skipped = 0xffffffffu) const;
@@ -59,7 +69,8 @@ class Printer {
 
   std::vector<std::string> names_;
   std::map<std::string, size_t> counts_;
-  std::vector<std::string> makers_;  // by value: the box in the picture
+  std::unordered_set<std::string> taken_;  // names that somebody gave
+  std::vector<std::string> makers_;        // by value: the box in the picture
   std::ostringstream out_;
 };
 

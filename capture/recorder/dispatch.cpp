@@ -22,8 +22,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   // A stand-in outlived its trace: run on what it stands for.
   const c10::impl::ExcludeDispatchKeyGuard below(kRecorderKey);
   const size_t count = op.schema().arguments().size();
-  for (size_t i = stack->size() - count; i < stack->size(); ++i)
-    (*stack)[i] = (*stack)[i].isTensor() ? c10::IValue(real_of((*stack)[i].toTensor())) : (*stack)[i];
+  for (size_t i = stack->size() - count; i < stack->size(); ++i) (*stack)[i] = real_tensors((*stack)[i]);
   op.callBoxed(stack);
 }
 
@@ -44,16 +43,25 @@ bool recorder_available() {
 }
 
 struct Recorder::Scope::Guards {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  explicit Guards(Autograd autograd) {
+    if (autograd == Autograd::Done) below_autograd.emplace();
+  }
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
   c10::impl::IncludeDispatchKeyGuard include{kRecorderKey};
 };
 
-Recorder::Scope::Scope(Recorder& recorder) : guards_(std::make_unique<Guards>()), previous_(std::exchange(current_recorder, &recorder)) {}
+Recorder::Scope::Scope(Recorder& recorder, Autograd autograd)
+    : guards_(std::make_unique<Guards>(autograd)), previous_(std::exchange(current_recorder, &recorder)) {}
 Recorder::Scope::~Scope() { current_recorder = previous_; }
 
 Recorder* Recorder::current() { return current_recorder; }
 
 Recorder::Pause::Pause() : below_(kRecorderKey), paused_(std::exchange(current_recorder, nullptr)) {}
 Recorder::Pause::~Pause() { current_recorder = paused_; }
+
+void Recorder::unrecorded(c10::function_ref<void()> work) {
+  const Pause pause;
+  work();
+}
 
 }  // namespace hindcast::capture

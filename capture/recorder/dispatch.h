@@ -4,6 +4,7 @@
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/recorder.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace hindcast::capture {
@@ -18,6 +19,7 @@ class Recorder::Pause {
 
  private:
   c10::impl::ExcludeDispatchKeyGuard below_;
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;  // it has been at work, or never is
   Recorder* paused_;
 };
 

@@ -23,8 +23,11 @@ class Policy {
   virtual Answer returns_no_tensor(const c10::OperatorHandle& op) = 0;
   /// `target` stands for a tensor that the formula did not make itself.
   virtual Answer writes_to_given(const c10::OperatorHandle& op, const TracingTensor& target) = 0;
-  /// The value of a tensor that nobody gave to the formula; nullopt: refuse. Not asked for numbers, which become constants.
-  virtual std::optional<ValueId> lift(const at::Tensor& outside) = 0;
+  /// A stand-in for a tensor that nobody gave to the formula; undefined: refuse. Not asked for numbers, which become constants, nor
+  /// twice for one tensor.
+  virtual at::Tensor lift(const at::Tensor& outside) = 0;
+  /// The formula has got a number out of `of`, and may go on as it likes.
+  virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
 };
 
 }  // namespace hindcast::capture

@@ -1,6 +1,7 @@
 #include "capture/recorder/recorder.h"
 
 #include "capture/recorder/dispatch.h"
+#include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/result_sizes.h"
 
@@ -93,8 +94,37 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   return tensor;
 }
 
-ValueId Recorder::value_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
+// Numbers become 0-dim tensors without passing the dispatcher (at::where(mask, 0., x)): constants of the formula.
+bool Recorder::is_number(const at::Tensor& tensor) const {
+  return tensor.dim() == 0 && ((!user_formula_ && !lifts_) || tensor.unsafeGetTensorImpl()->is_wrapped_number());
+}
+
+at::Tensor Recorder::lifted(const at::Tensor& tensor) {
+  if (!tensor.defined() || TracingTensor::get(tensor) || is_number(tensor)) return tensor;
+  const auto known = lifted_of_.find(tensor.unsafeGetTensorImpl());
+  if (known != lifted_of_.end()) return lifted_[known->second].stand_in;
+  at::Tensor stand_in = policy_.lift(tensor);
+  if (!stand_in.defined()) return tensor;
+  lifted_of_.emplace(tensor.unsafeGetTensorImpl(), static_cast<uint32_t>(lifted_.size()));
+  lifted_.push_back({tensor, std::move(stand_in)});
+  return lifted_.back().stand_in;
+}
+
+// What a write returns is what it was given.
+const at::Tensor& Recorder::given_back(const at::Tensor& stand_in) const {
+  const auto found = std::find_if(lifted_.begin(), lifted_.end(), [&](const Lifted& each) { return each.stand_in.is_same(stand_in); });
+  return found == lifted_.end() ? stand_in : found->outside;
+}
+
+void Recorder::lift_all(std::vector<c10::IValue>& inputs) {
+  for (c10::IValue& input : inputs) {
+    input = each_tensor(input, [&](const at::Tensor& tensor) { return lifted(tensor); });
+  }
+}
+
+ValueId Recorder::value_of(const at::Tensor& given) {
+  if (!given.defined()) return {};
+  const at::Tensor tensor = lifted(given);
   TracingTensor* traced = TracingTensor::get(tensor);
   if (!traced) return value_from_outside(tensor);
   if (traced->version != traced->base->version) derive_again(*traced);
@@ -102,14 +132,12 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
 }
 
 ValueId Recorder::value_from_outside(const at::Tensor& tensor) {
-  // Numbers become 0-dim tensors without passing the dispatcher (at::where(mask, 0., x)): constants of the formula.
-  const bool number = tensor.dim() == 0 && (!user_formula_ || tensor.unsafeGetTensorImpl()->is_wrapped_number());
-  if (!number) {
-    if (const auto lifted = policy_.lift(tensor)) return *lifted;
-    refuse("reads a tensor from outside of the formula");
-  }
+  if (!is_number(tensor)) refuse("reads a tensor from outside of the formula");
   const ValueId id = new_value(tensor);
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::alias", "");
+  static const auto alias = c10::Dispatcher::singleton().findSchemaOrThrow("aten::alias", "");
+  // It gives the tensor itself: a number that is one for the promotion of dtypes stays one, in `loss * 0.5` of a 0-dim float.
+  static const auto itself = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
+  const auto& op = tensor.unsafeGetTensorImpl()->is_wrapped_number() ? itself : alias;
   new_instr(op, {{Arg::Kind::Constant, tensor, {}, {}}}).outputs = {id};
   return id;
 }
@@ -164,7 +192,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (traits.composite) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
-  const std::vector<c10::IValue> inputs = take_arguments(op, *stack);
+  std::vector<c10::IValue> inputs = take_arguments(op, *stack);
+  lift_all(inputs);
+  if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, std::move(inputs), *stack);
   check_traits(op, traits, inputs);
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
@@ -174,8 +204,22 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
   const torch::jit::Stack results = call_real(op, inputs);
   const std::vector<at::Tensor> outputs = tensors_of(results);
+  check_layouts(outputs);
+  if (outputs.empty() && !results.empty()) {  // a number
+    if (results[0].isScalar() && !args.empty() && !args[0].values.empty()) policy_.told_number(args[0].values[0], results[0].toScalar());
+    return push_results(results, {}, *stack);
+  }
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
   push_results(results, wrapped, *stack);
+}
+
+// At once: a stand-in cannot say such a layout, and autograd, where it is at work above, would ask for it.
+void Recorder::check_layouts(const std::vector<at::Tensor>& outputs) {
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined() || (!output.is_nested() && output.layout() == at::kStrided && !output.is_quantized())) continue;
+    refuse("makes a tensor that is not strided");
+    throw std::runtime_error(*refusal_);
+  }
 }
 
 // Records the op that returns the view; the argument stands for that from now on.
@@ -189,7 +233,22 @@ void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::Op
   stack->back() = self;
 }
 
+void Recorder::record_hidden_write(const HiddenWrite& hidden, std::vector<c10::IValue> inputs, torch::jit::Stack& stack) {
+  static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  torch::jit::Stack results = inputs;
+  record(hidden.functional, &results);
+  for (size_t i = 0; i < hidden.written.size(); ++i) {
+    torch::jit::Stack write{inputs[hidden.written[i]], results[hidden.results + i], false};
+    record(copy, &write);
+  }
+  results.resize(hidden.results);
+  for (c10::IValue& result : results) stack.push_back(std::move(result));
+}
+
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {
+  static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
+  if (op.operator_name() == kMkldnnRnn)
+    refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
   for (const OpTrait trait : traits.unusual) {
     if (trait == OpTrait::DependsOnData && indexes_by_numbers(op, inputs)) continue;
     if (answer_to(trait, op) == Answer::Refuse) refuse(op, describe(trait));
@@ -238,7 +297,7 @@ std::vector<at::Tensor> Recorder::record_op(const c10::OperatorHandle& op, const
     const at::Tensor* same = outputs[i].defined() ? same_argument(inputs, outputs[i]) : nullptr;
     any_new |= !same;
     ids.push_back(!outputs[i].defined() ? undefined_value() : new_value(outputs[i], sizes[i]));
-    wrapped.push_back(same ? *same : at::Tensor());
+    wrapped.push_back(same ? given_back(*same) : at::Tensor());
   }
   if (any_new || outputs.empty()) {
     intern_channels_of_a_group(op, inputs, *graph_.symbols);
@@ -258,14 +317,13 @@ std::vector<at::Tensor> Recorder::record_write(const c10::OperatorHandle& op, st
   for (const at::Tensor& output : outputs) {
     const at::Tensor* same = same_argument(inputs, output);
     if (!same) refuse(op, "writes and returns something else");
-    wrapped.push_back(same ? *same : stand_in(output, new_value(output)));
+    wrapped.push_back(same ? given_back(*same) : stand_in(output, new_value(output)));
   }
   return wrapped;
 }
 
 at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::OperatorHandle& op, const std::vector<Arg>& args,
                                  const std::vector<c10::IValue>& inputs, uint32_t output) {
-  if (real.layout() != at::kStrided || real.is_quantized() || real.is_nested()) refuse("makes a tensor that is not strided");
   at::Tensor wrapped = stand_in(real, id);
   TracingTensor* traced = TracingTensor::get(wrapped);
   traced->base->fresh = true;

@@ -16,7 +16,13 @@
 #include "capture/recorder/policy.h"
 #include "capture/recorder/tracing_tensor.h"
 
+#include <c10/util/FunctionRef.h>
+
+#include <unordered_map>
+
 namespace hindcast::capture {
+
+struct HiddenWrite;
 
 /// True if the recorder has a dispatch key of its own in this process. The first call installs the fallback.
 bool recorder_available();
@@ -25,10 +31,13 @@ class Recorder {
  public:
   Recorder(Graph& graph, Policy& policy) : graph_(graph), policy_(policy) {}
 
+  /// Where autograd is meanwhile: a formula computes below it; a function has it at work above the recorder.
+  enum class Autograd : uint8_t { Done, AtWork };
+
   /// While alive, ATen calls of this thread are recorded.
   class Scope {
    public:
-    explicit Scope(Recorder& recorder);
+    explicit Scope(Recorder& recorder, Autograd autograd = Autograd::Done);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -49,6 +58,11 @@ class Recorder {
   ValueId new_value(const at::Tensor& real);
   ValueId undefined_value();
 
+  /// The tensor, or the stand-in for one from outside, where there is one.
+  at::Tensor lifted(const at::Tensor& tensor);
+  /// Calls `work` as if nobody recorded on this thread.
+  static void unrecorded(c10::function_ref<void()> work);
+
   /// The value of a stand-in now (derived again when its base was written), undefined for an undefined tensor.
   /// A real tensor that is no stand-in becomes a constant when it is 0-dim, else the policy may lift it.
   ValueId value_of(const at::Tensor& tensor);
@@ -64,6 +78,8 @@ class Recorder {
 
   /// The formula is a user's, who may reach tensors that no node collected and ask for storage offsets.
   void set_user_formula(bool is_users) { user_formula_ = is_users; }
+  /// Tensors from outside are the policy's to lift, those without dimensions too.
+  void set_lifts(bool lifts) { lifts_ = lifts; }
 
   /// One ATen call: takes the arguments from `stack` and leaves stand-ins for the results there.
   /// Throws std::runtime_error with the refusal, and what the op throws.
@@ -84,7 +100,11 @@ class Recorder {
 
   // The steps of record().
   void record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view, torch::jit::Stack* stack);
+  void record_hidden_write(const HiddenWrite& hidden, std::vector<c10::IValue> inputs, torch::jit::Stack& stack);
+  void lift_all(std::vector<c10::IValue>& inputs);
+  const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void check_layouts(const std::vector<at::Tensor>& outputs);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
   Written find_written(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   torch::jit::Stack call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
@@ -99,13 +119,19 @@ class Recorder {
   void add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args, Written written);
   void derive_again(TracingTensor& view);
   ValueId value_from_outside(const at::Tensor& tensor);
+  bool is_number(const at::Tensor& tensor) const;
 
   Graph& graph_;
   Policy& policy_;
   uint32_t call_ = 0;
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
-  bool user_formula_ = false;
+  bool user_formula_ = false, lifts_ = false;
+  struct Lifted {
+    at::Tensor outside, stand_in;
+  };
+  std::vector<Lifted> lifted_;
+  std::unordered_map<const c10::TensorImpl*, uint32_t> lifted_of_;  // by what is outside
 };
 
 }  // namespace hindcast::capture

@@ -6,6 +6,7 @@
 #include <c10/core/DispatchKeySet.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace hindcast::capture {
 namespace {
@@ -83,6 +84,16 @@ TracingTensor* TracingTensor::get(const at::Tensor& tensor) {
   return dynamic_cast<TracingTensor*>(tensor.unsafeGetTensorImpl());
 }
 
+namespace {
+std::atomic<bool (*)()> is_asked_for_numbers = nullptr;
+bool numbers_are_asked_for() {
+  const auto is_asked = is_asked_for_numbers.load(std::memory_order_relaxed);
+  return is_asked != nullptr && is_asked();
+}
+}  // namespace
+
+void TracingTensor::give_numbers_where(bool (*is_asked)()) { is_asked_for_numbers = is_asked; }
+
 c10::SymIntArrayRef TracingTensor::traced_sizes() const { return sizes; }
 
 void TracingTensor::pin_sizes() const {
@@ -110,7 +121,12 @@ int64_t TracingTensor::storage_offset_custom() const {
   if (Recorder* recorder = Recorder::current()) recorder->refuse("asks for a storage offset");
   return real.storage_offset();
 }
-c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const { return sizes; }
+c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
+  if (!numbers_are_asked_for()) return sizes;
+  pin_sizes();
+  numbers_.assign(pinned_sizes_.begin(), pinned_sizes_.end());
+  return numbers_;
+}
 c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
   if (strides_.empty() && !sizes.empty()) {
     strides_ = symbolic_strides(real, sizes);
@@ -122,6 +138,7 @@ c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
   return strides_;
 }
 c10::SymInt TracingTensor::sym_numel_custom() const {
+  if (numbers_are_asked_for()) return numel_custom();
   c10::SymInt numel = 1;
   for (const c10::SymInt& size : sizes) numel = numel * size;
   return numel;
@@ -148,15 +165,17 @@ bool TracingTensor::is_strides_like_custom(at::MemoryFormat format) const {
   return real.unsafeGetTensorImpl()->is_strides_like(format);
 }
 
-c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const c10::VariableVersion&, bool) const {
+c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const c10::VariableVersion& counter, bool may_change) const {
   auto copy = c10::make_intrusive<TracingTensor>(real, kRecorderKey, value, base, sizes);
   copy->views = views;
   copy->version = version;
+  if (!copy->is_inference()) copy->set_version_counter(counter);
+  copy->set_allow_tensor_metadata_change(may_change);
   return copy;
 }
-c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(c10::VariableVersion&&, bool) const {
-  const c10::VariableVersion version;  // named, or this would call itself
-  return shallow_copy_and_detach(version, false);
+c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(c10::VariableVersion&& counter, bool may_change) const {
+  const c10::VariableVersion& named = counter;  // or this would call itself
+  return shallow_copy_and_detach(named, may_change);
 }
 
 }  // namespace hindcast::capture

@@ -38,6 +38,9 @@ class TracingTensor final : public c10::TensorImpl {
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
   static TracingTensor* get(const at::Tensor& tensor);  // null if it is none
+  /// Who asks for sizes gets numbers where `is_asked()`, as from sizes(): Python's code, which would get symbols else and has no use for
+  /// them. Null: nowhere.
+  static void give_numbers_where(bool (*is_asked)());
   c10::SymIntArrayRef traced_sizes() const;
 
  private:
@@ -64,6 +67,7 @@ class TracingTensor final : public c10::TensorImpl {
 
   bool watched_ = false;
   mutable std::vector<int64_t> pinned_sizes_, pinned_strides_;
+  mutable std::vector<c10::SymInt> numbers_;  // the same
   mutable std::vector<c10::SymInt> strides_;
 };
 

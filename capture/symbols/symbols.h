@@ -132,6 +132,11 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   bool decide(Cmp cmp, ExprId a, ExprId b);
   bool equal(ExprId a, ExprId b) { return decide(Cmp::Equal, a, b); }
   bool less(ExprId a, ExprId b) { return decide(Cmp::Less, a, b); }
+  /// From now on a size that is asked for as a number is told, without a relation: whoever asks has to find out himself for which other
+  /// sizes the answer is right.
+  void answer_freely(bool freely) { answers_freely_ = freely; }
+  /// It was.
+  bool has_answered() const { return has_answered_; }
   /// The hint, from now on the only value.
   int64_t pin(ExprId a);
   double pin_real(ExprId a);
@@ -200,6 +205,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   std::unordered_set<Shape, ShapeHash> recorded_;
   size_t int_symbols_ = 0;
   size_t float_symbols_ = 0;
+  bool answers_freely_ = false, has_answered_ = false;
 };
 
 /// Values of all symbols, by number.

@@ -55,11 +55,31 @@ class CpuCostModel final : public CostModel {
   // ATen's kernel of a norm passes over memory more often; the memory of a large result can be recycled; zeros around an operand ATen would
   // write for this op alone.
   bool is_worth_it(const SingleOp& op) const override {
+    if (op.forward != RowForward::None && !op.reads_padded) return is_slow_in_aten(op);
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }
 
   // Zeros that are read cost as much as other elements: at least half must be the tensor's.
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return 2 * numel >= padded; }
+
+ private:
+  // ATen goes over a row of a norm or a softmax as often as a kernel. What it converts it converts in each pass, but for a softmax. A
+  // logsumexp it composes of ops, which costs less than a kernel's start of a row if the row is short.
+  static bool is_slow_in_aten(const SingleOp& op) {
+    constexpr int64_t kWorthAStart = 256;
+    const bool is_converted = op.type == at::kBFloat16 || op.type == at::kHalf;
+    switch (op.forward) {
+      case RowForward::Norm:
+      case RowForward::LogSoftmax:
+        return is_converted;
+      case RowForward::LogSumExp:
+        return op.row >= kWorthAStart;
+      case RowForward::Softmax:
+      case RowForward::None:
+        return false;
+    }
+    return false;
+  }
 };
 
 constinit const CpuCostModel kCostModel{};

@@ -31,7 +31,7 @@ bool ReductionText::is_moments(size_t op) const { return is_of_pair(body_.ops[op
 
 size_t ReductionText::leader(size_t op) const {
   const BodyOp& of = body_.ops[op];
-  for (size_t i = 0; i < op; ++i) {
+  for (size_t i = 0; i < op && is_moments(op); ++i) {
     const BodyOp& other = body_.ops[i];
     if (other.kind == BodyOp::Kind::Reduction && is_moments(i) && other.reduction.over == of.reduction.over && other.args == of.args)
       return i;

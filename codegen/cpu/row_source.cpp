@@ -4,6 +4,7 @@
 #include "codegen/cpu/reduction_text.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/fuse/row_passes.h"
+#include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
 #include "codegen/kernel/leaf_requests.h"
 #include "base/format.h"
@@ -123,10 +124,7 @@ class Writer {
 
   // The loops over a segment's elements.
   void write_loops(size_t pass, const std::vector<size_t>& reductions) {
-    std::vector<size_t> angles;
-    for (const size_t load : angles_of(body_)) {
-      if (passes_.loads(pass, load) || body_.loads[load].walk == Walk::Still) angles.push_back(load);
-    }
+    const Angles angles = angles_of_pass(pass);
     // A sum in one variable loses a bit each time its length doubles: sums of blocks are summed up.
     const bool in_blocks = !reductions.empty() || !angles.empty();
     if (in_blocks) {
@@ -134,7 +132,7 @@ class Writer {
       write_lines(6, reductions, &ReductionText::begin_block);
     }
     if (!angles.empty()) {
-      look_at(angles);
+      look_at(pass, angles);
       line(6, "if (!far) {");
       loop(pass, reductions, true, true);
       line(6, "} else {");
@@ -156,14 +154,35 @@ class Writer {
     }
   }
 
-  void look_at(const std::vector<size_t>& angles) {
-    line(6, "int far = 0;");
-    for (const size_t load : angles) {
-      if (body_.loads[load].walk != Walk::Dense) text_ += "      " + far_line(body_, load, format("x{}", load));
+  // What one pass computes; of loads, all that it loads.
+  Angles angles_of_pass(size_t pass) const {
+    Angles angles = angles_of(body_, [&](size_t op) { return is_of_elements(pass, op); });
+    angles.loads.clear();
+    for (const size_t load : angles_of(body_).loads) {
+      if (passes_.loads(pass, load) || body_.loads[load].walk == Walk::Still) angles.loads.push_back(load);
     }
+    return angles;
+  }
+
+  void look_at(size_t pass, const Angles& angles) {
+    line(6, "int far = 0;");
+    for (const uint32_t load : angles.loads) {
+      if (body_.loads[load].walk != Walk::Dense) text_ += "      " + far_line(body_, {Operand::Kind::Load, load}, format("x{}", load));
+    }
+    for (const std::string& bound : angles.bounds) text_ += "      " + far_line(body_, bound);
     line(6, "for (long i = begin; i < end; ++i) {");
-    for (const size_t load : angles) {
-      if (body_.loads[load].walk == Walk::Dense) text_ += "        " + far_line(body_, load, format("p{}[i]", load));
+    for (const uint32_t load : angles.loads) {
+      if (body_.loads[load].walk == Walk::Dense) text_ += "        " + far_line(body_, {Operand::Kind::Load, load}, format("p{}[i]", load));
+    }
+    if (!angles.results.empty()) {
+      const Ingredients parts = ingredients_of(body_, angles.results, [&](size_t op) { return is_of_elements(pass, op); });
+      for (size_t i = 0; i < body_.loads.size(); ++i) {
+        if (parts.loads[i]) load(pass, i);
+      }
+      for (size_t i = 0; i < body_.ops.size(); ++i) {
+        if (parts.ops[i]) value(pass, i, true);
+      }
+      for (const Operand angle : angles.results) text_ += "        " + far_line(body_, angle, name_of(angle));
     }
     line(6, "}");
   }
@@ -225,20 +244,28 @@ class Writer {
     return (store.extent == Extent::Element || store.extent == Extent::Columns) && passes_.pass_of(store.value) == pass;
   }
 
-  void elements(size_t pass, bool near) {
-    for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) line(8, load_from(body_, i, format("p{}[i]", i)));
+  bool is_of_elements(size_t pass, size_t op) const { return passes_.computes(pass, op) && !passes_.is_of_segments(op); }
+
+  void load(size_t pass, size_t i) {
+    if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) line(8, load_from(body_, i, format("p{}[i]", i)));
+  }
+
+  void value(size_t pass, size_t i, bool near) {
+    if (passes_.reads_slot(pass, i)) line(8, format("const {} v{} = k{}[i];", type_, i, passes_.slot(i)));
+    if (!is_of_elements(pass, i)) return;
+    const BodyOp& op = body_.ops[i];
+    if (op.kind == BodyOp::Kind::OneHot) {
+      line(8, format("const {} v{} = run * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
+    } else {
+      line(8, format("const {} {};", type_, assignment(body_, i, near)));
     }
+  }
+
+  void elements(size_t pass, bool near) {
+    for (size_t i = 0; i < body_.loads.size(); ++i) load(pass, i);
     for (size_t i = 0; i < body_.ops.size(); ++i) {
-      if (passes_.reads_slot(pass, i)) line(8, format("const {} v{} = k{}[i];", type_, i, passes_.slot(i)));
-      if (!passes_.computes(pass, i) || passes_.is_of_segments(i)) continue;
-      const BodyOp& op = body_.ops[i];
-      if (op.kind == BodyOp::Kind::OneHot) {
-        line(8, format("const {} v{} = run * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
-      } else {
-        line(8, format("const {} {};", type_, assignment(body_, i, near)));
-      }
-      if (passes_.fills_slot(pass, i)) line(8, format("k{}[i] = v{};", passes_.slot(i), i));
+      value(pass, i, near);
+      if (is_of_elements(pass, i) && passes_.fills_slot(pass, i)) line(8, format("k{}[i] = v{};", passes_.slot(i), i));
     }
     size_t leaf = 0;
     for (size_t i = 0; i < body_.stores.size(); ++i) {

@@ -1,6 +1,7 @@
 #include "codegen/cpu/source.h"
 
 #include "codegen/cpu/row_source.h"
+#include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
 #include "codegen/kernel/leaf_requests.h"
 #include "base/format.h"
@@ -10,20 +11,32 @@ namespace {
 
 using base::format;
 
-std::string element_lines(const Body& body, bool near = false) {
+// Of angles that the kernel computes: so short that results which go past the caches (kNontemporalAtOnce) are made of several.
+constexpr long kAngleBlockLength = 256;
+
+std::string load_lines(const Body& body, const std::vector<bool>& loads, std::string_view place, std::string_view indent) {
   std::string lines;
-  for (size_t i = 0; i < body.ops.size(); ++i) lines += format("    const {} {};\n", type_name(body.compute), assignment(body, i, near));
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (loads[i] && body.loads[i].walk == Walk::Dense) lines += format("{}{}\n", indent, load_from(body, i, format("p{}[{}]", i, place)));
+  }
   return lines;
 }
 
-// Where a result is written to the memory of an operand, each element is read before.
-std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near, bool leaves) {
-  std::string text = "#pragma clang loop vectorize(assume_safety)\n";
-  text += format("  for (long i = {}; i < {}; ++i) {{\n", begin, end);
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (body.loads[i].walk == Walk::Dense) text += format("    {}\n", load_from(body, i, format("p{}[i]", i)));
+std::string op_lines(const Body& body, const std::vector<bool>& ops, bool near, std::string_view indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.ops.size(); ++i) {
+    if (ops[i]) lines += format("{}const {} {};\n", indent, type_name(body.compute), assignment(body, i, near));
   }
-  text += element_lines(body, near);
+  return lines;
+}
+
+// Where a result is written to the memory of an operand, each element is read before. `look`: the same holds for what it reads.
+std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near, bool leaves,
+                       const std::string& look = "") {
+  std::string text = "#pragma clang loop vectorize(assume_safety)\n";
+  text += format("  for (long i = {}; i < {}; ++i) {{\n", begin, end) + look;
+  text += load_lines(body, std::vector<bool>(body.loads.size(), true), "i", "    ");
+  text += op_lines(body, std::vector<bool>(body.ops.size(), true), near, "    ");
   size_t leaf = 0;
   for (size_t i = 0; i < body.stores.size(); ++i) {
     text += store_lines(body, i, leaf, leaves, "    ");
@@ -54,6 +67,46 @@ std::string result_pointers(const Body& body, bool leaves) {
   return text;
 }
 
+// Of angles that are the same for all elements.
+std::string still_looks(const Body& body, const Angles& angles) {
+  std::string lines;
+  for (const uint32_t load : angles.loads) {
+    if (body.loads[load].walk == Walk::Still) lines += "  " + far_line(body, {Operand::Kind::Load, load}, format("x{}", load));
+  }
+  for (const std::string& bound : angles.bounds) lines += "  " + far_line(body, bound);
+  return lines;
+}
+
+std::string dense_looks(const Body& body, const Angles& angles, const std::string& place, const std::string& flag) {
+  std::string lines;
+  for (const uint32_t load : angles.loads) {
+    if (body.loads[load].walk == Walk::Dense)
+      lines += "    " + far_line(body, {Operand::Kind::Load, load}, format("p{}[{}]", load, place), flag);
+  }
+  if (angles.results.empty()) return lines;
+  // If the near forms here make nonsense of an angle that is far, that angle was found to be far.
+  const Ingredients parts = ingredients_of(body, angles.results, [](size_t) { return true; });
+  lines += "    {\n" + load_lines(body, parts.loads, place, "      ") + op_lines(body, parts.ops, true, "      ");
+  for (const Operand angle : angles.results) lines += "      " + far_line(body, angle, name_of(angle), flag);
+  return lines + "    }\n";
+}
+
+std::string looking_loop(const std::string& looks) { return "  for (long i = begin; i < end; ++i) {\n" + looks + "  }\n"; }
+
+std::string blocks_of_loads(const Body& body, const Angles& angles, bool leaves) {
+  return "  int far = 0;\n" + still_looks(body, angles) + looking_loop(dense_looks(body, angles, "i", "far")) + "  if (!far) {\n" +
+         dense_loop(body, "begin", "end", true, leaves) + "  } else {\n" + dense_loop(body, "begin", "end", false, leaves) + "  }\n";
+}
+
+// Angles that the kernel computes come of more memory than one that is a load. So the loop over one block looks at the next one: that
+// memory comes while it computes. Nothing is written yet of a block that it looks at.
+std::string blocks_of_results(const Body& body, const Angles& angles, bool leaves) {
+  std::string text = "  if (ahead == 0) {\n  far = still_far;\n" + looking_loop(dense_looks(body, angles, "i", "far")) + "  }\n";
+  text += format("  ahead = !far && end + {} <= count ? {} : 0;\n  int next = 0;\n  if (!far) {{\n", kAngleBlockLength, kAngleBlockLength);
+  text += dense_loop(body, "begin", "end", true, leaves, dense_looks(body, angles, "i + ahead", "next")) + "  } else {\n";
+  return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n  far = next;\n";
+}
+
 std::string dense_source(const Body& body, bool leaves) {
   const size_t loads = body.loads.size();
   std::string text = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long count{}) {{\n",
@@ -67,23 +120,15 @@ std::string dense_source(const Body& body, bool leaves) {
       text += format("  const {}* p{} = (const {}*)pointers[{}];\n", type, i, type, i);
     }
   }
-  const std::vector<size_t> angles = angles_of(body);
+  const Angles angles = angles_of(body);
   if (!leaves) text += result_pointers(body, false);
   if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n";
-  text += block_lines("  ", "count", kBlockLength);
+  const bool looks_ahead = !angles.results.empty();
+  if (looks_ahead) text += "  int far = 0;\n" + still_looks(body, angles) + "  const int still_far = far;\n  long ahead = 0;\n";
+  text += block_lines("  ", "count", looks_ahead ? kAngleBlockLength : kBlockLength);
   if (leaves) text += result_pointers(body, true);
   if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n";
-  text += "  int far = 0;\n";
-  for (const size_t load : angles) {
-    if (body.loads[load].walk == Walk::Still) text += "  " + far_line(body, load, format("x{}", load));
-  }
-  text += "  for (long i = begin; i < end; ++i) {\n";
-  for (const size_t load : angles) {
-    if (body.loads[load].walk == Walk::Dense) text += "    " + far_line(body, load, format("p{}[i]", load));
-  }
-  text += "  }\n  if (!far) {\n" + dense_loop(body, "begin", "end", true, leaves) + "  } else {\n" +
-          dense_loop(body, "begin", "end", false, leaves);
-  return text + "  }\n  }\n}\n";
+  return text + (looks_ahead ? blocks_of_results(body, angles, leaves) : blocks_of_loads(body, angles, leaves)) + "  }\n}\n";
 }
 
 }  // namespace

@@ -6,5 +6,6 @@
 #include "codegen/device/complex.h"
 #include "codegen/device/gradients.h"
 #include "codegen/device/math.h"
+#include "codegen/device/random.h"
 #include "codegen/device/reductions.h"
 #include "codegen/device/types.h"

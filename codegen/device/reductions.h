@@ -5,10 +5,9 @@
 
 namespace hindcast::device {
 
-/// Combines numbers in as many lanes as keep several vectors busy, and those in the end. `Step`: accumulate(lane, number), join(lane, lane).
-template <class T, class Step>
-HC_DEVICE T fold(const T* numbers, int64 count, T neutral, Step step) {
-  constexpr int64 kLanes = 128 / sizeof(T);
+/// Combines numbers in some lanes, and those in the end. `Step`: accumulate(lane, number), join(lane, lane).
+template <int64 kLanes, class T, class Step>
+HC_DEVICE T fold_in_lanes(const T* numbers, int64 count, T neutral, Step step) {
   T lanes[kLanes];
   for (int64 lane = 0; lane < kLanes; ++lane) lanes[lane] = neutral;
   int64 i = 0;
@@ -20,6 +19,14 @@ HC_DEVICE T fold(const T* numbers, int64 count, T neutral, Step step) {
     for (int64 lane = 0; lane < half; ++lane) lanes[lane] = step.join(lanes[lane], lanes[lane + half]);
   }
   return lanes[0];
+}
+
+/// In as many lanes as keep several vectors busy. Those of few numbers would cost more to combine than they save.
+template <class T, class Step>
+HC_DEVICE T fold(const T* numbers, int64 count, T neutral, Step step) {
+  constexpr int64 kLanes = 128 / sizeof(T);
+  if (count < 8 * kLanes) return fold_in_lanes<kLanes>(numbers, count, neutral, step);
+  return fold_in_lanes<2 * kLanes>(numbers, count, neutral, step);
 }
 
 template <class T>

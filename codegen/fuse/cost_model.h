@@ -38,12 +38,18 @@ struct SegmentedNorm {
   bool has_weight = false;  // each channel has its own factor
 };
 
+/// Ops by rows for which ATen has kernels that go over a row once or twice.
+enum class RowForward : uint8_t { None, Norm, Softmax, LogSoftmax, LogSumExp };
+
 /// An op that found no other to share a kernel with.
 struct SingleOp {
   bool is_pointwise = false;
   bool is_row_op = false;     // a norm, a softmax, a loss over classes
   bool reads_padded = false;  // reads in place what ATen would first have to write, with zeros around it
   int64_t bytes = 0;          // of its largest result
+  RowForward forward = RowForward::None;
+  at::ScalarType type = at::ScalarType::Float;  // of what it goes over
+  int64_t row = 0;                              // elements of one row
 };
 
 class CostModel {

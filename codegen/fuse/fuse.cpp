@@ -65,6 +65,9 @@ class Fuser {
       }
     }
     close_all("the end of the graph");
+    for (const ValueId value : graph_.outputs) {
+      if (value.defined()) make_available(value);
+    }
     return std::move(schedule_);
   }
 
@@ -125,13 +128,16 @@ class Fuser {
   bool is_view(ValueId source) const { return maker_[source.index] != kNone && views_.is_read_through(maker_[source.index]); }
 
   // Operands that are made while the group is open, by others.
-  size_t operands_made_since(const OpenGroup& open, const Member& member) const {
+  int64_t bytes_made_since(const OpenGroup& open, const Member& member) const {
     if (open.group().members.empty()) return 0;
-    return static_cast<size_t>(std::count_if(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) {
+    int64_t bytes = 0;
+    for (const MemberOperand& operand : member.operands) {
       const ValueId source = source_of(operand.value);
       const uint32_t maker = maker_[source.index];
-      return maker != kNone && maker > open.group().members.front() && !open.makes(source) && !open.loads(source);
-    }));
+      if (maker == kNone || maker <= open.group().members.front() || open.makes(source) || open.loads(source)) continue;
+      bytes += std::min(member.bytes, bytes_of(graph_, graph_.values[source.index]));
+    }
+    return bytes;
   }
 
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
@@ -139,8 +145,7 @@ class Fuser {
     const KernelLimits& limits = costs_.limits();
     if (group.members.size() >= limits.members || group.loads.size() + group.members.size() / 4 >= limits.loads) return std::nullopt;
     if (open.kept_bytes + member.bytes > std::max(limits.kept_bytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
-    const auto waiting = static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
-    if (open.waiting_bytes + waiting > limits.waiting_bytes) return std::nullopt;
+    if (open.waiting_bytes + bytes_made_since(open.group, member) > limits.waiting_bytes) return std::nullopt;
     return find_place(open.group, member);
   }
 
@@ -239,7 +244,7 @@ class Fuser {
   }
 
   void add_to(Open& open, uint32_t i, const Member& member, const OpenGroup::Place& place) const {
-    open.waiting_bytes += static_cast<int64_t>(operands_made_since(open.group, member)) * member.bytes;
+    open.waiting_bytes += bytes_made_since(open.group, member);
     open.largest_bytes = std::max(open.largest_bytes, member.bytes);
     open.group.add(i, member, place);
     for (const ValueId output : graph_.instrs[i].outputs) {
@@ -338,8 +343,16 @@ class Fuser {
 
   bool is_worth_a_kernel(const Group& group, int64_t bytes) {
     if (group.members.size() > 1) return true;
-    const Member::Kind kind = member_of(group.members[0])->kind;
-    SingleOp op{.is_pointwise = kind == Member::Kind::Pointwise, .is_row_op = kind == Member::Kind::Rows, .bytes = bytes};
+    const Member& member = *member_of(group.members[0]);
+    SingleOp op{.is_pointwise = member.kind == Member::Kind::Pointwise,
+                .is_row_op = member.kind == Member::Kind::Rows,
+                .bytes = bytes,
+                .forward = member.forward,
+                .type = graph_.values[member.operands[0].value.index].dtype,
+                .row = 1};
+    for (uint8_t axis = 0; axis < group.domain.size(); ++axis) {
+      if (group.columns >> axis & 1) op.row *= graph_.symbols->hint(group.domain[axis]);
+    }
     op.reads_padded =
         std::any_of(group.accesses.begin(), group.accesses.end(), [](const Access& access) { return !access.offsets.empty(); });
     return costs_.is_worth_it(op);
@@ -365,7 +378,7 @@ class Fuser {
       }
       if (user <= now_ || is_done_[user]) continue;
       const auto& member = member_of(user);
-      if (!member || member->kind != Member::Kind::Sum || is_view(source_of(member->operands[0].value))) continue;
+      if (!member || member->kind != Member::Kind::Reduction || is_view(source_of(member->operands[0].value))) continue;
       if (const auto place = place_in(open_[g], *member)) add(user, g, *member, *place);
     }
   }

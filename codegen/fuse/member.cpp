@@ -5,6 +5,8 @@
 #include "codegen/fuse/views.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace hindcast::codegen {
 namespace {
@@ -60,7 +62,8 @@ class Description {
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
     if (const RowOp* op = find_row_op(*instr_.op)) return !makes_complex() && rows(*op);
     if (is_named("aten::cat", "") || is_named("aten::stack", "")) return concat();
-    return is_named("aten::sum", "dim_IntList") && sum();
+    const auto kind = reduction_kind();
+    return kind && reduction(*kind);
   }
 
   const c10::OperatorName& name() const { return instr_.op->operator_name(); }
@@ -124,13 +127,23 @@ class Description {
 
   // An op on a fresh copy of all of a value is the op without the underscore.
   bool in_place() {
-    if (!instr_.views.empty() || name().name.back() != '_') return false;
+    if (name().name.back() != '_') return false;
     c10::OperatorName functional = name();
     functional.name.pop_back();
     std::vector<Arg> args = instr_.args;
     args[instr_.target_arg] = Arg{Arg::Kind::Value, {}, {instr_.base}, {}};
     const PointwiseOp* op = find_op(functional, args);
-    return op != nullptr && pointwise(*op, args);
+    if (op == nullptr || !pointwise(*op, args)) return false;
+    // Other tensors are broadcast to the shape of the view.
+    return instr_.views.empty() || (member_.operands.size() == 1 && std::all_of(instr_.views.begin(), instr_.views.end(), shows_each_once));
+  }
+
+  static bool shows_each_once(const capture::ViewStep& view) {
+    static constexpr std::array<std::string_view, 12> kViews = {
+        "aten::view",          "aten::_unsafe_view", "aten::_reshape_alias", "aten::unsqueeze",
+        "aten::squeeze",       "aten::squeeze.dim",  "aten::squeeze.dims",   "aten::t",
+        "aten::transpose.int", "aten::permute",      "aten::detach",         "aten::alias"};
+    return std::find(kViews.begin(), kViews.end(), c10::toString(view.op.operator_name())) != kViews.end();
   }
 
   bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
@@ -143,8 +156,8 @@ class Description {
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
       const at::ScalarType type = value(arg.values[0]).dtype;
-      if (!is_float(type) && !is_complex(type) && !((op.mask_args >> i & 1) && type == at::kBool) && !is_converted(value(arg.values[0])))
-        return false;
+      const bool is_read_as_it_is = (op.mask_args >> i & 1 && type == at::kBool) || (op.counters >> i & 1 && is_integer(type));
+      if (!is_float(type) && !is_complex(type) && !is_read_as_it_is && !is_converted(value(arg.values[0]))) return false;
       member_.operands.push_back({arg.values[0]});
     }
     if (op.gives_mask && !compares_alike(args)) return false;
@@ -194,20 +207,46 @@ class Description {
     return results_are_contiguous();
   }
 
-  // (self, dim, keepdim, dtype)
-  bool sum() {
+  std::optional<Reduction::Kind> reduction_kind() const {
+    if (is_named("aten::sum", "dim_IntList")) return Reduction::Kind::Sum;
+    if (makes_complex()) return std::nullopt;
+    if (is_named("aten::mean", "dim")) return Reduction::Kind::Mean;
+    if (is_named("aten::amax", "")) return Reduction::Kind::Max;
+    if (is_named("aten::amin", "")) return Reduction::Kind::Min;
+    return std::nullopt;
+  }
+
+  // (self, dim, keepdim), and a dtype where the reduction adds up
+  bool reduction(Reduction::Kind kind) {
     const auto& args = instr_.args;
     if (args[0].kind != Arg::Kind::Value || !args[0].values[0].defined()) return false;
     if (args[1].kind != Arg::Kind::Constant || !args[1].constant.isIntList() || args[1].constant.toIntList().empty()) return false;
-    if (args[3].kind != Arg::Kind::Constant || !args[3].constant.isNone()) return false;
+    if (args.size() > 3 && (args[3].kind != Arg::Kind::Constant || !args[3].constant.isNone())) return false;
     const ValueId self = args[0].values[0];
-    member_.kind = Member::Kind::Sum;
+    member_.kind = Member::Kind::Reduction;
+    member_.reduction = kind;
     member_.sizes = value(self).sizes;
     const auto rank = static_cast<int64_t>(member_.sizes.size());
     if (rank == 0 || rank > static_cast<int64_t>(kMaxRank)) return false;
     for (const int64_t dim : args[1].constant.toIntVector()) member_.row_dims |= 1u << (dim < 0 ? dim + rank : dim);
     member_.operands.push_back({self, 0});
+    if (kind != Reduction::Kind::Sum && hint_of_numel(*graph_.symbols, member_.sizes) == 0) return false;
+    member_.build = [self, kind, row = row()](BodyBuilder& body) {
+      const bool is_mean = kind == Reduction::Kind::Mean;
+      const Reduction of_row{is_mean ? Reduction::Kind::Sum : kind, Reduction::Over::Row};
+      const Operand reduced = body.reduce(of_row, body.tensor(self));
+      body.result(0, is_mean ? body.op("mul", {reduced, body.inverse_of(row, 1)}) : reduced, Extent::Row);
+    };
     return results_are_contiguous();
+  }
+
+  // The sizes of a row.
+  Sizes row() const {
+    Sizes row;
+    for (size_t dim = 0; dim < member_.sizes.size(); ++dim) {
+      if (member_.row_dims >> dim & 1) row.push_back(member_.sizes[dim]);
+    }
+    return row;
   }
 
   // (tensors, dim)

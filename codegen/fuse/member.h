@@ -42,20 +42,22 @@ struct MemberOperand {
 struct Member {
   enum class Kind : uint8_t {
     Pointwise,
-    Sum,     // over `row_dims`, of operands[0]
-    Rows,    // an expression with sums over a row
-    Concat,  // of `operands`, each of which has this domain
+    Reduction,  // over `row_dims`, of operands[0]
+    Rows,       // an expression with reductions over a row
+    Concat,     // of `operands`, each of which has this domain
   };
   Kind kind = Kind::Pointwise;
-  Sizes sizes;                                     // its domain
-  std::vector<uint8_t> order;                      // dims, outermost first, in which its result is dense
-  uint32_t row_dims = 0;                           // Sum, Rows: dims, a bit each, that make a row
-  uint32_t channel_dims = 0;                       // Rows: those that count channels, where a row has several
-  at::ScalarType compute = at::ScalarType::Float;  // Bool: of masks alone, in any arithmetic
+  Sizes sizes;                                       // its domain
+  std::vector<uint8_t> order;                        // dims, outermost first, in which its result is dense
+  uint32_t row_dims = 0;                             // Reduction, Rows: dims, a bit each, that make a row
+  Reduction::Kind reduction = Reduction::Kind::Sum;  // Reduction: a Mean is one of rows alone
+  uint32_t channel_dims = 0;                         // Rows: those that count channels, where a row has several
+  at::ScalarType compute = at::ScalarType::Float;    // Bool: of masks alone, in any arithmetic
   std::vector<MemberOperand> operands;
   uint8_t concat_dim = 0;                            // Concat: of the result
   bool is_stack = false;                             // Concat: it is one that operands do not have
   int64_t bytes = 0;                                 // of its largest result, at capture
+  RowForward forward = RowForward::None;             // Rows: what the cost model is to be asked where it stays alone
   std::optional<SegmentedNorm> segmented_norm = {};  // what the cost model is to be asked
   std::function<void(BodyBuilder&)> build;
 };

@@ -61,7 +61,14 @@ class OpenGroup::Builder final : public BodyBuilder {
   const Sizes& domain() const override { return member_.sizes; }
 
   Operand op(FunctorName functor, std::vector<Operand> args) override { return add({functor, std::move(args)}); }
-  Operand reduce(Reduction reduction, Operand operand) override { return add({{}, {operand}, BodyOp::Kind::Reduction, reduction}); }
+  // Of one operand once, whoever asks: the compiler does not see that two loops make the same.
+  Operand reduce(Reduction reduction, Operand operand) override {
+    BodyOp op{{}, {operand}, BodyOp::Kind::Reduction, reduction};
+    const auto& ops = group_.body.ops;
+    const auto known = std::find(ops.begin(), ops.end(), op);
+    if (known == ops.end()) return add(std::move(op));
+    return {Operand::Kind::Result, static_cast<uint32_t>(known - ops.begin())};
+  }
   Operand one_hot(Operand index, Operand value) override { return add({{}, {index, value}, BodyOp::Kind::OneHot}); }
   void result(size_t output, Operand value, Extent extent) override {
     if (place_.is_of_rows) extent = Extent::Row;
@@ -199,14 +206,14 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   if (channels != 0 && place.channels != 0 && channels != place.channels) return false;
   place.summed = axes;
   place.channels |= channels;
-  const bool is_sum = member.kind == Member::Kind::Sum;
+  const bool may_be_over_rows = member.kind == Member::Kind::Reduction && member.reduction != Reduction::Kind::Mean;
   if (group_.body.by_rows) {
     const uint32_t columns = place.columns & all;
-    return columns == axes || (is_sum && columns == (all & ~axes));
+    return columns == axes || (may_be_over_rows && columns == (all & ~axes));
   }
-  // Columns hold the innermost axis: a sum over others goes over all rows.
+  // Columns hold the innermost axis: a reduction over others goes over all rows.
   const bool has_innermost = axes >= std::bit_floor(all);
-  if (!has_innermost && !is_sum) return false;
+  if (!has_innermost && !may_be_over_rows) return false;
   return make_rows(has_innermost ? axes : all & ~axes, member, place);
 }
 
@@ -365,13 +372,9 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   Builder builder(*this, instr, member, place);
   if (member.kind == Member::Kind::Concat) {
     add_concat(instr, member, place);
-  } else if (member.kind == Member::Kind::Sum) {
-    const Operand summed = builder.tensor(member.operands[0].value);
-    if (place.summed == place.columns) {
-      builder.result(0, builder.reduce({Reduction::Kind::Sum, Reduction::Over::Row}, summed), Extent::Row);
-    } else {
-      builder.result(0, summed, Extent::Columns);
-    }
+  } else if (member.kind == Member::Kind::Reduction && place.summed != place.columns) {
+    builder.result(0, builder.tensor(member.operands[0].value), Extent::Columns);
+    made_[graph_->instrs[instr].outputs[0].index].over_rows = member.reduction;
   } else {
     member.build(builder);
   }
@@ -407,7 +410,7 @@ void OpenGroup::store(ValueId value) {
   const Made& made = made_.at(value.index);
   group_.stores.push_back(value);
   group_.shapes.push_back(graph_->values[value.index].sizes);
-  group_.body.stores.push_back({made.value, graph_->values[value.index].dtype, made.extent});
+  group_.body.stores.push_back({made.value, graph_->values[value.index].dtype, made.extent, 0, made.over_rows});
 }
 
 void OpenGroup::store_parts(const Group::Concat& concat) {

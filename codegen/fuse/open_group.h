@@ -22,7 +22,7 @@ class OpenGroup {
     std::vector<std::vector<uint8_t>> axes_of_dim;   // of the member's domain
     uint32_t columns = 0, channels = 0;
     bool is_of_rows = false;                // the member has one element a row
-    uint32_t summed = 0;                    // Sum: the axes
+    uint32_t summed = 0;                    // Reduction: the axes
     std::optional<RowShape> new_rows = {};  // the member is the first that asks for rows
   };
   /// nullopt: the member's domain, order, type or operands do not go with those that are here.
@@ -55,6 +55,7 @@ class OpenGroup {
   struct Made {
     Operand value;
     Extent extent = Extent::Element;
+    Reduction::Kind over_rows = Reduction::Kind::Sum;  // as BodyStore has it
   };
 
   bool is_as_large_as_an_operand(const Member& member, Extent extent) const;

@@ -26,12 +26,16 @@ PointwiseOp clamp_to_given(const Functor& functor);
 PointwiseOp with_optional_eps(const Functor& functor);
 /// (..., approximate): the functor, or its form by tanh.
 PointwiseOp gelu(const Functor& functor);
+/// (self, exponent): the functor, or what it is for an exponent that occurs often.
+PointwiseOp power(const Functor& functor);
 /// (self, alpha)
 PointwiseOp celu(const Functor& functor);
 /// (grad, alpha, scale, input_scale, is_result, self or result)
 PointwiseOp elu_backward(const Functor& functor);
 /// (grad, mask, scale)
 PointwiseOp dropout_backward(const Functor& functor);
+/// (seed, rows, columns, p, value, dtype)
+PointwiseOp bernoulli(const Functor& functor);
 /// (grad, self, target, reduction, scalars...)
 PointwiseOp loss_backward(const Functor& functor);
 /// The same of a square, whose derivative is twice something.

@@ -12,6 +12,7 @@ struct PointwiseOp {
   /// Tensor arguments that may be bool (masks); all others are numbers.
   uint32_t mask_args = 0;    // bit i: argument i
   uint32_t may_be_none = 0;  // arguments
+  uint32_t counters = 0;     // arguments that are integers and stay such: no arithmetic of T is done with them
   bool gives_mask = false;   // its result is bool; inside of a kernel, as all else there, a number: 1 or 0
   /// False when these arguments ask for something that the expression is not.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;  // empty: always

@@ -15,6 +15,9 @@ using capture::Instr;
 using capture::ValueId;
 
 constexpr Reduction kSumOfRow{Reduction::Kind::Sum, Reduction::Over::Row};
+constexpr Reduction kMaxOfRow{Reduction::Kind::Max, Reduction::Over::Row};
+constexpr Reduction kMeanOfRow{Reduction::Kind::Mean, Reduction::Over::Row};
+constexpr Reduction kM2OfRow{Reduction::Kind::M2, Reduction::Over::Row};
 constexpr Reduction kSumOfSegment{Reduction::Kind::Sum, Reduction::Over::Segment};
 constexpr Reduction kSumOfSegments{Reduction::Kind::Sum, Reduction::Over::Segments};
 
@@ -32,8 +35,93 @@ bool is_wanted(const Graph& graph, const Instr& instr, size_t output) {
   return output < instr.outputs.size() && instr.outputs[output].defined() && graph.values[instr.outputs[output].index].defined;
 }
 
-// (grad, input, normalized_shape, mean, rstd, weight, bias, mask) -> (input, weight, bias)
+// Constants of an op's arguments: the dim, counted from the front, that it goes over alone. nullopt: it goes over another number of dims.
+std::optional<size_t> only_dim(const Arg& arg, size_t rank) {
+  if (arg.kind != Arg::Kind::Constant) return std::nullopt;
+  const bool is_list = arg.constant.isIntList();
+  if (is_list ? arg.constant.toIntVector().size() != 1 : !arg.constant.isInt()) return std::nullopt;
+  const int64_t dim = is_list ? arg.constant.toIntVector()[0] : arg.constant.toInt();
+  const int64_t from_front = dim < 0 ? dim + static_cast<int64_t>(rank) : dim;
+  return from_front < static_cast<int64_t>(rank) ? std::optional(static_cast<size_t>(from_front)) : std::nullopt;
+}
+
+bool has_elements(const Graph& graph, const Member& member) { return hint_of_numel(*graph.symbols, member.sizes) != 0; }
+
+// (input, normalized_shape, weight, bias, eps) -> (output, mean, rstd)
 bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  const at::ScalarType type = graph.values[args[0].values[0].index].dtype;
+  member.sizes = sizes_of(graph, args[0]);
+  const size_t rank = member.sizes.size(), inner = list_length(args[1]);
+  if (inner == 0 || inner > rank || !has_elements(graph, member)) return false;
+  member.row_dims = last_dims(rank, inner);
+  member.operands.push_back({args[0].values[0], 0});
+  for (const size_t i : {2, 3}) {
+    if (is_tensor(args[i])) member.operands.push_back({args[i].values[0], rank - inner});
+  }
+  const auto is_of_type = [&](capture::ValueId value) { return graph.values[value.index].dtype == type; };
+  if (!std::all_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) { return is_of_type(operand.value); }))
+    return false;
+  const Sizes row(member.sizes.end() - static_cast<std::ptrdiff_t>(inner), member.sizes.end());
+  member.forward = RowForward::Norm;
+  member.build = [&graph, &instr, &args, row](BodyBuilder& body) {
+    const Operand input = body.tensor(args[0]);
+    const Operand mean = body.reduce(kMeanOfRow, input);
+    const Operand variance = body.op("mul", {body.reduce(kM2OfRow, input), body.inverse_of(row, 1)});
+    const Operand rstd = body.op("rsqrt", {body.op("add", {variance, body.scalar(args[4])})});
+    Operand output = body.op("mul", {body.op("sub", {input, mean}), rstd});
+    if (is_tensor(args[2])) output = body.op("mul", {output, body.tensor(args[2])});
+    if (is_tensor(args[3])) output = body.op("add", {output, body.tensor(args[3])});
+    if (is_wanted(graph, instr, 0)) body.result(0, output, Extent::Element);
+    if (is_wanted(graph, instr, 1)) body.result(1, mean, Extent::Row);
+    if (is_wanted(graph, instr, 2)) body.result(2, rstd, Extent::Row);
+  };
+  return true;
+}
+
+// (self, dim, half_to_float)
+RowOp softmax(bool log) {
+  return [log](const Graph& graph, const Instr& instr, Member& member) {
+    const auto& args = instr.args;
+    member.sizes = sizes_of(graph, args[0]);
+    const auto dim = only_dim(args[1], member.sizes.size());
+    if (!dim || !args[2].constant.isBool() || args[2].constant.toBool() || !has_elements(graph, member)) return false;
+    member.row_dims = 1u << *dim;
+    member.operands.push_back({args[0].values[0], 0});
+    member.forward = log ? RowForward::LogSoftmax : RowForward::Softmax;
+    member.build = [&args, log](BodyBuilder& body) {
+      const Operand input = body.tensor(args[0]);
+      const Operand distance = body.op("sub", {input, body.reduce(kMaxOfRow, input)});
+      const Operand power = body.op("exp", {distance});
+      const Operand sum = body.reduce(kSumOfRow, power);
+      body.result(0, log ? body.op("sub", {distance, body.op("log", {sum})}) : body.op("div", {power, sum}), Extent::Element);
+    };
+    return true;
+  };
+}
+
+// (self, dim, keepdim)
+bool logsumexp(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  member.sizes = sizes_of(graph, args[0]);
+  const auto dim = only_dim(args[1], member.sizes.size());
+  if (!dim || !has_elements(graph, member)) return false;
+  member.row_dims = 1u << *dim;
+  member.operands.push_back({args[0].values[0], 0});
+  member.forward = RowForward::LogSumExp;
+  member.build = [&args](BodyBuilder& body) {
+    const Operand input = body.tensor(args[0]);
+    // Of an infinite maximum the distances would be NaN.
+    const Operand largest = body.reduce(kMaxOfRow, input);
+    const Operand from = body.op("where", {body.op("isinf", {largest}), body.number(0), largest});
+    const Operand sum = body.reduce(kSumOfRow, body.op("exp", {body.op("sub", {input, from})}));
+    body.result(0, body.op("add", {body.op("log", {sum}), from}), Extent::Row);
+  };
+  return true;
+}
+
+// (grad, input, normalized_shape, mean, rstd, weight, bias, mask) -> (input, weight, bias)
+bool layer_norm_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   member.sizes = sizes_of(graph, args[1]);
   const size_t rank = member.sizes.size(), inner = list_length(args[2]);
@@ -61,7 +149,7 @@ bool layer_norm(const Graph& graph, const Instr& instr, Member& member) {
 
 // (grad, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask) -> (input, weight, bias).
 // A row is a channel.
-bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
+bool batch_norm_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   if (args[7].kind != Arg::Kind::Constant || !args[7].constant.isBool()) return false;
   const bool train = args[7].constant.toBool();
@@ -103,7 +191,7 @@ bool batch_norm(const Graph& graph, const Instr& instr, Member& member) {
 
 // (grad, input, mean, rstd, weight, N, C, HxW, group, mask) -> (input, weight, bias). A row is a group of channels, of each of which it
 // has a segment.
-bool group_norm(const Graph& graph, const Instr& instr, Member& member) {
+bool group_norm_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   const auto& symbols = *graph.symbols;
   const Sizes &image = sizes_of(graph, args[1]), &statistics = sizes_of(graph, args[2]);
@@ -151,7 +239,7 @@ bool group_norm(const Graph& graph, const Instr& instr, Member& member) {
 }
 
 // (grad, output, dim, input_dtype)
-RowOp softmax(bool log) {
+RowOp softmax_backward(bool log) {
   return [log](const Graph& graph, const Instr& instr, Member& member) {
     const auto& args = instr.args;
     if (args[2].kind != Arg::Kind::Constant) return false;
@@ -176,7 +264,7 @@ RowOp softmax(bool log) {
 }
 
 // (grad, self, target, weight, reduction, ignore_index, total_weight)
-bool nll_loss(const Graph& graph, const Instr& instr, Member& member) {
+bool nll_loss_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   member.sizes = sizes_of(graph, args[1]);
   if (member.sizes.size() != 2 || args[4].kind != Arg::Kind::Constant || args[5].kind != Arg::Kind::Constant) return false;
@@ -201,9 +289,16 @@ bool nll_loss(const Graph& graph, const Instr& instr, Member& member) {
 const RowOp* find_row_op(const c10::OperatorHandle& op) {
   static const auto table = base::first_use([] {
     return std::unordered_map<std::string, RowOp>{
-        {"aten::native_layer_norm_backward", layer_norm},    {"aten::native_batch_norm_backward", batch_norm},
-        {"aten::native_group_norm_backward", group_norm},    {"aten::_softmax_backward_data", softmax(false)},
-        {"aten::_log_softmax_backward_data", softmax(true)}, {"aten::nll_loss_backward", nll_loss},
+        {"aten::native_layer_norm", layer_norm},
+        {"aten::_softmax", softmax(false)},
+        {"aten::_log_softmax", softmax(true)},
+        {"aten::logsumexp", logsumexp},
+        {"aten::native_layer_norm_backward", layer_norm_backward},
+        {"aten::native_batch_norm_backward", batch_norm_backward},
+        {"aten::native_group_norm_backward", group_norm_backward},
+        {"aten::_softmax_backward_data", softmax_backward(false)},
+        {"aten::_log_softmax_backward_data", softmax_backward(true)},
+        {"aten::nll_loss_backward", nll_loss_backward},
     };
   });
   const auto& name = op.operator_name();

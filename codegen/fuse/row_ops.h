@@ -1,5 +1,5 @@
 #pragma once
-// ATen ops that go over a row more than once, or sum over rows: norms, softmax, losses over classes.
+// ATen ops that go over a row more than once, or sum over rows: norms, softmax, losses over classes, and gradients of these.
 
 #include "codegen/fuse/member.h"
 

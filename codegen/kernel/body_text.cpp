@@ -1,10 +1,8 @@
 #include "codegen/kernel/body_text.h"
 
-#include "codegen/fuse/functors.h"
+#include "codegen/kernel/angles.h"
 #include "base/check.h"
 #include "base/format.h"
-
-#include <algorithm>
 
 namespace hindcast::codegen {
 
@@ -55,33 +53,10 @@ std::string name_of(Operand operand) {
   return "";
 }
 
-namespace {
-
-bool is_of_near_angle(const BodyOp& op) { return takes_angle(op.function) && op.args[0].kind == Operand::Kind::Load; }
-
-// Of the functor: for near angles; for all, inlined or by a call.
-std::string_view form_of(const Body& body, const BodyOp& op, bool near) {
-  constexpr int64_t kFew = 2;
-  if (!is_of_near_angle(op)) return "";
-  if (near) return "_near";
-  return std::count_if(body.ops.begin(), body.ops.end(), is_of_near_angle) > kFew ? "_called" : "";
-}
-
-}  // namespace
-
 std::string assignment(const Body& body, size_t op, bool near) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
-  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, body.ops[op], near), type_name(body.compute), args);
-}
-
-std::vector<size_t> angles_of(const Body& body) {
-  std::vector<size_t> angles;
-  for (const BodyOp& op : body.ops) {
-    if (is_of_near_angle(op) && std::find(angles.begin(), angles.end(), op.args[0].index) == angles.end())
-      angles.push_back(op.args[0].index);
-  }
-  return angles;
+  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, op, near), type_name(body.compute), args);
 }
 
 std::string block_lines(const std::string& indent, const std::string& count, long length) {
@@ -89,15 +64,9 @@ std::string block_lines(const std::string& indent, const std::string& count, lon
                 count, length, indent, length, count, length, count);
 }
 
-std::string far_line(const Body& body, size_t load, const std::string& angle) {
-  const std::string_view type = type_name(body.compute);
-  const std::string value = body.loads[load].type == body.compute ? angle : format("convert<{}>({})", type, angle);
-  return format("far |= !(magnitude_of({}) <= kNearAngle<{}>);\n", value, type);
-}
-
 std::string load_from(const Body& body, size_t load, const std::string& place) {
   const at::ScalarType type = body.loads[load].type;
-  const bool as_it_is = type == body.compute || type == at::kBool || type == at::kLong;
+  const bool as_it_is = type == body.compute || type == at::kBool || type == at::kInt || type == at::kLong;
   const std::string_view name = as_it_is ? type_name(type) : type_name(body.compute);
   return format("const {} x{} = {};", name, load, as_it_is ? place : format("convert<{}>({})", name, place));
 }

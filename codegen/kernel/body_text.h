@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace hindcast::codegen {
 
@@ -13,15 +12,10 @@ namespace hindcast::codegen {
 std::string_view type_name(at::ScalarType type);
 /// x0, s0, v0: loads, scalars, results of ops.
 std::string name_of(Operand operand);
-/// `v0 = mul<float>(x0, s0)`, for a functor. `near`: of an angle that was found to be near (angles_of).
+/// `v0 = mul<float>(x0, s0)`, for a functor. `near`: of an angle that was found to be near (angles.h).
 std::string assignment(const Body& body, size_t op, bool near = false);
-/// Loads that are angles of sin, cos or tan. Their functors for all angles cost five times those for angles that are near 0, as
-/// nearly all are: a loop looks at a block of angles first, and has two forms.
-std::vector<size_t> angles_of(const Body& body);
 /// `length` elements from `begin` to `end`, for what is done block by block.
 std::string block_lines(const std::string& indent, const std::string& count, long length);
-/// `far |= ...;` for an angle.
-std::string far_line(const Body& body, size_t load, const std::string& angle);
 /// What reads a load from the lvalue `place`: 16-bit floats become float.
 std::string load_from(const Body& body, size_t load, const std::string& place);
 std::string converted(const Body& body, const BodyStore& store);

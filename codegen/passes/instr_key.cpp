@@ -83,7 +83,8 @@ class KeyWriter {
 
 bool is_pure(const Instr& instr) {
   const auto& op = *instr.op;
-  return op.operator_name().name.starts_with("aten::") && !op.hasTag(at::Tag::nondeterministic_seeded) &&
+  const std::string_view name = op.operator_name().name;
+  return (name.starts_with("aten::") || name.starts_with("hindcast::")) && !op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasTag(at::Tag::maybe_aliasing_or_mutating) && !op.schema().is_mutable();
 }
 

@@ -25,6 +25,8 @@ Guards& guards() {
   return *guards;
 }
 
+}  // namespace
+
 Compiler compiler_named(const std::string& name) {
   if (name.empty()) return {};
   if (name == "eager") return compilers::eager();
@@ -32,8 +34,6 @@ Compiler compiler_named(const std::string& name) {
   TORCH_CHECK_VALUE(name == "fused_through_aten", "compiler: '", name, "', expected 'fused', 'eager' or 'fused_through_aten'");
   return compilers::fused_through_aten();
 }
-
-}  // namespace
 
 int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, int64_t cache_bytes,
                      bool back_off, bool deterministic, bool async, bool verify, bool nan_guard, bool enabled,

@@ -1,10 +1,15 @@
 #pragma once
 // Guards and their options by number, since an operator's schema has no word for a C++ object.
 
+#include "engine/options.h"
+
 #include <cstdint>
 #include <string>
 
 namespace hindcast::python {
+
+/// Of compilers::. Empty: the default one.
+Compiler compiler_named(const std::string& name);
 
 /// Options for enable(), kept for good. An empty `compiler` is the default one.
 int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, int64_t cache_bytes,

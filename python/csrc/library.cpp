@@ -6,6 +6,8 @@
 #include "engine/fallback.h"
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
+#include "python/csrc/aot.h"
+#include "python/csrc/graphs.h"
 #include "python/csrc/guards.h"
 #include "python/csrc/run_backward.h"
 #include "python/csrc/warnings.h"
@@ -18,7 +20,7 @@ namespace hindcast::python {
 namespace {
 
 using Counts = c10::Dict<std::string, int64_t>;
-using Texts = c10::Dict<std::string, std::string>;
+using NamedTexts = c10::Dict<std::string, std::string>;
 
 Counts counts_of(const std::map<std::string, uint64_t>& counts) {
   Counts result;
@@ -54,14 +56,14 @@ Counts counters_of(const Stats& stats) {
   return counters;
 }
 
-std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, Texts> stats() {
+std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, NamedTexts> stats() {
   const Stats stats = hindcast::stats();
   c10::Dict<std::string, double> times;
   times.insert("collect_us", stats.collect_us);
   times.insert("trace_us", stats.trace_us);
   times.insert("run_us", stats.run_us);
   times.insert("ns_per_node", stats.ns_per_node());
-  Texts opaque_reasons;
+  NamedTexts opaque_reasons;
   for (const auto& [name, reason] : stats.opaque_reasons) opaque_reasons.insert(name, reason);
   return {counters_of(stats), times, counts_of(stats.misses_by_reason), counts_of(stats.fallbacks_by_reason), counts_of(stats.opaque_nodes),
           opaque_reasons};
@@ -116,6 +118,29 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("trim() -> int", [] { return static_cast<int64_t>(trim()); });
   m.def("graphs() -> (str[] texts, str[] dots)", &graphs);
   m.def("set_logs(str spec, str out) -> ()", &set_logs);
+
+  m.def(
+      "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
+      "bool fallback, int check_every, int limit, bool async_) -> int",
+      &make_function);
+  m.def("aot_drop(int function) -> ()", &drop_function);
+  m.def(
+      "aot_call(int function, Tensor[] inputs, int facts, int[] fixed, int? torch_functions) -> "
+      "(Tensor[] tensors, int shape, bool raised, bool warned, int[] released)",
+      &call_function_of);
+  m.def("aot_stats(int function) -> int[]", &function_stats);
+  m.def("aot_programs(int function) -> (int[] graphs, str[] explanations)", &function_programs);
+  m.def("aot_reset(int function) -> ()", &reset_function);
+  m.def("graph_forget(int graph) -> ()", &forget_graph);
+  m.def("graph_text(int graph) -> str", &graph_text);
+  m.def("graph_dot(int graph) -> str", &graph_dot);
+  m.def("graph_svg(int graph, str path) -> ()", &write_svg);
+  m.def("graph_nodes(int graph) -> (str[] ops, str[][] args, str[][] names, str[][] dtypes, str[][] shapes)", &graph_nodes);
+  m.def("graph_run(int graph, Tensor?[] inputs) -> Tensor?[]", &run_graph);
+  // Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
+  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
+  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
+  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
   for (const auto wrapper : {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
                              c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize}) {
     m.impl("run_backward", wrapper, &leave_to_pytorch);

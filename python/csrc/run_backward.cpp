@@ -1,9 +1,9 @@
 #include "python/csrc/run_backward.h"
 
 #include "capture/recorder/libtorch_compat.h"
+#include "python/csrc/torch_functions.h"
 #include "python/csrc/warnings.h"
 
-#include <ATen/PythonTorchFunctionTLS.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -38,20 +38,6 @@ Edge wanted_edge(const at::Tensor& input, bool accumulate_grad) {
   if (!node) return {capture::own_node(new torch::autograd::Identity), 0};
   return {std::move(node), output_nr};
 }
-
-// Sets what Python's torch functions do on this thread, for as long as it lives.
-class TorchFunctions {
- public:
-  explicit TorchFunctions(at::impl::TorchFunctionDisabledState state) : before_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
-    at::impl::PythonTorchFunctionTLS::set_disabled_state(state);
-  }
-  ~TorchFunctions() { at::impl::PythonTorchFunctionTLS::set_disabled_state(before_); }
-  TorchFunctions(const TorchFunctions&) = delete;
-  TorchFunctions& operator=(const TorchFunctions&) = delete;
-
- private:
-  at::impl::TorchFunctionDisabledState before_;
-};
 
 }  // namespace
 

@@ -5,9 +5,36 @@
     ...     loss.backward()
 """
 
+from . import compilers, partition
+from ._aot import AotFunction, AotModule, aot_function, aot_module, draw_graph, get_graphs, memory_efficient_fusion, print_graph
 from ._enable import enable, is_enabled
 from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
+from ._programs import Node, Program, Programs
 
 __version__ = "0.1.0"
 
-__all__ = ["Graph", "enable", "graphs", "is_enabled", "report", "reset", "set_logs", "stats", "trim", "wait"]
+__all__ = [
+    "AotFunction",
+    "AotModule",
+    "Graph",
+    "Node",
+    "Program",
+    "Programs",
+    "aot_function",
+    "aot_module",
+    "compilers",
+    "draw_graph",
+    "enable",
+    "get_graphs",
+    "graphs",
+    "is_enabled",
+    "memory_efficient_fusion",
+    "partition",
+    "print_graph",
+    "report",
+    "reset",
+    "set_logs",
+    "stats",
+    "trim",
+    "wait",
+]

@@ -27,9 +27,9 @@ class RecordAll final : public Policy {
   Answer depends_on_data(const c10::OperatorHandle&) override { return Answer::Record; }
   Answer returns_no_tensor(const c10::OperatorHandle&) override { return Answer::Record; }
   Answer writes_to_given(const c10::OperatorHandle&, const capture::TracingTensor&) override { return Answer::Record; }
-  std::optional<ValueId> lift(const at::Tensor& outside) override {
+  at::Tensor lift(const at::Tensor& outside) override {
     lifted.push_back(recorder->new_value(outside));
-    return lifted.back();
+    return recorder->stand_in(outside, lifted.back());
   }
 
   Recorder* recorder = nullptr;

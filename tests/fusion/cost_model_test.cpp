@@ -10,6 +10,7 @@
 namespace hindcast::tests {
 namespace {
 
+using codegen::RowForward;
 using codegen::RowShape;
 using codegen::SegmentedNorm;
 using codegen::SingleOp;
@@ -91,6 +92,10 @@ TEST(CostModel, SegmentedNorms) {
   for (const Case& row : cases) EXPECT_EQ(choice(cost_model().is_worth_it(row.norm)), row.expected) << row.name;
 }
 
+SingleOp forward(RowForward of, at::ScalarType type, int64_t row) {
+  return {.is_row_op = true, .bytes = 1 << 24, .forward = of, .type = type, .row = row};
+}
+
 TEST(CostModel, SingleOps) {
   struct Case {
     const char* name;
@@ -104,6 +109,15 @@ TEST(CostModel, SingleOps) {
       {"a small pointwise op that reads through zeros", {.is_pointwise = true, .reads_padded = true, .bytes = 4}, Choice::Kernel},
       {"a small norm", {.is_row_op = true, .bytes = 4}, Choice::Kernel},
       {"a large sum", {.bytes = 64 * kMiB}, Choice::Aten},
+      {"a norm's forward", forward(RowForward::Norm, at::kFloat, 4096), Choice::Aten},
+      {"the same of doubles", forward(RowForward::Norm, at::kDouble, 4096), Choice::Aten},
+      {"the same of bfloat16", forward(RowForward::Norm, at::kBFloat16, 64), Choice::Kernel},
+      {"a softmax", forward(RowForward::Softmax, at::kFloat, 4096), Choice::Aten},
+      {"the same of half", forward(RowForward::Softmax, at::kHalf, 4096), Choice::Aten},
+      {"a log_softmax", forward(RowForward::LogSoftmax, at::kFloat, 4096), Choice::Aten},
+      {"the same of bfloat16", forward(RowForward::LogSoftmax, at::kBFloat16, 4096), Choice::Kernel},
+      {"a logsumexp of rows of 255", forward(RowForward::LogSumExp, at::kFloat, 255), Choice::Aten},
+      {"a logsumexp of rows of 256", forward(RowForward::LogSumExp, at::kFloat, 256), Choice::Kernel},
       {"a large sum that reads through zeros", {.reads_padded = true, .bytes = 64 * kMiB}, Choice::Aten},
   };
   for (const Case& row : cases) EXPECT_EQ(choice(cost_model().is_worth_it(row.op)), row.expected) << row.name;

@@ -114,6 +114,11 @@ TEST_P(Layers, TrainAlikeWithUndefinedGrads) { train_with_both_engines(GetParam(
 
 TEST_P(Layers, TrainAlikeWithZeroedGrads) { train_with_both_engines(GetParam(), /*set_to_none=*/false); }
 
+TEST_P(Layers, TrainAlikeCompiledAheadOfTime) {
+  train_compiled(GetParam(), partition::standard);
+  train_compiled(GetParam(), partition::min_cut);
+}
+
 TEST_P(Layers, PassVerification) { train_with_verified_graphs(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Modules, Layers, testing::ValuesIn(rows()), [](const auto& info) { return info.param.name; });

@@ -81,6 +81,11 @@ TEST_P(Losses, TrainAlikeWithUndefinedGrads) { train_with_both_engines(GetParam(
 
 TEST_P(Losses, TrainAlikeWithZeroedGrads) { train_with_both_engines(GetParam(), /*set_to_none=*/false); }
 
+TEST_P(Losses, TrainAlikeCompiledAheadOfTime) {
+  train_compiled(GetParam(), partition::standard);
+  train_compiled(GetParam(), partition::min_cut);
+}
+
 TEST_P(Losses, PassVerification) { train_with_verified_graphs(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Modules, Losses, testing::ValuesIn(rows()), [](const auto& info) { return info.param.name; });

@@ -1,6 +1,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include "engine/aot/aot.h"
 #include "tests/modules/module_table.h"
 #include "tests/support/programs.h"
 
@@ -43,6 +44,25 @@ inline void train_with_verified_graphs(const ModuleRow& row) {
   train(row, /*set_to_none=*/true, log);
   EXPECT_GT(hindcast::stats().unique_graphs, 0U);
   EXPECT_EQ(hindcast::stats().refused_graphs, 0U) << hindcast::report();
+}
+
+/// The same training with the forward compiled ahead of time; every bit is eager's.
+inline void train_compiled(const ModuleRow& row, const Partition& partition) {
+  AotOptions options;
+  options.fw_compiler = options.bw_compiler = compilers::eager();
+  options.partition = partition;
+  const ModuleRow compiled{row.name, [&] {
+                             ModuleUnderTest under_test = row.make();
+                             const auto forward = aot_function(under_test.forward, options);
+                             under_test.forward = [forward](const std::vector<at::Tensor>& inputs) { return forward(inputs); };
+                             return under_test;
+                           }};
+  Log eager, ahead;
+  at::manual_seed(7);
+  train(row, /*set_to_none=*/true, eager);
+  at::manual_seed(7);
+  train(compiled, /*set_to_none=*/true, ahead);
+  EXPECT_EQ(ahead.events(), eager.events());
 }
 
 inline void PrintTo(const ModuleRow& row, std::ostream* out) { *out << row.name; }

@@ -257,12 +257,13 @@ std::vector<IValue> make_arguments(const c10::FunctionSchema& schema, const std:
   return values;
 }
 
-std::vector<IValue> call_op(const std::string& name, const std::vector<Expr>& arguments, TensorMaker& maker) {
+std::vector<IValue> call_op(const std::string& name, const std::vector<Expr>& arguments, TensorMaker& maker, const OpCaller& caller) {
   const size_t dot = name.find('.');
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
   const auto op = c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
   if (!op) throw std::invalid_argument("this LibTorch has no op '" + name + "'");
   std::vector<IValue> stack = make_arguments(op->schema(), arguments, maker);
+  if (caller) return caller(*op, std::move(stack));
   op->callBoxed(stack);
   return stack;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
+#include <functional>
 #include <vector>
 
 #include "tests/ops/expr.h"
@@ -28,7 +30,11 @@ namespace hindcast::tests::ops {
 /// One value per argument of the schema, defaults filled in. Throws std::invalid_argument on what does not fit.
 std::vector<c10::IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments, TensorMaker& maker);
 
-/// Calls `aten::name.overload` through the dispatcher, as a user's call would go. All that it returns.
-std::vector<c10::IValue> call_op(const std::string& name, const std::vector<Expr>& arguments, TensorMaker& maker);
+/// From an op's arguments to its results; empty: through the dispatcher, as a user's call would go.
+using OpCaller = std::function<std::vector<c10::IValue>(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments)>;
+
+/// Calls `aten::name.overload`. All that it returns.
+std::vector<c10::IValue> call_op(const std::string& name, const std::vector<Expr>& arguments, TensorMaker& maker,
+                                 const OpCaller& caller = {});
 
 }  // namespace hindcast::tests::ops

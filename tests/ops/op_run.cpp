@@ -106,9 +106,9 @@ std::vector<std::string> names_behind(const std::vector<at::Tensor>& outputs) {
 
 }  // namespace
 
-std::vector<at::Tensor> run_row(const Row& row, const Setting& setting) {
+std::vector<at::Tensor> run_row(const Row& row, const Setting& setting, const OpCaller& caller) {
   TensorMaker maker(setting);
-  std::vector<at::Tensor> outputs = differentiable(call_op(row.op, row.arguments, maker));
+  std::vector<at::Tensor> outputs = differentiable(call_op(row.op, row.arguments, maker, caller));
   if (outputs.empty()) return {};
   outputs = chosen(outputs, setting.outputs);
 

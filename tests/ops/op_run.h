@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/ops/arguments.h"
 #include "tests/ops/setting.h"
 #include "tests/ops/table.h"
 
@@ -10,7 +11,7 @@ namespace hindcast::tests::ops {
 
 /// Runs a row once under a setting: builds the operands, calls the op, runs the backward. Returns the outputs, what the hooks
 /// saw, and the gradients of all leaves: what both engines must agree on. Throws what LibTorch throws.
-std::vector<at::Tensor> run_row(const Row& row, const Setting& setting);
+std::vector<at::Tensor> run_row(const Row& row, const Setting& setting, const OpCaller& caller = {});
 
 /// What the first of a row's runs looks like: decides which scenarios make sense for it.
 struct RowShape {

@@ -21,6 +21,10 @@ def assert_same(seen: Any, expected: Any, where: str = "result") -> None:
         assert len(seen) == len(expected), f"{where}: {seen!r}, expected {expected!r}"
         for i, (one, other) in enumerate(zip(seen, expected)):
             assert_same(one, other, f"{where}[{i}]")
+    elif isinstance(expected, dict):
+        assert list(seen) == list(expected), f"{where}: {list(seen)}, expected {list(expected)}"
+        for name, other in expected.items():
+            assert_same(seen[name], other, f"{where}[{name!r}]")
     else:
         assert seen == expected, f"{where}: {seen!r}, expected {expected!r}"
 

@@ -46,8 +46,9 @@ struct RecyclerCounts {
 class Recycler final : public c10::Allocator {
  public:
   struct Limits {
-    /// Bytes. Smaller requests pass through: for them LibTorch's allocator mostly has mapped memory.
-    size_t smallest = size_t{32} << 20;
+    /// Bytes. Smaller requests pass through: for them LibTorch's allocator mostly has mapped memory. (At 1 MiB, what is kept free would
+    /// show in the peak of a step of small tensors.)
+    size_t smallest = size_t{4} << 20;
     /// Bytes in free buffers. Larger requests pass through.
     size_t held = default_held();
     /// How many requests for others a free buffer waits for one: more than one step makes.

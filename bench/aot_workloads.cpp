@@ -1,0 +1,82 @@
+#include "bench/aot_workloads.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+namespace hindcast::bench {
+namespace {
+
+using at::Tensor;
+
+constexpr double kDropout = 0.1;
+
+Tensor leaf(Tensor values) { return values.set_requires_grad(true); }
+
+AotWork of_leaves(std::function<Tensor(const Tensors&)> function, Tensors leaves) {
+  return {std::move(function), leaves, leaves, at::randn(leaves.front().sizes())};
+}
+
+AotWork drawing(AotWork work) {
+  work.draws = true;
+  return work;
+}
+
+Tensor of_width(at::IntArrayRef sizes) { return leaf(at::randn({sizes.back()})); }
+Tensor whole(at::IntArrayRef sizes) { return leaf(at::randn(sizes)); }
+Tensor dropout(const Tensor& y) { return at::dropout(y, kDropout, /*train=*/true); }
+
+AotWork bias(at::IntArrayRef sizes) {
+  return of_leaves([](const Tensors& in) { return in[0] + in[1]; }, {whole(sizes), of_width(sizes)});
+}
+
+AotWork bias_gelu(at::IntArrayRef sizes) {
+  return of_leaves([](const Tensors& in) { return at::gelu(in[0] + in[1]); }, {whole(sizes), of_width(sizes)});
+}
+
+AotWork bias_relu(at::IntArrayRef sizes) {
+  return of_leaves([](const Tensors& in) { return at::relu(in[0] + in[1]); }, {whole(sizes), of_width(sizes)});
+}
+
+AotWork bias_dropout(at::IntArrayRef sizes) {
+  return drawing(of_leaves([](const Tensors& in) { return dropout(in[0] + in[1]); }, {whole(sizes), of_width(sizes)}));
+}
+
+AotWork bias_gelu_dropout(at::IntArrayRef sizes) {
+  return drawing(of_leaves([](const Tensors& in) { return dropout(at::gelu(in[0] + in[1])); }, {whole(sizes), of_width(sizes)}));
+}
+
+AotWork dropout_residual(at::IntArrayRef sizes) {
+  return drawing(of_leaves([](const Tensors& in) { return dropout(in[0]) + in[1]; }, {whole(sizes), whole(sizes)}));
+}
+
+AotWork bias_dropout_residual_norm(at::IntArrayRef sizes) {
+  const auto function = [](const Tensors& in) { return at::layer_norm(dropout(in[0] + in[1]) + in[2], in[3].sizes(), in[3], in[4]); };
+  return drawing(of_leaves(function, {whole(sizes), of_width(sizes), whole(sizes), of_width(sizes), of_width(sizes)}));
+}
+
+}  // namespace
+
+AotWork four_cosines(at::IntArrayRef sizes) {
+  return of_leaves([](const Tensors& in) { return (in[0] + in[1] + in[2] + in[3]).cos().cos(); },
+                   {whole(sizes), whole(sizes), whole(sizes), whole(sizes)});
+}
+
+AotWork whole_step(Workload work, bool draws) {
+  return {[forward = work.forward](const Tensors&) { return forward(); }, {}, work.leaves, work.incoming, draws};
+}
+
+const std::vector<AotPattern>& aot_patterns() {
+  static const std::vector<AotPattern> patterns = {
+      {"bias", bias},
+      {"bias_gelu", bias_gelu},
+      {"bias_relu", bias_relu},
+      {"bias_dropout", bias_dropout},
+      {"bias_gelu_dropout", bias_gelu_dropout},
+      {"dropout_residual", dropout_residual},
+      {"bias_dropout_residual_norm", bias_dropout_residual_norm},
+  };
+  return patterns;
+}
+
+}  // namespace hindcast::bench

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/workload.h"
+
+// What the rows aot/... compile: functions of tensors, forward and backward.
+
+namespace hindcast::bench {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct AotWork {
+  std::function<at::Tensor(const Tensors&)> function;
+  Tensors arguments;
+  Tensors leaves;       // whose gradients the backward fills
+  at::Tensor incoming;  // the result's gradient; undefined where the result is a loss
+  bool draws = false;   // random numbers: a kernel's are others than ATen's
+};
+
+/// (a + b + c + d).cos().cos()
+AotWork four_cosines(at::IntArrayRef sizes);
+
+/// The model with its loss, as a function of no argument: parameters are read from outside.
+AotWork whole_step(Workload work, bool draws = false);
+
+/// One of the functions that xFormers compiles with memory_efficient_fusion(), on tensors of {B, M, K}.
+struct AotPattern {
+  std::string name;
+  AotWork (*build)(at::IntArrayRef sizes);
+};
+const std::vector<AotPattern>& aot_patterns();
+
+}  // namespace hindcast::bench

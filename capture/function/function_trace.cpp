@@ -1,0 +1,406 @@
+#include "capture/function/function_trace.h"
+
+#include "capture/backward/facts.h"
+#include "capture/function/input_node.h"
+
+#include <ATen/Context.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/AutogradState.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+
+namespace hindcast::capture {
+
+using torch::autograd::Edge;
+using torch::autograd::variable_list;
+
+// While alive, what this thread calls is recorded, with autograd at work above.
+class FunctionTrace::AtWork {
+ public:
+  explicit AtWork(Recorder& recorder)
+      : replays_views_(c10::AutogradState::get_tls_state().get_view_replay_enabled()),
+        caches_casts_(at::autocast::is_autocast_cache_enabled()),
+        scope_(recorder, Recorder::Autograd::AtWork) {
+    // A write to a view keeps how the view was made, not the numbers that its geometry has today.
+    c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
+    // What is cast once and kept would be a stand-in behind the trace, and a constant in it.
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~AtWork() {
+    c10::AutogradState::get_tls_state().set_view_replay_enabled(replays_views_);
+    at::autocast::set_autocast_cache_enabled(caches_casts_);
+  }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+
+ private:
+  const bool replays_views_, caches_casts_;
+  const Recorder::Scope scope_;
+};
+
+namespace {
+
+// Of the same memory and version, without history.
+at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data(); }
+
+uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
+
+bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.is_alias_of(b);
+}
+
+bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
+  return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset();
+}
+
+// LibTorch's words where somebody reaches for the memory of a stand-in.
+bool is_about_a_stand_in(const std::exception& error) {
+  const std::string_view text = error.what();
+  return text.find("TracingTensor") != text.npos ||
+         text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos;
+}
+
+}  // namespace
+
+// ---- the forward
+
+void FunctionTrace::forward(const Function& function, const std::vector<at::Tensor>& inputs) {
+  recorder_.begin(0);
+  recorder_.set_lifts(true);
+  graph_->origins = {"forward", "backward"};
+  for (size_t i = 0; i < inputs.size(); ++i) add_input(i, inputs[i]);
+  try {
+    const AtWork at_work(recorder_);
+    read_results(run(function));
+  } catch (const NotTraced&) {
+    undo();
+    throw;
+  }
+  forward_end_ = graph_->instrs.size();
+  is_forward_ = false;
+}
+
+void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
+  Primal primal;
+  if (input.defined()) {
+    primal.value = sizes_of_ ? recorder_.new_value(input, sizes_of_(number, *graph_->symbols)) : recorder_.new_value(input);
+    primal.real = input.requires_grad() ? without_history(input) : input;
+    primal.stand_in = recorder_.stand_in(primal.real, primal.value);
+    if (input.requires_grad() && input.is_leaf()) {
+      primal.stand_in.set_requires_grad(true);  // so that a write to it is the error that it is without us
+      primal.gradient = torch::autograd::impl::gradient_edge(primal.stand_in);
+    } else if (input.requires_grad()) {
+      primal.gradient = input_edge(primal.stand_in);
+      torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.gradient);
+    }
+    primal.version = version_of(primal.stand_in);
+    primal.is_leaf = input.is_leaf();
+  }
+  primals_.push_back(std::move(primal));
+}
+
+std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
+  std::vector<at::Tensor> stand_ins, outputs;
+  for (const Primal& primal : primals_) stand_ins.push_back(primal.stand_in);
+  try {
+    outputs = function(stand_ins);
+  } catch (const std::exception& error) {
+    if (recorder_.refusal()) throw NotTraced(*recorder_.refusal());
+    if (is_about_a_stand_in(error)) throw NotTraced("it reads the memory of a tensor (data_ptr, accessor)");
+    throw;
+  }
+  if (recorder_.refusal()) throw NotTraced(*recorder_.refusal());
+  for (at::Tensor& output : outputs) {
+    if (output.defined() && !TracingTensor::get(output) && !is_plain(output))
+      throw NotTraced("it returns a tensor that is not a plain strided one");
+  }
+  return outputs;
+}
+
+// As they were, for the function to run without us.
+void FunctionTrace::undo() {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  for (Primal& primal : primals_) {
+    if (primal.before.defined()) primal.real.copy_(primal.before);
+  }
+  if (random_state_.defined()) {
+    auto generator = at::globalContext().defaultGenerator(at::kCPU);
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(random_state_);
+  }
+}
+
+// ---- what the function gives
+
+std::optional<uint32_t> FunctionTrace::primal_of(const Base* base) const {
+  for (uint32_t i = 0; i < primals_.size(); ++i) {
+    const TracingTensor* traced = TracingTensor::get(primals_[i].stand_in);
+    if (traced && traced->base.get() == base) return i;
+  }
+  return std::nullopt;
+}
+
+void FunctionTrace::read_results(const std::vector<at::Tensor>& outputs) {
+  read_returned(outputs);
+  read_writes();
+  for (const auto& [value, number] : asked_) {
+    numbers_.push_back({static_cast<uint32_t>(results_.size()), number});
+    results_.push_back({value});
+    result_stand_ins_.emplace_back();
+  }
+  cut_edges();
+}
+
+uint32_t FunctionTrace::add_result(const at::Tensor& stand_in) {
+  for (uint32_t i = 0; i < results_.size(); ++i) {
+    if (result_stand_ins_[i].is_same(stand_in)) return i;
+  }
+  results_.push_back({recorder_.value_of(stand_in), stand_in.requires_grad()});
+  result_stand_ins_.push_back(stand_in);
+  return static_cast<uint32_t>(results_.size() - 1);
+}
+
+Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) const {
+  Returned returned{Returned::From::Primal, primal};
+  const TracingTensor* traced = TracingTensor::get(output);
+  if (!traced || primals_[primal].stand_in.is_same(output)) {
+    returned.is_itself = true;
+  } else {
+    returned.views = traced->views;
+  }
+  returned.requires_grad = output.requires_grad();
+  return returned;
+}
+
+void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
+  std::vector<at::Tensor> own;  // by output: what the function made itself
+  for (const at::Tensor& output : outputs) {
+    returned_.emplace_back();
+    own.emplace_back();
+    if (!output.defined()) continue;
+    const TracingTensor* traced = TracingTensor::get(recorder_.lifted(output));
+    if (!traced) throw NotTraced("it returns a number as a tensor");
+    for (const ViewStep& view : traced->views) {
+      for (uint32_t i = 0; i < view.args.size(); ++i) {
+        if (i != view.self_arg && !view.args[i].values.empty()) throw NotTraced("it returns a view that takes two tensors to make");
+      }
+    }
+    if (const auto primal = primal_of(traced->base.get())) {
+      returned_.back() = from_primal(*primal, output);
+    } else {
+      own.back() = output;
+    }
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!own[i].defined()) continue;
+    const TracingTensor& traced = *TracingTensor::get(own[i]);
+    const bool is_shared = std::any_of(own.begin(), own.end(), [&](const at::Tensor& other) {
+      return other.defined() && !other.is_same(own[i]) && TracingTensor::get(other)->base == traced.base;
+    });
+    Returned& returned = returned_[i];
+    returned.from = Returned::From::Result;
+    returned.requires_grad = own[i].requires_grad();
+    if (!is_shared) {
+      returned.index = add_result(own[i]);
+      continue;
+    }
+    // Of tensors that share memory the program gives what all of them are views of.
+    const at::Tensor whole = traced.views.empty() || !own[i].is_view() ? own[i] : at::Tensor(own[i]._base());
+    const TracingTensor* base = TracingTensor::get(whole);
+    if (!base || base->base != traced.base || !base->views.empty())
+      throw NotTraced("it returns tensors that share memory which none of them has all of");
+    returned.index = add_result(whole);
+    returned.views = traced.views;
+  }
+}
+
+void FunctionTrace::read_writes() {
+  for (uint32_t i = 0; i < primals_.size(); ++i) {
+    Primal& primal = primals_[i];
+    const TracingTensor* traced = TracingTensor::get(primal.stand_in);
+    if (traced && !traced->views.empty()) throw NotTraced("it changes the geometry of an input in place");
+    if (!traced || traced->base->value == primal.value) continue;
+    const bool is_lifted = i >= input_count();
+    const at::Tensor& seen = is_lifted ? lifted_[i - input_count()] : primal.stand_in;
+    const Edge before = is_lifted ? primal.outside : primal.gradient;
+    const bool has_new_history = seen.requires_grad() && torch::autograd::impl::gradient_edge(seen) != before;
+    if (is_lifted && has_new_history) {
+      Recorder::unrecorded([&] { lifted_[i - input_count()].detach_(); });
+      throw NotTraced("it writes something that needs a gradient to a tensor from outside");
+    }
+    results_.push_back({recorder_.value_of(primal.stand_in), has_new_history, i, version_of(seen) != primal.version});
+    result_stand_ins_.push_back(primal.stand_in);
+  }
+}
+
+// Edges that lead out of the function, to where a tensor from outside was made, end at an input of ours: else the engine would walk on
+// there, and count that tensor's gradient twice.
+void FunctionTrace::cut_edges() {
+  const auto reason = replace_edges(result_stand_ins_, [this](const Edge& edge) -> std::optional<Edge> {
+    for (size_t i = input_count(); i < primals_.size(); ++i) {
+      if (primals_[i].outside.is_valid() && primals_[i].outside == edge) return primals_[i].gradient;
+    }
+    return std::nullopt;
+  });
+  if (reason) throw NotTraced(*reason);
+}
+
+at::Tensor FunctionTrace::real_result(size_t result) const {
+  const TracingTensor* traced = TracingTensor::get(result_stand_ins_[result]);
+  return traced ? without_history(traced->real) : at::Tensor();  // none: a number
+}
+
+std::vector<at::Tensor> FunctionTrace::real_inputs() const {
+  std::vector<at::Tensor> inputs;
+  for (size_t i = 0; i < input_count(); ++i) inputs.push_back(primals_[i].real);
+  return inputs;
+}
+
+// ---- the backward
+
+variable_list FunctionTrace::backward(const variable_list& tangents) {
+  // A second backward of the same call is as the first: the program begins behind the forward again.
+  graph_->instrs.resize(forward_end_);
+  tangents_.clear();
+  recorder_.begin(1);
+  recorder_.set_lifts(true);
+  try {
+    variable_list gradients = run_engine(tangents);
+    if (!recorder_.refusal()) return gradients;
+  } catch (const std::exception& error) {
+    if (!recorder_.refusal() && !is_about_a_stand_in(error)) throw;
+    recorder_.refuse("reads the memory of a tensor");
+  }
+  throw NotTraced(*recorder_.refusal());
+}
+
+variable_list FunctionTrace::run_engine(const variable_list& tangents) {
+  const AtWork at_work(recorder_);
+  torch::autograd::edge_list roots, ends;
+  variable_list given;
+  size_t next = 0;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].is_differentiable) continue;
+    const at::Tensor& tangent = tangents.at(next++);
+    ValueId value;
+    if (tangent.defined()) {
+      const Value& result = graph_->values[results_[i].value.index];
+      value = recorder_.new_value(tangent, result.sizes);
+      roots.push_back(torch::autograd::impl::gradient_edge(result_stand_ins_[i]));
+      given.push_back(recorder_.stand_in(tangent.requires_grad() ? without_history(tangent) : tangent, value));
+    }
+    tangents_.push_back(value);
+  }
+  for (const Primal& primal : primals_) {
+    if (primal.gradient.is_valid()) ends.push_back(primal.gradient);
+  }
+  variable_list found(ends.size());
+  if (!roots.empty() && !ends.empty()) {
+    found = torch::autograd::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, /*create_graph=*/false,
+                                                                  /*accumulate_grad=*/false, ends);
+  }
+  variable_list gradients;
+  next = 0;
+  gradients_.clear();
+  for (const Primal& primal : primals_) {
+    const at::Tensor gradient = primal.gradient.is_valid() ? found[next++] : at::Tensor();
+    const TracingTensor* traced = TracingTensor::get(gradient);
+    if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
+    gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
+    gradients.push_back(traced ? without_history(traced->real) : gradient);
+  }
+  return gradients;
+}
+
+Joint FunctionTrace::joint() const {
+  auto graph = std::make_shared<Graph>(*graph_);
+  graph->inputs.clear();
+  for (const Primal& primal : primals_) graph->inputs.push_back(primal.value);
+  graph->inputs.insert(graph->inputs.end(), tangents_.begin(), tangents_.end());
+  for (const Result& result : results_) graph->outputs.push_back(result.value);
+  graph->outputs.insert(graph->outputs.end(), gradients_.begin(), gradients_.end());
+  graph->verify();
+  Joint joint;
+  joint.primals = static_cast<uint32_t>(primals_.size());
+  joint.results = static_cast<uint32_t>(results_.size());
+  joint.forward_end = static_cast<uint32_t>(forward_end_);
+  joint.graph = std::move(graph);
+  return joint;
+}
+
+// ---- what an instr cannot say
+
+Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
+  if (!random_state_.defined()) {
+    auto generator = at::globalContext().defaultGenerator(at::kCPU);
+    const std::lock_guard lock(generator.mutex());
+    random_state_ = generator.get_state();
+  }
+  return Answer::Record;
+}
+
+Answer FunctionTrace::depends_on_data(const c10::OperatorHandle& op) {
+  return returns_no_tensor(op) == Answer::Record ? Answer::Record : Answer::Refuse;
+}
+
+// The function's own item() is compared in every call (AskedNumber); one inside of a formula of autograd cannot be.
+Answer FunctionTrace::returns_no_tensor(const c10::OperatorHandle& op) {
+  static const c10::OperatorName kItem("aten::_local_scalar_dense", "");
+  return is_forward_ && op.operator_name() == kItem ? Answer::Record : Answer::Refuse;
+}
+
+void FunctionTrace::told_number(ValueId of, const at::Scalar& number) {
+  if (is_forward_) asked_.emplace_back(of, number);
+}
+
+Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
+  const auto written = primal_of(target.base.get());
+  if (!written) return Answer::Record;  // a tensor of our own that somebody made in the forward
+  if (!is_forward_) return Answer::Refuse;
+  Primal& primal = primals_[*written];
+  const bool is_lifted = *written >= input_count();
+  if (is_lifted && primal.outside.is_valid() && !primal.is_leaf && at::GradMode::is_enabled()) return Answer::Refuse;
+  const bool is_alone = std::none_of(primals_.begin(), primals_.end(),
+                                     [&](const Primal& other) { return &other != &primal && shares_memory(other.real, primal.real); });
+  if (!is_alone) return Answer::Refuse;
+  if (!primal.before.defined()) {
+    Recorder::unrecorded([&] { primal.before = primal.real.clone(); });
+  }
+  return Answer::Record;
+}
+
+at::Tensor FunctionTrace::lift(const at::Tensor& outside) {
+  if (!is_plain(outside)) return {};
+  if (!is_forward_) return known_by_its_place(outside);
+  const bool is_written = std::any_of(primals_.begin(), primals_.end(),
+                                      [&](const Primal& primal) { return primal.before.defined() && shares_memory(primal.real, outside); });
+  if (is_written) return {};
+  Primal primal;
+  primal.value = recorder_.new_value(outside);
+  primal.real = outside.requires_grad() ? without_history(outside) : outside;
+  primal.stand_in = recorder_.stand_in(primal.real, primal.value);
+  if (outside.requires_grad()) {
+    primal.outside = torch::autograd::impl::gradient_edge(outside);
+    primal.gradient = input_edge(outside);
+  }
+  primal.version = version_of(outside);
+  primal.is_leaf = outside.is_leaf();
+  primals_.push_back(std::move(primal));
+  lifted_.push_back(outside);
+  return primals_.back().stand_in;
+}
+
+// Autograd saves a tensor from outside, and hands out a copy of it that has no name. Any other that a formula finds outside might be
+// another one in the next call.
+at::Tensor FunctionTrace::known_by_its_place(const at::Tensor& outside) const {
+  for (const Primal& primal : primals_) {
+    if (is_same_place(primal.real, outside)) return primal.stand_in;
+  }
+  return {};
+}
+
+}  // namespace hindcast::capture

@@ -1,0 +1,148 @@
+#pragma once
+// One call of a function, recorded while it runs: its forward, and its backward when the first gradients arrive.
+//
+// There is no tracer: the recorder stays below autograd, autograd works above it on the stand-ins, and LibTorch's engine, run over what
+// autograd has made there, gives the backward in the same graph. All ops run for real meanwhile, so that the call gives its true results
+// and has its true effects.
+//
+// A *primal* is a tensor that the function takes: its inputs in order, then what it reads from outside, in the order in which it does.
+
+#include "capture/function/joint.h"
+#include "capture/recorder/recorder.h"
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <functional>
+#include <stdexcept>
+
+namespace hindcast::capture {
+
+/// The function cannot be a program. The message says what it did.
+class NotTraced : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// How a tensor that the function returns is made of what the program gives.
+struct Returned {
+  enum class From : uint8_t { Nothing, Result, Primal };
+  From from = From::Nothing;    // Nothing: undefined
+  uint32_t index = 0;           // of the result or of the primal
+  std::vector<ViewStep> views;  // taken of it, in order
+  bool is_itself = false;       // the primal, not a view of it
+  bool requires_grad = false;   // false: its views are taken without autograd
+};
+
+/// A tensor that the program gives: what Returned are made of, and what becomes of tensors that the function writes to.
+struct Result {
+  ValueId value;
+  bool is_differentiable = false;
+  std::optional<uint32_t> written;  // the primal whose contents it becomes
+  bool is_seen = true;              // the write moves the primal's version
+};
+
+/// A number that the function got out of a tensor. Another number might have led it elsewhere.
+struct AskedNumber {
+  uint32_t result;  // whose one element it is
+  at::Scalar number;
+};
+
+class FunctionTrace final : private Policy {
+ public:
+  using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+  /// Gives the sizes of input `input` as expressions of `symbols`.
+  using SizesOf = std::function<std::vector<ExprId>(size_t input, SymbolTable& symbols)>;
+
+  /// `answers_freely`: SymbolTable::answer_freely().
+  explicit FunctionTrace(const SizesOf& sizes_of = {}, bool answers_freely = false) : sizes_of_(sizes_of) {
+    graph_->symbols->answer_freely(answers_freely);
+  }
+  ~FunctionTrace() override = default;
+  FunctionTrace(const FunctionTrace&) = delete;
+  FunctionTrace& operator=(const FunctionTrace&) = delete;
+
+  /// Runs the function on stand-ins for `inputs`, which are plain tensors of the CPU or undefined. Throws NotTraced, with everything
+  /// as it was before, and what the function throws.
+  void forward(const Function& function, const std::vector<at::Tensor>& inputs);
+
+  /// Gradients of the primals, undefined where there is none, from gradients of the differentiable results, in their order; undefined
+  /// where nothing flows in. LibTorch's engine of this thread runs it. May be asked again. Throws NotTraced, without an effect on what the
+  /// function was given.
+  torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents);
+
+  /// The program of both, or of the forward alone where no backward was.
+  Joint joint() const;
+
+  const std::vector<Result>& results() const { return results_; }
+  const std::vector<Returned>& returned() const { return returned_; }
+  const std::vector<AskedNumber>& numbers() const { return numbers_; }
+  bool draws_random_numbers() const { return random_state_.defined(); }
+
+  /// What a result is, as a tensor of its own without history, of the same memory and version.
+  at::Tensor real_result(size_t result) const;
+  /// Of the inputs: the same memory, without history.
+  std::vector<at::Tensor> real_inputs() const;
+  /// As they were before the function wrote to them; undefined for those that it did not write to.
+  at::Tensor before(size_t primal) const { return primals_[primal].before; }
+  /// LibTorch's generator before the function drew from it; undefined: it did not.
+  const at::Tensor& random_state() const { return random_state_; }
+  /// Tensors from outside, behind the inputs.
+  const std::vector<at::Tensor>& lifted() const { return lifted_; }
+  size_t input_count() const { return primals_.size() - lifted_.size(); }
+  size_t primal_count() const { return primals_.size(); }
+  bool is_leaf(size_t primal) const { return primals_[primal].is_leaf; }
+  const std::shared_ptr<SymbolTable>& symbols() const { return graph_->symbols; }
+  bool needs_gradient(size_t primal) const { return primals_[primal].gradient.is_valid(); }
+
+ private:
+  struct Primal {
+    at::Tensor stand_in;  // none for an undefined input
+    at::Tensor real;
+    ValueId value;
+    torch::autograd::Edge gradient;  // where its gradient arrives; invalid: it needs none
+    torch::autograd::Edge outside;   // of a tensor from outside: the edge that leads there
+    at::Tensor before;               // its contents, once it is written to
+    uint32_t version = 0;
+    bool is_leaf = false;
+  };
+  class AtWork;
+
+  // Policy.
+  Answer draws_random_numbers(const c10::OperatorHandle&) override;
+  Answer depends_on_data(const c10::OperatorHandle&) override;
+  Answer returns_no_tensor(const c10::OperatorHandle&) override;
+  Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
+  at::Tensor lift(const at::Tensor&) override;
+  void told_number(ValueId, const at::Scalar&) override;
+
+  void add_input(size_t number, const at::Tensor& input);
+  std::vector<at::Tensor> run(const Function& function);
+  void read_results(const std::vector<at::Tensor>& outputs);
+  void read_writes();
+  void read_returned(const std::vector<at::Tensor>& outputs);
+  Returned from_primal(uint32_t primal, const at::Tensor& output) const;
+  uint32_t add_result(const at::Tensor& stand_in);
+  std::optional<uint32_t> primal_of(const Base* base) const;
+  void cut_edges();
+  at::Tensor known_by_its_place(const at::Tensor& outside) const;
+  void undo();
+  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents);
+
+  const SizesOf sizes_of_;
+  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+  Recorder recorder_{*graph_, *this};
+  std::vector<Primal> primals_;
+  std::vector<at::Tensor> lifted_;
+  std::vector<at::Tensor> result_stand_ins_;
+  std::vector<Result> results_;
+  std::vector<Returned> returned_;
+  std::vector<AskedNumber> numbers_;
+  std::vector<std::pair<ValueId, at::Scalar>> asked_;
+  std::vector<ValueId> tangents_, gradients_;
+  size_t forward_end_ = 0;
+  bool is_forward_ = true;
+  at::Tensor random_state_;
+};
+
+}  // namespace hindcast::capture

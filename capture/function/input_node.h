@@ -1,0 +1,24 @@
+#pragma once
+// Where autograd's graph of a traced function begins.
+
+#include "capture/recorder/libtorch_compat.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hindcast::capture {
+
+/// Leads to a new node at which the gradient of a tensor like this arrives, and that leads nowhere.
+torch::autograd::Edge input_edge(const at::Tensor& like);
+
+/// For each edge of what made these tensors: nullopt leaves it, and the walk follows it; another edge takes its place.
+using ReplaceEdge = std::function<std::optional<torch::autograd::Edge>(const torch::autograd::Edge&)>;
+
+/// Why these tensors' history cannot be run ahead of time; nullopt: it can.
+std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace);
+
+}  // namespace hindcast::capture

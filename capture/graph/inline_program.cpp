@@ -1,0 +1,154 @@
+#include "capture/graph/inline_program.h"
+
+#include "base/check.h"
+
+namespace hindcast::capture {
+namespace {
+
+// Expressions of one table as those of another.
+class Translation {
+ public:
+  Translation(const SymbolTable& from, SymbolTable& to, std::span<const ExprId> integers)
+      : from_(from), to_(to), integers_(integers), known_(from.size()) {}
+
+  ExprId operator()(ExprId id) {
+    auto& known = known_[id.index];
+    if (!known) known = translate(from_.expr(id));
+    return *known;
+  }
+
+ private:
+  ExprId translate(const Expr& expr) {
+    if (expr.kind == ExprKind::IntSymbol) return integers_[static_cast<size_t>(expr.payload.i)];
+    if (expr.kind == ExprKind::FloatSymbol) HC_UNSUPPORTED("a program with a float symbol");
+    switch (type_of(expr.kind)) {
+      case ExprType::Int:
+        return translate_integer(expr);
+      case ExprType::Float:
+        return translate_real(expr);
+      case ExprType::Bool:
+        return translate_truth(expr);
+    }
+    return {};
+  }
+
+  ExprId translate_integer(const Expr& expr) {
+    if (expr.kind == ExprKind::IntConst) return to_.integer(expr.payload.i);
+    const ExprId a = (*this)(expr.a);
+    if (expr.kind == ExprKind::Floor) return to_.floor(a);
+    if (expr.kind == ExprKind::Ceil) return to_.ceil(a);
+    const ExprId b = (*this)(expr.b);
+    switch (expr.kind) {
+      case ExprKind::Add:
+        return to_.add(a, b);
+      case ExprKind::Mul:
+        return to_.mul(a, b);
+      case ExprKind::Div:
+        return to_.div(a, b);
+      case ExprKind::Mod:
+        return to_.mod(a, b);
+      case ExprKind::Min:
+        return to_.min(a, b);
+      default:
+        return to_.max(a, b);
+    }
+  }
+
+  ExprId translate_real(const Expr& expr) {
+    if (expr.kind == ExprKind::FloatConst) return to_.real(expr.payload.f);
+    const ExprId a = (*this)(expr.a);
+    if (expr.kind == ExprKind::FromInt) return to_.to_real(a);
+    if (expr.kind == ExprKind::FNeg) return to_.real_neg(a);
+    return to_.real_op(expr.kind, a, (*this)(expr.b));
+  }
+
+  ExprId translate_truth(const Expr& expr) {
+    const ExprId a = (*this)(expr.a);
+    if (expr.kind == ExprKind::Not) return to_.negate(a);
+    const ExprId b = (*this)(expr.b);
+    switch (expr.kind) {
+      case ExprKind::Equal:
+        return to_.compare(Cmp::Equal, a, b);
+      case ExprKind::Less:
+        return to_.compare(Cmp::Less, a, b);
+      case ExprKind::LessEqual:
+        return to_.compare(Cmp::LessEqual, a, b);
+      case ExprKind::And:
+        return to_.both(a, b);
+      default:
+        return to_.either(a, b);
+    }
+  }
+
+  const SymbolTable& from_;
+  SymbolTable& to_;
+  const std::span<const ExprId> integers_;
+  std::vector<std::optional<ExprId>> known_;
+};
+
+class Inliner {
+ public:
+  Inliner(Graph& graph, const InlineRequest& request)
+      : graph_(graph),
+        request_(request),
+        program_(request.program),
+        translated_(*program_.symbols, *graph.symbols, request.integers),
+        values_(program_.values.size()) {
+    for (size_t i = 0; i < program_.inputs.size(); ++i) {
+      if (program_.inputs[i].defined()) values_[program_.inputs[i].index] = request.inputs[i];
+    }
+  }
+
+  std::vector<ValueId> run() {
+    for (const Relation& relation : program_.symbols->relations()) {
+      graph_.symbols->decide(relation.cmp, translated_(relation.lhs), translated_(relation.rhs));
+    }
+    for (const Instr& instr : program_.instrs) add(instr);
+    std::vector<ValueId> outputs;
+    for (const ValueId output : program_.outputs) outputs.push_back(value(output));
+    return outputs;
+  }
+
+ private:
+  ValueId value(ValueId id) const { return id.defined() ? values_[id.index] : id; }
+
+  std::vector<Arg> args(const std::vector<Arg>& list) {
+    std::vector<Arg> result = list;
+    for (Arg& arg : result) {
+      for (ValueId& id : arg.values) id = value(id);
+      for (ExprId& id : arg.exprs) id = translated_(id);
+    }
+    return result;
+  }
+
+  void add(const Instr& instr) {
+    Instr copy = instr;
+    copy.origin = request_.origin;
+    copy.args = args(instr.args);
+    for (ViewStep& view : copy.views) view.args = args(view.args);
+    for (ValueId& id : copy.inputs) id = value(id);
+    copy.base = value(copy.base);
+    for (ValueId& id : copy.outputs) {
+      if (!id.defined()) continue;
+      Value made = program_.values[id.index];
+      for (ExprId& size : made.sizes) size = translated_(size);
+      graph_.values.push_back(std::move(made));
+      const ValueId now{static_cast<uint32_t>(graph_.values.size() - 1)};
+      values_[id.index] = now;
+      id = now;
+    }
+    graph_.instrs.push_back(std::move(copy));
+  }
+
+  Graph& graph_;
+  const InlineRequest& request_;
+  const Graph& program_;
+  Translation translated_;
+  std::vector<ValueId> values_;
+};
+
+}  // namespace
+
+std::vector<ValueId> inline_program(Graph& graph, const InlineRequest& request) { return Inliner(graph, request).run(); }
+
+}  // namespace hindcast::capture

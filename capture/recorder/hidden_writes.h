@@ -1,0 +1,22 @@
+#pragma once
+// Ops that write to an argument and whose schema does not say so.
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <optional>
+#include <vector>
+
+namespace hindcast::capture {
+
+/// The op that returns the new contents instead, behind the results of the one that writes.
+struct HiddenWrite {
+  c10::OperatorHandle functional;
+  std::vector<uint32_t> written;  // arguments of both, in the order in which `functional` returns them
+  uint32_t results = 0;           // of the op that writes
+};
+
+/// Nullopt: the call writes to nothing in secret.
+std::optional<HiddenWrite> hidden_write(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
+
+}  // namespace hindcast::capture

@@ -1,0 +1,32 @@
+#pragma once
+// Random numbers that are a function of where they are: any kernel, in any order and on any number of threads, makes the same ones, and a
+// backward makes its forward's again.
+
+#include "codegen/device/types.h"
+
+namespace hindcast::device {
+
+/// A number of Philox2x32 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), of the counter (`column`, `row`). Seven rounds are
+/// the fewest whose numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
+HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
+  constexpr int kRounds = 7;
+  uint32 key = static_cast<uint32>(seed);
+  // In halves of 64 bits: a vector's product of such is one instruction. What is above the lower half is never looked at.
+  uint64 left = static_cast<uint32>(column);
+  uint64 right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64 product = uint64(0xD256D193U) * (left & 0xFFFFFFFFU);
+    left = (product >> 32) ^ (key ^ right);
+    right = product;
+    key += 0x9E3779B9U;
+  }
+  return static_cast<uint32>(left);
+}
+
+/// `value`, or 0. Of 2^24 numbers `threshold` many give the value: both are exact in any T.
+template <class T>
+HC_FUNCTOR T philox_bernoulli(int64 seed, int32 row, int32 column, T threshold, T value) {
+  return philox(seed, row, column) >> 8 < static_cast<uint32>(static_cast<int32>(threshold)) ? value : T(0);
+}
+
+}  // namespace hindcast::device

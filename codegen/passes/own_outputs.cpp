@@ -1,0 +1,95 @@
+#include "codegen/passes/own_outputs.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace hindcast::codegen {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Value;
+using capture::ValueId;
+
+namespace {
+
+// Of an input. The copy of one that is smaller costs no more later, and no kernel may be there to take it in.
+constexpr int64_t kSmall = 64 << 10;
+
+bool is_dense(const Graph& graph, const Value& value) {
+  int64_t expected = 1;
+  for (size_t dim = value.sizes.size(); dim-- > 0;) {
+    const int64_t size = graph.symbols->hint(value.sizes[dim]);
+    if (size != 1 && value.strides[dim] != expected) return false;
+    expected *= size;
+  }
+  return true;
+}
+
+int64_t bytes_of(const Graph& graph, const Value& value) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(value.dtype));
+  for (const capture::ExprId size : value.sizes) bytes *= graph.symbols->hint(size);
+  return bytes;
+}
+
+// Times 1: the same bits, by an op that kernels take in.
+capture::Instr copy_of(Graph& graph, ValueId value) {
+  static const auto mul = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "Scalar");
+  Value copy = graph.values[value.index];
+  copy.is_view = false;
+  graph.values.push_back(std::move(copy));
+  capture::Instr instr;
+  instr.op = mul;
+  instr.args = {{Arg::Kind::Value, {}, {value}, {}}, {Arg::Kind::Constant, 1, {}, {}}};
+  instr.outputs = {ValueId{static_cast<uint32_t>(graph.values.size() - 1)}};
+  return instr;
+}
+
+void read_instead(Graph& graph, ValueId value, ValueId instead) {
+  const auto replace = [&](ValueId& used) {
+    if (used == value) used = instead;
+  };
+  for (capture::Instr& instr : graph.instrs) {
+    for (Arg& arg : instr.args) std::for_each(arg.values.begin(), arg.values.end(), replace);
+    std::for_each(instr.inputs.begin(), instr.inputs.end(), replace);
+    replace(instr.base);
+  }
+}
+
+// Of an input first of all: who reads it reads the copy, and so may be in the kernel that makes it.
+ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
+  capture::Instr instr = copy_of(graph, value);
+  const ValueId copy = instr.outputs[0];
+  if (is_input) read_instead(graph, value, copy);
+  graph.instrs.insert(is_input ? graph.instrs.begin() : graph.instrs.end(), std::move(instr));
+  return copy;
+}
+
+}  // namespace
+
+std::shared_ptr<const Graph> with_own_outputs(const std::shared_ptr<const Graph>& graph, std::span<const uint32_t> outputs) {
+  std::unordered_set<uint32_t> inputs, taken;
+  for (const ValueId input : graph->inputs) inputs.insert(input.index);
+  std::unordered_map<uint32_t, ValueId> copies;  // of inputs
+  std::shared_ptr<Graph> copy;
+  for (const uint32_t place : outputs) {
+    const ValueId output = graph->outputs.at(place);
+    if (!output.defined()) continue;
+    const Value& value = graph->values[output.index];
+    const bool is_input = inputs.contains(output.index);
+    if (!is_input && taken.insert(output.index).second) continue;
+    if (!value.defined || !c10::isFloatingType(value.dtype) || !is_dense(*graph, value) || (is_input && bytes_of(*graph, value) < kSmall))
+      continue;
+    if (!copy) copy = std::make_shared<Graph>(*graph);
+    const auto known = copies.find(output.index);
+    copy->outputs[place] = known == copies.end() ? add_copy(*copy, output, is_input) : add_copy(*copy, known->second, false);
+    if (is_input) copies.emplace(output.index, copy->outputs[place]);
+  }
+  if (!copy) return graph;
+  copy->verify();
+  return copy;
+}
+
+}  // namespace hindcast::codegen

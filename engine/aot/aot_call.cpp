@@ -1,0 +1,289 @@
+#include "engine/aot/aot_call.h"
+
+#include "base/format.h"
+#include "base/log.h"
+#include "capture/recorder/libtorch_compat.h"
+#include "codegen/partition/explain.h"
+#include "engine/aot/random_state.h"
+#include "engine/aot/same_results.h"
+#include "engine/aot/tell_once.h"
+#include "engine/aot/names.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace hindcast::engine {
+
+using capture::FunctionTrace;
+using capture::Returned;
+
+FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
+  context.counts.eager.fetch_add(1, std::memory_order_relaxed);
+  return call.function()(call.inputs);
+}
+
+AotPrograms programs_of(const Halves& halves) {
+  const capture::ValueNames names = name_values(halves.joint);
+  capture::Joint joint = halves.joint;
+  joint.graph = with_names(joint.graph, names);
+  AotPrograms programs{joint.graph, with_names(halves.forward->graph(), names), nullptr, {}};
+  if (halves.backward) {
+    programs.backward = with_names(halves.backward->graph(), names);
+    programs.explanation = codegen::explain(joint, {programs.forward, programs.backward, halves.saved_values});
+  }
+  return programs;
+}
+
+namespace {
+
+bool share_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.is_alias_of(b);
+}
+
+// Each result is memory of its own: a plan may have found that two are equal, or that one is an input.
+void separate(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& primals) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    // Held by the program's outputs and by the results.
+    if (!results[i].defined() || !results[i].has_storage() || (results[i].use_count() == 2 && results[i].storage().use_count() == 1))
+      continue;
+    const auto shares = [&](const at::Tensor& other) { return share_memory(results[i], other); };
+    const auto before = results.begin() + static_cast<std::ptrdiff_t>(i);
+    if (!std::any_of(results.begin(), before, shares) && !std::any_of(primals.begin(), primals.end(), shares)) {
+      // Saved for the backward too, as the same tensor: the one that the user gets has a history.
+      results[i] = results[i].tensor_data();
+      continue;
+    }
+    const at::AutoDispatchBelowADInplaceOrView below;
+    results[i] = results[i].clone();
+  }
+}
+
+bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::Tensor>& primals) {
+  for (const capture::Result& result : known.results()) {
+    if (!result.written) continue;
+    for (size_t i = 0; i < primals.size(); ++i) {
+      if (i != *result.written && share_memory(primals[*result.written], primals[i])) return true;
+    }
+  }
+  return false;
+}
+
+bool same_number(const at::Scalar& a, const at::Scalar& b) {
+  if (a.type() != b.type()) return false;
+  if (a.isFloatingPoint()) return a.toDouble() == b.toDouble() || (a.toDouble() != a.toDouble() && b.toDouble() != b.toDouble());
+  return a.isIntegral(/*includeBool=*/true) ? a.toLong() == b.toLong() : a.toComplexDouble() == b.toComplexDouble();
+}
+
+}  // namespace
+
+std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
+  std::vector<at::Tensor> primals = call_.inputs;
+  primals.insert(primals.end(), known.lifted().begin(), known.lifted().end());
+  return primals;
+}
+
+template <class Owner>
+void AotCall::connect(AotNode& node, const Owner& owner, const Specialisation& known, std::vector<at::Tensor>& results,
+                      const std::vector<at::Tensor>& primals) const {
+  torch::autograd::edge_list edges;
+  for (size_t i = 0; i < primals.size(); ++i) {
+    if (known.needs_gradient(i)) edges.push_back(torch::autograd::impl::gradient_edge(primals[i]));
+  }
+  node.set_next_edges(std::move(edges));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (known.results()[i].is_differentiable) torch::autograd::create_gradient_edge(results[i], owner);
+  }
+}
+
+// ---- a call that is known
+
+FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
+  if (known->is_eager()) return run_eagerly(*context_, call_);
+  if (const auto halves = known->halves()) {
+    const size_t every = context_->options.check_every;
+    const bool is_compared = every != 0 && context_->counts.calls.load(std::memory_order_relaxed) % every == 0;
+    return is_compared ? run_and_compare(known, halves, std::move(bindings)) : run_programs(known, halves, std::move(bindings));
+  }
+  if (!known->is_worth_a_trace()) return run_eagerly(*context_, call_);
+  return trace_again(known, std::move(bindings));
+}
+
+FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
+                                     capture::Bindings bindings) {
+  const std::vector<at::Tensor> primals = primals_of(*known);
+  if (writes_to_shared_memory(*known, primals)) {
+    tell_once("a function runs as it is: it writes to an input that shares memory with another");
+    return run_eagerly(*context_, call_);
+  }
+  const at::Tensor random = known->draws_random_numbers() && !known->numbers().empty() ? random_state() : at::Tensor();
+  std::vector<at::Tensor> outputs = halves->forward->run(primals, bindings);
+  for (const capture::AskedNumber& asked : known->numbers()) {
+    if (same_number(outputs[asked.result].item(), asked.number)) continue;
+    context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
+    if (random.defined()) set_random_state(random);
+    return run_eagerly(*context_, call_);
+  }
+  context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
+  std::vector<at::Tensor> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(known->results().size()));
+  separate(results, primals);
+  if (known->has_gradients()) {
+    const auto node = capture::own_node(new AotNode(context_, known, bindings));
+    connect(*node, node, *known, results, primals);
+    node->set_saved(halves, primals, outputs, results);
+    if (known->can_run_again()) node->keep_inputs(call_.inputs);
+  }
+  outputs.clear();
+  return {finish(*known, std::move(results), primals, bindings, /*is_written=*/false), known->shape()};
+}
+
+// The function itself, on copies, with the random numbers that the program had.
+FunctionOutput AotCall::run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
+                                        capture::Bindings bindings) {
+  const bool writes_outside = std::any_of(known->results().begin(), known->results().end(), [&](const capture::Result& result) {
+    return result.written && *result.written >= call_.inputs.size();
+  });
+  if (writes_outside) return run_programs(known, halves, std::move(bindings));  // would be written twice
+  std::vector<at::Tensor> copies;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
+  }
+  const at::Tensor before = random_state();
+  FunctionOutput output = run_programs(known, halves, std::move(bindings));
+  const at::Tensor after = random_state();
+  set_random_state(before);
+  const c10::AutoGradMode no_grad(false);
+  const std::vector<at::Tensor> expected = call_.function()(copies).tensors;
+  set_random_state(after);
+  if (const auto difference = find_difference(output.tensors, expected)) {
+    throw std::runtime_error(base::format(
+        "hindcast::aot_function: the function gives something else than the program that was traced of it: {}. Something that it reads "
+        "besides its arguments has changed (a number that a lambda captured, a branch): make it an argument",
+        *difference));
+  }
+  return output;
+}
+
+std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector<at::Tensor> results,
+                                        const std::vector<at::Tensor>& primals, const capture::Bindings& bindings, bool is_written) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const capture::Result& result = known.results()[i];
+    if (!result.written) continue;
+    at::Tensor target = primals[*result.written];
+    if (result.is_differentiable) {
+      target.copy_(results[i]);
+    } else if (is_written) {
+      // Tensors from outside took part themselves, and have their version.
+      if (result.is_seen && *result.written < call_.inputs.size() && !target.is_inference()) torch::autograd::impl::bump_version(target);
+    } else if (result.is_seen) {
+      const c10::AutoGradMode no_grad(false);
+      target.copy_(results[i]);
+    } else {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      target.copy_(results[i]);
+    }
+  }
+  std::vector<at::Tensor> tensors;
+  for (const Returned& returned : known.returned()) {
+    if (returned.from == Returned::From::Nothing) {
+      tensors.emplace_back();
+      continue;
+    }
+    const at::Tensor& whole = returned.from == Returned::From::Primal ? primals[returned.index] : results[returned.index];
+    if (returned.is_itself || returned.views.empty()) {
+      tensors.push_back(returned.is_itself || returned.from == Returned::From::Result ? whole : whole.detach());
+      continue;
+    }
+    const c10::AutoGradMode grad(returned.requires_grad);
+    tensors.push_back(known.view(whole, returned.views, bindings));
+  }
+  return tensors;
+}
+
+// ---- a call that is traced
+
+DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family) const {
+  if (context_->options.dynamic != Dynamic::Automatic || family.sizes() == Family::Sizes::Plain) return {};
+  std::vector<capture::Facts> earlier;
+  std::set<int64_t> pinned;
+  for (const auto& other : *family.all()) {
+    if (is_compatible(other->row(), facts.row, facts.kinds)) earlier.push_back(other->row());
+  }
+  for (const at::Tensor& input : call_.inputs) {
+    if (input.defined() && input.requires_grad() && input.is_leaf()) pinned.insert(input.sizes().begin(), input.sizes().end());
+  }
+  return earlier.empty() ? DynamicRow() : choose_dynamic({facts.row, earlier, facts.kinds, pinned});
+}
+
+FunctionOutput AotCall::trace_new(Family& family) {
+  InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
+  DynamicRow dynamic = choose_symbols(facts, family);
+  const TracedFunction function = call_.function();
+  context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
+  auto trace = std::make_unique<FunctionTrace>(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes() == Family::Sizes::Free);
+  FunctionOutput output;
+  try {
+    trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);
+  } catch (const capture::NotTraced& error) {
+    if (!context_->options.fallback)
+      throw std::runtime_error(base::format("hindcast::aot_function: the function cannot be traced: {}", error.what()));
+    tell_once(base::format("a function runs as it is: {}", error.what()));
+    family.add(std::make_shared<Specialisation>(std::move(facts), function));
+    return run_eagerly(*context_, call_);
+  }
+  if (!trace->lifted().empty()) {
+    HC_LOG(Aot, Info, "a function reads {} tensors from outside: they are inputs by identity", trace->lifted().size());
+  }
+  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output, function);
+  known->set_family(family.weak_from_this());
+  FunctionOutput result = finish_trace(known, std::move(trace));
+  family.add(known);
+  if (const auto halves = known->halves()) family.learned(*known, halves);
+  return result;
+}
+
+FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
+  context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
+  const TracedFunction function = call_.function();
+  auto trace = std::make_unique<FunctionTrace>(known->sizes_of(), /*answers_freely=*/true);
+  FunctionOutput output;
+  try {
+    trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);
+  } catch (const capture::NotTraced&) {
+    known->give_up();
+    return run_eagerly(*context_, call_);
+  }
+  if (known->is_like(*trace)) return finish_trace(known, std::move(trace));
+  // The function did something else than before; what is known waits for a call like the first.
+  const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output, function);
+  return finish_trace(other, std::move(trace));
+}
+
+FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
+  const std::vector<at::Tensor> primals = primals_of(*known);
+  capture::Bindings bindings;
+  known->matches(InputFacts(call_.inputs).row, bindings);
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < known->results().size(); ++i) {
+    const capture::Result& result = known->results()[i];
+    results.push_back(trace->real_result(i));
+    if (!result.written || !result.is_differentiable) continue;
+    const at::AutoDispatchBelowADInplaceOrView below;
+    results.back() = results.back().clone();
+  }
+  if (known->has_gradients()) {
+    const auto node = capture::own_node(new AotNode(context_, known, bindings));
+    connect(*node, node, *known, results, primals);
+    node->set_live(std::move(trace));
+    if (known->can_run_again()) node->keep_inputs(call_.inputs);
+  } else {
+    known->add(make_halves(trace->joint(), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
+  }
+  return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,46 @@
+#pragma once
+// One call of a compiled function.
+
+#include "engine/aot/aot_node.h"
+#include "engine/aot/core.h"
+#include "engine/aot/family.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace hindcast::engine {
+
+FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call);
+AotPrograms programs_of(const Halves& halves);
+
+class AotCall {
+ public:
+  AotCall(std::shared_ptr<AotContext> context, const FunctionCall& call) : context_(std::move(context)), call_(call) {}
+
+  /// By what is known of such calls.
+  FunctionOutput run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
+  /// By tracing the function, for the family to know.
+  FunctionOutput trace_new(Family& family);
+
+ private:
+  FunctionOutput run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
+                              capture::Bindings bindings);
+  DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
+  FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
+  FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
+  FunctionOutput run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
+                                 capture::Bindings bindings);
+  /// The results, with their history, to what the function returns; and its writes.
+  std::vector<at::Tensor> finish(const Specialisation& known, std::vector<at::Tensor> results, const std::vector<at::Tensor>& primals,
+                                 const capture::Bindings& bindings, bool is_written);
+  template <class Owner>
+  void connect(AotNode& node, const Owner& owner, const Specialisation& known, std::vector<at::Tensor>& results,
+               const std::vector<at::Tensor>& primals) const;
+  std::vector<at::Tensor> primals_of(const Specialisation& known) const;
+
+  const std::shared_ptr<AotContext> context_;
+  const FunctionCall& call_;
+};
+
+}  // namespace hindcast::engine

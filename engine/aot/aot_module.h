@@ -1,0 +1,78 @@
+#pragma once
+/// Modules compiled ahead of time: <hindcast/aot.h>. Valid C++17.
+
+#include "engine/aot/aot_function.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace torch::nn {
+class Module;
+template <class Contained>
+class ModuleHolder;
+}  // namespace torch::nn
+
+namespace hindcast {
+
+namespace engine {
+/// What a module's forward depends on besides its tensors' contents: whether it and its submodules train, and which tensors they have.
+HINDCAST_API std::string facts_of(const torch::nn::Module& module);
+}  // namespace engine
+
+/// A module whose forward and backward run as programs. The module stays what it is: train it, save it, load it, change its dtype; its
+/// parameters and buffers are those of the original, and a batch norm's running statistics move as they do there.
+template <class Module>
+class AotModule {
+ public:
+  AotModule(std::shared_ptr<Module> module, AotOptions options)
+      : module_(std::move(module)), forward_(Forward{module_.get()}, std::move(options)) {}
+
+  template <class... Args>
+  auto operator()(const Args&... args) const {
+    return forward_.call_with(engine::facts_of(*module_), args...);
+  }
+  template <class... Args>
+  auto forward(const Args&... args) const {
+    return (*this)(args...);
+  }
+  Module* operator->() const { return module_.get(); }
+  Module& operator*() const { return *module_; }
+  const std::shared_ptr<Module>& ptr() const { return module_; }
+
+  AotStats stats() const { return forward_.stats(); }
+  void reset() { forward_.reset(); }
+  const engine::AotCore& core() const { return forward_.core(); }
+
+ private:
+  struct Forward {
+    Module* module;  // held by the AotModule, and by its copies
+    template <class... Args>
+    auto operator()(Args&... args) const {
+      return module->forward(args...);
+    }
+  };
+
+  std::shared_ptr<Module> module_;
+  AotFunction<Forward> forward_;
+};
+
+/// Compiles a module as aot_function() does a function: `hindcast::aot_module(net)(images)`. Takes a module, or its holder.
+template <class Module>
+AotModule<Module> aot_module(std::shared_ptr<Module> module, AotOptions options = {}) {
+  return {std::move(module), std::move(options)};
+}
+template <class Holder, class Module = typename Holder::ContainedType>
+AotModule<Module> aot_module(const Holder& module, AotOptions options = {}) {
+  return {module.ptr(), std::move(options)};
+}
+
+/// aot_module() with partition::min_cut and fusing compilers.
+template <class Module, class = std::enable_if_t<IsModule<Module>::value>>
+auto memory_efficient_fusion(const Module& module) {
+  AotOptions options;
+  options.partition = partition::min_cut;
+  return aot_module(module, std::move(options));
+}
+
+}  // namespace hindcast

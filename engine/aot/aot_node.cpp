@@ -1,0 +1,329 @@
+#include "engine/aot/aot_node.h"
+
+#include "engine/aot/family.h"
+#include "engine/aot/random_state.h"
+#include "engine/aot/tell_once.h"
+#include "engine/takeover.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <stdexcept>
+#include <unordered_map>
+
+namespace hindcast::engine {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+OnStockEngine::OnStockEngine() : former_(current_options()) { set_current_options(nullptr); }
+OnStockEngine::~OnStockEngine() { set_current_options(former_); }
+
+namespace {
+
+bool share_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.is_alias_of(b);
+}
+
+// Somebody may write to the memory of a saved tensor through a result: the saved one then has its version.
+at::Tensor with_version_of(const at::Tensor& saved, const std::vector<at::Tensor>& results) {
+  if (!saved.defined() || !saved.has_storage() || saved.storage().use_count() == 1) return saved;
+  for (const at::Tensor& result : results) {
+    if (!share_memory(saved, result) || result.is_inference()) continue;
+    at::Tensor copy = saved.tensor_data();
+    torch::autograd::impl::set_version_counter(copy, torch::autograd::impl::version_counter(result));
+    return copy;
+  }
+  return saved;
+}
+
+// A trace gives each gradient as a tensor of its own, even where two lie in one memory. The engine gives one tensor, and a leaf that is
+// about to take it sees that others hold it too.
+void join_shared(variable_list& gradients, const variable_list& tangents, const std::vector<at::Tensor>& inputs,
+                 const std::vector<at::Tensor>& lifted) {
+  std::unordered_map<const void*, at::Tensor> known;  // by storage
+  const auto storage_of = [](const at::Tensor& tensor) -> const void* {
+    return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+  };
+  const auto lie_alike = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && a.strides() == b.strides() && a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype();
+  };
+  for (const at::Tensor& input : inputs) known.emplace(storage_of(input), at::Tensor());
+  for (const at::Tensor& tensor : lifted) known.emplace(storage_of(tensor), at::Tensor());
+  for (const at::Tensor& tangent : tangents) known.insert_or_assign(storage_of(tangent), tangent.requires_grad() ? at::Tensor() : tangent);
+  for (at::Tensor& gradient : gradients) {
+    const void* const storage = storage_of(gradient);
+    if (storage == nullptr) continue;
+    const auto [other, is_first] = known.emplace(storage, gradient);
+    if (is_first) continue;
+    if (other->second.defined() && lie_alike(other->second, gradient)) {
+      gradient = other->second;
+    } else {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      gradient = gradient.clone();
+    }
+  }
+}
+
+// What it was before the call's own writes.
+at::Tensor copy_of(const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return tensor.clone();
+}
+
+// While alive, tensors from outside and LibTorch's generator are as a traced call found them.
+class FirstCallAgain {
+ public:
+  explicit FirstCallAgain(const capture::FunctionTrace& trace) {
+    for (size_t i = trace.input_count(); i < trace.primal_count(); ++i) {
+      const at::Tensor before = trace.before(i);
+      if (!before.defined()) continue;
+      const at::Tensor& now = trace.lifted()[i - trace.input_count()];
+      put_back_.emplace_back(now, copy_of(now));
+      write(now, before);
+    }
+    if (!trace.random_state().defined()) return;
+    random_state_ = random_state();
+    set_random_state(trace.random_state());
+  }
+  ~FirstCallAgain() {
+    for (const auto& [tensor, contents] : put_back_) write(tensor, contents);
+    if (random_state_.defined()) set_random_state(random_state_);
+  }
+  FirstCallAgain(const FirstCallAgain&) = delete;
+  FirstCallAgain& operator=(const FirstCallAgain&) = delete;
+
+ private:
+  static void write(const at::Tensor& tensor, const at::Tensor& contents) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    tensor.copy_(contents);
+  }
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> put_back_;
+  at::Tensor random_state_;
+};
+
+[[noreturn]] void refuse_second_time() {
+  throw std::runtime_error(
+      "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
+      "intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+      "backward through the graph a second time or if you need to access saved tensors after calling backward.");
+}
+
+}  // namespace
+
+void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals,
+                        const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& results) {
+  halves_ = std::move(halves);
+  saved_.reserve(halves_->saved.size());
+  for (const Saved& saved : halves_->saved) {
+    switch (saved.from) {
+      case Saved::From::Primal:
+        saved_.emplace_back(of_->is_written(saved.index) ? copy_of(primals[saved.index]) : primals[saved.index], false);
+        break;
+      case Saved::From::Result: {
+        const at::Tensor& result = results[saved.index];
+        saved_.emplace_back(result, result.defined() && result.grad_fn().get() == this);
+        break;
+      }
+      case Saved::From::Forward:
+        saved_.emplace_back(with_version_of(outputs[saved.index], results), false);
+        break;
+    }
+  }
+}
+
+void AotNode::keep_inputs(const std::vector<at::Tensor>& inputs) {
+  has_inputs_ = true;
+  for (const at::Tensor& input : inputs) inputs_.emplace_back(input, false);
+}
+
+void AotNode::release_variables() {
+  const std::lock_guard lock(mutex_);
+  live_.reset();
+  saved_.clear();
+  inputs_.clear();
+  is_released_ = true;
+}
+
+variable_list AotNode::apply(variable_list&& tangents) {
+  const std::lock_guard lock(mutex_);
+  if (is_released_) refuse_second_time();
+  if (at::GradMode::is_enabled()) return of_edges(run_as_it_is(tangents, /*create_graph=*/true));
+  if (!has_inputs_) complete(tangents);
+  if (live_) return of_edges(backward_of_trace(tangents));
+  if (auto gradients = backward_of_program(tangents, Program::Way::Best)) return of_edges(std::move(*gradients));
+  return of_edges(backward_of_another_trace(tangents));
+}
+
+// This node's edges are those of the primals that need a gradient.
+variable_list AotNode::of_edges(variable_list by_primal) const {
+  variable_list gradients;
+  for (size_t i = 0; i < by_primal.size(); ++i) {
+    if (of_->needs_gradient(i)) gradients.push_back(std::move(by_primal[i]));
+  }
+  return gradients;
+}
+
+variable_list AotNode::backward_of_trace(const variable_list& tangents) {
+  const OnStockEngine stock;
+  variable_list gradients;
+  try {
+    gradients = live_->backward(tangents);
+  } catch (const std::exception& error) {
+    // Where the error is the function's own, it comes again from there.
+    gradients = has_inputs_ ? run_as_it_is(tangents, /*create_graph=*/false) : run_first_call_again(tangents);
+    of_->give_up();
+    tell_once(std::string("a function runs as it is from now on: in its backward, ") + error.what());
+    return gradients;
+  }
+  if (!of_->halves_for(tangents)) learn(*live_, tangents, live_->real_inputs());
+  join_shared(gradients, tangents, live_->real_inputs(), of_->lifted());
+  return gradients;
+}
+
+const capture::NodeProgram* AotNode::program() const { return halves_ && halves_->backward->has_plan() ? &halves_->of_node : nullptr; }
+
+std::optional<variable_list> AotNode::run_as_captured(const variable_list& gradients) {
+  const std::lock_guard lock(mutex_);
+  if (is_released_) refuse_second_time();
+  auto by_primal = backward_of_program(gradients, Program::Way::AsCaptured);
+  if (!by_primal) return std::nullopt;
+  return of_edges(std::move(*by_primal));
+}
+
+std::optional<variable_list> AotNode::backward_of_program(const variable_list& tangents, Program::Way way) {
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(saved_.size() + tangents.size());
+  for (const SavedVariable& saved : saved_) inputs.push_back(saved.unpack(getptr()));
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    auto tangent = as_captured(tangents[i], halves_->tangents.at(i));
+    if (tangent && way == Program::Way::AsCaptured && !tangent->is_same(tangents[i])) return std::nullopt;
+    if (!tangent) return std::nullopt;
+    inputs.push_back(std::move(*tangent));
+  }
+  // The program may write to what nobody else holds once it has read it, and lets go of it as early as it can.
+  if (way == Program::Way::Best && !torch::autograd::get_current_graph_task_keep_graph()) {
+    saved_.clear();
+    inputs_.clear();
+    is_released_ = true;
+  }
+  context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
+  return halves_->backward->run(std::move(inputs), bindings_, way);
+}
+
+// A function that cannot run again gets one backward for all that may flow in: zeros where nothing does, and no layouts of their own.
+void AotNode::complete(variable_list& tangents) const {
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    tangents[i] = tangents[i].defined() ? tangents[i].contiguous() : input_metadata(i).zeros_like();
+  }
+}
+
+// Gradients flow into other results than those that the programs were made for.
+variable_list AotNode::backward_of_another_trace(const variable_list& tangents) {
+  context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
+  const OnStockEngine stock;
+  std::vector<at::Tensor> inputs = unpack_inputs();
+  const auto trace = std::make_unique<capture::FunctionTrace>(of_->sizes_of(), /*answers_freely=*/true);
+  variable_list gradients;
+  try {
+    const at::AutoGradMode grad(true);
+    trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return of_->function()(stand_ins).tensors; }, inputs);
+    const at::AutoGradMode no_grad(false);
+    gradients = trace->backward(tangents);
+  } catch (const capture::NotTraced&) {
+    return run_as_it_is(tangents, /*create_graph=*/false);
+  }
+  if (of_->is_like(*trace)) learn(*trace, tangents, inputs);
+  join_shared(gradients, tangents, inputs, of_->lifted());
+  return gradients;
+}
+
+void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs) {
+  inputs.insert(inputs.end(), of_->lifted().begin(), of_->lifted().end());
+  const auto primals = [&] { return inputs; };
+  try {
+    if (trace.symbols()->has_answered()) {
+      if (of_->is_dynamic() && !of_->is_exact() && of_->halves()) return;  // right for these sizes alone
+      of_->make_exact();
+    }
+    const auto halves =
+        make_halves(trace.joint(), {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
+    of_->add(halves);
+    if (const auto family = of_->family()) family->learned(*of_, halves);
+  } catch (const std::exception& error) {
+    of_->give_up();
+    tell_once(std::string("a function runs as it is from now on: no program could be made of its backward: ") + error.what());
+  }
+}
+
+std::vector<at::Tensor> AotNode::unpack_inputs() {
+  std::vector<at::Tensor> inputs;
+  for (const SavedVariable& input : inputs_) inputs.push_back(input.unpack(getptr()));
+  return inputs;
+}
+
+// The function runs once more, as it is, for autograd to make a graph of it: one that can be differentiated, where that is wanted.
+variable_list AotNode::run_as_it_is(const variable_list& tangents, bool create_graph) {
+  if (!has_inputs_) {
+    throw std::runtime_error(
+        "hindcast::aot_function: create_graph needs the function to run again, and this one writes to its inputs, returns tensors that "
+        "share "
+        "memory, or draws random numbers. Call the function itself where you need second derivatives");
+  }
+  context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
+  const OnStockEngine stock;
+  const at::AutoGradMode grad(true);
+  const std::vector<at::Tensor> inputs = unpack_inputs();
+  return gradients_of(of_->function()(inputs).tensors, inputs, inputs, tangents, create_graph);
+}
+
+// The same for the call that was traced, and has written and drawn: from what it found, and without a second effect.
+variable_list AotNode::run_first_call_again(const variable_list& tangents) {
+  const FirstCallAgain as_it_was(*live_);
+  const at::AutoGradMode grad(true);
+  std::vector<at::Tensor> ends = live_->real_inputs(), given;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const at::Tensor before = live_->before(i);
+    if (before.defined()) ends[i] = before;
+    if (of_->needs_gradient(i)) ends[i] = ends[i].detach().requires_grad_();
+    given.push_back(of_->needs_gradient(i) || before.defined() ? ends[i].clone() : ends[i]);
+  }
+  return gradients_of(of_->function()(given).tensors, given, ends, tangents, /*create_graph=*/false);
+}
+
+// `given`: what the function was given; `ends`: where gradients of these are wanted.
+variable_list AotNode::gradients_of(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given, const variable_list& ends,
+                                    const variable_list& tangents, bool create_graph) const {
+  const auto tensor_of = [&](uint32_t result) -> at::Tensor {
+    if (const auto written = of_->results()[result].written) return given.at(*written);
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const capture::Returned& returned = of_->returned()[o];
+      if (returned.from != capture::Returned::From::Result || returned.index != result) continue;
+      return returned.views.empty() ? outputs[o] : at::Tensor(outputs[o]._base());
+    }
+    return {};
+  };
+  variable_list roots, into, wanted;
+  size_t next = 0;
+  for (uint32_t r = 0; r < of_->results().size(); ++r) {
+    if (!of_->results()[r].is_differentiable) continue;
+    const at::Tensor& tangent = tangents.at(next++);
+    if (!tangent.defined()) continue;
+    roots.push_back(tensor_of(r));
+    into.push_back(tangent);
+  }
+  for (size_t i = 0; i < ends.size() + of_->lifted().size(); ++i) {
+    if (of_->needs_gradient(i)) wanted.push_back(i < ends.size() ? ends[i] : of_->lifted()[i - ends.size()]);
+  }
+  variable_list found = torch::autograd::grad(roots, wanted, into, /*retain_graph=*/create_graph, create_graph, /*allow_unused=*/true);
+  variable_list by_primal(ends.size() + of_->lifted().size());
+  for (size_t i = 0, k = 0; i < by_primal.size(); ++i) {
+    if (of_->needs_gradient(i)) by_primal[i] = std::move(found[k++]);
+  }
+  return by_primal;
+}
+
+}  // namespace hindcast::engine

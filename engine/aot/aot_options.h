@@ -1,0 +1,93 @@
+#pragma once
+// What aot_function() may be given. Valid C++17: part of the public header <hindcast/aot.h>.
+
+#include "base/api.h"
+#include "engine/options.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace hindcast {
+
+namespace capture {
+struct Joint;
+struct Partitioned;
+}  // namespace capture
+using Joint = capture::Joint;              ///< include <hindcast/graph.h> (C++20) to look inside
+using Partitioned = capture::Partitioned;  ///< the same
+
+/// What a program compiler makes: from the program's inputs, in order, to its outputs. Called below autograd, and
+/// perhaps from several threads at once. It must return new tensors and write to none that it is given.
+using ProgramFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
+
+/// Compiles the forward or the backward program of a function. Empty: compilers::fused().
+///
+/// Made from a Compiler, or from any callable `ProgramFunction(const std::shared_ptr<const Graph>&, const std::vector<at::Tensor>&)`
+/// that gets the program and inputs like those it will be called with. What throws or returns an empty function leaves the program to
+/// ATen, which is logged.
+class ProgramCompiler {
+ public:
+  using Function = std::function<ProgramFunction(const std::shared_ptr<const Graph>&, const std::vector<at::Tensor>&)>;
+
+  ProgramCompiler() = default;
+  ProgramCompiler(Compiler compiler) : compiler_(std::move(compiler)) {}
+  template <class F, class = std::enable_if_t<
+                         std::is_invocable_r_v<ProgramFunction, F&, const std::shared_ptr<const Graph>&, const std::vector<at::Tensor>&>>>
+  ProgramCompiler(F function) : function_(std::move(function)) {}
+
+  bool is_users() const { return compiler_ || function_; }
+  const Compiler& compiler() const { return compiler_; }
+  const Function& function() const { return function_; }
+
+ private:
+  Compiler compiler_;
+  Function function_;
+};
+
+struct PartitionOptions {
+  double memory_budget = 1;            ///< of min_cut: 1, what is nearly free to compute again is not saved; 0, all that can be is not
+  std::vector<std::uint32_t> lasting;  ///< primals that live on in any case, as parameters do: to save them costs no memory
+};
+/// Makes a forward and a backward program of a joint one.
+using Partition = std::function<std::shared_ptr<const Partitioned>(const Joint&, const PartitionOptions&)>;
+
+namespace partition {
+/// Saves what the autograd formulas save.
+HINDCAST_API std::shared_ptr<const Partitioned> standard(const Joint& joint, const PartitionOptions& options);
+/// Saves as few bytes as it can, and computes the rest again in the backward, where it is nearly free: by the least cut between
+/// forward and backward (Boost.Graph).
+HINDCAST_API std::shared_ptr<const Partitioned> min_cut(const Joint& joint, const PartitionOptions& options);
+}  // namespace partition
+
+struct AotOptions {
+  ProgramCompiler fw_compiler, bw_compiler;
+  Partition partition = partition::standard;
+  std::vector<std::size_t> static_argnums;  ///< arguments whose sizes never become dynamic. Numbers never do
+  Dynamic dynamic = Dynamic::Automatic;
+  double memory_budget = 1;     ///< PartitionOptions::memory_budget
+  bool fallback = true;         ///< what cannot be traced runs as it is, which is counted and logged; false: it throws
+  std::size_t check_every = 0;  ///< n: run the function itself beside every n-th call, and compare; throws where they differ
+  std::size_t limit = 8;        ///< programs kept for one structure of the arguments; beyond it the function runs as it is
+  /// True: a program draws ATen's random numbers, so that each seed gives those of the function as it is. False: its kernels may draw others,
+  /// of the same distribution, which a seed reproduces too: one call of LibTorch's generator for each dropout, whose mask min_cut then does
+  /// not save. The first call, and programs with deterministic algorithms or `check_every`, have ATen's in any case.
+  bool fallback_random = false;
+  bool async = true;  ///< kernels are compiled in the background; false: before the call returns
+};
+
+/// What one compiled function did since it was made.
+struct AotStats {
+  std::uint64_t calls = 0;
+  std::uint64_t hits = 0;              ///< calls that ran a program
+  std::uint64_t traces = 0;            ///< calls that were recorded
+  std::uint64_t eager = 0;             ///< calls that ran the function as it is
+  std::uint64_t backwards = 0;         ///< gradients computed by a program
+  std::uint64_t run_again = 0;         ///< backwards for which the function itself ran once more
+  std::uint64_t numbers_differed = 0;  ///< calls whose item() gave another number than the one that was traced
+};
+
+}  // namespace hindcast

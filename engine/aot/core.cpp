@@ -1,0 +1,145 @@
+#include "engine/aot/core.h"
+
+#include "base/fork.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "capture/backward/facts.h"
+#include "capture/recorder/recorder.h"
+#include "codegen/kernel/backend.h"
+#include "engine/aot/aot_call.h"
+#include "engine/aot/family.h"
+#include "engine/call_state.h"
+#include "engine/diagnosis/log_setup.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/forward_grad.h>
+
+#include <mutex>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace hindcast::engine {
+namespace {
+
+void check(const AotOptions& options) {
+  if (!(options.memory_budget >= 0 && options.memory_budget <= 1)) {
+    throw std::invalid_argument(base::format("hindcast::AotOptions: memory_budget is {}, expected 0 to 1", options.memory_budget));
+  }
+  if (!options.partition) throw std::invalid_argument("hindcast::AotOptions: partition is empty, expected partition::standard or another");
+  if (options.limit == 0) throw std::invalid_argument("hindcast::AotOptions: limit is 0, expected 1 or more");
+}
+
+// All that a program depends on and that no tensor has.
+cache::KeyBytes key_of(const FunctionCall& call) {
+  cache::KeyBytes key;
+  append_call_state(key);
+  cache::append(key, c10::GradMode::is_enabled());
+  cache::append(key, c10::InferenceMode::is_enabled());
+  cache::append_size(key, call.inputs.size());
+  cache::append_bytes(key, call.facts.data(), call.facts.size());
+  return key;
+}
+
+// Where only the function itself is right.
+const char* why_eager(const FunctionCall& call) {
+  if (capture::Recorder::current() != nullptr) return "it is called where something else is recorded";
+  if (!capture::recorder_available()) return "the recorder has no dispatch key in this process";
+  if (disabled_by_environment()) return "HINDCAST_DISABLE is set";
+  if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly mode is on";
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return "a forward-mode level is open";
+  if (!has_usual_dispatch_state()) return "the thread has an unusual dispatch state: a functorch level or a dispatch mode";
+  for (const at::Tensor& input : call.inputs) {
+    if (!input.defined()) continue;
+    if (!capture::is_plain(input)) return "an input is not a plain strided tensor";
+    if (codegen::backend_of(input.device().type()) == nullptr) return "an input is on a device that hindcast does not take";
+    if (input.is_inference() && !c10::InferenceMode::is_enabled()) return "an input is an inference tensor";
+  }
+  return nullptr;
+}
+
+std::string text_of(const cache::KeyBytes& key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
+
+}  // namespace
+
+class AotCore::Implementation {
+ public:
+  explicit Implementation(AotOptions options) : context_(std::make_shared<AotContext>()) {
+    check(options);
+    context_->options = std::move(options);
+  }
+
+  FunctionOutput call(const FunctionCall& call) {
+    context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
+    if (const char* why = why_eager(call)) {
+      HC_LOG(Aot, Info, "a function runs as it is: {}", why);
+      return run_eagerly(*context_, call);
+    }
+    const std::string key = text_of(key_of(call));
+    const InputFacts facts(call.inputs);
+    AotCall work(context_, call);
+    const std::shared_ptr<Family> family = family_of(key);
+    const auto known = family->all();
+    for (const auto& specialisation : *known) {
+      capture::Bindings bindings;
+      if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
+    }
+    if (known->size() >= context_->options.limit) {
+      HC_LOG(Aot, Info, "a function runs as it is: it has {} programs already, AotOptions::limit", known->size());
+      return run_eagerly(*context_, call);
+    }
+    return work.trace_new(*family);
+  }
+
+  AotStats stats() const {
+    const AotCounts& counts = context_->counts;
+    return {counts.calls, counts.hits, counts.traces, counts.eager, counts.backwards, counts.run_again, counts.numbers_differed};
+  }
+
+  std::vector<AotPrograms> programs() const {
+    std::vector<AotPrograms> programs;
+    std::vector<std::shared_ptr<Family>> families;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [key, family] : families_) families.push_back(family);
+    }
+    for (const auto& family : families) {
+      for (const auto& specialisation : *family->all()) {
+        for (const auto& halves : specialisation->all_halves()) programs.push_back(programs_of(*halves));
+      }
+    }
+    return programs;
+  }
+
+  void reset() {
+    std::unordered_map<std::string, std::shared_ptr<Family>> gone;
+    const std::lock_guard lock(mutex_);
+    gone.swap(families_);
+  }
+
+ private:
+  std::shared_ptr<Family> family_of(const std::string& key) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = families_.find(key); found != families_.end()) return found->second;
+    }
+    auto family = std::make_shared<Family>(context_->options);  // has a lock of its own, which a fork must not wait for
+    const std::lock_guard lock(mutex_);
+    return families_.try_emplace(key, std::move(family)).first->second;
+  }
+
+  const std::shared_ptr<AotContext> context_;
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};
+  std::unordered_map<std::string, std::shared_ptr<Family>> families_;
+};
+
+AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implementation>(std::move(options))) {
+  configure_logs_from_environment();
+}
+FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
+AotStats AotCore::stats() const { return implementation_->stats(); }
+std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }
+void AotCore::reset() { implementation_->reset(); }
+
+}  // namespace hindcast::engine

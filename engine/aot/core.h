@@ -1,0 +1,53 @@
+#pragma once
+// A function over lists of tensors that is compiled ahead of time: what aot_function() stands on. Valid C++17.
+
+#include "engine/aot/aot_options.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hindcast::engine {
+
+/// `shape`: what a result is but for its tensors, for who knows its type.
+struct FunctionOutput {
+  std::vector<at::Tensor> tensors;
+  std::shared_ptr<const void> shape;
+  std::string facts;  // equal for equal shapes
+};
+/// Owns all that it needs but the tensors.
+using TracedFunction = std::function<FunctionOutput(const std::vector<at::Tensor>&)>;
+
+struct FunctionCall {
+  std::vector<at::Tensor> inputs;
+  std::string facts;            // all else that the result depends on, as bytes: another program for other bytes
+  std::vector<bool> is_static;  // by input: its sizes never become dynamic; may be shorter
+  const std::function<TracedFunction()>& function;
+};
+
+/// The programs of one kind of call, to look at.
+struct AotPrograms {
+  std::shared_ptr<const Graph> joint, forward, backward;  // backward: null where there is none
+  std::string explanation;                                // what is saved and why
+};
+
+class HINDCAST_API AotCore {
+ public:
+  /// Throws std::invalid_argument for a bad option.
+  explicit AotCore(AotOptions options);
+
+  FunctionOutput call(const FunctionCall& call);
+  AotStats stats() const;
+  std::vector<AotPrograms> programs() const;
+  /// Forgets all programs.
+  void reset();
+
+ private:
+  class Implementation;
+  std::shared_ptr<Implementation> implementation_;
+};
+
+}  // namespace hindcast::engine

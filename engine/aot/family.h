@@ -1,0 +1,43 @@
+#pragma once
+// What is known of calls of a function that differ in sizes and layouts alone.
+
+#include "engine/aot/specialisation.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace hindcast::engine {
+
+class Family : public std::enable_shared_from_this<Family> {
+ public:
+  using List = std::vector<std::shared_ptr<Specialisation>>;
+
+  explicit Family(const AotOptions& options) : options_(options) {}
+
+  /// The one to ask first comes first.
+  std::shared_ptr<const List> all() const;
+  void add(const std::shared_ptr<Specialisation>& specialisation);
+  /// A specialisation of this family has got programs.
+  void learned(const Specialisation& specialisation, const std::shared_ptr<const Halves>& halves);
+  /// How the next trace has to be made.
+  enum class Sizes : uint8_t {
+    Free,    // numbers of sizes are looked for by a fit
+    Plain,   // without symbols: a fit waits for a third size
+    Pinned,  // there is no fit: a size that is asked for as a number stays what it is
+  };
+  Sizes sizes() const;
+
+ private:
+  void fit_to(const Specialisation& second, const std::shared_ptr<const Halves>& halves);
+  void compare(const Specialisation& third, const Halves& halves);
+  void set(Sizes sizes, std::shared_ptr<Specialisation> waiting);
+
+  const AotOptions& options_;
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows
+  std::shared_ptr<const List> all_ = std::make_shared<const List>();
+  Sizes sizes_ = Sizes::Free;
+  std::shared_ptr<Specialisation> waiting_;  // a fit that no third size has confirmed
+};
+
+}  // namespace hindcast::engine

@@ -1,0 +1,283 @@
+#include "engine/aot/fit.h"
+
+#include "capture/graph/copy_graph.h"
+
+#include <algorithm>
+
+namespace hindcast::engine {
+
+using capture::Arg;
+using capture::ExprId;
+using capture::Instr;
+using capture::SymbolTable;
+using capture::ValueId;
+
+namespace {
+
+// Goes over a program and one without symbols side by side. Where they have numbers, `expression` says what the number of the first
+// is; false: they differ.
+class SideBySide {
+ public:
+  using Expression = std::function<std::optional<ExprId>(ExprId own, int64_t plain)>;
+
+  SideBySide(TracedProgram& program, const TracedProgram& plain, Expression expression)
+      : graph_(const_cast<capture::Graph&>(*program.joint.graph)),  // a copy of the caller's own
+        program_(program),
+        plain_graph_(*plain.joint.graph),
+        plain_(plain),
+        expression_(std::move(expression)),
+        counterpart_(graph_.values.size()) {}
+
+  bool run() {
+    if (!same_frame()) return false;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      if (!is_made(graph_.inputs[i], plain_graph_.inputs[i])) return false;
+    }
+    for (size_t i = 0; i < graph_.instrs.size(); ++i) {
+      if (!is_same(graph_.instrs[i], plain_graph_.instrs[i])) return false;
+    }
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      if (!is_read(graph_.outputs[i], plain_graph_.outputs[i])) return false;
+    }
+    for (size_t i = 0; i < program_.returned.size(); ++i) {
+      if (!is_same(program_.returned[i], plain_.returned[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool same_frame() const {
+    const capture::Joint &a = program_.joint, &b = plain_.joint;
+    return a.primals == b.primals && a.results == b.results && a.forward_end == b.forward_end &&
+           graph_.inputs.size() == plain_graph_.inputs.size() && graph_.outputs.size() == plain_graph_.outputs.size() &&
+           graph_.instrs.size() == plain_graph_.instrs.size() && program_.returned.size() == plain_.returned.size();
+  }
+
+  // A value is made here by both.
+  bool is_made(ValueId own, ValueId plain) {
+    if (own.defined() != plain.defined()) return false;
+    if (!own.defined()) return true;
+    counterpart_[own.index] = plain;
+    capture::Value& value = graph_.values[own.index];
+    const capture::Value& other = plain_graph_.values[plain.index];
+    if (value.dtype != other.dtype || value.defined != other.defined || value.sizes.size() != other.sizes.size()) return false;
+    for (size_t d = 0; d < value.sizes.size(); ++d) {
+      const auto size = expression_(value.sizes[d], *plain_graph_.symbols->constant(other.sizes[d]));
+      if (!size) return false;
+      value.sizes[d] = *size;
+    }
+    return true;
+  }
+  bool is_read(ValueId own, ValueId plain) const {
+    return own.defined() == plain.defined() && (!own.defined() || counterpart_[own.index] == plain);
+  }
+  template <class List>
+  bool are_read(const List& own, const List& plain) const {
+    return std::equal(own.begin(), own.end(), plain.begin(), plain.end(), [&](ValueId a, ValueId b) { return is_read(a, b); });
+  }
+
+  bool is_same(Instr& own, const Instr& plain) {
+    if (own.kind != plain.kind || own.op != plain.op || own.target_arg != plain.target_arg || own.outputs.size() != plain.outputs.size() ||
+        own.views.size() != plain.views.size() || !is_read(own.base, plain.base) || !are_read(own.inputs, plain.inputs)) {
+      return false;
+    }
+    if (!are_same(own.args, plain.args)) return false;
+    for (size_t i = 0; i < own.views.size(); ++i) {
+      if (!is_same(own.views[i], plain.views[i])) return false;
+    }
+    for (size_t i = 0; i < own.outputs.size(); ++i) {
+      if (!is_made(own.outputs[i], plain.outputs[i])) return false;
+    }
+    return true;
+  }
+
+  bool is_same(capture::Returned& own, const capture::Returned& plain) {
+    if (own.from != plain.from || own.index != plain.index || own.is_itself != plain.is_itself ||
+        own.requires_grad != plain.requires_grad || own.views.size() != plain.views.size()) {
+      return false;
+    }
+    for (size_t i = 0; i < own.views.size(); ++i) {
+      if (own.views[i].op != plain.views[i].op || own.views[i].output != plain.views[i].output ||
+          !are_same(own.views[i].args, plain.views[i].args, own.views[i].self_arg)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool is_same(capture::ViewStep& own, const capture::ViewStep& plain) {
+    return own.op == plain.op && own.output == plain.output && own.self_arg == plain.self_arg &&
+           are_same(own.args, plain.args, own.self_arg);
+  }
+
+  bool are_same(std::vector<Arg>& own, const std::vector<Arg>& plain, uint32_t skipped = 0xffffffffu) {
+    if (own.size() != plain.size()) return false;
+    for (uint32_t i = 0; i < own.size(); ++i) {
+      if (i != skipped && !is_same(own[i], plain[i])) return false;
+    }
+    return true;
+  }
+
+  bool is_same(Arg& own, const Arg& plain) {
+    if (!are_read(own.values, plain.values)) return false;
+    const c10::IValue& number = plain.constant;
+    if (plain.kind == Arg::Kind::Constant && number.isInt() && !is_constant_other_than_int(own))
+      return set_integers(own, {number.toInt()}, Arg::Kind::Int);
+    if (plain.kind == Arg::Kind::Constant && number.isIntList() && (own.kind == Arg::Kind::IntList || own.constant.isIntList())) {
+      return set_integers(own, number.toIntVector(), Arg::Kind::IntList);
+    }
+    if (own.kind != plain.kind) return false;
+    return own.kind != Arg::Kind::Constant || is_equal(own.constant, plain.constant);
+  }
+
+  static bool is_constant_other_than_int(const Arg& arg) {
+    return arg.kind != Arg::Kind::Int && !(arg.kind == Arg::Kind::Constant && arg.constant.isInt());
+  }
+
+  bool set_integers(Arg& own, const std::vector<int64_t>& plain, Arg::Kind kind) {
+    SymbolTable& symbols = *graph_.symbols;
+    std::vector<ExprId> exprs(own.exprs.begin(), own.exprs.end());
+    if (own.kind == Arg::Kind::Constant) {
+      const std::vector<int64_t> numbers = own.constant.isInt() ? std::vector<int64_t>{own.constant.toInt()} : own.constant.toIntVector();
+      exprs.clear();
+      for (const int64_t number : numbers) exprs.push_back(symbols.integer(number));
+    }
+    if (exprs.size() != plain.size()) return false;
+    bool is_constant = true;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      const auto expr = expression_(exprs[i], plain[i]);
+      if (!expr) return false;
+      exprs[i] = *expr;
+      is_constant = is_constant && symbols.is_constant(*expr);
+    }
+    if (is_constant) return true;
+    own.kind = kind;
+    own.constant = {};
+    own.exprs.assign(exprs.begin(), exprs.end());
+    return true;
+  }
+
+  static bool is_equal(const c10::IValue& a, const c10::IValue& b) {
+    if (a.isTensor() != b.isTensor()) return false;
+    if (!a.isTensor()) return a == b;
+    const at::Tensor &x = a.toTensor(), &y = b.toTensor();
+    if (x.defined() != y.defined()) return false;
+    return !x.defined() || x.is_same(y) || (x.scalar_type() == y.scalar_type() && x.sizes() == y.sizes() && x.equal(y));
+  }
+
+  capture::Graph& graph_;
+  TracedProgram& program_;
+  const capture::Graph& plain_graph_;
+  const TracedProgram& plain_;
+  const Expression expression_;
+  std::vector<ValueId> counterpart_;  // by value
+};
+
+TracedProgram copy_of(const TracedProgram& program) {
+  TracedProgram copy = program;
+  copy.joint.graph = capture::copy_of(*program.joint.graph);
+  return copy;
+}
+
+class Fitter {
+ public:
+  Fitter(SymbolTable& symbols, std::span<const int64_t> first) : symbols_(symbols), first_(first) {
+    for (size_t s = 0; s < symbols.size(); ++s) {
+      const ExprId id{static_cast<uint32_t>(s)};
+      if (symbols.expr(id).kind == capture::ExprKind::IntSymbol) symbols_by_number_.push_back(id);
+    }
+    values_.assign(first.begin(), first.end());
+  }
+
+  std::optional<ExprId> operator()(ExprId own, int64_t plain) {
+    const int64_t now = symbols_.hint(own);
+    if (!symbols_.is_constant(own)) return value_in_first(own) == plain ? std::optional(own) : std::nullopt;
+    if (now == plain) return own;
+    for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
+      if (const auto found = of_symbol(s, plain, now)) return found;
+    }
+    for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
+      for (size_t t = s; t < symbols_by_number_.size(); ++t) {
+        if (const auto found = times(symbols_.mul(symbols_by_number_[s], symbols_by_number_[t]), first_[s] * first_[t], plain, now))
+          return found;
+      }
+    }
+    for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
+      if (plain - first_[s] == now - hint(s) && first_[s] != hint(s))
+        return symbols_.add(symbols_by_number_[s], symbols_.integer(now - hint(s)));
+    }
+    return std::nullopt;
+  }
+
+  /// Where the symbols did not change, and where sizes are 0 or 1, nothing is known.
+  bool guard() {
+    for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
+      const ExprId id = symbols_by_number_[s];
+      if (first_[s] == hint(s)) {
+        symbols_.equal(id, symbols_.integer(first_[s]));
+      } else if (first_[s] < 2 || hint(s) < 2) {
+        return false;
+      } else {
+        symbols_.decide(capture::Cmp::LessEqual, symbols_.integer(2), id);
+      }
+    }
+    return true;
+  }
+
+  std::optional<int64_t> value_in_first(ExprId id) {
+    capture::Env env;
+    const capture::Evaluator evaluator(symbols_, {id});
+    if (!evaluator.evaluate({values_, {}}, env)) return std::nullopt;
+    return env.integer(id);
+  }
+
+ private:
+  int64_t hint(size_t s) const { return symbols_.hint(symbols_by_number_[s]); }
+
+  std::optional<ExprId> of_symbol(size_t s, int64_t plain, int64_t now) {
+    const ExprId id = symbols_by_number_[s];
+    if (const auto found = times(id, first_[s], plain, now)) return found;
+    if (plain == 0 || now == 0 || first_[s] == hint(s)) return std::nullopt;
+    const int64_t divisor = first_[s] / plain;
+    if (divisor < 2 || divisor * plain != first_[s] || divisor * now != hint(s)) return std::nullopt;
+    return symbols_.div(id, symbols_.integer(divisor));
+  }
+
+  std::optional<ExprId> times(ExprId id, int64_t in_first, int64_t plain, int64_t now) {
+    const int64_t in_second = symbols_.hint(id);
+    if (in_first == 0 || in_second == 0 || in_first == in_second || plain % in_first != 0) return std::nullopt;
+    const int64_t factor = plain / in_first;
+    if (factor * in_second != now) return std::nullopt;
+    return symbols_.mul(id, symbols_.integer(factor));
+  }
+
+  SymbolTable& symbols_;
+  const std::span<const int64_t> first_;
+  std::vector<ExprId> symbols_by_number_;
+  std::vector<int64_t> values_;
+};
+
+}  // namespace
+
+std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second) {
+  TracedProgram fitted = copy_of(second);
+  SymbolTable& symbols = *fitted.joint.graph->symbols;
+  symbols.answer_freely(false);
+  if (symbols.int_symbols() != values_in_first.size() || symbols.float_symbols() != 0) return std::nullopt;
+  Fitter fitter(symbols, values_in_first);
+  if (!fitter.guard()) return std::nullopt;
+  if (!SideBySide(fitted, first, std::ref(fitter)).run()) return std::nullopt;
+  return fitted;
+}
+
+bool is_same_at(const TracedProgram& program, std::span<const int64_t> values, const TracedProgram& third) {
+  TracedProgram copy = copy_of(program);
+  SymbolTable& symbols = *copy.joint.graph->symbols;
+  capture::Env env;
+  const capture::Evaluator evaluator(symbols);
+  if (!evaluator.evaluate({{values.begin(), values.end()}, {}}, env) || !evaluator.relations_hold(env)) return false;
+  return SideBySide(copy, third, [&](ExprId own, int64_t plain) { return env.integer(own) == plain ? std::optional(own) : std::nullopt; })
+      .run();
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,40 @@
+#pragma once
+// One program of a function, ready to run: by a plan that work in the background replaces, or by what the user's compiler made.
+
+#include "engine/aot/aot_options.h"
+#include "engine/plan_slot.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace hindcast::engine {
+
+/// Inputs for a compiler of the user's to look at; asked only if there is one.
+using ExampleInputs = std::function<std::vector<at::Tensor>()>;
+
+class Program {
+ public:
+  enum class Way : uint8_t { Best, AsCaptured };  // the latter: op by op through ATen
+
+  /// `own_outputs`: LowerRequest's.
+  Program(std::shared_ptr<const capture::Graph> graph, const ProgramCompiler& compiler, bool in_background, const ExampleInputs& examples,
+          std::vector<uint32_t> own_outputs = {});
+
+  /// Outputs from inputs, in the graph's order, below autograd. Two outputs are one tensor where the plan has one for both.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const capture::Bindings& bindings, Way way = Way::Best) const;
+  /// False: what the user's compiler made runs it.
+  bool has_plan() const { return !compiled_; }
+  std::shared_ptr<const capture::Graph> graph() const { return slot_->graph(); }
+  /// What the graph's relations say of these values of its symbols.
+  bool holds_for(const capture::Bindings& bindings) const;
+
+ private:
+  const std::shared_ptr<PlanSlot> slot_;
+  const capture::Evaluator relations_;
+  ProgramFunction compiled_;
+};
+
+}  // namespace hindcast::engine

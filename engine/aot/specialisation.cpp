@@ -1,0 +1,212 @@
+#include "engine/aot/specialisation.h"
+
+#include "capture/backward/trace.h"
+
+#include <algorithm>
+
+namespace hindcast::engine {
+
+using capture::ExprId;
+using capture::FactKind;
+using capture::Facts;
+using capture::kStaticFact;
+using capture::Returned;
+
+namespace {
+
+Facts facts_of(const std::vector<at::Tensor>& tensors) {
+  Facts facts;
+  for (const at::Tensor& tensor : tensors) capture::append_tensor_facts(tensor, facts);
+  return facts;
+}
+
+c10::IValue argument(const capture::Arg& arg, const capture::Env& env) {
+  switch (arg.kind) {
+    case capture::Arg::Kind::Int:
+      return env.integer(arg.exprs[0]);
+    case capture::Arg::Kind::IntList: {
+      std::vector<int64_t> list;
+      for (const ExprId expr : arg.exprs) list.push_back(env.integer(expr));
+      return list;
+    }
+    case capture::Arg::Kind::Float:
+      return env.real(arg.exprs[0]);
+    default:
+      return arg.constant;
+  }
+}
+
+}  // namespace
+
+InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static, bool with_kinds) {
+  std::vector<capture::FactOrigin> origins;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    first.push_back(static_cast<uint32_t>(row.size()));
+    capture::append_tensor_facts(inputs[i], row, with_kinds ? &origins : nullptr);
+    // A leaf is guarded, since a write to one that requires grad is an error.
+    if (inputs[i].defined() && inputs[i].requires_grad() && inputs[i].is_leaf()) row[first.back()] |= int64_t{1} << 61;
+    for (; kinds.size() < origins.size();) {
+      const FactKind kind = origins[kinds.size()].kind;
+      kinds.push_back(i < is_static.size() && is_static[i] && kind == FactKind::TensorSize ? FactKind::TensorStride : kind);
+    }
+  }
+}
+
+Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output,
+                               TracedFunction function)
+    : row_(std::move(facts.row)),
+      first_(std::move(facts.first)),
+      dynamic_(std::move(dynamic)),
+      function_(std::move(function)),
+      symbols_(trace.symbols()),
+      evaluator_(*symbols_),
+      results_(trace.results()),
+      returned_(trace.returned()),
+      numbers_(trace.numbers()),
+      lifted_(trace.lifted()),
+      lifted_row_(facts_of(lifted_)),
+      draws_(trace.draws_random_numbers()),
+      shape_(std::move(output.shape)),
+      shape_facts_(std::move(output.facts)) {
+  for (uint32_t i = 0; i < trace.primal_count(); ++i) {
+    needs_gradient_.push_back(trace.needs_gradient(i));
+    // A leaf from outside that needs a gradient is a parameter, as a rule: its owner keeps it.
+    if (i >= trace.input_count() && trace.needs_gradient(i) && trace.is_leaf(i)) lasting_.push_back(i);
+    if (trace.needs_gradient(i) && trace.is_leaf(i)) leaves_.push_back(i);
+  }
+  has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
+  const bool writes =
+      std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.written.has_value(); });
+  const bool shares = std::any_of(returned_.begin(), returned_.end(),
+                                  [](const Returned& each) { return each.from == Returned::From::Result && !each.views.empty(); });
+  can_run_again_ = !writes && !draws_ && !shares;
+  is_exact_ = symbols_->has_answered();
+}
+
+Specialisation::Specialisation(InputFacts facts, TracedFunction function)
+    : row_(std::move(facts.row)), first_(std::move(facts.first)), function_(std::move(function)), is_eager_(true) {}
+
+Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<Returned> returned)
+    : row_(other.row_),
+      first_(other.first_),
+      dynamic_(other.dynamic_),
+      function_(other.function_),
+      symbols_(std::move(symbols)),
+      evaluator_(*symbols_),
+      results_(other.results_),
+      returned_(std::move(returned)),
+      numbers_(other.numbers_),
+      lifted_(other.lifted_),
+      lifted_row_(other.lifted_row_),
+      needs_gradient_(other.needs_gradient_),
+      lasting_(other.lasting_),
+      leaves_(other.leaves_),
+      has_gradients_(other.has_gradients_),
+      draws_(other.draws_),
+      can_run_again_(other.can_run_again_),
+      shape_(other.shape_),
+      shape_facts_(other.shape_facts_),
+      family_(other.family_) {}
+
+std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Facts& row) const {
+  if (row.size() != row_.size()) return std::nullopt;
+  std::vector<bool> bound(dynamic_.int_hints.size());
+  std::vector<int64_t> values(dynamic_.int_hints.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    const int32_t symbol = dynamic_.symbols[i];
+    if (symbol == kStaticFact ? row[i] != row_[i] : bound[symbol] && values[symbol] != row[i]) return std::nullopt;
+    if (symbol == kStaticFact) continue;
+    bound[symbol] = true;
+    values[symbol] = row[i];
+  }
+  return values;
+}
+
+bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) const {
+  if (dynamic_.symbols.empty() || is_exact()) {
+    if (row != row_) return false;
+    bindings.ints = dynamic_.int_hints;
+  } else {
+    auto values = values_of_symbols(row);
+    if (!values) return false;
+    bindings.ints = std::move(*values);
+    capture::Env env;
+    if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;
+    if (const auto known = halves(); known && !known->forward->holds_for(bindings)) return false;
+  }
+  return lifted_.empty() || facts_of(lifted_) == lifted_row_;
+}
+
+std::shared_ptr<const Halves> Specialisation::halves() const {
+  const std::lock_guard lock(mutex_);
+  return halves_.empty() ? nullptr : halves_.front();
+}
+
+std::vector<std::shared_ptr<const Halves>> Specialisation::all_halves() const {
+  const std::lock_guard lock(mutex_);
+  return halves_;
+}
+
+std::shared_ptr<const Halves> Specialisation::halves_for(const torch::autograd::variable_list& tangents) const {
+  for (const auto& each : all_halves()) {
+    bool fits = each->tangents.size() == tangents.size();
+    for (size_t i = 0; fits && i < tangents.size(); ++i) fits = tangent_facts(tangents[i]) == each->tangents[i];
+    if (fits) return each;
+  }
+  return nullptr;
+}
+
+void Specialisation::add(std::shared_ptr<const Halves> halves) {
+  constexpr size_t kMost = 8;
+  const std::lock_guard lock(mutex_);
+  halves_.insert(halves_.begin(), std::move(halves));
+  if (halves_.size() > kMost) halves_.pop_back();
+}
+
+bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
+  const auto same_result = [](const capture::Result& a, const capture::Result& b) {
+    return a.is_differentiable == b.is_differentiable && a.written == b.written && a.is_seen == b.is_seen;
+  };
+  const auto same_lifted = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
+  return std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
+         std::equal(lifted_.begin(), lifted_.end(), trace.lifted().begin(), trace.lifted().end(), same_lifted) &&
+         returned_.size() == trace.returned().size() && numbers_.size() == trace.numbers().size();
+}
+
+bool Specialisation::is_alike_outside(const Specialisation& other) const {
+  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
+  return std::equal(lifted_.begin(), lifted_.end(), other.lifted_.begin(), other.lifted_.end(), is_same) &&
+         shape_facts_ == other.shape_facts_;
+}
+
+capture::FunctionTrace::SizesOf Specialisation::sizes_of() const { return sizes_of_inputs(row_, first_, dynamic_); }
+
+capture::FunctionTrace::SizesOf sizes_of_inputs(const Facts& row, const std::vector<uint32_t>& first, const DynamicRow& dynamic) {
+  return [row, first, dynamic, made = std::vector<ExprId>()](size_t input, capture::SymbolTable& symbols) mutable {
+    for (size_t s = made.size(); s < dynamic.int_hints.size(); ++s) {
+      made.push_back(dynamic.is_size[s] ? symbols.size_symbol(dynamic.int_hints[s]) : symbols.int_symbol(dynamic.int_hints[s]));
+    }
+    const size_t place = first[input];
+    const auto rank = static_cast<size_t>((row[place] >> 1) & 0x7f);
+    std::vector<ExprId> sizes;
+    for (size_t d = 0; d < rank; ++d) {
+      const int32_t symbol = dynamic.symbols.empty() ? kStaticFact : dynamic.symbols[place + 1 + d];
+      sizes.push_back(symbol == kStaticFact ? symbols.integer(row[place + 1 + d]) : made[symbol]);
+    }
+    return sizes;
+  };
+}
+
+at::Tensor Specialisation::view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const {
+  capture::Env env;
+  evaluator_.evaluate(bindings, env);
+  for (const capture::ViewStep& step : views) {
+    torch::jit::Stack stack;
+    for (uint32_t i = 0; i < step.args.size(); ++i) stack.push_back(i == step.self_arg ? c10::IValue(of) : argument(step.args[i], env));
+    step.op.callBoxed(stack);
+    of = stack[0].isTensorList() ? stack[0].toTensorVector()[step.output] : stack[step.output].toTensor();
+  }
+  return of;
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,127 @@
+#pragma once
+// What is known of one kind of call of a function: which inputs it is for, what it gives, and its programs, once a backward has been.
+
+#include "base/fork.h"
+#include "capture/function/function_trace.h"
+#include "engine/aot/core.h"
+#include "engine/aot/halves.h"
+#include "engine/dynamic_rule.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace hindcast::engine {
+
+/// Of the inputs of one call, as the guards see them.
+struct InputFacts {
+  explicit InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static = {}, bool with_kinds = false);
+  capture::Facts row;
+  std::vector<capture::FactKind> kinds;  // where asked for; sizes that may not become dynamic look like strides
+  std::vector<uint32_t> first;           // by input: the place of its first fact
+};
+
+/// Sizes as expressions: a number where the fact is static, a symbol where it is dynamic.
+capture::FunctionTrace::SizesOf sizes_of_inputs(const capture::Facts& row, const std::vector<uint32_t>& first, const DynamicRow& dynamic);
+
+class Family;
+
+class Specialisation {
+ public:
+  /// What `trace` found; the other is of a function that could not be traced.
+  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output, TracedFunction function);
+  Specialisation(InputFacts facts, TracedFunction function);
+  /// As `other`, for all sizes that the relations of `symbols` allow.
+  Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<capture::Returned> returned);
+
+  /// True if it is right for a call with these inputs; then `bindings` are filled.
+  bool matches(const capture::Facts& row, capture::Bindings& bindings) const;
+  const capture::Facts& row() const { return row_; }
+  bool is_dynamic() const { return !dynamic_.symbols.empty(); }
+  /// It has symbols, and numbers that may be sizes: it is right for its own sizes alone.
+  bool is_exact() const { return is_exact_.load(std::memory_order_acquire); }
+  void make_exact() { is_exact_.store(true, std::memory_order_release); }
+  /// What its symbols are in a call with these facts; nullopt: it differs in more than sizes.
+  std::optional<std::vector<int64_t>> values_of_symbols(const capture::Facts& row) const;
+
+  void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
+  std::shared_ptr<Family> family() const { return family_.lock(); }
+
+  /// Calls run the function as it is.
+  bool is_eager() const { return is_eager_.load(std::memory_order_acquire); }
+  void give_up() { is_eager_.store(true, std::memory_order_release); }
+
+  /// The programs for the next call; null: no backward has been yet.
+  std::shared_ptr<const Halves> halves() const;
+  std::vector<std::shared_ptr<const Halves>> all_halves() const;
+  /// Of a call with other tangents than those of any before.
+  std::shared_ptr<const Halves> halves_for(const torch::autograd::variable_list& tangents) const;
+  void add(std::shared_ptr<const Halves> halves);
+  /// Another trace gave the same results.
+  bool is_like(const capture::FunctionTrace& trace) const;
+
+  /// Sizes of inputs as expressions, for a trace that is to have this specialisation's symbols.
+  capture::FunctionTrace::SizesOf sizes_of() const;
+  /// Whether a call for which there is no program yet is worth a trace: ever fewer of those whose backward never comes.
+  bool is_worth_a_trace() {
+    const uint32_t call = calls_without_program_.fetch_add(1) + 1;
+    return (call & (call - 1)) == 0;
+  }
+
+  const std::vector<capture::Result>& results() const { return results_; }
+  const std::vector<capture::Returned>& returned() const { return returned_; }
+  const std::vector<capture::AskedNumber>& numbers() const { return numbers_; }
+  const std::vector<at::Tensor>& lifted() const { return lifted_; }
+  bool needs_gradient(size_t primal) const { return needs_gradient_[primal]; }
+  bool is_written(size_t primal) const {
+    return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });
+  }
+  bool has_gradients() const { return has_gradients_; }
+  bool draws_random_numbers() const { return draws_; }
+  /// Its inputs are all that it takes to run the function once more.
+  bool can_run_again() const { return can_run_again_; }
+  const TracedFunction& function() const { return function_; }
+  const std::shared_ptr<const void>& shape() const { return shape_; }
+  /// Both read the same tensors from outside, and return the same besides tensors: only then may one program serve for both.
+  bool is_alike_outside(const Specialisation& other) const;
+  const std::vector<uint32_t>& lasting() const { return lasting_; }
+  const std::vector<uint32_t>& leaves() const { return leaves_; }
+  /// Primals, by position.
+  std::vector<uint32_t> with_gradients() const {
+    std::vector<uint32_t> list;
+    for (uint32_t i = 0; i < needs_gradient_.size(); ++i) {
+      if (needs_gradient_[i]) list.push_back(i);
+    }
+    return list;
+  }
+  /// The tensor with these views taken of it, by the autograd state of this thread.
+  at::Tensor view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const;
+
+ private:
+  const capture::Facts row_;
+  const std::vector<uint32_t> first_;
+  const DynamicRow dynamic_;
+  const TracedFunction function_;
+  std::shared_ptr<capture::SymbolTable> symbols_;  // of the views
+  capture::Evaluator evaluator_;
+  std::vector<capture::Result> results_;
+  std::vector<capture::Returned> returned_;
+  std::vector<capture::AskedNumber> numbers_;
+  std::vector<at::Tensor> lifted_;
+  capture::Facts lifted_row_;
+  std::vector<bool> needs_gradient_;  // by primal
+  std::vector<uint32_t> lasting_, leaves_;
+  bool has_gradients_ = false, draws_ = false, can_run_again_ = false;
+  std::shared_ptr<const void> shape_;
+  std::string shape_facts_;
+  std::atomic<uint32_t> calls_without_program_ = 0;
+  std::atomic<bool> is_eager_ = false, is_exact_ = false;
+  std::weak_ptr<Family> family_;
+
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
+  std::vector<std::shared_ptr<const Halves>> halves_;               // the one for the next call first
+};
+
+}  // namespace hindcast::engine

@@ -1,0 +1,167 @@
+#include "python/csrc/aot.h"
+
+#include "base/fork.h"
+#include "engine/aot/core.h"
+#include "python/csrc/callbacks.h"
+#include "python/csrc/graphs.h"
+#include "python/csrc/guards.h"
+#include "python/csrc/kept.h"
+#include "python/csrc/warnings.h"
+
+#include <c10/util/Exception.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace hindcast::python {
+namespace {
+
+// One aot_function() of Python.
+class Function {
+ public:
+  explicit Function(AotOptions options) : core(std::move(options)) {}
+
+  // What Python keeps of one kind of call: for as long as a program of it may run the function again.
+  std::shared_ptr<const Kept> facts(int64_t number) {
+    const std::lock_guard lock(mutex_);
+    auto& kept = facts_[number];
+    if (!kept) kept = std::make_shared<const Kept>(number);
+    return kept;
+  }
+
+  void reset() {
+    core.reset();
+    std::unordered_map<int64_t, std::shared_ptr<const Kept>> gone;
+    const std::lock_guard lock(mutex_);
+    gone.swap(facts_);
+  }
+
+  engine::AotCore core;
+
+ private:
+  base::ForkSafe<std::mutex> mutex_{base::ForkRank::Setup};
+  std::unordered_map<int64_t, std::shared_ptr<const Kept>> facts_;
+};
+
+struct Functions {
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Setup};
+  std::map<int64_t, std::shared_ptr<Function>> by_number;
+  int64_t last = 0;
+};
+Functions& functions() {
+  static auto* functions = new Functions;  // never destroyed: threads may end after main() does
+  return *functions;
+}
+
+std::shared_ptr<Function> find(int64_t number) {
+  const std::lock_guard lock(functions().mutex);
+  const auto found = functions().by_number.find(number);
+  TORCH_CHECK_VALUE(found != functions().by_number.end(), "no function ", number);
+  return found->second;
+}
+
+ProgramCompiler program_compiler(const std::string& name, int64_t callable) {
+  if (callable == 0) return name.empty() ? ProgramCompiler() : ProgramCompiler(compiler_named(name));
+  const auto kept = std::make_shared<const Kept>(callable);
+  return ProgramCompiler([kept](const std::shared_ptr<const Graph>& graph, const std::vector<at::Tensor>& examples) -> ProgramFunction {
+    const int64_t number = call_compiler(kept->number(), keep_graph(graph), examples);
+    if (number == 0) return {};
+    const auto program = std::make_shared<const Kept>(number);
+    return [program](std::vector<at::Tensor> inputs) { return call_program(program->number(), inputs); };
+  });
+}
+
+engine::TracedFunction traced(std::shared_ptr<const Kept> facts) {
+  return [facts = std::move(facts)](const std::vector<at::Tensor>& inputs) {
+    CallbackResult result = call_function(facts->number(), inputs);
+    return engine::FunctionOutput{std::move(result.tensors), result.shape == 0 ? nullptr : std::make_shared<const Kept>(result.shape),
+                                  std::move(result.facts)};
+  };
+}
+
+}  // namespace
+
+int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
+                      const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, int64_t check_every,
+                      int64_t limit, bool async) {
+  AotOptions options;
+  options.fw_compiler = program_compiler(fw_compiler, fw_callable);
+  options.bw_compiler = program_compiler(bw_compiler, bw_callable);
+  TORCH_CHECK_VALUE(partition == "standard" || partition == "min_cut", "no partition '", partition, "'");
+  options.partition = partition == "standard" ? hindcast::partition::standard : hindcast::partition::min_cut;
+  options.dynamic = dynamic == "never" || !sizes_are_numbers() ? Dynamic::Never : Dynamic::Automatic;
+  options.memory_budget = memory_budget;
+  options.fallback = fallback;
+  options.check_every = static_cast<size_t>(check_every);
+  options.limit = static_cast<size_t>(limit);
+  options.async = async;
+  try {
+    auto function = std::make_shared<Function>(std::move(options));
+    const std::lock_guard lock(functions().mutex);
+    const int64_t number = ++functions().last;
+    functions().by_number.emplace(number, std::move(function));
+    return number;
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+void drop_function(int64_t function) {
+  std::shared_ptr<Function> gone;  // destroyed after the lock is released
+  const std::lock_guard lock(functions().mutex);
+  const auto found = functions().by_number.find(function);
+  if (found == functions().by_number.end()) return;
+  gone = std::move(found->second);
+  functions().by_number.erase(found);
+}
+
+CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
+                             std::optional<int64_t> torch_functions) {
+  // Until this thread's next call: Python looks the number up after this one.
+  static thread_local std::shared_ptr<const void> shape;
+  const KeptWarnings warnings;
+  const KeepsErrors keeps_errors(torch_functions);
+  const auto found = find(function);
+  auto kept = found->facts(facts);
+  std::vector<bool> is_fixed;
+  for (const int64_t input : fixed) {
+    is_fixed.resize(inputs.size());
+    is_fixed.at(static_cast<size_t>(input)) = true;
+  }
+  const std::function<engine::TracedFunction()> own = [&] { return traced(kept); };
+  try {
+    engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), own});
+    shape = std::move(output.shape);
+    const int64_t number = shape ? static_cast<const Kept*>(shape.get())->number() : 0;
+    return {std::move(output.tensors), number, false, warnings.any(), take_released()};
+  } catch (const PythonError&) {
+    return {{}, 0, true, warnings.any(), take_released()};
+  }
+}
+
+std::vector<int64_t> function_stats(int64_t function) {
+  const AotStats stats = find(function)->core.stats();
+  std::vector<int64_t> counts;
+  for (const uint64_t count :
+       {stats.calls, stats.hits, stats.traces, stats.eager, stats.backwards, stats.run_again, stats.numbers_differed}) {
+    counts.push_back(static_cast<int64_t>(count));
+  }
+  return counts;
+}
+
+std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function) {
+  std::vector<int64_t> numbers;
+  std::vector<std::string> explanations;
+  for (const engine::AotPrograms& programs : find(function)->core.programs()) {
+    for (const auto& graph : {programs.joint, programs.forward, programs.backward}) numbers.push_back(keep_graph(graph));
+    explanations.push_back(programs.explanation);
+  }
+  return {std::move(numbers), std::move(explanations)};
+}
+
+void reset_function(int64_t function) { find(function)->reset(); }
+
+}  // namespace hindcast::python

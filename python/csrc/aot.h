@@ -1,0 +1,34 @@
+#pragma once
+// hindcast.aot_function() by number: an engine::AotCore whose function is Python's.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace hindcast::python {
+
+/// A compiler is a name, or the number of a callable that Python keeps; an empty name and 0 is the default.
+int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
+                      const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, int64_t check_every,
+                      int64_t limit, bool async);
+void drop_function(int64_t function);
+
+/// The tensors that the function returned; the number of what else it did; whether it raised, or why the call failed; whether
+/// take_warnings() has something to take; and numbers that Python need not keep any more.
+using CallOutcome = std::tuple<std::vector<at::Tensor>, int64_t, bool, bool, std::vector<int64_t>>;
+/// `facts` is the number of what Python keeps of this kind of call, the function among it. `fixed`: the inputs whose sizes never
+/// become dynamic. Call it without the GIL.
+CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
+                             std::optional<int64_t> torch_functions);
+
+/// calls, hits, traces, eager, backwards, run_again, numbers_differed.
+std::vector<int64_t> function_stats(int64_t function);
+/// Numbers of graphs, three for each program: joint, forward, backward or 0; and what is saved and why.
+std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function);
+void reset_function(int64_t function);
+
+}  // namespace hindcast::python

@@ -1,0 +1,102 @@
+#include "python/csrc/callbacks.h"
+
+#include "capture/recorder/tracing_tensor.h"
+#include "python/csrc/torch_functions.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <dlfcn.h>
+
+#include <utility>
+
+namespace hindcast::python {
+namespace {
+
+using torch::jit::Stack;
+
+// Of this thread.
+thread_local bool keeps_errors = false;
+thread_local std::optional<int64_t> torch_functions;
+
+c10::OperatorHandle find(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
+
+// Straight to Python's kernel: neither autograd nor a recorder shall see the operator.
+Stack call(const c10::OperatorHandle& op, Stack stack) {
+  std::optional<TorchFunctions> functions;
+  if (torch_functions) functions.emplace(static_cast<at::impl::TorchFunctionDisabledState>(*torch_functions));
+  // What Python calls in turn is another matter.
+  const bool keeps_before = std::exchange(keeps_errors, false);
+  const auto functions_before = std::exchange(torch_functions, std::nullopt);
+  const auto restore = [&] {
+    keeps_errors = keeps_before;
+    torch_functions = functions_before;
+  };
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+  return stack;
+}
+
+c10::List<std::optional<at::Tensor>> optional_tensors(const std::vector<at::Tensor>& tensors) {
+  c10::List<std::optional<at::Tensor>> list;
+  list.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) list.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
+  return list;
+}
+
+std::vector<at::Tensor> tensors_of(const c10::IValue& list) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& item : list.toListRef()) tensors.push_back(item.isNone() ? at::Tensor() : item.toTensor());
+  return tensors;
+}
+
+void throw_if_raised(const c10::IValue& error) {
+  if (!error.isNone()) throw PythonError(error.toStringRef());
+}
+
+}  // namespace
+
+bool sizes_are_numbers() {
+  // Of the interpreter. PyTorch's own bindings let go of the GIL before they call an op, whose formula gets symbols.
+  using Check = int (*)();
+  static const auto has_gil = reinterpret_cast<Check>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  if (has_gil == nullptr) return false;
+  capture::TracingTensor::give_numbers_where([] { return has_gil() != 0; });
+  return true;
+}
+
+KeepsErrors::KeepsErrors(std::optional<int64_t> functions)
+    : keeps_before_(std::exchange(keeps_errors, true)), functions_before_(std::exchange(torch_functions, functions)) {}
+KeepsErrors::~KeepsErrors() {
+  keeps_errors = keeps_before_;
+  torch_functions = functions_before_;
+}
+
+CallbackResult call_function(int64_t number, const std::vector<at::Tensor>& inputs) {
+  static const auto op = find("hindcast::aot_python_function");
+  const Stack result = call(op, {number, optional_tensors(inputs), keeps_errors});
+  throw_if_raised(result.at(3));
+  return {tensors_of(result.at(0)), result.at(1).toInt(), result.at(2).toStringRef()};
+}
+
+int64_t call_compiler(int64_t number, int64_t graph, const std::vector<at::Tensor>& examples) {
+  static const auto op = find("hindcast::aot_python_compiler");
+  const Stack result = call(op, {number, graph, optional_tensors(examples)});
+  if (!result.at(1).isNone()) throw std::runtime_error(result.at(1).toStringRef());
+  return result.at(0).toInt();
+}
+
+std::vector<at::Tensor> call_program(int64_t number, const std::vector<at::Tensor>& inputs) {
+  static const auto op = find("hindcast::aot_python_program");
+  const Stack result = call(op, {number, optional_tensors(inputs), keeps_errors});
+  throw_if_raised(result.at(1));
+  return tensors_of(result.at(0));
+}
+
+}  // namespace hindcast::python

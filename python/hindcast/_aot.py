@@ -1,0 +1,460 @@
+"""Functions and modules compiled ahead of time: forward and backward are traced together, and run as programs from then on."""
+
+import functools
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Optional, Union
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from . import partition as partitions
+from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
+from ._facts import Untraceable, is_by_value, modes_key, module_key, put_together, take_apart, tensors_in
+from ._library import call, ops
+from ._programs import Program, Programs, programs_of
+
+Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
+
+_NAMED_COMPILERS = ("fused", "eager", "fused_through_aten")
+_MOST_FACTS = 256  # kinds of calls of one function; beyond them it runs as it is
+
+# ---- what C++ knows by number
+
+_kept: dict[int, Any] = {}
+_numbers = itertools.count(1)
+
+
+def _keep(what: Any) -> int:
+    number = next(_numbers)
+    _kept[number] = what
+    return number
+
+
+class _Thread(threading.local):
+    error: Optional[BaseException] = None  # of a callback, on its way through C++
+
+
+_thread = _Thread()
+
+
+def _raised(error: BaseException) -> str:
+    _thread.error = error
+    return f"{type(error).__name__}: {error}"
+
+
+class _Kind:
+    """What is known of one kind of call: enough to run the function once more."""
+
+    def __init__(self, function: Callable[..., Any], shape: Any, keep: list[Any]) -> None:
+        self.function = function
+        self.shape = shape
+        self.keep = keep
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        args, kwargs = (tensors, {}) if self.shape is None else put_together(self.shape, tensors)
+        return self.function(*args, **kwargs)
+
+
+def _text_of(leaf: Any) -> str:
+    return f"{type(leaf).__name__} {leaf!r}" if is_by_value(leaf) else f"at {id(leaf)}"
+
+
+def _run_function(
+    number: int, tensors: Sequence[torch.Tensor], keeps_errors: bool
+) -> tuple[list[torch.Tensor], int, str, Optional[str]]:
+    # The error of a trace that C++ has given up: its frames would keep alive what they hold, guards of a dispatch state among it.
+    _thread.error = None
+    try:
+        result = _kept[number](tensors)
+        if type(result) is torch.Tensor:
+            return [result], 0, "", None
+        leaves, spec = tree_flatten(result)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        found = [leaves[i] for i in places]
+        for i in places:
+            leaves[i] = None
+        facts = ascii((spec, list(map(_text_of, leaves))))
+        return found, _keep((leaves, places, spec)), facts, None
+    except BaseException as error:
+        if not keeps_errors:
+            raise
+        return [], 0, "", _raised(error)
+
+
+def _run_compiler(number: int, graph: int, examples: Sequence[Optional[torch.Tensor]]) -> tuple[int, Optional[str]]:
+    try:
+        made = _kept[number](Program(graph), examples)
+        if made is None:
+            return 0, None
+        if not callable(made):
+            raise TypeError(f"the compiler returned {made!r}, expected a callable or None")
+        return _keep(made), None
+    except Exception as error:
+        return 0, f"{type(error).__name__}: {error}"
+
+
+def _run_program(number: int, tensors: Sequence[Optional[torch.Tensor]], keeps_errors: bool) -> tuple[list[Any], Optional[str]]:
+    try:
+        return list(_kept[number](list(tensors))), None
+    except BaseException as error:
+        if not keeps_errors:
+            raise
+        return [], _raised(error)
+
+
+_kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
+_kernels.impl("aot_python_function", _run_function, "CPU")
+_kernels.impl("aot_python_compiler", _run_compiler, "CPU")
+_kernels.impl("aot_python_program", _run_program, "CPU")
+
+_aot_call = ops.aot_call.default._op
+_ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
+
+# ---- functions
+
+
+def _check_compiler(name: str, compiler: Compiler) -> tuple[str, int]:
+    if compiler is None:
+        return "", 0
+    if isinstance(compiler, str):
+        if compiler not in _NAMED_COMPILERS:
+            expected = ", ".join(map(repr, _NAMED_COMPILERS))
+            raise ValueError(f"hindcast.aot_function: {name} is {compiler!r}; expected {expected} or a callable")
+        return compiler, 0
+    if not callable(compiler):
+        raise TypeError(f"hindcast.aot_function: {name} is {compiler!r} of type {type(compiler).__name__}; expected a name or a callable")
+    return "", _keep(compiler)
+
+
+def _check_count(name: str, value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"hindcast.aot_function: {name} is {value!r} of type {type(value).__name__}; expected an int")
+    if value < least:
+        raise ValueError(f"hindcast.aot_function: {name} is {value}; expected at least {least}")
+    return value
+
+
+def _check_argnums(argnums: Union[int, Sequence[int], None]) -> tuple[int, ...]:
+    if argnums is None:
+        return ()
+    return tuple(_check_count("static_argnums", number, 0) for number in ((argnums,) if isinstance(argnums, int) else argnums))
+
+
+def _module_of(function: Callable[..., Any]) -> Optional[torch.nn.Module]:
+    if isinstance(function, torch.nn.Module):
+        return function
+    owner = getattr(function, "__self__", None)
+    return owner if isinstance(owner, torch.nn.Module) else None
+
+
+class AotFunction:
+    """What :func:`aot_function` returns: called like the function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fw_compiler: Compiler,
+        bw_compiler: Compiler,
+        partition: partitions.Partition,
+        static_argnums: Union[int, Sequence[int], None],
+        dynamic: str,
+        memory_budget: float,
+        check_every: int,
+        fallback: bool,
+        limit: int,
+        async_: bool,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"hindcast.aot_function: {function!r} of type {type(function).__name__} is not callable")
+        if not isinstance(partition, partitions.Partition):
+            raise TypeError(f"hindcast.aot_function: partition_fn is {partition!r}; expected one of hindcast.partition")
+        if dynamic not in ("automatic", "never"):
+            raise ValueError(f"hindcast.aot_function: dynamic is {dynamic!r}; expected 'automatic' or 'never'")
+        self._function = function
+        self._module = _module_of(function)
+        self._fixed = _check_argnums(static_argnums)
+        self._fallback = bool(fallback)
+        self._numbers: dict[Any, int] = {}
+        self._left_to_python = 0
+        self._number: int = call(
+            "aot_make",
+            *_check_compiler("fw_compiler", fw_compiler),
+            *_check_compiler("bw_compiler", bw_compiler),
+            partition.name,
+            dynamic,
+            float(memory_budget),
+            self._fallback,
+            _check_count("check_every", check_every, 0),
+            _check_count("limit", limit, 1),
+            bool(async_),
+        )
+        weakref.finalize(self, call, "aot_drop", self._number).atexit = False
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self._function(*args, **kwargs)
+        try:
+            modes = modes_key()
+            if modes is None:
+                return self._call(args, kwargs, None, None)
+            state = _ENABLED if torch._C._is_torch_function_enabled() else _SUBCLASSES_DISABLED
+            with torch._C.DisableTorchFunction():
+                return self._call(args, kwargs, modes, state)
+        except Untraceable as why:
+            if not self._fallback:
+                raise RuntimeError(f"hindcast.aot_function: the function cannot be traced: {why}") from None
+        self._left_to_python += 1
+        return self._function(*args, **kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, state: Optional[int]) -> Any:
+        taken = take_apart(args, kwargs)
+        keep = taken.keep
+        key = taken.key
+        if self._module is not None:
+            key = key, module_key(self._module, keep)
+        if modes is not None:
+            key = key, modes
+        facts = self._numbers.get(key)
+        if facts is None:
+            if len(self._numbers) >= _MOST_FACTS:
+                raise Untraceable(f"it has been called with {_MOST_FACTS} kinds of arguments that are no tensors")
+            facts = self._numbers[key] = _keep(_Kind(self._function, taken.shape, keep))
+        fixed = tensors_in(taken, self._fixed) if self._fixed else ()
+        try:
+            tensors, shape, raised, warned, released = _aot_call(self._number, taken.tensors, facts, fixed, state)
+        except BaseException:
+            warn_of_kept_beside_an_error()
+            raise
+        for number in released:
+            _kept.pop(number, None)
+        if raised:
+            _raise_kept()
+        if _thread.error is not None:
+            _thread.error = None
+        if warned:
+            warn_of_kept()
+        return tensors[0] if shape == 0 else put_together(_kept[shape], tensors)
+
+    def stats(self) -> dict[str, int]:
+        """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function as it is;
+        ``backwards`` that ran a program; ``run_again``, backwards for which the function ran once more; ``numbers_differed``,
+        calls in which ``item()`` gave another number than the one that was traced."""
+        names = ("calls", "hits", "traces", "eager", "backwards", "run_again", "numbers_differed")
+        counts = dict(zip(names, call("aot_stats", self._number)))
+        counts["calls"] += self._left_to_python
+        counts["eager"] += self._left_to_python
+        return counts
+
+    def programs(self) -> list[Programs]:
+        """The programs that there are, one entry for each kind of call."""
+        return programs_of(self._number)
+
+    def reset(self) -> None:
+        """Forgets what was compiled."""
+        self._numbers.clear()
+        call("aot_reset", self._number)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: the instance is the first argument, and an argument by identity."""
+        return self if instance is None else _Method(self, instance)
+
+
+class _Method:
+    def __init__(self, function: AotFunction, instance: Any) -> None:
+        self.__func__ = function
+        self.__self__ = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__func__, name)
+
+
+def _raise_kept() -> None:
+    error, _thread.error = _thread.error, None
+    assert error is not None
+    try:
+        raise error
+    finally:
+        del error  # else it would hold the frame that holds it
+
+
+def aot_function(
+    fn: Callable[..., Any],
+    fw_compiler: Compiler = None,
+    bw_compiler: Compiler = None,
+    partition_fn: partitions.Partition = partitions.standard,
+    *,
+    static_argnums: Union[int, Sequence[int], None] = None,
+    dynamic: Literal["automatic", "never"] = "automatic",
+    memory_budget: float = 1.0,
+    check_every: int = 0,
+    fallback: bool = True,
+    limit: int = 8,
+    async_: bool = True,
+) -> AotFunction:
+    """Compiles a function of tensors, its backward included.
+
+    The first call traces the function by running it: it gives its true results, with their true history. Its first backward
+    makes the programs, and later calls run these; kernels for them are compiled in the background. Arguments and results
+    may be nested in tuples, lists, dicts and what else ``torch.utils._pytree`` knows.
+
+    Tensors that the function reads from outside are inputs by identity: parameters, buffers and constants. Whatever else it
+    reads besides its arguments stays as it was in the first call: a number in a closure, a branch. Make it an argument,
+    or let `check_every` find out.
+
+    Example::
+
+        >>> f = hindcast.aot_function(lambda a, b: (a + b).cos().cos())
+        >>> f(x, y).sum().backward()
+
+    Args:
+        fn: the function. A module, or a method of one, is looked at in every call, as by :func:`aot_module`.
+        fw_compiler: of :mod:`hindcast.compilers`, or a callable: ``compiler(program, examples)`` gets a program and tensors like
+            those that it will be called with, and returns a callable from a list of tensors to a list of tensors.
+        bw_compiler: the same for backwards.
+        partition_fn: ``hindcast.partition.standard`` or ``hindcast.partition.min_cut``: what is saved for the backward.
+        static_argnums: arguments by position whose sizes never become dynamic. Numbers never do.
+        dynamic: ``"automatic"``, or ``"never"``: programs for every combination of sizes.
+        memory_budget: of ``min_cut``: 1, what is nearly free to compute again is not saved; 0, all that can be is not.
+        check_every: n: run the function itself beside every n-th call, and compare; raises where they differ.
+        fallback: what cannot be traced runs as it is, which :meth:`AotFunction.stats` counts; ``False``: it raises.
+        limit: programs kept for one structure of the arguments.
+        async_: compile kernels on a background thread; ``False``: before the call returns.
+
+    Raises:
+        TypeError, ValueError: for a bad option, naming it, what was given and what is expected.
+    """
+    return AotFunction(
+        fn,
+        fw_compiler,
+        bw_compiler,
+        partition_fn,
+        static_argnums,
+        dynamic,
+        memory_budget,
+        check_every,
+        fallback,
+        limit,
+        async_,
+    )
+
+
+# ---- modules
+
+
+class AotModule(torch.nn.Module):
+    """What :func:`aot_module` returns: the module, with its forward compiled. Parameters, buffers, submodules and all other
+    attributes are the module's own."""
+
+    def __init__(self, module: torch.nn.Module, **options: Any) -> None:
+        was_training = module.training
+        # Past nn.Module's __setattr__: no submodule, whose name would be in every key of state_dict().
+        self.__dict__["_aot_original"] = module
+        super().__init__()
+        module.training = was_training
+        for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            self.__dict__[shared] = module.__dict__[shared]
+        self.__dict__["_aot_call"] = aot_function(module, **options)
+
+    @property
+    def training(self) -> bool:
+        return self._aot_original.training  # type: ignore[no-any-return]
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._aot_original.training = mode
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["_aot_call"](*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_aot_original"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ or name == "training" or "_aot_call" not in self.__dict__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._aot_original, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._aot_original, name)
+
+    def train(self, mode: bool = True) -> "AotModule":
+        self._aot_original.train(mode)
+        return self
+
+    def _apply(self, *args: Any, **kwargs: Any) -> "AotModule":
+        self._aot_original._apply(*args, **kwargs)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self._aot_original.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self._aot_original.load_state_dict(*args, **kwargs)
+
+    def aot_stats(self) -> dict[str, int]:
+        """:meth:`AotFunction.stats` of its forward."""
+        return self.__dict__["_aot_call"].stats()  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"aot of {type(self._aot_original).__name__}"
+
+
+def aot_module(module: torch.nn.Module, *args: Any, **options: Any) -> AotModule:
+    """Compiles a module, with the arguments of :func:`aot_function` behind `module`.
+
+    A module of its own with the parameters, buffers and submodules of `module`: it trains, saves and loads like it, and
+    ``train()`` and ``eval()`` are the module's. Each mode has its own programs; replaced parameters and submodules are seen.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"hindcast.aot_module: {module!r} of type {type(module).__name__} is not a torch.nn.Module")
+    names = ("fw_compiler", "bw_compiler", "partition_fn")
+    return AotModule(module, **dict(zip(names, args)), **options)
+
+
+def memory_efficient_fusion(
+    fn: Union[Callable[..., Any], torch.nn.Module], static_argnums: Union[int, Sequence[int], None] = None
+) -> Union[AotFunction, AotModule]:
+    """:func:`aot_function`, or :func:`aot_module`, with ``partition.min_cut`` and fused kernels."""
+    make = aot_module if isinstance(fn, torch.nn.Module) else aot_function
+    return make(fn, "fused", "fused", partitions.min_cut, static_argnums=static_argnums)
+
+
+# ---- what was made
+
+
+def _function_of(f: Union[AotFunction, AotModule]) -> AotFunction:
+    found = f.__dict__.get("_aot_call") if isinstance(f, AotModule) else f
+    if not isinstance(found, AotFunction):
+        raise TypeError(f"{f!r} of type {type(f).__name__} is no function or module that hindcast has compiled")
+    return found
+
+
+def get_graphs(f: Union[AotFunction, AotModule]) -> list[Programs]:
+    """The programs of a compiled function or module: joint, forward and backward of each kind of call that had a backward."""
+    return _function_of(f).programs()
+
+
+def print_graph(f: Union[AotFunction, AotModule]) -> None:
+    """Writes the forward and backward programs to stdout, and what is saved between them and why."""
+    for programs in get_graphs(f):
+        print(programs.forward.code)
+        if programs.backward is not None:
+            print(programs.backward.code)
+            print(programs.explanation)
+
+
+def draw_graph(f: Union[AotFunction, AotModule], path: Union[str, os.PathLike[str]]) -> None:
+    """Writes the joint program of the newest kind of call as SVG; Graphviz' ``dot`` makes it."""
+    programs = get_graphs(f)
+    if not programs:
+        raise RuntimeError("hindcast.draw_graph: there is no program yet: call the function, and backward() of its result")
+    programs[-1].joint.draw(path)

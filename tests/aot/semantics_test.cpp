@@ -1,0 +1,457 @@
+// What autograd and C++ let a program do with a function, done with a compiled one.
+
+#include <hindcast/aot.h>
+#include <hindcast/graph.h>
+#include <hindcast/hindcast.h>
+
+#include <ATen/autocast_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <thread>
+
+namespace hindcast::tests {
+
+struct Batch {
+  at::Tensor x;
+  std::vector<at::Tensor> weights;
+  double scale = 1;
+};
+template <class B>
+auto hindcast_members(B& batch, Batch*) {
+  return std::tie(batch.x, batch.weights, batch.scale);
+}
+
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using Tensors = std::vector<at::Tensor>;
+
+AotOptions exact() {
+  AotOptions options;
+  options.fw_compiler = options.bw_compiler = compilers::eager();
+  return options;
+}
+
+at::Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).requires_grad_(); }
+
+Tensors two_results(const at::Tensor& a, const at::Tensor& b) { return {a.sin() * 2, (a * b).exp()}; }
+
+TEST(AotSemantics, EachSetOfGradientsHasItsProgram) {
+  const auto f = aot_function(two_results, exact());
+  const auto a = leaf({3, 4}), b = leaf({3, 4});
+  const auto gradients = [&](auto&& function, int mask) {
+    a.mutable_grad() = b.mutable_grad() = at::Tensor();
+    const Tensors results = function(a, b);
+    at::Tensor loss = torch::zeros({});
+    for (int i = 0; i < 2; ++i) {
+      if ((mask >> i & 1) != 0) loss = loss + results[i].square().sum();
+    }
+    loss.backward();
+    return Tensors{a.grad(), b.grad()};
+  };
+  for (const int mask : {3, 3, 1, 1, 1, 2, 2, 3, 1}) {
+    const Tensors given = gradients(f, mask), expected = gradients(two_results, mask);
+    EXPECT_TRUE(given[0].equal(expected[0])) << mask;
+    EXPECT_EQ(given[1].defined(), expected[1].defined()) << mask;
+    if (given[1].defined()) EXPECT_TRUE(given[1].equal(expected[1])) << mask;
+  }
+  EXPECT_GT(f.stats().backwards, 0U);
+}
+
+TEST(AotSemantics, RandomFunctionsTakeZerosForGradientsThatDoNotFlow) {
+  const auto function = [](const at::Tensor& a, const at::Tensor& b) { return Tensors{at::dropout(a, 0.5, true), a * b}; };
+  const auto f = aot_function(function, exact());
+  const auto a = leaf({3, 4}), b = leaf({3, 4});
+  for (const int used : {0, 0, 1, 1, 0}) {
+    const auto gradient = [&](auto&& call) {
+      torch::manual_seed(4);
+      return torch::autograd::grad({call(a, b)[used].sum()}, {a})[0];
+    };
+    EXPECT_TRUE(gradient(f).equal(gradient(function))) << used;
+  }
+  EXPECT_EQ(f.stats().hits, 4U);
+}
+
+TEST(AotSemantics, SecondDerivatives) {
+  const auto function = [](const at::Tensor& a, const at::Tensor& b) { return (a * b).sin() * a.exp(); };
+  const auto f = aot_function(function, exact());
+  const auto second = [&](auto&& call) {
+    torch::manual_seed(5);
+    const auto x = leaf({3, 4}), b = leaf({3, 4});
+    const auto a = x * 1.5;
+    const auto first = torch::autograd::grad({call(a, b).square().sum()}, {x, b}, {}, true, /*create_graph=*/true);
+    return torch::autograd::grad({(first[0] * first[1]).sum()}, {x, b});
+  };
+  for (int call = 0; call < 3; ++call) {
+    const auto given = second(f), expected = second(function);
+    EXPECT_TRUE(given[0].allclose(expected[0], 1e-5, 1e-6));
+    EXPECT_TRUE(given[1].allclose(expected[1], 1e-5, 1e-6));
+  }
+}
+
+TEST(AotSemantics, SecondDerivativesOfRandomFunctionsAreRefused) {
+  const auto f = aot_function([](const at::Tensor& a) { return at::dropout(a, 0.5, true).sin(); });
+  const auto a = leaf({3, 4});
+  EXPECT_THAT([&] { torch::autograd::grad({f(a).sum()}, {a}, {}, true, true); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("create_graph needs the function to run again")));
+}
+
+TEST(AotSemantics, RetainGraph) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.sin().exp(); }, exact());
+  const auto a = leaf({3, 4});
+  for (int call = 0; call < 3; ++call) {
+    const auto loss = f(a).sum();
+    const auto expected = torch::autograd::grad({a.sin().exp().sum()}, {a})[0];
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(torch::autograd::grad({loss}, {a}, {}, true)[0].equal(expected));
+    EXPECT_TRUE(torch::autograd::grad({loss}, {a})[0].equal(expected));
+    EXPECT_THAT([&] { torch::autograd::grad({loss}, {a}); }, ThrowsMessage<std::exception>(HasSubstr("a second time")));
+  }
+}
+
+TEST(AotSemantics, SeveralForwardsBeforeABackward) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.sin().exp(); }, exact());
+  const auto a = leaf({3, 4});
+  for (int round = 0; round < 2; ++round) {
+    const auto x = f(a), y = f(a * 2), z = f(a * 3);
+    const auto expected = torch::autograd::grad({(a.sin().exp() + (a * 2).sin().exp() * (a * 3).sin().exp()).sum()}, {a})[0];
+    EXPECT_TRUE(torch::autograd::grad({(x + y * z).sum()}, {a})[0].allclose(expected, 1e-6));
+  }
+}
+
+TEST(AotSemantics, AForwardWhoseBackwardNeverComesIsSeldomTraced) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.sin().exp(); });
+  const auto a = leaf({3, 4});
+  for (int call = 0; call < 100; ++call) EXPECT_TRUE(f(a).equal(a.sin().exp()));
+  EXPECT_LE(f.stats().traces, 9U);
+  f(a).sum().backward();
+  f(a).sum().backward();
+  EXPECT_EQ(f.stats().calls, 102U);
+}
+
+TEST(AotSemantics, ATensorFromOutsideWithAHistoryCountsOnce) {
+  const auto p = leaf({4}), x = leaf({3, 4});
+  for (int call = 0; call < 3; ++call) {
+    const auto m = p * 2;
+    const auto f = aot_function([&](const at::Tensor& a) { return (a * m).sin(); }, exact());
+    const auto loss = f(x).sum() + m.sum();
+    const auto given = torch::autograd::grad({loss}, {p, x});
+    const auto n = p * 2;
+    const auto expected = torch::autograd::grad({(x * n).sin().sum() + n.sum()}, {p, x});
+    EXPECT_TRUE(given[0].allclose(expected[0], 1e-6));
+    EXPECT_TRUE(given[1].equal(expected[1]));
+  }
+}
+
+TEST(AotSemantics, ParametersFromOutsideTrain) {
+  const auto w = leaf({4}), expected = w.detach().clone().requires_grad_();
+  const auto x = torch::randn({3, 4});
+  const auto f = aot_function([&](const at::Tensor& a) { return (a * w).sin(); }, exact());
+  for (int step = 0; step < 4; ++step) {
+    w.mutable_grad() = expected.mutable_grad() = at::Tensor();
+    f(x).sum().backward();
+    (x * expected).sin().sum().backward();
+    const torch::NoGradGuard no_grad;
+    w.sub_(w.grad(), 0.1);
+    expected.sub_(expected.grad(), 0.1);
+    EXPECT_TRUE(w.equal(expected)) << step;
+  }
+  EXPECT_EQ(f.stats().hits, 3U);
+}
+
+TEST(AotSemantics, AWriteToALeafIsTheErrorThatItIs) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.mul_(2); });
+  const auto a = leaf({3});
+  EXPECT_THAT([&] { f(a); },
+              ThrowsMessage<std::exception>(HasSubstr("a leaf Variable that requires grad is being used in an in-place operation")));
+}
+
+TEST(AotSemantics, ASavedResultThatIsWrittenToIsAnError) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.exp(); }, exact());
+  const auto a = leaf({3});
+  f(a).sum().backward();
+  const auto y = f(a);
+  y.mul_(2);
+  EXPECT_THAT([&] { y.sum().backward(); }, ThrowsMessage<std::exception>(HasSubstr("modified by an inplace operation")));
+}
+
+TEST(AotSemantics, NumbersOfTheFunctionsOwnAreComparedInEachCall) {
+  const auto function = [](const at::Tensor& a) { return a.sum().item<float>() > 0 ? a.exp() : a.sin(); };
+  const auto f = aot_function(function, exact());
+  const auto a = torch::randn({3, 4});
+  const auto same = torch::ones({3, 4}).requires_grad_(), other = -same.detach();
+  for (int call = 0; call < 3; ++call) {
+    const auto loss = f(same).sum();
+    EXPECT_TRUE(loss.equal(same.exp().sum()));
+    loss.backward();
+    EXPECT_TRUE(f(other.detach().clone().requires_grad_()).equal(other.sin()));
+  }
+  EXPECT_GT(f.stats().numbers_differed, 0U);
+  EXPECT_GT(f.stats().hits, 0U);
+}
+
+TEST(AotSemantics, CheckEveryFindsANumberThatALambdaReads) {
+  double scale = 2;
+  AotOptions options = exact();
+  options.check_every = 3;
+  const auto f = aot_function([&](const at::Tensor& a) { return a * scale; }, options);
+  const auto a = torch::ones({3});
+  for (int call = 0; call < 4; ++call) f(a);
+  scale = 3;
+  f(a);
+  EXPECT_THAT([&] { f(a); }, ThrowsMessage<std::runtime_error>(HasSubstr("of result 0, element 0 is 2, expected 3")));
+}
+
+TEST(AotSemantics, WithoutFallbackWhatCannotBeTracedThrows) {
+  AotOptions options;
+  options.fallback = false;
+  const auto f = aot_function([](const at::Tensor& a) { return a.nonzero(); }, options);
+  EXPECT_THAT([&] { f(torch::ones({3})); }, ThrowsMessage<std::runtime_error>(HasSubstr("aten::nonzero: result depends on the data")));
+}
+
+TEST(AotSemantics, WhatCannotBeTracedHasItsEffectsOnce) {
+  const auto f = aot_function([](at::Tensor a) {
+    a.add_(1);
+    const auto drawn = torch::rand({2});
+    return Tensors{a.nonzero(), drawn};
+  });
+  for (int call = 0; call < 2; ++call) {
+    const auto a = torch::zeros({3});
+    torch::manual_seed(2);
+    const auto results = f(a);
+    EXPECT_TRUE(a.equal(torch::ones({3})));
+    EXPECT_EQ(results[0].size(0), 3);
+    torch::manual_seed(2);
+    EXPECT_TRUE(results[1].equal(torch::rand({2})));
+  }
+  EXPECT_EQ(f.stats().eager, 2U);
+}
+
+TEST(AotSemantics, AFunctionThatThrowsInItsFirstCall) {
+  bool throws = true;
+  const auto f = aot_function(
+      [&](const at::Tensor& a) {
+        const auto b = a.sin();
+        if (throws) throw std::out_of_range("mine");
+        return b.exp();
+      },
+      exact());
+  const auto a = leaf({3});
+  EXPECT_THROW(f(a), std::out_of_range);
+  throws = false;
+  for (int call = 0; call < 3; ++call) {
+    const auto result = f(a);
+    EXPECT_TRUE(result.equal(a.sin().exp()));
+    result.sum().backward();
+  }
+  EXPECT_EQ(f.stats().hits, 2U);
+}
+
+TEST(AotSemantics, ArgumentsAreStructsVectorsAndNumbers) {
+  const auto function = [](const Batch& batch, bool twice, std::optional<at::Tensor> more) {
+    auto y = batch.x * batch.scale;
+    for (const at::Tensor& weight : batch.weights) y = (y * weight).sin();
+    if (more) y = y + *more;
+    return std::make_pair(twice ? y * 2 : y, std::map<std::string, at::Tensor>{{"sum", y.sum()}});
+  };
+  const auto f = aot_function(function, exact());
+  Batch batch{leaf({3, 4}), {leaf({4}), leaf({4})}, 0.5};
+  for (const bool twice : {true, false, true, false}) {
+    for (const double scale : {0.5, 2.0}) {
+      batch.scale = scale;
+      for (const bool has_more : {true, false}) {
+        const std::optional<at::Tensor> more = has_more ? std::optional(torch::ones({4})) : std::nullopt;
+        const auto given = f(batch, twice, more);
+        const auto expected = function(batch, twice, more);
+        EXPECT_TRUE(given.first.equal(expected.first));
+        EXPECT_TRUE(given.second.at("sum").equal(expected.second.at("sum")));
+        given.first.sum().backward();
+      }
+    }
+  }
+  EXPECT_EQ(f.stats().hits, 8U);
+}
+
+TEST(AotSemantics, CompiledFunctionsInCompiledFunctions) {
+  const auto inner = aot_function([](const at::Tensor& a) { return a.sin(); }, exact());
+  const auto outer = aot_function([&](const at::Tensor& a) { return inner(a) * inner(a * 2); }, exact());
+  const auto a = leaf({3});
+  for (int call = 0; call < 3; ++call) {
+    const auto given = torch::autograd::grad({outer(a).sum()}, {a})[0];
+    EXPECT_TRUE(given.equal(torch::autograd::grad({(a.sin() * (a * 2).sin()).sum()}, {a})[0]));
+  }
+  EXPECT_EQ(outer.stats().hits, 2U);
+  EXPECT_EQ(inner.stats().hits, 0U);
+}
+
+TEST(AotSemantics, HooksOnInputsAndResults) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.sin(); }, exact());
+  for (int call = 0; call < 3; ++call) {
+    const auto a = leaf({3});
+    const auto x = a * 2;
+    std::string order;
+    x.register_hook([&](const at::Tensor& gradient) {
+      order += "x";
+      return gradient * 2;
+    });
+    const auto y = f(x);
+    y.register_hook([&](const at::Tensor& gradient) {
+      order += "y";
+      return gradient * 3;
+    });
+    y.sum().backward();
+    EXPECT_EQ(order, "yx");
+    EXPECT_TRUE(a.grad().allclose((a * 2).cos() * 12));
+  }
+}
+
+TEST(AotSemantics, AHookInTheFunctionLeavesItAsItIs) {
+  int calls = 0;
+  const auto f = aot_function([&](const at::Tensor& a) {
+    const auto y = a.sin();
+    if (y.requires_grad()) y.register_hook([&](const at::Tensor&) { ++calls; });
+    return y.exp();
+  });
+  const auto a = leaf({3});
+  for (int call = 0; call < 3; ++call) f(a).sum().backward();
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(AotSemantics, InferenceAndNoGrad) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.sin().exp(); }, exact());
+  const auto a = leaf({3});
+  for (int call = 0; call < 3; ++call) {
+    const torch::NoGradGuard no_grad;
+    const auto y = f(a);
+    EXPECT_FALSE(y.requires_grad());
+    EXPECT_TRUE(y.equal(a.sin().exp()));
+  }
+  for (int call = 0; call < 3; ++call) {
+    const c10::InferenceMode inference;
+    const auto y = f(a);
+    EXPECT_TRUE(y.is_inference());
+    EXPECT_TRUE(y.equal(a.sin().exp()));
+  }
+  EXPECT_EQ(f.stats().hits, 4U);
+}
+
+TEST(AotSemantics, Autocast) {
+  const auto function = [](const at::Tensor& a, const at::Tensor& w) { return at::linear(a, w).exp(); };
+  const auto f = aot_function(function, exact());
+  const auto a = leaf({3, 4}), w = leaf({5, 4});
+  for (int call = 0; call < 4; ++call) {
+    const bool is_cast = call % 2 == 1;
+    at::autocast::set_autocast_enabled(at::kCPU, is_cast);
+    const auto given = f(a, w), expected = function(a, w);
+    EXPECT_EQ(given.scalar_type(), is_cast ? at::kBFloat16 : at::kFloat);
+    EXPECT_TRUE(given.equal(expected));
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    EXPECT_TRUE(torch::autograd::grad({given.sum()}, {w})[0].equal(torch::autograd::grad({expected.sum()}, {w})[0]));
+  }
+}
+
+TEST(AotSemantics, SizesBecomeDynamicWithTheSecond) {
+  const auto function = [](const at::Tensor& a, const at::Tensor& w) { return at::relu(at::linear(a, w)).sum(0) / 3; };
+  const auto f = aot_function(function, exact());
+  const auto w = leaf({5, 4});
+  for (const int64_t rows : {3, 7, 11, 2, 64, 1}) {
+    const auto a = torch::randn({rows, 4});
+    EXPECT_TRUE(torch::autograd::grad({f(a, w).sum()}, {w})[0].equal(torch::autograd::grad({function(a, w).sum()}, {w})[0])) << rows;
+  }
+  EXPECT_GE(f.stats().hits, 3U);
+}
+
+// C++ says x.size(0), which is a plain number.
+TEST(AotSemantics, NumbersOfSizesAreFitted) {
+  const auto w = leaf({8, 8});
+  const auto function = [](const at::Tensor& x, const at::Tensor& weight) {
+    const auto b = x.size(0), t = x.size(1);
+    const auto heads = x.matmul(weight).view({b, t, 2, 4}).transpose(1, 2);
+    const auto mixed = heads.matmul(heads.transpose(-2, -1)) / static_cast<double>(4);
+    return (mixed.softmax(-1).matmul(heads)).transpose(1, 2).reshape({b * t, 8}) + torch::ones({b * t, 8});
+  };
+  const auto f = aot_function(function, exact());
+  for (const int64_t rows : {3, 5, 7, 9, 4, 12, 6}) {
+    const auto x = torch::randn({rows, rows + 2, 8});
+    const auto given = f(x, w), expected = function(x, w);
+    EXPECT_TRUE(given.equal(expected)) << rows;
+    EXPECT_TRUE(torch::autograd::grad({given.square().sum()}, {w})[0].equal(torch::autograd::grad({expected.square().sum()}, {w})[0]))
+        << rows;
+  }
+  EXPECT_EQ(f.stats().traces, 3U);
+  EXPECT_EQ(f.stats().hits, 4U);
+}
+
+TEST(AotSemantics, WhatFitsTwoSizesByChanceIsFoundOut) {
+  const auto function = [](const at::Tensor& x) { return x * (x.size(0) == 4 ? 2 : 1) + torch::full({x.size(0)}, x.size(0) < 8 ? 6 : 9); };
+  const auto f = aot_function(function, exact());
+  for (int round = 0; round < 2; ++round) {
+    for (const int64_t rows : {3, 5, 9, 4, 6, 11}) {
+      const auto x = torch::randn({rows});
+      EXPECT_TRUE(f(x).equal(function(x))) << rows;
+    }
+  }
+}
+
+TEST(AotSemantics, TheUsersCompilersGetProgramsAndInputs) {
+  std::vector<size_t> inputs;
+  std::string text;
+  const auto compiler = [&](const std::shared_ptr<const Graph>& graph, const Tensors& examples) -> ProgramFunction {
+    inputs.push_back(examples.size());
+    text += graph->print();
+    return [graph](Tensors given) { return graph->run(std::move(given)); };
+  };
+  AotOptions options;
+  options.fw_compiler = options.bw_compiler = compiler;
+  const auto f = aot_function([](at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor d) { return (a + b + c + d).cos().cos(); }, options);
+  const auto a = leaf({2, 4}), b = leaf({2, 4}), c = leaf({2, 4}), d = leaf({2, 4});
+  for (int call = 0; call < 3; ++call) {
+    const auto given = torch::autograd::grad({f(a, b, c, d).sum()}, {a})[0];
+    EXPECT_TRUE(given.equal(torch::autograd::grad({(a + b + c + d).cos().cos().sum()}, {a})[0]));
+  }
+  EXPECT_EQ(inputs, (std::vector<size_t>{4, 3}));
+  EXPECT_THAT(text, HasSubstr("return [cos_1, add_2, cos]"));
+  EXPECT_THAT(text, HasSubstr("return [mul_1, mul_1, mul_1, mul_1]"));
+}
+
+TEST(AotSemantics, ManyThreadsCallOneFunction) {
+  const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) { return (a * b).sin().exp(); }, exact());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int call = 0; call < 30; ++call) {
+        const auto a = leaf({2 + (call + t) % 3, 4}), b = leaf({4});
+        const auto given = torch::autograd::grad({f(a, b).sum()}, {a, b});
+        const auto expected = torch::autograd::grad({(a * b).sin().exp().sum()}, {a, b});
+        EXPECT_TRUE(given[0].equal(expected[0]));
+        EXPECT_TRUE(given[1].equal(expected[1]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(AotSemantics, AForkedChildGoesOn) {
+  const auto f = aot_function([](const at::Tensor& a) { return a.sin().exp(); });
+  const auto a = leaf({300});
+  f(a).sum().backward();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto given = torch::autograd::grad({f(a).sum()}, {a})[0];
+    f(leaf({7, 3})).sum().backward();  // compiled in the child
+    wait();
+    _exit(given.allclose((a.sin().exp() * a.cos()), 1e-5, 1e-6) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace hindcast::tests

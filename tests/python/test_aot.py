@@ -1,0 +1,631 @@
+"""Functions and modules compiled ahead of time, beside themselves."""
+
+import functools
+import gc
+import math
+import os
+import threading
+import weakref
+
+import hindcast
+import numpy
+import pytest
+import torch
+import torch.nn.functional as F
+from aot_beside_eager import CALLS, detached, gradients_of, like_eager
+from side_by_side import assert_same, error_of, leaf
+from torch import nn
+
+# ---- functions
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x.sin() * factor
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.cos() * ctx.factor, None
+
+
+def gru(x, h, weights):
+    return torch.gru(x, h, weights, True, 1, 0.0, True, False, False)
+
+
+def masked_loss(batch, options, scale=1.0):
+    logits = batch["x"] @ batch["w"]
+    if options[1] is not None:
+        logits = logits + options[1]
+    return {"loss": F.cross_entropy(logits, batch["target"]) * scale, "scale": scale, "parts": [logits, (None, options[0])]}
+
+
+def batch():
+    return {"x": torch.randn(5, 4), "w": leaf(4, 3), "target": torch.randint(0, 3, (5,))}
+
+
+def written(x, y):
+    x.mul_(2)
+    y = y * x
+    y[:, 1:] += 1
+    return y, x
+
+
+FUNCTIONS = {
+    "cos": (lambda a, b: (a + b).cos().cos(), lambda: ((leaf(3, 4), leaf(3, 4)), {})),
+    "kwargs": (masked_loss, lambda: ((batch(),), {"options": (7, leaf(3)), "scale": 0.5})),
+    "none": (masked_loss, lambda: ((batch(), (True, None)), {})),
+    "list": (lambda xs: [x * len(xs) for x in xs] + [torch.stack(xs).sum(0)], lambda: (([leaf(3), leaf(3)],), {})),
+    "numbers": (lambda x, n, s: x.sum(n) * s, lambda: ((leaf(3, 4), 1, 2.5), {})),
+    "scalars": (lambda x: x.mean() * 0.5 + 1, lambda: ((leaf(3, 4),), {})),
+    "item": (lambda x: x * x.detach().abs().max().ceil().clamp(9, 9).item(), lambda: ((leaf(3, 4),), {})),
+    "branch": (lambda x: x.exp() if (x.detach().abs().sum() >= 0) else x, lambda: ((leaf(3, 4),), {})),
+    "custom": (lambda x: Scaled.apply(x * 2, 3.0).exp(), lambda: ((leaf(3, 4),), {})),
+    "dropout": (lambda x: F.dropout(x, 0.4) + torch.rand(3, 4), lambda: ((leaf(3, 4),), {})),
+    "gru": (gru, lambda: ((torch.randn(5, 2, 3), torch.zeros(1, 2, 4), [leaf(12, 3), leaf(12, 4), leaf(12), leaf(12)]), {})),
+    "no gradient": (lambda x: x.softmax(-1), lambda: ((torch.randn(3, 4),), {})),
+    "in place": (written, lambda: ((torch.randn(3, 4), leaf(3, 4)), {})),
+    "views": (lambda x: (x.t(), x[1:].exp(), x.detach()), lambda: ((leaf(3, 4),), {})),
+    "autocast": (lambda x, w: torch.autocast("cpu", torch.bfloat16)(lambda: (x @ w).relu())(), lambda: ((leaf(3, 4), leaf(4, 5)), {})),
+    "vmap": (lambda x: torch.vmap(torch.dot)(x, x), lambda: ((leaf(3, 4),), {})),
+    "grad inside": (lambda x: torch.func.grad(lambda y: y.sin().sum())(x) * x, lambda: ((leaf(3, 4),), {})),
+    "checkpoint": (
+        lambda x: torch.utils.checkpoint.checkpoint(lambda y: y.sin().exp(), x, use_reentrant=False) * 2,
+        lambda: ((leaf(3, 4),), {}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_like_eager(name):
+    like_eager(*FUNCTIONS[name], is_random=name == "dropout")
+
+
+def lstm(x, h, c, weights):
+    return torch.lstm(x, (h, c), weights, True, 1, 0.0, True, False, False)
+
+
+def lstm_arguments():
+    return (torch.randn(5, 2, 3), torch.zeros(1, 2, 4), torch.zeros(1, 2, 4), [leaf(16, 3), leaf(16, 4), leaf(16), leaf(16)]), {}
+
+
+def test_an_lstm_is_like_eager():
+    # oneDNN's is no op that a program can run: PyTorch runs it.
+    like_eager(lstm, lstm_arguments, is_eager=torch.backends.mkldnn.is_available())
+
+
+def with_hook(x):
+    y = x.sin()
+    y.register_hook(lambda gradient: gradient * 2)
+    return y.exp()
+
+
+EAGER = {
+    "numpy": lambda x: x * float(x.detach().numpy().sum()),
+    "data_ptr": lambda x: x * (x.data_ptr() > 0),
+    "tolist": lambda x: x * sum(x.flatten().tolist()),
+    "repr": lambda x: x * len(repr(x)),
+    "mask": lambda x: x[x > 0].sum(),
+    "hook": with_hook,
+    "sparse": lambda x: x * x.detach().to_sparse().to_dense(),
+    "reentrant checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda y: y.sin().exp(), x, use_reentrant=True),
+}
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_what_cannot_be_traced_runs_as_it_is(name):
+    if name == "reentrant checkpoint":
+        x = leaf(3, 4)
+        f = hindcast.aot_function(EAGER[name])
+        for _ in range(2):
+            x.grad = None
+            f(x).sum().backward()
+            assert_same(x.grad, torch.autograd.grad(x.sin().exp().sum(), x)[0])
+        assert f.stats()["eager"] == 2
+        return
+    like_eager(EAGER[name], lambda: ((leaf(3, 4),), {}), is_eager=True)
+
+
+def test_without_fallback_it_raises():
+    f = hindcast.aot_function(EAGER["numpy"], fallback=False)
+    with pytest.raises(RuntimeError, match="cannot be traced"):
+        f(leaf(3, 4))
+
+
+def test_a_wrapper_of_torch_func_goes_to_the_function():
+    f = hindcast.aot_function(lambda x: x.sin() * x)
+    x = torch.randn(3, 4)
+    assert_same(torch.vmap(f)(x), x.sin() * x)
+    assert_same(torch.func.grad(lambda y: f(y).sum())(x), torch.func.grad(lambda y: (y.sin() * y).sum())(x))
+    assert f.stats()["eager"] == f.stats()["calls"] == 2
+
+
+def test_numbers_are_told_apart():
+    f = hindcast.aot_function(lambda x, n: x * n if n is not True else x - 1, "eager", "eager")
+    x = torch.arange(3.0)
+    for n in (1, True, 1.0, 0.0, -0.0, 2, 2):
+        for _ in range(2):
+            expected = x * n if n is not True else x - 1
+            assert_same(f(x, n), expected)
+            assert torch.equal(f(x, n).signbit(), expected.signbit())
+
+
+def test_sizes_become_dynamic():
+    f = hindcast.aot_function(lambda x, w: (x @ w).relu().sum(0), "eager", "eager")
+    w = leaf(4, 3)
+    for n in (2, 3, 5, 7, 11):
+        x = torch.randn(n, 4)
+        assert_same(torch.autograd.grad(f(x, w).sum(), w), torch.autograd.grad((x @ w).relu().sum(0).sum(), w))
+    assert f.stats()["traces"] <= 3
+    g = hindcast.aot_function(lambda x: x * 2, static_argnums=0)
+    for n in (2, 3, 5):
+        g(torch.ones(n))
+    assert g.stats()["traces"] == 3
+
+
+@functools.lru_cache
+def ones_of(size):
+    return torch.ones(size)
+
+
+# What Python does with sizes.
+BY_SIZE = {
+    "quotient": lambda x: x / x.size(0) + x.sum() / x.numel(),
+    "half": lambda x: x[: int(x.size(0) * 0.5)] * round(x.shape[0] / 3),
+    "ceil": lambda x: x[: math.ceil(x.size(0) / 2)] * math.sqrt(len(x)),
+    "power": lambda x: x * x.size(0) ** 0.5,
+    "cached": lambda x: x * ones_of(x.size(0)),
+    "table": lambda x: x * {4: 1.0, 5: 2.0}.get(x.size(0), 3.0),
+    "isinstance": lambda x: x * (1 if isinstance(x.size(0), int) else 2),
+    "bits": lambda x: x * ((x.size(0) ^ 1) + (1 << x.size(0)) + x.size(0).bit_length()),
+    "loop": lambda x: sum(x[i] * i for i in range(x.size(0))),
+    "tensor": lambda x: x * torch.tensor(x.size(0)) + torch.arange(x.size(0)),
+    "array": lambda x: x * torch.from_numpy(numpy.arange(x.size(0), dtype="float32")),
+    "shape": lambda x: x.view(x.shape[0], 1).expand(*x.shape, 3).reshape(-1),
+    "zeros": lambda x: torch.zeros(x.size(0), x.size(0) * 2) + x[:, None],
+    "results": lambda x: (x.size(0), x.shape, x * 2),
+    "parity": lambda x: x * 2 if x.size(0) % 2 else x.exp(),
+    "split": lambda x: torch.cat(x.chunk(2)[::-1]) + x.split(x.size(0) // 2 + 1)[0].sum(),
+}
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_sizes_are_numbers(name):
+    f = hindcast.aot_function(BY_SIZE[name], "eager", "eager", limit=16)
+    for size in (4, 5, 7, 9, 10, 12, 4, 5, 13, 10):
+        x = leaf(size)
+        seen, expected = f(x), BY_SIZE[name](x)
+        assert_same(detached(seen), detached(expected), str(size))
+        assert_same(gradients_of(seen, [x]), gradients_of(expected, [x]), str(size))
+
+
+def test_the_state_of_the_thread_is_part_of_the_call():
+    f = hindcast.aot_function(lambda x: x.exp() * 2, "eager", "eager")
+    x = leaf(3)
+    for _ in range(2):
+        assert f(x).requires_grad
+        with torch.no_grad():
+            assert not f(x).requires_grad
+        with torch.inference_mode():
+            assert f(x).is_inference()
+    g = hindcast.aot_function(lambda x: (torch.ones(3), x * 2), "eager", "eager")
+    x = torch.ones(3)
+    for _ in range(2):
+        with torch.device("meta"):
+            assert g(x)[0].device.type == "meta"
+        assert g(x)[0].device.type == "cpu"
+
+
+def test_backward_twice():
+    f = hindcast.aot_function(lambda x: x.sin().exp(), "eager", "eager")
+    x = leaf(3)
+    for _ in range(3):
+        y = f(x).sum()
+        first = torch.autograd.grad(y, x, retain_graph=True)
+        assert_same(torch.autograd.grad(y, x), first)
+        with pytest.raises(RuntimeError, match="a second time"):
+            torch.autograd.grad(y, x)
+
+
+def test_double_backward():
+    def second(f, x):
+        (g,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        return g, torch.autograd.grad(g.square().sum(), x)
+
+    def function(x):
+        return x.sin().exp() * x
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    x = leaf(3)
+    for _ in range(3):
+        assert_same(second(f, x), second(function, x))
+
+
+def test_an_exception_comes_through():
+    class Mine(Exception):
+        pass
+
+    def function(x, fails):
+        y = x * 2
+        if fails:
+            raise Mine("of the function")
+        return y
+
+    f = hindcast.aot_function(function)
+    x = leaf(3)
+    for _ in range(2):
+        with pytest.raises(Mine, match="of the function") as caught:
+            f(x, True)
+        assert caught.traceback[-1].name == "function"
+        f(x, False).sum().backward()
+    assert f.stats()["hits"] == 1
+    for _ in range(2):
+        assert error_of(lambda: hindcast.aot_function(lambda x, y: x @ y)(torch.ones(2, 3), torch.ones(2, 3))) == error_of(
+            lambda: torch.ones(2, 3) @ torch.ones(2, 3)
+        )
+
+
+def test_an_exception_when_the_function_runs_again():
+    fails = False
+
+    def function(x):
+        if fails:
+            raise KeyError("again")
+        return x.sin()
+
+    f = hindcast.aot_function(function)
+    x = leaf(3)
+    y = f(x).sum()
+    fails = True
+    with pytest.raises(KeyError, match="again"):
+        torch.autograd.grad(y, x, create_graph=True)
+
+
+def test_tensors_from_outside():
+    w = leaf(3)
+    f = hindcast.aot_function(lambda x: (x * w).exp(), "eager", "eager")
+    for step in range(4):
+        x = leaf(3)
+        assert_same(torch.autograd.grad(f(x).sum(), (x, w)), torch.autograd.grad((x * w).exp().sum(), (x, w)))
+        with torch.no_grad():
+            w.mul_(1.5)
+    assert f.stats()["hits"] == 3
+
+
+def test_a_change_outside_is_found_where_it_is_looked_for():
+    factor = 2
+    f = hindcast.aot_function(lambda x: x * factor, check_every=1)
+    x = torch.ones(3)
+    f(x)
+    f(x)
+    factor = 3
+    with pytest.raises(RuntimeError, match="make it an argument"):
+        f(x)
+
+
+def test_a_method():
+    class Thing:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @hindcast.aot_function
+        def scaled(self, x):
+            return x * self.factor
+
+    one, other, x = Thing(2), Thing(3), torch.ones(3)
+    for _ in range(2):
+        assert_same(one.scaled(x), x * 2)
+        assert_same(other.scaled(x), x * 3)
+
+
+def test_threads():
+    f = hindcast.aot_function(lambda x, n: (x * n).sin(), "eager", "eager")
+    failures = []
+
+    def work(seed):
+        try:
+            generator = torch.Generator().manual_seed(seed)
+            for i in range(50):
+                x = torch.randn(3 + i % 2, generator=generator).requires_grad_()
+                y = f(x, seed % 2)
+                (g,) = torch.autograd.grad(y.sum(), x)
+                z = (x * (seed % 2)).sin()
+                assert_same((y, g), (z, torch.autograd.grad(z.sum(), x)[0]))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_nothing_is_kept_for_ever():
+    class Big:
+        pass
+
+    big = Big()
+    watched = weakref.ref(big)
+
+    def function(x, big):
+        return {"x": x * 2, "n": 1}
+
+    f = hindcast.aot_function(function)
+    x = leaf(3)
+    for _ in range(3):
+        f(x, big)["x"].sum().backward()
+    before = len(hindcast._aot._kept)
+    for _ in range(50):
+        f(x, big)
+    assert len(hindcast._aot._kept) <= before + 2
+    del f, function, big
+    gc.collect()
+    hindcast.aot_function(lambda x: x)(x)  # takes away what C++ has let go of
+    assert watched() is None
+
+
+def test_a_graph_outlives_its_function():
+    x = leaf(3)
+    y = hindcast.aot_function(lambda x: x.sin().exp())(x).sum()
+    gc.collect()
+    hindcast.aot_function(lambda x: x)(x)
+    expected = x.sin().exp().sum()
+    assert_same(torch.autograd.grad(y, x, create_graph=True)[0].detach(), torch.autograd.grad(expected, x)[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork():
+    f = hindcast.aot_function(lambda x: x.sin().exp(), "eager", "eager")
+    x = leaf(3)
+    for _ in range(2):
+        f(x).sum().backward()
+    child = os.fork()
+    if child == 0:
+        with torch.no_grad():
+            is_right = torch.equal(f(x), x.sin().exp()) and torch.equal(f(x * 2), (x * 2).sin().exp())
+        os._exit(0 if is_right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_saved_tensors_hooks_see_the_function():
+    f = hindcast.aot_function(lambda x: x.sin())
+    seen = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(1) or t, lambda t: t):
+        for _ in range(2):
+            f(leaf(3)).sum().backward()
+    assert len(seen) == 2 and f.stats()["eager"] == 2
+
+
+@pytest.mark.parametrize(
+    "options, error, text",
+    [
+        ({"fw_compiler": "no"}, ValueError, "fw_compiler is 'no'"),
+        ({"bw_compiler": 3}, TypeError, "bw_compiler is 3"),
+        ({"partition_fn": "min_cut"}, TypeError, "partition_fn"),
+        ({"static_argnums": -1}, ValueError, "static_argnums is -1"),
+        ({"dynamic": "yes"}, ValueError, "dynamic is 'yes'"),
+        ({"memory_budget": 2.0}, ValueError, "memory_budget is 2"),
+        ({"check_every": -1}, ValueError, "check_every is -1"),
+        ({"limit": 0}, ValueError, "limit is 0"),
+    ],
+)
+def test_bad_options(options, error, text):
+    with pytest.raises(error, match=text):
+        hindcast.aot_function(lambda x: x, **options)
+
+
+# ---- compilers and graphs
+
+
+def test_a_compiler_of_ones_own(capsys):
+    programs, calls = [], []
+
+    def compiler(program, examples):
+        programs.append(program)
+
+        def run(inputs):
+            calls.append(len(inputs))
+            return program.run(inputs)
+
+        assert len(examples) == len([node for node in program.nodes if node.op == "placeholder"])
+        return run
+
+    f = hindcast.aot_function(lambda x, y: (x * y).exp(), compiler, compiler, dynamic="never")
+    x, y = leaf(3, 4), leaf(3, 4)
+    for _ in range(3):
+        assert_same(torch.autograd.grad(f(x, y).sum(), (x, y)), torch.autograd.grad((x * y).exp().sum(), (x, y)))
+    assert len(programs) == 2 and len(calls) == 4
+    nodes = programs[0].nodes
+    assert [node.op for node in nodes] == ["placeholder", "placeholder", "aten::mul.Tensor", "aten::exp", "output"]
+    assert nodes[2].args == (nodes[0].name, nodes[1].name) and nodes[2].dtype == torch.float32 and nodes[2].shape == (3, 4)
+    assert "torch.ops.aten.mul.Tensor" in programs[0].code
+    hindcast.print_graph(f)
+    assert "torch.ops.aten.mul.Tensor" in capsys.readouterr().out
+    (made,) = hindcast.get_graphs(f)
+    assert made.backward is not None and "saves" in made.explanation and "digraph" in made.joint.dot
+
+
+def test_a_compiler_that_fails_leaves_the_program_to_aten():
+    def compiler(program, examples):
+        raise ValueError("not today")
+
+    f = hindcast.aot_function(lambda x: x.exp(), compiler, hindcast.compilers.print)
+    x = leaf(3)
+    for _ in range(3):
+        assert_same(torch.autograd.grad(f(x).sum(), x), torch.autograd.grad(x.exp().sum(), x))
+    assert f.stats()["hits"] == 2
+
+
+def test_an_exception_of_a_compiled_program_comes_through():
+    def compiler(program, examples):
+        def run(inputs):
+            raise LookupError("in the program")
+
+        return run
+
+    for forward in (True, False):
+        f = hindcast.aot_function(lambda x: x.exp(), *((compiler, None) if forward else (None, compiler)))
+        x = leaf(3)
+        f(x).sum().backward()
+        with pytest.raises(LookupError, match="in the program"):
+            f(x).sum().backward()
+
+
+def test_draw_graph_needs_a_program(tmp_path):
+    f = hindcast.aot_function(lambda x: x.exp())
+    with pytest.raises(RuntimeError, match="no program yet"):
+        hindcast.draw_graph(f, tmp_path / "graph.svg")
+    with pytest.raises(TypeError, match="no function or module"):
+        hindcast.get_graphs(len)
+
+
+def test_memory_efficient_fusion_saves_less():
+    def function(a, b, c, d):
+        return (a + b + c + d).cos().cos()
+
+    leaves = [leaf(64, 64) for _ in range(4)]
+    f = hindcast.memory_efficient_fusion(function)
+    for _ in range(2):
+        f(*leaves).sum().backward()
+    (made,) = f.programs()
+    assert len(made.forward.nodes[-1].args) == 2  # the result and one saved tensor
+    assert isinstance(hindcast.memory_efficient_fusion(nn.Linear(2, 2)), nn.Module)
+
+
+# ---- modules
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 8))
+
+    def forward(self, x):
+        y = self.norm1(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.norm2(x))
+
+
+MODULES = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), (5, 4)),
+    "batch norm": (lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Sigmoid()), (5, 4)),
+    "conv": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2)),
+        (2, 3, 8, 8),
+    ),
+    "dropout": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 2)), (5, 4)),
+    "transformer": (Block, (2, 5, 8)),
+    "gru": (lambda: nn.GRU(4, 6, 2), (2, 5, 4)),
+}
+
+
+@pytest.mark.parametrize("is_training", (True, False), ids=("train", "eval"))
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_like_eager(name, is_training):
+    make, sizes = MODULES[name]
+    torch.manual_seed(0)
+    module = make().train(is_training)
+    like_eager(
+        module,
+        lambda: ((torch.randn(*sizes),), {}),
+        lambda: list(module.parameters()) + list(module.buffers()),
+        is_random=is_training and name in ("dropout", "transformer"),
+        compiled=hindcast.aot_module,
+    )
+
+
+def test_a_module_trains_like_itself():
+    def train(compile):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+        model = compile(module)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        losses = []
+        for step in range(8):
+            model.train(step % 4 != 3)
+            optimizer.zero_grad()
+            loss = model(torch.randn(6, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return losses, list(module.state_dict().values()), list(module.state_dict())
+
+    assert_same(train(lambda module: hindcast.aot_module(module, "eager", "eager")), train(lambda module: module))
+
+
+def test_a_module_passes_through():
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    assert list(compiled.state_dict()) == list(module.state_dict())
+    assert [name for name, _ in compiled.named_parameters()] == [name for name, _ in module.named_parameters()]
+    assert compiled.eval() is compiled and not module.training and not module[1].training and not compiled.training
+    compiled.train()
+    assert module[1].training
+    assert compiled.get_submodule("0") is module[0]
+    compiled.load_state_dict({name: torch.zeros_like(value) for name, value in module.state_dict().items()})
+    assert not module[0].weight.any()
+    compiled.double()
+    assert module[0].weight.dtype == torch.double
+    compiled.note = "here"
+    assert module.note == "here"
+    del compiled.note
+    assert not hasattr(module, "note")
+
+
+def test_what_a_module_is_made_of_is_looked_at():
+    module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    x = torch.randn(2, 4)
+
+    def check():
+        for _ in range(2):
+            torch.manual_seed(0)
+            seen = compiled(x)
+            seen.sum().backward()
+            torch.manual_seed(0)
+            assert_same(seen.detach(), module(x).detach())
+
+    check()
+    module[0].weight = nn.Parameter(torch.randn(3, 4))
+    check()
+    module.eval()
+    check()
+    module[0] = nn.Linear(4, 3)
+    check()
+    module[0].weight.requires_grad_(False)
+    module[0].weight.grad = None
+    check()
+    assert module[0].weight.grad is None
+    module.double()
+    x = x.double()
+    check()
+    module.register_forward_hook(lambda module, args, result: result * 2)
+    check()
+
+
+def test_a_function_of_a_module_as_argument():
+    module = nn.Linear(4, 3)
+    f = hindcast.aot_function(lambda module, x: module(x).relu(), "eager", "eager")
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        assert_same(f(module, x).detach(), module(x).relu().detach())
+    module.weight = nn.Parameter(torch.randn(3, 4))
+    assert_same(f(module, x).detach(), module(x).relu().detach())
+    assert f.stats()["traces"] >= 2
+
+
+def test_a_compiled_module_in_a_module():
+    inner = hindcast.aot_module(nn.Linear(4, 4), "eager", "eager")
+    outer = nn.Sequential(inner, nn.ReLU())
+    assert list(outer.state_dict()) == ["0.weight", "0.bias"]
+    for _ in range(CALLS):
+        outer(torch.randn(2, 4)).sum().backward()
+    assert inner.aot_stats()["hits"] == CALLS - 1

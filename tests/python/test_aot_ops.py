@@ -1,0 +1,123 @@
+"""PyTorch's own database of operators: each compiled, beside itself, forward and gradients, to the bit through ATen."""
+
+import collections
+import warnings
+
+import hindcast
+import pytest
+import torch
+from side_by_side import assert_same
+from torch.utils._pytree import tree_leaves, tree_map
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from torch.testing._internal import common_methods_invocations as database
+
+# A seed that an operator of the database sets is no part of a program: the test sets it.
+database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+
+SAMPLES = 3
+CALLS = 3  # a trace, and two hits
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.int64, torch.bool)
+
+# What no program can say: by reason. The function itself runs there.
+EAGER_BY_REASON = {
+    "sizes of results depend on the data": "argwhere bincount combinations linalg.lstsq linalg.lstsq.grad_oriented masked_select "
+    "nonzero unique unique_consecutive",
+    "sizes of gradients' parts depend on the data": "index_put masked_fill prod",
+    "its formula asks for a number": "cumprod linalg.eig linalg.vander masked.cumprod max.reduction_no_dim median "
+    "min.reduction_no_dim nanmedian",
+    "asks whether tensors are equal": "allclose corrcoef cov equal istft nanquantile quantile",
+    "reads a tensor's memory": "nn.functional.ctc_loss tensor_split",
+    "writes to several arguments, or writes and returns": "_batch_norm_with_update _native_batch_norm_legit nn.functional.rrelu",
+    "changes geometry in place": "stft",
+    "takes tensors that are not strided": "sparse.mm.reduce sparse.sampled_addmm",
+}
+EAGER = {name for names in EAGER_BY_REASON.values() for name in names.split()}
+
+
+def name_of(op):
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+
+
+def operators():
+    """Each with the dtype to try it with."""
+    found = []
+    for op in database.op_db:
+        dtype = next((dtype for dtype in DTYPES if dtype in op.supported_dtypes("cpu")), None)
+        if dtype is not None and not op.name.startswith(("empty", "new_empty")):  # no two calls are alike
+            found.append(pytest.param(op, dtype, id=name_of(op)))
+    return found
+
+
+def own(tensor):
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad) if isinstance(tensor, torch.Tensor) else tensor
+
+
+def dense(tensor):
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+
+
+def detached(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = dense(value.detach())
+    return value.cfloat() if value.dtype == torch.chalf else value  # nothing compares these
+
+
+def needs_gradient(value):
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided and value.requires_grad
+
+
+def weighted(tensor):
+    numbers = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return (numbers.double() * torch.linspace(1, 2, numbers.numel(), dtype=torch.double).view(numbers.shape)).sum()
+
+
+def outcome(function, sample):
+    """Results, whether they need gradients, gradients of the arguments, and what became of these."""
+    args, kwargs = tree_map(own, ((sample.input, *sample.args), sample.kwargs))
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    torch.manual_seed(0)
+    try:
+        results = tree_leaves(function(*args, **kwargs))
+        needing = [r for r in tree_leaves(sample.output_process_fn_grad(results)) if needs_gradient(r)]
+        if needing:
+            sum(map(weighted, needing)).backward()
+    except Exception as error:
+        return type(error), str(error)
+    gradients = [None if leaf.grad is None else dense(leaf.grad).contiguous() for leaf in leaves]
+    return tree_map(detached, (results, list(map(needs_gradient, results)), gradients, leaves))
+
+
+def is_error(outcome):
+    return isinstance(outcome[0], type)
+
+
+def assert_equal(seen, expected, where):
+    for i, (one, other) in enumerate(zip(seen, expected, strict=True)):
+        if isinstance(other, (list, tuple)):
+            assert_equal(one, other, f"{where}[{i}]")
+        elif isinstance(other, torch.Tensor) and other.numel() and (other.is_floating_point() or other.is_complex()):
+            assert one.isnan().equal(other.isnan()), where
+            assert_same(one.masked_fill(one.isnan(), 0), other.masked_fill(other.isnan(), 0), where)
+        else:
+            assert_same(one, other, where)
+
+
+@pytest.mark.parametrize("op, dtype", operators())
+@pytest.mark.filterwarnings("ignore")
+def test_an_operator(op, dtype):
+    needs_gradients = op.supports_autograd and dtype.is_floating_point
+    samples = []
+    for sample in op.sample_inputs("cpu", dtype, requires_grad=needs_gradients):
+        samples.append(sample)
+        if len(samples) == SAMPLES:
+            break
+    for i, sample in enumerate(samples):
+        expected = outcome(op.op, sample)
+        for partition in (hindcast.partition.standard, hindcast.partition.min_cut):
+            f = hindcast.aot_function(op.op, "eager", "eager", partition, async_=False)
+            for call in range(CALLS):
+                assert_equal(outcome(f, sample), expected, f"sample {i}, {partition}, call {call}")
+            assert f.stats()["hits"] == CALLS - 1 or is_error(expected) or name_of(op) in EAGER, f"sample {i}, {partition}: {f.stats()}"
