@@ -190,12 +190,27 @@ void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<c
   values = std::move(interpreter.values);
 }
 
-std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> inputs) const {
+std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> given) const {
+  if (!outputs.empty()) return run_program(std::move(given));
   const auto all = segments();
   if (all.size() != 1)
     throw std::invalid_argument(
         base::format("hindcast::Graph::run: the graph has {} segments, expected 1; run them one by one", all.size()));
-  return run(all.front(), std::move(inputs), bindings_at_capture(*symbols));
+  return run(all.front(), std::move(given), bindings_at_capture(*symbols));
+}
+
+std::vector<at::Tensor> Graph::run_program(std::vector<at::Tensor> given) const {
+  if (given.size() != inputs.size())
+    throw std::invalid_argument(
+        base::format("hindcast::Graph::run: {} tensors given, the program has {} inputs", given.size(), inputs.size()));
+  std::unordered_map<uint32_t, at::Tensor> all;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (inputs[i].defined()) all.emplace(inputs[i].index, std::move(given[i]));
+  }
+  replay(all);
+  std::vector<at::Tensor> results;
+  for (const ValueId output : outputs) results.push_back(output.defined() ? all.at(output.index) : at::Tensor());
+  return results;
 }
 
 void Graph::verify() const {

@@ -155,8 +155,8 @@ class HINDCAST_API Graph {
   /// Runs one segment op by op through ATen, below autograd: `inputs` and results in the order of Segment.
   /// Throws std::invalid_argument when the number of inputs is not that of the segment.
   std::vector<at::Tensor> run(const Segment& segment, std::vector<at::Tensor> inputs, const Bindings& bindings) const;
-  /// The same for a graph of one segment, with the values its symbols had at capture.
-  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+  /// The same for a graph of one segment, with the values its symbols had at capture; of a program, from `inputs` to `outputs`.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> given) const;
 
   /// Runs every ATen instr with the symbols' values at capture; reads and adds to `values` (by ValueId). Instrs whose
   /// arguments are not there are left out.
@@ -185,6 +185,9 @@ class HINDCAST_API Graph {
   virtual std::shared_ptr<Graph> copy() const;
   /// Values are read in place of others from now on: what names values, and is no instr, follows.
   virtual void redirect(const std::function<ValueId(ValueId)>& now);
+
+ private:
+  std::vector<at::Tensor> run_program(std::vector<at::Tensor> given) const;
 };
 
 }  // namespace hindcast::capture

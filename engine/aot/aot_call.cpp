@@ -207,7 +207,7 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
 // ---- a call that is traced
 
 DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family) const {
-  if (context_->options.dynamic != Dynamic::Automatic || family.sizes() == Family::Sizes::Plain) return {};
+  if (context_->options.dynamic != Dynamic::Automatic || family.sizes_for(facts.row) == Family::Sizes::Plain) return {};
   std::vector<capture::Facts> earlier;
   std::set<int64_t> pinned;
   for (const auto& other : *family.all()) {
@@ -224,7 +224,8 @@ FunctionOutput AotCall::trace_new(Family& family) {
   DynamicRow dynamic = choose_symbols(facts, family);
   const TracedFunction function = call_.function();
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
-  auto trace = std::make_unique<FunctionTrace>(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes() == Family::Sizes::Free);
+  auto trace =
+      std::make_unique<FunctionTrace>(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes_for(facts.row) == Family::Sizes::Free);
   FunctionOutput output;
   try {
     trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);

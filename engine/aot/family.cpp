@@ -20,25 +20,48 @@ void Family::add(const std::shared_ptr<Specialisation>& specialisation) {
   all_ = std::move(more);
 }
 
-Family::Sizes Family::sizes() const {
+void Family::remove(const Specialisation& specialisation) {
+  auto fewer = std::make_shared<List>();
   const std::lock_guard lock(mutex_);
-  return sizes_;
+  for (const auto& each : *all_) {
+    if (each.get() != &specialisation) fewer->push_back(each);
+  }
+  all_ = std::move(fewer);
 }
 
-void Family::set(Sizes sizes, std::shared_ptr<Specialisation> waiting) {
+Family::Sizes Family::sizes_for(const capture::Facts& row) const {
+  std::shared_ptr<Specialisation> fitted;
+  bool may_fit = false;
+  {
+    const std::lock_guard lock(mutex_);
+    fitted = fitted_;
+    may_fit = may_fit_;
+  }
+  if (fitted && fitted->values_of_symbols(row)) return Sizes::Plain;
+  return may_fit ? Sizes::Free : Sizes::Pinned;
+}
+
+void Family::set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another) {
   const std::lock_guard lock(mutex_);
-  sizes_ = sizes;
-  waiting_.swap(waiting);
+  may_fit_ = may_be_another;
+  fitted_.swap(fitted);
 }
 
 void Family::learned(const Specialisation& specialisation, const std::shared_ptr<const Halves>& halves) {
-  if (specialisation.is_exact()) return fit_to(specialisation, halves);
-  if (!specialisation.is_dynamic() && sizes() == Sizes::Plain) compare(specialisation, *halves);
+  if (specialisation.is_exact()) {
+    fit_to(specialisation, halves);
+  } else if (!specialisation.is_dynamic()) {
+    compare(specialisation, *halves);
+  }
 }
 
 // The first two sizes: is there one program for both?
 void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Halves>& halves) {
-  if (sizes() != Sizes::Free || options_.fw_compiler.function() || options_.bw_compiler.function()) return set(Sizes::Pinned, nullptr);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!may_fit_ || fitted_) return;
+  }
+  if (options_.fw_compiler.function() || options_.bw_compiler.function()) return set_fit(nullptr, false);
   for (const auto& first : *all()) {
     if (first->is_dynamic() || !first->is_alike_outside(second)) continue;
     const auto values = second.values_of_symbols(first->row());
@@ -53,28 +76,36 @@ void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Ha
       request.leaves = second.leaves();
       waiting->add(make_halves(std::move(fitted->joint), request));
       HC_LOG(Aot, Info, "numbers of two programs are expressions of their sizes; a third size will tell");
-      return set(Sizes::Plain, waiting);
+      waiting->limit_to(*values);
+      waiting->widen(second.symbols_at_capture());
+      return set_fit(waiting, false);
     }
   }
   HC_LOG(Aot, Info, "programs at two sizes differ in more than what their sizes say: each size gets its own");
-  set(Sizes::Pinned, nullptr);
+  set_fit(nullptr, false);
 }
 
-// The third.
-void Family::compare(const Specialisation& third, const Halves& halves) {
-  std::shared_ptr<Specialisation> waiting;
+// The third, and every other that lies outside of what has been compared: between two sizes that gave one program lies no branch of the
+// function's own, as a rule; beyond them there may be one.
+void Family::compare(const Specialisation& other, const Halves& halves) {
+  std::shared_ptr<Specialisation> fitted;
   {
     const std::lock_guard lock(mutex_);
-    waiting = waiting_;
+    fitted = fitted_;
   }
-  if (!waiting) return;
-  const auto values = waiting->values_of_symbols(third.row());
-  if (!values || halves.tangents != waiting->halves()->tangents) return;
-  const bool is_right = waiting->is_alike_outside(third) &&
-                        is_same_at({waiting->halves()->traced, waiting->returned()}, *values, {halves.traced, third.returned()});
-  HC_LOG(Aot, Info, "a third size {}", is_right ? "confirms the program of the two" : "has another program: each size gets its own");
-  set(Sizes::Pinned, nullptr);
-  if (is_right) add(waiting);
+  if (!fitted) return;
+  const auto values = fitted->values_of_symbols(other.row());
+  if (!values || halves.tangents != fitted->halves()->tangents) return;
+  const bool is_right = fitted->is_alike_outside(other) &&
+                        is_same_at({fitted->halves()->traced, fitted->returned()}, *values, {halves.traced, other.returned()});
+  HC_LOG(Aot, Info, "another size {}", is_right ? "has the program that was fitted to two" : "has another program: it gets its own");
+  if (!is_right) {
+    if (!fitted->is_confirmed()) set_fit(nullptr, false);
+    return;
+  }
+  fitted->widen(*values);
+  remove(other);
+  if (fitted->confirm()) add(fitted);
 }
 
 }  // namespace hindcast::engine

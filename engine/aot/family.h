@@ -23,21 +23,23 @@ class Family : public std::enable_shared_from_this<Family> {
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit
-    Plain,   // without symbols: a fit waits for a third size
+    Plain,   // without symbols: a fit is to be compared with it
     Pinned,  // there is no fit: a size that is asked for as a number stays what it is
   };
-  Sizes sizes() const;
+  /// For a call with these facts.
+  Sizes sizes_for(const capture::Facts& row) const;
 
  private:
   void fit_to(const Specialisation& second, const std::shared_ptr<const Halves>& halves);
-  void compare(const Specialisation& third, const Halves& halves);
-  void set(Sizes sizes, std::shared_ptr<Specialisation> waiting);
+  void compare(const Specialisation& other, const Halves& halves);
+  void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
+  void remove(const Specialisation& specialisation);
 
   const AotOptions& options_;
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
-  Sizes sizes_ = Sizes::Free;
-  std::shared_ptr<Specialisation> waiting_;  // a fit that no third size has confirmed
+  bool may_fit_ = true;
+  std::shared_ptr<Specialisation> fitted_;  // among all_ once a third size has confirmed it
 };
 
 }  // namespace hindcast::engine

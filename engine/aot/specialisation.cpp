@@ -122,13 +122,33 @@ std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Fact
   return values;
 }
 
+void Specialisation::limit_to(const std::vector<int64_t>& values) {
+  const std::lock_guard lock(mutex_);
+  for (const int64_t value : values) ranges_.emplace_back(value, value);
+}
+
+void Specialisation::widen(const std::vector<int64_t>& values) {
+  const std::lock_guard lock(mutex_);
+  for (size_t s = 0; s < values.size(); ++s) {
+    ranges_[s] = {std::min(ranges_[s].first, values[s]), std::max(ranges_[s].second, values[s])};
+  }
+}
+
+bool Specialisation::is_in_range(const std::vector<int64_t>& values) const {
+  const std::lock_guard lock(mutex_);
+  for (size_t s = 0; s < ranges_.size(); ++s) {
+    if (values[s] < ranges_[s].first || values[s] > ranges_[s].second) return false;
+  }
+  return true;
+}
+
 bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) const {
   if (dynamic_.symbols.empty() || is_exact()) {
     if (row != row_) return false;
     bindings.ints = dynamic_.int_hints;
   } else {
     auto values = values_of_symbols(row);
-    if (!values) return false;
+    if (!values || !is_in_range(*values)) return false;
     bindings.ints = std::move(*values);
     capture::Env env;
     if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;

@@ -46,6 +46,14 @@ class Specialisation {
   /// What its symbols are in a call with these facts; nullopt: it differs in more than sizes.
   std::optional<std::vector<int64_t>> values_of_symbols(const capture::Facts& row) const;
 
+  /// Of a fit: it is right for sizes between those that it was compared at. Returns at once to others.
+  void limit_to(const std::vector<int64_t>& values);
+  void widen(const std::vector<int64_t>& values);
+  std::vector<int64_t> symbols_at_capture() const { return dynamic_.int_hints; }
+  bool is_confirmed() const { return is_confirmed_.load(std::memory_order_acquire); }
+  /// True the first time.
+  bool confirm() { return !is_confirmed_.exchange(true); }
+
   void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
   std::shared_ptr<Family> family() const { return family_.lock(); }
 
@@ -96,6 +104,7 @@ class Specialisation {
     }
     return list;
   }
+  bool is_in_range(const std::vector<int64_t>& values) const;
   /// The tensor with these views taken of it, by the autograd state of this thread.
   at::Tensor view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const;
 
@@ -117,11 +126,12 @@ class Specialisation {
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<uint32_t> calls_without_program_ = 0;
-  std::atomic<bool> is_eager_ = false, is_exact_ = false;
+  std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false;
   std::weak_ptr<Family> family_;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
   std::vector<std::shared_ptr<const Halves>> halves_;               // the one for the next call first
+  std::vector<std::pair<int64_t, int64_t>> ranges_;                 // by symbol; empty: any value
 };
 
 }  // namespace hindcast::engine
