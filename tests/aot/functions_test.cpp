@@ -94,7 +94,8 @@ std::vector<AotCase> cases() {
                  },
                  [](Tensors x) {
                    return Tensors{at::dropout(x[0], 0.3, true) + torch::rand({16, 6})};
-                 }});
+                 },
+                 false, true});
   all.push_back({"no_grad inside",
                  [] {
                    return Tensors{leaf({4, 6}), leaf({4, 6})};
@@ -112,7 +113,7 @@ std::vector<AotCase> cases() {
                    return Tensors{torch::randn({5, 3, 4}), leaf({7, 4}), leaf({7, 7}), leaf({7})};
                  },
                  [](Tensors x) {
-                   auto h = torch::zeros({3, 7});
+                   auto h = torch::zeros({3, 7}, x[0].options());
                    for (int64_t t = 0; t < x[0].size(0); ++t) h = (at::linear(x[0][t], x[1], x[3]) + at::linear(h, x[2])).tanh();
                    return Tensors{h};
                  }});
@@ -158,7 +159,8 @@ std::vector<AotCase> cases() {
                  [] {
                    return Tensors{leaf({9, 4})};
                  },
-                 [](Tensors x) { return Tensors{x[0] * static_cast<double>(x[0].detach().contiguous().data_ptr<float>()[3])}; }, true});
+                 [](Tensors x) { return Tensors{x[0] * static_cast<double>(x[0].detach().contiguous().data_ptr<float>()[3])}; }, true,
+                 true});
   all.push_back({"complex",
                  [] {
                    return Tensors{torch::randn({4, 3}, torch::kComplexFloat).requires_grad_()};
