@@ -90,6 +90,8 @@ class FunctionTrace final : private Policy {
   /// Tensors from outside, behind the inputs.
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   size_t input_count() const { return primals_.size() - lifted_.size(); }
+  /// Stand-ins that it made. Whoever holds one when the trace is gone has taken it out of the function.
+  Recorder::WeakStandIns take_made() { return recorder_.take_made(); }
   size_t primal_count() const { return primals_.size(); }
   bool is_leaf(size_t primal) const { return primals_[primal].is_leaf; }
   const std::shared_ptr<SymbolTable>& symbols() const { return graph_->symbols; }

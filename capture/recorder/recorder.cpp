@@ -6,6 +6,7 @@
 #include "capture/recorder/result_sizes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 namespace hindcast::capture {
@@ -45,6 +46,12 @@ const at::Tensor* same_argument(const std::vector<c10::IValue>& inputs, const at
 }
 
 }  // namespace
+
+Recorder::Recorder(Graph& graph, Policy& policy)
+    : graph_(graph), policy_(policy), number_([] {
+        static std::atomic<uint64_t> last = 0;
+        return ++last;
+      }()) {}
 
 // ---- a formula
 
@@ -88,9 +95,10 @@ ValueId Recorder::new_value(const at::Tensor& real) {
 at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   std::vector<c10::SymInt> sizes;
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
-  auto base = std::make_shared<Base>(Base{id});
+  auto base = std::make_shared<Base>(Base{.value = id, .recorder = number_});
   auto tensor = at::detail::make_tensor<TracingTensor>(std::move(real), kRecorderKey, id, std::move(base), std::move(sizes));
   if (user_formula_) TracingTensor::get(tensor)->watch_geometry();
+  if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;
 }
 
@@ -100,7 +108,11 @@ bool Recorder::is_number(const at::Tensor& tensor) const {
 }
 
 at::Tensor Recorder::lifted(const at::Tensor& tensor) {
-  if (!tensor.defined() || TracingTensor::get(tensor) || is_number(tensor)) return tensor;
+  if (!tensor.defined()) return tensor;
+  if (const TracingTensor* traced = TracingTensor::get(tensor)) {
+    return traced->base->recorder == number_ ? tensor : lifted(traced->real);  // of a trace that is over
+  }
+  if (is_number(tensor)) return tensor;
   const auto known = lifted_of_.find(tensor.unsafeGetTensorImpl());
   if (known != lifted_of_.end()) return lifted_[known->second].stand_in;
   at::Tensor stand_in = policy_.lift(tensor);

@@ -29,7 +29,7 @@ bool recorder_available();
 
 class Recorder {
  public:
-  Recorder(Graph& graph, Policy& policy) : graph_(graph), policy_(policy) {}
+  Recorder(Graph& graph, Policy& policy);
 
   /// Where autograd is meanwhile: a formula computes below it; a function has it at work above the recorder.
   enum class Autograd : uint8_t { Done, AtWork };
@@ -60,6 +60,9 @@ class Recorder {
 
   /// The tensor, or the stand-in for one from outside, where there is one.
   at::Tensor lifted(const at::Tensor& tensor);
+  /// Stand-ins that it made, to see later who still holds one. Only where tensors are lifted.
+  using WeakStandIns = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>>;
+  WeakStandIns take_made() { return std::move(made_); }
   /// Calls `work` as if nobody recorded on this thread.
   static void unrecorded(c10::function_ref<void()> work);
 
@@ -127,6 +130,8 @@ class Recorder {
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
   bool user_formula_ = false, lifts_ = false;
+  const uint64_t number_;
+  WeakStandIns made_;
   struct Lifted {
     at::Tensor outside, stand_in;
   };

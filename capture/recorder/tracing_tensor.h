@@ -15,7 +15,8 @@ namespace hindcast::capture {
 struct Base {
   ValueId value;
   uint32_t version = 0;
-  bool fresh = false;  // made by the node that is being traced: may be written
+  bool fresh = false;     // made by the node that is being traced: may be written
+  uint64_t recorder = 0;  // whose: a stand-in that outlives its trace may come into another one
 };
 
 class TracingTensor final : public c10::TensorImpl {

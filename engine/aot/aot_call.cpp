@@ -228,6 +228,7 @@ FunctionOutput AotCall::trace_new(Family& family) {
       std::make_unique<FunctionTrace>(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes_for(facts.row) == Family::Sizes::Free);
   FunctionOutput output;
   try {
+    const OnStockEngine stock;  // a backward in the function is a part of it
     trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);
   } catch (const capture::NotTraced& error) {
     if (!context_->options.fallback)
@@ -241,7 +242,9 @@ FunctionOutput AotCall::trace_new(Family& family) {
   }
   const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output, function);
   known->set_family(family.weak_from_this());
+  output.tensors.clear();
   FunctionOutput result = finish_trace(known, std::move(trace));
+  if (known->is_dropped()) return result;
   family.add(known);
   if (const auto halves = known->halves()) family.learned(*known, halves);
   return result;
@@ -253,14 +256,19 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
   auto trace = std::make_unique<FunctionTrace>(known->sizes_of(), /*answers_freely=*/true);
   FunctionOutput output;
   try {
+    const OnStockEngine stock;  // a backward in the function is a part of it
     trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);
   } catch (const capture::NotTraced&) {
     known->give_up();
     return run_eagerly(*context_, call_);
   }
-  if (known->is_like(*trace)) return finish_trace(known, std::move(trace));
+  if (known->is_like(*trace)) {
+    output.tensors.clear();
+    return finish_trace(known, std::move(trace));
+  }
   // The function did something else than before; what is known waits for a call like the first.
   const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output, function);
+  output.tensors.clear();
   return finish_trace(other, std::move(trace));
 }
 
@@ -283,6 +291,9 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     if (known->can_run_again()) node->keep_inputs(call_.inputs);
   } else {
     known->add(make_halves(trace->joint(), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
+    const auto made = trace->take_made();
+    trace.reset();
+    known->look_for_escapes(made);
   }
   return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
 }

@@ -140,12 +140,25 @@ void AotNode::keep_inputs(const std::vector<at::Tensor>& inputs) {
   for (const at::Tensor& input : inputs) inputs_.emplace_back(input, false);
 }
 
+AotNode::~AotNode() { end(std::move(live_)); }
+
 void AotNode::release_variables() {
-  const std::lock_guard lock(mutex_);
-  live_.reset();
-  saved_.clear();
-  inputs_.clear();
-  is_released_ = true;
+  std::unique_ptr<capture::FunctionTrace> trace;
+  {
+    const std::lock_guard lock(mutex_);
+    trace = std::move(live_);
+    saved_.clear();
+    inputs_.clear();
+    is_released_ = true;
+  }
+  end(std::move(trace));
+}
+
+void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
+  if (!trace) return;
+  const auto made = trace->take_made();
+  trace.reset();
+  of_->look_for_escapes(made);
 }
 
 variable_list AotNode::apply(variable_list&& tangents) {

@@ -29,6 +29,10 @@ class AotNode final : public capture::ProgramNode {
   AotNode(std::shared_ptr<AotContext> context, std::shared_ptr<Specialisation> of, capture::Bindings bindings)
       : context_(std::move(context)), of_(std::move(of)), bindings_(std::move(bindings)) {}
 
+  ~AotNode() override;
+  AotNode(const AotNode&) = delete;
+  AotNode& operator=(const AotNode&) = delete;
+
   /// The call was traced: its backward is run on the stand-ins, and makes the programs known.
   void set_live(std::unique_ptr<capture::FunctionTrace> trace) { live_ = std::move(trace); }
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
@@ -50,6 +54,7 @@ class AotNode final : public capture::ProgramNode {
   using variable_list = torch::autograd::variable_list;
 
   void complete(variable_list& tangents) const;
+  void end(std::unique_ptr<capture::FunctionTrace> trace);
   variable_list backward_of_trace(const variable_list& tangents);
   std::optional<variable_list> backward_of_program(const variable_list& tangents, Program::Way way);
   variable_list backward_of_another_trace(const variable_list& tangents);

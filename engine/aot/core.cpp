@@ -8,6 +8,7 @@
 #include "codegen/kernel/backend.h"
 #include "engine/aot/aot_call.h"
 #include "engine/aot/family.h"
+#include "engine/aot/tell_once.h"
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
 
@@ -80,6 +81,10 @@ class AotCore::Implementation {
     const InputFacts facts(call.inputs);
     AotCall work(context_, call);
     const std::shared_ptr<Family> family = family_of(key);
+    if (!family) {
+      tell_once("a function runs as it is: it has been called with more than 256 kinds of arguments. Give numbers that change as tensors");
+      return run_eagerly(*context_, call);
+    }
     const auto known = family->all();
     for (const auto& specialisation : *known) {
       capture::Bindings bindings;
@@ -89,6 +94,7 @@ class AotCore::Implementation {
       HC_LOG(Aot, Info, "a function runs as it is: it has {} programs already, AotOptions::limit", known->size());
       return run_eagerly(*context_, call);
     }
+    if (!pays()) return run_eagerly(*context_, call);
     return work.trace_new(*family);
   }
 
@@ -119,10 +125,24 @@ class AotCore::Implementation {
   }
 
  private:
+  // Arguments that are others in each call are traced in vain: ever fewer of them are.
+  bool pays() const {
+    constexpr uint64_t kTried = 32;
+    const AotCounts& counts = context_->counts;
+    const uint64_t traces = counts.traces, calls = counts.calls;
+    return traces < kTried || counts.hits > traces || (calls & (calls - 1)) == 0;
+  }
+
+  // Null: there are too many.
   std::shared_ptr<Family> family_of(const std::string& key) {
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = families_.find(key); found != families_.end()) return found->second;
+    }
+    constexpr size_t kMostFamilies = 256;
+    {
+      const std::lock_guard lock(mutex_);
+      if (families_.size() >= kMostFamilies) return nullptr;
     }
     auto family = std::make_shared<Family>(context_->options);  // has a lock of its own, which a fork must not wait for
     const std::lock_guard lock(mutex_);

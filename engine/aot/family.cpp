@@ -2,7 +2,9 @@
 
 #include "base/log.h"
 #include "engine/aot/fit.h"
+#include "engine/aot/tell_once.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hindcast::engine {
@@ -27,6 +29,30 @@ void Family::remove(const Specialisation& specialisation) {
     if (each.get() != &specialisation) fewer->push_back(each);
   }
   all_ = std::move(fewer);
+}
+
+void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
+  const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
+  if (!is_held) return;
+  if (const auto known = family()) return known->escaped(*this);
+  give_up();
+}
+
+void Family::escaped(Specialisation& specialisation) {
+  constexpr size_t kMost = 2;
+  const size_t times = [&] {
+    const std::lock_guard lock(mutex_);
+    return ++escapes_;
+  }();
+  if (times <= kMost) {
+    specialisation.drop();
+    return remove(specialisation);
+  }
+  specialisation.give_up();
+  tell_once(
+      "a function runs as it is: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and "
+      "give it "
+      "as an argument");
 }
 
 Family::Sizes Family::sizes_for(const capture::Facts& row) const {

@@ -20,6 +20,9 @@ class Family : public std::enable_shared_from_this<Family> {
   void add(const std::shared_ptr<Specialisation>& specialisation);
   /// A specialisation of this family has got programs.
   void learned(const Specialisation& specialisation, const std::shared_ptr<const Halves>& halves);
+  /// The function keeps a tensor that it made: a later call would find another one there. It is traced anew, once that may be done with
+  /// (a mask that is made in the first call), and runs as it is where it is not.
+  void escaped(Specialisation& specialisation);
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit
@@ -39,6 +42,7 @@ class Family : public std::enable_shared_from_this<Family> {
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;
+  size_t escapes_ = 0;
   std::shared_ptr<Specialisation> fitted_;  // among all_ once a third size has confirmed it
 };
 

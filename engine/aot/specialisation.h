@@ -54,6 +54,11 @@ class Specialisation {
   /// True the first time.
   bool confirm() { return !is_confirmed_.exchange(true); }
 
+  /// Nobody is to find it.
+  void drop() { is_dropped_.store(true, std::memory_order_release); }
+  bool is_dropped() const { return is_dropped_.load(std::memory_order_acquire); }
+  /// `made`: stand-ins of a trace that is gone.
+  void look_for_escapes(const capture::Recorder::WeakStandIns& made);
   void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
   std::shared_ptr<Family> family() const { return family_.lock(); }
 
@@ -126,7 +131,7 @@ class Specialisation {
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<uint32_t> calls_without_program_ = 0;
-  std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false;
+  std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false, is_dropped_ = false;
   std::weak_ptr<Family> family_;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows

@@ -322,6 +322,67 @@ TEST(AotSemantics, AHookInTheFunctionLeavesItAsItIs) {
   EXPECT_EQ(calls, 3);
 }
 
+// A recurrent state in a variable: each call reads what the one before has left there.
+TEST(AotSemantics, AFunctionThatKeepsATensorRunsAsItIs) {
+  for (const bool needs_gradient : {false, true}) {
+    at::Tensor state = torch::zeros({3}), expected_state = state.clone();
+    const auto step = [](const at::Tensor& a, at::Tensor& kept) {
+      kept = (kept + a).tanh().detach();
+      return kept * a;
+    };
+    const auto f = aot_function([&](const at::Tensor& a) { return step(a, state); }, exact());
+    for (int call = 0; call < 8; ++call) {
+      const auto a = torch::full({3}, call + 1.).requires_grad_(needs_gradient);
+      const auto given = f(a), expected = step(a, expected_state);
+      EXPECT_TRUE(given.equal(expected)) << call;
+      if (needs_gradient) {
+        EXPECT_TRUE(torch::autograd::grad({given.sum()}, {a})[0].equal(torch::autograd::grad({expected.sum()}, {a})[0])) << call;
+      }
+    }
+    EXPECT_EQ(f.stats().hits, 0U);
+  }
+}
+
+TEST(AotSemantics, AMaskThatTheFirstCallMakesIsFoundByLaterOnes) {
+  at::Tensor mask;
+  const auto f = aot_function(
+      [&](const at::Tensor& a) {
+        if (!mask.defined()) mask = torch::ones({3, 3}).tril();
+        return a * mask;
+      },
+      exact());
+  for (int call = 0; call < 5; ++call) {
+    const auto a = leaf({3, 3});
+    const auto given = f(a);
+    EXPECT_TRUE(given.equal(a * torch::ones({3, 3}).tril()));
+    given.sum().backward();
+  }
+  EXPECT_EQ(f.stats().hits, 3U);
+}
+
+TEST(AotSemantics, NumbersThatAreOthersInEachCallAreNotTracedForEver) {
+  const auto f = aot_function([](const at::Tensor& a, int64_t step) { return a * step; }, exact());
+  const auto a = torch::ones({3});
+  for (int64_t step = 0; step < 1000; ++step) EXPECT_TRUE(f(a, step).equal(a * step));
+  EXPECT_LT(f.stats().traces, 50U);
+}
+
+TEST(AotSemantics, ABackwardInTheFunctionIsAPartOfIt) {
+  const auto function = [](const at::Tensor& a) {
+    const auto y = a.sin().sum();
+    return torch::autograd::grad({y}, {a}, {}, true, /*create_graph=*/true)[0] * a;
+  };
+  const auto f = aot_function(function, exact());
+  Options engine;
+  engine.compiler = compilers::eager();
+  for (int call = 0; call < 4; ++call) {
+    const auto a = leaf({3});
+    const auto guard = enable(engine);
+    EXPECT_TRUE(torch::autograd::grad({f(a).sum()}, {a})[0].allclose(torch::autograd::grad({function(a).sum()}, {a})[0], 1e-6));
+  }
+  EXPECT_EQ(f.stats().hits, 3U);
+}
+
 TEST(AotSemantics, InferenceAndNoGrad) {
   const auto f = aot_function([](const at::Tensor& a) { return a.sin().exp(); }, exact());
   const auto a = leaf({3});
