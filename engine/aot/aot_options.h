@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,8 @@ HINDCAST_API std::shared_ptr<const Partitioned> standard(const Joint& joint, con
 /// Saves as few bytes as it can, and computes the rest again in the backward, where it is nearly free: by the least cut between
 /// forward and backward (Boost.Graph).
 HINDCAST_API std::shared_ptr<const Partitioned> min_cut(const Joint& joint, const PartitionOptions& options);
+/// What is saved and who needs it, what is computed again, and how many bytes that is beside what standard() saves, as text.
+HINDCAST_API std::string explain(const Joint& joint, const Partitioned& parts);
 }  // namespace partition
 
 struct AotOptions {

@@ -1,3 +1,4 @@
+#include "codegen/partition/explain.h"
 #include "codegen/partition/min_cut.h"
 #include "codegen/partition/standard.h"
 #include "engine/aot/aot_options.h"
@@ -11,5 +12,7 @@ std::shared_ptr<const Partitioned> standard(const Joint& joint, const PartitionO
 std::shared_ptr<const Partitioned> min_cut(const Joint& joint, const PartitionOptions& options) {
   return std::make_shared<const Partitioned>(codegen::min_cut(joint, {.memory_budget = options.memory_budget, .lasting = options.lasting}));
 }
+
+std::string explain(const Joint& joint, const Partitioned& parts) { return codegen::explain(joint, parts); }
 
 }  // namespace hindcast::partition
