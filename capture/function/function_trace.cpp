@@ -173,6 +173,11 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
     returned.views = traced->views;
   }
   returned.requires_grad = output.requires_grad();
+  const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
+  const bool is_written = traced && traced->base->value != primals_[primal].value;
+  if (is_written && returned.requires_grad && !returned.is_itself && !(output.is_view() && output._base().is_same(whole))) {
+    throw NotTraced("it returns a tensor that shares memory with an argument, and has a history of its own");
+  }
   return returned;
 }
 
@@ -258,6 +263,30 @@ std::vector<at::Tensor> FunctionTrace::real_inputs() const {
   std::vector<at::Tensor> inputs;
   for (size_t i = 0; i < input_count(); ++i) inputs.push_back(primals_[i].real);
   return inputs;
+}
+
+std::vector<uint32_t> FunctionTrace::versions() const {
+  std::vector<uint32_t> versions;
+  for (size_t i = 0; i < primals_.size(); ++i) {
+    const at::Tensor& seen = i < input_count() ? primals_[i].real : lifted_[i - input_count()];
+    versions.push_back(seen.defined() ? version_of(seen) : 0);
+  }
+  for (const at::Tensor& stand_in : result_stand_ins_) {
+    const TracingTensor* traced = TracingTensor::get(stand_in);
+    versions.push_back(traced ? version_of(traced->real) : 0);
+  }
+  return versions;
+}
+
+std::vector<std::pair<size_t, at::Tensor>> FunctionTrace::accumulated() const {
+  std::vector<std::pair<size_t, at::Tensor>> gradients;
+  for (size_t i = 0; i < input_count(); ++i) {
+    if (!primals_[i].stand_in.defined() || !primals_[i].stand_in.is_leaf()) continue;
+    const at::Tensor& gradient = primals_[i].stand_in.grad();
+    const TracingTensor* traced = TracingTensor::get(gradient);
+    if (gradient.defined()) gradients.emplace_back(i, without_history(traced ? traced->real : gradient));
+  }
+  return gradients;
 }
 
 // ---- the backward

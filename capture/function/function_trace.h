@@ -90,6 +90,10 @@ class FunctionTrace final : private Policy {
   /// Tensors from outside, behind the inputs.
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   size_t input_count() const { return primals_.size() - lifted_.size(); }
+  /// Versions of the primals and of the results, undefined ones 0: what changes later may have been saved for the backward.
+  std::vector<uint32_t> versions() const;
+  /// Gradients that a backward() in the function gave to inputs that are leaves.
+  std::vector<std::pair<size_t, at::Tensor>> accumulated() const;
   /// Stand-ins that it made. Whoever holds one when the trace is gone has taken it out of the function.
   Recorder::WeakStandIns take_made() { return recorder_.take_made(); }
   size_t primal_count() const { return primals_.size(); }

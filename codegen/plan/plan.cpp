@@ -15,14 +15,13 @@ using capture::ValueId;
 
 namespace {
 
-// A slot that is used twice in one step is given away at its last mention only.
+// A slot that is used twice in one step is given away at its last mention only. A write takes its base before its arguments.
 void give_away_once(Step& step) {
-  std::vector<SlotUse*> uses;
+  std::vector<SlotUse*> uses{&step.base};
   for (StepArg& arg : step.args) {
     for (SlotUse& use : arg.slots) uses.push_back(&use);
   }
   for (SlotUse& use : step.inputs) uses.push_back(&use);
-  uses.push_back(&step.base);
   for (size_t a = 0; a < uses.size(); ++a) {
     for (size_t b = a + 1; b < uses.size() && uses[a]->last; ++b) {
       if (uses[a]->slot == uses[b]->slot) uses[a]->last = false;

@@ -284,11 +284,20 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     const at::AutoDispatchBelowADInplaceOrView below;
     results.back() = results.back().clone();
   }
+  for (const auto& [input, gradient] : trace->accumulated()) {
+    at::Tensor& grad = call_.inputs[input].mutable_grad();
+    grad = grad.defined() ? grad + gradient : gradient;
+    known->give_up();
+    tell_once("a function runs as it is: it calls backward(), which writes to .grad of its arguments");
+  }
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(*node, node, *known, results, primals);
     node->set_live(std::move(trace));
     if (known->can_run_again()) node->keep_inputs(call_.inputs);
+    std::vector<at::Tensor> tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/true);
+    node->note_versions();
+    return {std::move(tensors), known->shape()};
   } else {
     known->add(make_halves(trace->joint(), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
     const auto made = trace->take_made();

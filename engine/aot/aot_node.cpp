@@ -1,5 +1,8 @@
 #include "engine/aot/aot_node.h"
 
+#include "base/format.h"
+#include "base/log.h"
+#include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
 #include "engine/aot/random_state.h"
 #include "engine/aot/tell_once.h"
@@ -180,18 +183,43 @@ variable_list AotNode::of_edges(variable_list by_primal) const {
   return gradients;
 }
 
+// What autograd saved in a trace are stand-ins, whose versions nobody else moves. So what was saved is looked for where a version has moved.
+void AotNode::check_versions() const {
+  const std::vector<uint32_t> now = live_->versions();
+  if (now == versions_) return;
+  const capture::Joint joint = live_->joint();
+  for (const capture::ValueId saved : codegen::standard(joint).saved) {
+    for (size_t i = 0; i < now.size(); ++i) {
+      const bool is_primal = i < joint.primals;
+      const capture::ValueId value = is_primal ? joint.primal_values()[i] : joint.result_values()[i - joint.primals];
+      if (now[i] == versions_[i] || !(value == saved) || (is_primal && of_->is_written(i))) continue;
+      throw std::runtime_error(
+          base::format("one of the variables needed for gradient computation has been modified by an inplace operation: {} {} of a "
+                       "compiled function is at "
+                       "version {}; expected version {} instead.",
+                       is_primal ? "argument" : "result", is_primal ? i : i - joint.primals, now[i], versions_[i]));
+    }
+  }
+}
+
 variable_list AotNode::backward_of_trace(const variable_list& tangents) {
   const OnStockEngine stock;
   variable_list gradients;
   try {
     gradients = live_->backward(tangents);
-  } catch (const std::exception& error) {
-    // Where the error is the function's own, it comes again from there.
-    gradients = has_inputs_ ? run_as_it_is(tangents, /*create_graph=*/false) : run_first_call_again(tangents);
+  } catch (const capture::NotTraced& error) {
     of_->give_up();
     tell_once(std::string("a function runs as it is from now on: in its backward, ") + error.what());
+    return has_inputs_ ? run_as_it_is(tangents, /*create_graph=*/false) : run_first_call_again(tangents);
+  } catch (const std::exception& error) {
+    // Where the error is the function's own, it comes again from there. Else this trace was in vain, and another call is traced.
+    gradients = has_inputs_ ? run_as_it_is(tangents, /*create_graph=*/false) : run_first_call_again(tangents);
+    of_->drop();
+    if (const auto family = of_->family()) family->remove(*of_);
+    HC_LOG(Aot, Info, "a traced backward failed: {}", error.what());
     return gradients;
   }
+  check_versions();
   if (!of_->halves_for(tangents)) learn(*live_, tangents, live_->real_inputs());
   join_shared(gradients, tangents, live_->real_inputs(), of_->lifted());
   return gradients;
@@ -246,7 +274,7 @@ variable_list AotNode::backward_of_another_trace(const variable_list& tangents) 
     trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return of_->function()(stand_ins).tensors; }, inputs);
     const at::AutoGradMode no_grad(false);
     gradients = trace->backward(tangents);
-  } catch (const capture::NotTraced&) {
+  } catch (const std::exception&) {  // its own errors come again from there
     return run_as_it_is(tangents, /*create_graph=*/false);
   }
   if (of_->is_like(*trace)) learn(*trace, tangents, inputs);

@@ -35,6 +35,8 @@ class AotNode final : public capture::ProgramNode {
 
   /// The call was traced: its backward is run on the stand-ins, and makes the programs known.
   void set_live(std::unique_ptr<capture::FunctionTrace> trace) { live_ = std::move(trace); }
+  /// The call is over: what is written to from here on may be wanted by the backward.
+  void note_versions() { versions_ = live_->versions(); }
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
@@ -55,6 +57,7 @@ class AotNode final : public capture::ProgramNode {
 
   void complete(variable_list& tangents) const;
   void end(std::unique_ptr<capture::FunctionTrace> trace);
+  void check_versions() const;
   variable_list backward_of_trace(const variable_list& tangents);
   std::optional<variable_list> backward_of_program(const variable_list& tangents, Program::Way way);
   variable_list backward_of_another_trace(const variable_list& tangents);
@@ -70,6 +73,7 @@ class AotNode final : public capture::ProgramNode {
   const std::shared_ptr<Specialisation> of_;
   const capture::Bindings bindings_;
   std::unique_ptr<capture::FunctionTrace> live_;
+  std::vector<uint32_t> versions_;  // of live_
   std::shared_ptr<const Halves> halves_;
   std::vector<torch::autograd::SavedVariable> saved_;   // by Halves::saved
   std::vector<torch::autograd::SavedVariable> inputs_;  // where the function can run again

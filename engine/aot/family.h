@@ -18,6 +18,7 @@ class Family : public std::enable_shared_from_this<Family> {
   /// The one to ask first comes first.
   std::shared_ptr<const List> all() const;
   void add(const std::shared_ptr<Specialisation>& specialisation);
+  void remove(const Specialisation& specialisation);
   /// A specialisation of this family has got programs.
   void learned(const Specialisation& specialisation, const std::shared_ptr<const Halves>& halves);
   /// The function keeps a tensor that it made: a later call would find another one there. It is traced anew, once that may be done with
@@ -36,7 +37,6 @@ class Family : public std::enable_shared_from_this<Family> {
   void fit_to(const Specialisation& second, const std::shared_ptr<const Halves>& halves);
   void compare(const Specialisation& other, const Halves& halves);
   void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
-  void remove(const Specialisation& specialisation);
 
   const AotOptions& options_;
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows

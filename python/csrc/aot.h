@@ -13,8 +13,8 @@ namespace hindcast::python {
 
 /// A compiler is a name, or the number of a callable that Python keeps; an empty name and 0 is the default.
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
-                      const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, int64_t check_every,
-                      int64_t limit, bool async);
+                      const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, bool fallback_random,
+                      int64_t check_every, int64_t limit, bool async);
 void drop_function(int64_t function);
 
 /// The tensors that the function returned; the number of what else it did; whether it raised, or why the call failed; whether

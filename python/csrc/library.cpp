@@ -121,7 +121,7 @@ TORCH_LIBRARY(hindcast, m) {
 
   m.def(
       "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
-      "bool fallback, int check_every, int limit, bool async_) -> int",
+      "bool fallback, bool fallback_random, int check_every, int limit, bool async_) -> int",
       &make_function);
   m.def("aot_drop(int function) -> ()", &drop_function);
   m.def(

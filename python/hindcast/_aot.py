@@ -165,6 +165,7 @@ class AotFunction:
         memory_budget: float,
         check_every: int,
         fallback: bool,
+        fallback_random: bool,
         limit: int,
         async_: bool,
     ) -> None:
@@ -188,6 +189,7 @@ class AotFunction:
             dynamic,
             float(memory_budget),
             self._fallback,
+            bool(fallback_random),
             _check_count("check_every", check_every, 0),
             _check_count("limit", limit, 1),
             bool(async_),
@@ -296,6 +298,7 @@ def aot_function(
     memory_budget: float = 1.0,
     check_every: int = 0,
     fallback: bool = True,
+    fallback_random: bool = False,
     limit: int = 8,
     async_: bool = True,
 ) -> AotFunction:
@@ -325,6 +328,7 @@ def aot_function(
         memory_budget: of ``min_cut``: 1, what is nearly free to compute again is not saved; 0, all that can be is not.
         check_every: n: run the function itself beside every n-th call, and compare; raises where they differ.
         fallback: what cannot be traced runs as it is, which :meth:`AotFunction.stats` counts; ``False``: it raises.
+        fallback_random: random numbers are ATen's bits; ``False``: kernels draw the masks of dropouts themselves.
         limit: programs kept for one structure of the arguments.
         async_: compile kernels on a background thread; ``False``: before the call returns.
 
@@ -341,6 +345,7 @@ def aot_function(
         memory_budget,
         check_every,
         fallback,
+        fallback_random,
         limit,
         async_,
     )

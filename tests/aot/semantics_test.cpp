@@ -180,6 +180,89 @@ TEST(AotSemantics, ASavedResultThatIsWrittenToIsAnError) {
   EXPECT_THAT([&] { y.sum().backward(); }, ThrowsMessage<std::exception>(HasSubstr("modified by an inplace operation")));
 }
 
+TEST(AotSemantics, WhatTheTracedCallSavedMayNotBeWrittenTo) {
+  const auto expect_error = [](const at::Tensor& loss) {
+    EXPECT_THAT([&] { loss.backward(); }, ThrowsMessage<std::exception>(HasSubstr("modified by an inplace operation")));
+  };
+  const auto write = [](const at::Tensor& tensor) {
+    const torch::NoGradGuard no_grad;
+    tensor.mul_(3);
+  };
+  for (int call = 0; call < 2; ++call) {
+    const auto exp = aot_function([](const at::Tensor& a) { return a.exp(); }, exact());
+    const auto y = exp(leaf({3}));
+    write(y);
+    expect_error(y.sum());
+    const auto product = aot_function([](const at::Tensor& a, const at::Tensor& b) { return (a * b).tanh(); }, exact());
+    const auto a = leaf({3}), b = leaf({3});
+    const auto z = product(a, b);
+    write(a);
+    expect_error(z.sum());
+    const auto sum = aot_function([](const at::Tensor& c) { return c + 1; }, exact());
+    const auto c = leaf({3});
+    const auto w = sum(c);
+    write(c);
+    w.sum().backward();  // nobody saved it
+    EXPECT_TRUE(c.grad().equal(torch::ones({3})));
+  }
+}
+
+TEST(AotSemantics, WritesThatReadWhatTheyWrite) {
+  const auto function = [](at::Tensor x) {
+    x.mul_(x).add_(x);
+    x.addcmul_(x, x);
+    return x * 2;
+  };
+  const auto f = aot_function(function, exact());
+  for (int call = 0; call < 3; ++call) {
+    const auto x = torch::randn({4}), expected = x.clone();
+    EXPECT_TRUE(f(x).equal(function(expected)));
+    EXPECT_TRUE(x.equal(expected));
+  }
+  EXPECT_EQ(f.stats().hits, 2U);
+}
+
+TEST(AotSemantics, AWriteThroughADetachedArgumentHasItsHistory) {
+  const auto function = [](const at::Tensor& x, const at::Tensor& w) { return x.detach().add_(w); };
+  const auto f = aot_function(function, exact());
+  for (int call = 0; call < 3; ++call) {
+    const auto w = leaf({3});
+    const auto y = f(torch::zeros({3}), w);
+    ASSERT_TRUE(y.requires_grad());
+    y.sum().backward();
+    EXPECT_TRUE(w.grad().equal(torch::ones({3})));
+  }
+}
+
+TEST(AotSemantics, ABackwardInTheFunctionWritesToItsArgumentsGradients) {
+  const auto function = [](const at::Tensor& x) {
+    const auto loss = (x * x).sum();
+    loss.backward();
+    return loss.detach();
+  };
+  const auto f = aot_function(function, exact());
+  const auto x = torch::ones({3}).requires_grad_();
+  for (int call = 1; call <= 3; ++call) {
+    f(x);
+    EXPECT_TRUE(x.grad().equal(torch::full({3}, 2. * call))) << call;
+  }
+}
+
+TEST(AotSemantics, AnotherSetOfGradientsAtAnotherSize) {
+  const auto function = [](const at::Tensor& x) { return Tensors{x.narrow(0, 0, x.size(0) - 1).pow(2).sum() * x, x.cos()}; };
+  const auto f = aot_function(function, exact());
+  int call = 0;
+  for (const int64_t n : {2, 3, 5, 5, 4, 6, 4}) {
+    const auto x = leaf({n, n});
+    const auto loss = [&](auto&& fn) {
+      const Tensors results = fn(x);
+      return call < 3 ? results[0].sum() + results[1].sum() : results[0].sum();
+    };
+    EXPECT_TRUE(torch::autograd::grad({loss(f)}, {x})[0].allclose(torch::autograd::grad({loss(function)}, {x})[0], 1e-5, 1e-6)) << call;
+    ++call;
+  }
+}
+
 TEST(AotSemantics, NumbersOfTheFunctionsOwnAreComparedInEachCall) {
   const auto function = [](const at::Tensor& a) { return a.sum().item<float>() > 0 ? a.exp() : a.sin(); };
   const auto f = aot_function(function, exact());
