@@ -13,8 +13,6 @@
 #include "hooks/accumulate_grad.h"
 #include "hooks/run_hooks.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
@@ -36,12 +34,6 @@ using codegen::Step;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// What ATen calls of a plan run under: autograd has been done, autocast's casts have been recorded.
-struct BelowAutograd {
-  at::AutoDispatchBelowADInplaceOrView autograd;
-  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
-};
-
 class Runner final : private codegen::StepRunner {
  public:
   explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected) {
@@ -59,7 +51,7 @@ class Runner final : private codegen::StepRunner {
   }
 
   std::optional<capture::Resume> run() {
-    std::optional<BelowAutograd> below;
+    std::optional<codegen::BelowAutograd> below;
     const std::vector<Step>& steps = plan_.steps();
     for (uint32_t i = 0; i < steps.size();) {
       const Step& step = steps[i];

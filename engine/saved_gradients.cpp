@@ -35,26 +35,21 @@ bool is_allocated(const at::Tensor& tensor) {
 
 bool is_held_once(const at::Tensor& tensor) { return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && is_allocated(tensor); }
 
-Memory::Range Memory::of(const at::Tensor& tensor) {
-  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-  const auto begin = reinterpret_cast<uintptr_t>(storage._mutable_data_ptr_no_checks().get());  // a look, which is never refused
-  return {begin, begin == 0 ? 0 : begin + storage.nbytes()};
-}
-
 void Memory::add(const at::Tensor& tensor) {
-  ranges_.push_back(of(tensor));
+  ranges_.push_back(capture::memory_of(tensor));
   is_sorted_ = false;
 }
 
 bool Memory::meets(const at::Tensor& tensor) {
   if (!is_sorted_) {
-    std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    std::sort(ranges_.begin(), ranges_.end(),
+              [](const capture::MemoryRange& a, const capture::MemoryRange& b) { return a.begin < b.begin; });
     for (size_t i = 1; i < ranges_.size(); ++i) ranges_[i].end = std::max(ranges_[i].end, ranges_[i - 1].end);
     is_sorted_ = true;
   }
-  const Range range = of(tensor);
-  const auto behind =
-      std::lower_bound(ranges_.begin(), ranges_.end(), range.end, [](const Range& one, uintptr_t end) { return one.begin < end; });
+  const capture::MemoryRange range = capture::memory_of(tensor);
+  const auto behind = std::lower_bound(ranges_.begin(), ranges_.end(), range.end,
+                                       [](const capture::MemoryRange& one, uintptr_t end) { return one.begin < end; });
   return behind != ranges_.begin() && std::prev(behind)->end > range.begin;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "capture/graph/shared_memory.h"
 #include "capture/backward/collected.h"
 #include "capture/backward/trace.h"
 #include "engine/backward_plan.h"
@@ -31,12 +32,7 @@ class Memory {
   bool meets(const at::Tensor& tensor);
 
  private:
-  struct Range {
-    uintptr_t begin, end;
-  };
-  static Range of(const at::Tensor& tensor);
-
-  std::vector<Range> ranges_;  // sorted by begin if is_sorted_; `end` is then the largest so far
+  std::vector<capture::MemoryRange> ranges_;  // sorted by begin if is_sorted_; `end` is then the largest so far
   bool is_sorted_ = true;
 };
 

@@ -2,9 +2,9 @@
 
 #include "capture/backward/facts.h"
 #include "capture/function/input_node.h"
+#include "capture/function/random_state.h"
+#include "capture/graph/shared_memory.h"
 
-#include <ATen/Context.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/AutogradState.h>
@@ -47,10 +47,6 @@ namespace {
 at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data(); }
 
 uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
-
-bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.is_alias_of(b);
-}
 
 bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
   return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
@@ -127,11 +123,7 @@ void FunctionTrace::undo() {
   for (Primal& primal : primals_) {
     if (primal.before.defined()) primal.real.copy_(primal.before);
   }
-  if (random_state_.defined()) {
-    auto generator = at::globalContext().defaultGenerator(at::kCPU);
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(random_state_);
-  }
+  if (random_state_.defined()) set_random_state(random_state_);
 }
 
 // ---- what the function gives
@@ -364,11 +356,7 @@ Joint FunctionTrace::joint() const {
 // ---- what an instr cannot say
 
 Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
-  if (!random_state_.defined()) {
-    auto generator = at::globalContext().defaultGenerator(at::kCPU);
-    const std::lock_guard lock(generator.mutex());
-    random_state_ = generator.get_state();
-  }
+  if (!random_state_.defined()) random_state_ = capture::random_state();
   return Answer::Record;
 }
 

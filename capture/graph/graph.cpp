@@ -37,17 +37,17 @@ class Interpreter {
     if (instr.kind == InstrKind::Mutate) {
       const at::Tensor& base = values.at(instr.base.index);
       at::Tensor copy = at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
-      at::Tensor target = copy;
-      for (const ViewStep& view : instr.views) {
-        auto results = call(view.op, view.args, view.self_arg, target);
-        target = results.at(view.output);
-      }
-      call(*instr.op, instr.args, instr.target_arg, target);
+      call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views));
       values[instr.outputs[0].index] = std::move(copy);
       return;
     }
     const auto results = call(*instr.op, instr.args, 0xffffffffu, {});
     for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
+  }
+
+  at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views) {
+    for (const ViewStep& step : views) of = call(step.op, step.args, step.self_arg, of).at(step.output);
+    return of;
   }
 
  private:
@@ -98,6 +98,20 @@ class Interpreter {
 
   const Env& env_;
 };
+
+// Where values of a program have its symbols as sizes, these are what the given tensors have.
+Bindings bindings_of(const Graph& graph, const std::vector<at::Tensor>& given) {
+  Bindings bindings = bindings_at_capture(*graph.symbols);
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!graph.inputs[i].defined() || !given[i].defined()) continue;
+    const auto& sizes = graph.values[graph.inputs[i].index].sizes;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      const Expr& size = graph.symbols->expr(sizes[d]);
+      if (size.kind == ExprKind::IntSymbol) bindings.ints.at(static_cast<size_t>(size.payload.i)) = given[i].size(static_cast<int64_t>(d));
+    }
+  }
+  return bindings;
+}
 
 // The stretches between barriers in which anything is computed; without inputs and outputs.
 std::vector<Segment> stretches(const std::vector<Instr>& instrs) {
@@ -203,14 +217,21 @@ std::vector<at::Tensor> Graph::run_program(std::vector<at::Tensor> given) const 
   if (given.size() != inputs.size())
     throw std::invalid_argument(
         base::format("hindcast::Graph::run: {} tensors given, the program has {} inputs", given.size(), inputs.size()));
+  Env env;
+  if (!Evaluator(*symbols).evaluate(bindings_of(*this, given), env))
+    throw std::invalid_argument("hindcast::Graph::run: the inputs' sizes are none that the program can have");
   std::unordered_map<uint32_t, at::Tensor> all;
   for (size_t i = 0; i < given.size(); ++i) {
     if (inputs[i].defined()) all.emplace(inputs[i].index, std::move(given[i]));
   }
-  replay(all);
+  replay(all, instrs, env);
   std::vector<at::Tensor> results;
   for (const ValueId output : outputs) results.push_back(output.defined() ? all.at(output.index) : at::Tensor());
   return results;
+}
+
+at::Tensor Graph::view(at::Tensor of, const std::vector<ViewStep>& views, const Env& env) {
+  return Interpreter(env).view(std::move(of), views);
 }
 
 void Graph::verify() const {

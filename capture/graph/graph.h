@@ -155,7 +155,8 @@ class HINDCAST_API Graph {
   /// Runs one segment op by op through ATen, below autograd: `inputs` and results in the order of Segment.
   /// Throws std::invalid_argument when the number of inputs is not that of the segment.
   std::vector<at::Tensor> run(const Segment& segment, std::vector<at::Tensor> inputs, const Bindings& bindings) const;
-  /// The same for a graph of one segment, with the values its symbols had at capture; of a program, from `inputs` to `outputs`.
+  /// The same for a graph of one segment, with the values its symbols had at capture; of a program, from `inputs` to `outputs`, where the
+  /// symbols have the values that the sizes of `given` say.
   std::vector<at::Tensor> run(std::vector<at::Tensor> given) const;
 
   /// Runs every ATen instr with the symbols' values at capture; reads and adds to `values` (by ValueId). Instrs whose
@@ -163,6 +164,9 @@ class HINDCAST_API Graph {
   void replay(std::unordered_map<uint32_t, at::Tensor>& values) const;
   /// The same for these instrs, of this graph or like some of it, with other values of the symbols.
   static void replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env);
+
+  /// The tensor with these views taken of it, in the autograd state of this thread. Their arguments are no tensors but it.
+  static at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views, const Env& env);
 
   /// Text in the words of PyTorch's logs: dtype, symbolic shape, strides and device on every value; of a backward, the autograd
   /// node and its NodeCall number above its instrs.

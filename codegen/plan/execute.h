@@ -3,7 +3,17 @@
 
 #include "codegen/plan/plan.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 namespace hindcast::codegen {
+
+/// What calls of a plan run under: autograd has been done, and autocast's casts were recorded. Grad mode stays: some ops make a workspace
+/// for their backward only where it is on.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView autograd;
+  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
+};
 
 /// Runs some steps in another way.
 class StepRunner {

@@ -2,9 +2,9 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "capture/recorder/libtorch_compat.h"
 #include "codegen/partition/explain.h"
-#include "engine/aot/random_state.h"
+#include "capture/function/random_state.h"
+#include "capture/graph/shared_memory.h"
 #include "engine/aot/same_results.h"
 #include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
@@ -40,17 +40,13 @@ AotPrograms programs_of(const Halves& halves) {
 
 namespace {
 
-bool share_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.is_alias_of(b);
-}
-
 // Each result is memory of its own: a plan may have found that two are equal, or that one is an input.
 void separate(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& primals) {
   for (size_t i = 0; i < results.size(); ++i) {
     // Held by the program's outputs and by the results.
     if (!results[i].defined() || !results[i].has_storage() || (results[i].use_count() == 2 && results[i].storage().use_count() == 1))
       continue;
-    const auto shares = [&](const at::Tensor& other) { return share_memory(results[i], other); };
+    const auto shares = [&](const at::Tensor& other) { return capture::shares_memory(results[i], other); };
     const auto before = results.begin() + static_cast<std::ptrdiff_t>(i);
     if (!std::any_of(results.begin(), before, shares) && !std::any_of(primals.begin(), primals.end(), shares)) {
       // Saved for the backward too, as the same tensor: the one that the user gets has a history.
@@ -66,7 +62,7 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
   for (const capture::Result& result : known.results()) {
     if (!result.written) continue;
     for (size_t i = 0; i < primals.size(); ++i) {
-      if (i != *result.written && share_memory(primals[*result.written], primals[i])) return true;
+      if (i != *result.written && capture::shares_memory(primals[*result.written], primals[i])) return true;
     }
   }
   return false;
@@ -86,16 +82,15 @@ std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
   return primals;
 }
 
-template <class Owner>
-void AotCall::connect(AotNode& node, const Owner& owner, const Specialisation& known, std::vector<at::Tensor>& results,
+void AotCall::connect(const capture::NodePtr& node, const Specialisation& known, std::vector<at::Tensor>& results,
                       const std::vector<at::Tensor>& primals) const {
   torch::autograd::edge_list edges;
   for (size_t i = 0; i < primals.size(); ++i) {
     if (known.needs_gradient(i)) edges.push_back(torch::autograd::impl::gradient_edge(primals[i]));
   }
-  node.set_next_edges(std::move(edges));
+  node->set_next_edges(std::move(edges));
   for (size_t i = 0; i < results.size(); ++i) {
-    if (known.results()[i].is_differentiable) torch::autograd::create_gradient_edge(results[i], owner);
+    if (known.results()[i].is_differentiable) torch::autograd::create_gradient_edge(results[i], node);
   }
 }
 
@@ -109,7 +104,7 @@ FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, captur
     return is_compared ? run_and_compare(known, halves, std::move(bindings)) : run_programs(known, halves, std::move(bindings));
   }
   if (!known->is_worth_a_trace()) return run_eagerly(*context_, call_);
-  return trace_again(known, std::move(bindings));
+  return trace_again(known);
 }
 
 FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
@@ -119,12 +114,12 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     tell_once("a function runs as it is: it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
-  const at::Tensor random = known->draws_random_numbers() && !known->numbers().empty() ? random_state() : at::Tensor();
+  const at::Tensor random = known->draws_random_numbers() && !known->numbers().empty() ? capture::random_state() : at::Tensor();
   std::vector<at::Tensor> outputs = halves->forward->run(primals, bindings);
   for (const capture::AskedNumber& asked : known->numbers()) {
     if (same_number(outputs[asked.result].item(), asked.number)) continue;
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
-    if (random.defined()) set_random_state(random);
+    if (random.defined()) capture::set_random_state(random);
     return run_eagerly(*context_, call_);
   }
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
@@ -132,7 +127,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
   separate(results, primals);
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
-    connect(*node, node, *known, results, primals);
+    connect(node, *known, results, primals);
     node->set_saved(halves, primals, outputs, results);
     if (known->can_run_again()) node->keep_inputs(call_.inputs);
   }
@@ -152,13 +147,13 @@ FunctionOutput AotCall::run_and_compare(const std::shared_ptr<Specialisation>& k
     const at::AutoDispatchBelowADInplaceOrView below;
     for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
   }
-  const at::Tensor before = random_state();
+  const at::Tensor before = capture::random_state();
   FunctionOutput output = run_programs(known, halves, std::move(bindings));
-  const at::Tensor after = random_state();
-  set_random_state(before);
+  const at::Tensor after = capture::random_state();
+  capture::set_random_state(before);
   const c10::AutoGradMode no_grad(false);
   const std::vector<at::Tensor> expected = call_.function()(copies).tensors;
-  set_random_state(after);
+  capture::set_random_state(after);
   if (const auto difference = find_difference(output.tensors, expected)) {
     throw std::runtime_error(base::format(
         "hindcast::aot_function: the function gives something else than the program that was traced of it: {}. Something that it reads "
@@ -250,7 +245,7 @@ FunctionOutput AotCall::trace_new(Family& family) {
   return result;
 }
 
-FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
+FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
   const TracedFunction function = call_.function();
   auto trace = std::make_unique<FunctionTrace>(known->sizes_of(), /*answers_freely=*/true);
@@ -292,18 +287,17 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   }
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
-    connect(*node, node, *known, results, primals);
+    connect(node, *known, results, primals);
     node->set_live(std::move(trace));
     if (known->can_run_again()) node->keep_inputs(call_.inputs);
     std::vector<at::Tensor> tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/true);
     node->note_versions();
     return {std::move(tensors), known->shape()};
-  } else {
-    known->add(make_halves(trace->joint(), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
-    const auto made = trace->take_made();
-    trace.reset();
-    known->look_for_escapes(made);
   }
+  known->add(make_halves(trace->joint(), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
+  const auto made = trace->take_made();
+  trace.reset();
+  known->look_for_escapes(made);
   return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // One call of a compiled function.
 
+#include "capture/recorder/libtorch_compat.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/core.h"
 #include "engine/aot/family.h"
@@ -27,15 +28,14 @@ class AotCall {
   FunctionOutput run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                               capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
-  FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
+  FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known);
   FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
   FunctionOutput run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                                  capture::Bindings bindings);
   /// The results, with their history, to what the function returns; and its writes.
   std::vector<at::Tensor> finish(const Specialisation& known, std::vector<at::Tensor> results, const std::vector<at::Tensor>& primals,
                                  const capture::Bindings& bindings, bool is_written);
-  template <class Owner>
-  void connect(AotNode& node, const Owner& owner, const Specialisation& known, std::vector<at::Tensor>& results,
+  void connect(const capture::NodePtr& node, const Specialisation& known, std::vector<at::Tensor>& results,
                const std::vector<at::Tensor>& primals) const;
   std::vector<at::Tensor> primals_of(const Specialisation& known) const;
 

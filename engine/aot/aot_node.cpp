@@ -4,7 +4,8 @@
 #include "base/log.h"
 #include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
-#include "engine/aot/random_state.h"
+#include "capture/function/random_state.h"
+#include "capture/graph/shared_memory.h"
 #include "engine/aot/tell_once.h"
 #include "engine/takeover.h"
 
@@ -26,15 +27,11 @@ OnStockEngine::~OnStockEngine() { set_current_options(former_); }
 
 namespace {
 
-bool share_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && b.defined() && a.has_storage() && b.has_storage() && a.is_alias_of(b);
-}
-
 // Somebody may write to the memory of a saved tensor through a result: the saved one then has its version.
 at::Tensor with_version_of(const at::Tensor& saved, const std::vector<at::Tensor>& results) {
   if (!saved.defined() || !saved.has_storage() || saved.storage().use_count() == 1) return saved;
   for (const at::Tensor& result : results) {
-    if (!share_memory(saved, result) || result.is_inference()) continue;
+    if (!capture::shares_memory(saved, result) || result.is_inference()) continue;
     at::Tensor copy = saved.tensor_data();
     torch::autograd::impl::set_version_counter(copy, torch::autograd::impl::version_counter(result));
     return copy;
@@ -88,12 +85,12 @@ class FirstCallAgain {
       write(now, before);
     }
     if (!trace.random_state().defined()) return;
-    random_state_ = random_state();
-    set_random_state(trace.random_state());
+    random_state_ = capture::random_state();
+    capture::set_random_state(trace.random_state());
   }
   ~FirstCallAgain() {
     for (const auto& [tensor, contents] : put_back_) write(tensor, contents);
-    if (random_state_.defined()) set_random_state(random_state_);
+    if (random_state_.defined()) capture::set_random_state(random_state_);
   }
   FirstCallAgain(const FirstCallAgain&) = delete;
   FirstCallAgain& operator=(const FirstCallAgain&) = delete;
@@ -195,8 +192,7 @@ void AotNode::check_versions() const {
       if (now[i] == versions_[i] || !(value == saved) || (is_primal && of_->is_written(i))) continue;
       throw std::runtime_error(
           base::format("one of the variables needed for gradient computation has been modified by an inplace operation: {} {} of a "
-                       "compiled function is at "
-                       "version {}; expected version {} instead.",
+                       "compiled function is at version {}; expected version {} instead.",
                        is_primal ? "argument" : "result", is_primal ? i : i - joint.primals, now[i], versions_[i]));
     }
   }
@@ -310,9 +306,8 @@ std::vector<at::Tensor> AotNode::unpack_inputs() {
 variable_list AotNode::run_as_it_is(const variable_list& tangents, bool create_graph) {
   if (!has_inputs_) {
     throw std::runtime_error(
-        "hindcast::aot_function: create_graph needs the function to run again, and this one writes to its inputs, returns tensors that "
-        "share "
-        "memory, or draws random numbers. Call the function itself where you need second derivatives");
+        "hindcast::aot_function: create_graph needs the function to run again, and this one writes to its inputs, returns tensors "
+        "that share memory, or draws random numbers. Call the function itself where you need second derivatives");
   }
   context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
   const OnStockEngine stock;

@@ -28,7 +28,8 @@ using ProgramFunction = std::function<std::vector<at::Tensor>(std::vector<at::Te
 /// Compiles the forward or the backward program of a function. Empty: compilers::fused().
 ///
 /// Made from a Compiler, or from any callable `ProgramFunction(const std::shared_ptr<const Graph>&, const std::vector<at::Tensor>&)`
-/// that gets the program and inputs like those it will be called with. What throws or returns an empty function leaves the program to
+/// that gets the program and inputs like those it will be called with. The program may have symbols for sizes (Graph::symbols): what is
+/// made of it serves all sizes that its relations allow, as run_program() does. What throws or returns an empty function leaves the program to
 /// ATen, which is logged.
 class ProgramCompiler {
  public:

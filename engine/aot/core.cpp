@@ -1,14 +1,13 @@
 #include "engine/aot/core.h"
 
-#include "base/fork.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "cache/graph_cache.h"
 #include "capture/backward/facts.h"
 #include "capture/recorder/recorder.h"
 #include "codegen/kernel/backend.h"
 #include "engine/aot/aot_call.h"
 #include "engine/aot/family.h"
-#include "engine/aot/tell_once.h"
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
 
@@ -17,9 +16,7 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
-#include <mutex>
 #include <stdexcept>
-#include <unordered_map>
 
 namespace hindcast::engine {
 namespace {
@@ -60,8 +57,6 @@ const char* why_eager(const FunctionCall& call) {
   return nullptr;
 }
 
-std::string text_of(const cache::KeyBytes& key) { return {reinterpret_cast<const char*>(key.data()), key.size()}; }
-
 }  // namespace
 
 class AotCore::Implementation {
@@ -77,14 +72,10 @@ class AotCore::Implementation {
       HC_LOG(Aot, Info, "a function runs as it is: {}", why);
       return run_eagerly(*context_, call);
     }
-    const std::string key = text_of(key_of(call));
+    const cache::KeyBytes key = key_of(call);
     const InputFacts facts(call.inputs);
     AotCall work(context_, call);
-    const std::shared_ptr<Family> family = family_of(key);
-    if (!family) {
-      tell_once("a function runs as it is: it has been called with more than 256 kinds of arguments. Give numbers that change as tensors");
-      return run_eagerly(*context_, call);
-    }
+    const std::shared_ptr<Family> family = family_of(cache::view_of(key));
     const auto known = family->all();
     for (const auto& specialisation : *known) {
       capture::Bindings bindings;
@@ -105,12 +96,7 @@ class AotCore::Implementation {
 
   std::vector<AotPrograms> programs() const {
     std::vector<AotPrograms> programs;
-    std::vector<std::shared_ptr<Family>> families;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [key, family] : families_) families.push_back(family);
-    }
-    for (const auto& family : families) {
+    for (const auto& family : families_.entries()) {
       for (const auto& specialisation : *family->all()) {
         for (const auto& halves : specialisation->all_halves()) programs.push_back(programs_of(*halves));
       }
@@ -118,11 +104,7 @@ class AotCore::Implementation {
     return programs;
   }
 
-  void reset() {
-    std::unordered_map<std::string, std::shared_ptr<Family>> gone;
-    const std::lock_guard lock(mutex_);
-    gone.swap(families_);
-  }
+  void reset() { families_.clear(); }
 
  private:
   // Arguments that are others in each call are traced in vain: ever fewer of them are.
@@ -133,25 +115,14 @@ class AotCore::Implementation {
     return traces < kTried || counts.hits > traces || (calls & (calls - 1)) == 0;
   }
 
-  // Null: there are too many.
-  std::shared_ptr<Family> family_of(const std::string& key) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = families_.find(key); found != families_.end()) return found->second;
-    }
-    constexpr size_t kMostFamilies = 256;
-    {
-      const std::lock_guard lock(mutex_);
-      if (families_.size() >= kMostFamilies) return nullptr;
-    }
-    auto family = std::make_shared<Family>(context_->options);  // has a lock of its own, which a fork must not wait for
-    const std::lock_guard lock(mutex_);
-    return families_.try_emplace(key, std::move(family)).first->second;
+  std::shared_ptr<Family> family_of(const cache::KeyView& key) {
+    constexpr size_t kMost = 256;  // kinds of calls; the one that was not called for longest goes
+    if (auto known = families_.find(key)) return known;
+    return families_.find_or_insert(key, std::make_shared<Family>(context_->options), kMost).entry;
   }
 
   const std::shared_ptr<AotContext> context_;
-  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};
-  std::unordered_map<std::string, std::shared_ptr<Family>> families_;
+  cache::GraphCache<Family> families_;
 };
 
 AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implementation>(std::move(options))) {

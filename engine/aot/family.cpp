@@ -19,23 +19,17 @@ void Family::add(const std::shared_ptr<Specialisation>& specialisation) {
   more->push_back(specialisation);
   const std::lock_guard lock(mutex_);
   more->insert(more->end(), all_->begin(), all_->end());
-  all_ = std::move(more);
+  all_ = std::move(more);  // has all that the former had
 }
 
 void Family::remove(const Specialisation& specialisation) {
   auto fewer = std::make_shared<List>();
+  std::shared_ptr<const List> former;  // destroyed after the lock is released: kernels may go with it
   const std::lock_guard lock(mutex_);
   for (const auto& each : *all_) {
     if (each.get() != &specialisation) fewer->push_back(each);
   }
-  all_ = std::move(fewer);
-}
-
-void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
-  const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
-  if (!is_held) return;
-  if (const auto known = family()) return known->escaped(*this);
-  give_up();
+  former = std::exchange(all_, std::move(fewer));
 }
 
 void Family::escaped(Specialisation& specialisation) {
@@ -50,9 +44,8 @@ void Family::escaped(Specialisation& specialisation) {
   }
   specialisation.give_up();
   tell_once(
-      "a function runs as it is: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and "
-      "give it "
-      "as an argument");
+      "a function runs as it is: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
+      "and give it as an argument");
 }
 
 Family::Sizes Family::sizes_for(const capture::Facts& row) const {

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <ostream>
 #include <stdexcept>
-#include <unordered_map>
 
 namespace hindcast::engine {
 
@@ -36,32 +35,6 @@ void draw_programs(const std::vector<AotPrograms>& programs, const std::string& 
 
 namespace hindcast {
 
-std::vector<at::Tensor> run_program(const Graph& program, const std::vector<at::Tensor>& inputs) {
-  if (inputs.size() != program.inputs.size()) {
-    throw std::invalid_argument(
-        base::format("hindcast::run_program: {} tensors given, the program takes {}", inputs.size(), program.inputs.size()));
-  }
-  capture::Bindings bindings = capture::bindings_at_capture(*program.symbols);
-  std::unordered_map<uint32_t, at::Tensor> values;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const capture::ValueId input = program.inputs[i];
-    if (!input.defined()) continue;
-    values[input.index] = inputs[i];
-    const auto& sizes = program.values[input.index].sizes;
-    for (size_t dim = 0; inputs[i].defined() && dim < sizes.size(); ++dim) {
-      const capture::Expr& size = program.symbols->expr(sizes[dim]);
-      if (size.kind == capture::ExprKind::IntSymbol)
-        bindings.ints.at(static_cast<size_t>(size.payload.i)) = inputs[i].size(static_cast<int64_t>(dim));
-    }
-  }
-  capture::Env env;
-  if (!capture::Evaluator(*program.symbols).evaluate(bindings, env)) {
-    throw std::invalid_argument("hindcast::run_program: the inputs' sizes are none that the program can have");
-  }
-  Graph::replay(values, program.instrs, env);
-  std::vector<at::Tensor> outputs;
-  for (const capture::ValueId output : program.outputs) outputs.push_back(output.defined() ? values.at(output.index) : at::Tensor());
-  return outputs;
-}
+std::vector<at::Tensor> run_program(const Graph& program, const std::vector<at::Tensor>& inputs) { return program.run(inputs); }
 
 }  // namespace hindcast

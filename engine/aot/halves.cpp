@@ -114,6 +114,8 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   }
   if (halves->backward) halves->of_node = {halves->backward->graph(), request.with_gradients, next_number()};
   halves->joint = std::move(joint);
+  const bool is_traced = halves->joint.graph == halves->traced.graph;
+  halves->forward->add_owners_bytes(halves->joint.graph->footprint() + (is_traced ? 0 : halves->traced.graph->footprint()));
   return halves;
 }
 

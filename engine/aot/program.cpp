@@ -7,30 +7,21 @@
 #include "engine/graph_compiler.h"
 #include "engine/stats_recorder.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include <stdexcept>
 
 namespace hindcast::engine {
 namespace {
 
-// Autograd has been done, and autocast's casts were recorded.
-struct BelowAutograd {
-  at::AutoDispatchBelowADInplaceOrView autograd;
-  c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
-};
-
 // A segment function takes what its segment reads, and gives what others read of it.
-ProgramFunction of_segment(SegmentFunction function, const std::shared_ptr<const capture::Graph>& graph) {
+CompiledProgram of_segment(SegmentFunction function, const std::shared_ptr<const capture::Graph>& graph) {
   const capture::Segment segment = graph->segments().at(0);
-  return [function = std::move(function), graph, segment](const std::vector<at::Tensor>& inputs) {
+  return [function = std::move(function), graph, segment](const std::vector<at::Tensor>& inputs, const capture::Bindings& bindings) {
     const auto place = [](const std::vector<capture::ValueId>& list, capture::ValueId value) {
       return static_cast<size_t>(std::find(list.begin(), list.end(), value) - list.begin());
     };
     std::vector<at::Tensor> read;
     for (const capture::ValueId value : segment.inputs) read.push_back(inputs.at(place(graph->inputs, value)));
-    const auto made = function(std::move(read), capture::bindings_at_capture(*graph->symbols));
+    const auto made = function(std::move(read), bindings);
     std::vector<at::Tensor> outputs;
     for (const capture::ValueId value : graph->outputs) {
       const size_t of_segment = place(segment.outputs, value), of_input = place(graph->inputs, value);
@@ -63,10 +54,16 @@ std::vector<at::Tensor> run_plan(const codegen::Plan& plan, std::vector<at::Tens
   return outputs;
 }
 
-ProgramFunction compile_for_user(const ProgramCompiler& compiler, const std::shared_ptr<const capture::Graph>& graph,
+CompiledProgram compile_for_user(const ProgramCompiler& compiler, const std::shared_ptr<const capture::Graph>& graph,
                                  const ExampleInputs& examples) {
   try {
-    if (compiler.function()) return compiler.function()(graph, examples());
+    if (compiler.function()) {
+      ProgramFunction function = compiler.function()(graph, examples());
+      if (!function) return {};
+      return [function = std::move(function)](std::vector<at::Tensor> inputs, const capture::Bindings&) {
+        return function(std::move(inputs));
+      };
+    }
     if (!compiler.compiler() || replay_of(compiler.compiler()) != Replay::Compiled || graph->segments().size() != 1) return {};
     Options options;
     options.compiler = compiler.compiler();
@@ -98,12 +95,12 @@ bool Program::holds_for(const capture::Bindings& bindings) const {
 }
 
 std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, const capture::Bindings& bindings, Way way) const {
-  const BelowAutograd below;  // grad mode stays: some ops make a workspace for their backward only where it is on
+  const codegen::BelowAutograd below;
   if (!compiled_) {
     const auto plan = way == Way::Best ? slot_->plan() : slot_->plan_as_captured();
     return run_plan(*plan, std::move(inputs), bindings);
   }
-  std::vector<at::Tensor> outputs = compiled_(std::move(inputs));
+  std::vector<at::Tensor> outputs = compiled_(std::move(inputs), bindings);
   const size_t expected = slot_->graph()->outputs.size();
   if (outputs.size() != expected) {
     throw std::invalid_argument(base::format("hindcast: a compiled program returned {} tensors, expected {}", outputs.size(), expected));

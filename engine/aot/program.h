@@ -15,6 +15,9 @@ namespace hindcast::engine {
 /// Inputs for a compiler of the user's to look at; asked only if there is one.
 using ExampleInputs = std::function<std::vector<at::Tensor>()>;
 
+/// What a compiler of the user's made. Its sizes may be symbols.
+using CompiledProgram = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> inputs, const capture::Bindings& bindings)>;
+
 class Program {
  public:
   enum class Way : uint8_t { Best, AsCaptured };  // the latter: op by op through ATen
@@ -28,13 +31,15 @@ class Program {
   /// False: what the user's compiler made runs it.
   bool has_plan() const { return !compiled_; }
   std::shared_ptr<const capture::Graph> graph() const { return slot_->graph(); }
+  /// What goes with the program, in bytes: counted with it in Stats::kept_bytes.
+  void add_owners_bytes(size_t bytes) const { slot_->add_owners_bytes(bytes); }
   /// What the graph's relations say of these values of its symbols.
   bool holds_for(const capture::Bindings& bindings) const;
 
  private:
   const std::shared_ptr<PlanSlot> slot_;
   const capture::Evaluator relations_;
-  ProgramFunction compiled_;
+  CompiledProgram compiled_;
 };
 
 }  // namespace hindcast::engine

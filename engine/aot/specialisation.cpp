@@ -1,6 +1,7 @@
 #include "engine/aot/specialisation.h"
 
 #include "capture/backward/trace.h"
+#include "engine/aot/family.h"
 
 #include <algorithm>
 
@@ -20,22 +21,6 @@ Facts facts_of(const std::vector<at::Tensor>& tensors) {
   return facts;
 }
 
-c10::IValue argument(const capture::Arg& arg, const capture::Env& env) {
-  switch (arg.kind) {
-    case capture::Arg::Kind::Int:
-      return env.integer(arg.exprs[0]);
-    case capture::Arg::Kind::IntList: {
-      std::vector<int64_t> list;
-      for (const ExprId expr : arg.exprs) list.push_back(env.integer(expr));
-      return list;
-    }
-    case capture::Arg::Kind::Float:
-      return env.real(arg.exprs[0]);
-    default:
-      return arg.constant;
-  }
-}
-
 }  // namespace
 
 InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static, bool with_kinds) {
@@ -43,8 +28,9 @@ InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<
   for (size_t i = 0; i < inputs.size(); ++i) {
     first.push_back(static_cast<uint32_t>(row.size()));
     capture::append_tensor_facts(inputs[i], row, with_kinds ? &origins : nullptr);
-    // A leaf is guarded, since a write to one that requires grad is an error.
-    if (inputs[i].defined() && inputs[i].requires_grad() && inputs[i].is_leaf()) row[first.back()] |= int64_t{1} << 61;
+    // A leaf is guarded, since a write to one that requires grad is an error. The meta word has this bit free.
+    constexpr int64_t kLeaf = int64_t{1} << 61;
+    if (inputs[i].defined() && inputs[i].requires_grad() && inputs[i].is_leaf()) row[first.back()] |= kLeaf;
     for (; kinds.size() < origins.size();) {
       const FactKind kind = origins[kinds.size()].kind;
       kinds.push_back(i < is_static.size() && is_static[i] && kind == FactKind::TensorSize ? FactKind::TensorStride : kind);
@@ -178,9 +164,19 @@ std::shared_ptr<const Halves> Specialisation::halves_for(const torch::autograd::
 
 void Specialisation::add(std::shared_ptr<const Halves> halves) {
   constexpr size_t kMost = 8;
+  std::shared_ptr<const Halves> oldest;  // destroyed after the lock is released: kernels may go with it
   const std::lock_guard lock(mutex_);
   halves_.insert(halves_.begin(), std::move(halves));
-  if (halves_.size() > kMost) halves_.pop_back();
+  if (halves_.size() <= kMost) return;
+  oldest = std::move(halves_.back());
+  halves_.pop_back();
+}
+
+void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
+  const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
+  if (!is_held) return;
+  if (const auto known = family()) return known->escaped(*this);
+  give_up();
 }
 
 bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
@@ -220,13 +216,7 @@ capture::FunctionTrace::SizesOf sizes_of_inputs(const Facts& row, const std::vec
 at::Tensor Specialisation::view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const {
   capture::Env env;
   evaluator_.evaluate(bindings, env);
-  for (const capture::ViewStep& step : views) {
-    torch::jit::Stack stack;
-    for (uint32_t i = 0; i < step.args.size(); ++i) stack.push_back(i == step.self_arg ? c10::IValue(of) : argument(step.args[i], env));
-    step.op.callBoxed(stack);
-    of = stack[0].isTensorList() ? stack[0].toTensorVector()[step.output] : stack[step.output].toTensor();
-  }
-  return of;
+  return capture::Graph::view(std::move(of), views, env);
 }
 
 }  // namespace hindcast::engine

@@ -2,6 +2,8 @@
 
 #include "tests/aot/aot_grads.h"
 
+#include <sstream>
+
 namespace hindcast::tests {
 namespace {
 
@@ -194,11 +196,13 @@ INSTANTIATE_TEST_SUITE_P(Aot, Functions, testing::ValuesIn(cases()), [](const au
 TEST(AotFunction, PrintsTheSeedsPrograms) {
   const auto f = aot_function([](at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor d) { return (a + b + c + d).cos().cos(); });
   const auto a = leaf({2, 4}), b = leaf({2, 4}), c = leaf({2, 4}), d = leaf({2, 4});
-  f(a, b, c, d).sum().backward();
-  f(a, b, c, d).sum().backward();
+  for (int call = 0; call < 2; ++call) f(a, b, c, d).sum().backward();
   EXPECT_EQ(f.stats().hits, 1U);
   EXPECT_EQ(f.stats().backwards, 1U);
-  EXPECT_EQ(f.core().programs().size(), 1U);
+  std::ostringstream text;
+  print_graph(f, text);
+  for (const char* line : {"return [cos_1, add_2, cos]", "return [mul_1, mul_1, mul_1, mul_1]", "tangents_1: "})
+    EXPECT_NE(text.str().find(line), std::string::npos) << line << "\n" << text.str();
 }
 
 }  // namespace

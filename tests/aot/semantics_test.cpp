@@ -188,22 +188,57 @@ TEST(AotSemantics, WhatTheTracedCallSavedMayNotBeWrittenTo) {
     const torch::NoGradGuard no_grad;
     tensor.mul_(3);
   };
-  for (int call = 0; call < 2; ++call) {
-    const auto exp = aot_function([](const at::Tensor& a) { return a.exp(); }, exact());
-    const auto y = exp(leaf({3}));
-    write(y);
-    expect_error(y.sum());
-    const auto product = aot_function([](const at::Tensor& a, const at::Tensor& b) { return (a * b).tanh(); }, exact());
-    const auto a = leaf({3}), b = leaf({3});
-    const auto z = product(a, b);
-    write(a);
-    expect_error(z.sum());
-    const auto sum = aot_function([](const at::Tensor& c) { return c + 1; }, exact());
-    const auto c = leaf({3});
-    const auto w = sum(c);
-    write(c);
-    w.sum().backward();  // nobody saved it
-    EXPECT_TRUE(c.grad().equal(torch::ones({3})));
+  const auto exp = aot_function([](const at::Tensor& a) { return a.exp(); }, exact());
+  const auto y = exp(leaf({3}));
+  write(y);
+  expect_error(y.sum());
+  const auto product = aot_function([](const at::Tensor& a, const at::Tensor& b) { return (a * b).tanh(); }, exact());
+  const auto a = leaf({3}), b = leaf({3});
+  const auto z = product(a, b);
+  write(a);
+  expect_error(z.sum());
+  const auto sum = aot_function([](const at::Tensor& c) { return c + 1; }, exact());
+  const auto c = leaf({3});
+  const auto w = sum(c);
+  write(c);
+  w.sum().backward();  // nobody saved it
+  EXPECT_TRUE(c.grad().equal(torch::ones({3})));
+}
+
+// As NumPy and DLPack do: two storages, one memory.
+TEST(AotSemantics, AWriteToMemoryThatAnotherStorageLends) {
+  const auto function = [](at::Tensor x, const at::Tensor& y) {
+    x.add_(1);
+    return x * y;
+  };
+  const auto f = aot_function(function, exact());
+  for (int call = 0; call < 3; ++call) {
+    const bool is_lent = call != 1;
+    const auto x = torch::arange(4., torch::kFloat), other = torch::arange(4., torch::kFloat);
+    const auto y = is_lent ? torch::from_blob(x.data_ptr(), {4}) : other.clone();
+    EXPECT_TRUE(f(x, y).equal(is_lent ? (other + 1).square() : (other + 1) * other)) << call;
+  }
+}
+
+// Their compilers are told the sizes of the call.
+TEST(AotSemantics, CompilersOfSegmentsAndOfProgramsServeOtherSizes) {
+  const auto function = [](const at::Tensor& x, const at::Tensor& w) {
+    return (x.narrow(0, 0, x.size(0) - 1).view({-1}) * w).cumsum(0).sum() * x;
+  };
+  std::ostringstream text;
+  AotOptions by_segment, by_program;
+  by_segment.fw_compiler = by_segment.bw_compiler = compilers::print(text);
+  by_program.fw_compiler = by_program.bw_compiler = [](const std::shared_ptr<const Graph>& graph, const Tensors&) -> ProgramFunction {
+    return [graph](const Tensors& inputs) { return run_program(*graph, inputs); };
+  };
+  for (const AotOptions& options : {by_segment, by_program}) {
+    const auto f = aot_function(function, options);
+    const auto w = leaf({1});
+    for (const int64_t rows : {3, 6, 9, 7, 4, 8}) {
+      const auto x = torch::randn({rows, 2});
+      EXPECT_TRUE(torch::autograd::grad({f(x, w).sum()}, {w})[0].equal(torch::autograd::grad({function(x, w).sum()}, {w})[0])) << rows;
+    }
+    EXPECT_GT(f.stats().hits + f.stats().traces, 5U);
   }
 }
 

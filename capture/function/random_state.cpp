@@ -1,11 +1,11 @@
-#include "engine/aot/random_state.h"
+#include "capture/function/random_state.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
 #include <mutex>
 
-namespace hindcast::engine {
+namespace hindcast::capture {
 
 at::Tensor random_state() {
   auto generator = at::globalContext().defaultGenerator(at::kCPU);
@@ -19,4 +19,4 @@ void set_random_state(const at::Tensor& state) {
   generator.set_state(state);
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::capture

@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace hindcast::engine {
+namespace hindcast::capture {
 
 at::Tensor random_state();
 void set_random_state(const at::Tensor& state);
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::capture
