@@ -77,6 +77,14 @@ TEST(Policy, ABackwardsRefusesAndSaysWhy) {
   EXPECT_EQ(refusal_of_a_backward([&](const at::Tensor& x) { x.add(outside).exp(); }), "reads a tensor from outside of the formula");
 }
 
+// Its schema does not say that it moves the running statistics.
+TEST(Policy, ABackwardsRefusesABatchNormThatTrains) {
+  const auto norm = [](const at::Tensor& statistics) {
+    at::native_batch_norm(torch::ones({2, 3}), {}, {}, statistics, statistics, /*training=*/true, 0.1, 1e-5);
+  };
+  EXPECT_EQ(refusal_of_a_backward(norm), "aten::copy_: writes to a tensor that the formula was given");
+}
+
 TEST(Policy, AnotherMayRecordRandomNumbers) {
   RecordAll policy;
   const Recorded recorded(policy, [](const at::Tensor& x) { at::bernoulli(x); });
