@@ -22,6 +22,7 @@ class Row:
     zero_in_place: bool = False  # else the gradients are dropped before a backward
     after_backward: Optional[Callable] = None  # timed with the backward
     random: bool = False  # draws masks: two compilers of the forward draw different ones
+    partition: str = "min_cut"  # of rows aot/...: what decides which values the forward saves
 
     def root(self, function):
         return function(*self.leaves, *self.constants)
@@ -112,24 +113,28 @@ def norm_silu(sizes, groups):
     return Row(function, leaves, incoming=torch.randn(sizes))
 
 
-def resnet(image, image_channels, width, batch):
+def residual_net(images, stem_of, blocks_of, classes, shortcut_side=3, pool=lambda x: x):
+    """`stem_of`: width, stride and side of the kernel of the first convolution; `blocks_of`: width and stride of each
+    block."""
     make = Parameters()
     statistics = []  # running mean and variance of each batch norm
 
-    def conv_norm(width_in, width_out, stride):
-        kernel = make.random((width_out, width_in, 3, 3), width_in * 9)
+    def conv_norm(width_in, width_out, stride, side=3):
+        kernel = make.random((width_out, width_in, side, side), width_in * side**2)
         weight, bias = make.norm(width_out)
         statistics.extend((torch.zeros(width_out), torch.ones(width_out)))
         return kernel, weight, bias, len(statistics) - 2, stride
 
-    stem = conv_norm(image_channels, width, 1)
+    stem = conv_norm(images[1], *stem_of)
     blocks = []
-    for width_in, width_out, stride in ((width, width, 1), (width, 2 * width, 2)):
-        block = [conv_norm(width_in, width_out, stride), conv_norm(width_out, width_out, 1)]
-        blocks.append(block + [conv_norm(width_in, width_out, stride)] if stride != 1 else block)
-    head_weight, head_bias = make.linear(2 * width, 10)
+    width_in = stem_of[0]
+    for width, stride in blocks_of:
+        block = [conv_norm(width_in, width, stride), conv_norm(width, width, 1)]
+        blocks.append(block + [conv_norm(width_in, width, stride, shortcut_side)] if stride != 1 else block)
+        width_in = width
+    head_weight, head_bias = make.linear(width_in, classes)
     leaves = len(make.leaves)
-    constants = *statistics, torch.randn(batch, image_channels, image, image), torch.randint(10, (batch,))
+    constants = *statistics, torch.randn(images), torch.randint(classes, images[:1])
 
     def function(*a):
         x, target = a[-2:]
@@ -137,9 +142,10 @@ def resnet(image, image_channels, width, batch):
         def apply(layer, x):
             kernel, weight, bias, at, stride = layer
             mean, var = a[leaves + at], a[leaves + at + 1]
-            return F.batch_norm(F.conv2d(x, a[kernel], None, stride, 1), mean, var, a[weight], a[bias], True)
+            y = F.conv2d(x, a[kernel], None, stride, a[kernel].shape[2] // 2)
+            return F.batch_norm(y, mean, var, a[weight], a[bias], True)
 
-        x = F.relu(apply(stem, x))
+        x = pool(F.relu(apply(stem, x)))
         for block in blocks:
             y = apply(block[1], F.relu(apply(block[0], x)))
             x = F.relu(y + (apply(block[2], x) if len(block) == 3 else x))
@@ -147,6 +153,16 @@ def resnet(image, image_channels, width, batch):
         return F.cross_entropy(F.linear(x, a[head_weight], a[head_bias]), target)
 
     return Row(function, make.leaves, constants)
+
+
+def resnet(image, image_channels, width, batch):
+    return residual_net((batch, image_channels, image, image), (width, 1), ((width, 1), (2 * width, 2)), 10)
+
+
+def resnet18(image, batch):
+    blocks = [(width, stride) for width in (64, 128, 256, 512) for stride in (1 if width == 64 else 2, 1)]
+    return residual_net((batch, 3, image, image), (64, 2, 7), blocks, 1000, shortcut_side=1,
+                        pool=lambda x: F.max_pool2d(x, 3, 2, 1))
 
 
 def gpt(fused):
@@ -202,6 +218,14 @@ def aot_tutorial(zero_in_place=False, optimizer=None):
     return row
 
 
+def four_cosines(sizes, partition="min_cut"):
+    def function(a, b, c, d):
+        return (a + b + c + d).cos().cos()
+
+    leaves = [parameter(torch.randn(sizes)) for _ in range(4)]
+    return Row(function, leaves, incoming=torch.randn(sizes), partition=partition)
+
+
 def xformers(sizes, function, leaves, random=False):
     """`leaves` names the arguments: x, r(esidual) and c are as large as `sizes`, b(ias), w(eight) and n(orm's bias) as
     its last."""
@@ -234,6 +258,46 @@ def xformers_patterns():
     return patterns
 
 
+def aot_patterns():
+    """As xformers_patterns(): those that xFormers compiles with memory_efficient_fusion()."""
+    known = xformers_patterns()
+    patterns = {"bias": (lambda x, b: x + b, "xb", False)}
+    patterns.update((name, known[name]) for name in ("bias_gelu", "bias_relu"))
+    patterns["bias_dropout"] = (lambda x, b: F.dropout(x + b, DROPOUT)), "xb", True
+    patterns["bias_gelu_dropout"] = known["bias_gelu_dropout"]
+    patterns["dropout_residual"] = (lambda x, r: F.dropout(x, DROPOUT) + r), "xr", True
+    patterns["bias_dropout_residual_norm"] = known["bias_dropout_residual_norm"]
+    return patterns
+
+
+def add_patterns(made, prefix, patterns, shapes):
+    for name, (function, leaves, random) in patterns.items():
+        for sizes in shapes:
+            made[f"{prefix}/{name}/{'x'.join(map(str, sizes))}"] = (
+                lambda f=function, n=leaves, r=random, s=sizes: xformers(s, f, n, r))
+
+
+def aot_rows():
+    """Functions that are compiled ahead of time: timed with their forwards."""
+    made = {
+        "aot/cosines/standard/1024x2048": lambda: four_cosines((1024, 2048), "standard"),
+        "aot/cosines/min_cut/1024x2048": lambda: four_cosines((1024, 2048)),
+        "aot/cosines/min_cut/2x4": lambda: four_cosines((2, 4)),
+    }
+    add_patterns(made, "aot/xformers", aot_patterns(),
+                 ((8, 256, 512), (8, 512, 1024), (4, 1024, 1024), (2, 2048, 2048)))
+    models = {
+        "mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
+        "mlp/784-512-512-10/b128": lambda: mlp((784, 512, 512, 10), 128),
+        "cnn/8x8/b64": lambda: resnet(8, 1, 16, 64),
+        "cnn/32x32/b16": lambda: resnet(32, 3, 16, 16),
+        "gpt/explicit": lambda: gpt(fused=False),
+        "gpt/fused": lambda: gpt(fused=True),
+        "resnet18/64x64/b8": lambda: resnet18(64, 8),
+    }
+    return made | {f"aot/{name}": build for name, build in models.items()}
+
+
 def rows():
     """name -> function that makes the Row"""
     made = {
@@ -252,9 +316,5 @@ def rows():
         "seed/aot/clip_sgd": lambda: aot_tutorial(optimizer=torch.optim.SGD),
         "seed/aot/clip_adam": lambda: aot_tutorial(optimizer=torch.optim.Adam),
     }
-    for name, (function, leaves, random) in xformers_patterns().items():
-        for sizes in ((8, 256, 512), (8, 512, 1024)):
-            size = "x".join(map(str, sizes))
-            made[f"seed/xformers/{name}/{size}"] = (
-                lambda f=function, n=leaves, r=random, s=sizes: xformers(s, f, n, r))
-    return made
+    add_patterns(made, "seed/xformers", xformers_patterns(), ((8, 256, 512), (8, 512, 1024)))
+    return made | aot_rows()

@@ -1,13 +1,16 @@
-"""One row under one of PyTorch's compilers, in a process of its own; bench/peers.py starts it and reads its last line.
+"""One row in a process of its own, under one of PyTorch's compilers or, a row aot/..., under each of its peers; bench/peers.py
+starts it and reads its last line, a result for each peer.
 
-Stock and the peer take turns, one block of backwards each, in an order that is reversed every time, as in
+Stock and the peers take turns, one block of backwards (or whole steps) each, in an order that is reversed every time, as in
 hindcast_bench.
 """
 
 import argparse
 import contextlib
 import gc
+import importlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -17,10 +20,12 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 
 import torch  # noqa: E402
 from torch._dynamo import compiled_autograd  # noqa: E402
+from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E402
 
 import peer_rows  # noqa: E402
 
 BLOCK_US = 1500
+LEAST_STEPS = 5  # in a block: a step finds in the caches what the last one of its own lane left there
 WARM_UP = 5
 
 
@@ -50,6 +55,49 @@ def torch_compile(row):
     return torch.compile(row.function)
 
 
+def functorch_inductor(row):
+    """functorch's aot_function with the row's partition; Inductor compiles both halves."""
+    from functorch.compile import aot_function, default_partition, min_cut_rematerialization_partition
+    from torch._guards import TracingContext, detect_fake_mode, tracing
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._inductor.virtualized import V
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    chosen = {"standard": default_partition, "min_cut": min_cut_rematerialization_partition}[row.partition]
+
+    def partition(joint, inputs, **options):
+        with V.set_fake_mode(detect_fake_mode(inputs)):
+            joint_graph_passes(joint)  # they make the random operators that Inductor knows
+        return chosen(joint, inputs, **options)
+
+    def compiler(is_backward):
+        def compiled(graph, inputs):
+            with V.set_fake_mode(detect_fake_mode(inputs)):
+                return compile_fx_inner(graph, inputs, is_backward=is_backward)
+
+        return compiled
+
+    compiled = aot_function(row.function, compiler(False), compiler(True), partition, select_decomp_table())
+    first = [True]
+
+    def function(*arguments):
+        if not first:
+            return compiled(*arguments)
+        first.clear()
+        with tracing(TracingContext(FakeTensorMode())):  # tells the backward which strides Inductor gave the forward's results
+            return compiled(*arguments)
+
+    return function
+
+
+def hindcast(row):
+    import hindcast
+
+    return hindcast.aot_function(row.function, partition_fn=getattr(hindcast.partition, row.partition))
+
+
 # name -> (what compiles the forward, the context that its forward and backward run in)
 PEERS = {
     "ca_eager": (None, compiled_backward(torch.compile(backend="eager"))),
@@ -57,6 +105,8 @@ PEERS = {
     "aot_inductor": (aot_inductor, contextlib.nullcontext),
     "torch_compile": (torch_compile, contextlib.nullcontext),
 }
+# Of rows aot/..., name -> what compiles the function
+STEP_PEERS = {"hindcast": hindcast, "functorch_inductor": functorch_inductor, "torch_compile": torch_compile}
 
 
 class Lane:
@@ -80,6 +130,19 @@ class Lane:
         with self.context():
             return statistics.median(self.timed_backward() for _ in range(backwards))
 
+    def timed_step(self):
+        """Microseconds of a forward with its backward, and of each."""
+        self.row.clear_grads()
+        start = time.perf_counter_ns()
+        root = self.row.root(self.function)
+        between = time.perf_counter_ns()
+        root.backward(self.row.incoming)
+        stop = time.perf_counter_ns()
+        return [(stop - start) / 1e3, (between - start) / 1e3, (stop - between) / 1e3]
+
+    def block_of_steps(self, steps):
+        return [statistics.median(column) for column in zip(*(self.timed_step() for _ in range(steps)))]
+
     def gradients(self):
         """Without what follows the backward: an optimizer's step would change the function that is compared."""
         torch.manual_seed(7)
@@ -102,17 +165,36 @@ def shared_gradients(row):
     return len(seen) - len(set(seen))
 
 
+def notes_on(row, expected, seen, draws_itself):
+    """What to know of a row whose gradients `seen` lie in its leaves."""
+    notes = []
+    shared = shared_gradients(row)
+    if shared:
+        notes.append(f"{shared} gradients share another's memory: not the same work")
+    if draws_itself and row.random:
+        notes.append("gradients unchecked: the compiled forward draws other masks")
+    elif not all(map(agree, expected, seen)):
+        notes.append("gradients differ from stock's")
+    return notes
+
+
 def quartiles(samples):
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
     return middle, high - low
 
 
-def warm_up_compiler(lane):
+def quotients(over, under):
+    """The median of neighbouring blocks' quotients, and their interquartile range over it."""
+    ratio, ratio_iqr = quartiles([a / b for a, b in zip(over, under)])
+    return ratio, ratio_iqr / ratio
+
+
+def warm_up_compiler(compile_forward, context):
     """Inductor's first compile in a process probes the CPU's instructions for seconds: that is not a row's price."""
-    x = torch.ones(8, requires_grad=True)
-    throw_away = Lane(peer_rows.Row(lambda y: (y * 3).exp().sum(), [x]), None, lane.context)
-    peer_forward = lane.function is not lane.row.function
-    throw_away.function = torch.compile(throw_away.row.function) if peer_forward else throw_away.row.function
+    # Each of ten probes would load what it has compiled in a new process that imports torch: 16 s in every row.
+    importlib.import_module("torch._inductor.cpu_vec_isa").VecISA._avx_py_load = ""
+    row = peer_rows.Row(lambda y: (y * 3).exp().sum(), [torch.ones(8, requires_grad=True)])
+    throw_away = Lane(row, compile_forward(row) if compile_forward else row.function, context)
     for _ in range(2):
         throw_away.gradients()
 
@@ -142,21 +224,15 @@ def measure(name, peer, pairs, budget_s):
     compile_forward, context = PEERS[peer]
     stock = Lane(row, row.function, contextlib.nullcontext)
     ours = Lane(row, compile_forward(row) if compile_forward else row.function, context)
-    warm_up_compiler(ours)
+    warm_up_compiler(torch_compile if compile_forward else None, context)
     expected = stock.gradients()
     forward_ms, first_ms = first_backward(ours)
-    result = {"row": name, "peer": peer, "first_ms": first_ms, "notes": []}
+    result = {"row": name, "peer": peer, "first_ms": first_ms}
     if compile_forward:
         result["first_forward_ms"] = forward_ms
 
     seen = [ours.gradients() for _ in range(2)][-1]
-    shared = shared_gradients(row)
-    if shared:
-        result["notes"].append(f"{shared} gradients share another's memory: not the same work")
-    if compile_forward and row.random:
-        result["notes"].append("gradients unchecked: the compiled forward draws other masks")
-    elif not all(map(agree, expected, seen)):
-        result["notes"].append("gradients differ from stock's")
+    result["notes"] = notes_on(row, expected, seen, draws_itself=compile_forward is not None)
 
     for _ in range(WARM_UP):
         stock.block(1)
@@ -177,8 +253,7 @@ def measure(name, peer, pairs, budget_s):
     if dict(torch._dynamo.utils.counters["compiled_autograd"]) != captures:
         result["notes"].append("compiled again while it was timed")
 
-    ratio, ratio_iqr = quartiles([a / b for a, b in zip(samples[stock], samples[ours])])
-    result["ratio"], result["spread"] = ratio, ratio_iqr / ratio
+    result["ratio"], result["spread"] = quotients(samples[stock], samples[ours])
     result["pairs"] = len(samples[ours])
     for key, lane in (("stock", stock), ("peer", ours)):
         result[f"{key}_us"], result[f"{key}_iqr_us"] = quartiles(samples[lane])
@@ -187,21 +262,141 @@ def measure(name, peer, pairs, budget_s):
     return result
 
 
+def settle(trim=False):
+    """Returns when hindcast's kernels are there, which are compiled beside the steps; with the memory that it keeps."""
+    if "hindcast" in sys.modules:
+        sys.modules["hindcast"].wait()
+        if trim:
+            sys.modules["hindcast"].trim()
+
+
+def first_step(peer, row, caches):
+    """The peer's lane, and the milliseconds of its first step: forward, all, and until its kernels are there."""
+    if caches:  # what one peer's Inductor has compiled is not found by the next
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(caches, peer)
+        torch._inductor.utils.clear_caches()
+    warm_up_compiler(STEP_PEERS[peer], contextlib.nullcontext)
+    lane = Lane(row, STEP_PEERS[peer](row), contextlib.nullcontext)
+    settle()
+    start = time.perf_counter_ns()
+    us, forward_us, _ = lane.timed_step()
+    settle()
+    ready_ms = (time.perf_counter_ns() - start) / 1e6
+    return lane, {"first_ms": us / 1e3, "first_forward_ms": forward_us / 1e3, "ready_ms": ready_ms}
+
+
+def memory_of_step(lane):
+    """Bytes of what a forward leaves behind beside its result, and the most of a step, the row's own tensors included: as
+    PyTorch's CPU allocator tells its profiler."""
+    row = lane.row
+    row.clear_grads()
+    settle(trim=True)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
+        root = row.root(lane.function)
+        with record_function("bench.backward"):
+            root.backward(row.incoming)
+    taken = most = saved = 0
+    for event in sorted(recorded.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]":
+            taken += event.nbytes()
+            most = max(most, taken)
+        elif event.name() == "bench.backward":
+            saved = taken - root.nbytes
+    tensors = [*row.leaves, *row.constants] + ([] if row.incoming is None else [row.incoming])
+    return saved, most + sum(tensor.nbytes for tensor in tensors)
+
+
+def misses(peer, lane):
+    """A count that timed steps leave as it is."""
+    if peer == "hindcast":
+        stats = lane.function.stats()
+        return stats["calls"] - stats["hits"]
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"] if peer == "torch_compile" else 0
+
+
+def steps_in_turn(lanes, steps, pairs, budget_s):
+    """lane -> [microseconds of the blocks' steps, of their forwards, of their backwards]"""
+    samples = {lane: [] for lane in lanes}
+    gc.collect()
+    gc.disable()
+    until = time.monotonic() + budget_s
+    for pair in range(pairs):
+        for lane in lanes if pair % 2 == 0 else reversed(lanes):
+            samples[lane].append(lane.block_of_steps(steps))
+        if time.monotonic() > until and pair >= 4:
+            break
+    gc.enable()
+    return {lane: list(zip(*blocks)) for lane, blocks in samples.items()}
+
+
+def prepare(peer, row, expected, caches):
+    """A lane that is warm, and what is known of it before it is timed."""
+    lane, result = first_step(peer, row, caches)
+    for _ in range(2):  # a second call may compile again
+        seen = lane.gradients()
+        settle()
+    result["notes"] = notes_on(row, expected, seen, draws_itself=True)
+    result["saved_bytes"], result["peak_bytes"] = memory_of_step(lane)
+    for _ in range(WARM_UP):
+        lane.block_of_steps(1)
+        settle()
+    return lane, result
+
+
+def measure_steps(name, peers, pairs, budget_s, caches):
+    """A row aot/...: forward and backward of eager and of all peers by turns. One that fails has an error in its result."""
+    torch.manual_seed(1)
+    row = peer_rows.rows()[name]()
+    eager = Lane(row, row.function, contextlib.nullcontext)
+    expected = eager.gradients()
+    stock_saved, stock_peak = memory_of_step(eager)
+    lanes, results = {}, {}
+    for peer in peers:
+        try:
+            lanes[peer], results[peer] = prepare(peer, row, expected, caches)
+        except Exception as error:
+            results[peer] = {"error": in_short(error)}
+    stock_us = statistics.median(eager.block_of_steps(3)[0] for _ in range(3))
+    before = {peer: misses(peer, lane) for peer, lane in lanes.items()}
+    steps = max(LEAST_STEPS, min(200, int(BLOCK_US / stock_us)))
+    samples = steps_in_turn([eager, *lanes.values()], steps, pairs, budget_s)
+    for peer, lane in lanes.items():
+        result = results[peer]
+        if misses(peer, lane) != before[peer]:
+            result["notes"].append("compiled again, or ran eagerly, while it was timed")
+        result.update(stock_saved_bytes=stock_saved, stock_peak_bytes=stock_peak, pairs=len(samples[lane][0]))
+        for part, stock, ours in zip(("", "forward_", "backward_"), samples[eager], samples[lane]):
+            result[f"{part}ratio"], result[f"{part}spread"] = quotients(stock, ours)
+            result[f"stock_{part}us"], result[f"peer_{part}us"] = quartiles(stock)[0], quartiles(ours)[0]
+        if peer != "hindcast" and "hindcast" in lanes:  # above 1: hindcast is ahead
+            result["hindcast_ratio"], result["hindcast_spread"] = quotients(samples[lane][0], samples[lanes["hindcast"]][0])
+    return [{"row": name, "peer": peer, **result} for peer, result in results.items()]
+
+
+def in_short(error):
+    message = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {message}"[:300]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("row")
-    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("peers")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=51)
     parser.add_argument("--budget", type=float, default=20)
+    parser.add_argument("--caches", help="a folder: each peer of a row aot/... has one of its own in it")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    row, peers = arguments.row, arguments.peers.split(",")
     try:
-        result = measure(arguments.row, arguments.peer, arguments.pairs, arguments.budget)
+        if row.startswith("aot/"):
+            results = measure_steps(row, peers, arguments.pairs, arguments.budget, arguments.caches)
+        else:
+            results = [measure(row, peer, arguments.pairs, arguments.budget) for peer in peers]
     except Exception as error:  # whatever a compiler throws is what the row has to say
-        message = next((line for line in str(error).splitlines() if line.strip()), "")
-        result = {"row": arguments.row, "peer": arguments.peer, "error": f"{type(error).__name__}: {message}"[:300]}
-    print(json.dumps(result))
+        results = [{"row": row, "peer": peer, "error": in_short(error)} for peer in peers]
+    print(json.dumps(results))
     sys.stdout.flush()
 
 

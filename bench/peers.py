@@ -3,6 +3,7 @@
 
     make bench-peers                                          # makes .deps/peers, then all rows: hours
     make bench-peers ARGS="--rows 'mlp|seed/aot' --threads 1,2 --json peers.json"
+    make bench-peers ARGS="--rows '^aot/' --markdown aot.md"  # hindcast's functions compiled ahead of time, and theirs
     .deps/peers/bin/python bench/peers.py --peers ca_inductor,torch_compile --limit 120
 
 The ratio is stock over peer, block by block, as in hindcast_bench: higher is faster. Both sides are called from Python,
@@ -17,6 +18,16 @@ so compare ratios with hindcast's, not microseconds. Timed is the backward alone
 processor. The two that compile the forward compile the backward with it or at its first call: `forward ms` is the
 first forward. `look-up us` is a backward whose compiled graph does nothing: walk, look-up, and the call from the
 engine into Python. A gradient that two leaves share, where stock's are their own, is noted: such a row did less work.
+
+The rows aot/... time whole steps, forward and backward, and each of the two; eager and all peers take turns in one process:
+
+    hindcast            hindcast.aot_function with the row's partition, of the package in build/release/python
+    functorch_inductor  functorch's aot_function with the same partition, both halves by Inductor
+    torch_compile       as above, with torch.compile's partition
+
+`first ms` is then the first step, `ready ms` the time until hindcast's kernels, which are compiled beside later steps, are
+there. `saved` is what a forward leaves behind beside its result, and `peak` the most of a step, the row's tensors included.
+`hindcast ahead` is the peer's step over hindcast's.
 """
 
 import argparse
@@ -32,12 +43,16 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import peer_table
+
 HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "build/release/python"
 PEERS = ("ca_eager", "ca_inductor", "aot_inductor", "torch_compile")
+STEP_PEERS = ("hindcast", "functorch_inductor", "torch_compile")
+ALL_PEERS = tuple(dict.fromkeys(PEERS + STEP_PEERS))
 
 
 def chosen_rows(pattern):
-    sys.path.insert(0, str(HERE))
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     try:
         from peer_rows import rows
@@ -49,22 +64,27 @@ def chosen_rows(pattern):
     return names
 
 
-def run(row, peer, threads, cache, arguments):
-    """What the child printed, or a row that says why it printed nothing."""
+def run(row, peers, threads, cache, arguments):
+    """What the child printed for each of the peers, or what says why it printed nothing."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads), TORCHINDUCTOR_CACHE_DIR=str(cache),
+                       HINDCAST_CACHE_DIR=str(cache / "hindcast"), PYTHONPATH=str(PACKAGE),
                        TORCHINDUCTOR_COMPILE_THREADS="1",  # a pool of compilers would run beside the timing
                        TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0",
                        # As in hindcast_bench: malloc keeps what is freed, and neither side pays page faults by chance.
                        MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(2**31 - 1))
-    command = [sys.executable, str(HERE / "peer_run.py"), row, peer, "--threads", str(threads),
-               "--pairs", str(arguments.pairs), "--budget", str(arguments.budget)]
+    budget = arguments.budget or (10 if is_step(row) else 20)
+    command = [sys.executable, str(HERE / "peer_run.py"), row, ",".join(peers), "--threads", str(threads),
+               "--pairs", str(arguments.pairs), "--budget", str(budget), "--caches", str(cache)]
     child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              start_new_session=True)
-    failed = {"row": row, "peer": peer}
+
+    def failed(error):
+        return [{"row": row, "peer": peer, "error": error} for peer in peers]
+
     try:
         output, errors = child.communicate(timeout=arguments.limit)
     except subprocess.TimeoutExpired:
-        return dict(failed, error=f"not done after {arguments.limit:.0f} s")
+        return failed(f"not done after {arguments.limit:.0f} s")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # the child and the C++ compilers that it may have started
@@ -73,45 +93,47 @@ def run(row, peer, threads, cache, arguments):
         return json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
         lines = [line for line in errors.splitlines() if line.strip()]
-        return dict(failed, error=f"exit {child.returncode}: {lines[-1] if lines else 'no output'}"[:300])
+        return failed(f"exit {child.returncode}: {lines[-1] if lines else 'no output'}"[:300])
 
 
-def number(result, key, form, scale=1):
-    return format(result[key] * scale, form) if key in result else "-"
+def is_step(row):
+    return row.startswith("aot/")
 
 
-def print_line(cells):
-    widths = (64, 13, 9, 9, 6, 5, 9, 10, 10)
-    aligned = [text.ljust(width) if i < 2 else text.rjust(width) for i, (text, width) in enumerate(zip(cells, widths))]
-    print("  ".join(aligned + cells[len(widths):]).rstrip(), flush=True)
-
-
-def print_result(result):
-    name = f"{result['row']}/t{result['threads']}"
-    if "error" in result:
-        print_line([name, result["peer"]] + ["-"] * 7 + ["FAILED: " + result["error"]])
-        return
-    print_line([name, result["peer"], number(result, "stock_us", ".0f"), number(result, "peer_us", ".0f"),
-                number(result, "ratio", ".2f"), "±" + number(result, "spread", ".0f", 50) + "%",
-                number(result, "first_ms", ".0f"), number(result, "first_forward_ms", ".0f"),
-                number(result, "look_up_us", ".0f"), "; ".join(result["notes"])])
+def measured(row, threads, folder, arguments):
+    """The results of a row: a process for each peer, or one for all where they take turns."""
+    if is_step(row):
+        peers = [peer for peer in STEP_PEERS if peer in arguments.peers]
+        if "hindcast" in peers and not (PACKAGE / "hindcast/libhindcast_python.so").exists():
+            peers.remove("hindcast")
+            yield {"row": row, "peer": "hindcast", "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
+        groups = {"steps": peers} if peers else {}
+    else:
+        groups = {peer: [peer] for peer in PEERS if peer in arguments.peers}
+    for name, peers in groups.items():
+        # Of its own for each: code that is compiled for one thread count serves no other, and a kernel that another peer has
+        # compiled would make this one's first backward look fast.
+        yield from run(row, peers, threads, folder / f"{name}_t{threads}", arguments)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", metavar="REGEX", default="", help="default: all")
-    parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
+    parser.add_argument("--peers", default=",".join(ALL_PEERS),
+                        help="default: %(default)s; each in the rows that it is a peer of")
     parser.add_argument("--threads", default="1", help="intra-op threads, each row once for each (default 1)")
-    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="of one row and peer (default 300)")
+    parser.add_argument("--limit", type=float, default=300, metavar="SECONDS",
+                        help="of one row and peer, or of all peers of a row aot/... (default 300)")
     parser.add_argument("--pairs", type=int, default=51, help="pairs of blocks (default 51)")
-    parser.add_argument("--budget", type=float, default=20, metavar="SECONDS",
-                        help="no new pair after this long, if there are five (default 20)")
+    parser.add_argument("--budget", type=float, metavar="SECONDS",
+                        help="no new pair after this long, if there are five (default 20; rows aot/...: 10)")
     parser.add_argument("--json", metavar="FILE", help="write the results here too")
+    parser.add_argument("--markdown", metavar="FILE", help="write a table of the rows aot/... here")
     arguments = parser.parse_args()
     arguments.peers = arguments.peers.split(",")
     for peer in arguments.peers:
-        if peer not in PEERS:
-            parser.error(f"--peers: {peer} is none of {', '.join(PEERS)}")
+        if peer not in ALL_PEERS:
+            parser.error(f"--peers: {peer} is none of {', '.join(ALL_PEERS)}")
     try:
         arguments.threads = [int(text) for text in arguments.threads.split(",")]
     except ValueError:
@@ -119,24 +141,29 @@ def parse():
     return arguments
 
 
+def write(results, arguments):
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if arguments.markdown:
+        Path(arguments.markdown).write_text(peer_table.markdown(results), encoding="utf-8")
+
+
 def main():
     arguments = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the child and the caches go too
-    names = chosen_rows(arguments.rows)
+    names = sorted(chosen_rows(arguments.rows), key=is_step)
     results = []
-    print_line(["row", "peer", "stock us", "peer us", "ratio", "", "first ms", "forward ms", "look-up us"])
     folder = Path(tempfile.mkdtemp(prefix="hindcast_peers_"))
+    columns = None
     try:
         for threads in arguments.threads:
             for row in names:
-                for peer in arguments.peers:
-                    # Of its own for each: code that is compiled for one thread count serves no other, and a kernel that
-                    # another peer has compiled would make this one's first backward look fast.
-                    cache = folder / f"{peer}_t{threads}"
-                    results.append(dict(run(row, peer, threads, cache, arguments), threads=threads))
-                    print_result(results[-1])
-                    if arguments.json:
-                        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+                for result in measured(row, threads, folder, arguments):
+                    results.append(dict(result, threads=threads))
+                    if columns is not (columns := peer_table.STEPS if is_step(row) else peer_table.BACKWARDS):
+                        peer_table.print_head(columns)
+                    peer_table.print_result(columns, results[-1])
+                    write(results, arguments)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
