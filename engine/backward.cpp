@@ -2,6 +2,7 @@
 //
 //   collect      walk the nodes in the engine's order            -> key, facts, tensors        capture/backward/collect
 //   look up      the key finds the structure, the facts a variant -> plan                      cache/, engine/variants
+//                nothing found, and captures do not pay of late: the stock engine runs it     engine/payoff
 //   run          replay the plan; hooks, opaque nodes and .grad in their places                engine/run
 //   on a miss:
 //     capture    say why, run every node once and record it      -> graph                      capture/backward/trace
@@ -16,17 +17,17 @@
 #include "capture/backward/trace.h"
 #include "engine/captures.h"
 #include "engine/collect_call.h"
+#include "engine/counters/fallback.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/miss_log.h"
 #include "engine/diagnosis/nan_guard.h"
 #include "engine/facts_at_capture.h"
-#include "engine/fallback.h"
 #include "engine/graph_task.h"
 #include "engine/keep_capture.h"
 #include "engine/payoff.h"
 #include "engine/root_gradients.h"
 #include "engine/run.h"
 #include "engine/saved_gradients.h"
-#include "engine/stats_recorder.h"
 #include "engine/stopwatch.h"
 #include "engine/workspace.h"
 

@@ -2,7 +2,7 @@
 // Global and thread-local state that a captured graph depends on, and state under which only the stock engine is right.
 
 #include "cache/key.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 #include "engine/options.h"
 
 #include <optional>

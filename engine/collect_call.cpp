@@ -5,7 +5,7 @@
 #include "capture/recorder/recorder.h"
 #include "codegen/kernel/backend.h"
 #include "engine/call_state.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 
 #include <ATen/Context.h>
 

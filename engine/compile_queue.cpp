@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "capture/graph/copy_graph.h"
 #include "engine/background.h"
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/backward_plan.h"
 
 #include <mutex>
@@ -16,7 +16,7 @@ namespace hindcast::engine {
 namespace {
 
 void make_plan(PlanSlot& slot, const CompileJob& job) {
-  const auto graph = capture::copy_of(*slot.graph());
+  const auto graph = job.shares ? capture::sharing_copy_of(*slot.graph()) : capture::copy_of(*slot.graph());
   const auto* const request = std::get_if<LowerRequest>(&job.what);
   if (request == nullptr) return slot.publish(graph, plan_of(graph));
   Lowered lowered = lower(graph, *request);

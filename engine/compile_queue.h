@@ -15,6 +15,7 @@ struct MoveOnly {};
 struct CompileJob {
   std::weak_ptr<PlanSlot> slot;  // a slot that has gone wants no plan: there is nothing to do
   std::variant<LowerRequest, MoveOnly> what;
+  bool shares = false;  // its graph shares rows with others that stay where they are: moved, they would be there twice
 };
 
 /// Makes the slot's better plan in the background, or at once. What fails is logged and counted, and the slot stays with ATen; so does

@@ -1,7 +1,7 @@
 #include "engine/graph_compiler.h"
 
 #include "base/log.h"
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 
 namespace hindcast::engine {
 

@@ -3,7 +3,7 @@
 
 #include "base/api.h"
 #include "engine/options.h"
-#include "engine/stats.h"
+#include "engine/counters/stats.h"
 #include "hooks/grad_ready.h"
 #include "hooks/traceable.h"
 

@@ -3,11 +3,11 @@
 #include "base/log.h"
 #include "engine/captures.h"
 #include "engine/compile_queue.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/miss_log.h"
 #include "engine/diagnosis/verify.h"
 #include "engine/free_heap.h"
 #include "engine/graph_compiler.h"
-#include "engine/stats_recorder.h"
 
 #include <atomic>
 #include <utility>

@@ -15,7 +15,7 @@ Totals& totals() {
 }
 
 size_t footprint_of(const std::shared_ptr<const capture::Graph>& graph, const codegen::Plan& plan, const codegen::Plan* captured) {
-  return graph->footprint() + plan.footprint() + (plan.shared_graph() == graph ? 0 : plan.graph().footprint()) +
+  return graph->footprint() + plan.footprint() + (plan.shared_graph() == graph ? 0 : plan.graph().footprint(graph.get())) +
          (captured != nullptr && captured != &plan ? captured->footprint() : 0);
 }
 

@@ -7,8 +7,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "codegen/plan/execute.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/saved_gradients.h"
-#include "engine/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
 #include "hooks/accumulate_grad.h"
 #include "hooks/run_hooks.h"
@@ -46,7 +46,7 @@ class Runner final : private codegen::StepRunner {
     for (auto& [input, tensor] : request.resume.buffers) slots_[slot++] = std::move(tensor);
     user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
     request.resume = {};
-    if (base::enabled(base::Channel::Perf, base::Level::Info)) clock_.emplace(plan_);
+    if (base::enabled(base::Channel::Perf, base::Level::Info)) clock_.emplace(plan_.backward());
     special_ = clock_ || request.compiled || plan_.leaf_count() != 0;
   }
 

@@ -4,7 +4,7 @@
 #include "engine/backward.h"
 #include "base/fork.h"
 #include "engine/call_state.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>

@@ -187,7 +187,7 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, CallOrigins
   const Facts before =
       compatible.empty() ? row_of(earlier.front()->resumed(), earlier.front()->collected()) : std::move(compatible.front());
   NextCapture next;
-  next.misses = explain_miss(collected, row_origins, before, now, chosen);
+  next.misses = explain_miss(collected, row_origins, before, now, [&](size_t place) { return chosen.is_dynamic(place); });
   next.allowed = earlier.size() < options.limit;
   if (!next.allowed) next.misses.insert(next.misses.begin(), limit_reached(next.misses.front(), options.limit));
   next.dynamic = split(std::move(chosen), facts.resumed.size());

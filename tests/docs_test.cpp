@@ -17,7 +17,7 @@
 #include "codegen/cpu/memory/recycler.h"
 #include "codegen/cpu/source.h"
 #include "engine/background.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 
 namespace hindcast::tests {
 namespace {
@@ -103,7 +103,7 @@ std::vector<Claim> claims_about_limits() {
       {debugging, "came back {} times", {written(payoff, "kReturns = (\\d+)")}},
       {debugging, "After {} such calls in a row", {written(payoff, "kPatience = (\\d+)")}},
       {debugging, "at last of {}.", {number(std::stoull(written(payoff, "kLongest = (\\d+)")) + 1)}},
-      {debugging, "the last {} misses", {written("engine/stats_recorder.h", "kRecentMisses = (\\d+)")}},
+      {debugging, "the last {} misses", {written("engine/counters/stats_recorder.h", "kRecentMisses = (\\d+)")}},
       {debugging, "The first {} such backwards", {written("engine/diagnosis/nan_guard.h", "kMostMessages = (\\d+)")}},
       {debugging, "held {} already", {bytes(engine::kMostWaitingBytes)}},
       {debugging, "large results of kernels ({} and more)", {bytes(codegen::cpu::Recycler::Limits{}.smallest)}},
@@ -112,7 +112,7 @@ std::vector<Claim> claims_about_limits() {
        {written("codegen/cpu/memory/recycler.cpp", "std::min\\(size_t\\{(\\d+)\\} << 20, memory / 16\\)")}},
       {"docs/design.md",
        "Results of {} MiB and more are written past the caches",
-       {written("codegen/cpu/nontemporal_stores.cpp", "bytes >= int64_t\\{(\\d+)\\} << 20")}},
+       {written("codegen/cpu/cost_model.cpp", "bytes >= int64_t\\{(\\d+)\\} << 20")}},
   };
 }
 
@@ -123,9 +123,7 @@ std::vector<Claim> claims_about_kernels() {
       {design,
        "parts of {} elements and blocks of {} rows",
        {number(codegen::cpu::kBlockLength), written("codegen/cpu/row_call.cpp", "constexpr int64_t kBlock = (\\d+)")}},
-      {design,
-       "a piece is shorter than {} elements",
-       {written("codegen/kernel/concats.cpp", "constexpr int64_t kShort[A-Za-z]* = (\\d+)")}},
+      {design, "a piece is shorter than {} elements", {written(costs, "kShortPiece = (\\d+)")}},
       {design,
        "up to 2^{} in float32, 2^{} in float64",
        {written("codegen/device/trigonometry.h", "kLargestOfHalfTurns = 0x1p(\\d+)f"),

@@ -101,9 +101,10 @@ void BackwardGraph::mark_where_it_may_be_left() {
                               std::any_of(instrs.begin(), instrs.end(), [](const Instr& instr) { return is_barrier(instr); });
   if (!user_code_runs) return;
   bool first_node = true;
-  for (Instr& instr : instrs) {
+  for (size_t i = 0; i < instrs.size(); ++i) {
+    const Instr& instr = instrs[i];
     if (is(instr, EventKind::NodeStart)) {
-      if (first_node) instr.order = EventOrder::Leave;
+      if (first_node) instrs.edit(i).order = EventOrder::Leave;
       first_node = false;
     } else if (is_barrier(instr)) {
       // A hook looks at its own node, whose formula may follow, and like a called node at all nodes of the segment behind it; behind
@@ -145,9 +146,9 @@ std::vector<ExprId> BackwardGraph::expressions() const {
   return needed;
 }
 
-size_t BackwardGraph::footprint() const {
+size_t BackwardGraph::footprint(const Graph* beside) const {
   using base::footprint;
-  size_t bytes = Graph::footprint() + sizeof(*this) - sizeof(Graph) + footprint(events) + footprint(buffer_events);
+  size_t bytes = Graph::footprint(beside) + sizeof(*this) - sizeof(Graph) + footprint(events) + footprint(buffer_events);
   for (const Event& event : events) bytes += footprint(event.expected);
   return bytes;
 }

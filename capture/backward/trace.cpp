@@ -75,7 +75,7 @@ class Tracer {
     std::vector<Traced> inputs, outputs;
     if (stage == Stage::NodeStart) {
       inputs = buffers_.take(call);
-      if (recording_) writer_.graph().instrs.back().inputs = values(inputs);
+      if (recording_) writer_.graph().instrs.edit_back().inputs = values(inputs);
       if (call.has_captures && call.needed) capture_results(index, inputs);
       tensor_pre_hooks(node, call, inputs);
     } else {

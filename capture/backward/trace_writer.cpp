@@ -37,8 +37,8 @@ TraceWriter::TraceWriter(const TraceRequest& request) : request_(request), recor
 
 std::shared_ptr<BackwardGraph> TraceWriter::finish() {
   if (!recording()) return nullptr;
-  graph_->values.shrink_to_fit();
-  graph_->instrs.shrink_to_fit();
+  graph_->values.compact();
+  graph_->instrs.compact();
   graph_->events.shrink_to_fit();
   graph_->buffer_events.shrink_to_fit();
   graph_->mark_where_it_may_be_left();
@@ -65,7 +65,7 @@ Event& TraceWriter::add_event(EventKind kind, ValueIds inputs) {
 
 Event& TraceWriter::add_accumulate(ValueId gradient, bool has_post_hooks) {
   Event& event = add_event(EventKind::Accumulate, {gradient});
-  if (has_post_hooks) graph_->instrs.back().order = EventOrder::Barrier;
+  if (has_post_hooks) graph_->instrs.edit_back().order = EventOrder::Barrier;
   return event;
 }
 
@@ -97,7 +97,7 @@ void TraceWriter::add_hooks(HookStage stage, const std::vector<Traced>& list, co
 ValueId TraceWriter::add_boundary_result(const at::Tensor& result, std::vector<ExprId> sizes) {
   add_expected(result, sizes);
   const ValueId id = result.defined() ? recorder_.new_value(result, std::move(sizes)) : recorder_.undefined_value();
-  graph_->instrs.back().outputs.push_back(id);
+  graph_->instrs.edit_back().outputs.push_back(id);
   keep_input(id, result);
   return id;
 }

@@ -48,6 +48,14 @@ at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data
 
 uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
 
+// Autograd knows it as a view of this, so that a write to it is seen there.
+bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
+  using torch::autograd::CreationMeta;
+  if (!tensor.is_view() || !tensor._base().is_same(whole)) return false;
+  const CreationMeta made = torch::autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta();
+  return made != CreationMeta::NO_GRAD_MODE && made != CreationMeta::INFERENCE_MODE;
+}
+
 bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
   return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
@@ -144,7 +152,7 @@ void FunctionTrace::read_results(const std::vector<at::Tensor>& outputs) {
     results_.push_back({value});
     result_stand_ins_.emplace_back();
   }
-  cut_edges();
+  cut_edges(outputs);
 }
 
 uint32_t FunctionTrace::add_result(const at::Tensor& stand_in) {
@@ -164,21 +172,23 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
   } else {
     returned.views = traced->views;
   }
-  returned.requires_grad = output.requires_grad();
   const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
   const bool is_written = traced && traced->base->value != primals_[primal].value;
-  if (is_written && returned.requires_grad && !returned.is_itself && !(output.is_view() && output._base().is_same(whole))) {
+  if (is_written && output.requires_grad() && !returned.is_itself && !(output.is_view() && output._base().is_same(whole))) {
     throw NotTraced("it returns a tensor that shares memory with an argument, and has a history of its own");
   }
+  returned.with_autograd = output.requires_grad() || is_tracked_view(output, whole);
   return returned;
 }
 
 void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
   std::vector<at::Tensor> own;  // by output: what the function made itself
   for (const at::Tensor& output : outputs) {
+    const auto first = std::find_if(outputs.begin(), outputs.end(), [&](const at::Tensor& other) { return other.is_same(output); });
     returned_.emplace_back();
     own.emplace_back();
     if (!output.defined()) continue;
+    if (&*first != &output) returned_.back().same_as = static_cast<uint32_t>(first - outputs.begin());
     const TracingTensor* traced = TracingTensor::get(recorder_.lifted(output));
     if (!traced) throw NotTraced("it returns a number as a tensor");
     for (const ViewStep& view : traced->views) {
@@ -187,7 +197,9 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       }
     }
     if (const auto primal = primal_of(traced->base.get())) {
+      const auto same_as = returned_.back().same_as;
       returned_.back() = from_primal(*primal, output);
+      returned_.back().same_as = same_as;
     } else {
       own.back() = output;
     }
@@ -200,7 +212,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     });
     Returned& returned = returned_[i];
     returned.from = Returned::From::Result;
-    returned.requires_grad = own[i].requires_grad();
+    returned.with_autograd = own[i].requires_grad();
     if (!is_shared) {
       returned.index = add_result(own[i]);
       continue;
@@ -212,6 +224,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       throw NotTraced("it returns tensors that share memory which none of them has all of");
     returned.index = add_result(whole);
     returned.views = traced.views;
+    returned.with_autograd |= is_tracked_view(own[i], whole);
   }
 }
 
@@ -236,14 +249,25 @@ void FunctionTrace::read_writes() {
 
 // Edges that lead out of the function, to where a tensor from outside was made, end at an input of ours: else the engine would walk on
 // there, and count that tensor's gradient twice.
-void FunctionTrace::cut_edges() {
-  const auto reason = replace_edges(result_stand_ins_, [this](const Edge& edge) -> std::optional<Edge> {
+void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
+  std::unordered_set<torch::autograd::Node*> reached;
+  const auto replace = [this](const Edge& edge) -> std::optional<Edge> {
     for (size_t i = input_count(); i < primals_.size(); ++i) {
       if (primals_[i].outside.is_valid() && primals_[i].outside == edge) return primals_[i].gradient;
     }
     return std::nullopt;
-  });
-  if (reason) throw NotTraced(*reason);
+  };
+  if (const auto reason = replace_edges(result_stand_ins_, replace, &reached)) throw NotTraced(*reason);
+  std::vector<at::Tensor> views;  // are taken again of the arguments, without hooks
+  std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(views),
+               [](const at::Tensor& output) { return output.defined() && !output.is_leaf(); });
+  if (const auto reason = replace_edges(views, replace)) throw NotTraced(*reason);
+  for (Primal& primal : primals_) {
+    if (!primal.gradient.is_valid() || reached.contains(primal.gradient.function.get())) continue;
+    if (has_hooks(*primal.gradient.function)) throw NotTraced("it registers a hook on an argument");
+    // No result depends on it: without us its node would be in no graph, and its hooks would not be called.
+    primal.gradient = {};
+  }
 }
 
 at::Tensor FunctionTrace::real_result(size_t result) const {
@@ -285,7 +309,7 @@ std::vector<std::pair<size_t, at::Tensor>> FunctionTrace::accumulated() const {
 
 variable_list FunctionTrace::backward(const variable_list& tangents) {
   // A second backward of the same call is as the first: the program begins behind the forward again.
-  graph_->instrs.resize(forward_end_);
+  graph_->instrs.truncate(forward_end_);
   tangents_.clear();
   recorder_.begin(1);
   recorder_.set_lifts(true);

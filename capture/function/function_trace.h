@@ -27,11 +27,12 @@ class NotTraced : public std::runtime_error {
 /// How a tensor that the function returns is made of what the program gives.
 struct Returned {
   enum class From : uint8_t { Nothing, Result, Primal };
-  From from = From::Nothing;    // Nothing: undefined
-  uint32_t index = 0;           // of the result or of the primal
-  std::vector<ViewStep> views;  // taken of it, in order
-  bool is_itself = false;       // the primal, not a view of it
-  bool requires_grad = false;   // false: its views are taken without autograd
+  From from = From::Nothing;        // Nothing: undefined
+  uint32_t index = 0;               // of the result or of the primal
+  std::vector<ViewStep> views;      // taken of it, in order
+  bool is_itself = false;           // the primal, not a view of it
+  bool with_autograd = false;       // its views are taken so
+  std::optional<uint32_t> same_as;  // an earlier one that is the very same tensor
 };
 
 /// A tensor that the program gives: what Returned are made of, and what becomes of tensors that the function writes to.
@@ -130,7 +131,7 @@ class FunctionTrace final : private Policy {
   Returned from_primal(uint32_t primal, const at::Tensor& output) const;
   uint32_t add_result(const at::Tensor& stand_in);
   std::optional<uint32_t> primal_of(const Base* base) const;
-  void cut_edges();
+  void cut_edges(const std::vector<at::Tensor>& outputs);
   at::Tensor known_by_its_place(const at::Tensor& outside) const;
   void undo();
   torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents);

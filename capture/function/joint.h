@@ -9,9 +9,10 @@ namespace hindcast::capture {
 /// A result is what the function returns, or what becomes of a tensor that the function writes to.
 struct Joint {
   std::shared_ptr<const Graph> graph;
-  uint32_t primals = 0;      // how many of the graph's inputs
-  uint32_t results = 0;      // how many of the graph's outputs
-  uint32_t forward_end = 0;  // instrs before it were recorded while the function ran, the others while its backward did
+  uint32_t primals = 0;                        // how many of the graph's inputs
+  uint32_t results = 0;                        // how many of the graph's outputs
+  uint32_t forward_end = 0;                    // instrs before it were recorded while the function ran, the others while its backward did
+  std::vector<std::string> primal_names = {};  // by primal, for texts; shorter, or an empty one: "primals_3"
 
   std::span<const ValueId> primal_values() const { return std::span(graph->inputs).first(primals); }
   std::span<const ValueId> tangent_values() const { return std::span(graph->inputs).subspan(primals); }

@@ -13,4 +13,7 @@ namespace hindcast::capture {
 /// graphs. Another thread's blocks lie elsewhere: glibc has a heap for each of a few threads.
 std::shared_ptr<const Graph> copy_of(const Graph& graph);
 
+/// The same graph with symbols of its own, for a thread that adds some. Values and instrs are shared.
+std::shared_ptr<const Graph> sharing_copy_of(const Graph& graph);
+
 }  // namespace hindcast::capture

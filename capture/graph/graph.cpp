@@ -114,14 +114,18 @@ Bindings bindings_of(const Graph& graph, const std::vector<at::Tensor>& given) {
 }
 
 // The stretches between barriers in which anything is computed; without inputs and outputs.
-std::vector<Segment> stretches(const std::vector<Instr>& instrs) {
+std::vector<Segment> stretches(const base::SharedList<Instr>& instrs) {
   std::vector<Segment> result;
   uint32_t first = 0;
+  bool any = false;
   for (uint32_t i = 0; i <= instrs.size(); ++i) {
-    if (i < instrs.size() && !is_barrier(instrs[i])) continue;
-    if (std::any_of(instrs.begin() + first, instrs.begin() + i, [](const Instr& instr) { return computes(instr); }))
-      result.push_back({first, i, {}, {}});
+    if (i < instrs.size() && !is_barrier(instrs[i])) {
+      any = any || computes(instrs[i]);
+      continue;
+    }
+    if (any) result.push_back({first, i, {}, {}});
     first = i + 1;
+    any = false;
   }
   return result;
 }
@@ -188,20 +192,19 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
 void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
   Env env;
   HC_CHECK(Evaluator(*symbols).evaluate(bindings_at_capture(*symbols), env));
-  replay(values, instrs, env);
+  for (const Instr& instr : instrs) replay(values, instr, env);
 }
 
-void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env) {
+void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, const Instr& instr, const Env& env) {
+  bool ready = computes(instr);
+  for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || values.contains(value.index)); });
+  if (!ready) return;
   const BelowAutograd below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
   Interpreter interpreter(env);
-  interpreter.values = std::move(values);
-  for (const Instr& instr : instrs) {
-    bool ready = computes(instr);
-    for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || interpreter.values.contains(value.index)); });
-    if (ready) interpreter.run(instr);
-  }
-  values = std::move(interpreter.values);
+  interpreter.values.swap(values);
+  interpreter.run(instr);
+  interpreter.values.swap(values);
 }
 
 std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> given) const {
@@ -224,7 +227,7 @@ std::vector<at::Tensor> Graph::run_program(std::vector<at::Tensor> given) const 
   for (size_t i = 0; i < given.size(); ++i) {
     if (inputs[i].defined()) all.emplace(inputs[i].index, std::move(given[i]));
   }
-  replay(all, instrs, env);
+  for (const Instr& instr : instrs) replay(all, instr, env);
   std::vector<at::Tensor> results;
   for (const ValueId output : outputs) results.push_back(output.defined() ? all.at(output.index) : at::Tensor());
   return results;

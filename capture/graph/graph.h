@@ -12,6 +12,7 @@
 
 #include "capture/symbols/symbols.h"
 #include "base/api.h"
+#include "base/shared_list.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -140,8 +141,8 @@ class HINDCAST_API Graph {
   Graph& operator=(const Graph&) = default;
   virtual ~Graph() = default;
 
-  std::vector<Value> values;
-  std::vector<Instr> instrs;
+  base::SharedList<Value> values;  // copies of a graph share them, and the instrs
+  base::SharedList<Instr> instrs;
   std::shared_ptr<SymbolTable> symbols = SymbolTable::make();
   std::vector<ValueId> inputs;       // in the order in which tensors are given; undefined where nobody reads one
   std::vector<ValueId> outputs;      // what the program returns; a backward's events give everything away
@@ -162,8 +163,8 @@ class HINDCAST_API Graph {
   /// Runs every ATen instr with the symbols' values at capture; reads and adds to `values` (by ValueId). Instrs whose
   /// arguments are not there are left out.
   void replay(std::unordered_map<uint32_t, at::Tensor>& values) const;
-  /// The same for these instrs, of this graph or like some of it, with other values of the symbols.
-  static void replay(std::unordered_map<uint32_t, at::Tensor>& values, std::span<const Instr> instrs, const Env& env);
+  /// The same for one instr, of this graph or like one of it, with other values of the symbols.
+  static void replay(std::unordered_map<uint32_t, at::Tensor>& values, const Instr& instr, const Env& env);
 
   /// The tensor with these views taken of it, in the autograd state of this thread. Their arguments are no tensors but it.
   static at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views, const Env& env);
@@ -179,8 +180,9 @@ class HINDCAST_API Graph {
   /// Throws InternalError if a value is used before it is made, made twice, or an instr is malformed.
   void verify() const;
 
-  /// Bytes that it holds, symbols included; of constants that are tensors or lists only the reference.
-  virtual size_t footprint() const;
+  /// Bytes that it holds, symbols included; of constants that are tensors or lists only the reference. What it shares with `beside`, a
+  /// graph that is kept too, is not counted.
+  virtual size_t footprint(const Graph* beside = nullptr) const;
 
   /// What a run evaluates: arguments, and sizes of all values, which kernels walk.
   virtual std::vector<ExprId> expressions() const;

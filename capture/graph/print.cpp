@@ -93,7 +93,7 @@ void Printer::name_values() {
     for (const std::string& name : names_) taken_.insert(name);
   }
   for (const Input& input : inputs()) {
-    if (!is_named(input.value)) names_[input.value.index] = input.name;
+    if (!is_named(input.value)) names_[input.value.index] = unique(input.name);
   }
   for (const Instr& instr : graph_.instrs) {
     for (const ValueId value : instr.outputs) {

@@ -62,7 +62,7 @@ void Recorder::begin(uint32_t call) {
   user_formula_ = false;
 }
 
-void Recorder::rollback() { graph_.instrs.resize(first_instr_); }
+void Recorder::rollback() { graph_.instrs.truncate(first_instr_); }
 
 void Recorder::refuse(std::string reason) {
   if (!refusal_) refusal_ = std::move(reason);
@@ -348,7 +348,7 @@ at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::Operato
     traced->version = input->base->version;
     traced->views = input->views;
     traced->views.push_back({op, args, i, output});
-    graph_.values[id.index].is_view = true;
+    graph_.values.edit(id.index).is_view = true;
     return wrapped;
   }
   return wrapped;

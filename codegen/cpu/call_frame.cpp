@@ -1,5 +1,6 @@
 #include "codegen/cpu/call_frame.h"
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/memory/empty_recycled.h"
 #include "codegen/cpu/parallel.h"
@@ -15,7 +16,7 @@ CallFrame::Call::Call(const Step& step_, Slots& slots_, const capture::Env& env_
       env(env_),
       domain(sizes_of(group.domain, env_)),
       scalars(scalar_args.values(env_)),
-      concats(group, domain, env_, empty_strided_recycled) {}
+      concats(group, domain, env_, empty_strided_recycled, cost_model()) {}
 
 void CallFrame::run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest> requests) const {
   for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
@@ -33,7 +34,7 @@ void CallFrame::run_to_leaves(const Step& step, Slots& slots, const capture::Env
 
 // Results over all rows are made in the type of the arithmetic.
 void CallFrame::make_results(Call& call, const LeafWrites& leaves) const {
-  ResultMemory memory(call.step, call.slots, loads_, empty_strided_recycled);
+  ResultMemory memory(call.step, call.slots, loads_, empty_strided_recycled, cost_model());
   for (size_t i = 0; i < group_.stores.size(); ++i) {
     const BodyStore& store = group_.body.stores[i];
     if (call.leaves != nullptr && store.leaves != 0 && leaves.is_only_added(i)) {

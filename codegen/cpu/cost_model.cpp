@@ -22,9 +22,12 @@ constexpr KernelLimits kLimits = {
     .waiting_bytes = 1 << 15,
 };
 
+constexpr ReuseLimits kReuseLimits = {.of_one = 1 << 20, .of_all = 16 << 20};
+
 class CpuCostModel final : public CostModel {
  public:
   const KernelLimits& limits() const override { return kLimits; }
+  const ReuseLimits& reuse_limits() const override { return kReuseLimits; }
 
   bool is_call_bound(int64_t numel) const override { return numel <= kSmall; }
 
@@ -62,6 +65,18 @@ class CpuCostModel final : public CostModel {
   // Zeros that are read cost as much as other elements: at least half must be the tensor's.
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return 2 * numel >= padded; }
 
+  // A kernel's call for a shorter piece costs more than ATen's copy of it.
+  bool is_concat_written_in_place(int64_t piece) const override {
+    constexpr int64_t kShortPiece = 16;
+    return piece >= kShortPiece;
+  }
+
+  // Smaller memory is found as fast as it is taken over.
+  bool is_memory_worth_taking(int64_t bytes) const override { return bytes >= 1 << 16; }
+
+  // The code for far angles is long and rarely runs: much of it would only take time to compile.
+  bool are_far_angles_inlined(size_t functors) const override { return functors <= 2; }
+
  private:
   // ATen goes over a row of a norm or a softmax as often as a kernel. What it converts it converts in each pass, but for a softmax. A
   // logsumexp it composes of ops, which costs less than a kernel's start of a row if the row is short.
@@ -87,5 +102,7 @@ constinit const CpuCostModel kCostModel{};
 }  // namespace
 
 const CostModel& cost_model() { return kCostModel; }
+
+bool are_nontemporal_stores_worth_it(int64_t bytes) { return bytes >= int64_t{32} << 20; }
 
 }  // namespace hindcast::codegen::cpu

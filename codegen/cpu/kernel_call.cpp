@@ -51,7 +51,7 @@ class KernelCall final : public CallFrame {
   }
 
   static bool is_empty(const Call& call) { return std::find(call.domain.begin(), call.domain.end(), 0) != call.domain.end(); }
-  bool is_still(size_t i) const { return i < loads_ && group_.body.loads[i].walk == Walk::Still; }
+  bool is_still(size_t i) const { return i < loads_ && group_.body.loads[i].pattern == AccessPattern::Still; }
 
   // Every load lies in memory as the results do, or is one element.
   bool is_one_loop(const Call& call) const {

@@ -1,5 +1,7 @@
 #include "codegen/cpu/nontemporal_stores.h"
 
+#include "codegen/cpu/cost_model.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -44,7 +46,7 @@ void finish_stores() {}
 
 }  // namespace
 
-bool NontemporalStores::are_worth_it(int64_t bytes) { return kStreams && bytes >= int64_t{32} << 20; }
+bool NontemporalStores::are_worth_it(int64_t bytes) { return kStreams && are_nontemporal_stores_worth_it(bytes); }
 
 void NontemporalStores::add_new(const Pointers& pointers, size_t loads, size_t pointer, int64_t width) {
   const auto operands = c10::ArrayRef<char*>(pointers).slice(0, loads);

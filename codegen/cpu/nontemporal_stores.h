@@ -14,7 +14,7 @@ inline constexpr int64_t kNontemporalAtOnce = 1024;
 
 class NontemporalStores {
  public:
-  /// Whether it pays for a result of so many bytes. Of 8 and 16 MiB, a server's last cache may still hold what is read next.
+  /// The processor has such stores, and they pay for a result of so many bytes.
   static bool are_worth_it(int64_t bytes);
 
   /// `pointer`: its number among a kernel's; `width`: bytes of an element.

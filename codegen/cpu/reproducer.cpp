@@ -1,5 +1,5 @@
 // The program has three parts: fixed text, what ATen does as one call a line, and what the kernel is given. It gives the kernel
-// copies that lie as its domain does, in one call; how a run walks tensors of other strides is not in it.
+// copies that lie as its domain does, in one call; how a call goes over tensors of other strides is not in it.
 
 #include "codegen/cpu/reproducer.h"
 
@@ -54,8 +54,8 @@ constexpr std::string_view kHead =
 
 extern "C" {
 void dense(char* const* pointers, const double* scalars, long count);
-void rows(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs, const long* run_steps, long columns,
-          char* kept);
+void rows(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,
+          const long* segment_steps, long columns, char* kept);
 }
 
 using Tensors = std::vector<at::Tensor>;
@@ -179,7 +179,7 @@ class Program {
         if ((group.columns >> axis & 1) != column) continue;
         order_.push_back(axis);
         (column ? columns_ : rows_) *= domain_[axis];
-        if (column && (group.channels >> axis & 1)) runs_ *= domain_[axis];
+        if (column && (group.channels >> axis & 1)) segments_ *= domain_[axis];
       }
     }
   }
@@ -277,26 +277,27 @@ class Program {
     if (!group_.accesses[i].offsets.empty())
       read = format("at::constant_pad_nd({}, {})", read, int_list(pad_of(original, group_.accesses[i], env_)));
     std::string first;
-    if (body.by_rows && body.loads[i].walk == Walk::Still) first = format(".reshape({{{}, {}}}).narrow(1, 0, 1)", rows_, columns_);
-    if (body.by_rows && body.loads[i].walk == Walk::PerSegment)
-      first = format(".reshape({{{}, {}, {}}}).narrow(2, 0, 1)", rows_, runs_, columns_ / runs_);
+    if (body.by_rows && body.loads[i].pattern == AccessPattern::Still)
+      first = format(".reshape({{{}, {}}}).narrow(1, 0, 1)", rows_, columns_);
+    if (body.by_rows && body.loads[i].pattern == AccessPattern::PerSegment)
+      first = format(".reshape({{{}, {}, {}}}).narrow(2, 0, 1)", rows_, segments_, columns_ / segments_);
     return format("  tensors.push_back({}{}.as_strided({}, {}).permute({}){}.contiguous());\n", read, was_copied ? ".contiguous()" : "",
                   int_list(domain_), int_list(steps), int_list(order_), first);
   }
 
   std::string call_by_rows() const {
     const Body& body = group_.body;
-    const int64_t run = runs_ == 0 ? 0 : columns_ / runs_;
-    std::string text = "  std::vector<long> run_steps(steps);\n";
+    const int64_t segment = segments_ == 0 ? 0 : columns_ / segments_;
+    std::string text = "  std::vector<long> segment_steps(steps);\n";
     for (size_t i = 0; i < body.loads.size() + body.stores.size(); ++i) {
-      const auto [by_row, by_run] =
-          i < body.loads.size() ? steps_of_load(body.loads[i].walk, run) : steps_of_store(body.stores[i - body.loads.size()].extent, run);
-      text += format("  steps[{}] *= {};\n  run_steps[{}] *= {};\n", i, by_row, i, by_run);
+      const auto [by_row, by_segment] = i < body.loads.size() ? steps_of_load(body.loads[i].pattern, segment)
+                                                              : steps_of_store(body.stores[i - body.loads.size()].extent, segment);
+      text += format("  steps[{}] *= {};\n  segment_steps[{}] *= {};\n", i, by_row, i, by_segment);
     }
     text += format("  std::vector<double> kept({});\n", row_scratch(body) * columns_ + 1);
     text += format(
-        "  rows(pointers.data(), scalars.data(), {}, steps.data(), {}, run_steps.data(), {}, reinterpret_cast<char*>(kept.data()));\n",
-        rows_, runs_, run);
+        "  rows(pointers.data(), scalars.data(), {}, steps.data(), {}, segment_steps.data(), {}, reinterpret_cast<char*>(kept.data()));\n",
+        rows_, segments_, segment);
     for (size_t i = 0; i < body.stores.size(); ++i) {
       if (body.stores[i].extent == Extent::Channels) text += sum_by_channel(body.loads.size() + i);
     }
@@ -304,25 +305,25 @@ class Program {
   }
 
   // Elements from one row to the next, and from one segment of a row to the next.
-  std::pair<int64_t, int64_t> steps_of_load(Walk walk, int64_t run) const {
-    switch (walk) {
-      case Walk::Dense:
-        return {columns_, run};
-      case Walk::Still:
+  std::pair<int64_t, int64_t> steps_of_load(AccessPattern pattern, int64_t segment) const {
+    switch (pattern) {
+      case AccessPattern::Dense:
+        return {columns_, segment};
+      case AccessPattern::Still:
         return {1, 0};
-      case Walk::PerSegment:
-        return {runs_, 1};
+      case AccessPattern::PerSegment:
+        return {segments_, 1};
     }
     return {};
   }
-  std::pair<int64_t, int64_t> steps_of_store(Extent extent, int64_t run) const {
+  std::pair<int64_t, int64_t> steps_of_store(Extent extent, int64_t segment) const {
     switch (extent) {
       case Extent::Element:
-        return {columns_, run};
+        return {columns_, segment};
       case Extent::Columns:
-        return {0, run};
+        return {0, segment};
       case Extent::Channels:
-        return {runs_, 1};
+        return {segments_, 1};
       case Extent::Row:
         return {1, 0};
       case Extent::Segment:
@@ -333,7 +334,7 @@ class Program {
 
   std::string call_dense() const {
     const auto& loads = group_.body.loads;
-    if (std::all_of(loads.begin(), loads.end(), [](const BodyLoad& load) { return load.walk == Walk::Dense; }))
+    if (std::all_of(loads.begin(), loads.end(), [](const BodyLoad& load) { return load.pattern == AccessPattern::Dense; }))
       return format("  dense(pointers.data(), scalars.data(), {});\n", rows_);
     return format(  // what stands still does so for one element
         "  for (long i = 0; i < {}; ++i) {{\n    dense(pointers.data(), scalars.data(), 1);\n"
@@ -353,7 +354,7 @@ class Program {
     return text + "  return tensor.reshape({-1});\n}\n";
   }
 
-  // The kernel is given a place for every run of every row.
+  // The kernel is given a place for every segment of every row.
   std::string sum_by_channel(size_t tensor) const {
     std::vector<int64_t> sizes, summed;
     for (const int64_t axis : order_) {
@@ -372,7 +373,7 @@ class Program {
         return rows_ * columns_;
       case Extent::Segment:
       case Extent::Channels:
-        return rows_ * runs_;
+        return rows_ * segments_;
       case Extent::Row:
         return rows_;
       case Extent::Columns:
@@ -388,7 +389,7 @@ class Program {
   capture::Env env_;
   Ints domain_;
   std::vector<int64_t> order_;
-  int64_t rows_ = 1, columns_ = 1, runs_ = 1;
+  int64_t rows_ = 1, columns_ = 1, segments_ = 1;
 };
 
 }  // namespace

@@ -66,7 +66,7 @@ class RowCall final : public CallFrame {
     for (const BodyOp& op : group.body.ops)
       needs_elements_ = needs_elements_ || (op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum);
     for (const BodyLoad& load : group.body.loads) {
-      traffic_.push_back(load.walk == Walk::Dense ? Traffic::Read : Traffic::Other);
+      traffic_.push_back(load.pattern == AccessPattern::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     }
     for (size_t i = 0; i < group.stores.size(); ++i) {
@@ -112,7 +112,7 @@ class RowCall final : public CallFrame {
     launch.columns = columns_of(domain, steps);
     if (C10_UNLIKELY(launch.columns.size() > 2)) {  // loads that are broadcast within the row
       for (size_t i = 0; i < loads_; ++i) {
-        if (group_.body.loads[i].walk == Walk::Dense) make_dense(launch.tensors[i], steps[i], domain);
+        if (group_.body.loads[i].pattern == AccessPattern::Dense) make_dense(launch.tensors[i], steps[i], domain);
       }
       launch.columns = columns_of(domain, steps);
       launch.rows = make_nest(domain, row_axes_, steps);
@@ -171,14 +171,14 @@ class RowCall final : public CallFrame {
     for (size_t i = column_axes_.size(); i-- > 0;) {
       if (domain[column_axes_[i]] == 1) continue;
       const int64_t step = steps[column_axes_[i]];
-      switch (as.walk) {
-        case Walk::Still:
+      switch (as.pattern) {
+        case AccessPattern::Still:
           if (step != 0) return false;
           break;
-        case Walk::PerSegment:
+        case AccessPattern::PerSegment:
           if (step != 0 && !(group_.channels >> column_axes_[i] & 1)) return false;
           break;
-        case Walk::Dense:
+        case AccessPattern::Dense:
           if (innermost && step != static_cast<int64_t>(c10::elementSize(as.type))) return false;
           break;
       }

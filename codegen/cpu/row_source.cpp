@@ -1,5 +1,6 @@
 #include "codegen/cpu/row_source.h"
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/source.h"
 #include "codegen/cpu/reduction_text.h"
 #include "codegen/fuse/functors.h"
@@ -29,14 +30,14 @@ class Writer {
       : body_(body), passes_(body, is_cheap), text_of_(body), type_(type_name(body.compute)), leaves_(leaves) {}
 
   std::string run() {
-    text_ = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_steps, long runs,\n",
+    text_ = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,\n",
                    leaves_ ? "leaves" : "rows") +
-            "                     const long* run_steps, long columns, char* kept) {\n" + scalar_lines(body_);
+            "                     const long* segment_steps, long columns, char* kept) {\n" + scalar_lines(body_);
     if (counts_rows(body_)) text_ += "  long* const seen = (long*)kept;\n  kept += sizeof(long);\n";
     text_ += "  for (long row = 0; row < rows; ++row) {\n";
     if (counts_rows(body_)) line(4, format("const {} share = {}(1) / ({})++*seen;", type_, type_, type_));
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].walk != Walk::Still) continue;
+      if (body_.loads[i].pattern != AccessPattern::Still) continue;
       const auto place = format("*(const {}*)(pointers[{}] + row * row_steps[{}])", type_name(body_.loads[i].type), i, i);
       line(4, load_from(body_, i, place));
     }
@@ -66,18 +67,18 @@ class Writer {
   void numbers_of_row(size_t pass) {
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       if (!passes_.is_of_rows(i) || body_.ops[i].reduces_row()) continue;
-      if (passes_.pass_of(i) == pass) line(4, format("const {} {};", type_, assignment(body_, i)));
+      if (passes_.pass_of(i) == pass) line(4, format("const {} {};", type_, assignment(body_, i, cost_model())));
     }
   }
 
   void numbers_of_segment(size_t pass, bool behind) {
     for (size_t i = 0; i < body_.loads.size() && !behind; ++i) {
-      if (body_.loads[i].walk != Walk::PerSegment || !passes_.loads(pass, i)) continue;
+      if (body_.loads[i].pattern != AccessPattern::PerSegment || !passes_.loads(pass, i)) continue;
       line(6, load_from(body_, i, "*" + place("const ", i, type_name(body_.loads[i].type))));
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       if (!passes_.is_of_segments(i) || !passes_.computes(pass, i) || passes_.is_behind_segment(i) != behind) continue;
-      if (!body_.ops[i].reduces(Over::Segment)) line(6, format("const {} {};", type_, assignment(body_, i)));
+      if (!body_.ops[i].reduces(Over::Segment)) line(6, format("const {} {};", type_, assignment(body_, i, cost_model())));
     }
   }
 
@@ -102,7 +103,7 @@ class Writer {
       if (reduces(pass, i, Over::Row)) of_elements.push_back(i);
       begin_reduction(4, i);
     }
-    line(4, "for (long run = 0; run < runs; ++run) {");
+    line(4, "for (long segment = 0; segment < segments; ++segment) {");
     numbers_of_segment(pass, false);
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       if (!reduces_segment(pass, i)) continue;
@@ -159,7 +160,7 @@ class Writer {
     Angles angles = angles_of(body_, [&](size_t op) { return is_of_elements(pass, op); });
     angles.loads.clear();
     for (const size_t load : angles_of(body_).loads) {
-      if (passes_.loads(pass, load) || body_.loads[load].walk == Walk::Still) angles.loads.push_back(load);
+      if (passes_.loads(pass, load) || body_.loads[load].pattern == AccessPattern::Still) angles.loads.push_back(load);
     }
     return angles;
   }
@@ -167,12 +168,14 @@ class Writer {
   void look_at(size_t pass, const Angles& angles) {
     line(6, "int far = 0;");
     for (const uint32_t load : angles.loads) {
-      if (body_.loads[load].walk != Walk::Dense) text_ += "      " + far_line(body_, {Operand::Kind::Load, load}, format("x{}", load));
+      if (body_.loads[load].pattern != AccessPattern::Dense)
+        text_ += "      " + far_line(body_, {Operand::Kind::Load, load}, format("x{}", load));
     }
     for (const std::string& bound : angles.bounds) text_ += "      " + far_line(body_, bound);
     line(6, "for (long i = begin; i < end; ++i) {");
     for (const uint32_t load : angles.loads) {
-      if (body_.loads[load].walk == Walk::Dense) text_ += "        " + far_line(body_, {Operand::Kind::Load, load}, format("p{}[i]", load));
+      if (body_.loads[load].pattern == AccessPattern::Dense)
+        text_ += "        " + far_line(body_, {Operand::Kind::Load, load}, format("p{}[i]", load));
     }
     if (!angles.results.empty()) {
       const Ingredients parts = ingredients_of(body_, angles.results, [&](size_t op) { return is_of_elements(pass, op); });
@@ -209,7 +212,8 @@ class Writer {
 
   void pointers(size_t pass) {
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) pointer("const ", "p", i, i, type_name(body_.loads[i].type));
+      if (body_.loads[i].pattern == AccessPattern::Dense && passes_.loads(pass, i))
+        pointer("const ", "p", i, i, type_name(body_.loads[i].type));
     }
     size_t leaf = 0;
     for (size_t i = 0; i < body_.stores.size(); ++i) {
@@ -227,7 +231,7 @@ class Writer {
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       const size_t slot = passes_.slot(i);
       if (slot == RowPasses::kNone || !(passes_.reads_slot(pass, i) || passes_.fills_slot(pass, i))) continue;
-      line(6, format("{}* k{} = ({}*)kept + ({} * runs + run) * columns;", type_, slot, type_, slot));
+      line(6, format("{}* k{} = ({}*)kept + ({} * segments + segment) * columns;", type_, slot, type_, slot));
     }
   }
 
@@ -237,7 +241,7 @@ class Writer {
 
   // Where the segment begins.
   static std::string place(const char* constant, size_t at, std::string_view type) {
-    return format("({}{}*)(pointers[{}] + row * row_steps[{}] + run * run_steps[{}])", constant, type, at, at, at);
+    return format("({}{}*)(pointers[{}] + row * row_steps[{}] + segment * segment_steps[{}])", constant, type, at, at, at);
   }
 
   bool writes(const BodyStore& store, size_t pass) const {
@@ -247,7 +251,7 @@ class Writer {
   bool is_of_elements(size_t pass, size_t op) const { return passes_.computes(pass, op) && !passes_.is_of_segments(op); }
 
   void load(size_t pass, size_t i) {
-    if (body_.loads[i].walk == Walk::Dense && passes_.loads(pass, i)) line(8, load_from(body_, i, format("p{}[i]", i)));
+    if (body_.loads[i].pattern == AccessPattern::Dense && passes_.loads(pass, i)) line(8, load_from(body_, i, format("p{}[i]", i)));
   }
 
   void value(size_t pass, size_t i, bool near) {
@@ -255,9 +259,10 @@ class Writer {
     if (!is_of_elements(pass, i)) return;
     const BodyOp& op = body_.ops[i];
     if (op.kind == BodyOp::Kind::OneHot) {
-      line(8, format("const {} v{} = run * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
+      line(8,
+           format("const {} v{} = segment * columns + i == {} ? {} : {}(0);", type_, i, name_of(op.args[0]), name_of(op.args[1]), type_));
     } else {
-      line(8, format("const {} {};", type_, assignment(body_, i, near)));
+      line(8, format("const {} {};", type_, assignment(body_, i, cost_model(), near)));
     }
   }
 

@@ -1,5 +1,6 @@
 #include "codegen/cpu/source.h"
 
+#include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/row_source.h"
 #include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
@@ -17,7 +18,8 @@ constexpr long kAngleBlockLength = 256;
 std::string load_lines(const Body& body, const std::vector<bool>& loads, std::string_view place, std::string_view indent) {
   std::string lines;
   for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (loads[i] && body.loads[i].walk == Walk::Dense) lines += format("{}{}\n", indent, load_from(body, i, format("p{}[{}]", i, place)));
+    if (loads[i] && body.loads[i].pattern == AccessPattern::Dense)
+      lines += format("{}{}\n", indent, load_from(body, i, format("p{}[{}]", i, place)));
   }
   return lines;
 }
@@ -25,7 +27,7 @@ std::string load_lines(const Body& body, const std::vector<bool>& loads, std::st
 std::string op_lines(const Body& body, const std::vector<bool>& ops, bool near, std::string_view indent) {
   std::string lines;
   for (size_t i = 0; i < body.ops.size(); ++i) {
-    if (ops[i]) lines += format("{}const {} {};\n", indent, type_name(body.compute), assignment(body, i, near));
+    if (ops[i]) lines += format("{}const {} {};\n", indent, type_name(body.compute), assignment(body, i, cost_model(), near));
   }
   return lines;
 }
@@ -71,7 +73,7 @@ std::string result_pointers(const Body& body, bool leaves) {
 std::string still_looks(const Body& body, const Angles& angles) {
   std::string lines;
   for (const uint32_t load : angles.loads) {
-    if (body.loads[load].walk == Walk::Still) lines += "  " + far_line(body, {Operand::Kind::Load, load}, format("x{}", load));
+    if (body.loads[load].pattern == AccessPattern::Still) lines += "  " + far_line(body, {Operand::Kind::Load, load}, format("x{}", load));
   }
   for (const std::string& bound : angles.bounds) lines += "  " + far_line(body, bound);
   return lines;
@@ -80,7 +82,7 @@ std::string still_looks(const Body& body, const Angles& angles) {
 std::string dense_looks(const Body& body, const Angles& angles, const std::string& place, const std::string& flag) {
   std::string lines;
   for (const uint32_t load : angles.loads) {
-    if (body.loads[load].walk == Walk::Dense)
+    if (body.loads[load].pattern == AccessPattern::Dense)
       lines += "    " + far_line(body, {Operand::Kind::Load, load}, format("p{}[{}]", load, place), flag);
   }
   if (angles.results.empty()) return lines;
@@ -114,7 +116,7 @@ std::string dense_source(const Body& body, bool leaves) {
                      scalar_lines(body);
   for (size_t i = 0; i < loads; ++i) {
     const std::string_view type = type_name(body.loads[i].type);
-    if (body.loads[i].walk == Walk::Still) {
+    if (body.loads[i].pattern == AccessPattern::Still) {
       text += format("  {}\n", load_from(body, i, format("*(const {}*)pointers[{}]", type, i)));
     } else {
       text += format("  const {}* p{} = (const {}*)pointers[{}];\n", type, i, type, i);

@@ -57,13 +57,13 @@ struct BodyOp {
   bool reduces_row() const { return reduces(Reduction::Over::Row) || reduces(Reduction::Over::Segments); }
 };
 
-/// How a load walks along the innermost loop; as it was at capture, checked at every call. Of a row of several segments: Still is one number
+/// How a load lies along the innermost loop; as it was at capture, checked at every call. Of a row of several segments: Still is one number
 /// a row, PerSegment one a segment.
-enum class Walk : uint8_t { Dense, Still, PerSegment };
+enum class AccessPattern : uint8_t { Dense, Still, PerSegment };
 
 struct BodyLoad {
   at::ScalarType type = at::ScalarType::Float;
-  Walk walk = Walk::Dense;
+  AccessPattern pattern = AccessPattern::Dense;
   bool operator==(const BodyLoad&) const = default;
 };
 

@@ -52,9 +52,16 @@ struct SingleOp {
   int64_t row = 0;                              // elements of one row
 };
 
+/// What an op that is computed once instead of twice may keep in memory for its second reader alone. Bytes.
+struct ReuseLimits {
+  int64_t of_one = 0;  // op
+  int64_t of_all = 0;  // of a graph
+};
+
 class CostModel {
  public:
   virtual const KernelLimits& limits() const = 0;
+  virtual const ReuseLimits& reuse_limits() const = 0;
 
   /// The call of a kernel over so many elements costs more than its work. Ops that share nothing but their domain then share a kernel.
   virtual bool is_call_bound(int64_t numel) const = 0;
@@ -64,6 +71,14 @@ class CostModel {
   virtual bool is_worth_it(const SingleOp& op) const = 0;
   /// A kernel reads a tensor of `numel` elements, with zeros around it up to `padded`, in place; else ATen writes them all.
   virtual bool is_padding_read_through(int64_t numel, int64_t padded) const = 0;
+
+  /// A kernel writes the parts of a concat to their places in the whole, where they lie in pieces of `piece` elements; else ATen copies
+  /// them there.
+  virtual bool is_concat_written_in_place(int64_t piece) const = 0;
+  /// A result takes memory of so many bytes from an operand that gives it away; else it gets new memory.
+  virtual bool is_memory_worth_taking(int64_t bytes) const = 0;
+  /// A kernel with so many functors of angles, which may be far from 0, has them inlined; else it calls them.
+  virtual bool are_far_angles_inlined(size_t functors) const = 0;
 
  protected:
   ~CostModel() = default;  // one per backend, never destroyed

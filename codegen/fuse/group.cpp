@@ -17,12 +17,12 @@ Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand o
   if (operand.kind == Operand::Kind::Result) return extents[operand.index];
   if (operand.kind == Operand::Kind::Scalar) return Extent::Row;
   if (!body.by_rows) return Extent::Element;
-  switch (body.loads[operand.index].walk) {
-    case Walk::Dense:
+  switch (body.loads[operand.index].pattern) {
+    case AccessPattern::Dense:
       return Extent::Element;
-    case Walk::PerSegment:
+    case AccessPattern::PerSegment:
       return Extent::Segment;
-    case Walk::Still:
+    case AccessPattern::Still:
       return Extent::Row;
   }
   return Extent::Element;

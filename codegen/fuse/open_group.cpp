@@ -90,8 +90,8 @@ class OpenGroup::Builder final : public BodyBuilder {
     for (size_t i = 0; i < group_.loads.size(); ++i) {
       if (group_.loads[i] == source && group_.accesses[i] == access) return {Operand::Kind::Load, static_cast<uint32_t>(i)};
     }
-    const Walk walk = *open_.walk_of(source, access, group_.domain, group_.columns, group_.channels);
-    group_.body.loads.push_back({open_.graph_->values[source.index].dtype, walk});
+    const AccessPattern pattern = *open_.pattern_of(source, access, group_.domain, group_.columns, group_.channels);
+    group_.body.loads.push_back({open_.graph_->values[source.index].dtype, pattern});
     group_.loads.push_back(source);
     group_.accesses.push_back(access);
     return {Operand::Kind::Load, static_cast<uint32_t>(group_.loads.size() - 1)};
@@ -217,11 +217,11 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   return make_rows(has_innermost ? axes : all & ~axes, member, place);
 }
 
-// What the group loads already must be a number of the row, or walk along it.
+// What the group loads already must be a number of the row, or lie along it.
 bool OpenGroup::make_rows(uint32_t columns, const Member& member, Place& place) const {
   place.columns = columns;
   for (size_t i = 0; i < group_.loads.size(); ++i) {
-    if (!walk_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns, place.channels)) return false;
+    if (!pattern_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns, place.channels)) return false;
   }
   RowShape rows{.numel = 1, .row = 1, .neighbours = 1, .is_row_op = member.kind == Member::Kind::Rows};
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
@@ -246,8 +246,8 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   if (made != made_.end() && !source.offsets.empty()) return false;
   if (made == made_.end()) {
     if (member.kind == Member::Kind::Concat) return false;
-    const auto walk = walk_of(source.value, *access, place.domain, place.columns, place.channels);
-    return walk && (!place.is_of_rows || *walk == Walk::Still);
+    const auto pattern = pattern_of(source.value, *access, place.domain, place.columns, place.channels);
+    return pattern && (!place.is_of_rows || *pattern == AccessPattern::Still);
   }
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
     if (graph_->symbols->constant(place.domain[axis]) == 1) continue;
@@ -309,7 +309,8 @@ bool OpenGroup::is_cut(ValueId value, const Access& access, size_t dim) const {
 }
 
 // Along the columns, or where there are none along the innermost axis that is no single step.
-std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns, uint32_t channels) const {
+std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns,
+                                                   uint32_t channels) const {
   const Value& value = graph_->values[id.index];
   const auto& symbols = *graph_->symbols;
   const Sizes& shape = access.sizes.empty() ? value.sizes : access.sizes;
@@ -338,10 +339,10 @@ std::optional<Walk> OpenGroup::walk_of(ValueId id, const Access& access, const S
     stands_still = stands_still && step == 0;
     stands_still_in_segment = stands_still_in_segment && (step == 0 || (channels >> axis & 1));
   }
-  if (columns == 0) return innermost && *innermost == 0 ? Walk::Still : Walk::Dense;
-  if (stands_still) return Walk::Still;
-  if (channels != 0 && stands_still_in_segment) return Walk::PerSegment;
-  return innermost == 1 ? std::optional(Walk::Dense) : std::nullopt;
+  if (columns == 0) return innermost && *innermost == 0 ? AccessPattern::Still : AccessPattern::Dense;
+  if (stands_still) return AccessPattern::Still;
+  if (channels != 0 && stands_still_in_segment) return AccessPattern::PerSegment;
+  return innermost == 1 ? std::optional(AccessPattern::Dense) : std::nullopt;
 }
 
 Access OpenGroup::moved(const Access& access, const Place& place) const {
@@ -367,7 +368,7 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   group_.channels = place.channels;
   group_.body.by_rows = place.columns != 0;
   for (size_t i = 0; i < group_.loads.size(); ++i)
-    group_.body.loads[i].walk = *walk_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns, group_.channels);
+    group_.body.loads[i].pattern = *pattern_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns, group_.channels);
 
   Builder builder(*this, instr, member, place);
   if (member.kind == Member::Kind::Concat) {

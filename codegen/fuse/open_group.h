@@ -64,7 +64,8 @@ class OpenGroup {
   bool make_rows(uint32_t columns, const Member& member, Place& place) const;
   bool can_read(const Member& member, const Place& place, const MemberOperand& operand) const;
   std::optional<Access> access_of(const Place& place, const Member& member, const MemberOperand& operand) const;
-  std::optional<Walk> walk_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns, uint32_t channels) const;
+  std::optional<AccessPattern> pattern_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns,
+                                          uint32_t channels) const;
   bool is_cut(capture::ValueId value, const Access& access, size_t dim) const;
   bool is_cut_along(uint8_t axis) const;
   Access moved(const Access& access, const Place& place) const;

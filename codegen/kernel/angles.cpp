@@ -48,7 +48,7 @@ class Bounds {
     if (operand.kind == Operand::Kind::Load) {
       const BodyLoad& load = body_.loads[operand.index];
       if (load.type == at::kBool) return known(1);
-      if (load.walk != Walk::Still || load.type == at::kLong) return std::nullopt;
+      if (load.pattern != AccessPattern::Still || load.type == at::kLong) return std::nullopt;
     }
     return Bound{format("magnitude_of({})", name_of(operand)), std::numeric_limits<double>::quiet_NaN()};
   }
@@ -115,8 +115,7 @@ Angles angles_of(const Body& body) {
   return angles_of(body, [](size_t) { return true; });
 }
 
-std::string_view form_of(const Body& body, size_t op, bool near) {
-  constexpr int64_t kFew = 2;
+std::string_view form_of(const Body& body, size_t op, bool near, const CostModel& costs) {
   if (!is_of_angle(body.ops[op])) return "";
   if (near) return "_near";
   const Bounds bounds(body);
@@ -125,7 +124,8 @@ std::string_view form_of(const Body& body, size_t op, bool near) {
   };
   if (is_near(body.ops[op])) return "_near";
   const auto may_be_far = [&](const BodyOp& one) { return is_of_angle(one) && !is_near(one); };
-  return std::count_if(body.ops.begin(), body.ops.end(), may_be_far) > kFew ? "_called" : "";
+  const auto far = static_cast<size_t>(std::count_if(body.ops.begin(), body.ops.end(), may_be_far));
+  return costs.are_far_angles_inlined(far) ? "" : "_called";
 }
 
 Ingredients ingredients_of(const Body& body, const std::vector<Operand>& operands, c10::function_ref<bool(size_t op)> is_computed) {

@@ -3,6 +3,7 @@
 // A kernel has both forms, and looks at a block of angles first.
 
 #include "codegen/fuse/body.h"
+#include "codegen/fuse/cost_model.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -23,7 +24,7 @@ Angles angles_of(const Body& body, c10::function_ref<bool(size_t op)> takes_part
 Angles angles_of(const Body& body);
 
 /// Of the functor's name: for near angles; for all, inlined or by a call. `near`: the kernel looked, and all angles are.
-std::string_view form_of(const Body& body, size_t op, bool near);
+std::string_view form_of(const Body& body, size_t op, bool near, const CostModel& costs);
 
 /// What operands are made of: true for those loads and ops.
 struct Ingredients {

@@ -53,10 +53,10 @@ std::string name_of(Operand operand) {
   return "";
 }
 
-std::string assignment(const Body& body, size_t op, bool near) {
+std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
-  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, op, near), type_name(body.compute), args);
+  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, op, near, costs), type_name(body.compute), args);
 }
 
 std::string block_lines(const std::string& indent, const std::string& count, long length) {

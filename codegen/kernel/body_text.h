@@ -2,6 +2,7 @@
 // Words that all kernel texts are made of.
 
 #include "codegen/fuse/body.h"
+#include "codegen/fuse/cost_model.h"
 
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@ std::string_view type_name(at::ScalarType type);
 /// x0, s0, v0: loads, scalars, results of ops.
 std::string name_of(Operand operand);
 /// `v0 = mul<float>(x0, s0)`, for a functor. `near`: of an angle that was found to be near (angles.h).
-std::string assignment(const Body& body, size_t op, bool near = false);
+std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near = false);
 /// `length` elements from `begin` to `end`, for what is done block by block.
 std::string block_lines(const std::string& indent, const std::string& count, long length);
 /// What reads a load from the lvalue `place`: 16-bit floats become float.

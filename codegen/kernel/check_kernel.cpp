@@ -57,7 +57,7 @@ class InDouble {
       exact[load.index] = disturbed(in_double(values.at(load.index)), noise, load);
     }
     for (const capture::Instr& instr : instrs_) {
-      capture::Graph::replay(exact, {&instr, 1}, env);
+      capture::Graph::replay(exact, instr, env);
       if (noise == 0) continue;
       for (const auto output : instr.outputs) {
         const auto made = exact.find(output.index);

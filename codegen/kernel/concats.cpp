@@ -5,14 +5,9 @@
 #include <c10/util/accumulate.h>
 
 namespace hindcast::codegen {
-namespace {
 
-// Elements. A kernel's call for a shorter run costs more than ATen's copy of it.
-constexpr int64_t kShortRun = 16;
-
-}  // namespace
-
-Concats::Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new) {
+Concats::Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new, const CostModel& costs)
+    : costs_(costs) {
   size_t store = group.stores.size();
   for (const Group::Concat& concat : group.concats) {
     add(concat, group.body.stores[store].type, domain, env, make_new);
@@ -28,9 +23,9 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   result.dim = concat.dim;
   result.is_stack = concat.is_stack;
   // Behind the dims outside of it, parts follow each other.
-  const int64_t run = c10::multiply_integers(part.begin() + concat.dim, part.end());
-  const bool is_dense = run == c10::multiply_integers(part);
-  if (!is_dense && run < kShortRun) {
+  const int64_t piece = c10::multiply_integers(part.begin() + concat.dim, part.end());
+  const bool is_dense = piece == c10::multiply_integers(part);
+  if (!is_dense && !costs_.is_concat_written_in_place(piece)) {
     for (size_t i = 0; i < concat.parts.size(); ++i) {
       const at::Tensor& own = result.copied.emplace_back(make_new(part, row_major_strides(part), type));
       Part& written = parts_.emplace_back(Part{static_cast<char*>(own.mutable_data_ptr()), row_major_strides(domain)});
@@ -50,7 +45,7 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   for (size_t dim = 0; dim < part.size(); ++dim) strides[dim] *= dim < concat.dim ? count * bytes : bytes;
   const Ints steps = steps_of(part, strides, concat.dim_of_axis, domain);
   char* memory = static_cast<char*>(result.tensor.mutable_data_ptr());
-  for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * run * bytes, steps});
+  for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * piece * bytes, steps});
 }
 
 at::Tensor Concats::take(size_t concat) {

@@ -1,16 +1,17 @@
 #pragma once
 // Results that are made of parts (Group::Concat).
 
+#include "codegen/fuse/cost_model.h"
 #include "codegen/kernel/launch_args.h"
 
 #include <vector>
 
 namespace hindcast::codegen {
 
-/// Memory for the parts: where they lie in the result, or, where that would mean runs of a few elements each, memory of their own.
+/// Memory for the parts: where they lie in the result, or, where that would mean pieces of a few elements each, memory of their own.
 class Concats {
  public:
-  Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new);
+  Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new, const CostModel& costs);
 
   struct Part {
     char* memory;
@@ -32,6 +33,7 @@ class Concats {
     int64_t dim = 0;
     bool is_stack = false;
   };
+  const CostModel& costs_;
   std::vector<Result> results_;
   c10::SmallVector<Part, 4> parts_;
   bool are_dense_ = true;

@@ -14,8 +14,6 @@ namespace {
 using capture::Arg;
 using capture::Env;
 
-// Bytes. Smaller memory is found as fast as it is taken over.
-constexpr int64_t kWorthTaking = 1 << 16;
 const c10::DispatchKeySet kLazyValues({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
 
 int64_t value_of(const Offset& offset, const Env& env) {
@@ -88,11 +86,12 @@ bool is_given_away(const at::Tensor& tensor) {
          !c10::impl::cow::is_cow_data_ptr(storage.data_ptr()) && storage.nbytes() == tensor.nbytes();
 }
 
-ResultMemory::ResultMemory(const Step& step, const Slots& slots, size_t loads, MakeTensor make_new) : make_new_(make_new) {
+ResultMemory::ResultMemory(const Step& step, const Slots& slots, size_t loads, MakeTensor make_new, const CostModel& costs)
+    : make_new_(make_new) {
   for (size_t i = 0; i < loads; ++i) {
     if (!step.inputs[i].last) continue;
     const at::Tensor& operand = slots[step.inputs[i].slot];
-    if (static_cast<int64_t>(operand.nbytes()) >= kWorthTaking && is_given_away(operand)) given_.push_back(&operand);
+    if (costs.is_memory_worth_taking(static_cast<int64_t>(operand.nbytes())) && is_given_away(operand)) given_.push_back(&operand);
   }
 }
 

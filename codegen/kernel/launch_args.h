@@ -1,6 +1,7 @@
 #pragma once
 // What calls of kernels do alike on all devices: sizes, scalars, memory for results, steps through tensors.
 
+#include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/group.h"
 #include "codegen/fuse/shapes.h"
 #include "codegen/plan/plan.h"
@@ -40,7 +41,7 @@ void make_plain(at::Tensor& tensor);
 class ResultMemory {
  public:
   /// Of the step's first `loads` inputs, before others hold them.
-  ResultMemory(const Step& step, const Slots& slots, size_t loads, MakeTensor make_new);
+  ResultMemory(const Step& step, const Slots& slots, size_t loads, MakeTensor make_new, const CostModel& costs);
   at::Tensor make(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
 
  private:

@@ -1,5 +1,7 @@
 #include "codegen/partition/bans.h"
 
+#include "codegen/fuse/random_ops.h"
+
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -9,6 +11,13 @@ namespace hindcast::codegen {
 using capture::Graph;
 using capture::Instr;
 using capture::ValueId;
+
+namespace {
+
+// From a seed and counters, which all masks of a program read: no kernel needs to go on from those.
+bool is_drawn(const Instr& instr) { return instr.op && instr.op->operator_name() == random_ops().bernoulli.operator_name(); }
+
+}  // namespace
 
 Bans::Bans(const JointUses& uses, const Predicate& is_banned_by_user) : uses_(uses), bans_(uses.graph().instrs.size(), Ban::None) {
   const Graph& graph = uses.graph();
@@ -138,7 +147,7 @@ void Bans::ban_far_apart() {
         if (is_forward_[user]) end = std::min(end, first_end[user]);
       }
       for (const uint32_t user : users_[value.index]) {
-        if (is_forward_[user] && user > end && is_fusible_with(value, user)) ban(user, Ban::FarApart);
+        if (is_forward_[user] && user > end && is_fusible_with(value, user) && !is_drawn(uses_.instr(user))) ban(user, Ban::FarApart);
       }
     }
   }
@@ -167,7 +176,8 @@ void Bans::ban_long_chains() {
       for (const ValueId output : graph.instrs[current].outputs) {
         if (!output.defined()) continue;
         for (const uint32_t user : users_[output.index]) {
-          if (is_forward_[user] && is_fusible_with(output, user) && bans_[user] == Ban::None) open.push(user);
+          if (!is_forward_[user] || is_drawn(uses_.instr(user))) continue;
+          if (is_fusible_with(output, user) && bans_[user] == Ban::None) open.push(user);
         }
       }
     }

@@ -31,12 +31,17 @@ class JointPrinter : public capture::Printer {
   std::vector<Input> inputs() const override {
     std::vector<Input> inputs = Printer::inputs();
     for (size_t i = 0; i < inputs.size(); ++i) {
-      inputs[i].name = i < joint_.primals ? base::format("primals_{}", i + 1) : base::format("tangents_{}", i + 1 - joint_.primals);
+      inputs[i].name = i < joint_.primals ? name_of_primal(i) : base::format("tangents_{}", i + 1 - joint_.primals);
     }
     return inputs;
   }
 
  private:
+  std::string name_of_primal(size_t i) const {
+    const bool is_named = i < joint_.primal_names.size() && !joint_.primal_names[i].empty();
+    return is_named ? joint_.primal_names[i] : base::format("primals_{}", i + 1);
+  }
+
   const Joint& joint_;
 };
 

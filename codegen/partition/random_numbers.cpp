@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -55,8 +56,8 @@ class Rewriter {
     Joint joint = joint_;
     if (start_.empty()) return joint;
     joint.forward_end += static_cast<uint32_t>(start_.size()) - static_cast<uint32_t>(removed_.size());
-    for (auto i = removed_.rbegin(); i != removed_.rend(); ++i) graph_->instrs.erase(graph_->instrs.begin() + *i);
-    graph_->instrs.insert(graph_->instrs.begin(), start_.begin(), start_.end());
+    graph_->instrs.erase_all(removed_);
+    graph_->instrs.insert_front(std::move(start_));
     graph_->verify();
     joint.graph = std::move(graph_);
     return joint;
@@ -96,14 +97,15 @@ class Rewriter {
     double value = 1;
     if (const uint32_t divisor = divisor_of(graph_->instrs[i].outputs[0]); divisor != kNone) {
       value /= *number_of(graph_->instrs[divisor].args[1]);
-      removed_.push_back(i);
+      removed_.insert(i);
       i = divisor;
     }
     const Instr replaced = graph_->instrs[i];
     const ValueId result = replaced.outputs[0];
     const auto [rows, columns] = counters_of(graph_->values[result.index].sizes);
     const ValueId seed = add_to_start(random_ops().seed, {}, {}, at::kLong);
-    Instr& instr = graph_->instrs[i] = {.origin = replaced.origin, .op = random_ops().bernoulli, .outputs = {result}};
+    Instr& instr = graph_->instrs.edit(i);
+    instr = {.origin = replaced.origin, .op = random_ops().bernoulli, .outputs = {result}};
     instr.args = {tensor(seed), tensor(rows),    tensor(columns),
                   constant(p),  constant(value), constant(static_cast<int64_t>(graph_->values[result.index].dtype))};
   }
@@ -147,7 +149,7 @@ class Rewriter {
   const Joint& joint_;
   std::shared_ptr<Graph> graph_;
   std::vector<std::vector<uint32_t>> users_;  // by value: instrs, kNone for who called the program
-  std::vector<uint32_t> removed_;
+  std::set<uint32_t> removed_;
   std::vector<Instr> start_;                           // new ones, before all others
   std::map<std::vector<uint32_t>, ValueId> counters_;  // by sizes
 };

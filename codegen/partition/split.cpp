@@ -148,7 +148,7 @@ class Splitter {
     part->inputs = std::move(inputs);
     part->outputs = std::move(outputs);
     part->instrs.reserve(order.size());
-    for (const uint32_t i : order) part->instrs.push_back(graph_.instrs[i]);
+    for (const uint32_t i : order) part->instrs.share(graph_.instrs, i);
     part->verify();
     return part;
   }

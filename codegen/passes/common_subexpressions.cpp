@@ -24,9 +24,6 @@ using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
 
-// Bytes: of one value that is kept for a second reader alone, and of all such.
-constexpr int64_t kSmall = 1 << 20;
-constexpr int64_t kMostKept = 16 << 20;
 constexpr int kMostRounds = 8;  // two are usual; a graph that needs more than these stays as it is
 
 struct Merge {
@@ -35,7 +32,7 @@ struct Merge {
 
 class Sharing {
  public:
-  explicit Sharing(const Graph& graph) : graph_(graph), uses_before_(graph) {}
+  Sharing(const Graph& graph, const ReuseLimits& limits) : graph_(graph), limits_(limits), uses_before_(graph) {}
 
   Rewrite run() {
     for (int round = 0; round < kMostRounds; ++round) {
@@ -115,7 +112,7 @@ class Sharing {
     for (const ValueId output : graph_.instrs[merge.earlier].outputs) {
       if (output.defined() && !graph_.values[output.index].is_view && !is_used_behind(output, merge.instr)) bytes += bytes_of(output);
     }
-    if (bytes > kSmall || kept_bytes_ + bytes > kMostKept) return false;
+    if (bytes > limits_.of_one || kept_bytes_ + bytes > limits_.of_all) return false;
     kept_bytes_ += bytes;
     return true;
   }
@@ -134,6 +131,7 @@ class Sharing {
   }
 
   const Graph& graph_;
+  const ReuseLimits& limits_;
   const Uses uses_before_;
   std::unordered_set<uint32_t> apart_;  // instrs that must make results of their own
   Rewrite rewrite_;
@@ -143,6 +141,6 @@ class Sharing {
 
 }  // namespace
 
-Rewrite common_subexpressions(const Graph& graph) { return Sharing(graph).run(); }
+Rewrite common_subexpressions(const Graph& graph, const CostModel& costs) { return Sharing(graph, costs.reuse_limits()).run(); }
 
 }  // namespace hindcast::codegen

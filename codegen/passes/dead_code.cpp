@@ -6,6 +6,8 @@
 
 #include "codegen/passes/instr_key.h"
 
+#include <ATen/core/enum_tag.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -20,12 +22,13 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffffu;
 
-// A Mutate's operator has an effect, but on nothing that others see.
+// A Mutate's operator has an effect, but on nothing that others see, unless it draws random numbers.
 bool may_go(const Instr& instr) {
   switch (instr.kind) {
     case InstrKind::Op:
       return is_pure(instr);
     case InstrKind::Mutate:
+      return !instr.op->hasTag(at::Tag::nondeterministic_seeded);
     case InstrKind::AddGrads:
       return true;
     case InstrKind::Event:

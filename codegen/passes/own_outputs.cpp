@@ -51,7 +51,11 @@ void read_instead(Graph& graph, ValueId value, ValueId instead) {
   const auto replace = [&](ValueId& used) {
     if (used == value) used = instead;
   };
-  for (capture::Instr& instr : graph.instrs) {
+  for (size_t i = 0; i < graph.instrs.size(); ++i) {
+    bool is_read = false;
+    capture::for_each_use(graph.instrs[i], [&](ValueId used) { is_read = is_read || used == value; });
+    if (!is_read) continue;
+    capture::Instr& instr = graph.instrs.edit(i);
     for (Arg& arg : instr.args) std::for_each(arg.values.begin(), arg.values.end(), replace);
     std::for_each(instr.inputs.begin(), instr.inputs.end(), replace);
     replace(instr.base);
@@ -63,7 +67,7 @@ ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
   capture::Instr instr = copy_of(graph, value);
   const ValueId copy = instr.outputs[0];
   if (is_input) read_instead(graph, value, copy);
-  graph.instrs.insert(is_input ? graph.instrs.begin() : graph.instrs.end(), std::move(instr));
+  is_input ? graph.instrs.insert_front({std::move(instr)}) : void(graph.instrs.push_back(std::move(instr)));
   return copy;
 }
 

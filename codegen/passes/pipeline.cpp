@@ -25,7 +25,7 @@ Rewrite anywhere(const Graph& graph, const CostModel&) {
 // Simplified first, for equal ops to have equal arguments; last, what the others have left.
 constexpr std::array kPasses = {
     Pass{"simplify", anywhere<simplify>},
-    Pass{"common_subexpressions", anywhere<common_subexpressions>},
+    Pass{"common_subexpressions", common_subexpressions},
     Pass{"slices_to_concat", anywhere<slices_to_concat>, false},
     Pass{"sums_of_slices", sums_of_slices, false},
     Pass{"dead_code", anywhere<dead_code>},

@@ -1,5 +1,7 @@
 #include "codegen/passes/rewrite.h"
 
+#include <algorithm>
+
 namespace hindcast::codegen {
 
 using capture::Arg;
@@ -13,25 +15,40 @@ ValueId Rewrite::replacement_of(ValueId value) const {
   return found == replaced.end() ? value : found->second;
 }
 
+namespace {
+
+bool reads_replaced(const Instr& instr, const Rewrite& rewrite) {
+  bool found = false;
+  const auto look = [&](ValueId value) { found = found || rewrite.replacement_of(value) != value; };
+  capture::for_each_use(instr, look);
+  for (const auto& view : instr.views) {
+    for (const Arg& arg : view.args) std::for_each(arg.values.begin(), arg.values.end(), look);
+  }
+  return found;
+}
+
+}  // namespace
+
 std::shared_ptr<const Graph> rewritten(const Graph& graph, const Rewrite& rewrite) {
   const std::shared_ptr<Graph> copy = graph.copy();
   Graph& result = *copy;
-  for (const auto& [i, instr] : rewrite.rebuilt) result.instrs[i] = instr;
+  for (const auto& [i, instr] : rewrite.rebuilt) result.instrs.edit(i) = instr;
   const auto redirect = [&](ValueId& value) { value = rewrite.replacement_of(value); };
   const auto redirect_all = [&](std::vector<Arg>& args) {
     for (Arg& arg : args) {
       for (ValueId& value : arg.values) redirect(value);
     }
   };
-  for (Instr& instr : result.instrs) {
+  for (size_t i = 0; i < result.instrs.size(); ++i) {
+    if (!reads_replaced(result.instrs[i], rewrite)) continue;  // stays shared with `graph`
+    Instr& instr = result.instrs.edit(i);
     redirect_all(instr.args);
     for (ValueId& value : instr.inputs) redirect(value);
     for (auto& view : instr.views) redirect_all(view.args);
     redirect(instr.base);
   }
   result.redirect([&](ValueId value) { return rewrite.replacement_of(value); });
-  uint32_t i = 0;
-  std::erase_if(result.instrs, [&](const Instr&) { return rewrite.removed.contains(i++); });
+  result.instrs.erase_all(rewrite.removed);
   result.verify();
   return copy;
 }

@@ -16,7 +16,7 @@ class AtenCall final : public OpCall {
       at::Tensor& slot = slots[step.inputs[i].slot];
       values[loads_[i].index] = step.inputs[i].last ? std::move(slot) : slot;
     }
-    for (const uint32_t i : instrs_) capture::Graph::replay(values, {&graph_->instrs[i], 1}, env);
+    for (const uint32_t i : instrs_) capture::Graph::replay(values, graph_->instrs[i], env);
     for (size_t i = 0; i < results_.size(); ++i) slots[step.outputs[i]] = std::move(values.at(results_[i].index));
   }
 

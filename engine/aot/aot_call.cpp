@@ -104,7 +104,7 @@ FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, captur
     return is_compared ? run_and_compare(known, halves, std::move(bindings)) : run_programs(known, halves, std::move(bindings));
   }
   if (!known->is_worth_a_trace()) return run_eagerly(*context_, call_);
-  return trace_again(known);
+  return trace_again(known, bindings);
 }
 
 FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
@@ -184,6 +184,10 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
   }
   std::vector<at::Tensor> tensors;
   for (const Returned& returned : known.returned()) {
+    if (returned.same_as) {
+      tensors.push_back(tensors[*returned.same_as]);
+      continue;
+    }
     if (returned.from == Returned::From::Nothing) {
       tensors.emplace_back();
       continue;
@@ -193,7 +197,7 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
       tensors.push_back(returned.is_itself || returned.from == Returned::From::Result ? whole : whole.detach());
       continue;
     }
-    const c10::AutoGradMode grad(returned.requires_grad);
+    const c10::AutoGradMode grad(returned.with_autograd);
     tensors.push_back(known.view(whole, returned.views, bindings));
   }
   return tensors;
@@ -245,10 +249,10 @@ FunctionOutput AotCall::trace_new(Family& family) {
   return result;
 }
 
-FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known) {
+FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
   const TracedFunction function = call_.function();
-  auto trace = std::make_unique<FunctionTrace>(known->sizes_of(), /*answers_freely=*/true);
+  auto trace = std::make_unique<FunctionTrace>(known->sizes_of(now), /*answers_freely=*/true);
   FunctionOutput output;
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it
@@ -294,7 +298,8 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     node->note_versions();
     return {std::move(tensors), known->shape()};
   }
-  known->add(make_halves(trace->joint(), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
+  known->add(make_halves(with_names_of(trace->joint(), context_->options, trace->lifted()),
+                         {context_->options, {}, {}, nullptr, [&] { return primals; }}));
   const auto made = trace->take_made();
   trace.reset();
   known->look_for_escapes(made);

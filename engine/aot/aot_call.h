@@ -28,7 +28,7 @@ class AotCall {
   FunctionOutput run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                               capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
-  FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known);
+  FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now);
   FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
   FunctionOutput run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                                  capture::Bindings bindings);

@@ -2,6 +2,8 @@
 
 #include <torch/nn/module.h>
 
+#include <unordered_map>
+
 namespace hindcast::engine {
 
 std::string facts_of(const torch::nn::Module& module) {
@@ -20,6 +22,18 @@ std::string facts_of(const torch::nn::Module& module) {
   add_tensors(module.parameters());
   add_tensors(module.buffers());
   return facts;
+}
+
+std::vector<std::string> names_in(const torch::nn::Module& module, const std::vector<at::Tensor>& tensors) {
+  std::unordered_map<const at::TensorImpl*, std::string> known;
+  for (const auto& each : module.named_parameters()) known.emplace(each.value().unsafeGetTensorImpl(), each.key());
+  for (const auto& each : module.named_buffers()) known.emplace(each.value().unsafeGetTensorImpl(), each.key());
+  std::vector<std::string> names;
+  for (const at::Tensor& tensor : tensors) {
+    const auto found = known.find(tensor.unsafeGetTensorImpl());
+    names.push_back(found == known.end() ? std::string() : found->second);
+  }
+  return names;
 }
 
 }  // namespace hindcast::engine

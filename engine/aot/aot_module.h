@@ -18,6 +18,8 @@ namespace hindcast {
 namespace engine {
 /// What a module's forward depends on besides its tensors' contents: whether it and its submodules train, and which tensors they have.
 HINDCAST_API std::string facts_of(const torch::nn::Module& module);
+/// Of tensors, their names as parameters or buffers of the module; empty: it is neither.
+HINDCAST_API std::vector<std::string> names_in(const torch::nn::Module& module, const std::vector<at::Tensor>& tensors);
 }  // namespace engine
 
 /// A module whose forward and backward run as programs. The module stays what it is: train it, save it, load it, change its dtype; its
@@ -26,7 +28,7 @@ template <class Module>
 class AotModule {
  public:
   AotModule(std::shared_ptr<Module> module, AotOptions options)
-      : module_(std::move(module)), forward_(Forward{module_.get()}, std::move(options)) {}
+      : module_(std::move(module)), forward_(Forward{module_.get()}, named(module_, std::move(options))) {}
 
   template <class... Args>
   auto operator()(const Args&... args) const {
@@ -52,6 +54,13 @@ class AotModule {
       return module->forward(args...);
     }
   };
+
+  static AotOptions named(const std::shared_ptr<Module>& module, AotOptions options) {
+    if (!options.tensor_names) {
+      options.tensor_names = [module = module.get()](const std::vector<at::Tensor>& tensors) { return engine::names_in(*module, tensors); };
+    }
+    return options;
+  }
 
   std::shared_ptr<Module> module_;
   AotFunction<Forward> forward_;

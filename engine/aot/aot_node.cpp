@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
+#include "engine/aot/names.h"
+#include "capture/function/input_node.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "engine/aot/tell_once.h"
@@ -65,6 +67,14 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
       gradient = gradient.clone();
     }
   }
+}
+
+// The same memory, with a node of its own before its history. Gradients of a function that runs once more are taken there: at the tensor
+// itself they would be what flows through the history of another input too, and its hooks would be called.
+at::Tensor behind_a_node(const at::Tensor& tensor) {
+  at::Tensor own = tensor.tensor_data();
+  torch::autograd::impl::set_gradient_edge(own, capture::input_edge(own, torch::autograd::impl::gradient_edge(tensor)));
+  return own;
 }
 
 // What it was before the call's own writes.
@@ -263,7 +273,7 @@ variable_list AotNode::backward_of_another_trace(const variable_list& tangents) 
   context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
   const OnStockEngine stock;
   std::vector<at::Tensor> inputs = unpack_inputs();
-  const auto trace = std::make_unique<capture::FunctionTrace>(of_->sizes_of(), /*answers_freely=*/true);
+  const auto trace = std::make_unique<capture::FunctionTrace>(of_->sizes_of(bindings_), /*answers_freely=*/true);
   variable_list gradients;
   try {
     const at::AutoGradMode grad(true);
@@ -283,11 +293,12 @@ void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& ta
   const auto primals = [&] { return inputs; };
   try {
     if (trace.symbols()->has_answered()) {
-      if (of_->is_dynamic() && !of_->is_exact() && of_->halves()) return;  // right for these sizes alone
+      // Right for these sizes alone.
+      if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
       of_->make_exact();
     }
-    const auto halves =
-        make_halves(trace.joint(), {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
+    const auto halves = make_halves(with_names_of(trace.joint(), context_->options, of_->lifted()),
+                                    {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
     of_->add(halves);
     if (const auto family = of_->family()) family->learned(*of_, halves);
   } catch (const std::exception& error) {
@@ -312,7 +323,10 @@ variable_list AotNode::run_as_it_is(const variable_list& tangents, bool create_g
   context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
   const OnStockEngine stock;
   const at::AutoGradMode grad(true);
-  const std::vector<at::Tensor> inputs = unpack_inputs();
+  std::vector<at::Tensor> inputs = unpack_inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (of_->needs_gradient(i)) inputs[i] = behind_a_node(inputs[i]);
+  }
   return gradients_of(of_->function()(inputs).tensors, inputs, inputs, tangents, create_graph);
 }
 
@@ -351,9 +365,21 @@ variable_list AotNode::gradients_of(const std::vector<at::Tensor>& outputs, cons
     roots.push_back(tensor_of(r));
     into.push_back(tangent);
   }
+  std::vector<std::pair<torch::autograd::Edge, torch::autograd::Edge>> lifted;  // where the function's history leads, and where it shall
+  std::unordered_set<torch::autograd::Node*> borders;
   for (size_t i = 0; i < ends.size() + of_->lifted().size(); ++i) {
-    if (of_->needs_gradient(i)) wanted.push_back(i < ends.size() ? ends[i] : of_->lifted()[i - ends.size()]);
+    if (!of_->needs_gradient(i)) continue;
+    const bool is_lifted = i >= ends.size();
+    wanted.push_back(is_lifted ? behind_a_node(of_->lifted()[i - ends.size()]) : ends[i]);
+    const auto edge = torch::autograd::impl::gradient_edge(wanted.back());
+    borders.insert(edge.function.get());
+    if (is_lifted) lifted.emplace_back(torch::autograd::impl::gradient_edge(of_->lifted()[i - ends.size()]), edge);
   }
+  const auto redirect = [&](const torch::autograd::Edge& edge) -> std::optional<torch::autograd::Edge> {
+    const auto known = std::find_if(lifted.begin(), lifted.end(), [&](const auto& each) { return each.first == edge; });
+    return known == lifted.end() ? std::nullopt : std::optional(known->second);
+  };
+  if (!lifted.empty()) capture::replace_edges(roots, redirect, &borders);
   variable_list found = torch::autograd::grad(roots, wanted, into, /*retain_graph=*/create_graph, create_graph, /*allow_unused=*/true);
   variable_list by_primal(ends.size() + of_->lifted().size());
   for (size_t i = 0, k = 0; i < by_primal.size(); ++i) {

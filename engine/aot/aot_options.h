@@ -80,6 +80,9 @@ struct AotOptions {
   /// of the same distribution, which a seed reproduces too: one call of LibTorch's generator for each dropout, whose mask min_cut then does
   /// not save. The first call, and programs with deterministic algorithms or `check_every`, have ATen's in any case.
   bool fallback_random = false;
+  /// Names for tensors that the function reads from outside, for the programs' texts: one for each, empty where there is none. aot_module()
+  /// gives those of parameters and buffers. Asked when a function is traced.
+  std::function<std::vector<std::string>(const std::vector<at::Tensor>&)> tensor_names;
   bool async = true;  ///< kernels are compiled in the background; false: before the call returns
 };
 

@@ -34,7 +34,7 @@ class SideBySide {
       if (!is_made(graph_.inputs[i], plain_graph_.inputs[i])) return false;
     }
     for (size_t i = 0; i < graph_.instrs.size(); ++i) {
-      if (!is_same(graph_.instrs[i], plain_graph_.instrs[i])) return false;
+      if (!is_same(graph_.instrs.edit(i), plain_graph_.instrs[i])) return false;
     }
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       if (!is_read(graph_.outputs[i], plain_graph_.outputs[i])) return false;
@@ -58,7 +58,7 @@ class SideBySide {
     if (own.defined() != plain.defined()) return false;
     if (!own.defined()) return true;
     counterpart_[own.index] = plain;
-    capture::Value& value = graph_.values[own.index];
+    capture::Value& value = graph_.values.edit(own.index);
     const capture::Value& other = plain_graph_.values[plain.index];
     if (value.dtype != other.dtype || value.defined != other.defined || value.sizes.size() != other.sizes.size()) return false;
     for (size_t d = 0; d < value.sizes.size(); ++d) {
@@ -93,7 +93,7 @@ class SideBySide {
 
   bool is_same(capture::Returned& own, const capture::Returned& plain) {
     if (own.from != plain.from || own.index != plain.index || own.is_itself != plain.is_itself ||
-        own.requires_grad != plain.requires_grad || own.views.size() != plain.views.size()) {
+        own.with_autograd != plain.with_autograd || own.same_as != plain.same_as || own.views.size() != plain.views.size()) {
       return false;
     }
     for (size_t i = 0; i < own.views.size(); ++i) {

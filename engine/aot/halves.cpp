@@ -4,7 +4,7 @@
 #include "codegen/partition/random_numbers.h"
 #include "codegen/partition/split.h"
 #include "engine/aot/names.h"
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -114,8 +114,9 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   }
   if (halves->backward) halves->of_node = {halves->backward->graph(), request.with_gradients, next_number()};
   halves->joint = std::move(joint);
-  const bool is_traced = halves->joint.graph == halves->traced.graph;
-  halves->forward->add_owners_bytes(halves->joint.graph->footprint() + (is_traced ? 0 : halves->traced.graph->footprint()));
+  const capture::Graph &joint_graph = *halves->joint.graph, &traced = *halves->traced.graph;
+  halves->forward->add_owners_bytes(joint_graph.footprint(parts.forward.get()) +
+                                    (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)));
   return halves;
 }
 

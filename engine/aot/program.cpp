@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "codegen/plan/execute.h"
 #include "engine/compile_queue.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/graph_compiler.h"
-#include "engine/stats_recorder.h"
 
 #include <stdexcept>
 
@@ -86,7 +86,8 @@ Program::Program(std::shared_ptr<const capture::Graph> graph, const ProgramCompi
   if (compiled_ || compiler.function()) return;
   const Replay replay = replay_of(compiler.compiler() ? compiler.compiler() : default_compiler());
   if (replay == Replay::Eager || replay == Replay::Compiled || graph->strict) return;
-  compile({slot_, LowerRequest{.through_aten = replay == Replay::GroupsThroughAten, .own_outputs = std::move(own_outputs)}}, in_background);
+  LowerRequest request{.through_aten = replay == Replay::GroupsThroughAten, .own_outputs = std::move(own_outputs)};
+  compile({.slot = slot_, .what = std::move(request), .shares = true}, in_background);
 }
 
 bool Program::holds_for(const capture::Bindings& bindings) const {

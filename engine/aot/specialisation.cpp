@@ -195,7 +195,11 @@ bool Specialisation::is_alike_outside(const Specialisation& other) const {
          shape_facts_ == other.shape_facts_;
 }
 
-capture::FunctionTrace::SizesOf Specialisation::sizes_of() const { return sizes_of_inputs(row_, first_, dynamic_); }
+capture::FunctionTrace::SizesOf Specialisation::sizes_of(const capture::Bindings& now) const {
+  DynamicRow dynamic = dynamic_;
+  dynamic.int_hints = now.ints;
+  return sizes_of_inputs(row_, first_, dynamic);
+}
 
 capture::FunctionTrace::SizesOf sizes_of_inputs(const Facts& row, const std::vector<uint32_t>& first, const DynamicRow& dynamic) {
   return [row, first, dynamic, made = std::vector<ExprId>()](size_t input, capture::SymbolTable& symbols) mutable {

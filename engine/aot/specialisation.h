@@ -75,8 +75,8 @@ class Specialisation {
   /// Another trace gave the same results.
   bool is_like(const capture::FunctionTrace& trace) const;
 
-  /// Sizes of inputs as expressions, for a trace that is to have this specialisation's symbols.
-  capture::FunctionTrace::SizesOf sizes_of() const;
+  /// Sizes of inputs as expressions, for a trace that is to have this specialisation's symbols, with the values that they have now.
+  capture::FunctionTrace::SizesOf sizes_of(const capture::Bindings& now) const;
   /// Whether a call for which there is no program yet is worth a trace: ever fewer of those whose backward never comes.
   bool is_worth_a_trace() {
     const uint32_t call = calls_without_program_.fetch_add(1) + 1;

@@ -62,14 +62,14 @@ Miss miss_of(const capture::Collected& collected, const FactOrigin& origin, int6
 
 }  // namespace
 
-std::vector<Miss> explain_miss(const capture::Collected& collected, const std::vector<FactOrigin>& origins, const Facts& before,
-                               const Facts& now, const DynamicRow& chosen) {
+std::vector<Miss> explain_miss(const capture::Collected& collected, const std::vector<FactOrigin>& origins, const capture::Facts& before,
+                               const capture::Facts& now, c10::function_ref<bool(size_t place)> becomes_symbol) {
   std::vector<Miss> misses;
   uint32_t size_index = 0;
   const size_t common = std::min(before.size(), now.size());
   for (size_t i = 0; i < common; ++i) {
     if (before[i] != now[i]) {
-      misses.push_back(miss_of(collected, origins[i], before[i], now[i], size_index, chosen.is_dynamic(i)));
+      misses.push_back(miss_of(collected, origins[i], before[i], now[i], size_index, becomes_symbol(i)));
       if (origins[i].kind == FactKind::TensorMeta) break;  // what follows belongs to another layout
     }
     size_index += is_size(origins[i].kind) ? 1 : 0;

@@ -2,7 +2,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 #include "capture/backward/trace.h"
 #include "base/log.h"
 #include "engine/diagnosis/non_finite.h"
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 
 namespace hindcast::engine {
 namespace {

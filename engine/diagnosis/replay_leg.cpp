@@ -47,7 +47,7 @@ void replay(const Leg& leg, const Visit& visit) {
   }
   Values values = given_to(leg);
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-    capture::Graph::replay(values, {&graph.instrs[i], 1}, env);
+    capture::Graph::replay(values, graph.instrs[i], env);
     if (!visit(i, values)) return;
     const auto drop = [&](ValueId value) {
       if (value.defined() && (last_use[value.index] == i || last_use[value.index] == kNoInstr)) values.erase(value.index);

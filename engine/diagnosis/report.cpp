@@ -1,7 +1,7 @@
 #include "engine/diagnosis/report.h"
 
 #include "base/format.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 #include "engine/diagnosis/step_times.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/stats.h"
+#include "engine/counters/stats.h"
 
 #include <string>
 #include <vector>

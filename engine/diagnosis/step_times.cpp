@@ -37,11 +37,11 @@ double bytes_read(const Step& step, const codegen::Slots& slots) {
   return bytes;
 }
 
-std::string name_of(const Step& step, const BackwardPlan& plan) {
+std::string name_of(const Step& step, const capture::BackwardGraph& graph) {
   if (step.op) return step.op->operator_name().name;
   if (step.call_op) return step.call_op->describe();
   if (step.kind == capture::InstrKind::AddGrads) return "sum of gradients";
-  switch (plan.event_of(step).kind) {
+  switch (graph.event_of(graph.instrs[step.instr]).kind) {
     case capture::EventKind::Accumulate:
       return "AccumulateGrad";
     case capture::EventKind::Hook:
@@ -73,11 +73,10 @@ void StepClock::end_step(const codegen::Slots& slots) {
 
 void StepClock::finish() {
   const std::lock_guard lock(times().mutex);
-  const uint32_t graph = plan_.graph().id;
   for (const Lap& lap : laps_) {
-    StepTime& time = times().by_step[{graph, name_of(*lap.step, plan_)}];
-    time.name = name_of(*lap.step, plan_);
-    time.graph = graph;
+    StepTime& time = times().by_step[{graph_.id, name_of(*lap.step, graph_)}];
+    time.name = name_of(*lap.step, graph_);
+    time.graph = graph_.id;
     time.backend = backend_;
     time.calls += 1;
     time.us += lap.us;

@@ -1,8 +1,9 @@
 #pragma once
 // What each step of each graph costs, while the log `perf` is on: report() shows the costliest.
 
+#include "capture/backward/backward_graph.h"
 #include "codegen/kernel/backend.h"
-#include "engine/backward_plan.h"
+#include "codegen/plan/plan.h"
 
 #include <chrono>
 #include <cstdint>
@@ -23,7 +24,8 @@ struct StepTime {
 /// Measures the steps of one run, one after the other.
 class StepClock {
  public:
-  explicit StepClock(const BackwardPlan& plan) : plan_(plan), backend_(codegen::backend_of(plan.graph())) {}
+  /// `graph`: whose plan runs.
+  explicit StepClock(const capture::BackwardGraph& graph) : graph_(graph), backend_(codegen::backend_of(graph)) {}
   ~StepClock() { finish(); }
   void start(const codegen::Step& step, const codegen::Slots& slots);
   void finish();
@@ -34,7 +36,7 @@ class StepClock {
     const codegen::Step* step;
     double us, bytes;
   };
-  const BackwardPlan& plan_;
+  const capture::BackwardGraph& graph_;
   const codegen::Backend* const backend_;
   std::vector<Lap> laps_;
   std::chrono::steady_clock::time_point started_;

@@ -19,10 +19,33 @@
 namespace hindcast::python {
 namespace {
 
+// What a module calls its parameters and buffers.
+class TensorNames {
+ public:
+  void set(at::TensorList tensors, const std::vector<std::string>& names) {
+    const std::lock_guard lock(mutex_);
+    names_.clear();
+    for (size_t i = 0; i < tensors.size(); ++i) names_.emplace(tensors[i].unsafeGetTensorImpl(), names[i]);
+  }
+  std::vector<std::string> of(const std::vector<at::Tensor>& tensors) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> names;
+    for (const at::Tensor& tensor : tensors) {
+      const auto found = names_.find(tensor.unsafeGetTensorImpl());
+      names.push_back(found == names_.end() ? std::string() : found->second);
+    }
+    return names;
+  }
+
+ private:
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
+  std::unordered_map<const at::TensorImpl*, std::string> names_;  // told before a trace, while the tensors live
+};
+
 // One aot_function() of Python.
 class Function {
  public:
-  explicit Function(AotOptions options) : core(std::move(options)) {}
+  Function(AotOptions options, std::shared_ptr<TensorNames> tensor_names) : core(std::move(options)), names(std::move(tensor_names)) {}
 
   // What Python keeps of one kind of call: for as long as a program of it may run the function again.
   std::shared_ptr<const Kept> facts(int64_t number) {
@@ -40,6 +63,7 @@ class Function {
   }
 
   engine::AotCore core;
+  const std::shared_ptr<TensorNames> names;
 
  private:
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Setup};
@@ -99,8 +123,10 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   options.check_every = static_cast<size_t>(check_every);
   options.limit = static_cast<size_t>(limit);
   options.async = async;
+  auto names = std::make_shared<TensorNames>();
+  options.tensor_names = [names](const std::vector<at::Tensor>& tensors) { return names->of(tensors); };
   try {
-    auto function = std::make_shared<Function>(std::move(options));
+    auto function = std::make_shared<Function>(std::move(options), std::move(names));
     const std::lock_guard lock(functions().mutex);
     const int64_t number = ++functions().last;
     functions().by_number.emplace(number, std::move(function));
@@ -108,6 +134,11 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   } catch (const std::invalid_argument& error) {
     TORCH_CHECK_VALUE(false, error.what());
   }
+}
+
+void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names) {
+  TORCH_CHECK_VALUE(tensors.size() == names.size(), tensors.size(), " tensors have ", names.size(), " names");
+  find(function)->names->set(tensors, names);
 }
 
 void drop_function(int64_t function) {

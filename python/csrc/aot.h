@@ -15,6 +15,8 @@ namespace hindcast::python {
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
                       const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, bool fallback_random,
                       int64_t check_every, int64_t limit, bool async);
+/// What texts call tensors that the function reads from outside.
+void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names);
 void drop_function(int64_t function);
 
 /// The tensors that the function returned; the number of what else it did; whether it raised, or why the call failed; whether

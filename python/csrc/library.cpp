@@ -3,7 +3,7 @@
 
 #include "capture/graph/graph.h"
 #include "engine/captures.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
 #include "python/csrc/aot.h"
@@ -123,6 +123,7 @@ TORCH_LIBRARY(hindcast, m) {
       "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
       "bool fallback, bool fallback_random, int check_every, int limit, bool async_) -> int",
       &make_function);
+  m.def("aot_name_tensors(int function, Tensor[] tensors, str[] names) -> ()", &name_tensors);
   m.def("aot_drop(int function) -> ()", &drop_function);
   m.def(
       "aot_call(int function, Tensor[] inputs, int facts, int[] fixed, int? torch_functions) -> "

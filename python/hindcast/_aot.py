@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import itertools
 import os
 import threading
 import weakref
@@ -226,6 +227,7 @@ class AotFunction:
             if len(self._numbers) >= _MOST_FACTS:
                 raise Untraceable(f"it has been called with {_MOST_FACTS} kinds of arguments that are no tensors")
             facts = self._numbers[key] = _keep(_Kind(self._function, taken.shape, keep))
+            self._name_tensors()
         fixed = tensors_in(taken, self._fixed) if self._fixed else ()
         try:
             tensors, shape, raised, warned, released = _aot_call(self._number, taken.tensors, facts, fixed, state)
@@ -241,6 +243,12 @@ class AotFunction:
         if warned:
             warn_of_kept()
         return tensors[0] if shape == 0 else put_together(_kept[shape], tensors)
+
+    def _name_tensors(self) -> None:
+        if self._module is None:
+            return
+        named = dict(itertools.chain(self._module.named_parameters(), self._module.named_buffers()))
+        call("aot_name_tensors", self._number, list(named.values()), list(named))
 
     def stats(self) -> dict[str, int]:
         """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function as it is;

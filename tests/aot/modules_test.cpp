@@ -2,6 +2,12 @@
 
 #include "tests/aot/aot_grads.h"
 
+#include <hindcast/graph.h>
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
 #include <sstream>
 
 namespace hindcast::tests {
@@ -116,6 +122,20 @@ TEST(AotModule, TransformerBlockTrains) {
   for (const bool to_the_bit : {true, false}) {
     expect_trains_like_eager<Block>([] { return torch::randn({2, 5, 8}); }, to_the_bit, partition::standard);
     expect_trains_like_eager<Block>([] { return torch::randn({2, 5, 8}); }, to_the_bit, partition::min_cut);
+  }
+}
+
+TEST(AotModule, ProgramsNameItsTensors) {
+  ConvNet net;
+  const auto compiled = aot_module(net);
+  compiled(torch::randn({2, 3, 8, 8})).sum().backward();
+  const auto programs = compiled.core().programs();
+  ASSERT_EQ(programs.size(), 1U);
+  std::set<std::string> expected = {"primals_1"};
+  for (const auto& item : net->named_parameters()) expected.insert(item.key());
+  for (std::string name : expected) {
+    std::replace(name.begin(), name.end(), '.', '_');
+    EXPECT_THAT(programs[0].forward->print(), testing::HasSubstr(name + ": ")) << name;
   }
 }
 

@@ -168,6 +168,17 @@ TEST(RandomNumbers, MinCutSavesTheSeedAndNoMask) {
   EXPECT_THAT(standard.core().programs().at(0).backward->print(), Not(HasSubstr("hindcast.philox_bernoulli")));
 }
 
+// All masks read the same counters, with products between them.
+TEST(RandomNumbers, MinCutSavesNoMaskOfADeepNetwork) {
+  const auto x = leaf({64, 128}), weight = leaf({128, 128});
+  const auto function = [](at::Tensor in, const at::Tensor& matrix) {
+    for (int i = 0; i < 4; ++i) in = in + at::dropout(at::matmul(in, matrix), 0.1, true);
+    return in;
+  };
+  const auto f = ready(function, with_kernels(), x, weight);
+  EXPECT_THAT(last_line(f.core().programs().at(0).forward->print()), Not(HasSubstr("philox_bernoulli")));
+}
+
 /// By the op itself, from the next number of the generator, in float64.
 at::Tensor drawn_by_the_op(const at::Tensor& like, int64_t first_column, double p) {
   const auto call = [](const char* name, torch::jit::Stack stack) {

@@ -119,8 +119,8 @@ class GraphVerify : public testing::Test {
     return error_of<InternalError>([&] { graph_.verify(); });
   }
   capture::Instr& op(size_t n) {
-    for (auto& instr : graph_.instrs) {
-      if (instr.op && n-- == 0) return instr;
+    for (size_t i = 0; i < graph_.instrs.size(); ++i) {
+      if (graph_.instrs[i].op && n-- == 0) return graph_.instrs.edit(i);
     }
     throw std::logic_error("not so many ops");
   }

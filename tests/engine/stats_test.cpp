@@ -1,9 +1,9 @@
-#include "engine/stats.h"
+#include "engine/counters/stats.h"
 
 #include "base/log.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/report.h"
-#include "engine/stats_recorder.h"
 #include "tests/support/log_capture.h"
 
 #include <gtest/gtest.h>

@@ -149,7 +149,7 @@ class ReplayCheckOfSin : public testing::Test {
   }
   capture::Instr& last_op() {
     for (size_t i = graph_->instrs.size(); i-- > 0;) {
-      if (graph_->instrs[i].op) return graph_->instrs[i];
+      if (graph_->instrs[i].op) return graph_->instrs.edit(i);
     }
     throw std::logic_error("no op");
   }
@@ -163,7 +163,7 @@ class ReplayCheckOfSin : public testing::Test {
 TEST_F(ReplayCheckOfSin, FindsNothingInTheTrueGraph) { EXPECT_EQ(difference(), "none"); }
 
 TEST_F(ReplayCheckOfSin, FindsAnotherOp) {
-  auto& cosine = graph_->instrs[0].op ? graph_->instrs[0] : graph_->instrs[1];
+  auto& cosine = graph_->instrs.edit(graph_->instrs[0].op ? 0 : 1);
   ASSERT_EQ(cosine.op->operator_name().name, "aten::cos");
   cosine.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::exp", "");
   EXPECT_THAT(difference(), HasSubstr("is not what the capture computed"));

@@ -71,20 +71,20 @@ TEST(Angles, OverRows) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Angles that a kernel computes itself: bodies by hand, all results of which are stored
 
+using codegen::AccessPattern;
 using codegen::Body;
 using codegen::BodyOp;
 using codegen::Operand;
-using codegen::Walk;
 
 Operand load(uint32_t i) { return {Operand::Kind::Load, i}; }
 Operand scalar(uint32_t i) { return {Operand::Kind::Scalar, i}; }
 Operand result(uint32_t i) { return {Operand::Kind::Result, i}; }
 
 /// Stores every op's result.
-Body body_of(at::ScalarType type, std::vector<Walk> loads, std::vector<BodyOp> ops, uint32_t scalars = 0) {
+Body body_of(at::ScalarType type, std::vector<AccessPattern> loads, std::vector<BodyOp> ops, uint32_t scalars = 0) {
   Body body;
   body.compute = type;
-  for (const Walk walk : loads) body.loads.push_back({type, walk});
+  for (const AccessPattern pattern : loads) body.loads.push_back({type, pattern});
   body.scalars = scalars;
   body.ops = std::move(ops);
   for (uint32_t i = 0; i < body.ops.size(); ++i) body.stores.push_back({result(i), type});
@@ -93,7 +93,7 @@ Body body_of(at::ScalarType type, std::vector<Walk> loads, std::vector<BodyOp> o
 
 /// cos(cos(a + b + c + d)) and what else there is of the sum.
 Body chain(at::ScalarType type) {
-  return body_of(type, {Walk::Dense, Walk::Dense, Walk::Dense, Walk::Still},
+  return body_of(type, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Still},
                  {{"add", {load(0), load(1)}},
                   {"add", {result(0), load(2)}},
                   {"add", {result(1), load(3)}},
@@ -214,7 +214,7 @@ TYPED_TEST(ComputedAngles, OneFarAngleIsABlocksMatter) {
 
 TYPED_TEST(ComputedAngles, OfAnAngleThatIsFar) {
   // cos(1e10 sin(1e10 x) + y), and the cosine of the load itself.
-  const Body body = body_of(kType<TypeParam>, {Walk::Dense, Walk::Dense},
+  const Body body = body_of(kType<TypeParam>, {AccessPattern::Dense, AccessPattern::Dense},
                             {{"mul", {load(0), scalar(0)}},
                              {"sin", {result(0)}},
                              {"mul", {result(1), scalar(0)}},
@@ -237,7 +237,7 @@ TYPED_TEST(ComputedAngles, OfAnAngleThatIsFar) {
 
 TYPED_TEST(ComputedAngles, OfWhatIsBounded) {
   // cos(s0 tanh(x) + s1), with the bound as the only thing to look at.
-  const Body body = body_of(kType<TypeParam>, {Walk::Dense},
+  const Body body = body_of(kType<TypeParam>, {AccessPattern::Dense},
                             {{"tanh", {load(0)}},
                              {"mul", {scalar(0), result(0)}},
                              {"add", {result(1), scalar(1)}},
@@ -290,7 +290,7 @@ TYPED_TEST(ComputedAngles, OverRows) {
   // z is a number of each segment.
   constexpr at::ScalarType type = kType<TypeParam>;
   constexpr size_t rows = 3, segments = 2, columns = 1300, row = segments * columns;
-  Body body = body_of(type, {Walk::Dense, Walk::Dense, Walk::PerSegment},
+  Body body = body_of(type, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::PerSegment},
                       {{"neg", {load(2)}},
                        {"add", {load(0), load(1)}},
                        {"add", {result(1), result(0)}},
@@ -331,8 +331,8 @@ TYPED_TEST(ComputedAngles, OverRows) {
 // What is known to be near is not looked at.
 TEST(ComputedAnglesText, OfWhatIsNearIsOneLoop) {
   for (const char* function : {"sin", "cos", "tanh", "sigmoid", "erf", "erfc", "atan", "acos"}) {
-    Body body =
-        body_of(at::kFloat, {Walk::Dense}, {{function, {load(0)}}, {"neg", {result(0)}}, {"square", {result(1)}}, {"cos", {result(2)}}});
+    Body body = body_of(at::kFloat, {AccessPattern::Dense},
+                        {{function, {load(0)}}, {"neg", {result(0)}}, {"square", {result(1)}}, {"cos", {result(2)}}});
     if (std::string_view(function) == "sin" || std::string_view(function) == "cos") body.ops[0].args = {scalar(0)};
     body.scalars = 1;
     const std::string text = codegen::cpu::source_of(body);
@@ -342,7 +342,7 @@ TEST(ComputedAnglesText, OfWhatIsNearIsOneLoop) {
 }
 
 TEST(ComputedAnglesText, LooksAtTheNextBlock) {
-  Body body = body_of(at::kFloat, {Walk::Dense, Walk::Dense, Walk::Dense},
+  Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Dense},
                       {{"add", {load(0), load(1)}}, {"cos", {result(0)}}, {"mul", {result(1), load(2)}}});
   body.stores = {{result(2)}};
   EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
@@ -408,7 +408,8 @@ extern "C" void dense(char* const* pointers, const double* scalars, long count) 
 
 // A load is at hand: looked at twice, it costs nothing.
 TEST(ComputedAnglesText, OfLoadsAreLookedAtBlockByBlock) {
-  Body body = body_of(at::kFloat, {Walk::Dense, Walk::Still}, {{"cos", {load(0)}}, {"sin", {load(1)}}, {"mul", {result(0), result(1)}}});
+  Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Still},
+                      {{"cos", {load(0)}}, {"sin", {load(1)}}, {"mul", {result(0), result(1)}}});
   body.stores = {{result(2)}};
   EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
 using namespace hindcast::device;

@@ -134,6 +134,33 @@ TEST(CostModel, SmallKernelsAreBoundByTheirCall) {
   EXPECT_FALSE(cost_model().is_call_bound(4097));
 }
 
+TEST(CostModel, PiecesOfAConcat) {
+  EXPECT_FALSE(cost_model().is_concat_written_in_place(15));
+  EXPECT_TRUE(cost_model().is_concat_written_in_place(16));
+}
+
+TEST(CostModel, MemoryOfOperands) {
+  EXPECT_FALSE(cost_model().is_memory_worth_taking((1 << 16) - 1));
+  EXPECT_TRUE(cost_model().is_memory_worth_taking(1 << 16));
+}
+
+TEST(CostModel, FunctorsOfFarAngles) {
+  EXPECT_TRUE(cost_model().are_far_angles_inlined(1));
+  EXPECT_TRUE(cost_model().are_far_angles_inlined(2));
+  EXPECT_FALSE(cost_model().are_far_angles_inlined(3));
+}
+
+TEST(CostModel, NontemporalStores) {
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_FALSE(codegen::cpu::are_nontemporal_stores_worth_it(32 * kMiB - 1));
+  EXPECT_TRUE(codegen::cpu::are_nontemporal_stores_worth_it(32 * kMiB));
+}
+
+TEST(CostModel, WhatOneOpKeepsForAnother) {
+  EXPECT_EQ(cost_model().reuse_limits().of_one, 1 << 20);
+  EXPECT_EQ(cost_model().reuse_limits().of_all, 16 << 20);
+}
+
 TEST(CostModel, Limits) {
   const codegen::KernelLimits& limits = cost_model().limits();
   EXPECT_EQ(limits.members, 48U);

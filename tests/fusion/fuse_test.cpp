@@ -129,7 +129,7 @@ TEST(Fuse, ComplexNumbersAndRealOnesAreTwoKernels) {
 
 TEST(Source, IsTwoLoopsOverOneBody) {
   codegen::Body body;
-  body.loads = {{at::kFloat, codegen::Walk::Still}, {at::kFloat, codegen::Walk::Dense}};
+  body.loads = {{at::kFloat, codegen::AccessPattern::Still}, {at::kFloat, codegen::AccessPattern::Dense}};
   body.scalars = 1;
   using codegen::Operand;
   body.ops = {{"tanh_backward", {{Operand::Kind::Load, 0}, {Operand::Kind::Load, 1}}},

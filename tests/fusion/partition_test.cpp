@@ -418,7 +418,7 @@ TEST(Partition, InputsThatNobodyReadsStayUndefinedInTheirPlaces) {
 TEST(Partition, OfDynamicSizesGoesByThoseAtCapture) {
   const Cosines cosines;
   auto graph = std::make_shared<Graph>(*cosines.program.graph);
-  for (capture::Value& value : graph->values) value.sizes[0] = graph->symbols->size_symbol(2);
+  for (size_t i = 0; i < graph->values.size(); ++i) graph->values.edit(i).sizes[0] = graph->symbols->size_symbol(2);
   Joint joint = cosines.program;
   joint.graph = graph;
   EXPECT_THAT(named(joint, min_cut(joint).saved), ElementsAre("add_2"));

@@ -142,8 +142,8 @@ TEST(Reproducer, ItsProgramRunsKernelsByRowsOfSeveralChannels) {
   ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
   EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
   std::string text = contents_of(folder / "kernel.cpp");
-  const std::string sum = "run * run_steps[";
-  text.insert(text.rfind("+=", text.find("  for (long run", text.find(sum))) + 2, " 2 *");
+  const std::string sum = "segment * segment_steps[";
+  text.insert(text.rfind("+=", text.find("  for (long segment", text.find(sum))) + 2, " 2 *");
   std::ofstream(folder / "kernel.cpp") << text;
   EXPECT_EQ(run(folder), 1) << text;
 }

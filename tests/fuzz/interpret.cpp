@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "tests/fuzz/function_runtime.h"
+#include "tests/fuzz/functions.h"
 #include "tests/fuzz/ops.h"
 
 namespace hindcast::tests::fuzz {
@@ -10,7 +12,13 @@ namespace {
 // Keep the order of events as print_cpp.cpp writes it: printed_example.inc is checked against both.
 class Interpreter {
  public:
-  explicit Interpreter(const Program& program) : program_(program), values_(program.types.size()) {}
+  Interpreter(const Program& program, const std::optional<AotOptions>& compiled)
+      : program_(program), parts_(functions_of(program)), values_(program.types.size()) {
+    for (const FunctionPart& part : parts_) {
+      functions_.emplace_back([&part, this](const variable_list& in, const Step& step) { return run_body(part, in, step); }, compiled,
+                              program_.functions.rehearsed);
+    }
+  }
 
   Observed run() {
     at::manual_seed(program_.seed);
@@ -21,6 +29,8 @@ class Interpreter {
       if (!log_.attempt("step", [&] { run_step(step); })) ++observed_.broken_steps;
     }
     observed_.events = log_.events();
+    observed_.log = log_;
+    for (const StepFunction& function : functions_) add(function.stats());
     return std::move(observed_);
   }
 
@@ -42,9 +52,7 @@ class Interpreter {
     make_leaves(/*lasting=*/false, step);
     std::optional<Autocast> autocast;
     if (program_.autocast) autocast.emplace(true);
-    for (const Instr& instr : program_.instrs) {
-      if (happens(instr.when, step)) run_instr(instr, step);
-    }
+    run_instrs(step);
     if (autocast) autocast->end();
     for (size_t index = 0; index < program_.calls.size(); ++index) {
       if (happens(program_.calls[index].when, step)) run_call(program_.calls[index], index);
@@ -55,15 +63,50 @@ class Interpreter {
     }
   }
 
-  const at::Tensor& operand(int value) const { return value < 0 ? none_ : values_[value]; }
+  void run_instrs(const Step& step) {
+    auto part = parts_.begin();
+    for (size_t index = 0; index < program_.instrs.size(); ++index) {
+      if (part == parts_.end() || index < part->first) {
+        run_instr(program_.instrs[index], step, values_);
+        continue;
+      }
+      run_function(static_cast<size_t>(part - parts_.begin()), step);
+      index = part++->last - 1;
+    }
+  }
 
-  void run_instr(const Instr& instr, const Step& step) {
+  void run_function(size_t number, const Step& step) {
+    const FunctionPart& part = parts_[number];
+    variable_list in;
+    for (const int value : part.arguments) in.push_back(values_[value]);
+    const variable_list out = functions_[number](log_, "made by function " + std::to_string(number), in, step_inside(part, step));
+    for (size_t r = 0; r < part.results.size(); ++r) {
+      values_[part.results[r]] = out.at(r);
+      log_.show("made v" + std::to_string(part.results[r]), out[r]);
+    }
+    if (part.writes) log_.show("made of arguments", in);
+  }
+
+  variable_list run_body(const FunctionPart& part, const variable_list& in, Step step) {
+    std::vector<at::Tensor> values(values_.size());
+    for (size_t a = 0; a < in.size(); ++a) values[part.arguments[a]] = in[a];
+    for (const int value : part.outside) values[value] = values_[value];
+    if (part.batch && part.batch_argument >= 0) step.batch = in[part.batch_argument].size(part.batch_dim) / part.batch_factor;
+    for (size_t index = part.first; index < part.last; ++index) run_instr(program_.instrs[index], step, values);
+    variable_list out;
+    for (const int value : part.results) out.push_back(values[value]);
+    return out;
+  }
+
+  void run_instr(const Instr& instr, const Step& step, std::vector<at::Tensor>& values) {
+    if (!happens(instr.when, step)) return;
+    const auto operand = [&](int value) -> const at::Tensor& { return value < 0 ? none_ : values[value]; };
     const std::string name = "v" + std::to_string(instr.a);
     const std::vector<int64_t> sizes = sizes_of(instr.sizes, step);
     const double scalar = instr.scalar_changes ? instr.scalar * step.scalar : instr.scalar;
     const Results results = op(instr.op).run(
         {operand(instr.a), operand(instr.b), operand(instr.c), instr.i, instr.j, instr.k, scalar, step.number, sizes, log_, name});
-    for (int r = 0; r < instr.results; ++r) values_[instr.first_result + r] = results.at(r);
+    for (int r = 0; r < instr.results; ++r) values[instr.first_result + r] = results.at(r);
   }
 
   void run_call(const Call& call, size_t index) {
@@ -93,15 +136,23 @@ class Interpreter {
     for (const int value : values_with_grads(program_)) log_.show_grad("v" + std::to_string(value), values_[value]);
   }
 
+  void add(const AotStats& stats) {
+    AotStats& sum = observed_.functions;
+    sum.calls += stats.calls, sum.hits += stats.hits, sum.traces += stats.traces, sum.eager += stats.eager;
+    sum.backwards += stats.backwards, sum.run_again += stats.run_again;
+  }
+
   const Program& program_;
+  const std::vector<FunctionPart> parts_;
   const at::Tensor none_;
   Log log_;
+  std::vector<StepFunction> functions_;
   std::vector<at::Tensor> values_;
   Observed observed_;
 };
 
 }  // namespace
 
-Observed interpret(const Program& program) { return Interpreter(program).run(); }
+Observed interpret(const Program& program, const std::optional<AotOptions>& compiled) { return Interpreter(program, compiled).run(); }
 
 }  // namespace hindcast::tests::fuzz

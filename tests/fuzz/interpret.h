@@ -1,6 +1,9 @@
 #pragma once
 // Runs a fuzzed program on whatever engine is in place.
 
+#include <hindcast/aot.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +18,11 @@ struct Observed {
   int broken_steps = 0;  ///< an instruction threw: nothing went backward in these
   int calls = 0;
   int throwing_calls = 0;
+  Log log;             ///< the same events, and their tensors
+  AotStats functions;  ///< of all functions
 };
 
-Observed interpret(const Program& program);
+/// `compiled`: its functions are compiled ahead of time; else they run as they are.
+Observed interpret(const Program& program, const std::optional<AotOptions>& compiled = {});
 
 }  // namespace hindcast::tests::fuzz

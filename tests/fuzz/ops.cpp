@@ -166,6 +166,11 @@ const std::vector<Op> kOps = {
     DO(Hook, kComplex, 2, watch_before_node(log, name, a, k % 2 == 1)),
     DO(Hook, kComplex, 2, watch_after_node(log, name, a, k % 2 == 1)),
     DO(LeafHook, kComplex, 2, watch_accumulation(log, name, a)),
+
+    // In programs with functions only.
+    VALUE(Same, kReal, 0, a * at::rand_like(a)),
+    VALUE(Same, kReal, 0, a * at::empty_like(a).bernoulli_(0.5)),
+    DO(WriteSelf, kReal, 0, a.mul_(at::rand_like(a))),
 };
 // clang-format on
 

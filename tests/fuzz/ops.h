@@ -86,7 +86,7 @@ struct Op {
   const char* text;
   Rule rule;
   unsigned traits;
-  int weight;  // how often the generator takes it
+  int weight;  // how often generate() takes it
   Results (*run)(const Operands&);
   bool many;  // the expression is a list of results
 };

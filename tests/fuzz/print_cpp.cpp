@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/fuzz/functions.h"
 #include "tests/fuzz/ops.h"
 
 namespace hindcast::tests::fuzz {
@@ -105,13 +106,15 @@ std::string values_list(const std::vector<int>& values) {
 
 class Writer {
  public:
-  explicit Writer(const Program& program) : program_(program) {}
+  explicit Writer(const Program& program) : program_(program), parts_(functions_of(program)) {}
 
   std::string program() {
-    out_ << "void program(Log& log) {\n  at::manual_seed(" << program_.seed << ");\n";
+    out_ << "void program(Log& log" << (parts_.empty() ? "" : ", const std::optional<hindcast::AotOptions>& compiled")
+         << ") {\n  at::manual_seed(" << program_.seed << ");\n";
     for (const Leaf& leaf : program_.leaves) {
       if (leaf.lasting) out_ << "  " << definition(leaf);
     }
+    for (size_t number = 0; number < parts_.size(); ++number) write(parts_[number], number);
     out_ << "  for (const Step& step : {";
     for (size_t i = 0; i < program_.steps.size(); ++i) {
       const Step& step = program_.steps[i];
@@ -132,6 +135,44 @@ class Writer {
 
   void line(const std::string& text) { out_ << "      " << text << "\n"; }
 
+  void write(const FunctionPart& part, size_t number) {
+    out_ << "  const StepFunction function" << number << "([&](const variable_list& in, [[maybe_unused]] Step step) -> variable_list {\n";
+    for (size_t a = 0; a < part.arguments.size(); ++a) line("at::Tensor " + v(part.arguments[a]) + " = in.at(" + std::to_string(a) + ");");
+    if (part.batch && part.batch_argument >= 0) {
+      line("step.batch = " + v(part.arguments[part.batch_argument]) + ".size(" + std::to_string(part.batch_dim) + ") / " +
+           std::to_string(part.batch_factor) + ";");
+    }
+    for (size_t index = part.first; index < part.last; ++index) write(program_.instrs[index]);
+    line("return " + values_list(part.results) + ";");
+    out_ << "  }, compiled, /*rehearsed=*/" << literal(program_.functions.rehearsed) << ");\n";
+  }
+
+  void write_call(const FunctionPart& part, size_t number) {
+    const std::string n = std::to_string(number);
+    line("const variable_list in" + n + " = " + values_list(part.arguments) + ";");
+    line("const variable_list out" + n + " = function" + n + "(log, \"made by function " + n + "\", in" + n + ", Step{" +
+         (part.number ? "kind_of_step(step)" : "0") + ", " + (part.batch && part.batch_argument < 0 ? "step.batch" : "1") + ", " +
+         (part.scalar ? "step.scalar" : "1.0") + "});");
+    for (size_t r = 0; r < part.results.size(); ++r) {
+      const std::string value = v(part.results[r]);
+      line("at::Tensor " + value + " = out" + n + ".at(" + std::to_string(r) + ");");
+      line("log.show(\"made " + value + "\", " + value + ");");
+    }
+    if (part.writes) line("log.show(\"made of arguments\", in" + n + ");");
+  }
+
+  void write_instrs() {
+    auto part = parts_.begin();
+    for (size_t index = 0; index < program_.instrs.size(); ++index) {
+      if (part == parts_.end() || index < part->first) {
+        write(program_.instrs[index]);
+        continue;
+      }
+      write_call(*part, static_cast<size_t>(part - parts_.begin()));
+      index = part++->last - 1;
+    }
+  }
+
   void for_lasting(const std::string& before, const std::string& after) {
     for (const Leaf& leaf : program_.leaves) {
       if (leaf.lasting && leaf.requires_grad) line(before + v(leaf.value) + after);
@@ -146,7 +187,7 @@ class Writer {
       if (!leaf.lasting) out_ << "      " << definition(leaf);
     }
     if (program_.autocast) line("Autocast autocast(true);");
-    for (const Instr& instr : program_.instrs) write(instr);
+    write_instrs();
     if (program_.autocast) line("autocast.end();");
     for (size_t index = 0; index < program_.calls.size(); ++index) write(program_.calls[index], index);
     if (program_.descend) for_lasting("descend(", ");");
@@ -201,16 +242,51 @@ class Writer {
   }
 
   const Program& program_;
+  const std::vector<FunctionPart> parts_;
   std::ostringstream out_;
 };
 
-std::string runtime_text() {
-  const std::string path = HINDCAST_SOURCE_DIR "/tests/fuzz/runtime.h";
+std::string text_of(const std::string& header) {
+  const std::string path = HINDCAST_SOURCE_DIR "/tests/fuzz/" + header;
   std::ifstream in(path);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text;
+  for (std::string line; std::getline(in, line);) {
+    if (line != "#pragma once" && line.find("#include \"") != 0) text += line + "\n";
+  }
   if (text.empty()) throw std::runtime_error("cannot read " + path);
-  const std::string once = "#pragma once\n";
-  return text.substr(text.find(once) + once.size());
+  return text;
+}
+
+/// The rest of main(), after `options`.
+const char* compare_engines() {
+  return R"(  const auto guard = hindcast::enable(options);
+  program(ours);
+  const std::string difference = first_difference(stock.events(), ours.events());
+  std::cout << (difference.empty() ? "the engines agree\n" : difference) << hindcast::report();
+  return difference.empty() && hindcast::stats().refused_graphs == 0 ? 0 : 1;
+}
+)";
+}
+
+std::string compare_compiled(const Program& program) {
+  const FunctionSettings& settings = program.functions;
+  std::ostringstream out;
+  out << "  options.enabled = " << literal(settings.guarded) << ";\n"
+      << "  hindcast::AotOptions compiled;\n"
+      << "  compiled.fw_compiler = compiled.bw_compiler = hindcast::compilers::" << (settings.fused ? "fused_through_aten" : "eager")
+      << "();\n"
+      << "  compiled.partition = hindcast::partition::" << (settings.min_cut ? "min_cut" : "standard") << ";\n"
+      << (settings.saves_little ? "  compiled.memory_budget = 0;\n" : "") << (settings.checked ? "  compiled.check_every = 1;\n" : "")
+      << (settings.dynamic ? "" : "  compiled.dynamic = hindcast::Dynamic::Never;\n")
+      << "  compiled.fallback_random = true;\n  compiled.async = false;\n"
+      << R"(  const auto guard = hindcast::enable(options);
+  program(ours, compiled);
+  const FunctionDifference difference = compare_functions(stock, ours, {true, true});
+  std::cout << (difference.text.empty() ? "both agree\n" : difference.text) << difference.stopped << hindcast::report();
+  return difference.text.empty() && hindcast::stats().refused_graphs == 0 ? 0 : 1;
+}
+)";
+  return out.str();
 }
 
 }  // namespace
@@ -218,29 +294,24 @@ std::string runtime_text() {
 std::string print_program(const Program& program) { return Writer(program).program(); }
 
 std::string print_reproducer(const Program& program) {
+  const bool has_functions = !functions_of(program).empty();
   std::ostringstream out;
   out << "// From hindcast's fuzzer, seed " << program.seed << ". Returns 1 if hindcast and the stock engine differ.\n"
       << "// Seen with: HINDCAST_FUZZ_SEEDS=" << program.seed << ":1 test_fuzz\n"
-      << runtime_text() << "\n#include <iostream>\n\nusing namespace hindcast::tests::fuzz;\n\n"
+      << text_of("runtime.h") << (has_functions ? text_of("function_runtime.h") : "")
+      << "\n#include <iostream>\n\nusing namespace hindcast::tests::fuzz;\n\n"
       << print_program(program) << R"(
 int main() {
   at::set_num_threads(1);
   Log stock, ours;
-  program(stock);
-  hindcast::Options options;
-)"
+)" << (has_functions ? "  program(stock, std::nullopt);\n" : "  program(stock);\n")
+      << "  hindcast::Options options;\n"
       << "  options.verify = " << literal(program.verify) << ";\n"
       << (program.fused ? "  options.compiler = hindcast::compilers::fused_through_aten();\n  options.async = false;\n" : "")
       << (program.seed % 2 == 0 ? "  options.nan_guard = true;\n" : "")
       << "  options.collector = hindcast::Collector::" << (program.visitor ? "Visitor" : "Typed") << ";\n"
       << "  options.dynamic = hindcast::Dynamic::" << (program.dynamic ? "Automatic" : "Never") << ";\n"
-      << R"(  const auto guard = hindcast::enable(options);
-  program(ours);
-  const std::string difference = first_difference(stock.events(), ours.events());
-  std::cout << (difference.empty() ? "the engines agree\n" : difference) << hindcast::report();
-  return difference.empty() && hindcast::stats().refused_graphs == 0 ? 0 : 1;
-}
-)";
+      << (has_functions ? compare_compiled(program) : compare_engines());
   return out.str();
 }
 

@@ -40,7 +40,8 @@ struct Leaf {
   int value = 0;
   Layout layout = Layout::Contiguous;
   bool requires_grad = true;
-  bool lasting = true;  ///< made once, like a parameter; else in every step, like an input
+  bool lasting = true;   ///< made once, like a parameter; else in every step, like an input
+  bool outside = false;  ///< lasting ones: functions read it from outside, else it is an argument
 };
 
 enum class When { Always, FirstStep, OddSteps };
@@ -57,6 +58,7 @@ struct Instr {
   int first_result = 0;
   int results = 0;
   When when = When::Always;  ///< statements only
+  int function = -1;         ///< neighbours with one number are the body of a function; -1: none
 
   bool defines(int value) const { return value >= first_result && value < first_result + results; }
   bool uses(int value) const { return a == value || b == value || c == value; }
@@ -81,6 +83,17 @@ struct Call {
 
 enum class ZeroGrads { Not, SetToNone, FillWithZeros };
 
+/// How functions are compiled ahead of time.
+struct FunctionSettings {
+  bool min_cut = false;
+  bool saves_little = false;  ///< min_cut with the smallest memory_budget
+  bool fused = false;         ///< programs with groups, each run through ATen
+  bool checked = false;       ///< the function runs beside each of its programs
+  bool dynamic = true;
+  bool rehearsed = false;  ///< each call comes twice, the first without gradients and on copies
+  bool guarded = false;    ///< hindcast runs the backwards too
+};
+
 struct Program {
   uint64_t seed = 0;
   std::vector<Type> types;  ///< by value
@@ -91,6 +104,8 @@ struct Program {
   ZeroGrads zero_grads = ZeroGrads::Not;
   bool descend = false;   ///< lasting leaves follow their gradients at the end of each step
   bool autocast = false;  ///< around the instructions
+
+  FunctionSettings functions;
 
   // How hindcast runs it.
   bool verify = false;

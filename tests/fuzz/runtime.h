@@ -81,8 +81,12 @@ inline std::string describe(const at::Tensor& tensor) {
 /// The events of one run, in order.
 class Log {
  public:
-  void note(std::string event) { events_.push_back(std::move(event)); }
-  void show(const std::string& name, const at::Tensor& tensor) { note(name + " = " + describe(tensor)); }
+  void note(std::string event) { events_.push_back(std::move(event)), tensors_.emplace_back(); }
+  void show(const std::string& name, const at::Tensor& tensor) {
+    note(name + " = " + describe(tensor));
+    const at::NoGradGuard no_grad;
+    if (tensor.defined()) tensors_.back() = tensor.detach().clone();
+  }
   void show(const std::string& name, const std::vector<at::Tensor>& tensors) {
     for (size_t i = 0; i < tensors.size(); ++i) show(name + "[" + std::to_string(i) + "]", tensors[i]);
   }
@@ -106,9 +110,12 @@ class Log {
   }
 
   const std::vector<std::string>& events() const { return events_; }
+  /// By event: what it shows; undefined where that is no tensor.
+  const std::vector<at::Tensor>& tensors() const { return tensors_; }
 
  private:
   std::vector<std::string> events_;
+  std::vector<at::Tensor> tensors_;
 };
 
 /// The first event in which the logs differ, with what came before it; empty if they are equal.
@@ -239,7 +246,7 @@ inline void replace(Log& log, const std::string& name, const at::Tensor& tensor,
 
 inline void clamp_traceably(const at::Tensor& tensor) {
   if (!tensor.requires_grad() || tensor.is_complex()) return;
-  tensor.register_hook(hindcast::traceable([](at::Tensor grad) { return grad.clamp(-0.5, 0.5); }));
+  tensor.register_hook(hindcast::traceable([](at::Tensor grad) { return grad.defined() ? grad.clamp(-0.5, 0.5) : grad; }));
 }
 
 inline void retain(const at::Tensor& tensor) {

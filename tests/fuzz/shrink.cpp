@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "tests/fuzz/functions.h"
 #include "tests/fuzz/ops.h"
 
 namespace hindcast::tests::fuzz {
@@ -59,6 +60,7 @@ class Shrinker {
       move_roots_up();
       simplify_calls();
       drop_leaves();
+      make_functions_smaller();
       simplify_settings();
     }
     return best_;
@@ -71,6 +73,7 @@ class Shrinker {
     if (attempts_ <= 0) return false;
     Program candidate = best_;
     change(candidate);
+    drop_what_functions_hide(candidate);
     drop_what_lost_its_operands(candidate);
     if (!runs_anything(candidate)) return false;
     --attempts_;
@@ -152,6 +155,30 @@ class Shrinker {
       simplify(best_.calls[index].create_graph, [&](Program& p) { p.calls[index].create_graph = false; });
       simplify(best_.calls[index].when != When::Always, [&](Program& p) { p.calls[index].when = When::Always; });
     }
+  }
+
+  /// The first and the last instruction of each function go out of it; what is between stays one piece.
+  void make_functions_smaller() {
+    for (size_t part = functions_of(best_).size(); part-- > 0;) {
+      const auto found = functions_of(best_);
+      if (part >= found.size()) continue;
+      const auto take_out = [](size_t first, size_t last) {
+        return [=](Program& p) {
+          for (size_t index = first; index < last; ++index) p.instrs[index].function = -1;
+        };
+      };
+      const size_t first = found[part].first, last = found[part].last;
+      if (attempt(take_out(first, last)) || attempt(take_out(first, first + 1))) continue;
+      attempt(take_out(last - 1, last));
+    }
+    for (size_t leaf = 0; leaf < best_.leaves.size(); ++leaf) {
+      simplify(best_.leaves[leaf].outside, [&](Program& p) { p.leaves[leaf].outside = false; });
+    }
+    for (const auto member : {&FunctionSettings::min_cut, &FunctionSettings::saves_little, &FunctionSettings::fused,
+                              &FunctionSettings::checked, &FunctionSettings::rehearsed, &FunctionSettings::guarded}) {
+      simplify(best_.functions.*member, [&](Program& p) { p.functions.*member = false; });
+    }
+    simplify(!best_.functions.dynamic, [](Program& p) { p.functions.dynamic = true; });
   }
 
   void simplify_settings() {

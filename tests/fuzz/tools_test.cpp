@@ -11,6 +11,9 @@
 #include <string>
 
 #include "tests/fuzz/compare.h"
+#include "tests/fuzz/compare_functions.h"
+#include "tests/fuzz/function_runtime.h"
+#include "tests/fuzz/functions.h"
 #include "tests/fuzz/generate.h"
 #include "tests/fuzz/interpret.h"
 #include "tests/fuzz/ops.h"
@@ -22,6 +25,7 @@ namespace {
 
 // What print_program() wrote for example(): compiled here, so that the printer's C++ is C++.
 #include "tests/fuzz/printed_example.inc"
+#include "tests/fuzz/printed_functions.inc"
 
 Type type(Shape shape) { return {std::move(shape), at::kFloat}; }
 
@@ -72,6 +76,17 @@ Program example() {
   return p;
 }
 
+/// The same with two functions.
+Program example_with_functions() {
+  Program p = example();
+  for (size_t index : {0, 1, 2, 3}) p.instrs[index].function = 0;
+  for (size_t index : {4, 5}) p.instrs[index].function = 1;
+  p.leaves[0].outside = true;
+  p.functions.rehearsed = true;
+  p.calls.erase(p.calls.begin() + 1);
+  return p;
+}
+
 TEST(Generator, MakesTheSameProgramFromASeed) {
   for (uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(print_program(generate(seed)), print_program(generate(seed)));
   EXPECT_NE(print_program(generate(1)), print_program(generate(2)));
@@ -81,6 +96,11 @@ TEST(Generator, UsesEveryRowOfTheTable) {
   std::map<int, int> uses;
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     for (const Instr& made : generate(seed).instrs) ++uses[made.op];
+  }
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
+    for (const Instr& made : generate_with_functions(seed).instrs) {
+      if (op(made.op).weight == 0) ++uses[made.op];
+    }
   }
   for (size_t index = 0; index < ops().size(); ++index) EXPECT_GE(uses[static_cast<int>(index)], 20) << ops()[index].text;
 }
@@ -180,14 +200,61 @@ TEST(Printer, WritesTheProgramThatTheInterpreterRuns) {
   EXPECT_EQ(observed.throwing_calls, 0) << testing::PrintToString(observed.events);
 }
 
+TEST(Printer, WritesFunctions) {
+  std::ifstream in(HINDCAST_SOURCE_DIR "/tests/fuzz/printed_functions.inc");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(text, print_program(example_with_functions())) << "If the printer changed on purpose, this belongs in printed_functions.inc:\n"
+                                                           << print_program(example_with_functions());
+  for (const bool is_compiled : {false, true}) {
+    const auto compiled = is_compiled ? std::optional(aot_options_of(example_with_functions())) : std::nullopt;
+    Log log;
+    program(log, compiled);
+    const Observed observed = interpret(example_with_functions(), compiled);
+    EXPECT_EQ(first_difference(log.events(), observed.events), "");
+    EXPECT_EQ(observed.broken_steps + observed.throwing_calls, 0) << testing::PrintToString(observed.events);
+    EXPECT_EQ(observed.functions.calls > 0, is_compiled);
+  }
+}
+
+/// As if a function with a sum in it were wrong.
+TEST(Shrinker, MakesFunctionsSmaller) {
+  const int sum = find_op("a.sum()");
+  const auto has_sum = [&](const Program& p) {
+    return std::any_of(p.instrs.begin(), p.instrs.end(), [&](const Instr& i) { return i.op == sum && i.function >= 0; });
+  };
+  int shrunk = 0;
+  for (uint64_t seed = 1; seed <= 100 && shrunk < 10; ++seed) {
+    const Program program = generate_with_functions(seed);
+    if (!has_sum(program)) continue;
+    ++shrunk;
+    const Program small = shrink(program, has_sum);
+    EXPECT_EQ(functions_of(small).size(), 1U) << print_program(small);
+    EXPECT_LE(functions_of(small)[0].last - functions_of(small)[0].first, 2U) << print_program(small);
+  }
+  EXPECT_EQ(shrunk, 10);
+}
+
+TEST(Compare, SeesAFunctionThatIsWrong) {
+  Log stock, ours, zeros;
+  const at::Tensor one = at::ones({2});
+  for (Log* log : {&stock, &ours, &zeros}) log->note("step 0");
+  stock.show("v1.grad", one), ours.show("v1.grad", one * 1.01), zeros.show("v1.grad", one), zeros.show("hook of v2", one * 0);
+  EXPECT_NE(compare_functions(stock, ours, {}).text, "");
+  EXPECT_EQ(compare_functions(stock, stock, {}).text, "");
+  EXPECT_NE(compare_functions(stock, zeros, {}).text, "");
+  EXPECT_EQ(compare_functions(stock, zeros, {.zeros_for_nothing = true}).text, "");
+  EXPECT_NE(compare_functions(zeros, stock, {.zeros_for_nothing = true}).text, "");
+}
+
 TEST(Printer, MakesAFileThatNeedsNothingElse) {
-  const std::string text = print_reproducer(generate(1));
-  EXPECT_THAT(text, testing::HasSubstr("#include <hindcast/hindcast.h>\n"));
-  EXPECT_THAT(text, testing::HasSubstr("void program(Log& log) {"));
-  EXPECT_THAT(text, testing::HasSubstr("int main() {"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("#include \"")));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("#pragma once")));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '{'), std::count(text.begin(), text.end(), '}'));
+  for (const std::string& text : {print_reproducer(generate(1)), print_reproducer(example_with_functions())}) {
+    EXPECT_THAT(text, testing::HasSubstr("#include <hindcast/hindcast.h>\n"));
+    EXPECT_THAT(text, testing::HasSubstr("void program(Log& log"));
+    EXPECT_THAT(text, testing::HasSubstr("int main() {"));
+    EXPECT_THAT(text, testing::Not(testing::HasSubstr("#include \"")));
+    EXPECT_THAT(text, testing::Not(testing::HasSubstr("#pragma once")));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '{'), std::count(text.begin(), text.end(), '}'));
+  }
 }
 
 }  // namespace

@@ -580,6 +580,19 @@ def test_a_module_passes_through():
     assert not hasattr(module, "note")
 
 
+def test_programs_name_a_modules_tensors():
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    compiled(torch.randn(2, 4)).sum().backward()
+    (made,) = hindcast.get_graphs(compiled)
+    text = str(made.forward)
+    for name in ("primals_1", "_0_weight", "_0_bias", "_1_weight", "_1_running_mean", "_1_running_var"):
+        assert f"{name}: " in text, text
+    module[0].weight = nn.Parameter(torch.randn(3, 4))  # another tensor of that name
+    compiled(torch.randn(2, 4)).sum().backward()
+    assert all("_0_weight: " in str(each.forward) for each in hindcast.get_graphs(compiled))
+
+
 def test_what_a_module_is_made_of_is_looked_at():
     module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))
     compiled = hindcast.aot_module(module, "eager", "eager")

@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "capture/recorder/libtorch_compat.h"
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
 
 namespace hindcast::tests {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
 
 namespace hindcast::tests {

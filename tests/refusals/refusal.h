@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
 #include "tests/support/same_grads.h"
 

@@ -1,7 +1,7 @@
-#include "engine/fallback.h"
+#include "engine/counters/fallback.h"
 
 #include "base/log.h"
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 
 #include <array>
 #include <atomic>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/fork.h"
-#include "engine/stats.h"
+#include "engine/counters/stats.h"
 
 #include <atomic>
 #include <cstdint>

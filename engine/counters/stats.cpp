@@ -1,4 +1,4 @@
-#include "engine/stats.h"
+#include "engine/counters/stats.h"
 
 #include "base/format.h"
 

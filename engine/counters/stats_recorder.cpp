@@ -1,4 +1,4 @@
-#include "engine/stats_recorder.h"
+#include "engine/counters/stats_recorder.h"
 
 #include <utility>
 
