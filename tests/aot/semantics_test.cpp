@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <sstream>
-#include <thread>
 
 namespace hindcast::tests {
 
@@ -609,23 +608,6 @@ TEST(AotSemantics, TheUsersCompilersGetProgramsAndInputs) {
   EXPECT_EQ(inputs, (std::vector<size_t>{4, 3}));
   EXPECT_THAT(text, HasSubstr("return [cos_1, add_2, cos]"));
   EXPECT_THAT(text, HasSubstr("return [mul_1, mul_1, mul_1, mul_1]"));
-}
-
-TEST(AotSemantics, ManyThreadsCallOneFunction) {
-  const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) { return (a * b).sin().exp(); }, exact());
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int call = 0; call < 30; ++call) {
-        const auto a = leaf({2 + (call + t) % 3, 4}), b = leaf({4});
-        const auto given = torch::autograd::grad({f(a, b).sum()}, {a, b});
-        const auto expected = torch::autograd::grad({(a * b).sin().exp().sum()}, {a, b});
-        EXPECT_TRUE(given[0].equal(expected[0]));
-        EXPECT_TRUE(given[1].equal(expected[1]));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 // Its ops run on one thread each: OpenMP's threads are not there after a fork, with or without us.

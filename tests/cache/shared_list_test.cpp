@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
 
 namespace hindcast::base {
 namespace {
@@ -98,23 +96,6 @@ TEST(SharedList, CopiesOfCopiesDoNotAddUp) {
   }
   EXPECT_EQ(joined(list), "a999c");
   EXPECT_LT(list.footprint(nullptr, of_text), 40 * abc().footprint(nullptr, of_text));
-}
-
-// Under ThreadSanitizer: lists that share elements are edited and destroyed side by side.
-TEST(SharedList, CopiesAreOfTheirThreads) {
-  const List list = abc();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([copy = list, t]() mutable {
-      for (int i = 0; i < 1000; ++i) {
-        List own = copy;
-        own.edit(static_cast<size_t>(i % 3)) += static_cast<char>('0' + t);
-        copy.edit(static_cast<size_t>((i + 1) % 3)) = own.front();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(joined(list), "abc");
 }
 
 }  // namespace
