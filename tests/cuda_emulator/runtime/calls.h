@@ -1,0 +1,10 @@
+#pragma once
+// What kernels call while they run.
+
+#include "tests/cuda_emulator/text/calls.h"
+
+namespace hindcast::tests::cuda {
+
+const hindcast_emulator::Calls& calls_for_kernels();
+
+}  // namespace hindcast::tests::cuda

@@ -1,0 +1,10 @@
+#pragma once
+// Included before a kernel's text (-include): what NVRTC knows without being told, for GCC.
+
+#define __CUDACC_RTC__ 1
+
+#include "atomics.h"
+#include "intrinsics.h"
+#include "qualifiers.h"
+#include "vectors.h"
+#include "warp.h"
