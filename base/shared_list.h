@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -22,14 +23,15 @@ class SharedList {
   class Arena {
    public:
     T* add(T element) {
-      constexpr size_t kLeast = 4, kMost = 64;
+      constexpr size_t kLeast = 4, kMost = 1024;  // few blocks: has() goes over them
       if (blocks_.empty() || blocks_.back().size() == blocks_.back().capacity()) reserve(std::clamp(size_, kLeast, kMost));
       ++size_;
       return &blocks_.back().emplace_back(std::move(element));
     }
     void reserve(size_t size) { blocks_.emplace_back().reserve(size); }
+    // What was added last is asked for most.
     bool has(const T* element) const {
-      return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) {
+      return std::any_of(blocks_.rbegin(), blocks_.rend(), [&](const auto& block) {
         return !std::less<>()(element, block.data()) && std::less<>()(element, block.data() + block.size());
       });
     }
@@ -128,7 +130,8 @@ class SharedList {
   void compact() {
     auto arena = std::make_shared<Arena>();
     arena->reserve(size());
-    for (T*& element : elements_) element = arena->add(is_own(element) ? std::move(*element) : T(std::as_const(*element)));
+    const bool all_own = borrowed_.empty() && owns();
+    for (T*& element : elements_) element = arena->add(all_own ? std::move(*element) : T(std::as_const(*element)));
     elements_.shrink_to_fit();
     own_ = std::move(arena);
     borrowed_.clear();
