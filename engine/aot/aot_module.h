@@ -28,7 +28,7 @@ template <class Module>
 class AotModule {
  public:
   AotModule(std::shared_ptr<Module> module, AotOptions options)
-      : module_(std::move(module)), forward_(Forward{module_.get()}, named(module_, std::move(options))) {}
+      : module_(std::move(module)), forward_(Forward{module_}, named(module_, std::move(options))) {}
 
   template <class... Args>
   auto operator()(const Args&... args) const {
@@ -48,7 +48,7 @@ class AotModule {
 
  private:
   struct Forward {
-    Module* module;  // held by the AotModule, and by its copies
+    std::shared_ptr<Module> module;  // a backward may run it again when the AotModule is gone
     template <class... Args>
     auto operator()(Args&... args) const {
       return module->forward(args...);
@@ -57,7 +57,7 @@ class AotModule {
 
   static AotOptions named(const std::shared_ptr<Module>& module, AotOptions options) {
     if (!options.tensor_names) {
-      options.tensor_names = [module = module.get()](const std::vector<at::Tensor>& tensors) { return engine::names_in(*module, tensors); };
+      options.tensor_names = [module](const std::vector<at::Tensor>& tensors) { return engine::names_in(*module, tensors); };
     }
     return options;
   }

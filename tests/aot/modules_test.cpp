@@ -139,6 +139,40 @@ TEST(AotModule, ProgramsNameItsTensors) {
   }
 }
 
+int living_squares = 0;
+
+struct SquareImpl : torch::nn::Module {
+  SquareImpl() { ++living_squares; }
+  ~SquareImpl() override { --living_squares; }
+  SquareImpl(const SquareImpl&) = delete;
+  SquareImpl& operator=(const SquareImpl&) = delete;
+  at::Tensor forward(const at::Tensor& x) {
+    EXPECT_EQ(living_squares, 1);
+    return x * x * weight;
+  }
+  at::Tensor weight = register_parameter("weight", torch::full({1}, 3.0));
+};
+TORCH_MODULE(Square);
+
+// A second derivative runs the function again.
+TEST(AotModule, BackwardsOutliveIt) {
+  const auto x = torch::arange(3, torch::kFloat).requires_grad_();
+  for (const int calls : {1, 2}) {  // the last one is traced, or runs a program
+    at::Tensor y;
+    {
+      const auto compiled = aot_module(Square());
+      for (int call = 0; call < calls; ++call) {
+        y = compiled(x).sum();
+        if (call + 1 < calls) y.backward();
+      }
+    }
+    const auto first = torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+    EXPECT_TRUE(first.equal(6 * x)) << calls;
+    EXPECT_TRUE(torch::autograd::grad({first.sum()}, {x})[0].equal(torch::full({3}, 6.0))) << calls;
+  }
+  EXPECT_EQ(living_squares, 0);
+}
+
 TEST(AotModule, ReloadingAndAnotherDtypeAreSeen) {
   torch::manual_seed(3);
   ConvNet net, other;
