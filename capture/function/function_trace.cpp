@@ -188,7 +188,6 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     returned_.emplace_back();
     own.emplace_back();
     if (!output.defined()) continue;
-    if (&*first != &output) returned_.back().same_as = static_cast<uint32_t>(first - outputs.begin());
     const TracingTensor* traced = TracingTensor::get(recorder_.lifted(output));
     if (!traced) throw NotTraced("it returns a number as a tensor");
     for (const ViewStep& view : traced->views) {
@@ -197,12 +196,11 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       }
     }
     if (const auto primal = primal_of(traced->base.get())) {
-      const auto same_as = returned_.back().same_as;
       returned_.back() = from_primal(*primal, output);
-      returned_.back().same_as = same_as;
     } else {
       own.back() = output;
     }
+    if (&*first != &output) returned_.back().same_as = static_cast<uint32_t>(first - outputs.begin());
   }
   for (size_t i = 0; i < own.size(); ++i) {
     if (!own[i].defined()) continue;

@@ -28,6 +28,12 @@ class Interpreter {
   explicit Interpreter(const Env& env) : env_(env) {}
   std::unordered_map<uint32_t, at::Tensor> values;
 
+  void run_if_ready(const Instr& instr) {
+    bool ready = computes(instr);
+    for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || values.contains(value.index)); });
+    if (ready) run(instr);
+  }
+
   void run(const Instr& instr) {
     if (instr.kind == InstrKind::AddGrads) {
       // Copies, so that nothing is added in place: the values may be the caller's, and others may read them.
@@ -98,6 +104,16 @@ class Interpreter {
 
   const Env& env_;
 };
+
+template <class Instrs>
+void replay_all(std::unordered_map<uint32_t, at::Tensor>& values, const Instrs& instrs, const Env& env) {
+  const BelowAutograd below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
+  Interpreter interpreter(env);
+  interpreter.values.swap(values);
+  for (const Instr& instr : instrs) interpreter.run_if_ready(instr);
+  interpreter.values.swap(values);
+}
 
 // Where values of a program have its symbols as sizes, these are what the given tensors have.
 Bindings bindings_of(const Graph& graph, const std::vector<at::Tensor>& given) {
@@ -192,19 +208,11 @@ std::vector<at::Tensor> Graph::run(const Segment& segment, std::vector<at::Tenso
 void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
   Env env;
   HC_CHECK(Evaluator(*symbols).evaluate(bindings_at_capture(*symbols), env));
-  for (const Instr& instr : instrs) replay(values, instr, env);
+  replay_all(values, instrs, env);
 }
 
 void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, const Instr& instr, const Env& env) {
-  bool ready = computes(instr);
-  for_each_use(instr, [&](ValueId value) { ready = ready && (!value.defined() || values.contains(value.index)); });
-  if (!ready) return;
-  const BelowAutograd below_autograd;
-  const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
-  Interpreter interpreter(env);
-  interpreter.values.swap(values);
-  interpreter.run(instr);
-  interpreter.values.swap(values);
+  replay_all(values, std::span(&instr, 1), env);
 }
 
 std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> given) const {
@@ -227,7 +235,7 @@ std::vector<at::Tensor> Graph::run_program(std::vector<at::Tensor> given) const 
   for (size_t i = 0; i < given.size(); ++i) {
     if (inputs[i].defined()) all.emplace(inputs[i].index, std::move(given[i]));
   }
-  for (const Instr& instr : instrs) replay(all, instr, env);
+  replay_all(all, instrs, env);
   std::vector<at::Tensor> results;
   for (const ValueId output : outputs) results.push_back(output.defined() ? all.at(output.index) : at::Tensor());
   return results;

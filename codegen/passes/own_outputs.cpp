@@ -67,7 +67,11 @@ ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
   capture::Instr instr = copy_of(graph, value);
   const ValueId copy = instr.outputs[0];
   if (is_input) read_instead(graph, value, copy);
-  is_input ? graph.instrs.insert_front({std::move(instr)}) : void(graph.instrs.push_back(std::move(instr)));
+  if (is_input) {
+    graph.instrs.insert_front({std::move(instr)});
+  } else {
+    graph.instrs.push_back(std::move(instr));
+  }
   return copy;
 }
 

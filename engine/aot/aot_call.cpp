@@ -298,7 +298,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     node->note_versions();
     return {std::move(tensors), known->shape()};
   }
-  known->add(make_halves(with_names_of(trace->joint(), context_->options, trace->lifted()),
+  known->add(make_halves(with_tensor_names(trace->joint(), context_->options, trace->lifted()),
                          {context_->options, {}, {}, nullptr, [&] { return primals; }}));
   const auto made = trace->take_made();
   trace.reset();

@@ -297,7 +297,7 @@ void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& ta
       if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
       of_->make_exact();
     }
-    const auto halves = make_halves(with_names_of(trace.joint(), context_->options, of_->lifted()),
+    const auto halves = make_halves(with_tensor_names(trace.joint(), context_->options, of_->lifted()),
                                     {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
     of_->add(halves);
     if (const auto family = of_->family()) family->learned(*of_, halves);

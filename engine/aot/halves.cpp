@@ -1,5 +1,6 @@
 #include "engine/aot/halves.h"
 
+#include "base/footprint.h"
 #include "base/log.h"
 #include "codegen/partition/random_numbers.h"
 #include "codegen/partition/split.h"
@@ -115,7 +116,9 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   if (halves->backward) halves->of_node = {halves->backward->graph(), request.with_gradients, next_number()};
   halves->joint = std::move(joint);
   const capture::Graph &joint_graph = *halves->joint.graph, &traced = *halves->traced.graph;
-  halves->forward->add_owners_bytes(joint_graph.footprint(parts.forward.get()) +
+  size_t bytes_of_names = base::footprint(halves->joint.primal_names);
+  for (const std::string& name : halves->joint.primal_names) bytes_of_names += base::footprint_beyond<15>(name);
+  halves->forward->add_owners_bytes(bytes_of_names + joint_graph.footprint(parts.forward.get()) +
                                     (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)));
   return halves;
 }

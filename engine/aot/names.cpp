@@ -11,7 +11,7 @@ capture::ValueNames name_values(const capture::Joint& joint) {
   return std::make_shared<const std::vector<std::string>>(codegen::names_of(joint));
 }
 
-capture::Joint with_names_of(capture::Joint joint, const AotOptions& options, const std::vector<at::Tensor>& lifted) {
+capture::Joint with_tensor_names(capture::Joint joint, const AotOptions& options, const std::vector<at::Tensor>& lifted) {
   if (!options.tensor_names || lifted.empty()) return joint;
   std::vector<std::string> names = options.tensor_names(lifted);
   for (std::string& name : names) {

@@ -11,7 +11,7 @@ capture::ValueNames name_values(const capture::Joint& joint);
 
 /// The joint program of a function that reads `lifted` from outside, with AotOptions::tensor_names behind the names of its arguments. What
 /// is no letter, digit or underscore becomes an underscore: "layer.0.weight" is layer_0_weight.
-capture::Joint with_names_of(capture::Joint joint, const AotOptions& options, const std::vector<at::Tensor>& lifted);
+capture::Joint with_tensor_names(capture::Joint joint, const AotOptions& options, const std::vector<at::Tensor>& lifted);
 
 /// A copy with these names.
 std::shared_ptr<const capture::Graph> with_names(const std::shared_ptr<const capture::Graph>& graph, capture::ValueNames names);

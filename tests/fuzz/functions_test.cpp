@@ -11,8 +11,7 @@
 #include "tests/fuzz/compare_functions.h"
 #include "tests/fuzz/current_seed.h"
 #include "tests/fuzz/functions.h"
-#include "tests/fuzz/print_cpp.h"
-#include "tests/fuzz/shrink.h"
+#include "tests/fuzz/report.h"
 
 namespace hindcast::tests::fuzz {
 namespace {
@@ -29,13 +28,7 @@ class FuzzFunctions : public testing::TestWithParam<uint64_t> {
   static inline FunctionCounts total_;
 };
 
-void report(const Program& program, const std::string& difference) {
-  const Program small = shrink(program, [](const Program& candidate) { return !compare_functions(candidate).difference.empty(); });
-  ADD_FAILURE() << "seed " << program.seed << ": compiled functions give something else\n"
-                << difference << "made smaller:\n"
-                << compare_functions(small).difference << "A program that shows it (link LibTorch and hindcast):\n----\n"
-                << print_reproducer(small) << "----";
-}
+std::string difference_of(const Program& program) { return compare_functions(program).difference; }
 
 TEST_P(FuzzFunctions, GiveTheSame) {
   const Seeds seeds = chosen_seeds(600);
@@ -48,7 +41,7 @@ TEST_P(FuzzFunctions, GiveTheSame) {
     counts.add(comparison.counts);
     if (comparison.difference.empty()) continue;
     if (++failures <= 2) {
-      report(program, comparison.difference);
+      report(program, "compiled functions give something else", comparison.difference, difference_of);
     } else {
       ADD_FAILURE() << "seed " << program.seed << ": compiled functions give something else\n" << comparison.difference;
     }

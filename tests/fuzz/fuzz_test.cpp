@@ -9,8 +9,7 @@
 #include "tests/fuzz/compare.h"
 #include "tests/fuzz/current_seed.h"
 #include "tests/fuzz/generate.h"
-#include "tests/fuzz/print_cpp.h"
-#include "tests/fuzz/shrink.h"
+#include "tests/fuzz/report.h"
 
 // Asked by LeakSanitizer. Random programs hold reference cycles that LibTorch never frees: create_graph into `.grad`, views
 // that are written with themselves.
@@ -31,13 +30,7 @@ class Fuzz : public testing::TestWithParam<uint64_t> {
   static inline Counts total_;
 };
 
-void report(const Program& program, const std::string& difference) {
-  const Program small = shrink(program, [](const Program& candidate) { return !compare(candidate).difference.empty(); });
-  ADD_FAILURE() << "seed " << program.seed << ": the engines differ\n"
-                << difference << "made smaller:\n"
-                << compare(small).difference << "A program that shows it (link LibTorch and hindcast):\n----\n"
-                << print_reproducer(small) << "----";
-}
+std::string difference_of(const Program& program) { return compare(program).difference; }
 
 TEST_P(Fuzz, BothEnginesAgree) {
   const Seeds seeds = chosen_seeds(2000);
@@ -50,7 +43,7 @@ TEST_P(Fuzz, BothEnginesAgree) {
     counts.add(comparison.counts);
     if (comparison.difference.empty()) continue;
     if (++failures <= 2) {
-      report(program, comparison.difference);
+      report(program, "the engines differ", comparison.difference, difference_of);
     } else {  // enough to read
       ADD_FAILURE() << "seed " << program.seed << ": the engines differ\n" << comparison.difference;
     }
@@ -72,7 +65,7 @@ TEST(FuzzFound, GradientsThatWaitInAnotherShape) {
   for (const uint64_t seed : {109851, 119805, 128655}) {
     const Program program = generate(seed);
     const Comparison comparison = compare(program);
-    if (!comparison.difference.empty()) report(program, comparison.difference);
+    if (!comparison.difference.empty()) report(program, "the engines differ", comparison.difference, difference_of);
   }
 }
 
