@@ -3,7 +3,8 @@
 //
 // In the key, appended by capture/ in this order:
 //   the state of the call   what the replay would not look at again: options of the guard, autocast, deterministic and
-//                           precision switches, default dtype, accumulate or return
+//                           precision switches, default dtype, accumulate or return; and where nodes are on an accelerator, its
+//                           own switches
 //   roots and results       at which node's which input the backward starts, which gradients grad() returns
 //   each node, in the order of execution
 //                           its class, how it is captured (typed, visited, opaque), which kinds of hooks it has, its
@@ -13,8 +14,9 @@
 // Left out, because each variant of the entry guards them as facts before anything runs:
 //   sizes, strides and layout of saved tensors and of root gradients; SymInt fields; the values of scalars
 // Left out, because they never change which steps run:
-//   the values of tensors; addresses of nodes and tensors; what a hook does (it is called, not captured; the types of traceable ones are in); whether a
-//   leaf's .grad is defined (AccumulateGrad looks when its turn comes)
+//   the values of tensors; addresses of nodes and tensors; the streams of nodes, which each run reads (hooks/node_streams.h); what a hook
+//   does (it is called, not captured; the types of traceable ones are in); whether a leaf's .grad is defined (AccumulateGrad looks when
+//   its turn comes)
 //
 // Two backwards with equal bytes have the same nodes, wired the same way. The hash only finds candidates: bytes are always
 // compared. Addresses of type_info are in the bytes, so that no key may outlive the process.

@@ -29,6 +29,7 @@
 #include "engine/run.h"
 #include "engine/saved_gradients.h"
 #include "engine/stopwatch.h"
+#include "engine/streams.h"
 #include "engine/workspace.h"
 
 #include <ATen/record_function.h>
@@ -66,11 +67,11 @@ class OneBackward {
     if (needs_carrier(found)) {
       in_carrier_([&] {
         tell_nodes(work_.collected);
-        run_from(std::move(resume), std::move(found));
+        run_on_streams(std::move(resume), std::move(found));
       });
     } else {
       const c10::AutoGradMode no_grad(false);
-      run_from(std::move(resume), std::move(found));
+      run_on_streams(std::move(resume), std::move(found));
     }
     return true;
   }
@@ -110,6 +111,15 @@ class OneBackward {
     return Payoff::of_process().may_capture(seen, now_, [&] { return Captures::of_process().room(options_); });
   }
 
+  void run_on_streams(capture::Resume resume, Found found) {
+    if (!work_.collected.stream) return run_from(std::move(resume), std::move(found));
+    hooks::NodeStreams streams = streams_of(work_.collected);
+    begin(streams, work_.collected, resume);
+    streams_ = &streams;
+    run_from(std::move(resume), std::move(found));
+    join(streams, work_.collected);
+  }
+
   // Replays as far as the captures reach; captures what is new; goes on behind boundaries that changed.
   void run_from(capture::Resume resume, Found found) {
     for (;;) {
@@ -117,9 +127,12 @@ class OneBackward {
       RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
       const Stopwatch watch;
       avoid_saved_gradients(found, work_.collected, resume);
+      const bool has_many_streams = streams_ && streams_->has_inputs();
+      if (has_many_streams) avoid_kernels(found);
       const auto& compiled = found.variant->compiled;
-      auto next = engine::run({*found.plan, compiled.empty() ? nullptr : &compiled, work_.bindings, work_.env, work_.collected,
-                               std::move(resume), call_.keep_graph, results_, observer()});
+      const bool by_segments = !compiled.empty() && !has_many_streams;
+      auto next = engine::run({*found.plan, by_segments ? &compiled : nullptr, work_.bindings, work_.env, work_.collected,
+                               std::move(resume), call_.keep_graph, results_, observer(), streams_});
       stats_recorder().add_run_ns(watch.ns());
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", found.plan->graph().id, watch.us());
       if (!next) return;
@@ -147,7 +160,7 @@ class OneBackward {
     auto graph =
         capture::trace({work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,
                         [](const std::string& name, const std::string& reason) { stats_recorder().add_opaque_node(name, reason); },
-                        [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer()});
+                        [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer(), streams_});
     stats_recorder().add_trace_ns(watch.ns());
     HC_LOG(Perf, Info, "captured in {:.1f} us", watch.us());
     if (!graph) return;  // it was not allowed: nodes ran as themselves
@@ -170,8 +183,9 @@ class OneBackward {
   const uint64_t now_ = Payoff::of_process().next();  // number of the call
   cache::KeyHash structure_;
   std::shared_ptr<Entry> entry_;
-  bool has_captured_ = false;          // something was not found: a miss
-  std::optional<NanGuard> nan_guard_;  // speaks when it goes, whether the backward is done or has thrown
+  bool has_captured_ = false;              // something was not found: a miss
+  std::optional<NanGuard> nan_guard_;      // speaks when it goes, whether the backward is done or has thrown
+  hooks::NodeStreams* streams_ = nullptr;  // where nodes are on an accelerator
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "engine/call_state.h"
 
+#include "base/check.h"
 #include "capture/recorder/libtorch_compat.h"
 
 #include <ATen/Context.h>
@@ -60,7 +61,43 @@ void append_call_state(cache::KeyBytes& key) {
   cache::append(key, switches);
   cache::append(key, dtype);
   cache::append(key, autocast ? at::autocast::get_autocast_dtype(at::kCPU) : at::kFloat);
-  cache::append(key, context.float32MatmulPrecision());
+  // By backend: what LibTorch says without one throws where a program uses its older and its newer switches.
+  cache::append(key, context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL));
+  cache::append(key, context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV));
+}
+
+uint64_t accelerator_state(c10::DeviceType accelerator) {
+  const auto& context = at::globalContext();
+  uint64_t state = 0;
+  int bit = 0;
+  const auto add = [&](auto value, int bits) {
+    state |= static_cast<uint64_t>(value) << bit;
+    bit += bits;
+  };
+  const bool autocast = at::autocast::is_autocast_enabled(accelerator);
+  add(autocast, 1);
+  add(autocast && at::autocast::is_autocast_cache_enabled(), 1);
+  add(autocast ? at::autocast::get_autocast_dtype(accelerator) : at::kFloat, 8);
+  // What was asked for, each of four: the older switches of TF32 are made of these.
+  using at::Float32Backend;
+  using at::Float32Op;
+  add(context.float32Precision(Float32Backend::GENERIC, Float32Op::ALL), 2);
+  for (const Float32Op op : {Float32Op::ALL, Float32Op::CONV, Float32Op::RNN, Float32Op::MATMUL}) {
+    add(context.float32Precision(Float32Backend::CUDA, op), 2);
+  }
+  add(context.userEnabledCuDNN(), 1);
+  add(context.benchmarkCuDNN(), 1);
+  add(context.deterministicCuDNN(), 1);
+  add(context.allowFP16ReductionCuBLAS(), 2);
+  add(context.allowBF16ReductionCuBLAS(), 2);
+  add(context.allowFP16AccumulationCuBLAS(), 1);
+  add(context.userEnabledCuDNNSDP(), 1);
+  add(context.userEnabledFA3SDP(), 1);
+  add(context.userEnabledOverrideableSDP(), 1);
+  add(context.allowFP16BF16ReductionMathSDP(), 1);
+  for (const at::SDPBackend backend : at::globalContext().sDPPriorityOrder()) add(static_cast<int>(backend), 3);
+  HC_CHECK(bit <= 63);
+  return state | uint64_t{1} << 63;
 }
 
 void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit) {

@@ -18,6 +18,9 @@ bool has_usual_dispatch_state();
 /// Appends autocast, deterministic and precision switches, backend switches and default dtype to `key`.
 void append_call_state(cache::KeyBytes& key);
 
+/// The same of an accelerator, which the ops there ask for: TF32, cuDNN, reduced precision, fused attention, autocast.
+uint64_t accelerator_state(c10::DeviceType accelerator);
+
 /// Appends the options that a capture is made by. `to_the_bit`: nothing may round otherwise than it does at capture.
 void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit);
 

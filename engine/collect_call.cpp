@@ -1,24 +1,25 @@
 #include "engine/collect_call.h"
 
-#include "base/fork.h"
 #include "base/log.h"
 #include "capture/recorder/recorder.h"
-#include "codegen/kernel/backend.h"
 #include "engine/call_state.h"
 #include "engine/counters/fallback.h"
 
 #include <ATen/Context.h>
 
+#include <atomic>
+
 namespace hindcast::engine {
 namespace {
 
+std::atomic<c10::DeviceType> device_of_tests = c10::kCPU;
+
+// Beside the CPU. What no backend makes kernels for, ATen computes.
 capture::DeviceTypes devices_taken() {
-  static const capture::DeviceTypes taken = base::first_use([] {
-    capture::DeviceTypes types;
-    for (const codegen::Backend* backend : codegen::backends()) types.add(backend->device());
-    return types;
-  });
-  return taken;
+  capture::DeviceTypes types;
+  types.add(c10::kCUDA);
+  types.add(device_of_tests.load(std::memory_order_relaxed));
+  return types;
 }
 
 bool leave(FallbackReason reason, const std::exception& error) {
@@ -30,8 +31,13 @@ bool leave(FallbackReason reason, const std::exception& error) {
 }  // namespace
 
 capture::CollectOptions collect_options(const Options& options) {
-  return {.use_visitor = options.collector == Collector::Visitor, .all_opaque = !capture::recorder_available(), .devices = devices_taken()};
+  return {.use_visitor = options.collector == Collector::Visitor,
+          .all_opaque = !capture::recorder_available(),
+          .devices = devices_taken(),
+          .accelerator_state = accelerator_state};
 }
+
+void take_device_of_tests(c10::DeviceType device) { device_of_tests.store(device); }
 
 bool is_to_the_bit(const Options& options) { return options.deterministic || at::globalContext().deterministicAlgorithms(); }
 
@@ -43,9 +49,7 @@ bool collect(const capture::BackwardCall& call, const Options& options, bool to_
   try {
     capture::collect(call, collect_options(options), work.state, work.collected);
   } catch (const capture::DeviceNotTaken& error) {
-    return leave(FallbackReason::NonCpuDevice, error);
-  } catch (const capture::MixedDevices& error) {
-    return leave(FallbackReason::MixedDevices, error);
+    return leave(FallbackReason::OtherDevice, error);
   } catch (const std::exception& error) {
     return leave(FallbackReason::CollectFailed, error);
   }

@@ -8,6 +8,9 @@ namespace hindcast::engine {
 
 capture::CollectOptions collect_options(const Options& options);
 
+/// Only for tests, which have an accelerator of their own: from now on backwards there are taken over as well.
+void take_device_of_tests(c10::DeviceType device);
+
 /// Nothing may round otherwise than it does at capture: the guard asks for it, or LibTorch is asked for deterministic algorithms.
 bool is_to_the_bit(const Options& options);
 

@@ -36,7 +36,7 @@ using torch::autograd::variable_list;
 
 class Runner final : private codegen::StepRunner {
  public:
-  explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected) {
+  explicit Runner(RunRequest& request) : request_(request), plan_(request.plan), collected_(request.collected), streams_(request.streams) {
     slots_.swap(collected_.tensors);
     slots_.resize(plan_.slot_count());
     leaf_requests_.resize(plan_.leaf_count());
@@ -45,9 +45,10 @@ class Runner final : private codegen::StepRunner {
     for (at::Tensor& tensor : request.resume.values) slots_[slot++] = std::move(tensor);
     for (auto& [input, tensor] : request.resume.buffers) slots_[slot++] = std::move(tensor);
     user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
+    next_buffer_event_ = static_cast<uint32_t>(request.resume.buffers.size());  // streams know of these
     request.resume = {};
     if (base::enabled(base::Channel::Perf, base::Level::Info)) clock_.emplace(plan_.backward());
-    special_ = clock_ || request.compiled || plan_.leaf_count() != 0;
+    special_ = clock_ || request.compiled || plan_.leaf_count() != 0 || crosses_streams();
   }
 
   std::optional<capture::Resume> run() {
@@ -66,6 +67,8 @@ class Runner final : private codegen::StepRunner {
       const bool runs_others_code =
           event.kind == EventKind::Accumulate || event.kind == EventKind::Hook || event.kind == EventKind::CallNode;
       if (runs_others_code) below.reset();
+      if (crosses_streams()) [[unlikely]]
+        follow_streams(step.instr);
       if (!run_event(step, event)) return std::move(resume_);
       i += event.kind == EventKind::Release ? event.releases : 1;
     }
@@ -101,6 +104,10 @@ class Runner final : private codegen::StepRunner {
   bool run(const Step& step) override {
     if (clock_) [[unlikely]]
       clock_->start(step, slots_);
+    if (crosses_streams()) {
+      follow_streams(step.instr);
+      if (step.kind == InstrKind::AddGrads) return add_across_streams(step), true;
+    }
     if (request_.compiled && in_compiled_segment(step)) return true;
     if (step.leaves.empty() || !step.call_op->writes_leaves()) return false;
     run_to_leaves(step);
@@ -126,6 +133,64 @@ class Runner final : private codegen::StepRunner {
   Node& node_of(const Step& step) { return *collected_.calls[step.origin].node; }
 
   at::Tensor take(SlotUse use) { return codegen::take(slots_, use); }
+
+  // ---- streams, where gradients go from one to another: the steps are those of the capture, in its order. Where a run goes on behind
+  // user code, the node that it goes on with was entered before
+
+  bool crosses_streams() const { return streams_ != nullptr && streams_->has_inputs(); }
+
+  Node& consumer_of(uint32_t input) const {
+    const auto behind = std::upper_bound(collected_.calls.begin(), collected_.calls.end(), input,
+                                         [](uint32_t one, const capture::NodeCall& call) { return one < call.first_input; });
+    return *std::prev(behind)->node;
+  }
+
+  // What the node whose turn is over left at the inputs of others.
+  void give_gradients(uint32_t end) {
+    for (; next_buffer_event_ < end; ++next_buffer_event_) {
+      const auto& [input, value] = plan_.backward().buffer_events[next_buffer_event_];
+      const uint32_t slot = plan_.slot_of(value);
+      if (slot != kNoSlot && slots_[slot].defined()) streams_->put(input, slots_[slot], consumer_of(input));
+    }
+  }
+
+  void add_across_streams(const Step& step) {
+    const auto& arrivals = plan_.backward().buffer_events;
+    const capture::ValueId sum = plan_.graph().instrs[step.instr].outputs[0];
+    uint32_t at = next_buffer_event_;
+    while (at < arrivals.size() && !(arrivals[at].value == sum)) ++at;
+    HC_CHECK(at < arrivals.size(), "a sum of gradients waits nowhere");
+    give_gradients(at);
+    ++next_buffer_event_;
+    const uint32_t input = arrivals[at].input;
+    at::Tensor waiting = take(step.inputs[0]);
+    waiting = streams_->add(input, std::move(waiting), take(step.inputs[1]), step.sum_is_view, consumer_of(input));
+    if (step.outputs[0] != kNoSlot) slots_[step.outputs[0]] = std::move(waiting);
+  }
+
+  // Up to an instr that is about to run: a plan may have no steps for the starts of nodes.
+  void follow_streams(uint32_t instr) {
+    const auto& instrs = plan_.graph().instrs;
+    for (; next_instr_ <= instr; ++next_instr_) {
+      if (plan_.backward().is(instrs[next_instr_], EventKind::NodeStart)) enter_node(instrs[next_instr_]);
+    }
+  }
+
+  void enter_node(const capture::Instr& start) {
+    give_gradients(plan_.backward().event_of(start).buffer_events);
+    const capture::NodeCall& call = collected_.calls[start.origin];
+    streams_->enter(call.node->stream());
+    for (uint32_t i = 0; i < start.inputs.size(); ++i) {
+      const uint32_t slot = plan_.slot_of(start.inputs[i]);
+      if (slot != kNoSlot) streams_->wait(call.first_input + i, slots_[slot]);
+    }
+  }
+
+  // Behind user code.
+  void enter_again() const {
+    if (streams_) [[unlikely]]
+      streams_->enter_again();
+  }
 
   // The user's function runs in place of the segment's first ATen step; the others only give back what they used last.
   bool in_compiled_segment(const Step& step) {
@@ -212,6 +277,7 @@ class Runner final : private codegen::StepRunner {
     }
     see_gradient(step, gradient);
     hooks::accumulate_grad(leaf, capture::node_mutex(leaf), std::move(gradient), (call.hooks & capture::kPostHooks) != 0);
+    if (call.hooks & capture::kPostAccumulateHooks) enter_again();
   }
 
   // A leaf that has no gradient yet keeps the buffer that it is given; what has one is locked while the kernel adds to it. Who
@@ -257,6 +323,7 @@ class Runner final : private codegen::StepRunner {
         stage = Stage::AfterPost;
         break;
     }
+    enter_again();
     return finish_barrier(step, event, stage, std::move(gradients), {});
   }
 
@@ -272,6 +339,7 @@ class Runner final : private codegen::StepRunner {
     }
     if (!request_.keep_graph) node.will_release_variables();
     variable_list outputs = node(std::move(gradients));
+    enter_again();
     torch::autograd::validate_outputs(node.next_edges(), outputs,
                                       [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
     return finish_barrier(step, event, Stage::AfterCall, std::move(outputs), std::move(kept));
@@ -347,6 +415,7 @@ class Runner final : private codegen::StepRunner {
   RunRequest& request_;
   const BackwardPlan& plan_;
   capture::Collected& collected_;
+  hooks::NodeStreams* const streams_;
   codegen::Slots slots_;
   std::vector<LeafRequest> leaf_requests_;  // by leaf of the plan's kernels
   capture::Facts facts_;
@@ -354,8 +423,9 @@ class Runner final : private codegen::StepRunner {
   std::optional<StepClock> clock_;
   std::optional<LeafGradients> leaf_gradients_;
   bool user_code_ran_ = false;
-  bool special_ = false;  // some steps are not run as they stand
-  size_t segment_ = 0;    // of the plan, when a user's compiler made functions
+  bool special_ = false;                             // some steps are not run as they stand
+  uint32_t next_instr_ = 0, next_buffer_event_ = 0;  // of the graph: streams were followed so far
+  size_t segment_ = 0;                               // of the plan, when a user's compiler made functions
   bool segment_done_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include "capture/backward/trace.h"
 #include "engine/backward_plan.h"
 #include "engine/options.h"
+#include "hooks/node_streams.h"
 
 #include <functional>
 
@@ -21,6 +22,7 @@ struct RunRequest {
   bool keep_graph = false;
   std::vector<at::Tensor>& results;  // of grad()
   capture::Observer* observer = nullptr;
+  hooks::NodeStreams* streams = nullptr;  // null: all nodes are on the CPU. With inputs only for a plan as captured
 };
 
 /// Returns where to go on when a boundary's results are not those of the capture (the collected tensors not yet used are

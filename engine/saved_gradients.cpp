@@ -80,7 +80,7 @@ void avoid_saved_gradients(Found& found, const capture::Collected& collected, co
   if (found.plan->is_as_captured() || !saves_a_gradient(*found.plan, collected, resume)) return;
   HC_LOG(Fusion, Info, "graph {}: without kernels this time, since a node saved memory of a gradient that is added to, or was given it",
          found.plan->graph().id);
-  found.plan = std::static_pointer_cast<const BackwardPlan>(found.variant->slot().plan_as_captured());
+  found.take_plan_as_captured();
 }
 
 LeafGradients::LeafGradients(const BackwardPlan& plan, const capture::Collected& collected) {

@@ -86,6 +86,10 @@ bool Variant::matches(CallFacts facts, capture::Bindings& bindings, capture::Env
          evaluator_.evaluate(bindings, env) && evaluator_.relations_hold(env);
 }
 
+void Found::take_plan_as_captured() {
+  if (!plan->is_as_captured()) plan = std::static_pointer_cast<const BackwardPlan>(variant->slot().plan_as_captured());
+}
+
 Found Entry::find(Start start, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const {
   const SharedLook look(plan_slots_mutex());
   for (const auto& variant : variants_) {

@@ -73,6 +73,8 @@ struct Found {
   std::shared_ptr<Variant> variant;  // null: nothing
   std::shared_ptr<const BackwardPlan> plan;
   explicit operator bool() const { return variant != nullptr; }
+  /// From the best plan to the one that runs op by op, in the order of the capture.
+  void take_plan_as_captured();
 };
 
 /// Where the facts of a call came from.

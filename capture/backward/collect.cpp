@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "hooks/traceable.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -48,35 +49,50 @@ struct KeyHeader {
 };
 static_assert(std::has_unique_object_representations_v<KeyHeader> && std::has_unique_object_representations_v<EdgeTarget>);
 
-// All gradients of a backward are on one device, which is once in the key.
-class OneDevice {
+// The devices that gradients are on, and the streams of the nodes there.
+class Devices {
  public:
-  explicit OneDevice(DeviceTypes taken) : taken_(taken) {}
+  explicit Devices(const CollectOptions& options) : options_(options) {}
 
-  void see(const Node& node, uint32_t input, c10::Device device) {
-    if (device_ == device) [[likely]]
-      return;
-    if (!taken_.contains(device.type()))
-      throw DeviceNotTaken(base::format("{} input {}: device {}, which no backend takes", node.name(), input, device.str()));
-    if (device_ && device_->is_cpu() && device.is_cpu()) return;  // "cpu" and "cpu:0"
-    if (device_)
-      throw MixedDevices(base::format("{} input {}: device {}, others are on {}", node.name(), input, device.str(), device_->str()));
-    device_ = device;
+  /// The device's bits in the word that says what an input takes: none for the CPU, whatever its index.
+  uint64_t see(const Node& node, uint32_t input, const torch::autograd::InputMetadata& metadata) {
+    const c10::Device device = metadata.device();
+    if (device.is_cpu()) [[likely]]
+      return 0;
+    if (device.type() != accelerator_) find_accelerator(node, input, device);
+    if (last_ != &node) {  // its stream is that of its first input on the accelerator
+      last_ = &node;
+      ++nodes_;
+      if (!stream_) stream_ = metadata.stream();
+      is_one_ = is_one_ && *stream_ == metadata.stream();
+    }
+    return uint64_t(static_cast<uint8_t>(device.type())) << 48 | uint64_t(static_cast<uint8_t>(device.index())) << 56;
   }
-  /// 0: no gradient flows into a node.
-  uint64_t key() const {
-    if (!device_) return 0;
-    const auto index = device_->is_cpu() ? uint8_t{0} : static_cast<uint8_t>(device_->index());
-    return 1 | uint64_t(static_cast<uint8_t>(device_->type())) << 8 | uint64_t(index) << 16;
+  /// The word of the key.
+  uint64_t finish(Collected& out) const {
+    if (!stream_) return 0;
+    out.stream = stream_;
+    out.has_one_stream = is_one_ && nodes_ == out.calls.size();
+    return options_.accelerator_state ? options_.accelerator_state(*accelerator_) : 0;
   }
 
  private:
-  const DeviceTypes taken_;
-  std::optional<c10::Device> device_;
+  void find_accelerator(const Node& node, uint32_t input, c10::Device device) {
+    if (!options_.devices.contains(device.type()) || at::accelerator::getAccelerator() != device.type())
+      throw DeviceNotTaken(base::format("{} input {}: device {}, which is not taken", node.name(), input, device.str()));
+    accelerator_ = device.type();
+  }
+
+  const CollectOptions& options_;
+  std::optional<c10::DeviceType> accelerator_;
+  std::optional<c10::Stream> stream_;
+  const Node* last_ = nullptr;
+  size_t nodes_ = 0;  // that have a stream
+  bool is_one_ = true;
 };
 
 // What the engine checks when a gradient flows in: dtype and layout go into the key, sizes are facts.
-void collect_inputs(Node& node, uint32_t call, OneDevice& device, Collected& out, std::vector<FactOrigin>* origins) {
+void collect_inputs(Node& node, uint32_t call, Devices& devices, Collected& out, std::vector<FactOrigin>* origins) {
   const uint32_t count = node.num_inputs();
   for (uint32_t i = 0; i < count; ++i) {
     const auto& metadata = node.input_metadata(i);
@@ -85,12 +101,12 @@ void collect_inputs(Node& node, uint32_t call, OneDevice& device, Collected& out
       continue;
     }
     if (metadata.is_nested_tensor()) HC_UNSUPPORTED("{} input {}: nested tensor", node.name(), i);
-    device.see(node, i, metadata.device());
+    const uint64_t device = devices.see(node, i, metadata);
     const auto sizes = metadata.shape_as_dim_vector();
     const auto grad_dtype = metadata.grad_dtype();
     const uint64_t word = 1 | uint64_t(metadata.dtype().toScalarType()) << 8 | uint64_t(metadata.layout()) << 16 |
                           uint64_t(metadata.is_tensor_subclass()) << 24 | uint64_t(grad_dtype ? uint8_t(*grad_dtype) : 0xff) << 32 |
-                          uint64_t(sizes.size()) << 40;
+                          uint64_t(sizes.size()) << 40 | device;
     cache::append(out.key, word);
     for (uint32_t d = 0; d < sizes.size(); ++d) {
       out.facts.push_back(sizes[d].guard_int(__FILE__, __LINE__));
@@ -126,7 +142,7 @@ const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visito
   return sink.opaque_reason;
 }
 
-void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, OneDevice& device, Visitor& visitor, FieldSink& sink,
+void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Devices& devices, Visitor& visitor, FieldSink& sink,
                   Collected& out, std::vector<FactOrigin>* origins) {
   Node& node = *call.node;
   const std::lock_guard lock(node_mutex(node));
@@ -154,7 +170,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
     call.traceable_hooks = hooks::traceable_fingerprint(node);
     cache::append(out.key, call.traceable_hooks);
   }
-  collect_inputs(node, index, device, out, origins);
+  collect_inputs(node, index, devices, out, origins);
   call.first_field_fact = static_cast<uint32_t>(out.facts.size());
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited || call.kind == NodeKind::Program)) {
@@ -197,7 +213,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   static thread_local Walk walk;
   out.clear();
   cache::append_bytes(out.key, state.data(), state.size());
-  const size_t device_at = out.key.size();
+  const size_t accelerator_at = out.key.size();
   cache::append(out.key, uint64_t{0});
   walk.run(call, out);
   cache::append_size(out.key, out.roots.size());
@@ -211,7 +227,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
     cache::append(out.key, capture.input_nr);
     cache::append(out.key, capture.output);
   }
-  OneDevice device(options.devices);
+  Devices devices(options);
   Visitor visitor;
   FieldSink sink(out.key, out.facts, out.tensors);
   const size_t count = out.calls.size();
@@ -220,11 +236,11 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
     if (i + kNodesAhead < count) prefetch_node(out.calls[i + kNodesAhead].node);
     if (large && i + kTensorsAhead < count) prefetch_tensors(*out.calls[i + kTensorsAhead].node);
     out.calls[i].first_input = out.input_total;
-    collect_node(out.calls[i], i, options, device, visitor, sink, out, nullptr);
+    collect_node(out.calls[i], i, options, devices, visitor, sink, out, nullptr);
     out.input_total += out.calls[i].input_count;
   }
-  const uint64_t word = device.key();
-  std::memcpy(&out.key[device_at], &word, sizeof(word));
+  const uint64_t word = devices.finish(out);
+  std::memcpy(&out.key[accelerator_at], &word, sizeof(word));
 }
 
 std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options, uint32_t first_call) {
@@ -232,14 +248,14 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
   again.calls = collected.calls;
   again.edges = collected.edges;
   std::vector<FactOrigin> origins;
-  OneDevice device(options.devices);
+  Devices devices(options);
   Visitor visitor;
   FieldSink sink(again.key, again.facts, again.tensors);
   sink.origins = &origins;
   if (first_call < collected.calls.size())
     origins.assign(collected.calls[first_call].first_fact, {FactKind::TensorStride, first_call, 0, 0});
   for (uint32_t i = first_call; i < again.calls.size(); ++i) {
-    collect_node(again.calls[i], i, options, device, visitor, sink, again, &origins);
+    collect_node(again.calls[i], i, options, devices, visitor, sink, again, &origins);
   }
   const auto rest = collected.facts.end() - static_cast<ptrdiff_t>(std::min(again.facts.size(), collected.facts.size()));
   if (origins.size() != collected.facts.size() || !std::equal(rest, collected.facts.end(), again.facts.begin())) {

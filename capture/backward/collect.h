@@ -7,12 +7,8 @@
 
 namespace hindcast::capture {
 
-/// A gradient flows through a device that is none of CollectOptions::devices.
+/// A gradient flows through a device that is neither the CPU nor of CollectOptions::devices.
 struct DeviceNotTaken : Unsupported {
-  using Unsupported::Unsupported;
-};
-/// Gradients flow through more than one of them.
-struct MixedDevices : Unsupported {
   using Unsupported::Unsupported;
 };
 
@@ -29,10 +25,13 @@ class DeviceTypes {
 struct CollectOptions {
   bool use_visitor = false;  // read every node through LibTorch's own visitor (slower; the typed collectors' oracle)
   bool all_opaque = false;   // no dispatch key is free for the recorder: every node is called as itself
-  DeviceTypes devices = {};  // that backends take: gradients are on one device of such a type
+  DeviceTypes devices = {};  // that are taken beside the CPU, where they are LibTorch's accelerator
+  /// The switches that ops on the accelerator ask for, as a word of the key.
+  uint64_t (*accelerator_state)(c10::DeviceType accelerator) = nullptr;
 };
 
-/// Fills `out`. `state` are bytes of the call's global state, put in front of the key; behind them stands the device.
+/// Fills `out`. `state` are bytes of the call's global state, put in front of the key; behind them stands that of the accelerator, 0 where
+/// all nodes are on the CPU.
 /// Nothing has been touched when it throws: whatever it is, the stock engine can run the call.
 void collect(const BackwardCall& call, const CollectOptions& options, const cache::KeyBytes& state, Collected& out);
 

@@ -6,10 +6,12 @@
 #include "cache/key.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace hindcast::capture {
@@ -84,6 +86,8 @@ struct Collected {
   std::vector<at::Tensor> tensors;
   uint32_t input_total = 0;
   bool has_hooks = false, has_opaque = false;  // user code may run
+  std::optional<c10::Stream> stream;           // of the first node on an accelerator; none: all are on the CPU
+  bool has_one_stream = false;                 // every node has that stream
 
   void clear() {
     calls.clear();
@@ -94,7 +98,8 @@ struct Collected {
     facts.clear();
     tensors.clear();
     input_total = 0;
-    has_hooks = has_opaque = false;
+    has_hooks = has_opaque = has_one_stream = false;
+    stream.reset();
   }
 };
 

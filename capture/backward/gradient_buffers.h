@@ -2,15 +2,16 @@
 // Gradients that wait at the inputs of nodes until the nodes' turn, as in the stock engine.
 
 #include "capture/backward/trace_writer.h"
+#include "hooks/node_streams.h"
 
 namespace hindcast::capture {
 
 class GradientBuffers {
  public:
-  /// `count`: flat node inputs.
-  GradientBuffers(TraceWriter& writer, uint32_t count) : writer_(writer), waiting_(count) {}
+  /// `count`: flat node inputs. `streams`: null where no gradient goes from one stream to another.
+  GradientBuffers(TraceWriter& writer, uint32_t count, hooks::NodeStreams* streams) : writer_(writer), streams_(streams), waiting_(count) {}
 
-  /// What waits at the inputs of `call`; nothing does from now on.
+  /// What waits at the inputs of `call`, whose turn it is; nothing does from now on.
   std::vector<Traced> take(const NodeCall& call);
 
   /// The first gradient at an input, or the only one.
@@ -20,9 +21,10 @@ class GradientBuffers {
   void distribute(const Collected& collected, const NodeCall& call, std::vector<Traced>& outputs);
 
  private:
-  void add(Traced& waiting, Traced gradient);
+  void add(uint32_t input, Traced gradient, torch::autograd::Node& consumer);
 
   TraceWriter& writer_;
+  hooks::NodeStreams* const streams_;
   std::vector<Traced> waiting_;
 };
 

@@ -26,7 +26,8 @@ class Tracer {
         recording_(request.record),
         writer_(request),
         facts_(request, writer_.symbols()),
-        buffers_(writer_, collected_.input_total),
+        streams_(request.streams),
+        buffers_(writer_, collected_.input_total, streams_ && streams_->has_inputs() ? streams_ : nullptr),
         formula_(request, writer_, facts_) {}
 
   std::shared_ptr<BackwardGraph> run() {
@@ -70,6 +71,7 @@ class Tracer {
     const NodeCall& call = collected_.calls[index];
     Node& node = *call.node;
     writer_.begin_node(index);
+    if (streams_ && streams_->has_inputs()) streams_->enter(node.stream());
     if (recording_ && stage == Stage::NodeStart) writer_.add_event(EventKind::NodeStart);
 
     std::vector<Traced> inputs, outputs;
@@ -164,6 +166,7 @@ class Tracer {
   void run_hooks(HookStage stage, std::vector<Traced>& list, const std::vector<Traced>& kept, Run run) {
     if (request_.on_hooks) request_.on_hooks();
     variable_list results = run();
+    if (streams_) streams_->enter_again();
     writer_.add_hooks(stage, list, kept, results);
     list.assign(results.size(), {});
     for (size_t i = 0; i < results.size(); ++i) {
@@ -196,6 +199,7 @@ class Tracer {
     }
     if (request_.on_hooks && leaf.tensor_post_acc_grad_hooks() != nullptr) request_.on_hooks();
     hooks::accumulate_grad(leaf, node_mutex(node), std::move(gradient.real), has_post_hooks);
+    if (streams_) streams_->enter_again();
   }
 
   std::vector<Traced> call_node(Node& node, const NodeCall& call, std::vector<Traced> inputs) {
@@ -205,6 +209,7 @@ class Tracer {
     variable_list gradients;
     for (Traced& input : inputs) gradients.push_back(std::move(input.real));
     variable_list results = node(std::move(gradients));
+    if (streams_) streams_->enter_again();
     torch::autograd::validate_outputs(node.next_edges(), results,
                                       [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
     if (recording_) writer_.add_event(EventKind::CallNode, std::move(read));
@@ -236,6 +241,7 @@ class Tracer {
   const bool recording_;
   TraceWriter writer_;
   const FactExprs facts_;
+  hooks::NodeStreams* const streams_;
   GradientBuffers buffers_;
   FormulaTracer formula_;
   std::vector<Traced> resumed_;

@@ -9,6 +9,7 @@
 #include "capture/graph/graph.h"
 #include "capture/backward/observer.h"
 #include "capture/graph/replay_check.h"
+#include "hooks/node_streams.h"
 
 namespace hindcast::capture {
 
@@ -50,6 +51,7 @@ struct TraceRequest {
   void (*on_hooks)() = nullptr;  // hooks of one node and kind were called
   ReplayCheck* check = nullptr;  // to be filled
   Observer* observer = nullptr;
+  hooks::NodeStreams* streams = nullptr;  // null: all nodes are on the CPU. What flows in at the start was given to it
 };
 
 /// Runs the rest of the backward; returns what was captured, null if `record` was false.

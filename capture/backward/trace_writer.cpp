@@ -1,6 +1,7 @@
 #include "capture/backward/trace_writer.h"
 
 #include "capture/graph/same_bits.h"
+#include "hooks/node_streams.h"
 
 #include <tuple>
 
@@ -22,6 +23,13 @@ std::pair<EventOrder, EventUse> order_and_use(EventKind kind) {
       return {EventOrder::Here, EventUse::Keep};
   }
   return {};
+}
+
+// A copy for a check, which may be made on another stream than the tensor, and read by a thread that knows no streams.
+at::Tensor kept(const at::Tensor& real, const Collected& collected) {
+  if (!is_plain(real)) return real;
+  if (collected.stream) hooks::wait_for_all_streams(collected.stream->device_type());
+  return clone_exactly(real);
 }
 
 }  // namespace
@@ -120,13 +128,13 @@ void TraceWriter::note_buffer(uint32_t input, ValueId value) {
 
 void TraceWriter::keep_input(ValueId value, const at::Tensor& real) {
   if (!real.defined()) return;
-  if (request_.check) request_.check->inputs.emplace_back(value, is_plain(real) ? clone_exactly(real) : real);
+  if (request_.check) request_.check->inputs.emplace_back(value, kept(real, request_.collected));
   if (request_.observer) request_.observer->on_input(value, real);
 }
 
 void TraceWriter::keep_result(const Traced& item) {
   if (request_.check && item.real.defined() && is_plain(item.real))
-    request_.check->results.emplace_back(item.value, clone_exactly(item.real));
+    request_.check->results.emplace_back(item.value, kept(item.real, request_.collected));
 }
 
 void TraceWriter::see_gradient(const Traced& gradient) {

@@ -1,6 +1,7 @@
 #include "capture/graph/replay_check.h"
 
 #include "base/format.h"
+#include "hooks/node_streams.h"
 
 namespace hindcast::capture {
 
@@ -11,6 +12,23 @@ std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph)
   }
   graph.replay(values);
   return values;
+}
+
+std::optional<c10::DeviceType> ReplayCheck::accelerator() const {
+  for (const auto* list : {&inputs, &results}) {
+    for (const auto& [value, tensor] : *list) {
+      if (tensor.defined() && !tensor.device().is_cpu()) return tensor.device().type();
+    }
+  }
+  return std::nullopt;
+}
+
+ReplayOnAccelerator::ReplayOnAccelerator(std::optional<c10::DeviceType> accelerator) : accelerator_(accelerator) {
+  if (accelerator_) hooks::wait_for_all_streams(*accelerator_);
+}
+
+ReplayOnAccelerator::~ReplayOnAccelerator() {
+  if (accelerator_) hooks::wait_for_all_streams(*accelerator_);
 }
 
 size_t ReplayCheck::footprint() const {

@@ -15,6 +15,22 @@ struct ReplayCheck {
   size_t footprint() const;
   /// All values of the graph, by ATen, from the copies.
   std::unordered_map<uint32_t, at::Tensor> replay(const Graph& graph) const;
+  /// Where they are, if that is not the CPU.
+  std::optional<c10::DeviceType> accelerator() const;
+};
+
+/// Around a replay, which knows no streams: the copies were made on several, and their memory goes back to those. Nothing else is under way
+/// on the accelerator when this is made, and nothing of the replay when it goes.
+class ReplayOnAccelerator {
+ public:
+  /// None: on the CPU, where nothing waits.
+  explicit ReplayOnAccelerator(std::optional<c10::DeviceType> accelerator);
+  ~ReplayOnAccelerator();
+  ReplayOnAccelerator(const ReplayOnAccelerator&) = delete;
+  ReplayOnAccelerator& operator=(const ReplayOnAccelerator&) = delete;
+
+ private:
+  const std::optional<c10::DeviceType> accelerator_;
 };
 
 }  // namespace hindcast::capture

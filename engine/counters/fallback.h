@@ -17,8 +17,7 @@ namespace hindcast::engine {
     "or excluded dispatch keys.")                                                                                              \
   X(InferenceMode, true, "inference mode is on.")                                                                              \
   X(ForwardMode, true, "a forward-mode (dual number) level is open.")                                                          \
-  X(NonCpuDevice, true, "a node or a gradient is on a device that hindcast does not take: today it takes the CPU.")            \
-  X(MixedDevices, true, "gradients are on more than one device.")                                                              \
+  X(OtherDevice, true, "a node or a gradient is on a device that hindcast does not take: it takes the CPU and CUDA.")          \
   X(CollectFailed, false,                                                                                                      \
     "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "        \
     "stock engine does what it does, or raises the error at its place.")                                                       \

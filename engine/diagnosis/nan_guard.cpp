@@ -1,6 +1,7 @@
 #include "engine/diagnosis/nan_guard.h"
 
 #include "capture/backward/trace.h"
+#include "capture/graph/replay_check.h"
 #include "base/log.h"
 #include "engine/diagnosis/non_finite.h"
 #include "engine/counters/stats_recorder.h"
@@ -71,6 +72,7 @@ NanGuard::~NanGuard() {
 }
 
 std::string NanGuard::message() const {
+  const capture::ReplayOnAccelerator alone(collected_.stream ? std::optional(collected_.stream->device_type()) : std::nullopt);
   return base::format("{} of {} gradients are not finite, the first at {} (NodeCall {}): {}\n{}", not_finite_, gradients_,
                       collected_.calls[first_call_].node->name(), first_call_ + 1, describe_values(first_),
                       describe_origin(legs_, collected_));

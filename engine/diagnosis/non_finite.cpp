@@ -13,14 +13,16 @@ namespace hindcast::engine {
 namespace {
 
 bool can_be_read(const at::Tensor& tensor) {
-  return tensor.defined() && codegen::backend_of(tensor.device().type()) != nullptr && tensor.layout() == at::kStrided &&
-         !at::isTensorSubclassLike(tensor) && !tensor._is_zerotensor() && !tensor.is_quantized() &&
-         (tensor.is_floating_point() || tensor.is_complex());
+  return tensor.defined() && !tensor.is_meta() && tensor.layout() == at::kStrided && !at::isTensorSubclassLike(tensor) &&
+         !tensor._is_zerotensor() && !tensor.is_quantized() && (tensor.is_floating_point() || tensor.is_complex());
 }
 
 bool is_sparse(const at::Tensor& tensor) { return tensor.defined() && tensor.layout() == at::kSparse; }
 
-bool in_dense(const at::Tensor& tensor) { return codegen::backend_of(tensor.device().type())->has_non_finite(tensor); }
+bool in_dense(const at::Tensor& tensor) {
+  if (const codegen::Backend* const backend = codegen::backend_of(tensor.device().type())) return backend->has_non_finite(tensor);
+  return !at::isfinite(tensor).all().item<bool>();
+}
 
 std::string text(const at::Scalar& scalar) {
   std::ostringstream out;
@@ -43,9 +45,9 @@ std::string range_of(const at::Tensor& finite) {
 bool has_non_finite(const at::Tensor& tensor) {
   if (is_sparse(tensor)) return has_non_finite(tensor._values());
   if (!can_be_read(tensor) || tensor.numel() == 0) return false;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   if (tensor.is_non_overlapping_and_dense()) return in_dense(tensor);
   // Of what is broadcast, once is enough. What then still has gaps is copied.
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   at::Tensor rest = tensor;
   for (int64_t d = 0; d < rest.dim(); ++d) {
     if (rest.stride(d) == 0) rest = rest.narrow(d, 0, 1);

@@ -19,6 +19,7 @@ std::string with_reproducer(const Refused& refused) {
 }  // namespace
 
 std::optional<std::string> verify_graph(const capture::Graph& graph, const capture::ReplayCheck& check, capture::Zeros zeros) {
+  const capture::ReplayOnAccelerator alone(check.accelerator());
   const auto wrong = check.find_difference(graph, zeros);
   if (!wrong) return std::nullopt;
   std::unordered_map<uint32_t, at::Tensor> given;
@@ -29,6 +30,7 @@ std::optional<std::string> verify_graph(const capture::Graph& graph, const captu
 std::optional<std::string> verify_kernels(const codegen::Backend& backend, const capture::Graph& graph, const codegen::Schedule& schedule,
                                           const std::vector<std::shared_ptr<const codegen::Kernel>>& kernels,
                                           const capture::ReplayCheck& check) {
+  const capture::ReplayOnAccelerator alone(check.accelerator());
   const auto values = check.replay(graph);
   capture::Env env;
   HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env));

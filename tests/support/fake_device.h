@@ -1,0 +1,51 @@
+#pragma once
+// An accelerator with two devices and no hardware, on LibTorch's key for such (PrivateUse1). The stock engine treats it as it treats CUDA:
+// device threads, streams, events. Memory is the host's and ops are the CPU's, done at once; what is modelled is the order.
+//
+// Each stream has a clock, and knows how far it has waited for the others (a vector clock, as in race detectors). Memory remembers who
+// wrote and who read it. An op that touches memory which another stream wrote, without having waited for that, is an *unordered access*,
+// which on hardware would be a race. So is memory that is freed while a stream may still read it, if the allocator was not told of that
+// stream (record_stream): the allocator would give it to the next op of the stream that it was made on.
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hindcast::tests {
+
+/// Before the process's first backward. hindcast takes backwards on it over from now on.
+void install_fake_device();
+
+inline at::Device fake(int index = 0) { return {at::kPrivateUse1, static_cast<c10::DeviceIndex>(index)}; }
+
+/// Stream `id` of a device; 0 is the default one.
+inline c10::Stream stream(int id, int device = 0) { return c10::Stream(c10::Stream::UNSAFE, fake(device), id); }
+
+/// A leaf with numbers of its own, made on the current stream of its device, which may be the CPU.
+at::Tensor leaf(uint64_t seed, at::Device device, c10::IntArrayRef sizes = {4, 4});
+
+/// What `later` is given from now on waits for what `earlier` was given so far.
+void order(const c10::Stream& earlier, const c10::Stream& later);
+
+/// The current streams of both devices in this thread, and which device is current: "device 0, streams 1 0".
+std::string current_streams();
+
+/// What was found to be unordered since it was last asked.
+std::vector<std::string> take_unordered();
+
+/// A copy on the CPU. It waits for the current stream of the tensor's device, and for no other.
+at::Tensor to_cpu(const at::Tensor& tensor);
+
+/// The host waits for everything, as between two independent programs.
+void synchronize_fake_device();
+
+/// How often events were recorded, and waited for, since this was last asked.
+struct EventCounts {
+  int recorded = 0, waited = 0;
+};
+EventCounts take_event_counts();
+
+}  // namespace hindcast::tests
