@@ -131,7 +131,7 @@ void FunctionTrace::undo() {
   for (Primal& primal : primals_) {
     if (primal.before.defined()) primal.real.copy_(primal.before);
   }
-  if (random_state_.defined()) set_random_state(random_state_);
+  random_state_.restore();
 }
 
 // ---- what the function gives
@@ -378,7 +378,7 @@ Joint FunctionTrace::joint() const {
 // ---- what an instr cannot say
 
 Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
-  if (!random_state_.defined()) random_state_ = capture::random_state();
+  if (!random_state_.defined()) random_state_ = RandomState::of(real_inputs());
   return Answer::Record;
 }
 

@@ -8,6 +8,7 @@
 // A *primal* is a tensor that the function takes: its inputs in order, then what it reads from outside, in the order in which it does.
 
 #include "capture/function/joint.h"
+#include "capture/function/random_state.h"
 #include "capture/recorder/recorder.h"
 
 #include <torch/csrc/autograd/edge.h>
@@ -87,7 +88,7 @@ class FunctionTrace final : private Policy {
   /// As they were before the function wrote to them; undefined for those that it did not write to.
   at::Tensor before(size_t primal) const { return primals_[primal].before; }
   /// LibTorch's generator before the function drew from it; undefined: it did not.
-  const at::Tensor& random_state() const { return random_state_; }
+  const RandomState& random_state() const { return random_state_; }
   /// Tensors from outside, behind the inputs.
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   size_t input_count() const { return primals_.size() - lifted_.size(); }
@@ -149,7 +150,7 @@ class FunctionTrace final : private Policy {
   std::vector<ValueId> tangents_, gradients_;
   size_t forward_end_ = 0;
   bool is_forward_ = true;
-  at::Tensor random_state_;
+  RandomState random_state_;
 };
 
 }  // namespace hindcast::capture

@@ -6,15 +6,16 @@
 
 namespace hindcast::device {
 
+inline constexpr int kPhiloxRounds = 7;
+
 /// A number of Philox2x32 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), of the counter (`column`, `row`). Seven rounds are
 /// the fewest whose numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
 HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
-  constexpr int kRounds = 7;
   uint32 key = static_cast<uint32>(seed);
   // In halves of 64 bits: a vector's product of such is one instruction. What is above the lower half is never looked at.
   uint64 left = static_cast<uint32>(column);
   uint64 right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint64 product = uint64(0xD256D193U) * (left & 0xFFFFFFFFU);
     left = (product >> 32) ^ (key ^ right);
     right = product;

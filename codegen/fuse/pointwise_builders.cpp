@@ -235,6 +235,22 @@ PointwiseOp bernoulli(const Functor& functor) {
   return op;
 }
 
+// Of the tensor that comes first; then as bernoulli.
+PointwiseOp philox_dropout(const Functor& functor) {
+  PointwiseOp op;
+  op.counters = 0b1110;
+  op.accepts = [](const Args& args) { return args[4].constant.isDouble() && args[5].constant.isDouble(); };
+  op.build = [=](BodyBuilder& body, const Args& args) {
+    std::vector<Operand> all;
+    for (size_t i = 1; i < 4; ++i) all.push_back(body.tensor(args[i]));
+    all.push_back(body.number(bernoulli_threshold(args[4].constant.toDouble())));
+    all.push_back(body.scalar(args[5]));
+    const Operand noise = body.op(functor, std::move(all));
+    return body.op("mul", {body.tensor(args[0]), noise});
+  };
+  return op;
+}
+
 PointwiseOp loss_backward(const Functor& functor) { return loss(functor, 1); }
 PointwiseOp squared_loss_backward(const Functor& functor) { return loss(functor, 2); }
 

@@ -36,6 +36,7 @@ PointwiseOp elu_backward(const Functor& functor);
 PointwiseOp dropout_backward(const Functor& functor);
 /// (seed, rows, columns, p, value, dtype)
 PointwiseOp bernoulli(const Functor& functor);
+PointwiseOp philox_dropout(const Functor& functor);
 /// (grad, self, target, reduction, scalars...)
 PointwiseOp loss_backward(const Functor& functor);
 /// The same of a square, whose derivative is twice something.

@@ -33,7 +33,9 @@ PointwiseTables make_tables() {
 #define HC_ATEN(op, how) {"aten::" op, builders::how},
 #define HC_OP(name, operands, scalars, domain, result, cost, ...) tables.add(*functor++, {__VA_ARGS__});
 #include "base/pointwise_ops.def"
-  tables.of_numbers.emplace("hindcast::philox_bernoulli", builders::bernoulli(*find_functor("philox_bernoulli")));
+  const Functor& bernoulli = *find_functor("philox_bernoulli");
+  tables.of_numbers.emplace("hindcast::philox_bernoulli", builders::bernoulli(bernoulli));
+  tables.of_numbers.emplace("hindcast::philox_dropout", builders::philox_dropout(bernoulli));
   return tables;
 }
 

@@ -9,7 +9,12 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -20,22 +25,25 @@
 namespace hindcast::codegen {
 namespace {
 
-at::Tensor philox_seed() {
-  at::Tensor seed = at::empty({}, at::kLong);
+at::Tensor philox_seed(c10::Device device) {
+  at::Tensor seed = at::empty({}, at::TensorOptions(at::kLong).device(device));
+  if (!device.is_cpu()) return seed.random_();
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   *seed.mutable_data_ptr<int64_t>() = static_cast<int64_t>(at::check_generator<at::CPUGeneratorImpl>(generator)->random64());
   return seed;
 }
 
-at::Tensor counters(c10::SymIntArrayRef size) {
-  at::Tensor numbers = at::empty(C10_AS_INTARRAYREF_SLOW(size), at::kInt);
+at::Tensor counters(c10::SymIntArrayRef size, c10::Device device) {
+  at::Tensor numbers = at::empty(C10_AS_INTARRAYREF_SLOW(size), at::TensorOptions(at::kInt).device(device));
+  if (!device.is_cpu()) return numbers.copy_(at::arange(numbers.numel(), numbers.options()).view(numbers.sizes()));
   std::iota(numbers.mutable_data_ptr<int32_t>(), numbers.mutable_data_ptr<int32_t>() + numbers.numel(), 0);
   return numbers;
 }
 
 at::Tensor philox_bernoulli(const at::Tensor& seed, const at::Tensor& rows, const at::Tensor& columns, double p, double value,
                             at::ScalarType dtype) {
+  if (!seed.is_cpu()) return philox_bernoulli_by_ops(seed, rows, columns, p, value, dtype);
   at::Tensor result = at::empty(at::infer_size(rows.sizes(), columns.sizes()), dtype);
   const int64_t row_count = rows.numel(), column_count = columns.numel();
   HC_CHECK(rows.is_contiguous() && columns.is_contiguous() && result.numel() == row_count * column_count,
@@ -58,20 +66,29 @@ at::Tensor philox_bernoulli(const at::Tensor& seed, const at::Tensor& rows, cons
   return result;
 }
 
+at::Tensor philox_dropout(const at::Tensor& self, const at::Tensor& seed, const at::Tensor& rows, const at::Tensor& columns, double p,
+                          double value) {
+  const at::ScalarType type = self.scalar_type(), wide = at::toOpMathType(type);
+  return (self.to(wide) * philox_bernoulli(seed, rows, columns, p, value, wide)).to(type);
+}
+
 c10::OperatorHandle found(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
 // Nothing else in the process has them, unless it holds another copy of this library.
 void register_ops() {
   if (c10::Dispatcher::singleton().findSchema({"hindcast::philox_seed", ""})) return;
   static auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
-  library.def("philox_seed() -> Tensor", {at::Tag::nondeterministic_seeded});
-  library.def("counters(SymInt[] size) -> Tensor", {at::Tag::pointwise});
+  library.def("philox_seed(Device device) -> Tensor", {at::Tag::nondeterministic_seeded});
+  library.def("counters(SymInt[] size, Device device) -> Tensor", {at::Tag::pointwise});
   library.def("philox_bernoulli(Tensor seed, Tensor rows, Tensor columns, float p, float value, ScalarType dtype) -> Tensor",
+              {at::Tag::pointwise});
+  library.def("philox_dropout(Tensor self, Tensor seed, Tensor rows, Tensor columns, float p, float value) -> Tensor",
               {at::Tag::pointwise});
   constexpr auto kEverywhere = c10::DispatchKey::CompositeExplicitAutograd;
   library.impl("philox_seed", torch::dispatch(kEverywhere, TORCH_FN(philox_seed)));
   library.impl("counters", torch::dispatch(kEverywhere, TORCH_FN(counters)));
   library.impl("philox_bernoulli", torch::dispatch(kEverywhere, TORCH_FN(philox_bernoulli)));
+  library.impl("philox_dropout", torch::dispatch(kEverywhere, TORCH_FN(philox_dropout)));
 }
 
 }  // namespace
@@ -79,9 +96,27 @@ void register_ops() {
 const RandomOps& random_ops() {
   static const RandomOps* const ops = base::first_use([] {
     register_ops();
-    return new RandomOps{found("hindcast::philox_seed"), found("hindcast::counters"), found("hindcast::philox_bernoulli")};
+    return new RandomOps{found("hindcast::philox_seed"), found("hindcast::counters"), found("hindcast::philox_bernoulli"),
+                         found("hindcast::philox_dropout")};
   });
   return *ops;
+}
+
+// Each number in the lower half of an int64, whose upper half nobody looks at.
+at::Tensor philox_bernoulli_by_ops(const at::Tensor& seed, const at::Tensor& rows, const at::Tensor& columns, double p, double value,
+                                   at::ScalarType dtype) {
+  constexpr int64_t kHalf = 0xffffffff, kFactor = 0xD256D193, kStep = 0x9E3779B9;
+  at::Tensor left = columns.to(at::kLong) & kHalf;
+  at::Tensor right = ((rows.to(at::kLong) & kHalf) + (at::bitwise_right_shift(seed, 32) & kHalf)) & kHalf;
+  at::Tensor key = seed & kHalf;
+  for (int round = 0; round < device::kPhiloxRounds; ++round) {
+    const at::Tensor product = (left & kHalf) * kFactor;
+    left = (at::bitwise_right_shift(product, 32) & kHalf) ^ key ^ right;
+    right = product;
+    key = (key + kStep) & kHalf;
+  }
+  const at::Tensor is_kept = at::bitwise_right_shift(left & kHalf, 8).lt(static_cast<int64_t>(bernoulli_threshold(p)));
+  return at::where(is_kept, at::scalar_tensor(value, seed.options().dtype(dtype)), at::zeros({}, seed.options().dtype(dtype)));
 }
 
 double bernoulli_threshold(double p) { return std::nearbyint(p * 0x1p24); }

@@ -14,8 +14,13 @@ using capture::ValueId;
 
 namespace {
 
-// From a seed and counters, which all masks of a program read: no kernel needs to go on from those.
-bool is_drawn(const Instr& instr) { return instr.op && instr.op->operator_name() == random_ops().bernoulli.operator_name(); }
+// The value is a seed or a counter, which all masks of a program read: no kernel needs to go on from those.
+bool is_drawn_from(ValueId value, const Instr& instr) {
+  if (!instr.op) return false;
+  const auto& name = instr.op->operator_name();
+  return name == random_ops().bernoulli.operator_name() ||
+         (name == random_ops().dropout.operator_name() && instr.args[0].values[0] != value);
+}
 
 }  // namespace
 
@@ -147,7 +152,8 @@ void Bans::ban_far_apart() {
         if (is_forward_[user]) end = std::min(end, first_end[user]);
       }
       for (const uint32_t user : users_[value.index]) {
-        if (is_forward_[user] && user > end && is_fusible_with(value, user) && !is_drawn(uses_.instr(user))) ban(user, Ban::FarApart);
+        if (is_forward_[user] && user > end && is_fusible_with(value, user) && !is_drawn_from(value, uses_.instr(user)))
+          ban(user, Ban::FarApart);
       }
     }
   }
@@ -176,7 +182,7 @@ void Bans::ban_long_chains() {
       for (const ValueId output : graph.instrs[current].outputs) {
         if (!output.defined()) continue;
         for (const uint32_t user : users_[output.index]) {
-          if (!is_forward_[user] || is_drawn(uses_.instr(user))) continue;
+          if (!is_forward_[user] || is_drawn_from(output, uses_.instr(user))) continue;
           if (is_fusible_with(output, user) && bans_[user] == Ban::None) open.push(user);
         }
       }

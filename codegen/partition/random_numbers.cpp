@@ -52,6 +52,7 @@ class Rewriter {
   Joint run() {
     for (uint32_t i = 0; i < joint_.forward_end; ++i) {
       if (is_bernoulli(graph_->instrs[i])) replace(i);
+      if (is_dropout(graph_->instrs[i])) replace_dropout(i);
     }
     Joint joint = joint_;
     if (start_.empty()) return joint;
@@ -75,11 +76,48 @@ class Rewriter {
     const bool in_place = writes_all(instr) && is_named(instr, "aten::bernoulli_", "float");
     if (!in_place && !(instr.kind == InstrKind::Op && is_named(instr, "aten::bernoulli", "p"))) return false;
     if (!number_of(instr.args[1]) || instr.args[2].kind != Arg::Kind::Constant || !instr.args[2].constant.isNone()) return false;
-    const Value& result = graph_->values[instr.outputs[0].index];
+    return is_drawn_in_place(graph_->values[instr.outputs[0].index]);
+  }
+
+  bool is_drawn_in_place(const Value& result) const {
     const bool is_float =
         result.dtype == at::kFloat || result.dtype == at::kDouble || result.dtype == at::kBFloat16 || result.dtype == at::kHalf;
-    return result.defined && result.device.is_cpu() && is_float && result.strides.size() == result.sizes.size() &&
-           is_contiguous(*graph_, result);
+    return result.defined && is_float && result.strides.size() == result.sizes.size() && is_contiguous(*graph_, result);
+  }
+
+  // (input, p, train) -> (output, mask), where only gradients read the mask. ATen has it for devices that draw and drop in one kernel.
+  bool is_dropout(const Instr& instr) const {
+    if (instr.kind != InstrKind::Op || !is_named(instr, "aten::native_dropout", "") || instr.outputs.size() != 2) return false;
+    const auto p = number_of(instr.args[1]);
+    const Arg& train = instr.args[2];
+    const bool trains =
+        train.kind == Arg::Kind::Constant && (train.constant.isNone() || (train.constant.isBool() && train.constant.toBool()));
+    if (!p || *p <= 0 || *p >= 1 || !trains || !is_drawn_in_place(graph_->values[instr.outputs[0].index])) return false;
+    const auto& readers = users_[instr.outputs[1].index];
+    return std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
+      return reader != kNone && is_named(graph_->instrs[reader], "aten::native_dropout_backward", "") &&
+             graph_->instrs[reader].args[1].values[0] == instr.outputs[1] && number_of(graph_->instrs[reader].args[2]);
+    });
+  }
+
+  void replace_dropout(uint32_t i) {
+    const Instr replaced = graph_->instrs[i];
+    const double p = *number_of(replaced.args[1]);
+    const Value& result = graph_->values[replaced.outputs[0].index];
+    const c10::Device device = result.device;
+    const auto [rows, columns] = counters_of(result.sizes, device);
+    const ValueId seed = add_seed(device);
+    const auto drop = [&](uint32_t at, const Arg& input, ValueId output, double value) {
+      const uint32_t origin = graph_->instrs[at].origin;
+      Instr& instr = graph_->instrs.edit(at);
+      instr = {.origin = origin, .op = random_ops().dropout, .outputs = {output}};
+      instr.args = {input, tensor(seed), tensor(rows), tensor(columns), constant(1 - p), constant(value)};
+    };
+    drop(i, replaced.args[0], replaced.outputs[0], 1 / (1 - p));
+    for (const uint32_t reader : users_[replaced.outputs[1].index]) {
+      const Instr gradient = graph_->instrs[reader];
+      drop(reader, gradient.args[0], gradient.outputs[0], *number_of(gradient.args[2]));
+    }
   }
 
   // What alone reads it, where that divides it by a number.
@@ -102,8 +140,9 @@ class Rewriter {
     }
     const Instr replaced = graph_->instrs[i];
     const ValueId result = replaced.outputs[0];
-    const auto [rows, columns] = counters_of(graph_->values[result.index].sizes);
-    const ValueId seed = add_to_start(random_ops().seed, {}, {}, at::kLong);
+    const c10::Device device = graph_->values[result.index].device;
+    const auto [rows, columns] = counters_of(graph_->values[result.index].sizes, device);
+    const ValueId seed = add_seed(device);
     Instr& instr = graph_->instrs.edit(i);
     instr = {.origin = replaced.origin, .op = random_ops().bernoulli, .outputs = {result}};
     instr.args = {tensor(seed), tensor(rows),    tensor(columns),
@@ -111,29 +150,32 @@ class Rewriter {
   }
 
   // The innermost dims that make a loop count the columns, the others the rows.
-  std::pair<ValueId, ValueId> counters_of(const std::vector<ExprId>& sizes) {
+  std::pair<ValueId, ValueId> counters_of(const std::vector<ExprId>& sizes, c10::Device device) {
     constexpr int64_t kColumns = 64;
     size_t first_column = sizes.size();
     for (int64_t columns = 1; first_column > 0 && columns < kColumns;) columns *= graph_->symbols->hint(sizes[--first_column]);
     const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(first_column);
     std::vector<ExprId> rows(sizes.begin(), middle);
     rows.resize(sizes.size(), graph_->symbols->integer(1));
-    return {counters(rows), counters({middle, sizes.end()})};
+    return {counters(rows, device), counters({middle, sizes.end()}, device)};
   }
 
-  ValueId counters(const std::vector<ExprId>& sizes) {
-    std::vector<uint32_t> key;
+  ValueId add_seed(c10::Device device) { return add_to_start(random_ops().seed, {constant(device)}, {}, at::kLong, device); }
+
+  ValueId counters(const std::vector<ExprId>& sizes, c10::Device device) {
+    std::vector<uint32_t> key = {static_cast<uint32_t>(device.type()), static_cast<uint32_t>(device.index())};
     for (const ExprId size : sizes) key.push_back(size.index);
     const auto [known, is_new] = counters_.try_emplace(key);
     if (is_new) {
       Arg size{.kind = Arg::Kind::IntList};
       size.exprs.assign(sizes.begin(), sizes.end());
-      known->second = add_to_start(random_ops().counters, {size}, sizes, at::kInt);
+      known->second = add_to_start(random_ops().counters, {size, constant(device)}, sizes, at::kInt, device);
     }
     return known->second;
   }
 
-  ValueId add_to_start(const c10::OperatorHandle& op, std::vector<Arg> args, const std::vector<ExprId>& sizes, at::ScalarType type) {
+  ValueId add_to_start(const c10::OperatorHandle& op, std::vector<Arg> args, const std::vector<ExprId>& sizes, at::ScalarType type,
+                       c10::Device device) {
     std::vector<int64_t> strides(sizes.size());
     int64_t stride = 1;
     for (size_t dim = sizes.size(); dim-- > 0;) {
@@ -141,7 +183,7 @@ class Rewriter {
       stride *= std::max<int64_t>(1, graph_->symbols->hint(sizes[dim]));
     }
     const ValueId value{static_cast<uint32_t>(graph_->values.size())};
-    graph_->values.push_back({.dtype = type, .sizes = sizes, .strides = std::move(strides)});
+    graph_->values.push_back({.dtype = type, .device = device, .sizes = sizes, .strides = std::move(strides)});
     start_.push_back({.op = op, .args = std::move(args), .outputs = {value}});
     return value;
   }
@@ -151,7 +193,7 @@ class Rewriter {
   std::vector<std::vector<uint32_t>> users_;  // by value: instrs, kNone for who called the program
   std::set<uint32_t> removed_;
   std::vector<Instr> start_;                           // new ones, before all others
-  std::map<std::vector<uint32_t>, ValueId> counters_;  // by sizes
+  std::map<std::vector<uint32_t>, ValueId> counters_;  // by device and sizes
 };
 
 }  // namespace

@@ -8,6 +8,11 @@
 // Recognised are bernoulli and bernoulli_ of one probability, and so dropout: what follows on each other is one op,
 //
 //   noise = empty_like(x).bernoulli_(1 - p).div_(1 - p)    noise = philox_bernoulli(seed, rows, columns, 1 - p, 1 / (1 - p))
+//
+// and the form that dropout has on other devices, whose mask is not made at all:
+//
+//   y, mask = native_dropout(x, p, True)                   y = philox_dropout(x, seed, rows, columns, 1 - p, 1 / (1 - p))
+//   gx = native_dropout_backward(gy, mask, 1 / (1 - p))    gx = philox_dropout(gy, seed, rows, columns, 1 - p, 1 / (1 - p))
 
 #include "capture/function/joint.h"
 

@@ -114,12 +114,13 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     tell_once("a function runs as it is: it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
-  const at::Tensor random = known->draws_random_numbers() && !known->numbers().empty() ? capture::random_state() : at::Tensor();
+  const bool may_draw_again = known->draws_random_numbers() && !known->numbers().empty();
+  const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
   std::vector<at::Tensor> outputs = halves->forward->run(primals, bindings);
   for (const capture::AskedNumber& asked : known->numbers()) {
     if (same_number(outputs[asked.result].item(), asked.number)) continue;
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
-    if (random.defined()) capture::set_random_state(random);
+    random.restore();
     return run_eagerly(*context_, call_);
   }
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
@@ -147,13 +148,13 @@ FunctionOutput AotCall::run_and_compare(const std::shared_ptr<Specialisation>& k
     const at::AutoDispatchBelowADInplaceOrView below;
     for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
   }
-  const at::Tensor before = capture::random_state();
+  const auto before = capture::RandomState::of(call_.inputs);
   FunctionOutput output = run_programs(known, halves, std::move(bindings));
-  const at::Tensor after = capture::random_state();
-  capture::set_random_state(before);
+  const auto after = before.now();
+  before.restore();
   const c10::AutoGradMode no_grad(false);
   const std::vector<at::Tensor> expected = call_.function()(copies).tensors;
-  capture::set_random_state(after);
+  after.restore();
   if (const auto difference = find_difference(output.tensors, expected)) {
     throw std::runtime_error(base::format(
         "hindcast::aot_function: the function gives something else than the program that was traced of it: {}. Something that it reads "

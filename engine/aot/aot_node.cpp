@@ -94,13 +94,12 @@ class FirstCallAgain {
       put_back_.emplace_back(now, copy_of(now));
       write(now, before);
     }
-    if (!trace.random_state().defined()) return;
-    random_state_ = capture::random_state();
-    capture::set_random_state(trace.random_state());
+    random_state_ = trace.random_state().now();
+    trace.random_state().restore();
   }
   ~FirstCallAgain() {
     for (const auto& [tensor, contents] : put_back_) write(tensor, contents);
-    if (random_state_.defined()) capture::set_random_state(random_state_);
+    random_state_.restore();
   }
   FirstCallAgain(const FirstCallAgain&) = delete;
   FirstCallAgain& operator=(const FirstCallAgain&) = delete;
@@ -112,7 +111,7 @@ class FirstCallAgain {
   }
 
   std::vector<std::pair<at::Tensor, at::Tensor>> put_back_;
-  at::Tensor random_state_;
+  capture::RandomState random_state_;
 };
 
 [[noreturn]] void refuse_second_time() {

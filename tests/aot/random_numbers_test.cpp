@@ -10,7 +10,10 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
+
+#include "codegen/fuse/random_ops.h"
 
 namespace hindcast::tests {
 namespace {
@@ -188,8 +191,9 @@ at::Tensor drawn_by_the_op(const at::Tensor& like, int64_t first_column, double 
   std::vector<int64_t> rows = like.sizes().slice(0, static_cast<size_t>(first_column)).vec();
   rows.resize(static_cast<size_t>(like.dim()), 1);
   const std::vector<int64_t> columns = like.sizes().slice(static_cast<size_t>(first_column)).vec();
-  return call("hindcast::philox_bernoulli", {call("hindcast::philox_seed", {}), call("hindcast::counters", {rows}),
-                                             call("hindcast::counters", {columns}), p, 1 / p, static_cast<int64_t>(at::kDouble)});
+  return call("hindcast::philox_bernoulli",
+              {call("hindcast::philox_seed", {at::Device(at::kCPU)}), call("hindcast::counters", {rows, at::Device(at::kCPU)}),
+               call("hindcast::counters", {columns, at::Device(at::kCPU)}), p, 1 / p, static_cast<int64_t>(at::kDouble)});
 }
 
 // In kernels by elements and by rows, transposed and broadcast operands, sizes that fill no vectors; on as many threads as there are.
@@ -309,6 +313,57 @@ TEST(RandomNumbers, AreAtensWhereAsked) {
   at::globalContext().setDeterministicAlgorithms(true, false);
   expect_atens(with_kernels(), "deterministic algorithms");
   at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+// What devices without a kernel of ours run.
+TEST(RandomNumbers, AreTheSameByAtensOps) {
+  const at::Tensor rows = at::tensor({0, 1, 7, 0x7fffffff, -5}, at::kInt).view({5, 1}), columns = at::arange(33, at::kInt).view({1, 33});
+  for (const int64_t seed : {int64_t{0}, int64_t{12345}, int64_t{-1}, std::numeric_limits<int64_t>::min(), int64_t{0x123456789abcdef0}}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+      const at::Tensor by_ops = codegen::philox_bernoulli_by_ops(at::tensor(seed, at::kLong), rows, columns, 0.4, 2.5, type);
+      const at::Tensor ours =
+          c10::Dispatcher::singleton()
+              .findSchemaOrThrow("hindcast::philox_bernoulli", "")
+              .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, double, double, at::ScalarType)>()
+              .call(at::tensor(seed, at::kLong), rows, columns, 0.4, 2.5, type);
+      EXPECT_TRUE(at::equal(by_ops, ours)) << seed;
+    }
+  }
+}
+
+// The form that dropout has where ATen draws and drops in one kernel, as on CUDA.
+TEST(RandomNumbers, AreThoseOfNativeDropoutToo) {
+  for (const auto& partition : {partition::min_cut, partition::standard}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      const auto x = leaf({64, 96}, type);
+      const auto function = [](const at::Tensor& in) { return std::get<0>(at::native_dropout(in.tanh(), 0.3, true)).mul(2); };
+      const auto f = ready(function, with_kernels(partition), x);
+      x.mutable_grad() = at::Tensor();
+      torch::manual_seed(3);
+      const at::Tensor y = f(x);
+      y.sum().backward();
+      const at::Tensor kept = y.detach() != 0, expected = x.detach().to(at::kDouble).tanh() * 2 / 0.7;
+      EXPECT_LT(std::abs(deviation_of_mean(kept, 0.7)), kUnlikely);
+      const double tolerance = type == at::kFloat ? 1e-6 : 0x1p-7;
+      EXPECT_TRUE(at::allclose(y.detach().to(at::kDouble), at::where(kept, expected, at::zeros_like(expected)), tolerance, tolerance));
+      const at::Tensor slope = (1 - x.detach().to(at::kDouble).tanh().square()) * 2 / 0.7;
+      EXPECT_TRUE(at::allclose(x.grad().to(at::kDouble), at::where(kept, slope, at::zeros_like(slope)), 2 * tolerance, 2 * tolerance));
+      const auto programs = f.core().programs().at(0);
+      EXPECT_THAT(programs.forward->print(), AllOf(HasSubstr("philox_dropout"), Not(HasSubstr("native_dropout"))));
+      EXPECT_THAT(programs.backward->print(), AllOf(HasSubstr("philox_dropout"), Not(HasSubstr("native_dropout"))));
+    }
+  }
+}
+
+TEST(RandomNumbers, OfADropoutWhoseMaskIsReadAreAtens) {
+  const auto x = leaf({64, 96});
+  const auto f = ready(
+      [](const at::Tensor& in) {
+        const auto [y, mask] = at::native_dropout(in, 0.3, true);
+        return y + mask.to(at::kFloat);
+      },
+      with_kernels(), x);
+  EXPECT_THAT(f.core().programs().at(0).forward->print(), HasSubstr("native_dropout"));
 }
 
 }  // namespace
