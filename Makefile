@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Two targets at once would build in one folder at once; within a build, JOBS compilers run side by side.
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-sanitizers check-torch-versions wheel bench bench-peers docs format clean
+.PHONY: help setup build demo test test-sanitizers test-gpu check-torch-versions wheel bench bench-peers bench-gpu gpu-bundle docs format clean
 
 ARGS ?=
 TORCH ?= 2.11
@@ -34,6 +34,10 @@ test: build ## build and run all tests (ARGS go to ctest, for example ARGS='-R c
 test-sanitizers: setup ## all tests under ASan and UBSan, those with threads under TSan
 	@scripts/test_sanitizers.sh $(ARGS)
 
+test-gpu: setup ## the tests that need a CUDA card, on a machine that has one (elsewhere they skip and say why)
+	@scripts/build.sh release test_gpu
+	@build/release/tests/test_gpu $(ARGS)
+
 check-torch-versions: setup ## build and test against torch 2.12 to 2.15 in turn, print a table (ARGS='2.12 2.15')
 	@scripts/check_torch_versions.sh $(ARGS)
 
@@ -46,6 +50,13 @@ bench: setup ## run the benchmarks, write bench/results/, print one table
 
 bench-peers: setup ## the same shapes under PyTorch's own compilers, in a Python of their own (.deps/peers)
 	@scripts/bench_peers.sh $(ARGS)
+
+bench-gpu: setup ## backwards on a CUDA card, stock and hindcast in turn (ARGS='--quick --benchmark_filter=softmax')
+	@scripts/build.sh release hindcast_bench_gpu
+	@build/release/bench/hindcast_bench_gpu $(ARGS)
+
+gpu-bundle: setup ## make build/gpu-bundle: tests and benchmarks for a machine with a card and a torch, but without our packages
+	@scripts/gpu_bundle.sh
 
 docs: ## render README, docs/ and the headers to build/docs/html
 	@scripts/docs.sh

@@ -4,7 +4,7 @@
 // A child has only the thread that forked. A lock that another thread held at that moment would be held in the child for
 // good, over data that is half written. So a fork first takes every lock of the library, in one order; the parent gives them
 // back, the child makes them anew. Each is held for a moment only: never while user code runs, with two exceptions that wait
-// or are left alone by their own rules: the compiler (codegen/cpu/clang/fork_gate.h) and the output of logs (log.cpp).
+// or are left alone by their own rules: the compiler (base/fork_gate.h) and the output of logs (log.cpp).
 //
 // What a process makes once, on first use, takes longer than a lock should be held: FirstUse.
 //

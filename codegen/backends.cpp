@@ -1,11 +1,15 @@
 // The one file that knows all backends.
 
 #include "codegen/cpu/backend.h"
+#include "codegen/cuda/backend.h"
 #include "codegen/kernel/backend.h"
 
 namespace hindcast::codegen {
 
-c10::SmallVector<const Backend*, 2> backends() { return {&cpu::cpu_backend()}; }
+c10::SmallVector<const Backend*, 2> backends() {
+  if (cuda::stands_in_for(c10::kCPU)) return {&cuda::cuda_backend()};
+  return {&cpu::cpu_backend(), &cuda::cuda_backend()};
+}
 
 const Backend* backend_of(c10::DeviceType device) {
   for (const Backend* backend : backends()) {
@@ -15,13 +19,13 @@ const Backend* backend_of(c10::DeviceType device) {
 }
 
 const Backend* backend_of(const capture::Graph& graph) {
-  const capture::Value* first = nullptr;
+  c10::DeviceType type = c10::kCPU;
   for (const capture::Value& value : graph.values) {
-    if (!value.defined) continue;
-    if (first == nullptr) first = &value;
-    if (value.device != first->device) return nullptr;
+    if (!value.defined || value.device.is_cpu() || value.device.type() == type) continue;
+    if (type != c10::kCPU) return nullptr;
+    type = value.device.type();
   }
-  return backend_of(first == nullptr ? c10::kCPU : first->device.type());
+  return backend_of(type);
 }
 
 }  // namespace hindcast::codegen

@@ -29,11 +29,25 @@ void check_passes(const codegen::Optimised& optimised, const capture::ReplayChec
   }
 }
 
+// The nodes whose ops the group has, each once.
+std::string nodes_of(const codegen::Group& group, const capture::Graph& graph) {
+  std::string names;
+  uint32_t last = ~0U;
+  for (const uint32_t i : group.members) {
+    const uint32_t origin = graph.instrs[i].origin;
+    if (origin == last || origin >= graph.origins.size()) continue;
+    last = origin;
+    names += (names.empty() ? " of " : ", ") + graph.origins[origin];
+  }
+  return names;
+}
+
 void log_groups(const codegen::Schedule& schedule, const capture::Graph& graph) {
   if (!base::enabled(base::Channel::Fusion, base::Level::Info)) return;
   for (const codegen::Group& group : schedule.groups) {
-    HC_LOG(Fusion, Info, "graph {}: {} ops in one kernel{}, {} loads, {} stores; it stopped growing at {}", graph.id, group.members.size(),
-           group.body.by_rows ? " by rows" : "", group.loads.size(), group.stores.size(), group.stopped);
+    HC_LOG(Fusion, Info, "graph {}: {} ops in one kernel{}{}, {} loads, {} stores; it stopped growing at {}", graph.id,
+           group.members.size(), group.body.by_rows ? " by rows" : "", nodes_of(group, graph), group.loads.size(), group.stores.size(),
+           group.stopped);
   }
 }
 

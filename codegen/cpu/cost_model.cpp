@@ -20,12 +20,15 @@ constexpr KernelLimits kLimits = {
     .kept_bytes = 1 << 20,
     // Operands that are added at once are still in the innermost cache, and the next one is made in the same memory.
     .waiting_bytes = 1 << 15,
+    // Small values stay in cache, and can as well be read again.
+    .leaf_bytes = 1 << 20,
 };
 
 constexpr ReuseLimits kReuseLimits = {.of_one = 1 << 20, .of_all = 16 << 20};
 
 class CpuCostModel final : public CostModel {
  public:
+  c10::DeviceType device() const override { return c10::kCPU; }
   const KernelLimits& limits() const override { return kLimits; }
   const ReuseLimits& reuse_limits() const override { return kReuseLimits; }
 

@@ -1,11 +1,12 @@
 #include "codegen/cpu/kernel_call.h"
 
-#include "codegen/cpu/call_frame.h"
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/loop_nest.h"
-#include "codegen/cpu/parallel.h"
-#include "codegen/cpu/row_call.h"
 #include "codegen/cpu/nontemporal_stores.h"
+#include "codegen/cpu/parallel.h"
+#include "codegen/cpu/results.h"
+#include "codegen/cpu/row_call.h"
+#include "codegen/kernel/pointwise_frame.h"
 
 #include <algorithm>
 #include <array>
@@ -13,62 +14,21 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-class KernelCall final : public CallFrame {
+class KernelCall final : public PointwiseFrame {
  public:
-  KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel) : CallFrame(group, std::move(kernel)) {
-    for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
-    for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
+  KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
+      : PointwiseFrame(group, result_maker()), kernel_(std::move(kernel)), grain_(grain_of(group.body)) {
     for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
-    for (const Access& access : group.accesses) reads_padded_ = reads_padded_ || !access.offsets.empty();
-    for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
   }
+  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
  private:
-  void lay_out(Call& call) const override {
-    call.strides.resize(call.domain.size());
-    for (size_t i = call.domain.size(); i-- > 0;) {
-      const uint8_t axis = group_.order[i];
-      call.strides[axis] = call.numel;
-      call.numel *= std::max<int64_t>(call.domain[axis], 1);
-    }
-    call.is_one_loop = !is_empty(call) && call.concats.are_dense() && is_one_loop(call);
-  }
-
-  ResultLayout layout_of(const Call& call, size_t store) const override {
-    const at::ScalarType type = group_.body.stores[store].type;
-    if (has_shape_of_domain_[store]) return {call.domain, call.strides, type};
-    const Ints shape = sizes_of(group_.shapes[store], call.env);  // of another one: both are contiguous
-    return {shape, row_major_strides(shape), type};
-  }
-
-  bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop; }
   bool can_write_leaves(const Call& call) const override { return call.is_one_loop && kernel_->leaves != nullptr; }
 
   void launch(Call& call) const override {
     if (call.leaves != nullptr) return run_leaves(call);
     if (call.is_one_loop) return run_dense(call);
     if (!is_empty(call)) run_nest(call);
-  }
-
-  static bool is_empty(const Call& call) { return std::find(call.domain.begin(), call.domain.end(), 0) != call.domain.end(); }
-  bool is_still(size_t i) const { return i < loads_ && group_.body.loads[i].pattern == AccessPattern::Still; }
-
-  // Every load lies in memory as the results do, or is one element.
-  bool is_one_loop(const Call& call) const {
-    const at::IntArrayRef sizes = call.domain, strides = call.strides;
-    const int64_t numel = call.numel;
-    if (reads_padded_) return false;
-    for (size_t i = 0; i < loads_; ++i) {
-      const at::Tensor& tensor = call.load(i);
-      if (is_still(i)) {
-        if (tensor.numel() != 1) return false;
-      } else if (group_.accesses[i].sizes.empty() && tensor.sizes() == sizes) {
-        if (numel != 1 && tensor.strides() != strides) return false;
-      } else if (tensor.numel() != numel || !tensor.is_contiguous() || !is_in_order_) {
-        return false;
-      }
-    }
-    return true;
   }
 
   void run_dense(const Call& call) const {
@@ -148,41 +108,13 @@ class KernelCall final : public CallFrame {
   }
 
   void run_nest(const Call& call) const {
-    c10::SmallVector<Ints, 16> steps;
-    c10::SmallVector<Spans, 4> spans;
-    if (reads_padded_) spans.resize(element_sizes_.size());
-    c10::SmallVector<at::Tensor, 16> tensors;
-    Pointers pointers;
-    for (size_t i = 0; i < loads_; ++i) {
-      tensors.push_back(call.load(i));
-      const Access& access = group_.accesses[i];
-      if (const auto padding = access.offsets.empty() ? std::nullopt : place_padded(tensors.back(), access, call.domain, call.env)) {
-        steps.push_back(padding->steps);
-        spans[i] = padding->spans;
-        pointers.push_back(memory_of(tensors.back()) + padding->first);
-        continue;
-      }
-      steps.push_back(steps_of(tensors.back(), access, call.domain, call.env));
-      pointers.push_back(memory_of(tensors.back()));
-    }
-    for (const at::Tensor& result : call.results) {
-      Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
-      for (int64_t& bytes : own) bytes *= static_cast<int64_t>(result.element_size());
-      pointers.push_back(memory_of(result));
-    }
-    for (const Concats::Part& part : call.concats.parts()) {
-      steps.push_back(part.steps);
-      pointers.push_back(part.memory);
-    }
-    const auto nest = make_nest(call.domain, group_.order, steps, spans);
-    cpu::run_nest(kernel_->dense, nest, pointers, widths_, call.scalars.data(), grain_);
+    const Nest nest = nest_of(call);
+    cpu::run_nest(kernel_->dense, nest.loops, nest.pointers, widths_, call.scalars.data(), grain_);
   }
 
-  std::vector<int64_t> element_sizes_;
-  std::vector<int64_t> widths_;            // how far the kernel goes from one element to the next
-  std::vector<bool> has_shape_of_domain_;  // by store
-  bool reads_padded_ = false;
-  const bool is_in_order_ = std::is_sorted(group_.order.begin(), group_.order.end());
+  const std::shared_ptr<const CpuKernel> kernel_;
+  const int64_t grain_;
+  std::vector<int64_t> widths_;  // how far the kernel goes from one element to the next
 };
 
 }  // namespace

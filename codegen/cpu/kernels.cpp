@@ -1,10 +1,10 @@
 #include "codegen/cpu/kernels.h"
 
 #include "codegen/cpu/clang/compiler.h"
-#include "codegen/cpu/clang/fork_gate.h"
 #include "codegen/kernel/device_library.h"
 #include "codegen/kernel/kernel_table.h"
 #include "codegen/kernel/leaf_requests.h"
+#include "base/fork_gate.h"
 
 #include <exception>
 #include <type_traits>
@@ -67,7 +67,7 @@ KernelTable& table() {
 }  // namespace
 
 std::shared_ptr<const CpuKernel> kernel_of(const Body& body, std::string& why_not) {
-  const InsideCompiler inside;
+  const base::InsideCompiler inside;
   const auto clang = ClangCompiler::get(&why_not);
   if (!clang) return nullptr;
   try {
@@ -79,7 +79,7 @@ std::shared_ptr<const CpuKernel> kernel_of(const Body& body, std::string& why_no
 }
 
 size_t known_kernels() {
-  const InsideCompiler inside;
+  const base::InsideCompiler inside;
   return table().size();
 }
 

@@ -16,15 +16,12 @@ void add(char* to, const char* from, int64_t count) {
 
 }  // namespace
 
-void write_to_leaves(const LeafWrites& leaves, size_t store, const at::Tensor& result) {
-  for (const LeafWrites::Write& write : leaves.writes()) {
-    if (write.store != store || result.numel() == 0) continue;
-    const auto* values = static_cast<const char*>(result.const_data_ptr());
-    if (write.adds) {
-      add_elements(write.type, write.memory, values, result.numel());
-    } else {
-      std::memcpy(write.memory, values, result.nbytes());
-    }
+void write_to_leaf(const LeafWrites::Write& write, const at::Tensor& result) {
+  const auto* values = static_cast<const char*>(result.const_data_ptr());
+  if (write.adds) {
+    add_elements(write.type(), write.memory, values, result.numel());
+  } else {
+    std::memcpy(write.memory, values, result.nbytes());
   }
 }
 

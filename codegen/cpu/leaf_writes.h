@@ -7,8 +7,8 @@
 
 namespace hindcast::codegen::cpu {
 
-/// A result to all its leaves, where no kernel has done it.
-void write_to_leaves(const LeafWrites& leaves, size_t store, const at::Tensor& result);
+/// A result to one of its leaves, where no kernel has done it.
+void write_to_leaf(const LeafWrites::Write& write, const at::Tensor& result);
 
 /// The pointers to leaves that a kernel takes: for each leaf that the body has, of its sum and of the term that is added. Where
 /// nobody wants one, null: the kernel writes to elements that nobody reads. Where there is nothing to add to, zeros.

@@ -69,7 +69,6 @@ PartialResults::PartialResults(const Body& body) : type_(body.compute), width_(s
     const auto m2 = store.over_rows == Kind::Mean ? m2_beside(body, i) : std::nullopt;
     HC_CHECK(store.over_rows != Kind::M2 || has_mean_beside(body, i), "an M2 over rows without its mean");
     stores_.push_back({i, body.loads.size() + i, store.over_rows, m2 ? body.loads.size() + *m2 : 0});
-    need_rows_ = need_rows_ || store.over_rows != Kind::Sum;
   }
 }
 

@@ -13,8 +13,6 @@ class PartialResults {
  public:
   explicit PartialResults(const Body& body);
   bool empty() const { return stores_.empty(); }
-  /// Whether a result over no rows does not exist, as the largest number of none.
-  bool need_rows() const { return need_rows_; }
 
   /// What one call has of each: elements, by store.
   using Counts = c10::SmallVector<int64_t, 16>;
@@ -37,7 +35,6 @@ class PartialResults {
   std::vector<Store> stores_;
   at::ScalarType type_;
   int64_t width_;
-  bool need_rows_ = false;
 };
 
 }  // namespace hindcast::codegen::cpu

@@ -1,12 +1,13 @@
 #include "codegen/cpu/row_call.h"
 
-#include "codegen/cpu/call_frame.h"
 #include "codegen/cpu/leaf_writes.h"
+#include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/partial_results.h"
 #include "codegen/cpu/reduction_text.h"
+#include "codegen/cpu/results.h"
 #include "codegen/cpu/row_packing.h"
-#include "codegen/cpu/nontemporal_stores.h"
+#include "codegen/kernel/row_frame.h"
 #include "base/check.h"
 
 #include <algorithm>
@@ -22,49 +23,16 @@ constexpr int64_t kBlock = 256;
 // Elements of a row that still stays in the innermost cache, beside what the kernel reads.
 constexpr int64_t kLongestStreamed = 4096;
 
-// The two nests of one call, and where its tensors begin.
-struct Launch {
-  c10::SmallVector<at::Tensor, 16> tensors;  // loads, then results
-  Pointers pointers;
-  c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
-  c10::SmallVector<Traffic, 32> traffic;    // by pointer, where there is more than one segment a row
-  c10::SmallVector<int64_t, 32> widths;     // the same: an element's bytes
-  int64_t row_count = 1;
-  PartialResults::Counts counts;
-  bool copies_segments = false;
-  NontemporalStores nontemporal;
-
-  int64_t segments() const { return columns.size() > 1 ? columns[0].size : 1; }
-  int64_t segment_length() const { return columns.back().size; }
-  int64_t row_length() const { return segments() * segment_length(); }
-  /// Of the elements that the kernel goes over at once.
-  int64_t loop_length() const { return copies_segments ? row_length() : segment_length(); }
-};
-
-// Segments made one would change the results.
-bool keeps_segments(const Body& body) {
-  const bool by_op = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
-    return op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum && op.reduction.over != Reduction::Over::Row;
-  });
-  return by_op || std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) {
-           return store.extent == Extent::Channels && store.over_rows != Reduction::Kind::Sum;
-         });
-}
-
-class RowCall final : public CallFrame {
+class RowCall final : public RowFrame {
  public:
   RowCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
-      : CallFrame(group, std::move(kernel)),
+      : RowFrame(group, result_maker()),
+        kernel_(std::move(kernel)),
+        grain_(grain_of(group.body)),
         compute_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
         over_rows_(group.body),
         counts_rows_(counts_rows(group.body)) {
-    for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
-    if (keeps_segments(group.body)) {
-      for (const uint8_t axis : column_axes_) (group.channels >> axis & 1 ? segment_axes_ : axes_of_segment_).push_back(axis);
-    }
-    for (const BodyOp& op : group.body.ops)
-      needs_elements_ = needs_elements_ || (op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum);
     for (const BodyLoad& load : group.body.loads) {
       traffic_.push_back(load.pattern == AccessPattern::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
@@ -76,12 +44,20 @@ class RowCall final : public CallFrame {
       widths_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     }
   }
+  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
  private:
-  ResultLayout layout_of(const Call& call, size_t store) const override {
-    const Ints shape = sizes_of(group_.shapes[store], call.env);
-    return {shape, row_major_strides(shape), group_.body.stores[store].type};
-  }
+  // The two nests of one call, and where its tensors begin.
+  struct Launch : Rows {
+    c10::SmallVector<Traffic, 32> traffic;  // by pointer, where there is more than one segment a row
+    c10::SmallVector<int64_t, 32> widths;   // the same: an element's bytes
+    bool copies_segments = false;
+    NontemporalStores nontemporal;
+
+    /// Of the elements that the kernel goes over at once.
+    int64_t loop_length() const { return copies_segments ? row_length() : segment_length(); }
+  };
+
   bool may_take_input(const Call& /*call*/, size_t store) const override { return written_last_[store]; }
   bool can_write_leaves(const Call& /*call*/) const override { return kernel_->rows_to_leaves != nullptr; }
 
@@ -93,57 +69,14 @@ class RowCall final : public CallFrame {
   }
 
   Launch prepare(const Call& call) const {
-    const at::IntArrayRef domain = call.domain;
     Launch launch;
-    c10::SmallVector<Ints, 16> steps;
-    for (size_t i = 0; i < loads_; ++i) {
-      launch.tensors.push_back(call.load(i));
-      steps.push_back(steps_of(launch.tensors.back(), group_.accesses[i], domain, call.env));
-      if (C10_UNLIKELY(!goes_as_captured(i, domain, steps.back()))) make_dense(launch.tensors.back(), steps.back(), domain);
-    }
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      const BodyStore& store = group_.body.stores[i];
-      launch.tensors.push_back(call.results[i]);
-      launch.counts.push_back(launch.tensors.back().numel());
-      const at::ScalarType type = store.is_over_rows() ? group_.body.compute : store.type;
-      steps.push_back(steps_of_result(i, domain, static_cast<int64_t>(c10::elementSize(type))));
-    }
-    launch.rows = make_nest(domain, row_axes_, steps);
-    launch.columns = columns_of(domain, steps);
-    if (C10_UNLIKELY(launch.columns.size() > 2)) {  // loads that are broadcast within the row
-      for (size_t i = 0; i < loads_; ++i) {
-        if (group_.body.loads[i].pattern == AccessPattern::Dense) make_dense(launch.tensors[i], steps[i], domain);
-      }
-      launch.columns = columns_of(domain, steps);
-      launch.rows = make_nest(domain, row_axes_, steps);
-      HC_CHECK(launch.columns.size() <= 2, "columns in more than two loops");
-    }
-    for (const Loop& loop : launch.rows) launch.row_count *= loop.size;
+    lay_out_rows(call, launch);
     if (launch.segments() > 1 && group_.channels == 0) look_at_segments(launch);
-    for (const at::Tensor& tensor : launch.tensors)
-      launch.pointers.push_back(tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr);
-    refuse_empty(launch);
     over_rows_.clear(launch.pointers, launch.counts);
     for (size_t i = loads_; i < launch.tensors.size(); ++i) {
       if (may_be_nontemporal(launch, i)) launch.nontemporal.add_new(launch.pointers, loads_, i, widths_[i]);
     }
     return launch;
-  }
-
-  // A sum may take neighbouring segments as one.
-  c10::SmallVector<Loop, 4> columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const {
-    if (segment_axes_.empty()) return make_nest(domain, column_axes_, steps);
-    c10::SmallVector<Loop, 4> columns = make_nest(domain, segment_axes_, steps);
-    for (Loop& loop : make_nest(domain, axes_of_segment_, steps)) columns.push_back(std::move(loop));
-    return columns;
-  }
-
-  // As ATen's amax() does.
-  void refuse_empty(const Launch& launch) const {
-    const bool has_result = std::any_of(launch.counts.begin(), launch.counts.end(), [](int64_t count) { return count != 0; });
-    if (launch.row_count * launch.row_length() != 0 || !has_result) return;
-    const bool goes_over_nothing = launch.row_count == 0 ? over_rows_.need_rows() : needs_elements_;
-    if (goes_over_nothing) throw std::invalid_argument("a maximum, minimum or mean of no elements");
   }
 
   // Rows that follow each other in memory, some of them at once.
@@ -162,52 +95,6 @@ class RowCall final : public CallFrame {
       if (!launch.tensors[i].defined()) launch.traffic[i] = Traffic::Other;
     }
     launch.copies_segments = RowPacking::are_worth_copying(launch.traffic, launch.widths, launch.segments(), launch.segment_length());
-  }
-
-  // Still: one number a row. PerSegment: one for each channel of it. Dense: side by side along the innermost axis.
-  bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const {
-    const BodyLoad& as = group_.body.loads[load];
-    bool innermost = true;
-    for (size_t i = column_axes_.size(); i-- > 0;) {
-      if (domain[column_axes_[i]] == 1) continue;
-      const int64_t step = steps[column_axes_[i]];
-      switch (as.pattern) {
-        case AccessPattern::Still:
-          if (step != 0) return false;
-          break;
-        case AccessPattern::PerSegment:
-          if (step != 0 && !(group_.channels >> column_axes_[i] & 1)) return false;
-          break;
-        case AccessPattern::Dense:
-          if (innermost && step != static_cast<int64_t>(c10::elementSize(as.type))) return false;
-          break;
-      }
-      innermost = false;
-    }
-    return true;
-  }
-
-  static void make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) {
-    const auto bytes = static_cast<int64_t>(tensor.element_size());
-    Ints strides = steps;
-    for (int64_t& stride : strides) stride /= bytes;
-    tensor = tensor.as_strided(domain, strides).contiguous();
-    steps = row_major_strides(domain);
-    for (int64_t& step : steps) step *= bytes;
-  }
-
-  Ints steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const {
-    const Extent extent = group_.body.stores[store].extent;
-    Ints steps(domain.size(), 0);
-    int64_t step = bytes;
-    for (size_t axis = domain.size(); axis-- > 0;) {
-      const bool is_column = group_.columns >> axis & 1;
-      if ((extent == Extent::Row && is_column) || (extent == Extent::Columns && !is_column)) continue;
-      if (extent == Extent::Channels && !(group_.channels >> axis & 1)) continue;
-      steps[axis] = step;
-      step *= domain[axis];
-    }
-    return steps;
   }
 
   // A leaf's gradient lies as the result does; elements that are there for every segment of every row stay where they are.
@@ -319,15 +206,13 @@ class RowCall final : public CallFrame {
     }
   }
 
-  const int64_t compute_size_, scratch_;
+  const std::shared_ptr<const CpuKernel> kernel_;
+  const int64_t grain_, compute_size_, scratch_;
   const PartialResults over_rows_;
-  const bool counts_rows_;       // the kernel does
-  bool needs_elements_ = false;  // a row without elements has no result
-  std::vector<uint8_t> row_axes_, column_axes_;
-  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // where segments must stay apart: axes that count them, axes along one
-  std::vector<bool> written_last_;                       // by store: nothing of the row is read afterwards
-  std::vector<Traffic> traffic_;                         // by load, then by store
-  std::vector<int64_t> widths_;                          // the same: an element's bytes
+  const bool counts_rows_;          // the kernel does
+  std::vector<bool> written_last_;  // by store: nothing of the row is read afterwards
+  std::vector<Traffic> traffic_;    // by load, then by store
+  std::vector<int64_t> widths_;     // the same: an element's bytes
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ struct Complex {
   using Real = T;
   T real, imag;
 
+  Complex() = default;
   HC_DEVICE_MEMBER Complex(T re, T im = T(0)) : real(re), imag(im) {}
   template <class S>
   HC_DEVICE_MEMBER explicit Complex(Complex<S> other) : real(static_cast<T>(other.real)), imag(static_cast<T>(other.imag)) {}

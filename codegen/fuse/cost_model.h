@@ -5,6 +5,7 @@
 // Numbers alone come in, and no graph, so that the choice for a shape can be tested alone. Sizes are those at capture: the plan stays when
 // they change.
 
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstddef>
@@ -20,6 +21,7 @@ struct KernelLimits {
   int64_t large_bytes = 0;    // from here on a result is large: nobody finds it in a cache
   int64_t kept_bytes = 0;     // gradients of leaves that it makes all at once; four of its largest result are allowed in any case
   int64_t waiting_bytes = 0;  // operands that others make while it waits for more ops
+  int64_t leaf_bytes = 0;     // from here on it writes a result to leaves itself, while it makes it
 };
 
 /// What a sum over rows, or an expression with such sums, goes over. Elements.
@@ -60,6 +62,8 @@ struct ReuseLimits {
 
 class CostModel {
  public:
+  /// Of the tensors that it speaks of. All others are ATen's.
+  virtual c10::DeviceType device() const = 0;
   virtual const KernelLimits& limits() const = 0;
   virtual const ReuseLimits& reuse_limits() const = 0;
 

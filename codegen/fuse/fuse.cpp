@@ -112,6 +112,7 @@ class Fuser {
     const auto [known, is_new] = described_.try_emplace(i);
     auto& member = known->second;
     if (is_new) member = describe(graph_, graph_.instrs[i]);
+    if (is_new && member && member->device->type() != costs_.device()) member.reset();
     if (is_new && member && member->segmented_norm && !costs_.is_worth_it(*member->segmented_norm)) member.reset();
     return member;
   }
@@ -396,8 +397,7 @@ class Fuser {
       const bool is_taken = !is_read_elsewhere(group.stores[store], inside);
       for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back()});
       if (group.body.stores[store].extent == Extent::Element) {
-        // Small values stay in cache, and can as well be read again.
-        if (is_large(bytes_of(graph_, graph_.values[group.stores[store].index])))
+        if (bytes_of(graph_, graph_.values[group.stores[store].index]) >= costs_.limits().leaf_bytes)
           group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
         continue;
       }

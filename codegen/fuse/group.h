@@ -26,8 +26,9 @@ struct GroupScalar {
 };
 
 struct Group {
-  std::vector<uint32_t> members;  // instrs, in order
-  std::vector<uint32_t> views;    // views that it reads through
+  std::vector<uint32_t> members;   // instrs, in order
+  std::vector<uint32_t> views;     // views that it reads through
+  c10::Device device = c10::kCPU;  // of all its tensors
   std::vector<capture::ExprId> domain;
   std::vector<uint8_t> order;  // axes of the domain, outermost first, in which all its results are dense
   uint32_t columns = 0;        // by rows: the axes, a bit each, that the elements of a row lie along

@@ -32,9 +32,7 @@ std::optional<at::ScalarType> arithmetic_of(at::ScalarType type) {
   return is_float(type) ? std::optional(at::kFloat) : std::nullopt;
 }
 
-bool is_dense_on_cpu(const Value& value) {
-  return value.defined && value.device.is_cpu() && value.strides.size() == value.sizes.size() && value.sizes.size() <= kMaxRank;
-}
+bool is_dense(const Value& value) { return value.defined && value.strides.size() == value.sizes.size() && value.sizes.size() <= kMaxRank; }
 
 bool has_list_or_tensor_constant(const Arg& arg) {
   return arg.kind == Arg::Kind::ValueList || arg.kind == Arg::Kind::OptionalValueList || arg.kind == Arg::Kind::IntList ||
@@ -84,7 +82,8 @@ class Description {
     for (const ValueId id : instr_.outputs) {
       if (!id.defined() || !value(id).defined) continue;
       const Value& result = value(id);
-      if (!is_dense_on_cpu(result) || result.is_view) return false;
+      if (!is_dense(result) || result.is_view || (member_.device && *member_.device != result.device)) return false;
+      member_.device = result.device;
       if (is_mask(result)) {
         if (instr_.outputs.size() != 1) return false;
         member_.compute = at::kBool;
@@ -200,7 +199,7 @@ class Description {
 
   bool rows(const RowOp& op) {
     for (const Arg& arg : instr_.args) {
-      if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense_on_cpu(value(arg.values[0])))) return false;
+      if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense(value(arg.values[0])))) return false;
     }
     if (!op(graph_, instr_, member_)) return false;
     member_.kind = Member::Kind::Rows;
@@ -284,7 +283,7 @@ class Description {
     return std::all_of(member_.operands.begin(), member_.operands.end(), [&](const MemberOperand& operand) {
       const Value& read = value(operand.value);
       const size_t dims = read.sizes.size() + (operand.joined ? 1 : 0);
-      return is_read_exactly(read) && is_dense_on_cpu(read) && operand.first_dim + dims <= member_.sizes.size();
+      return is_read_exactly(read) && is_dense(read) && read.device == member_.device && operand.first_dim + dims <= member_.sizes.size();
     });
   }
 

@@ -47,6 +47,7 @@ struct Member {
     Concat,     // of `operands`, each of which has this domain
   };
   Kind kind = Kind::Pointwise;
+  std::optional<c10::Device> device = {};            // of all its tensors
   Sizes sizes;                                       // its domain
   std::vector<uint8_t> order;                        // dims, outermost first, in which its result is dense
   uint32_t row_dims = 0;                             // Reduction, Rows: dims, a bit each, that make a row

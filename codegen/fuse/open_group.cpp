@@ -129,7 +129,7 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
                                  [&](const MemberOperand& operand) { return can_read(member, place, operand); });
     return all ? std::optional(place) : std::nullopt;
   }
-  if (member.compute != group_.body.compute && member.compute != at::kBool) return std::nullopt;
+  if (member.device != group_.device || (member.compute != group_.body.compute && member.compute != at::kBool)) return std::nullopt;
   if (!is_identity(group_.order) || !is_identity(member.order)) {
     if (member.sizes != group_.domain || member.order != group_.order || member.kind != Member::Kind::Pointwise) return std::nullopt;
   }
@@ -358,6 +358,7 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   if (group_.members.empty()) {
     group_.body.compute = member.compute == at::kBool ? at::kFloat : member.compute;
     group_.order = member.order;
+    group_.device = *member.device;
   } else if (place.domain.size() != group_.domain.size()) {
     group_.order = count_up(place.domain.size());
   }

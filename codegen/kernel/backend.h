@@ -74,7 +74,8 @@ class Backend {
 
 /// Null: nothing takes tensors of this device.
 const Backend* backend_of(c10::DeviceType device);
-/// The backend of all tensors of a graph. Null: it has tensors of more than one, or of one that nothing takes.
+/// Of a graph's tensors that are not on the CPU, if it has such: others in it are ATen's then. Null: nothing takes those, or they are of
+/// more than one type of device.
 const Backend* backend_of(const capture::Graph& graph);
 /// All of them.
 c10::SmallVector<const Backend*, 2> backends();

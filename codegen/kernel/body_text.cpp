@@ -64,11 +64,22 @@ std::string block_lines(const std::string& indent, const std::string& count, lon
                 count, length, indent, length, count, length, count);
 }
 
-std::string load_from(const Body& body, size_t load, const std::string& place) {
+namespace {
+
+bool is_as_it_lies(const Body& body, size_t load) {
   const at::ScalarType type = body.loads[load].type;
-  const bool as_it_is = type == body.compute || type == at::kBool || type == at::kInt || type == at::kLong;
-  const std::string_view name = as_it_is ? type_name(type) : type_name(body.compute);
-  return format("const {} x{} = {};", name, load, as_it_is ? place : format("convert<{}>({})", name, place));
+  return type == body.compute || type == at::kBool || type == at::kInt || type == at::kLong;
+}
+
+}  // namespace
+
+std::string_view type_of_load(const Body& body, size_t load) {
+  return type_name(is_as_it_lies(body, load) ? body.loads[load].type : body.compute);
+}
+
+std::string load_from(const Body& body, size_t load, const std::string& place) {
+  const std::string_view type = type_of_load(body, load);
+  return format("const {} x{} = {};", type, load, is_as_it_lies(body, load) ? place : format("convert<{}>({})", type, place));
 }
 
 std::string converted(const Body& body, const BodyStore& store) {

@@ -17,7 +17,9 @@ std::string name_of(Operand operand);
 std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near = false);
 /// `length` elements from `begin` to `end`, for what is done block by block.
 std::string block_lines(const std::string& indent, const std::string& count, long length);
-/// What reads a load from the lvalue `place`: 16-bit floats become float.
+/// Of a load's variable: 16-bit floats become float.
+std::string_view type_of_load(const Body& body, size_t load);
+/// What reads a load from the lvalue `place`.
 std::string load_from(const Body& body, size_t load, const std::string& place);
 std::string converted(const Body& body, const BodyStore& store);
 /// Element i of a store, `leaves`: and of the sums of its leaves, the first of which is `first_leaf`.

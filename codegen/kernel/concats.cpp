@@ -48,6 +48,13 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * piece * bytes, steps});
 }
 
+void Concats::for_each_tensor(c10::function_ref<void(const at::Tensor&)> see) const {
+  for (const Result& result : results_) {
+    if (result.copied.empty()) see(result.tensor);
+    for (const at::Tensor& part : result.copied) see(part);
+  }
+}
+
 at::Tensor Concats::take(size_t concat) {
   Result& result = results_[concat];
   if (result.copied.empty()) return std::move(result.tensor);

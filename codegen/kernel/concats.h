@@ -21,6 +21,8 @@ class Concats {
   c10::ArrayRef<Part> parts() const { return parts_; }
   /// A part's elements lie side by side, in the order of the domain.
   bool are_dense() const { return are_dense_; }
+  /// The tensors that hold the parts.
+  void for_each_tensor(c10::function_ref<void(const at::Tensor&)> see) const;
   /// Of one concat, whose parts are written. Once.
   at::Tensor take(size_t concat);
 

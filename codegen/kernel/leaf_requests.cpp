@@ -70,7 +70,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
     const ResultLayout layout = layout_of(store);
     if (request.state == State::BufferWanted) {
       request = {State::Filled, make_new(layout.sizes, layout.strides, layout.type)};
-      writes_.push_back({i, store, static_cast<char*>(request.gradient.mutable_data_ptr()), layout.type, false});
+      writes_.push_back({i, store, request.gradient, static_cast<char*>(request.gradient.mutable_data_ptr()), false});
       all_add = false;
       continue;
     }
@@ -87,9 +87,9 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
       continue;
     }
     taken.push_back(bytes);
-    writes_.push_back({i, store, static_cast<char*>(grad.mutable_data_ptr()), layout.type, true});
     grad.unsafeGetTensorImpl()->bump_version();
-    kept_.push_back(std::move(grad));
+    char* const memory = static_cast<char*>(grad.mutable_data_ptr());
+    writes_.push_back({i, store, std::move(grad), memory, true});
     request = {State::Added, {}};
     const bool is_last = i + 1 == group.leaves.size() || group.leaves[i + 1].store != store;
     if (is_last && takes_result && all_add) only_added_.push_back(store);

@@ -30,9 +30,10 @@ class LeafWrites {
   struct Write {
     size_t leaf;  // into Group::leaves
     size_t store;
-    char* memory;
-    at::ScalarType type;
-    bool adds;  // to what is there; else: there is nothing yet
+    at::Tensor gradient;
+    char* memory;  // of the gradient
+    bool adds;     // to what is there; else: there is nothing yet
+    at::ScalarType type() const { return gradient.scalar_type(); }
   };
   c10::ArrayRef<Write> writes() const { return writes_; }
   /// Nobody reads a result but leaves that add it: a kernel that does that itself needs no memory for it.
@@ -40,7 +41,6 @@ class LeafWrites {
 
  private:
   c10::SmallVector<Write, 4> writes_;
-  c10::SmallVector<at::Tensor, 4> kept_;  // whose memory is added to
   c10::SmallVector<size_t, 4> only_added_;
 };
 

@@ -1,6 +1,6 @@
 // Compiles on several threads, over forks and over the end of the process.
 
-#include "codegen/cpu/clang/fork_gate.h"
+#include "base/fork_gate.h"
 #include "tests/compiler/the_compiler.h"
 
 #include <sys/wait.h>
@@ -140,7 +140,7 @@ TEST(ForkGateThreads, AForkFindsNobodyInside) {
   std::atomic<int> entered = 0;
   std::thread other([&] {
     while (!stop) {
-      const InsideCompiler gate;
+      const base::InsideCompiler gate;
       inside = true;
       ++entered;
       entered.notify_one();
@@ -152,7 +152,7 @@ TEST(ForkGateThreads, AForkFindsNobodyInside) {
     entered.wait(entered);
     EXPECT_EQ(status_of_child([&] {
                 if (inside) _exit(1);
-                const InsideCompiler gate;  // open for the child too
+                const base::InsideCompiler gate;  // open for the child too
                 _exit(0);
               }),
               0);

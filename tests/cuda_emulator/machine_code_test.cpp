@@ -3,68 +3,48 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <map>
-#include <regex>
+#include <iterator>
+#include <vector>
 
+#include "codegen/kernel/device_library.h"
 #include "tests/cuda_emulator/kernel_files.h"
-#include "tests/device/nvrtc.h"
+#include "tests/support/machine_code.h"
 
 namespace hindcast::tests::cuda {
 namespace {
 
-struct Use {
-  int registers = -1;
-  int spilled_bytes = -1;  // stored and loaded
-};
+using codegen::DeviceHeader;
 
-/// By kernel, from the log of --ptxas-options=-v.
-std::map<std::string, Use> uses_in(const std::string& log) {
-  std::map<std::string, Use> uses;
-  const std::regex line(R"(Compiling entry function '(\w+)'|(\d+) bytes spill stores, (\d+) bytes spill loads|Used (\d+) registers)");
-  std::string kernel;
-  for (std::sregex_iterator found(log.begin(), log.end(), line), end; found != end; ++found) {
-    if ((*found)[1].matched) kernel = (*found)[1];
-    if ((*found)[2].matched) uses[kernel].spilled_bytes = std::stoi((*found)[2]) + std::stoi((*found)[3]);
-    if ((*found)[4].matched) uses[kernel].registers = std::stoi((*found)[4]);
-  }
-  return uses;
-}
-
-std::vector<Nvrtc::Header> headers() {
-  std::vector<Nvrtc::Header> all = device_headers();
-  const std::string list = "tests/cuda_emulator/functors.inc";
-  std::stringstream text;
-  text << std::ifstream(std::filesystem::path(HINDCAST_SOURCE_DIR) / list).rdbuf();
-  all.push_back({list, text.str()});
+/// Those of the device library, and the list that a kernel here includes.
+std::vector<DeviceHeader> headers() {
+  static const std::string list = [] {
+    std::ifstream in(std::filesystem::path(HINDCAST_SOURCE_DIR) / "tests/cuda_emulator/functors.inc");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }();
+  const auto library = codegen::device_library();
+  std::vector<DeviceHeader> all(library.begin(), library.end());
+  all.push_back({"tests/cuda_emulator/functors.inc", list});
   return all;
 }
 
-class MachineCode : public testing::TestWithParam<const char*> {};
+class MachineCode : public testing::TestWithParam<int> {};
 
 TEST_P(MachineCode, SpillsNoRegisters) {
-  std::string why_not;
-  const std::unique_ptr<Nvrtc> nvrtc = Nvrtc::load(why_not);
-  if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
+  HC_GET_NVRTC(nvrtc);
   for (const KernelFile& file : kKernelFiles) {
-    const auto result = nvrtc->compile(text_of(file.name), headers(),
-                                       {std::string("--gpu-architecture=") + GetParam(), "--std=c++17", "--ptxas-options=-v"});
-    ASSERT_EQ(result.code, 0) << result.log.substr(0, 4000);
-    EXPECT_GT(result.cubin_bytes, 0);
-    const auto uses = uses_in(result.log);
+    const auto code = nvrtc->compile(text_of(file.name), headers(), codegen::cuda::kernel_options(GetParam()));
+    const auto uses = uses_in(code.log);
     for (const std::string& kernel : file.kernels) {
-      ASSERT_TRUE(uses.contains(kernel)) << kernel << " is not in the log:\n" << result.log;
+      ASSERT_TRUE(uses.contains(kernel)) << kernel << " is not in the log:\n" << code.log;
       EXPECT_EQ(uses.at(kernel).spilled_bytes, 0) << kernel;
       EXPECT_GT(uses.at(kernel).registers, 0) << kernel;
       EXPECT_LE(uses.at(kernel).registers, 255) << kernel;
-      RecordProperty(kernel + "_registers", uses.at(kernel).registers);
     }
   }
 }
 
 TEST_P(MachineCode, SpillsAreSeenWhereThereAreSome) {
-  std::string why_not;
-  const std::unique_ptr<Nvrtc> nvrtc = Nvrtc::load(why_not);
-  if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
+  HC_GET_NVRTC(nvrtc);
   // 64 numbers alive at once, in 24 registers.
   const std::string text =
       "extern \"C\" __global__ void spills(const float* in, float* out) {\n"
@@ -75,16 +55,39 @@ TEST_P(MachineCode, SpillsAreSeenWhereThereAreSome) {
       "#pragma unroll\n"
       "  for (int i = 0; i < 64; ++i) out[i * 32 + threadIdx.x] = a[i] * a[63 - i];\n"
       "}\n";
-  const auto result =
-      nvrtc->compile(text, {}, {std::string("--gpu-architecture=") + GetParam(), "--std=c++17", "--maxrregcount=24", "--ptxas-options=-v"});
-  ASSERT_EQ(result.code, 0) << result.log;
-  const auto uses = uses_in(result.log);
-  ASSERT_TRUE(uses.contains("spills")) << result.log;
-  EXPECT_GT(uses.at("spills").spilled_bytes, 0) << result.log;
+  std::vector<std::string> options = codegen::cuda::kernel_options(GetParam());
+  options.emplace_back("--maxrregcount=24");
+  const auto code = nvrtc->compile(text, {}, options);
+  const auto uses = uses_in(code.log);
+  ASSERT_TRUE(uses.contains("spills")) << code.log;
+  EXPECT_GT(uses.at("spills").spilled_bytes, 0) << code.log;
+  EXPECT_GT(uses.at("spills").stack_bytes, 0) << code.log;
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, MachineCode, testing::Values("sm_80", "sm_90", "sm_100"),
-                         [](const auto& info) { return std::string(info.param); });
+TEST_P(MachineCode, SharedMemoryIsSeen) {
+  HC_GET_NVRTC(nvrtc);
+  const auto uses = uses_in(nvrtc->compile(text_of("reductions"), headers(), codegen::cuda::kernel_options(GetParam())).log);
+  EXPECT_GT(uses.at("sums_of_rows").shared_bytes, 0);
+  EXPECT_EQ(uses.at("sum_by_atomics").shared_bytes, 0);
+}
+
+TEST_P(MachineCode, AccessesOf16BytesAreCountedByKernel) {
+  HC_GET_NVRTC(nvrtc);
+  if (disassembler(&why_not).empty()) GTEST_SKIP() << why_not;
+  const auto code = nvrtc->compile(text_of("pointwise"), headers(), codegen::cuda::kernel_options(GetParam()));
+  const std::string instructions = disassembled(code.object);
+  const auto accesses = wide_accesses_in(instructions);
+  ASSERT_EQ(accesses.size(), 3U) << instructions;
+  EXPECT_EQ(accesses.at("by_fours").loads, 2) << instructions;
+  EXPECT_EQ(accesses.at("by_fours").stores, 1) << instructions;
+  EXPECT_EQ(accesses.at("by_grid").loads, 0) << instructions;
+  EXPECT_EQ(accesses.at("by_grid").stores, 0) << instructions;
+  EXPECT_EQ(accesses.at("flip_bytes").loads, 1) << instructions;
+  EXPECT_EQ(accesses.at("flip_bytes").stores, 1) << instructions;
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, MachineCode, testing::ValuesIn(kArchitectures),
+                         [](const auto& info) { return "sm_" + std::to_string(info.param); });
 
 }  // namespace
 }  // namespace hindcast::tests::cuda

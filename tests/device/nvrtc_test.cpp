@@ -1,7 +1,8 @@
 // The device library as NVRTC reads it: every functor of base/pointwise_ops.def for every type it takes, in one program.
 
 #include "codegen/fuse/functors.h"
-#include "tests/device/nvrtc.h"
+#include "codegen/kernel/device_library.h"
+#include "tests/support/machine_code.h"
 
 #include <gtest/gtest.h>
 
@@ -51,24 +52,19 @@ std::string conversions() {
   return text;
 }
 
-class DeviceLibrary : public testing::TestWithParam<const char*> {};
+class DeviceLibrary : public testing::TestWithParam<int> {};
 
 TEST_P(DeviceLibrary, CompilesWithNvrtc) {
-  std::string why_not;
-  const std::unique_ptr<Nvrtc> nvrtc = Nvrtc::load(why_not);
-  if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
-
+  HC_GET_NVRTC(nvrtc);
   std::string source = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n" + conversions();
   for (const Functor& op : kFunctors) {
     for (const std::string& type : types_of(op.domain)) source += kernel_of(op, type);
   }
-  const auto result = nvrtc->compile(source, device_headers(), {std::string("--gpu-architecture=") + GetParam(), "--std=c++17"});
-  EXPECT_EQ(result.code, 0) << result.log.substr(0, 4000);
-  EXPECT_GT(result.cubin_bytes, 0);
+  EXPECT_GT(nvrtc->compile(source, codegen::device_library(), codegen::cuda::kernel_options(GetParam())).object.size(), 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, DeviceLibrary, testing::Values("sm_80", "sm_90", "sm_100"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Architectures, DeviceLibrary, testing::ValuesIn(kArchitectures),
+                         [](const auto& info) { return "sm_" + std::to_string(info.param); });
 
 }  // namespace
 }  // namespace hindcast::tests

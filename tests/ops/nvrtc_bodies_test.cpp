@@ -8,11 +8,12 @@
 #include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/source.h"
 #include "codegen/fuse/fuse.h"
+#include "codegen/kernel/device_library.h"
 #include "engine/hindcast.h"
-#include "tests/device/nvrtc.h"
 #include "tests/ops/op_run.h"
 #include "tests/ops/scenarios.h"
 #include "tests/ops/table.h"
+#include "tests/support/machine_code.h"
 #include "tests/support/same_grads.h"
 
 namespace hindcast::tests::ops {
@@ -53,14 +54,11 @@ std::string without(std::string text, const std::string& part, const std::string
 }
 
 TEST(NvrtcBodies, AllCompile) {
-  std::string why_not;
-  const std::unique_ptr<Nvrtc> nvrtc = Nvrtc::load(why_not);
-  if (!nvrtc) GTEST_SKIP() << "no NVRTC: " << why_not;
+  HC_GET_NVRTC(nvrtc);
   const std::set<std::string> texts = texts_of_table();
   EXPECT_GT(texts.size(), 100U);
   const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
   // Each for one architecture in turn: the functors are compiled for all of them elsewhere (tests/device), the loops are alike.
-  const std::array<const char*, 3> architectures = {"sm_80", "sm_90", "sm_100"};
   std::array<std::string, 3> programs = {head, head, head};
   size_t number = 0;
   for (const std::string& text : texts) {
@@ -71,12 +69,10 @@ TEST(NvrtcBodies, AllCompile) {
     programs.at(number % 3) += "namespace kernel" + std::to_string(number) + " {\n" + body + "}\n";
     ++number;
   }
-  for (size_t i = 0; i < architectures.size(); ++i) {
-    const auto result =
-        nvrtc->compile(programs.at(i), device_headers(),
-                       {std::string("--gpu-architecture=") + architectures.at(i), "--std=c++17", "--relocatable-device-code=true"});
-    EXPECT_EQ(result.code, 0) << architectures.at(i) << "\n" << result.log.substr(0, 4000);
-    EXPECT_GT(result.cubin_bytes, 0U);
+  for (size_t i = 0; i < programs.size(); ++i) {
+    std::vector<std::string> options = codegen::cuda::kernel_options(kArchitectures.at(i));
+    options.emplace_back("--relocatable-device-code=true");
+    EXPECT_GT(nvrtc->compile(programs.at(i), codegen::device_library(), options).object.size(), 0U);
   }
 }
 

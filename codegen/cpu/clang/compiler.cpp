@@ -1,7 +1,7 @@
 #include "codegen/cpu/clang/compiler.h"
 
-#include "codegen/cpu/clang/fork_gate.h"
 #include "codegen/cpu/clang/plugin.h"
+#include "base/fork_gate.h"
 #include "base/format.h"
 
 #include <dlfcn.h>
@@ -59,7 +59,7 @@ CompileError::CompileError(const std::string& diagnostics, std::string_view sour
     : Unsupported(base::format("Clang refused a kernel:\n{}\nThe source:\n{}", diagnostics, numbered(source))), diagnostics_(diagnostics) {}
 
 LoadedKernel::~LoadedKernel() {
-  const InsideCompiler inside;
+  const base::InsideCompiler inside;
   table_.unload(loaded_);
 }
 
@@ -87,7 +87,7 @@ std::shared_ptr<ClangCompiler> ClangCompiler::open(std::span<const std::string> 
     if (why_not != nullptr) *why_not = std::move(sentence);
     return nullptr;
   };
-  const InsideCompiler inside;
+  const base::InsideCompiler inside;
   void* library = nullptr;
   std::string errors;
   for (const std::string& path : paths) {
@@ -120,7 +120,7 @@ std::string ClangCompiler::compile(const KernelSource& source) const {
   for (const SourceFile& file : source.files) files.push_back({as_text(file.name), as_text(file.text)});
   const HindcastClangSource plain = {as_text(source.text), files.data(), files.size(), source.optimisation};
   std::string object, problem;
-  const InsideCompiler inside;
+  const base::InsideCompiler inside;
   if (table_.compile(&plain, into(object), into(problem)) == 0) throw CompileError(problem, source.text);
   return object;
 }
@@ -128,7 +128,7 @@ std::string ClangCompiler::compile(const KernelSource& source) const {
 std::shared_ptr<const LoadedKernel> ClangCompiler::load(std::string_view object) const {
   void* loaded = nullptr;
   std::string problem;
-  const InsideCompiler inside;
+  const base::InsideCompiler inside;
   if (table_.load(as_text(object), &loaded, into(problem)) == 0)
     HC_UNSUPPORTED("A compiled kernel of {} bytes could not be loaded: {}", object.size(), problem);
   return std::shared_ptr<const LoadedKernel>(new LoadedKernel(table_, loaded));

@@ -6,7 +6,7 @@
 // in the lib folder beside that one's folder (a program of the build tree), then where the dynamic linker looks. The
 // environment's HINDCAST_CLANG_LIBRARY, if not empty, names the one place to look at instead.
 //
-// All functions may be called on any thread. A child of fork() may compile and load, see fork_gate.h. A thread may be
+// All functions may be called on any thread. A child of fork() may compile and load, see base/fork_gate.h. A thread may be
 // compiling when the process exits: nothing that it uses is destroyed.
 
 #include "base/check.h"

@@ -44,6 +44,17 @@ void Block::access(uint64_t address, uint64_t bytes, AccessKind kind) {
   fail(Wrong::GlobalBounds, address, -1, verb_of(kind) + std::to_string(bytes) + " bytes; " + Memory::global().near(address));
 }
 
+Traffic& Block::traffic() {
+  static Traffic traffic;
+  return traffic;
+}
+
+// Who comes first of its launch.
+void Block::count(const Cell& cell, AccessKind kind, uint64_t bytes) const {
+  if (kind != AccessKind::Write && cell.reads.block() < now_.first_block) traffic().read += bytes;
+  if (kind != AccessKind::Read && cell.writes.block() < now_.first_block) traffic().written += bytes;
+}
+
 void Block::check(Region& region, bool shared, uint64_t address, uint64_t bytes, AccessKind kind) {
   const uint64_t offset = address - region.begin;
   const int64_t element = offset / bytes;
@@ -57,6 +68,7 @@ void Block::check(Region& region, bool shared, uint64_t address, uint64_t bytes,
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {
     const bool written = shared ? cell->writes.in_block(now) : cell->written_by_host || cell->writes.block() != 0;
     if (kind != AccessKind::Write && !written) fail(Wrong::Uninitialised, address, element, words(region, bytes, kind));
+    if (!shared) count(*cell, kind, bytes / static_cast<uint64_t>(cells.end - cells.begin));
     const auto race = cell->race_with(now, kind);
     if (!race) {
       cell->add(now, kind);

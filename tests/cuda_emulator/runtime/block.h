@@ -16,6 +16,8 @@ class Block {
 
   /// The block that runs now.
   static Block& current();
+  /// Of all blocks so far.
+  static Traffic& traffic();
 
   /// The block of this number, from start to end; throws KernelError.
   void run(uint64_t number);
@@ -41,6 +43,7 @@ class Block {
   Finding finding(Wrong kind, std::string what) const;
 
   Region* shared_at(uint64_t address);
+  void count(const Cell& cell, AccessKind kind, uint64_t bytes) const;
   void check(Region& region, bool shared, uint64_t address, uint64_t bytes, AccessKind kind);
   std::string words(const Region& region, uint64_t bytes, AccessKind kind) const;
 

@@ -1,6 +1,7 @@
 #include "tests/cuda_emulator/runtime/launch.h"
 
 #include <mutex>
+#include <utility>
 
 #include "tests/cuda_emulator/runtime/block.h"
 
@@ -20,6 +21,8 @@ void check(const Kernel& kernel, const LaunchShape& shape) {
 }
 
 }  // namespace
+
+Traffic take_traffic() { return std::exchange(Block::traffic(), {}); }
 
 void launch(const Kernel& kernel, const LaunchShape& shape, void** arguments) {
   static std::mutex one_at_a_time;

@@ -15,6 +15,14 @@ struct LaunchShape {
 /// With cuLaunchKernel's array of arguments, each entry the address of one. Throws KernelError at the first error that the kernel makes.
 void launch(const Kernel& kernel, const LaunchShape& shape, void** arguments);
 
+/// Bytes of global memory that launches touched, each byte once for every launch that read it, and once for every one that wrote it: what
+/// a card moves whose cache holds all that a launch reads twice.
+struct Traffic {
+  uint64_t read = 0, written = 0;
+};
+/// Of all launches since this was asked last.
+Traffic take_traffic();
+
 /// As above, of values. They must have the very types of the kernel's parameters.
 template <class... Arguments>
 void launch_with(const Kernel& kernel, const LaunchShape& shape, Arguments... arguments) {

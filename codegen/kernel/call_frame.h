@@ -1,28 +1,42 @@
 #pragma once
-// The frame of a kernel's call, which is the same for all kernels of this backend: inputs as plain memory, scalars, answers to leaves,
-// memory for results, the kernel, release of inputs, results to their slots. A kind of kernel says how its results lie, and launches.
+// The frame of a kernel's call, which is the same for all kernels of all backends: inputs as plain memory, scalars, answers to leaves,
+// memory for results, the kernel, release of inputs, results to their slots. A backend says where memory comes from. A kind of kernel says
+// how its results lie, and launches.
 
-#include "codegen/cpu/kernel_call.h"
 #include "codegen/kernel/concats.h"
 #include "codegen/kernel/launch_args.h"
 #include "codegen/kernel/leaf_requests.h"
 
-namespace hindcast::codegen::cpu {
+namespace hindcast::codegen {
+
+/// Where a backend's results come from. One per backend, never destroyed.
+class ResultMaker {
+ public:
+  virtual const CostModel& costs() const = 0;
+  /// An uninitialised tensor.
+  virtual at::Tensor make_new(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type, c10::Device device) const = 0;
+  /// In which a kernel makes a result.
+  virtual at::ScalarType made_as(const Body& body, const BodyStore& store) const = 0;
+  /// A result to one of its leaves, where no kernel has done it.
+  virtual void write_to_leaf(const LeafWrites::Write& write, const at::Tensor& result) const = 0;
+
+ protected:
+  ~ResultMaker() = default;
+};
 
 class CallFrame : public OpCall {
  public:
-  CallFrame(const Group& group, std::shared_ptr<const CpuKernel> kernel);
+  CallFrame(const Group& group, const ResultMaker& maker);
 
   void run(const Step& step, Slots& slots, const capture::Env& env) const final { run_to_leaves(step, slots, env, {}); }
   void run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest> requests) const final;
   bool writes_leaves() const final { return true; }
   std::string describe() const final { return describe_kernel(group_); }
-  size_t footprint() const final;
 
  protected:
   /// One call. `results`, by Group::stores: undefined where only leaves read it.
   struct Call {
-    Call(const Step& step_, Slots& slots_, const capture::Env& env_, const Group& group, const ScalarArgs& scalar_args);
+    Call(const Step& step_, Slots& slots_, const capture::Env& env_, const CallFrame& frame);
     const at::Tensor& load(size_t i) const { return slots[step.inputs[i].slot]; }
 
     const Step& step;
@@ -48,18 +62,19 @@ class CallFrame : public OpCall {
   virtual bool can_write_leaves(const Call& call) const = 0;
   virtual void launch(Call& call) const = 0;
 
-  static char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }
+  static char* memory_of(const at::Tensor& tensor) {
+    return tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr;
+  }
 
-  const std::shared_ptr<const CpuKernel> kernel_;
   const Group group_;
   const size_t loads_;
-  const int64_t grain_;
 
  private:
   void make_results(Call& call, const LeafWrites& leaves) const;
   void put_results(Call& call, const LeafWrites& leaves) const;
 
+  const ResultMaker& maker_;
   const ScalarArgs scalars_;
 };
 
-}  // namespace hindcast::codegen::cpu
+}  // namespace hindcast::codegen

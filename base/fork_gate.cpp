@@ -1,4 +1,4 @@
-#include "codegen/cpu/clang/fork_gate.h"
+#include "base/fork_gate.h"
 
 #include "base/fork.h"
 
@@ -6,7 +6,7 @@
 #include <mutex>
 #include <new>
 
-namespace hindcast::codegen::cpu {
+namespace hindcast::base {
 namespace {
 
 class Gate final : private base::ForkLock {
@@ -68,4 +68,4 @@ InsideCompiler::~InsideCompiler() {
   if (--depth == 0) gate().leave();
 }
 
-}  // namespace hindcast::codegen::cpu
+}  // namespace hindcast::base

@@ -10,7 +10,7 @@
 //
 // What starts a program without running fork handlers (posix_spawn, vfork, system) waits for nothing, and needs not to.
 
-namespace hindcast::codegen::cpu {
+namespace hindcast::base {
 
 /// Held while a thread is inside the compiler; again within it costs nothing. Do not fork meanwhile.
 class InsideCompiler {
@@ -21,4 +21,4 @@ class InsideCompiler {
   InsideCompiler& operator=(const InsideCompiler&) = delete;
 };
 
-}  // namespace hindcast::codegen::cpu
+}  // namespace hindcast::base

@@ -1,0 +1,90 @@
+// hindcast_bench_gpu: backwards on a card, stock and hindcast in turn.
+
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+#include <torch/version.h>
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "bench/gpu/measure.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    "hindcast_bench_gpu [--quick] [--device=cpu] [Google Benchmark's flags]\n"
+    "  --quick        a smoke run: few rounds\n"
+    "  --device=cpu   to try this program where there is no card; its numbers mean nothing\n"
+    "  --benchmark_filter=REGEX, --benchmark_out=FILE, --benchmark_out_format=json: Google Benchmark's own\n";
+
+struct Flags {
+  int rounds = 15;
+  c10::Device device = {c10::kCUDA, 0};
+};
+
+/// Takes our flags out of argv, so that Google Benchmark finds only its own.
+Flags take_flags(int& argc, char** argv) {
+  Flags flags;
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--quick") {
+      flags.rounds = 2;
+    } else if (flag == "--device=cpu") {
+      flags.device = c10::kCPU;
+    } else {
+      argv[kept++] = argv[i];
+    }
+  }
+  argc = kept;
+  return flags;
+}
+
+/// Empty, or why not. The driver is looked for first: LibTorch's part for CUDA takes a second and a gigabyte to load.
+std::string load_cuda() {
+  for (const char* library : {"libcuda.so.1", "libtorch_cuda.so"}) {
+    if (dlopen(library, RTLD_NOW | RTLD_GLOBAL) == nullptr) return dlerror();
+  }
+  return at::hasCUDA() ? "" : "LibTorch finds no device";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  namespace gpu = hindcast::bench::gpu;
+  try {
+    const Flags flags = take_flags(argc, argv);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+      std::fputs(kUsage, stderr);
+      return 2;
+    }
+    if (flags.device.is_cuda()) {
+      if (const std::string why_not = load_cuda(); !why_not.empty()) {
+        std::printf("nothing is measured: there is no CUDA device (%s)\n", why_not.c_str());
+        return 0;
+      }
+    }
+    const double bandwidth = gpu::copy_bandwidth(flags.device);
+    benchmark::AddCustomContext("libtorch", TORCH_VERSION);
+    benchmark::AddCustomContext("device", flags.device.str());
+    benchmark::AddCustomContext("copy_gb_per_s", std::to_string(bandwidth * 1e-3));
+    for (const gpu::Row& row : gpu::rows()) {
+      benchmark::RegisterBenchmark(row.name.c_str(),
+                                   [=](benchmark::State& state) { gpu::measure_row(state, row, flags.device, flags.rounds, bandwidth); })
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond)
+          ->Iterations(1);
+    }
+    if (benchmark::RunSpecifiedBenchmarks() == 0) return 2;
+    benchmark::Shutdown();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hindcast_bench_gpu: %s\n", error.what());
+    return 2;
+  }
+}

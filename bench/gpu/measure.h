@@ -1,0 +1,22 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <c10/core/Device.h>
+
+#include "bench/gpu/workloads.h"
+
+// How a row is measured on a card.
+//
+// A row has as many copies of its workload as are larger than the card's caches together. A round runs the forward of all copies, waits,
+// and then runs their backwards one behind the other without waiting, first those of one engine, then those of the other. Events of the
+// stream are around each backward: once the host is ahead they show the time of the card alone, and where the host is slower, its time.
+// What the host takes for a call is measured beside that. A row reports medians over all copies of all rounds.
+
+namespace hindcast::bench::gpu {
+
+/// Bytes a microsecond, read and written, of a copy that is larger than any cache.
+double copy_bandwidth(c10::Device device);
+
+void measure_row(benchmark::State& state, const Row& row, c10::Device device, int rounds, double bandwidth);
+
+}  // namespace hindcast::bench::gpu

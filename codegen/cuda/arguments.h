@@ -1,0 +1,43 @@
+#pragma once
+// A kernel's one argument: words of 8 bytes, in the order of the struct in its text.
+
+#include "codegen/device/indexing.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
+
+#include <bit>
+#include <cstdint>
+
+namespace hindcast::codegen::cuda {
+
+class Arguments {
+ public:
+  void add(const void* pointer) { words_.push_back(reinterpret_cast<uintptr_t>(pointer)); }
+  void add(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
+  void add(const device::Divider& divider) {
+    add(int64_t{divider.divisor});
+    words_.push_back(uint64_t{divider.magic} | uint64_t{divider.shift} << 32);
+  }
+  /// Of the arithmetic's type, or of its parts.
+  void add_scalar(at::ScalarType compute, double number) {
+    const bool is_wide = c10::toRealValueType(compute) == at::kDouble;
+    words_.push_back(is_wide ? std::bit_cast<uint64_t>(number) : uint64_t{std::bit_cast<uint32_t>(static_cast<float>(number))});
+  }
+  /// A table of `rows` by `columns` words, which the kernel's struct has `room` rows of.
+  template <class Number>
+  void add_table(size_t rows, size_t columns, size_t room, Number number) {
+    for (size_t row = 0; row < room; ++row) {
+      for (size_t column = 0; column < columns; ++column) add(row < rows ? static_cast<int64_t>(number(row, column)) : int64_t{0});
+    }
+  }
+
+  const void* data() const { return words_.data(); }
+  size_t bytes() const { return words_.size() * sizeof(uint64_t); }
+
+ private:
+  c10::SmallVector<uint64_t, 160> words_;
+};
+
+}  // namespace hindcast::codegen::cuda

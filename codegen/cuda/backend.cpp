@@ -1,0 +1,80 @@
+#include "codegen/cuda/backend.h"
+
+#include "base/fork.h"
+#include "codegen/cuda/cost_model.h"
+#include "codegen/cuda/kernel_call.h"
+#include "codegen/cuda/kernels.h"
+#include "codegen/cuda/source.h"
+#include "codegen/kernel/device_library.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+c10::DeviceType device_of_machine() { return installed_machine() == nullptr ? c10::kCUDA : installed_machine()->device(); }
+
+double measured_copy_bandwidth() {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kBytes = int64_t{256} << 20;  // no cache holds it
+  const at::TensorOptions options = at::TensorOptions().device(device_of_machine()).dtype(at::kByte);
+  const at::Tensor from = at::empty({kBytes}, options), to = at::empty({kBytes}, options);
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    machine()->synchronize();
+    const auto start = Clock::now();
+    to.copy_(from);
+    machine()->synchronize();
+    best = std::max(best, 2.0 * static_cast<double>(kBytes) / std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  }
+  return best;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  c10::DeviceType device() const override { return device_of_machine(); }
+  const CostModel& cost_model() const override { return cuda::cost_model(); }
+
+  std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const override { return kernel_of(body, why_not); }
+  std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const override {
+    return make_kernel_call(group, std::static_pointer_cast<const CudaKernel>(std::move(kernel)));
+  }
+
+  std::string source(const Body& body) const override { return source_of(body); }
+  std::vector<ProgramFile> reproducer(const capture::Graph& /*graph*/, const Group& group,
+                                      const std::unordered_map<uint32_t, at::Tensor>& /*given*/) const override {
+    std::vector<ProgramFile> files = {{"kernel.cu", source_of(group.body)}};
+    for (const DeviceHeader& header : device_library()) files.push_back({std::string(header.name), std::string(header.text)});
+    files.push_back({"no_main.txt", "There is no program: of a kernel for CUDA only the text is written. nvcc -I. -cubin compiles it.\n"});
+    return files;
+  }
+
+  bool has_non_finite(const at::Tensor& dense) const override { return !at::isfinite(dense).all().item<bool>(); }
+
+  void synchronize() const override {
+    if (const Machine* const with = machine()) with->synchronize();
+  }
+  double copy_bandwidth() const override {
+    static const double bandwidth = base::first_use(measured_copy_bandwidth);
+    return bandwidth;
+  }
+
+  // LibTorch's allocator of the device has what there is to count.
+  MemoryCounts memory_counts() const override { return {}; }
+  void reset_memory_counts() const override {}
+  size_t trim_memory() const override { return 0; }
+};
+
+constinit const CudaBackend kBackend{};
+
+}  // namespace
+
+const Backend& cuda_backend() { return kBackend; }
+
+bool stands_in_for(c10::DeviceType device) { return installed_machine() != nullptr && installed_machine()->device() == device; }
+
+}  // namespace hindcast::codegen::cuda

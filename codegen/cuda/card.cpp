@@ -1,0 +1,194 @@
+#include "codegen/cuda/card.h"
+
+#include "base/format.h"
+#include "base/log.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+// CUdevice_attribute
+constexpr int kThreadsOfBlock = 1, kSharedBytesOfBlock = 8, kMultiprocessors = 16, kThreadsOfMultiprocessor = 39;
+constexpr int kMajorOfCapability = 75, kMinorOfCapability = 76;
+
+int attribute(const Driver& driver, int which, int device) {
+  int value = 0;
+  HC_CALL(driver, cuDeviceGetAttribute, &value, which, device);
+  return value;
+}
+
+/// What a card of this capability runs, of what NVRTC writes: code of its own architecture, or of an older one of its generation.
+/// 0: nothing.
+int architecture_for(int capability, const std::vector<int>& known) {
+  int best = 0;
+  for (const int architecture : known) {
+    if (architecture / 10 == capability / 10 && architecture <= capability) best = std::max(best, architecture);
+  }
+  return best;
+}
+
+/// While a thread captures a CUDA graph, other threads may load no code, unless they say that they have nothing to do with it.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(const Driver& driver) : driver_(driver) { exchange(); }
+  ~BesideCaptures() { exchange(); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  // Where it fails, so does the load, which says why.
+  void exchange() { driver_.call().cuThreadExchangeStreamCaptureMode(&mode_); }
+
+  const Driver& driver_;
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+};
+
+class CurrentContext {
+ public:
+  CurrentContext(const Driver& driver, void* context) : driver_(driver) {
+    HC_CALL(driver, cuCtxGetCurrent, &former_);
+    HC_CALL(driver, cuCtxSetCurrent, context);
+  }
+  ~CurrentContext() { driver_.call().cuCtxSetCurrent(former_); }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  void* former_ = nullptr;
+};
+
+const c10::impl::DeviceGuardImplInterface& torch() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
+
+}  // namespace
+
+class LoadedLibrary final : public Module {
+ public:
+  LoadedLibrary(const Card& card, std::string_view object) : card_(card), process_(getpid()) {
+    const BesideCaptures beside(card.driver_);
+    HC_CALL(card.driver_, cuLibraryLoadData, &library_, object.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  }
+  // The driver waits for kernels that run. A child has what its parent loaded in no card; and a process that ends has none either.
+  ~LoadedLibrary() override {
+    if (getpid() != process_) return;
+    const BesideCaptures beside(card_.driver_);
+    card_.driver_.call().cuLibraryUnload(library_);
+  }
+
+  void* function(const char* name) const override {
+    const BesideCaptures beside(card_.driver_);
+    void* kernel = nullptr;
+    card_.driver_.check(card_.driver_.call().cuLibraryGetKernel(&kernel, library_, name), "cuLibraryGetKernel", name);
+    card_.prepare(kernel);
+    return kernel;
+  }
+
+ private:
+  const Card& card_;
+  const pid_t process_;
+  void* library_ = nullptr;
+};
+
+std::unique_ptr<const Card> Card::open(const Driver& driver, const Nvrtc& nvrtc, std::string* why_not) {
+  const auto refuse = [&](std::string sentence) {
+    if (why_not != nullptr) *why_not = std::move(sentence);
+    return nullptr;
+  };
+  try {
+    int count = 0;
+    HC_CALL(driver, cuDeviceGetCount, &count);
+    if (count <= 0) return refuse("The NVIDIA driver has no device");
+    std::unique_ptr<Card> card(new Card(driver, nvrtc, static_cast<size_t>(count)));
+    for (int i = 0; i < count; ++i) {
+      One& one = card->cards_[static_cast<size_t>(i)];
+      HC_CALL(driver, cuDeviceGet, &one.device, i);
+      one.capability = 10 * attribute(driver, kMajorOfCapability, one.device) + attribute(driver, kMinorOfCapability, one.device);
+    }
+    const int device = card->cards_.front().device, capability = card->cards_.front().capability;
+    const int architecture = architecture_for(capability, nvrtc.architectures());
+    if (architecture == 0)
+      return refuse(
+          base::format("{} compiles for no card of compute capability {}.{}", nvrtc.identity(), capability / 10, capability % 10));
+    card->limits_ = {attribute(driver, kMultiprocessors, device), attribute(driver, kThreadsOfMultiprocessor, device),
+                     attribute(driver, kThreadsOfBlock, device), attribute(driver, kSharedBytesOfBlock, device)};
+    card->options_ = kernel_options(architecture);
+    card->identity_ = nvrtc.identity();
+    for (const std::string& option : card->options_) card->identity_ += " " + option;
+    return card;
+  } catch (const DriverError& error) {
+    return refuse(error.what());
+  }
+}
+
+std::string Card::compile(std::string_view text) const {
+  MachineCode code = nvrtc_.compile(text, device_library(), options_);
+  HC_LOG(KernelCode, Info, "{}", code.log);
+  return std::move(code.object);
+}
+
+std::shared_ptr<const Module> Card::load(std::string_view object) const { return std::make_shared<LoadedLibrary>(*this, object); }
+
+std::string Card::why_not_on(c10::Device device) const {
+  if (device.type() != c10::kCUDA || runs_on(device.index())) return "";
+  if (static_cast<size_t>(device.index()) >= cards_.size()) return base::format("there is no device cuda:{}", int{device.index()});
+  const auto name = [&](int index) {
+    const int capability = cards_[static_cast<size_t>(index)].capability;
+    return base::format("cuda:{} has compute capability {}.{}", index, capability / 10, capability % 10);
+  };
+  return base::format("{}, and {}, for which kernels are compiled", name(device.index()), name(0));
+}
+
+void* Card::context_of(const Driver& driver, const One& card) {
+  void* context = card.context.load(std::memory_order_acquire);
+  if (context != nullptr) return context;
+  HC_CALL(driver, cuDevicePrimaryCtxRetain, &context, card.device);
+  card.context.store(context, std::memory_order_release);
+  return context;
+}
+
+// An object that a card does not take is found here, in the background, where there is another way; and no launch loads code.
+void Card::prepare(void* kernel) const {
+  for (size_t i = 0; i < cards_.size(); ++i) {
+    if (!runs_on(static_cast<int>(i))) continue;
+    unsigned flags = 0;
+    int active = 0;
+    HC_CALL(driver_, cuDevicePrimaryCtxGetState, cards_[i].device, &flags, &active);
+    if (active == 0) continue;
+    const CurrentContext current(driver_, context_of(driver_, cards_[i]));
+    void* function = nullptr;
+    HC_CALL(driver_, cuKernelGetFunction, &function, kernel);
+  }
+}
+
+void Card::launch(const Launch& launch) const {
+  const int index = launch.device.index();
+  if (launch.device.type() != c10::kCUDA || !runs_on(index)) [[unlikely]]
+    HC_UNSUPPORTED("A kernel cannot run on {}: {}", launch.device.str(), why_not_on(launch.device));
+  // The driver is asked, and not LibTorch, which may call a device the current one before it is: CUDA's runtime gives a thread its
+  // context late. In the context of another device the default stream would be that device's.
+  const One& card = cards_[static_cast<size_t>(index)];
+  std::optional<CurrentContext> entered;
+  int device = 0;
+  if (driver_.call().cuCtxGetDevice(&device) != 0 || device != card.device) [[unlikely]]
+    entered.emplace(driver_, context_of(driver_, card));
+  void* const stream = torch().getStreamNativeHandle(torch().getStream(launch.device));
+  void* arguments[] = {const_cast<void*>(launch.argument)};  // the driver copies it
+  const Dim &grid = launch.grid, &block = launch.block;
+  const int result = driver_.call().cuLaunchKernel(launch.function, grid.x, grid.y, grid.z, block.x, block.y, block.z, launch.shared_bytes,
+                                                   stream, arguments, nullptr);
+  if (result != 0) [[unlikely]] {
+    driver_.check(result, "cuLaunchKernel",
+                  base::format("a grid of {}x{}x{} blocks of {}x{}x{} threads and {} bytes of shared memory", grid.x, grid.y, grid.z,
+                               block.x, block.y, block.z, launch.shared_bytes));
+  }
+}
+
+void Card::synchronize() const { torch().synchronizeStream(torch().getStream(torch().getDevice())); }
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,56 @@
+#pragma once
+// A card behind NVIDIA's driver.
+//
+// Kernels are compiled for the architecture of the first card, and run on all cards that have it. A kernel runs on LibTorch's
+// current stream of its device, whichever device is the current one of the thread.
+
+#include "codegen/cuda/driver.h"
+#include "codegen/cuda/machine.h"
+#include "codegen/cuda/nvrtc.h"
+
+#include <atomic>
+#include <vector>
+
+namespace hindcast::codegen::cuda {
+
+class Card final : public Machine {
+ public:
+  /// Null, and then why, where there is no card that `nvrtc` compiles for. Both must outlive the result, and that its modules.
+  static std::unique_ptr<const Card> open(const Driver& driver, const Nvrtc& nvrtc, std::string* why_not);
+
+  c10::DeviceType device() const override { return c10::kCUDA; }
+  const Limits& limits() const override { return limits_; }
+  std::string_view identity() const override { return identity_; }
+  std::string compile(std::string_view text) const override;
+  std::shared_ptr<const Module> load(std::string_view object) const override;
+  void launch(const Launch& launch) const override;
+  void synchronize() const override;
+
+  /// Empty: kernels run on this card. Else why not.
+  std::string why_not_on(c10::Device device) const;
+
+ private:
+  friend class LoadedLibrary;
+  struct One {
+    int device = 0;      // as the driver calls it
+    int capability = 0;  // 90 is 9.0
+    mutable std::atomic<void*> context = nullptr;
+  };
+
+  Card(const Driver& driver, const Nvrtc& nvrtc, size_t count) : driver_(driver), nvrtc_(nvrtc), cards_(count) {}
+  bool runs_on(int index) const {
+    return static_cast<size_t>(index) < cards_.size() && cards_[static_cast<size_t>(index)].capability == cards_.front().capability;
+  }
+  static void* context_of(const Driver& driver, const One& card);
+  /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
+  void prepare(void* kernel) const;
+
+  const Driver& driver_;
+  const Nvrtc& nvrtc_;
+  std::vector<One> cards_;
+  Limits limits_;
+  std::vector<std::string> options_;
+  std::string identity_;
+};
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,79 @@
+#pragma once
+// NVIDIA's driver, libcuda.so.1, opened when first asked for. hindcast is built without any header or library of CUDA.
+//
+// LibTorch initialises the driver and makes the contexts. In a process that forked after that, the child's calls fail.
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace hindcast::codegen::cuda {
+
+// The functions that are called, as cuda.h of CUDA 13.0 declares them. A result is an enum, of which 0 is success. Devices are ints;
+// contexts, libraries, kernels, functions and streams are pointers; an attribute is an enum. What cuLibraryGetKernel gives may be
+// launched as a function is.
+#define HC_DRIVER_FUNCTIONS(X)                                                                                                     \
+  X(cuGetErrorName, (int result, const char** text))                                                                               \
+  X(cuGetErrorString, (int result, const char** text))                                                                             \
+  X(cuDeviceGetCount, (int* count))                                                                                                \
+  X(cuDeviceGet, (int* device, int index))                                                                                         \
+  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                                                 \
+  X(cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))                                                        \
+  X(cuDevicePrimaryCtxRetain, (void** context, int device))                                                                        \
+  X(cuCtxGetDevice, (int* device))                                                                                                 \
+  X(cuCtxGetCurrent, (void** context))                                                                                             \
+  X(cuCtxSetCurrent, (void* context))                                                                                              \
+  X(cuThreadExchangeStreamCaptureMode, (int* mode))                                                                                \
+  X(cuLibraryLoadData, (void** library, const void* object, int* jit_options, void** jit_values, unsigned jit_count, int* options, \
+                        void** values, unsigned count))                                                                            \
+  X(cuLibraryGetKernel, (void** kernel, void* library, const char* name))                                                          \
+  X(cuKernelGetFunction, (void** function, void* kernel))                                                                          \
+  X(cuLibraryUnload, (void* library))                                                                                              \
+  X(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,        \
+                     unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra))
+
+struct DriverFunctions {
+#define HC_MEMBER(name, parameters) int(*name) parameters = nullptr;
+  HC_DRIVER_FUNCTIONS(HC_MEMBER)
+#undef HC_MEMBER
+};
+
+/// What the driver says: the call, the error's name, its number and the driver's own words.
+class DriverError : public std::runtime_error {
+ public:
+  DriverError(const std::string& text, int result) : std::runtime_error(text), result_(result) {}
+  int result() const { return result_; }
+
+ private:
+  int result_;
+};
+
+class Driver {
+ public:
+  /// The process's one, which lives until the process ends. Null when there is none, and then why.
+  static const Driver* get(std::string* why_not);
+  /// For tests.
+  static std::unique_ptr<const Driver> open(const std::string& path, std::string* why_not);
+  explicit Driver(const DriverFunctions& functions) : call_(functions) {}
+
+  const DriverFunctions& call() const { return call_; }
+  /// Throws DriverError for all but success. `what`: with which arguments, where they matter.
+  void check(int result, const char* call, std::string_view what = {}) const {
+    if (result != 0) [[unlikely]]
+      fail(result, call, what);
+  }
+  /// Whether this process may call it: LibTorch has initialised it, and not in a parent that forked.
+  bool initialised() const;
+
+ private:
+  [[noreturn, gnu::cold]] void fail(int result, const char* call, std::string_view what) const;
+
+  const DriverFunctions call_;
+};
+
+/// HC_CALL(driver, cuDeviceGetCount, &count): throws what the driver says.
+#define HC_CALL(driver, name, ...) (driver).check((driver).call().name(__VA_ARGS__), #name)
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,52 @@
+#include "codegen/cuda/launch.h"
+
+namespace hindcast::codegen::cuda {
+
+void TouchedMemory::add(const at::Tensor& tensor, bool has_values) {
+  if (!checks_ || !tensor.defined() || tensor.numel() == 0) return;
+  // From the first byte to behind the last one that a stride reaches.
+  int64_t first = 0, last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    const int64_t reach = (tensor.size(d) - 1) * tensor.stride(d);
+    (reach < 0 ? first : last) += reach;
+  }
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  all_.push_back({static_cast<const char*>(tensor.const_data_ptr()) + first * bytes, (last - first + 1) * bytes, has_values});
+}
+
+void TouchedMemory::writes(const Concats& concats) {
+  if (checks_) concats.for_each_tensor([&](const at::Tensor& tensor) { add(tensor, false); });
+}
+
+void TouchedMemory::leaves(const LeafWrites* leaves) {
+  if (!checks_ || leaves == nullptr) return;
+  for (const LeafWrites::Write& write : leaves->writes()) add(write.gradient, write.adds);
+}
+
+void add_leaves(Arguments& arguments, c10::SmallVectorImpl<char*>& pointers, const Group& group, const LeafWrites* leaves) {
+  const auto* write = leaves == nullptr ? nullptr : leaves->writes().begin();
+  const auto* const end = leaves == nullptr ? nullptr : leaves->writes().end();
+  for (size_t i = 0; i < group.leaves.size(); ++i) {
+    const auto* const wanted = write != end && write->leaf == i ? write++ : nullptr;
+    if (group.body.stores[group.leaves[i].store].leaves == 0) continue;
+    for (char* const pointer :
+         {wanted == nullptr ? nullptr : wanted->memory, wanted == nullptr || !wanted->adds ? nullptr : wanted->memory}) {
+      arguments.add(pointer);
+      pointers.push_back(pointer);
+    }
+  }
+}
+
+void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
+            const TouchedMemory& memory) {
+  machine()->launch({.function = kernel.function(schedule.entry),
+                     .grid = schedule.grid,
+                     .block = schedule.block,
+                     .shared_bytes = shared_bytes,
+                     .argument = arguments.data(),
+                     .argument_bytes = arguments.bytes(),
+                     .device = device,
+                     .memory = memory.all()});
+}
+
+}  // namespace hindcast::codegen::cuda

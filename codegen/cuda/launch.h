@@ -1,0 +1,37 @@
+#pragma once
+// A launch of one of a kernel's entry points.
+
+#include "codegen/cuda/arguments.h"
+#include "codegen/cuda/kernels.h"
+#include "codegen/kernel/concats.h"
+#include "codegen/kernel/leaf_requests.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+namespace hindcast::codegen::cuda {
+
+/// Memory that a launch may touch; written down only where the machine checks it.
+class TouchedMemory {
+ public:
+  void reads(const at::Tensor& tensor) { add(tensor, true); }
+  void writes(const at::Tensor& tensor) { add(tensor, false); }
+  void writes(const Concats& concats);
+  void leaves(const LeafWrites* leaves);
+  c10::ArrayRef<Memory> all() const { return all_; }
+
+ private:
+  void add(const at::Tensor& tensor, bool has_values);
+
+  const bool checks_ = machine()->checks_memory();
+  c10::SmallVector<Memory, 8> all_;
+};
+
+/// The pointers to leaves that a kernel takes: for each leaf that the body has, of its sum and of the term that is added. Null where nobody
+/// wants one, and where there is nothing to add to.
+void add_leaves(Arguments& arguments, c10::SmallVectorImpl<char*>& pointers, const Group& group, const LeafWrites* leaves);
+
+void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
+            const TouchedMemory& memory);
+
+}  // namespace hindcast::codegen::cuda

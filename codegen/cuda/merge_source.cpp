@@ -1,0 +1,64 @@
+#include "codegen/cuda/merge_source.h"
+
+#include "base/format.h"
+#include "codegen/cuda/reduction_text.h"
+#include "codegen/kernel/body_text.h"
+
+namespace hindcast::codegen::cuda {
+
+using base::format;
+using Kind = Reduction::Kind;
+
+std::string merge_source(const Body& body) {
+  const ReductionText reductions(body);
+  const std::string_view type = type_name(body.compute);
+  std::string text = format(
+      "struct Merge {{\n"
+      "  char *partials[{}], *results[{}];\n"
+      "  int64 counts[{}], partial_bytes[{}];\n"
+      "  int64 slices, rows, rows_at_once;  // rows that a slice takes together\n"
+      "}};\n\n",
+      body.stores.size(), body.stores.size(), body.stores.size(), body.stores.size());
+  text +=
+      "extern \"C\" __global__ void __launch_bounds__(kThreads) merge_slices(const Merge arguments) {\n"
+      "  const int64 at = int64(blockIdx.x) * kTile + threadIdx.x;\n";
+  size_t number = 0;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    const BodyStore& store = body.stores[i];
+    if (!store.is_over_rows()) continue;
+    const bool is_mean = store.over_rows == Kind::Mean;
+    const auto m2 = is_mean ? m2_beside(body, i) : std::nullopt;
+    const auto partial = [&](size_t of) {
+      return format("(({}*)(arguments.partials[{}] + slice * arguments.partial_bytes[{}]))[at]", type, of, of);
+    };
+    const std::string slice_type = is_mean ? format("MomentsFrom<{}>", type) : std::string(type);
+    if (store.over_rows == Kind::M2) {
+      ++number;
+      continue;  // with its mean
+    }
+    text += format("  if (blockIdx.y == {}) {{\n    {} all = {};\n", number++, slice_type,
+                   is_mean ? format("{{0, {}(0), {}(0), {}(0)}}", type, type, type) : reductions.neutral(store.over_rows));
+    text +=
+        format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += kTileRows) {{\n", i);
+    if (is_mean) {
+      text += "      const int64 rows = rows_of_slice(arguments.rows, arguments.slices, arguments.rows_at_once, slice);\n";
+      text += format("      const {} one = {{rows, {}(0), {}, {}}};\n", slice_type, type, partial(i),
+                     m2 ? partial(*m2) : format("{}(0)", type));
+    } else {
+      text += format("      const {} one = {};\n", slice_type, partial(i));
+    }
+    text += format("      all = {}(all, one);\n    }}\n", reductions.combine(store.over_rows));
+    text += format("    all = over_rows_of_block(all, {});\n    if (threadIdx.y != 0 || at >= arguments.counts[{}]) return;\n",
+                   reductions.combine(store.over_rows), i);
+    const auto put = [&](size_t to, const std::string& value) {
+      const std::string_view result = type_name(body.stores[to].type);
+      text += format("    (({}*)arguments.results[{}])[at] = convert<{}>({});\n", result, to, result, value);
+    };
+    put(i, is_mean ? "all.from + all.mean" : "all");
+    if (m2) put(*m2, "all.m2");
+    text += "  }\n";
+  }
+  return text + "}\n";
+}
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,78 @@
+#include "codegen/cuda/row_source.h"
+
+#include "base/format.h"
+#include "codegen/cuda/body_lines.h"
+#include "codegen/cuda/merge_source.h"
+#include "codegen/cuda/row_writer.h"
+#include "codegen/cuda/source.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+using base::format;
+using Over = Reduction::Over;
+
+std::string rows_struct(const Body& body) {
+  const size_t stores = body.stores.size(), tensors = body.loads.size() + stores;
+  return "struct Rows {\n" + argument_fields(body) +
+         format(
+             "  int64 rows, segments, columns;  // columns: of a segment\n"
+             "  Divider pieces_of_segment;\n"
+             "  int64 loops;  // around the rows, outermost first\n"
+             "  Divider sizes[kMostLoops];\n"
+             "  int64 row_steps[kMostLoops][{}], segment_steps[{}];\n"
+             "  int64 partial_bytes[{}], counts[{}];  // of results over rows: from slice to slice, and how many a slice has\n"
+             "  int64 is_whole;                        // the one slice is the result\n"
+             "  int64 pass, splits, pieces_of_split;   // of rows that several blocks share\n"
+             "  char* numbers;                         // that these blocks made of the row\n"
+             "}};\n\n",
+             tensors, tensors, std::max<size_t>(stores, 1), std::max<size_t>(stores, 1));
+}
+
+std::string entry(std::string_view name, const std::string& call) {
+  return format("extern \"C\" __global__ void __launch_bounds__(kMostThreadsOfRow) {}(const Rows arguments) {{ {}(arguments); }}\n", name,
+                call);
+}
+
+}  // namespace
+
+bool goes_by_segments(const Body& body) {
+  const bool by_op = std::any_of(body.ops.begin(), body.ops.end(),
+                                 [](const BodyOp& op) { return op.reduces(Over::Segment) || op.reduces(Over::Segments); });
+  return by_op ||
+         std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.extent == Extent::Channels; });
+}
+
+bool needs_whole_rows(const Body& body) {
+  const bool by_op = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return op.reduces_row(); });
+  return by_op || std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.extent == Extent::Row; });
+}
+
+bool has_results_over_rows(const Body& body) {
+  return std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) { return store.is_over_rows(); });
+}
+
+bool may_split_rows(const Body& body) { return needs_whole_rows(body) && !goes_by_segments(body) && !has_results_over_rows(body); }
+
+std::string rows_source(const Body& body) {
+  const int length = vector_length(body), items = items_in_flight(body);
+  std::string text = head_of_text() + rows_struct(body);
+  if (goes_by_segments(body)) {
+    text += row_function(body, RowForm::Segments);
+    text += entry("segments", format("run_segments<{}>", length)) + entry("segments_each", "run_segments<1>");
+  } else {
+    text += row_function(body, RowForm::InRegisters) + row_function(body, RowForm::Long);
+    text +=
+        entry("rows", format("run_rows<{}, {}>", length, items)) + entry("rows_each", format("run_rows<1, {}>", elements_one_by_one(body)));
+    text += entry("rows_long", format("run_rows_long<{}>", length)) + entry("rows_long_each", "run_rows_long<1>");
+    if (may_split_rows(body)) {
+      text += row_function(body, RowForm::Split);
+      text += entry("rows_split", format("run_rows_split<{}>", length)) + entry("rows_split_each", "run_rows_split<1>");
+    }
+  }
+  return has_results_over_rows(body) ? text + "\n" + merge_source(body) : text;
+}
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,35 @@
+#pragma once
+// The text of the kernels of a body by rows. blockDim.x threads share a row, and a block has blockDim.y rows at a time. A block goes on
+// to further rows, as far as the grid leaves some for it.
+//
+//   rows        a row, or a tile of columns, stays in registers: memory is read once. Accesses of 16 bytes
+//   rows_each   as rows, element by element: for rows that are not aligned
+//   rows_long   each pass reads the row again. Accesses of 16 bytes
+//   rows_long_each
+//   rows_split  a few long rows, each shared by several blocks: a launch for each pass, and one for the numbers of the row
+//   rows_split_each
+//
+// where a row has segments that stay apart, in place of these:
+//
+//   segments, segments_each   segment by segment; each pass reads the row again
+//
+// Results over rows (Extent::Columns, Channels) are made in slices. A slice is what one block has of the rows, or, of rows_long and segments, what
+// one row of its threads has. `merge_slices` makes one of the slices, always in the same order.
+
+#include "codegen/fuse/body.h"
+
+#include <string>
+
+namespace hindcast::codegen::cuda {
+
+/// The body's rows go segment by segment.
+bool goes_by_segments(const Body& body);
+/// Something of the row is needed before its elements' results are known: a row belongs to one block as a whole.
+bool needs_whole_rows(const Body& body);
+bool has_results_over_rows(const Body& body);
+/// Several blocks may share a row.
+bool may_split_rows(const Body& body);
+
+std::string rows_source(const Body& body);
+
+}  // namespace hindcast::codegen::cuda

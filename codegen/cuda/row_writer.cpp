@@ -1,0 +1,457 @@
+#include "codegen/cuda/row_writer.h"
+
+#include "base/format.h"
+#include "codegen/cuda/body_lines.h"
+#include "codegen/cuda/reduction_text.h"
+#include "codegen/fuse/row_passes.h"
+#include "codegen/kernel/body_text.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+using base::format;
+using Kind = Reduction::Kind;
+using Over = Reduction::Over;
+
+// What a pass needs again it computes again, from registers or from what a cache holds.
+bool is_cheap(const BodyOp&) { return true; }
+
+class Writer {
+ public:
+  Writer(const Body& body, RowForm form)
+      : body_(body), form_(form), passes_(body, is_cheap), reductions_(body), type_(type_name(body.compute)), loads_(body.loads.size()) {}
+
+  std::string run() { return form_ == RowForm::Split ? split_rows() : rows_of_blocks(); }
+
+ private:
+  std::string rows_of_blocks() {
+    begin_function();
+    begin_results_over_rows();
+    begin_row();
+    if (form_ == RowForm::InRegisters) load_row();
+    for (size_t pass = 0; pass < passes_.count(); ++pass) {
+      numbers_of_row(pass);
+      form_ == RowForm::Segments ? pass_by_segments(pass) : flat_pass(pass);
+    }
+    numbers_of_row(passes_.count());
+    store_numbers_of_row();
+    line(2, "}");
+    if (form_ == RowForm::InRegisters) store_results_over_rows();
+    return text_ + "}\n\n";
+  }
+
+  // A launch for each pass, and one for what is left: the blocks of one row meet in memory, where each leaves its number of each reduction.
+  std::string split_rows() {
+    text_ += "template <int kVector>\nHC_DEVICE void run_rows_split(const Rows& arguments) {\n";
+    text_ += scalar_lines(body_, "arguments.scalars", "  ");
+    line(2, "const int64 of_row = arguments.segments * arguments.columns / kVector, begin = blockIdx.x * arguments.pieces_of_split;");
+    line(2, "const int64 pieces = min(of_row, begin + arguments.pieces_of_split), row = blockIdx.y;");
+    line(2, "constexpr bool is_row = true;");
+    shift_ = -2;
+    place_row();
+    for (size_t pass = 0; pass < passes_.count(); ++pass) {
+      numbers_of_row(pass);
+      line(4, format("if (arguments.pass == {}) {{", pass));
+      shift_ = 0;
+      flat_pass(pass);
+      for (const size_t op : reductions_of(pass)) {
+        if (reductions_.is_leader(op))
+          line(4, format("if (threadIdx.x == 0) {}[blockIdx.x] = {};", numbers_of(op), reductions_.accumulator(op)));
+      }
+      line(4, "return;");
+      shift_ = -2;
+      line(4, "}");
+      meet(pass);
+    }
+    numbers_of_row(passes_.count());
+    store_numbers_of_row();
+    return text_ + "}\n\n";
+  }
+
+  // Where the blocks of this row leave their numbers.
+  std::string numbers_of(size_t op) const {
+    return format("(({}*)(arguments.numbers + (row * {} + {}) * arguments.splits * kNumberBytes))", reductions_.type_of_number(op),
+                  body_.ops.size(), op);
+  }
+
+  void meet(size_t pass) {
+    for (const size_t op : reductions_of(pass)) {
+      add_lines(4, {op}, &ReductionText::begin);
+      if (reductions_.is_leader(op)) {
+        const std::string number = reductions_.accumulator(op);
+        line(4, "for (int64 split = threadIdx.x; split < arguments.splits; split += blockDim.x)");
+        line(6, format("{} = {}({}, {}[split]);", number, reductions_.combine(body_.ops[op].reduction.kind), number, numbers_of(op)));
+      }
+      add_lines(4, {op}, &ReductionText::end);
+    }
+  }
+
+  void line(int indent, const std::string& text) { text_ += std::string(static_cast<size_t>(indent + shift_), ' ') + text + "\n"; }
+  std::string type_of(size_t tensor) const {
+    return std::string(type_name(tensor < loads_ ? body_.loads[tensor].type : body_.stores[tensor - loads_].type));
+  }
+  size_t tensors() const { return loads_ + body_.stores.size(); }
+  bool is_dense(size_t load) const { return body_.loads[load].pattern == AccessPattern::Dense; }
+  bool is_per_segment(size_t load) const { return body_.loads[load].pattern == AccessPattern::PerSegment; }
+  bool is_needed(size_t load) const {
+    for (size_t pass = 0; pass < passes_.count(); ++pass) {
+      if (passes_.loads(pass, load)) return true;
+    }
+    return false;
+  }
+
+  void begin_function() {
+    const char* const name = form_ == RowForm::InRegisters ? "rows" : form_ == RowForm::Long ? "rows_long" : "segments";
+    text_ += form_ == RowForm::InRegisters ? "template <int kVector, int kItems>\n" : "template <int kVector>\n";
+    text_ += format("HC_DEVICE void run_{}(const Rows& arguments) {{\n", name);
+    text_ += scalar_lines(body_, "arguments.scalars", "  ");
+    line(2, "const int64 slices = int64(gridDim.x) * blockDim.y, slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;");
+    if (form_ == RowForm::InRegisters) {
+      line(2, "const uint32 pieces = arguments.segments * arguments.columns / kVector;");
+      line(2, "const uint32 first_piece = blockIdx.y * (blockDim.x * kItems) + threadIdx.x;");
+    } else if (form_ == RowForm::Long) {
+      line(2, "const int64 pieces = arguments.segments * arguments.columns / kVector;");
+    } else {
+      line(2, "const int64 pieces = arguments.columns / kVector;");
+    }
+  }
+
+  // In registers, or in the memory of the slice, which only this thread's elements touch. That of channels is shared by the row's threads.
+  void begin_results_over_rows() {
+    bool has_channels = false;
+    if (counts_rows()) line(2, "int seen = 0;");
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      const BodyStore& store = body_.stores[i];
+      if (!store.is_over_rows()) continue;
+      if (form_ == RowForm::InRegisters) {
+        line(2, format("{} c{}[kItems][kVector];", type_, i));
+        text_ += "#pragma unroll\n";
+        line(2, "for (int k = 0; k < kItems; ++k) {");
+        text_ += "#pragma unroll\n";
+        line(4, format("for (int j = 0; j < kVector; ++j) c{}[k][j] = {};", i, reductions_.neutral(store.over_rows)));
+        line(2, "}");
+        continue;
+      }
+      line(2,
+           format("{}* const c{} = ({}*)(arguments.pointers[{}] + slice * arguments.partial_bytes[{}]);", type_, i, type_, loads_ + i, i));
+      if (store.extent != Extent::Channels) continue;
+      has_channels = true;
+      // A slice without rows has no memory.
+      line(2, format("for (int64 i = threadIdx.x; slice < arguments.rows && i < arguments.counts[{}]; i += blockDim.x) c{}[i] = {};", i, i,
+                     reductions_.neutral(store.over_rows)));
+    }
+    if (has_channels) line(2, "__syncthreads();");
+  }
+
+  bool counts_rows() const {
+    return std::any_of(body_.stores.begin(), body_.stores.end(), [](const BodyStore& store) {
+      return store.is_over_rows() && (store.over_rows == Kind::Mean || store.over_rows == Kind::M2);
+    });
+  }
+
+  // All threads of a block go as often through the loop: there are barriers in it.
+  void begin_row() {
+    line(2, "for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {");
+    line(4, "const int64 row = first + threadIdx.y;");
+    line(4, "const bool is_row = row < arguments.rows;");
+    if (counts_rows()) line(4, format("if (is_row) ++seen;\n    const {} share = {}(1) / {}(seen == 0 ? 1 : seen);", type_, type_, type_));
+    place_row();
+  }
+
+  void place_row() {
+    std::string begin = "int64 rest = is_row ? row : 0";
+    for (size_t i = 0; i < tensors(); ++i) begin += format(", to{} = 0", i);
+    line(4, begin + ";");
+    line(4, "for (int loop = arguments.loops - 1; loop >= 0; --loop) {");
+    line(6, "const int64 before = divide(rest, arguments.sizes[loop]), index = rest - before * arguments.sizes[loop].divisor;");
+    line(6, "rest = before;");
+    for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} += index * arguments.row_steps[loop][{}];", i, i));
+    line(4, "}");
+    for (size_t i = 0; i < loads_; ++i) {
+      if (body_.loads[i].pattern == AccessPattern::Still) line(4, load_from(body_, i, place(i, "0")));
+    }
+  }
+
+  // `bytes` behind the row's first element.
+  std::string place(size_t tensor, const std::string& bytes) const {
+    return format("*({}{}*)(arguments.pointers[{}] + to{}{})", tensor < loads_ ? "const " : "", type_of(tensor), tensor, tensor,
+                  bytes == "0" ? "" : " + " + bytes);
+  }
+  // Of the vector that a piece is.
+  std::string bytes_of_piece(size_t tensor) const {
+    if (form_ == RowForm::Segments)
+      return format("segment * arguments.segment_steps[{}] + piece * (kVector * sizeof({}))", tensor, type_of(tensor));
+    return format("segment * arguments.segment_steps[{}] + within * (kVector * sizeof({}))", tensor, type_of(tensor));
+  }
+  void where_in_segments(int indent) {
+    line(indent, "const int64 segment = arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);");
+    line(indent, "const int64 within = int64(piece) - segment * arguments.pieces_of_segment.divisor;");
+  }
+
+  std::string vector_of(size_t load) const {
+    return format("load_vector<kVector>((const {}*)(arguments.pointers[{}] + to{} + {}))", type_of(load), load, load, bytes_of_piece(load));
+  }
+
+  void begin_items(int indent) {
+    text_ += "#pragma unroll\n";
+    line(indent, "for (int k = 0; k < kItems; ++k) {");
+    line(indent + 2, "const uint32 piece = first_piece + k * blockDim.x;");
+    line(indent + 2, "if (!is_row || piece >= pieces) continue;");
+  }
+
+  void load_row() {
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_dense(i) && is_needed(i)) line(4, format("Vector<{}, kVector> a{}[kItems];", type_of(i), i));
+    }
+    begin_items(4);
+    where_in_segments(6);
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_dense(i) && is_needed(i)) line(6, format("a{}[k] = {};", i, vector_of(i)));
+    }
+    line(4, "}");
+  }
+
+  void numbers_of_row(size_t pass) {
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (!passes_.is_of_rows(i) || body_.ops[i].reduces_row() || passes_.pass_of(i) != pass) continue;
+      line(4, format("const {} {};", type_, assignment(body_, i)));
+    }
+  }
+
+  void add_lines(int indent, const std::vector<size_t>& ops, std::string (ReductionText::*text)(size_t) const) {
+    for (const size_t op : ops) {
+      const std::string one = (reductions_.*text)(op);
+      if (!one.empty()) line(indent, one);
+    }
+  }
+
+  std::vector<size_t> reductions_of(size_t pass) const {
+    std::vector<size_t> ops;
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (passes_.reduces(pass, i)) ops.push_back(i);
+    }
+    return ops;
+  }
+
+  void flat_pass(size_t pass) {
+    const std::vector<size_t> reductions = reductions_of(pass);
+    add_lines(4, reductions, &ReductionText::begin);
+    if (form_ == RowForm::InRegisters) {
+      begin_items(4);
+    } else {
+      const char* const first = form_ == RowForm::Split ? "begin + threadIdx.x" : "threadIdx.x";
+      line(4, format("for (int64 piece = {}; is_row && piece < pieces; piece += blockDim.x) {{", first));
+    }
+    where_in_segments(6);
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_per_segment(i) && passes_.loads(pass, i))
+        line(6, load_from(body_, i, place(i, format("segment * arguments.segment_steps[{}]", i))));
+      if (is_dense(i) && passes_.loads(pass, i) && form_ != RowForm::InRegisters) line(6, format("const auto a{} = {};", i, vector_of(i)));
+    }
+    elements(pass, reductions, [](size_t) { return true; });
+    line(4, "}");
+    add_lines(4, reductions, &ReductionText::end);
+  }
+
+  void pass_by_segments(size_t pass) {
+    std::vector<size_t> of_row = reductions_of(pass), of_elements;
+    add_lines(4, of_row, &ReductionText::begin);
+    for (const size_t op : of_row) {
+      if (body_.ops[op].reduces(Over::Row)) of_elements.push_back(op);
+    }
+    line(4, "for (int64 segment = 0; segment < arguments.segments; ++segment) {");
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_per_segment(i) && passes_.loads(pass, i))
+        line(6, load_from(body_, i, place(i, format("segment * arguments.segment_steps[{}]", i))));
+    }
+    numbers_of_segment(pass, false);
+    std::vector<size_t> of_segment;
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (body_.ops[i].reduces(Over::Segment) && passes_.computes(pass, i)) of_segment.push_back(i);
+    }
+    add_lines(6, of_segment, &ReductionText::begin);
+    of_elements.insert(of_elements.end(), of_segment.begin(), of_segment.end());
+    line(6, "for (int64 piece = threadIdx.x; is_row && piece < pieces; piece += blockDim.x) {");
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_dense(i) && passes_.loads(pass, i)) line(8, format("const auto a{} = {};", i, vector_of(i)));
+    }
+    elements(pass, of_elements, [&](size_t op) { return !passes_.is_of_segments(op); });
+    line(6, "}");
+    add_lines(6, of_segment, &ReductionText::end);
+    numbers_of_segment(pass, true);
+    reduce_segments(pass, of_row);
+    line(4, "}");
+    for (const size_t op : of_row) {
+      const bool of_numbers = body_.ops[op].reduces(Over::Segments);
+      add_lines(4, {op}, of_numbers ? &ReductionText::end_numbers : &ReductionText::end);
+    }
+  }
+
+  void numbers_of_segment(size_t pass, bool behind) {
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (!passes_.is_of_segments(i) || !passes_.computes(pass, i) || passes_.is_behind_segment(i) != behind) continue;
+      if (!body_.ops[i].reduces(Over::Segment)) line(6, format("const {} {};", type_, assignment(body_, i)));
+    }
+  }
+
+  // All threads have a segment's numbers. One of them writes those of a channel.
+  void reduce_segments(size_t pass, const std::vector<size_t>& reductions) {
+    for (const size_t op : reductions) {
+      if (body_.ops[op].reduces(Over::Segments)) add_lines(6, {op}, &ReductionText::add_number);
+    }
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      const BodyStore& store = body_.stores[i];
+      if (store.extent != Extent::Channels || passes_.pass_of(store.value) != pass) continue;
+      line(6, "if (is_row && threadIdx.x == 0) {");
+      const std::string to = format("(({}*)((char*)c{} + to{} + segment * arguments.segment_steps[{}]))", type_, i, loads_ + i, loads_ + i);
+      line(8, format("{}* const channel = {};", type_, to));
+      line(8, format("*channel = {};", reductions_.combined(store.over_rows, "*channel", name_of(store.value))));
+      line(6, "}");
+    }
+  }
+
+  template <class TakesPart>
+  void elements(size_t pass, const std::vector<size_t>& reductions, TakesPart takes_part) {
+    const int indent = form_ == RowForm::Segments ? 8 : 6;
+    add_lines(indent, reductions, &ReductionText::begin_vector);
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (writes(i, pass, Extent::Element)) line(indent, format("Vector<{}, kVector> o{};", type_of(loads_ + i), i));
+    }
+    text_ += "#pragma unroll\n";
+    line(indent, "for (int j = 0; j < kVector; ++j) {");
+    const std::string item = form_ == RowForm::InRegisters ? "[k]" : "";
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_dense(i) && passes_.loads(pass, i)) line(indent + 2, load_from(body_, i, format("a{}{}.get(j)", i, item)));
+    }
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (!passes_.computes(pass, i) || !takes_part(i)) continue;
+      const BodyOp& op = body_.ops[i];
+      if (op.kind == BodyOp::Kind::OneHot) {
+        line(indent + 2,
+             format("const {} v{} = {} == {} ? {} : {}(0);", type_, i, column(), name_of(op.args[0]), name_of(op.args[1]), type_));
+      } else {
+        line(indent + 2, format("const {} {};", type_, assignment(body_, i)));
+      }
+    }
+    add_lines(indent + 2, reductions, &ReductionText::element);
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (writes(i, pass, Extent::Element)) line(indent + 2, format("o{}.set(j, {});", i, converted(body_, body_.stores[i])));
+      if (writes(i, pass, Extent::Columns)) add_to_column(indent + 2, i);
+    }
+    line(indent, "}");
+    add_lines(indent, reductions, &ReductionText::end_vector);
+    store_vectors(indent, pass);
+  }
+
+  std::string column() const {
+    return form_ == RowForm::Segments ? "segment * arguments.columns + piece * kVector + j" : "int64(piece) * kVector + j";
+  }
+  bool writes(size_t store, size_t pass, Extent extent) const {
+    return body_.stores[store].extent == extent && passes_.pass_of(body_.stores[store].value) == pass;
+  }
+
+  void store_vectors(int indent, size_t pass) {
+    size_t leaf = loads_ + body_.stores.size();
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      const uint32_t leaves = body_.stores[i].leaves;
+      if (writes(i, pass, Extent::Element)) {
+        const std::string to = format("to{} + {}", loads_ + i, bytes_of_piece(loads_ + i)), type = type_of(loads_ + i);
+        line(indent, format("{}store_vector<kVector>(({}*)(arguments.pointers[{}] + {}), o{});",
+                            leaves == 0 ? "" : format("if (arguments.pointers[{}] != nullptr) ", loads_ + i), type, loads_ + i, to, i));
+        for (uint32_t n = 0; n < leaves; ++n) {
+          line(indent, format("store_to_leaf<kVector>(moved<{}>(arguments.pointers[{}], {}), moved<{}>(arguments.pointers[{}], {}), o{});",
+                              type, leaf + 2 * n, to, type, leaf + 2 * n + 1, to, i));
+        }
+      }
+      leaf += 2 * leaves;
+    }
+  }
+
+  void add_to_column(int indent, size_t i) {
+    const BodyStore& store = body_.stores[i];
+    if (store.over_rows == Kind::M2) return;  // with its mean
+    const std::string value = name_of(store.value);
+    const auto place = [&](size_t of) { return form_ == RowForm::InRegisters ? format("c{}[k][j]", of) : format("c{}[{}]", of, column()); };
+    const std::string first = form_ == RowForm::InRegisters ? "false" : "first < slices";  // nothing is in memory yet
+    const auto m2 = m2_beside(body_, i);
+    if (store.over_rows != Kind::Mean) {
+      const std::string sum = reductions_.combined(store.over_rows, place(i), value);
+      line(indent, first == "false" ? format("{} = {};", place(i), sum) : format("{} = {} ? {} : {};", place(i), first, value, sum));
+      return;
+    }
+    line(indent, "{");
+    line(indent + 2, format("const {} mean = {}, distance = {} - mean;", type_,
+                            first == "false" ? place(i) : format("{} ? {}(0) : {}", first, type_, place(i)), value));
+    line(indent + 2, format("const {} now = mean + distance * share;", type_));
+    line(indent + 2, format("{} = now;", place(i)));
+    if (m2) {
+      const std::string before = first == "false" ? place(*m2) : format("({} ? {}(0) : {})", first, type_, place(*m2));
+      line(indent + 2, format("{} = {} + distance * ({} - now);", place(*m2), before, value));
+    }
+    line(indent, "}");
+  }
+
+  void store_numbers_of_row() {
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (body_.stores[i].extent == Extent::Row)
+        line(4, format("if ({} && threadIdx.x == 0) {} = {};", form_ == RowForm::Split ? "blockIdx.x == 0" : "is_row",
+                       place(loads_ + i, "0"), converted(body_, body_.stores[i])));
+    }
+  }
+
+  // The rows of a block become one slice. Where that is all rows, it is the result.
+  void store_results_over_rows() {
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      const BodyStore& store = body_.stores[i];
+      if (store.extent != Extent::Columns || store.over_rows == Kind::M2) continue;
+      const auto m2 = store.over_rows == Kind::Mean ? m2_beside(body_, i) : std::nullopt;
+      text_ += "#pragma unroll\n";
+      line(2, "for (int k = 0; k < kItems; ++k) {");
+      line(4, "const uint32 piece = first_piece + k * blockDim.x;");
+      text_ += "#pragma unroll\n";
+      line(4, "for (int j = 0; j < kVector; ++j) {");
+      if (store.over_rows == Kind::Mean) {
+        line(6, format("const MomentsFrom<{}> own = {{seen, {}(0), c{}[k][j], {}}};", type_, type_, i,
+                       m2 ? format("c{}[k][j]", *m2) : format("{}(0)", type_)));
+        line(6, format("const MomentsFrom<{}> all = over_rows_of_block(own, {});", type_, reductions_.combine(Kind::Mean)));
+      } else {
+        line(6, format("const {} all = over_rows_of_block(c{}[k][j], {});", type_, i, reductions_.combine(store.over_rows)));
+      }
+      line(6, "if (threadIdx.y != 0 || piece >= pieces) continue;");
+      const auto put = [&](size_t to, const std::string& value) {
+        line(6, format("store_result<{}>(arguments.pointers[{}], arguments.partial_bytes[{}], arguments.is_whole, int64(piece) * kVector + "
+                       "j, {});",
+                       type_of(loads_ + to), loads_ + to, to, value));
+      };
+      put(i, store.over_rows == Kind::Mean ? "all.from + all.mean" : "all");
+      if (m2) put(*m2, "all.m2");
+      line(4, "}");
+      line(2, "}");
+    }
+  }
+
+  const Body& body_;
+  const RowForm form_;
+  const RowPasses passes_;
+  const ReductionText reductions_;
+  const std::string type_;
+  const size_t loads_;
+  int shift_ = 0;  // of what is indented otherwise than in a loop over rows
+  std::string text_;
+};
+
+}  // namespace
+
+std::string row_function(const Body& body, RowForm form) { return Writer(body, form).run(); }
+
+size_t passes_over_row(const Body& body) { return RowPasses(body, is_cheap).count(); }
+
+bool is_written_last(const Body& body, size_t store) {
+  const RowPasses passes(body, is_cheap);
+  return body.stores[store].extent == Extent::Element && passes.pass_of(body.stores[store].value) + 1 == passes.count();
+}
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,114 @@
+#include "codegen/cuda/schedule.h"
+
+#include "codegen/device/indexing.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+using device::kMostThreadsOfRow;
+using device::kThreads;
+using device::kTile;
+using device::kTileRows;
+
+constexpr int64_t kWarp = 32;
+
+int64_t ceil_of(int64_t number, int64_t part) { return (number + part - 1) / part; }
+int64_t power_of_two(int64_t at_least) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(at_least, 1))));
+}
+Dim dim(int64_t x, int64_t y = 1) { return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), 1}; }
+
+// Blocks of kThreads that fill the card.
+int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / kThreads; }
+
+// Rows that a block has at a time: whole warps, and no more rows than there are.
+int64_t rows_of_block(int64_t threads, int64_t rows) {
+  if (threads >= kThreads) return 1;
+  return std::clamp(power_of_two(rows), std::max<int64_t>(kWarp / threads, 1), kThreads / threads);
+}
+
+RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& limits) {
+  const int64_t length = problem.is_aligned ? shape.vector_length : 1;
+  const int64_t threads = std::min<int64_t>(power_of_two(ceil_of(problem.columns, length)), kThreads);
+  const int64_t at_once = rows_of_block(threads, problem.rows);
+  int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
+  if (problem.has_results_over_rows) blocks = std::min(blocks, full_card(limits));
+  RowSchedule schedule{{problem.is_aligned ? Entry::Segments : Entry::SegmentsEach, dim(blocks), dim(threads, at_once)}};
+  if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
+  return schedule;
+}
+
+// Each pass reads the row from memory, most of the time from a cache.
+RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
+  // So few that most of the card would be idle: a block has some thousand elements at least.
+  constexpr int64_t kPiecesOfThread = 4, kMostRows = 65535;
+  const int64_t length = problem.is_aligned ? shape.vector_length : 1;
+  const int64_t pieces = problem.segments * problem.columns / length;
+  const int64_t splits =
+      std::min(full_card(limits) / 2 / std::max<int64_t>(problem.rows, 1), pieces / (kMostThreadsOfRow * kPiecesOfThread));
+  if (problem.may_be_split && splits >= 2 && problem.rows <= kMostRows) {
+    const Entry entry = problem.is_aligned ? Entry::RowsSplit : Entry::RowsSplitEach;
+    return {{entry, dim(splits, problem.rows), dim(kMostThreadsOfRow)}, 0, 1, splits};
+  }
+  int64_t blocks = std::max<int64_t>(problem.rows, 1);
+  if (problem.has_results_over_rows) blocks = std::min(blocks, full_card(limits) / 2);
+  RowSchedule schedule{{problem.is_aligned ? Entry::RowsLong : Entry::RowsLongEach, dim(blocks), dim(kMostThreadsOfRow)}};
+  if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
+  return schedule;
+}
+
+}  // namespace
+
+const char* name_of(Entry entry) {
+  constexpr std::array<const char*, kEntries> kNames = {
+      "dense",     "dense_few", "dense_each",     "nest",       "nest_each",       "nest_huge", "tiles",         "rows",
+      "rows_each", "rows_long", "rows_long_each", "rows_split", "rows_split_each", "segments",  "segments_each", "merge_slices"};
+  return kNames[static_cast<size_t>(entry)];
+}
+
+Schedule schedule_dense(int64_t numel, bool is_aligned, Shape shape, const Limits& limits) {
+  if (!is_aligned) return {Entry::DenseEach, dim(ceil_of(numel, int64_t{kThreads} * shape.elements_one_by_one)), dim(kThreads)};
+  const int64_t tile = int64_t{kThreads} * shape.elements_of_thread;
+  if (ceil_of(numel, tile) >= full_card(limits)) return {Entry::Dense, dim(ceil_of(numel, tile)), dim(kThreads)};
+  return {Entry::DenseFew, dim(ceil_of(numel, int64_t{kThreads} * shape.vector_length)), dim(kThreads)};
+}
+
+Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits) {
+  const int64_t numel = problem.outer * problem.inner, blocks = ceil_of(numel, kThreads);
+  if (numel >= limits.short_indices) return {Entry::NestHuge, dim(blocks), dim(kThreads)};
+  if (!problem.goes_by_vectors || problem.inner % shape.vector_length != 0) return {Entry::NestEach, dim(blocks), dim(kThreads)};
+  return {Entry::Nest, dim(ceil_of(numel / shape.vector_length, kThreads)), dim(kThreads)};
+}
+
+RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
+  if (problem.goes_by_segments) return by_segments(problem, shape, limits);
+  const int64_t length = problem.is_aligned ? shape.vector_length : 1;
+  const int64_t items = problem.is_aligned ? shape.elements_of_thread / length : shape.elements_one_by_one;
+  const int64_t pieces = ceil_of(problem.segments * problem.columns, length);
+  int64_t threads = power_of_two(ceil_of(pieces, items)), tiles = 1;
+  if (problem.needs_whole_rows) {
+    if (threads > kMostThreadsOfRow) return long_rows(problem, shape, limits);
+    // Few rows: a row is shared by more threads, that each have less of it.
+    while (threads < kThreads && threads < pieces && problem.rows * threads < full_card(limits) * kThreads) threads *= 2;
+  } else {
+    threads = std::min(threads, kWarp);
+    tiles = std::max<int64_t>(ceil_of(pieces, threads * items), 1);
+    if (tiles > 65535) return long_rows(problem, shape, limits);  // more than a grid's second dimension has
+  }
+  const int64_t at_once = rows_of_block(threads, problem.rows);
+  int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
+  const Entry entry = problem.is_aligned ? Entry::Rows : Entry::RowsEach;
+  if (!problem.has_results_over_rows) return {{entry, dim(blocks, tiles), dim(threads, at_once)}};
+  // A slice is worth its place in memory if it has some rows.
+  constexpr int64_t kRowsOfThread = 4;
+  blocks = std::clamp<int64_t>(ceil_of(problem.rows, at_once * kRowsOfThread), 1, std::max<int64_t>(full_card(limits) / tiles, 1));
+  return {{entry, dim(blocks, tiles), dim(threads, at_once)}, blocks == 1 ? 0 : blocks, at_once};
+}
+
+Schedule schedule_merge(int64_t count, int64_t stores) { return {Entry::Merge, dim(ceil_of(count, kTile), stores), dim(kTile, kTileRows)}; }
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,79 @@
+#pragma once
+// How a kernel is launched: which of a text's entry points, how many threads, and what each has. Numbers alone come in, so that the choice
+// for a shape can be tested alone (tests/cuda/schedule_test.cpp).
+
+#include "codegen/cuda/machine.h"
+
+#include <cstdint>
+
+namespace hindcast::codegen::cuda {
+
+/// The entry points of source.h and row_source.h.
+enum class Entry : uint8_t {
+  Dense,
+  DenseFew,
+  DenseEach,
+  Nest,
+  NestEach,
+  NestHuge,
+  Tiles,
+  Rows,
+  RowsEach,
+  RowsLong,
+  RowsLongEach,
+  RowsSplit,
+  RowsSplitEach,
+  Segments,
+  SegmentsEach,
+  Merge,
+};
+inline constexpr size_t kEntries = 16;
+/// As the text has it.
+const char* name_of(Entry entry);
+
+struct Schedule {
+  Entry entry = Entry::Dense;
+  Dim grid, block;
+  bool operator==(const Schedule&) const = default;
+};
+
+/// What a body's text was made with (source.h).
+struct Shape {
+  int vector_length = 1;        // elements
+  int elements_of_thread = 1;   // that a thread has in flight
+  int elements_one_by_one = 1;  // where they are not aligned
+};
+
+/// `numel` elements, at least one, that lie along. `is_aligned`: at addresses of 16 bytes.
+Schedule schedule_dense(int64_t numel, bool is_aligned, Shape shape, const Limits& limits);
+
+struct NestProblem {
+  int64_t outer = 1;             // elements of all loops but the innermost, together
+  int64_t inner = 1;             // of the innermost
+  bool goes_by_vectors = false;  // every tensor goes along, or stands still, in the innermost loop, and is aligned in all
+};
+Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits);
+
+struct RowProblem {
+  int64_t rows = 0, segments = 1, columns = 1;  // columns: of a segment
+  bool is_aligned = false;                      // rows and segments begin at addresses of 16 bytes, and have whole vectors
+  bool needs_whole_rows = false;
+  bool has_results_over_rows = false;
+  bool may_be_split = false;  // several blocks may share a row
+  bool goes_by_segments = false;
+};
+
+struct RowSchedule {
+  Schedule rows;
+  /// Results over rows: slices that `merge_slices` makes one of. 0: there is nothing to merge.
+  int64_t slices = 0;
+  int64_t rows_at_once = 1;  // of a slice
+  int64_t splits = 0;        // blocks that share a row. 0: each row has one
+  bool operator==(const RowSchedule&) const = default;
+};
+RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits);
+
+/// `count`: most results of a store. `stores`: over rows.
+Schedule schedule_merge(int64_t count, int64_t stores);
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,348 @@
+#include "codegen/cuda/source.h"
+
+#include "base/format.h"
+#include "codegen/cuda/body_lines.h"
+#include "codegen/cuda/row_source.h"
+#include "codegen/fuse/functors.h"
+#include "codegen/kernel/body_text.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+using base::format;
+
+bool is_still(const Body& body, size_t load) { return body.loads[load].pattern == AccessPattern::Still; }
+
+// A place of a store: its elements begin at `r`, and its leaves' sums and terms behind it.
+struct LeafNumbers {
+  size_t first, count;
+};
+LeafNumbers leaves_of(const Body& body, size_t store) {
+  size_t first = 0;
+  for (size_t i = 0; i < store; ++i) first += body.stores[i].leaves;
+  return {first, body.stores[store].leaves};
+}
+
+// What one element gives, whatever tensors it comes from.
+std::string element_function(const Body& body) {
+  std::string text = "struct Results {\n";
+  for (size_t i = 0; i < body.stores.size(); ++i) text += format("  {} r{};\n", type_name(body.stores[i].type), i);
+  text += "};\n\nHC_DEVICE Results element(";
+  std::string parameters = body.scalars == 0 ? "" : "const uint64* scalars";
+  for (size_t i = 0; i < body.loads.size(); ++i) parameters += format("{}{} x{}", parameters.empty() ? "" : ", ", type_of_load(body, i), i);
+  text += parameters + ") {\n" + scalar_lines(body, "scalars", "  ");
+  for (size_t i = 0; i < body.ops.size(); ++i) text += format("  const {} {};\n", type_name(body.compute), assignment(body, i));
+  std::string results;
+  for (const BodyStore& store : body.stores) results += (results.empty() ? "" : ", ") + converted(body, store);
+  return text + format("  return {{{}}};\n}}\n\n", results);
+}
+
+std::string call_of_element(const Body& body) {
+  std::string arguments = body.scalars == 0 ? "" : "arguments.scalars";
+  for (size_t i = 0; i < body.loads.size(); ++i) arguments += format("{}x{}", arguments.empty() ? "" : ", ", i);
+  return format("const Results result = element({});", arguments);
+}
+
+std::string loads_that_stand_still(const Body& body, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (!is_still(body, i)) continue;
+    lines += indent + load_from(body, i, format("*(const {}*)arguments.pointers[{}]", type_name(body.loads[i].type), i)) + "\n";
+  }
+  return lines;
+}
+
+// Of the tensors that go along; what has leaves may have no memory of its own.
+std::string pointers_of_dense(const Body& body) {
+  std::string lines;
+  const size_t loads = body.loads.size();
+  for (size_t i = 0; i < loads; ++i) {
+    const std::string_view type = type_name(body.loads[i].type);
+    if (!is_still(body, i)) lines += format("  const {}* const p{} = (const {}*)arguments.pointers[{}] + begin;\n", type, i, type, i);
+  }
+  size_t pointer = loads + body.stores.size(), leaf = 0;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    const std::string_view type = type_name(body.stores[i].type);
+    const std::string offset = format("begin * sizeof({})", type);
+    lines += format("  {}* const r{} = moved<{}>(arguments.pointers[{}], {});\n", type, i, type, loads + i, offset);
+    for (uint32_t n = 0; n < body.stores[i].leaves; ++n, ++leaf, pointer += 2) {
+      lines += format("  char* const sum{} = moved<char>(arguments.pointers[{}], {});\n", leaf, pointer, offset);
+      lines += format("  char* const term{} = moved<char>(arguments.pointers[{}], {});\n", leaf, pointer + 1, offset);
+    }
+  }
+  return lines;
+}
+
+// Stores of a vector, at the element `at`.
+std::string vector_stores(const Body& body, const std::string& length, const std::string& index, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    const auto [first, count] = leaves_of(body, i);
+    lines += format("{}{}store_vector<{}>(r{} + at, o{}{});\n", indent, count == 0 ? "" : format("if (r{} != nullptr) ", i), length, i, i,
+                    index);
+    for (size_t leaf = first; leaf < first + count; ++leaf)
+      lines += format("{}store_to_leaf<{}>(moved<{}>(sum{}, at * sizeof({})), moved<{}>(term{}, at * sizeof({})), o{}{});\n", indent,
+                      length, type_name(body.stores[i].type), leaf, type_name(body.stores[i].type), type_name(body.stores[i].type), leaf,
+                      type_name(body.stores[i].type), i, index);
+  }
+  return lines;
+}
+
+std::string results_to_vectors(const Body& body, const std::string& index, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.stores.size(); ++i) lines += format("{}o{}{}.set(j, result.r{});\n", indent, i, index, i);
+  return lines;
+}
+
+std::string result_vectors(const Body& body, const std::string& length, const std::string& bounds, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.stores.size(); ++i)
+    lines += format("{}Vector<{}, {}> o{}{};\n", indent, type_name(body.stores[i].type), length, i, bounds);
+  return lines;
+}
+
+// Elements [begin, begin + kTileOfBlock): all loads, then all results, then all stores. What is left of a tile goes element by element.
+std::string dense_function(const Body& body) {
+  std::string text = "struct Dense {\n" + argument_fields(body) + "  int64 count;\n};\n\n";
+  text +=
+      "template <int kVector, int kItems>\nHC_DEVICE void run_dense(const Dense& arguments) {\n"
+      "  constexpr int kElements = kThreads * kVector * kItems;\n"
+      "  const int64 begin = int64(blockIdx.x) * kElements, count = arguments.count - begin;\n";
+  text += loads_that_stand_still(body, "  ") + pointers_of_dense(body);
+  text += "  if (count < kElements) {\n    for (int at = threadIdx.x; at < count; at += kThreads) {\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (!is_still(body, i)) text += "      " + load_from(body, i, format("p{}[at]", i)) + "\n";
+  }
+  text += "      " + call_of_element(body) + "\n      constexpr int j = 0;\n" + result_vectors(body, "1", "", "      ") +
+          results_to_vectors(body, "", "      ") + vector_stores(body, "1", "", "      ") + "    }\n    return;\n  }\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (!is_still(body, i)) text += format("  Vector<{}, kVector> a{}[kItems];\n", type_name(body.loads[i].type), i);
+  }
+  text += result_vectors(body, "kVector", "[kItems]", "  ");
+  const std::string loop = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n",
+                    place = "    const int at = (k * kThreads + threadIdx.x) * kVector;\n";
+  text += loop + place;
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (!is_still(body, i)) text += format("    a{}[k] = load_vector<kVector>(p{} + at);\n", i, i);
+  }
+  text += "  }\n" + loop + "#pragma unroll\n    for (int j = 0; j < kVector; ++j) {\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (!is_still(body, i)) text += "      " + load_from(body, i, format("a{}[k].get(j)", i)) + "\n";
+  }
+  text += "      " + call_of_element(body) + "\n" + results_to_vectors(body, "[k]", "      ") + "    }\n  }\n";
+  return text + loop + place + vector_stores(body, "kVector", "[k]", "    ") + "  }\n}\n\n";
+}
+
+// Loops, outermost first; `pieces` are elements or vectors of them, of which the innermost loop counts. Steps are bytes.
+std::string nest_struct(const Body& body) {
+  const size_t loads = body.loads.size(), tensors = loads + body.stores.size();
+  return "struct Nest {\n" + argument_fields(body) +
+         format(
+             "  int64 pieces, loops;\n"
+             "  int64 is_padded;  // some loads have zeros around them\n"
+             "  Divider sizes[kMostLoops];\n"
+             "  int64 steps[kMostLoops][{}];\n"
+             "  int64 first[kMostLoops][{}], behind[kMostLoops][{}];  // where a load has elements\n"
+             "}};\n\n",
+             tensors, std::max<size_t>(loads, 1), std::max<size_t>(loads, 1));
+}
+
+std::string steps_of_loop(const Body& body, const std::string& loop, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.loads.size() + body.stores.size(); ++i) lines += format("{}to{} += index * {}[{}];\n", indent, i, loop, i);
+  return lines;
+}
+
+std::string no_steps(const Body& body) {
+  std::string line = "  int64 to0 = 0";
+  for (size_t i = 1; i < body.loads.size() + body.stores.size(); ++i) line += format(", to{} = 0", i);
+  return line + ";\n";
+}
+
+std::string walk_of_nest(const Body& body, bool each) {
+  std::string text = "  Index rest = piece;\n" + no_steps(body);
+  if (each) {
+    for (size_t i = 0; i < body.loads.size(); ++i) text += format("  bool is_there{} = true;\n", i);
+  }
+  text +=
+      "  for (int loop = arguments.loops - 1; loop >= 0; --loop) {\n"
+      "    const Index before = divide(rest, arguments.sizes[loop]);\n"
+      "    const int64 index = int64(rest) - int64(before) * arguments.sizes[loop].divisor;\n"
+      "    rest = before;\n" +
+      steps_of_loop(body, "arguments.steps[loop]", "    ");
+  if (each) {
+    text += "    if (arguments.is_padded) {\n";
+    for (size_t i = 0; i < body.loads.size(); ++i)
+      text += format("      is_there{} &= arguments.first[loop][{}] <= index && index < arguments.behind[loop][{}];\n", i, i, i);
+    text += "    }\n";
+  }
+  return text + "  }\n";
+}
+
+std::string place_of(const Body& body, size_t tensor, bool is_load) {
+  const at::ScalarType type = is_load ? body.loads[tensor].type : body.stores[tensor - body.loads.size()].type;
+  return format("({}{}*)(arguments.pointers[{}] + to{})", is_load ? "const " : "", type_name(type), tensor, tensor);
+}
+
+std::string nest_function(const Body& body) {
+  std::string text =
+      "template <int kVector>\nHC_DEVICE void run_nest(const Nest& arguments) {\n"
+      "  using Index = uint32;\n"
+      "  const Index piece = blockIdx.x * kThreads + threadIdx.x;\n"
+      "  if (piece >= arguments.pieces) return;\n" +
+      walk_of_nest(body, false);
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (is_still(body, i)) {
+      text += "  " + load_from(body, i, "*" + place_of(body, i, true)) + "\n";
+    } else {
+      text += format("  const auto a{} = load_vector<kVector>({});\n", i, place_of(body, i, true));
+    }
+  }
+  text += result_vectors(body, "kVector", "", "  ") + "#pragma unroll\n  for (int j = 0; j < kVector; ++j) {\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (!is_still(body, i)) text += "    " + load_from(body, i, format("a{}.get(j)", i)) + "\n";
+  }
+  text += "    " + call_of_element(body) + "\n" + results_to_vectors(body, "", "    ") + "  }\n";
+  for (size_t i = 0; i < body.stores.size(); ++i)
+    text += format("  store_vector<kVector>({}, o{});\n", place_of(body, body.loads.size() + i, false), i);
+  return text + "}\n\n";
+}
+
+std::string element_stores(const Body& body, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.stores.size(); ++i)
+    lines += format("{}*{} = result.r{};\n", indent, place_of(body, body.loads.size() + i, false), i);
+  return lines;
+}
+
+std::string nest_each_function(const Body& body) {
+  std::string text =
+      "template <class Index>\nHC_DEVICE void run_nest_each(const Nest& arguments) {\n"
+      "  const Index piece = Index(blockIdx.x) * kThreads + threadIdx.x;\n"
+      "  if (piece >= arguments.pieces) return;\n" +
+      walk_of_nest(body, true);
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    const std::string_view type = type_name(body.loads[i].type);
+    text += "  " + load_from(body, i, format("is_there{} ? *{} : {}()", i, place_of(body, i, true), type)) + "\n";
+  }
+  return text + "  " + call_of_element(body) + "\n" + element_stores(body, "  ") + "}\n\n";
+}
+
+// A block's tile: kTile of the innermost loop by kTile of the loop along which the loads `turned` lie. Those are read along that loop and
+// handed over in shared memory, whose rows are one element longer, so that its columns lie in different banks.
+std::string tiles_function(const Body& body) {
+  const size_t tensors = body.loads.size() + body.stores.size();
+  std::string text = "struct Tiles {\n" + argument_fields(body) +
+                     format(
+                         "  uint64 turned;  // loads, a bit each\n"
+                         "  int64 rows, columns, loops;\n"
+                         "  Divider row_tiles, column_tiles, sizes[kMostLoops];  // sizes: of the loops around both\n"
+                         "  int64 row_steps[{}], column_steps[{}], steps[kMostLoops][{}];\n"
+                         "  int64 in_shared[{}];  // where a load's tile begins\n"
+                         "}};\n\n",
+                         tensors, tensors, tensors, std::max<size_t>(body.loads.size(), 1));
+  text +=
+      "HC_DEVICE void run_tiles(const Tiles& arguments) {\n"
+      "  extern __shared__ __align__(16) char smem[];\n"
+      "  uint32 rest = divide(blockIdx.x, arguments.column_tiles);\n"
+      "  const int64 first_column = int64(blockIdx.x - rest * arguments.column_tiles.divisor) * kTile;\n"
+      "  const uint32 around = divide(rest, arguments.row_tiles);\n"
+      "  const int64 first_row = int64(rest - around * arguments.row_tiles.divisor) * kTile;\n"
+      "  rest = around;\n" +
+      no_steps(body) +
+      "  for (int loop = arguments.loops - 1; loop >= 0; --loop) {\n"
+      "    const uint32 before = divide(rest, arguments.sizes[loop]);\n"
+      "    const int64 index = int64(rest) - int64(before) * arguments.sizes[loop].divisor;\n"
+      "    rest = before;\n" +
+      steps_of_loop(body, "arguments.steps[loop]", "    ") +
+      "  }\n"
+      "  const int x = threadIdx.x, rows = min(int64(kTile), arguments.rows - first_row);\n"
+      "  const int columns = min(int64(kTile), arguments.columns - first_column);\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (is_still(body, i)) continue;
+    const std::string_view type = type_name(body.loads[i].type);
+    text += format("  {}* const tile{} = ({}*)(smem + arguments.in_shared[{}]);\n", type, i, type, i);
+    text += format(
+        "  if (arguments.turned >> {} & 1) {{\n"
+        "    for (int y = threadIdx.y; y < columns; y += kTileRows) {{\n"
+        "      if (x < rows) tile{}[y * (kTile + 1) + x] =\n"
+        "          *(const {}*)(arguments.pointers[{}] + to{} + (first_row + x) * arguments.row_steps[{}] +\n"
+        "                       (first_column + y) * arguments.column_steps[{}]);\n"
+        "    }}\n  }}\n",
+        i, i, type, i, i, i, i);
+  }
+  text += "  __syncthreads();\n  if (x >= columns) return;\n  for (int y = threadIdx.y; y < rows; y += kTileRows) {\n";
+  const auto place = [&](size_t tensor, std::string_view type) {
+    return format(
+        "({}*)(arguments.pointers[{}] + to{} + (first_row + y) * arguments.row_steps[{}] + (first_column + x) *\n"
+        "        arguments.column_steps[{}])",
+        type, tensor, tensor, tensor, tensor);
+  };
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    const std::string there = "*" + place(i, format("const {}", type_name(body.loads[i].type)));
+    const std::string turned = format("arguments.turned >> {} & 1 ? tile{}[x * (kTile + 1) + y] : {}", i, i, there);
+    text += "    " + load_from(body, i, is_still(body, i) ? there : turned) + "\n";
+  }
+  text += "    " + call_of_element(body) + "\n";
+  for (size_t i = 0; i < body.stores.size(); ++i)
+    text += format("    *{} = result.r{};\n", place(body.loads.size() + i, type_name(body.stores[i].type)), i);
+  return text + "  }\n}\n\n";
+}
+
+std::string entry(std::string_view name, std::string_view argument, const std::string& call) {
+  return format("extern \"C\" __global__ void __launch_bounds__(kThreads) {}({} arguments) {{ {}(arguments); }}\n", name, argument, call);
+}
+
+std::string pointwise_source(const Body& body) {
+  const int length = vector_length(body), items = items_in_flight(body);
+  std::string text = head_of_text() + element_function(body) + dense_function(body) + nest_struct(body) + nest_function(body) +
+                     nest_each_function(body) + tiles_function(body);
+  text += entry("dense", "const Dense", format("run_dense<{}, {}>", length, items));
+  text += entry("dense_few", "const Dense", format("run_dense<{}, 1>", length));
+  text += entry("dense_each", "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)));
+  text += entry("nest", "const Nest", format("run_nest<{}>", length));
+  text += entry("nest_each", "const Nest", "run_nest_each<uint32>");
+  text += entry("nest_huge", "const Nest", "run_nest_each<int64>");
+  return text + entry("tiles", "const Tiles", "run_tiles");
+}
+
+}  // namespace
+
+int vector_length(const Body& body) {
+  size_t smallest = 16, largest = 1;
+  const auto see = [&](at::ScalarType type) {
+    smallest = std::min(smallest, c10::elementSize(type));
+    largest = std::max(largest, c10::elementSize(type));
+  };
+  for (const BodyLoad& load : body.loads) {
+    if (load.pattern == AccessPattern::Dense) see(load.type);
+  }
+  for (const BodyStore& store : body.stores) {
+    if (store.extent == Extent::Element) see(store.type);
+  }
+  // Masks of one byte go along with what they mask.
+  return static_cast<int>(std::max<size_t>(16 / std::max<size_t>(smallest, 2), 1));
+}
+
+int items_in_flight(const Body& body) {
+  // Registers that hold what was loaded, and sums of columns: more would leave too few threads on a multiprocessor.
+  constexpr size_t kRegisters = 48;
+  size_t bytes = 0;
+  for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? c10::elementSize(load.type) : 0;
+  for (const BodyStore& store : body.stores) bytes += store.extent == Extent::Columns ? c10::elementSize(body.compute) : 0;
+  // What reduces far angles takes many itself.
+  const bool has_angles = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
+  const size_t items = kRegisters * sizeof(float) / std::max<size_t>(bytes * static_cast<size_t>(vector_length(body)), 1);
+  return has_angles || items < 2 ? 1 : items < 4 ? 2 : 4;
+}
+
+int elements_one_by_one(const Body& body) {
+  constexpr int kMost = 8;  // each has an address of its own
+  return std::min(vector_length(body) * items_in_flight(body), kMost);
+}
+
+std::string source_of(const Body& body) { return body.by_rows ? rows_source(body) : pointwise_source(body); }
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,32 @@
+#pragma once
+// The text of a body's kernels for CUDA. Every kernel has one parameter, a struct of words of 8 bytes: first the pointers to loads and
+// stores, then the scalars, then what its kind has (arguments.h writes it).
+//
+// A body without rows has these kernels, which differ in how tensors may lie:
+//
+//   dense       along with the results, or as one element for all. Leaves are written too. Accesses of 16 bytes, several in flight
+//   dense_few   as dense, for few elements: one access in flight a thread, so that there are more threads
+//   dense_each  as dense, element by element: for pointers that are not aligned
+//   nest        in loops around the innermost, along which they lie as dense's do. Accesses of 16 bytes
+//   nest_each   in loops, in any way, and with zeros around them
+//   nest_huge   as nest_each, for 2^31 elements and more
+//   tiles       in loops; those loads that lie along another loop than the results are read through shared memory
+//
+// for one by rows: row_source.h.
+
+#include "codegen/fuse/body.h"
+
+#include <string>
+
+namespace hindcast::codegen::cuda {
+
+/// Elements of one access: the widest type has 16 bytes in it, and others as many as go along with it.
+int vector_length(const Body& body);
+/// Accesses of one load that a thread has in flight, in `dense`, or in `rows` where the row stays in registers.
+int items_in_flight(const Body& body);
+/// Elements that a thread has in flight where accesses are of one each.
+int elements_one_by_one(const Body& body);
+
+std::string source_of(const Body& body);
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,135 @@
+#pragma once
+// What threads of a block make together. A block of a row kernel has blockDim.y rows at a time, of blockDim.x threads each: a power of two,
+// and whole warps in all. All threads of the block call these functions, as they hold barriers.
+
+#include "codegen/device/complex.h"
+#include "codegen/device/indexing.h"
+#include "codegen/device/reductions.h"
+
+#if HC_CUDA
+namespace hindcast::device {
+
+inline constexpr int kMostWarps = 32;  // of a block
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+
+HC_DEVICE float from_lane(float value, int distance) { return __shfl_xor_sync(kWholeWarp, value, distance); }
+HC_DEVICE double from_lane(double value, int distance) { return __shfl_xor_sync(kWholeWarp, value, distance); }
+template <class T>
+HC_DEVICE Complex<T> from_lane(Complex<T> value, int distance) {
+  return {from_lane(value.real, distance), from_lane(value.imag, distance)};
+}
+/// Moments with the mean as a distance from one of the numbers. A mean by itself is rounded by its size, which may be large beside how far
+/// the numbers lie from each other.
+template <class T>
+struct MomentsFrom {
+  int64 count;
+  T from, mean, m2;
+};
+
+template <class T>
+HC_DEVICE MomentsFrom<T> merge(MomentsFrom<T> a, MomentsFrom<T> b) {
+  if (a.count == 0) return b;
+  if (b.count == 0) return a;
+  const int64 count = a.count + b.count;
+  const T distance = (b.from - a.from) + (b.mean - a.mean), share = T(b.count) / T(count);
+  return {count, a.from, a.mean + distance * share, a.m2 + b.m2 + distance * distance * (T(a.count) * share)};
+}
+
+template <class T>
+HC_DEVICE MomentsFrom<T> from_lane(MomentsFrom<T> value, int distance) {
+  const int count = __shfl_xor_sync(kWholeWarp, static_cast<int>(value.count), distance);
+  return {count, from_lane(value.from, distance), from_lane(value.mean, distance), from_lane(value.m2, distance)};
+}
+
+template <class T>
+struct Adds {
+  using Type = T;
+  HC_DEVICE_MEMBER T operator()(T a, T b) const { return a + b; }
+};
+template <class T>
+struct Larger {
+  using Type = T;
+  HC_DEVICE_MEMBER T operator()(T a, T b) const { return maximum<T>(a, b); }
+};
+template <class T>
+struct Smaller {
+  using Type = T;
+  HC_DEVICE_MEMBER T operator()(T a, T b) const { return minimum<T>(a, b); }
+};
+template <class T>
+struct Merges {
+  using Type = MomentsFrom<T>;
+  HC_DEVICE_MEMBER MomentsFrom<T> operator()(MomentsFrom<T> a, MomentsFrom<T> b) const { return merge<T>(a, b); }
+};
+
+/// Of some numbers that one thread has: Welford's pair in two passes over registers.
+template <int kCount, class T>
+HC_DEVICE MomentsFrom<T> moments_of_registers(const T (&numbers)[kCount]) {
+  T from_first = T(0), squares = T(0);
+#pragma unroll
+  for (int i = 1; i < kCount; ++i) from_first += numbers[i] - numbers[0];
+  from_first = from_first / T(kCount);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) squares += square((numbers[i] - numbers[0]) - from_first);
+  return {kCount, numbers[0], from_first, squares};
+}
+
+/// Over the threads of a row; each of them gets the very same result. The order of the sum is that of the threads, in each run.
+template <class Combine>
+HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine combine) {
+  using T = typename Combine::Type;
+  const int threads = blockDim.x, lanes = threads < 32 ? threads : 32;
+  for (int distance = 1; distance < lanes; distance *= 2) {
+    const T other = from_lane(value, distance);
+    // The lower lane's comes first in both: a merge of two pairs rounds otherwise the other way round.
+    value = (threadIdx.x & distance) == 0 ? combine(value, other) : combine(other, value);
+  }
+  if (threads <= 32) return value;
+  __shared__ T of_warps[kMostWarps];
+  const int warps = threads / 32, first = threadIdx.y * warps;
+  __syncthreads();  // the numbers of the reduction before are read
+  if (threadIdx.x % 32 == 0) of_warps[first + threadIdx.x / 32] = value;
+  __syncthreads();
+  T result = of_warps[first];
+  for (int warp = 1; warp < warps; ++warp) result = combine(result, of_warps[first + warp]);
+  return result;
+}
+
+/// Over the rows that a block has at a time, each thread's number with those of its column: the result is that of the first row's threads.
+/// A block of several rows has kThreads threads, and a power of two of rows.
+template <class Combine>
+HC_DEVICE typename Combine::Type over_rows_of_block(typename Combine::Type value, Combine combine) {
+  using T = typename Combine::Type;
+  if (blockDim.y == 1) return value;
+  __shared__ T of_threads[kThreads];
+  const int thread = threadIdx.y * blockDim.x + threadIdx.x;
+  __syncthreads();  // the numbers of the reduction before are read
+  of_threads[thread] = value;
+  for (unsigned rows = blockDim.y / 2; rows > 0; rows /= 2) {
+    __syncthreads();
+    if (threadIdx.y < rows) {
+      value = combine(value, of_threads[thread + rows * blockDim.x]);
+      of_threads[thread] = value;
+    }
+  }
+  return value;
+}
+
+/// A number of a slice of the rows, of which there may be one: then it is a result, of another type.
+template <class Result, class T>
+HC_DEVICE void store_result(char* memory, int64 slice_bytes, bool is_whole, int64 at, T value) {
+  if (is_whole) {
+    reinterpret_cast<Result*>(memory)[at] = convert<Result>(value);
+  } else {
+    reinterpret_cast<T*>(memory + blockIdx.x * slice_bytes)[at] = value;
+  }
+}
+
+/// Slices take rows in turns, `at_once` of them.
+HC_DEVICE int64 rows_of_slice(int64 rows, int64 slices, int64 at_once, int64 slice) {
+  const int64 turn = slices * at_once, turns = rows / turn, rest = rows - turns * turn - slice * at_once;
+  return turns * at_once + (rest <= 0 ? 0 : rest < at_once ? rest : at_once);
+}
+
+}  // namespace hindcast::device
+#endif

@@ -1,0 +1,71 @@
+#include "codegen/kernel/call_frame.h"
+
+namespace hindcast::codegen {
+
+CallFrame::CallFrame(const Group& group, const ResultMaker& maker)
+    : group_(group), loads_(group.body.loads.size()), maker_(maker), scalars_(group.scalars) {}
+
+CallFrame::Call::Call(const Step& step_, Slots& slots_, const capture::Env& env_, const CallFrame& frame)
+    : step(step_),
+      slots(slots_),
+      env(env_),
+      domain(sizes_of(frame.group_.domain, env_)),
+      scalars(frame.scalars_.values(env_)),
+      concats(
+          frame.group_, domain, env_,
+          [&](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
+            return frame.maker_.make_new(sizes, strides, type, frame.group_.device);
+          },
+          frame.maker_.costs()) {}
+
+void CallFrame::run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest> requests) const {
+  for (size_t i = 0; i < loads_; ++i) make_plain(slots[step.inputs[i].slot]);
+  Call call(step, slots, env, *this);
+  lay_out(call);
+  const auto make = [&](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
+    return maker_.make_new(sizes, strides, type, group_.device);
+  };
+  const LeafWrites leaves(group_, step, slots, requests, make, [&](size_t store) { return layout_of(call, store); });
+  if (!leaves.empty() && can_write_leaves(call)) call.leaves = &leaves;
+  make_results(call, leaves);
+  launch(call);
+  for (const SlotUse use : step.inputs) {
+    if (use.last) slots[use.slot].reset();
+  }
+  put_results(call, leaves);
+}
+
+void CallFrame::make_results(Call& call, const LeafWrites& leaves) const {
+  const auto make = [&](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
+    return maker_.make_new(sizes, strides, type, group_.device);
+  };
+  ResultMemory memory(call.step, call.slots, loads_, make, maker_.costs());
+  for (size_t i = 0; i < group_.stores.size(); ++i) {
+    const BodyStore& store = group_.body.stores[i];
+    if (call.leaves != nullptr && store.leaves != 0 && leaves.is_only_added(i)) {
+      call.results.emplace_back();
+      continue;
+    }
+    const ResultLayout layout = layout_of(call, i);
+    const at::ScalarType type = maker_.made_as(group_.body, store);
+    call.results.push_back(may_take_input(call, i) ? memory.make(layout.sizes, layout.strides, type)
+                                                   : make(layout.sizes, layout.strides, type));
+  }
+}
+
+void CallFrame::put_results(Call& call, const LeafWrites& leaves) const {
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    at::Tensor& result = call.results[i];
+    const BodyStore& store = group_.body.stores[i];
+    if (result.defined() && result.scalar_type() != store.type) result = result.to(store.type);
+    if (call.leaves == nullptr || store.leaves == 0) {
+      for (const LeafWrites::Write& write : leaves.writes()) {
+        if (write.store == i && result.numel() != 0) maker_.write_to_leaf(write, result);
+      }
+    }
+    call.slots[call.step.outputs[i]] = std::move(result);
+  }
+  for (size_t i = 0; i < group_.concats.size(); ++i) call.slots[call.step.outputs[call.results.size() + i]] = call.concats.take(i);
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,83 @@
+#include "codegen/kernel/pointwise_frame.h"
+
+#include <algorithm>
+
+namespace hindcast::codegen {
+
+PointwiseFrame::PointwiseFrame(const Group& group, const ResultMaker& maker)
+    : CallFrame(group, maker), is_in_order_(std::is_sorted(group.order.begin(), group.order.end())) {
+  for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
+  for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
+  for (const Access& access : group.accesses) reads_padded_ = reads_padded_ || !access.offsets.empty();
+  for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
+}
+
+void PointwiseFrame::lay_out(Call& call) const {
+  call.strides.resize(call.domain.size());
+  for (size_t i = call.domain.size(); i-- > 0;) {
+    const uint8_t axis = group_.order[i];
+    call.strides[axis] = call.numel;
+    call.numel *= std::max<int64_t>(call.domain[axis], 1);
+  }
+  call.is_one_loop = !is_empty(call) && call.concats.are_dense() && is_one_loop(call);
+}
+
+ResultLayout PointwiseFrame::layout_of(const Call& call, size_t store) const {
+  const at::ScalarType type = group_.body.stores[store].type;
+  if (has_shape_of_domain_[store]) return {call.domain, call.strides, type};
+  const Ints shape = sizes_of(group_.shapes[store], call.env);  // of another one: both are contiguous
+  return {shape, row_major_strides(shape), type};
+}
+
+bool PointwiseFrame::is_empty(const Call& call) { return std::find(call.domain.begin(), call.domain.end(), 0) != call.domain.end(); }
+
+// Every load lies in memory as the results do, or is one element.
+bool PointwiseFrame::is_one_loop(const Call& call) const {
+  const at::IntArrayRef sizes = call.domain, strides = call.strides;
+  const int64_t numel = call.numel;
+  if (reads_padded_) return false;
+  for (size_t i = 0; i < loads_; ++i) {
+    const at::Tensor& tensor = call.load(i);
+    if (is_still(i)) {
+      if (tensor.numel() != 1) return false;
+    } else if (group_.accesses[i].sizes.empty() && tensor.sizes() == sizes) {
+      if (numel != 1 && tensor.strides() != strides) return false;
+    } else if (tensor.numel() != numel || !tensor.is_contiguous() || !is_in_order_) {
+      return false;
+    }
+  }
+  return true;
+}
+
+PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call) const {
+  Nest nest;
+  c10::SmallVector<Ints, 16> steps;
+  c10::SmallVector<Spans, 4> spans;
+  if (reads_padded_) spans.resize(element_sizes_.size());
+  for (size_t i = 0; i < loads_; ++i) {
+    nest.loads.push_back(call.load(i));
+    at::Tensor& tensor = nest.loads.back();
+    const Access& access = group_.accesses[i];
+    if (const auto padding = access.offsets.empty() ? std::nullopt : place_padded(tensor, access, call.domain, call.env)) {
+      steps.push_back(padding->steps);
+      spans[i] = padding->spans;
+      nest.pointers.push_back(memory_of(tensor) + padding->first);
+      continue;
+    }
+    steps.push_back(steps_of(tensor, access, call.domain, call.env));
+    nest.pointers.push_back(memory_of(tensor));
+  }
+  for (const at::Tensor& result : call.results) {
+    Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
+    for (int64_t& bytes : own) bytes *= static_cast<int64_t>(result.element_size());
+    nest.pointers.push_back(memory_of(result));
+  }
+  for (const Concats::Part& part : call.concats.parts()) {
+    steps.push_back(part.steps);
+    nest.pointers.push_back(part.memory);
+  }
+  nest.loops = make_nest(call.domain, group_.order, steps, spans);
+  return nest;
+}
+
+}  // namespace hindcast::codegen

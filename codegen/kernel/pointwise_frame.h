@@ -1,0 +1,41 @@
+#pragma once
+// What calls of kernels without rows do alike on all devices: results lie densely in one order of the domain's axes. Loads lie along with
+// them, or are one element for all: then the kernel goes through all elements in one loop. Else there are loops around it.
+
+#include "codegen/kernel/call_frame.h"
+
+#include <vector>
+
+namespace hindcast::codegen {
+
+class PointwiseFrame : public CallFrame {
+ public:
+  PointwiseFrame(const Group& group, const ResultMaker& maker);
+
+ protected:
+  void lay_out(Call& call) const final;
+  ResultLayout layout_of(const Call& call, size_t store) const final;
+  bool may_take_input(const Call& call, size_t /*store*/) const final { return call.is_one_loop; }
+
+  static bool is_empty(const Call& call);
+  bool is_still(size_t load) const { return load < loads_ && group_.body.loads[load].pattern == AccessPattern::Still; }
+
+  /// By Body::loads, then Body::stores.
+  struct Nest {
+    c10::SmallVector<at::Tensor, 16> loads;  // some are made anew
+    Pointers pointers;
+    c10::SmallVector<Loop, 4> loops;
+  };
+  Nest nest_of(const Call& call) const;
+
+  std::vector<int64_t> element_sizes_;  // the same
+  bool reads_padded_ = false;
+
+ private:
+  bool is_one_loop(const Call& call) const;
+
+  std::vector<bool> has_shape_of_domain_;  // by store
+  const bool is_in_order_;
+};
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,130 @@
+#include "codegen/kernel/row_frame.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace hindcast::codegen {
+namespace {
+
+// Segments made one would change the results.
+bool keeps_segments(const Body& body) {
+  const bool by_op = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
+    return op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum && op.reduction.over != Reduction::Over::Row;
+  });
+  return by_op || std::any_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) {
+           return store.extent == Extent::Channels && store.over_rows != Reduction::Kind::Sum;
+         });
+}
+
+void make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) {
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  Ints strides = steps;
+  for (int64_t& stride : strides) stride /= bytes;
+  tensor = tensor.as_strided(domain, strides).contiguous();
+  steps = row_major_strides(domain);
+  for (int64_t& step : steps) step *= bytes;
+}
+
+}  // namespace
+
+RowFrame::RowFrame(const Group& group, const ResultMaker& maker) : CallFrame(group, maker) {
+  for (uint8_t axis = 0; axis < group.domain.size(); ++axis) (group.columns >> axis & 1 ? column_axes_ : row_axes_).push_back(axis);
+  if (keeps_segments(group.body)) {
+    for (const uint8_t axis : column_axes_) (group.channels >> axis & 1 ? segment_axes_ : axes_of_segment_).push_back(axis);
+  }
+  for (const BodyOp& op : group.body.ops)
+    needs_elements_ = needs_elements_ || (op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum);
+  for (const BodyStore& store : group.body.stores)
+    needs_rows_ = needs_rows_ || (store.is_over_rows() && store.over_rows != Reduction::Kind::Sum);
+}
+
+ResultLayout RowFrame::layout_of(const Call& call, size_t store) const {
+  const Ints shape = sizes_of(group_.shapes[store], call.env);
+  return {shape, row_major_strides(shape), group_.body.stores[store].type};
+}
+
+void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
+  const at::IntArrayRef domain = call.domain;
+  c10::SmallVector<Ints, 16> steps;
+  for (size_t i = 0; i < loads_; ++i) {
+    rows.tensors.push_back(call.load(i));
+    steps.push_back(steps_of(rows.tensors.back(), group_.accesses[i], domain, call.env));
+    if (C10_UNLIKELY(!goes_as_captured(i, domain, steps.back()))) make_dense(rows.tensors.back(), steps.back(), domain);
+  }
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const BodyStore& store = group_.body.stores[i];
+    rows.tensors.push_back(call.results[i]);
+    rows.counts.push_back(rows.tensors.back().numel());
+    const at::ScalarType type = store.is_over_rows() ? group_.body.compute : store.type;
+    steps.push_back(steps_of_result(i, domain, static_cast<int64_t>(c10::elementSize(type))));
+  }
+  rows.rows = make_nest(domain, row_axes_, steps);
+  rows.columns = columns_of(domain, steps);
+  if (C10_UNLIKELY(rows.columns.size() > 2)) {  // loads that are broadcast within the row
+    for (size_t i = 0; i < loads_; ++i) {
+      if (group_.body.loads[i].pattern == AccessPattern::Dense) make_dense(rows.tensors[i], steps[i], domain);
+    }
+    rows.columns = columns_of(domain, steps);
+    rows.rows = make_nest(domain, row_axes_, steps);
+    HC_CHECK(rows.columns.size() <= 2, "columns in more than two loops");
+  }
+  for (const Loop& loop : rows.rows) rows.row_count *= loop.size;
+  for (const at::Tensor& tensor : rows.tensors) rows.pointers.push_back(memory_of(tensor));
+  refuse_empty(rows);
+}
+
+// A sum may take neighbouring segments as one.
+c10::SmallVector<Loop, 4> RowFrame::columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const {
+  if (segment_axes_.empty()) return make_nest(domain, column_axes_, steps);
+  c10::SmallVector<Loop, 4> columns = make_nest(domain, segment_axes_, steps);
+  for (Loop& loop : make_nest(domain, axes_of_segment_, steps)) columns.push_back(std::move(loop));
+  return columns;
+}
+
+// As ATen's amax() does.
+void RowFrame::refuse_empty(const Rows& rows) const {
+  const bool has_result = std::any_of(rows.counts.begin(), rows.counts.end(), [](int64_t count) { return count != 0; });
+  if (rows.row_count * rows.row_length() != 0 || !has_result) return;
+  if (rows.row_count == 0 ? needs_rows_ : needs_elements_) throw std::invalid_argument("a maximum, minimum or mean of no elements");
+}
+
+// Still: one number a row. PerSegment: one for each channel of it. Dense: side by side along the innermost axis.
+bool RowFrame::goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const {
+  const BodyLoad& as = group_.body.loads[load];
+  bool innermost = true;
+  for (size_t i = column_axes_.size(); i-- > 0;) {
+    if (domain[column_axes_[i]] == 1) continue;
+    const int64_t step = steps[column_axes_[i]];
+    switch (as.pattern) {
+      case AccessPattern::Still:
+        if (step != 0) return false;
+        break;
+      case AccessPattern::PerSegment:
+        if (step != 0 && !(group_.channels >> column_axes_[i] & 1)) return false;
+        break;
+      case AccessPattern::Dense:
+        if (innermost && step != static_cast<int64_t>(c10::elementSize(as.type))) return false;
+        break;
+    }
+    innermost = false;
+  }
+  return true;
+}
+
+Ints RowFrame::steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const {
+  const Extent extent = group_.body.stores[store].extent;
+  Ints steps(domain.size(), 0);
+  int64_t step = bytes;
+  for (size_t axis = domain.size(); axis-- > 0;) {
+    const bool is_column = group_.columns >> axis & 1;
+    if ((extent == Extent::Row && is_column) || (extent == Extent::Columns && !is_column)) continue;
+    if (extent == Extent::Channels && !(group_.channels >> axis & 1)) continue;
+    steps[axis] = step;
+    step *= domain[axis];
+  }
+  return steps;
+}
+
+}  // namespace hindcast::codegen

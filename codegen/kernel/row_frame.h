@@ -1,0 +1,44 @@
+#pragma once
+// What calls of kernels by rows do alike on all devices: loops around the rows, loops along one, and which tensors must lie otherwise.
+
+#include "codegen/kernel/call_frame.h"
+
+#include <vector>
+
+namespace hindcast::codegen {
+
+class RowFrame : public CallFrame {
+ public:
+  RowFrame(const Group& group, const ResultMaker& maker);
+
+ protected:
+  /// How the tensors of one call lie: loads, then results.
+  struct Rows {
+    c10::SmallVector<at::Tensor, 16> tensors;
+    Pointers pointers;
+    c10::SmallVector<Loop, 4> rows, columns;  // columns: one or two loops
+    c10::SmallVector<int64_t, 16> counts;     // elements, by store
+    int64_t row_count = 1;
+
+    int64_t segments() const { return columns.size() > 1 ? columns[0].size : 1; }
+    int64_t segment_length() const { return columns.back().size; }
+    int64_t row_length() const { return segments() * segment_length(); }
+  };
+  /// Steps of results over rows are those of elements of the type of the arithmetic. Throws where a result would be one of no elements, as
+  /// ATen does.
+  void lay_out_rows(const Call& call, Rows& rows) const;
+
+  ResultLayout layout_of(const Call& call, size_t store) const final;
+
+ private:
+  c10::SmallVector<Loop, 4> columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const;
+  bool goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const;
+  Ints steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const;
+  void refuse_empty(const Rows& rows) const;
+
+  bool needs_elements_ = false, needs_rows_ = false;  // a row without elements has no result; nor has a column of no rows
+  std::vector<uint8_t> row_axes_, column_axes_;
+  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // where segments must stay apart: axes that count them, axes along one
+};
+
+}  // namespace hindcast::codegen

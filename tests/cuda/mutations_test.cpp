@@ -1,0 +1,191 @@
+// The texts of kernels with one error each: the emulator finds it. What is not found here, no test of this folder would find.
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "codegen/kernel/device_library.h"
+#include "tests/cuda_emulator/machine/machine.h"
+#include "tests/cuda_emulator/runtime/compile.h"
+#include "tests/cuda_emulator/runtime/finding.h"
+#include "tests/support/forward_program.h"
+#include "tests/support/row_program.h"
+
+namespace hindcast::tests::cuda {
+namespace {
+
+using codegen::Extent;
+using Kind = codegen::Reduction::Kind;
+using Over = codegen::Reduction::Over;
+
+void run(const Function& function, const Tensors& inputs) { ForwardProgram(function, inputs).run(inputs); }
+Tensors product(const Tensors& x) { return {(x[0] * x[1]).tanh() * x[1]}; }
+
+// What is behind the last element of a nest begins again with the first: two threads write that.
+
+// The last block has fewer elements than the others.
+void dense() { run(product, {at::randn({1500}), at::randn({1500})}); }
+void large() { run(product, {at::randn({20000}), at::randn({20000})}); }
+void strided() { run(product, {at::randn({9, 66}).slice(1, 0, 66, 2), at::randn({9, 33})}); }
+void broadcast() { run(product, {at::randn({33, 20}), at::randn({20})}); }
+void turned() { run(product, {at::randn({65, 40}).t(), at::randn({40, 65})}); }
+void padded() {
+  run(
+      [](const Tensors& x) {
+        return Tensors{(at::constant_pad_nd(x[0], {2, 3, 1, 0}) * x[1]).tanh()};
+      },
+      {at::randn({10, 31}), at::randn({11, 36})});
+}
+
+// Two sums of a row, which take turns in shared memory.
+void rows(int64_t columns) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Sum, Over::Row), {"mul", {kX, kX}}, reduction(Kind::Sum, Over::Row, result(1))};
+  program.store(result(0), Extent::Row);
+  program.store(result(2), Extent::Row);
+  program.run(at::randn({3, columns}));
+}
+void short_rows() { rows(64); }
+void rows_in_registers() { rows(1024); }
+void rows_one_by_one() { rows(1023); }
+void long_rows() { rows(20001); }
+
+void columns() {
+  RowProgram program;
+  program.store(kX, Extent::Columns);
+  program.run(at::randn({500, 68}));
+}
+// Three rows and room for four in a block.
+void channels() {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Segment)};
+  program.store(result(0), Extent::Channels, Kind::Max);
+  program.run(at::randn({3, 2, 40}));
+}
+
+struct Mutation {
+  std::string name;
+  std::function<void()> program;
+  std::string from, to;
+  /// Threads run in order, so of errors that come together the first that shows is reported.
+  std::vector<Wrong> kinds;
+  int occurrence = 0;
+};
+std::ostream& operator<<(std::ostream& out, const Mutation& mutation) { return out << mutation.name; }
+
+/// With codegen/device/threads.h in the place where it is included.
+std::string whole(std::string text) {
+  const std::string include = "#include \"codegen/device/threads.h\"\n";
+  for (const codegen::DeviceHeader& header : codegen::device_library()) {
+    if (include.find('"' + std::string(header.name) + '"') == std::string::npos) continue;
+    std::string content(header.text);
+    content.replace(content.find("#pragma once"), std::string("#pragma once").size(), "");
+    text.replace(text.find(include), include.size(), content);
+  }
+  return text;
+}
+
+class Mutations : public testing::TestWithParam<Mutation> {};
+
+TEST_P(Mutations, AreFound) {
+  if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
+  const Mutation& mutation = GetParam();
+  at::manual_seed(1);
+  int edits = 0;
+  const WithEdit edit([&](const std::string& of) {
+    std::string text = whole(of);
+    size_t at = text.find(mutation.from);
+    for (int i = 0; i < mutation.occurrence && at != std::string::npos; ++i) at = text.find(mutation.from, at + 1);
+    if (at == std::string::npos) return text;
+    ++edits;
+    return text.replace(at, mutation.from.size(), mutation.to);
+  });
+  try {
+    mutation.program();
+    ADD_FAILURE() << "nothing was found";
+  } catch (const KernelError& error) {
+    EXPECT_THAT(mutation.kinds, testing::Contains(error.finding().kind)) << error.what();
+  }
+  EXPECT_EQ(edits, 1);
+}
+
+using enum Wrong;
+
+INSTANTIATE_TEST_SUITE_P(
+    Elements, Mutations,
+    testing::Values(
+        Mutation{"OneElementBehind", dense, "at < count;", "at <= count;", {GlobalBounds}},
+        Mutation{"BlocksOverlap", large, "int64(blockIdx.x) * kElements,", "int64(blockIdx.x) * (kElements - 4),", {WriteAfterWrite}},
+        Mutation{"BlocksBeginElsewhere", large, "int64(blockIdx.x) * kElements,", "int64(blockIdx.x) * kElements + 1,", {Misaligned}},
+        Mutation{"ItemsOverlap",
+                 large,
+                 "(k * kThreads + threadIdx.x) * kVector",
+                 "(k * kThreads + threadIdx.x) * kVector / 2",
+                 {Misaligned, WriteAfterWrite}},
+        Mutation{"OnePieceBehind",
+                 broadcast,
+                 "if (piece >= arguments.pieces) return;",
+                 "if (piece > arguments.pieces) return;",
+                 {WriteAfterWrite}},
+        Mutation{"OneElementOfANestBehind",
+                 strided,
+                 "if (piece >= arguments.pieces) return;",
+                 "if (piece > arguments.pieces) return;",
+                 {WriteAfterWrite},
+                 1},
+        Mutation{
+            "OneElementOfThePadding", padded, "index < arguments.behind[loop][0]", "index <= arguments.behind[loop][0]", {GlobalBounds}},
+        Mutation{"TileWithoutABarrier",
+                 turned,
+                 "  __syncthreads();\n  if (x >= columns)",
+                 "  if (x >= columns)",
+                 {Uninitialised, ReadAfterWrite}},
+        Mutation{"TileWithALateBarrier",
+                 turned,
+                 "  __syncthreads();\n  if (x >= columns) return;",
+                 "  if (x >= columns) return;\n  __syncthreads();",
+                 {Barrier}},
+        Mutation{"TileWithoutAnEnd", turned, "if (x < rows) tile", "if (true) tile", {GlobalBounds}, 1}),
+    [](const auto& info) { return info.param.name; });
+
+const std::string kBeforeIsRead = "__syncthreads();  // the numbers of the reduction before are read", kNone;
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, Mutations,
+    testing::Values(
+        Mutation{"SecondSumTooEarly", rows_in_registers, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}},
+        Mutation{"SumReadTooEarly", rows_in_registers, "  __syncthreads();\n  T result", "  T result", {Uninitialised, ReadAfterWrite}},
+        Mutation{"HalfAWarp", rows_in_registers, "kWholeWarp = 0xffffffffu", "kWholeWarp = 0x0000ffffu", {Warp}},
+        Mutation{"OnePieceOfARowBehind", rows_one_by_one, "piece >= pieces) continue;", "piece > pieces) continue;", {GlobalBounds}},
+        Mutation{"OneElementOfALongRowBehind", long_rows, "is_row && piece < pieces;", "is_row && piece <= pieces;", {GlobalBounds}},
+        Mutation{"ARowThatIsNone", short_rows, "row < arguments.rows;", "row <= arguments.rows;", {WriteAfterWrite}},
+        Mutation{"NumberOfARowByAll", rows_in_registers, "if (is_row && threadIdx.x == 0)", "if (is_row)", {WriteAfterWrite}}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    OverRows, Mutations,
+    testing::Values(
+        Mutation{"NextColumnTooEarly", columns, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}, 1},
+        Mutation{"HalvesWithoutABarrier",
+                 columns,
+                 "rows /= 2) {\n    __syncthreads();",
+                 "rows /= 2) {",
+                 {Uninitialised, ReadAfterWrite, WriteAfterRead}},
+        Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}},
+        Mutation{"SlicesInOnePlace", columns, "blockIdx.x * slice_bytes", "0 * slice_bytes", {WriteAfterWrite}},
+        Mutation{"OneSliceTooMany", columns, "slice < arguments.slices;", "slice <= arguments.slices;", {GlobalBounds, Uninitialised}},
+        Mutation{"SliceWithoutRows", channels, "slice < arguments.rows && ", kNone, {GlobalBounds}},
+        Mutation{"ChannelByAll",
+                 channels,
+                 "if (is_row && threadIdx.x == 0) {",
+                 "if (is_row) {",
+                 {ReadAfterWrite, WriteAfterRead, WriteAfterWrite}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hindcast::tests::cuda

@@ -1,0 +1,130 @@
+// Shapes, and how their kernels are launched.
+
+#include "codegen/cuda/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace hindcast::codegen::cuda {
+
+static void PrintTo(const Schedule& schedule, std::ostream* out) {
+  *out << name_of(schedule.entry) << " grid " << schedule.grid.x << " x " << schedule.grid.y << ", block " << schedule.block.x << " x "
+       << schedule.block.y;
+}
+static void PrintTo(const RowSchedule& schedule, std::ostream* out) {
+  PrintTo(schedule.rows, out);
+  *out << ", slices " << schedule.slices << " of " << schedule.rows_at_once << ", splits " << schedule.splits;
+}
+
+}  // namespace hindcast::codegen::cuda
+
+namespace hindcast::tests {
+namespace {
+
+using namespace codegen::cuda;
+
+const Limits kH200 = {};
+// Float, two large operands.
+const Shape kFloats = {.vector_length = 4, .elements_of_thread = 16, .elements_one_by_one = 8};
+
+TEST(Schedule, Dense) {
+  struct Case {
+    int64_t numel;
+    bool is_aligned;
+    Schedule expected;
+  };
+  for (const Case& c : {Case{1, true, {Entry::DenseFew, {1}, {256}}},
+                        {1024, true, {Entry::DenseFew, {1}, {256}}},
+                        {1025, true, {Entry::DenseFew, {2}, {256}}},
+                        {4096 * 1055, true, {Entry::DenseFew, {4220}, {256}}},
+                        {4096 * 1056, true, {Entry::Dense, {1056}, {256}}},
+                        {int64_t{1} << 33, true, {Entry::Dense, {1 << 21}, {256}}},
+                        {2048, false, {Entry::DenseEach, {1}, {256}}},
+                        {int64_t{1} << 26, false, {Entry::DenseEach, {1 << 15}, {256}}}}) {
+    EXPECT_EQ(schedule_dense(c.numel, c.is_aligned, kFloats, kH200), c.expected) << c.numel;
+  }
+}
+
+TEST(Schedule, Nest) {
+  struct Case {
+    NestProblem problem;
+    Schedule expected;
+  };
+  for (const Case& c : {Case{{4096, 1024, true}, {Entry::Nest, {4096}, {256}}},
+                        {{4096, 1022, true}, {Entry::NestEach, {16352}, {256}}},
+                        {{4096, 1024, false}, {Entry::NestEach, {16384}, {256}}},
+                        {{1 << 16, 1 << 15, true}, {Entry::NestHuge, {1 << 23}, {256}}}}) {
+    EXPECT_EQ(schedule_nest(c.problem, kFloats, kH200), c.expected) << c.problem.outer;
+  }
+}
+
+RowProblem norm(int64_t rows, int64_t columns, bool is_aligned = true) {
+  return {.rows = rows, .columns = columns, .is_aligned = is_aligned, .needs_whole_rows = true};
+}
+RowProblem shared(int64_t rows, int64_t columns) {
+  RowProblem problem = norm(rows, columns);
+  problem.may_be_split = true;
+  return problem;
+}
+RowProblem column_sums(int64_t rows, int64_t columns) {
+  return {.rows = rows, .columns = columns, .is_aligned = true, .has_results_over_rows = true};
+}
+RowProblem norm_with_columns(int64_t rows, int64_t columns) {
+  RowProblem problem = norm(rows, columns);
+  problem.has_results_over_rows = true;
+  return problem;
+}
+
+TEST(Schedule, Rows) {
+  struct Case {
+    const char* name;
+    RowProblem problem;
+    RowSchedule expected;
+  };
+  for (const Case& c : {
+           Case{"a row for a thread", norm(1 << 20, 16), {{Entry::Rows, {4096}, {1, 256}}}},
+           {"a row for a warp", norm(1 << 16, 512), {{Entry::Rows, {8192}, {32, 8}}}},
+           {"a row for two warps", norm(1 << 14, 1024), {{Entry::Rows, {4096}, {64, 4}}}},
+           {"few rows: more threads, each with less", norm(128, 1024), {{Entry::Rows, {128}, {256, 1}}}},
+           {"one row", norm(1, 64), {{Entry::Rows, {1}, {16, 2}}}},
+           {"the longest row in registers", norm(4096, 8192), {{Entry::Rows, {4096}, {512, 1}}}},
+           {"a longer one", norm(4096, 8196), {{Entry::RowsLong, {4096}, {512, 1}}}},
+           {"a row that is not aligned", norm(1 << 14, 1023, false), {{Entry::RowsEach, {8192}, {128, 2}}}},
+           {"a long one", norm(8, 100001, false), {{Entry::RowsLongEach, {8}, {512, 1}}}},
+           {"one row of a million", shared(1, 1 << 20), {{Entry::RowsSplit, {128}, {512, 1}}, 0, 1, 128}},
+           {"a hundred of 32768", shared(100, 1 << 15), {{Entry::RowsSplit, {4, 100}, {512, 1}}, 0, 1, 4}},
+           {"rows enough for the card", shared(1000, 1 << 15), {{Entry::RowsLong, {1000}, {512, 1}}}},
+           {"columns of few rows: one block", column_sums(32, 512), {{Entry::Rows, {1, 1}, {32, 8}}, 0, 8}},
+           {"columns of more", column_sums(4096, 512), {{Entry::Rows, {128, 1}, {32, 8}}, 128, 8}},
+           {"columns in tiles", column_sums(1 << 16, 4096), {{Entry::Rows, {132, 8}, {32, 8}}, 132, 8}},
+           {"a norm and its weight", norm_with_columns(1 << 14, 1024), {{Entry::Rows, {1024, 1}, {64, 4}}, 1024, 4}},
+           {"a long norm and its weight", norm_with_columns(1 << 14, 16384), {{Entry::RowsLong, {528}, {512, 1}}, 528, 1}},
+       }) {
+    EXPECT_EQ(schedule_rows(c.problem, kFloats, kH200), c.expected) << c.name;
+  }
+}
+
+TEST(Schedule, BlocksHaveWholeWarps) {
+  for (int64_t rows = 1; rows < 3000; rows = rows * 3 + 1) {
+    for (int64_t columns = 1; columns < 200000; columns = columns * 2 + 1) {
+      for (const bool whole : {false, true}) {
+        for (const bool over_rows : {false, true}) {
+          for (const bool by_segments : {false, true}) {
+            const auto schedule =
+                schedule_rows({rows, 3, columns, false, whole, over_rows, whole && !over_rows, by_segments}, kFloats, kH200).rows;
+            const uint32_t threads = schedule.block.x * schedule.block.y;
+            EXPECT_EQ(threads % 32, 0U);
+            EXPECT_LE(threads, schedule.block.y > 1 ? 256U : 512U);
+            EXPECT_EQ(schedule.block.x & (schedule.block.x - 1), 0U);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hindcast::tests

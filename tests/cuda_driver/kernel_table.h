@@ -1,0 +1,35 @@
+#pragma once
+// The kernels of some patterns of networks, and what NVRTC makes of them: docs/gpu.md has them as a table.
+
+#include "codegen/cuda/nvrtc.h"
+#include "tests/support/machine_code.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace hindcast::tests {
+
+/// The text of the kernels that a pattern's backward becomes.
+struct PatternText {
+  std::string pattern;
+  std::string text;
+};
+std::vector<PatternText> texts_of_patterns();
+
+struct Made {
+  KernelUse use;
+  WideAccesses accesses;
+};
+
+struct TableRow {
+  std::string pattern, kernel;
+  std::map<int, Made> by_architecture;
+};
+/// Throws where there is no disassembler.
+std::vector<TableRow> rows_of(const codegen::cuda::Nvrtc& nvrtc);
+
+/// As it stands in the docs.
+std::string markdown_of(const std::vector<TableRow>& rows);
+
+}  // namespace hindcast::tests

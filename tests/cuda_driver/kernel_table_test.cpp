@@ -1,0 +1,87 @@
+// The table of kernels in docs/gpu.md is what NVRTC makes of them. To write it anew after a change of the kernels:
+//
+//   HINDCAST_WRITE_TABLES=1 build/release/tests/test_cuda_driver --gtest_filter='KernelTable.*'
+
+#include "tests/cuda_driver/kernel_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+namespace hindcast::tests {
+namespace {
+
+constexpr const char* kPage = HINDCAST_SOURCE_DIR "/docs/gpu.md";
+constexpr std::string_view kBegin = "<!-- kernels: tests/cuda_driver/kernel_table_test.cpp writes what follows -->\n",
+                           kEnd = "<!-- end of kernels -->\n";
+
+std::string page() {
+  std::ifstream in(kPage);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool is_one_of(const std::string& kernel, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), kernel) != names.end();
+}
+
+class KernelTable : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    nvrtc = codegen::cuda::Nvrtc::get(&why_not);
+    if (nvrtc != nullptr && !disassembler(&why_not).empty()) rows = rows_of(*nvrtc);
+  }
+  void SetUp() override {
+    if (rows.empty()) GTEST_SKIP() << why_not;
+  }
+
+  inline static const codegen::cuda::Nvrtc* nvrtc = nullptr;
+  inline static std::string why_not;
+  inline static std::vector<TableRow> rows;
+};
+
+TEST_F(KernelTable, IsInTheDocs) {
+  std::string text = page();
+  const size_t begin = text.find(kBegin), end = text.find(kEnd);
+  ASSERT_TRUE(begin != text.npos && end != text.npos && begin < end) << "docs/gpu.md has no place for the table";
+  const std::string by = "By " + nvrtc->identity() + ", for sm_80 / sm_90 / sm_100 where they differ:\n\n";
+  const std::string table = by + markdown_of(rows) + "\n";
+  const size_t from = begin + kBegin.size();
+  if (std::getenv("HINDCAST_WRITE_TABLES") != nullptr) {
+    std::ofstream(kPage) << text.replace(from, end - from, table);
+  } else if (const std::string shown = text.substr(from, end - from); !shown.starts_with(by)) {
+    GTEST_SKIP() << "docs/gpu.md is about another NVRTC than " << nvrtc->identity();
+  } else {
+    EXPECT_EQ(shown, table) << "the first lines of this file say how it is written anew";
+  }
+}
+
+TEST_F(KernelTable, KernelsThatAreMadeForItMove16BytesAtATime) {
+  size_t checked = 0;
+  for (const TableRow& row : rows) {
+    if (!is_one_of(row.kernel, {"dense", "dense_few", "nest", "rows", "rows_long", "segments"})) continue;
+    for (const auto& [architecture, made] : row.by_architecture) {
+      ++checked;
+      EXPECT_GT(made.accesses.loads, 0) << row.pattern << " " << row.kernel << " sm_" << architecture;
+      EXPECT_GT(made.accesses.stores, 0) << row.pattern << " " << row.kernel << " sm_" << architecture;
+    }
+  }
+  EXPECT_GT(checked, 20U);
+}
+
+// A stack is memory of the card: a spill, or an array that stayed one since its index is not known.
+TEST_F(KernelTable, KernelsKeepAllInRegisters) {
+  for (const TableRow& row : rows) {
+    for (const auto& [architecture, made] : row.by_architecture) {
+      EXPECT_EQ(made.use.spilled_bytes, 0) << row.pattern << " " << row.kernel << " sm_" << architecture;
+      EXPECT_EQ(made.use.stack_bytes, 0) << row.pattern << " " << row.kernel << " sm_" << architecture;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,145 @@
+#include "tests/cuda_emulator/machine/machine.h"
+
+#include "codegen/cpu/cost_model.h"
+#include "tests/cuda_emulator/restrict_trap.h"
+#include "tests/cuda_emulator/runtime/compile.h"
+#include "tests/cuda_emulator/runtime/launch.h"
+#include "tests/cuda_emulator/runtime/memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace hindcast::tests::cuda {
+namespace {
+
+namespace backend = codegen::cuda;
+
+std::atomic<uint64_t> launches = 0, threads = 0;
+std::atomic<bool> costs_of_card = false;
+
+constexpr size_t kMostNames = 1000;  // nobody may ask for them
+std::vector<std::string> launched;
+std::mutex one_launch_at_a_time;
+
+// A small card, so that small tensors fill it. Changed by tests alone, between launches.
+backend::Limits limits_of_card{.multiprocessors = 4, .threads_of_multiprocessor = 512};
+std::function<std::string(std::string)> edit_of_texts;
+
+Dim3 dim_of(const backend::Dim& dim) { return {dim.x, dim.y, dim.z}; }
+
+std::vector<std::string> kernels_in(const std::string& text) {
+  static const std::regex entry(R"(extern "C" __global__ void __launch_bounds__\(\w+\) (\w+)\()");
+  std::vector<std::string> names;
+  for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) names.push_back((*found)[1]);
+  return names;
+}
+
+// One launch at a time has its memory known.
+class Touched {
+ public:
+  explicit Touched(c10::ArrayRef<backend::Memory> memory) {
+    std::map<const char*, std::pair<const char*, bool>> spans;  // begin -> end, has values
+    for (const backend::Memory& one : memory) {
+      const char* begin = static_cast<const char*>(one.begin);
+      const char* end = begin + one.bytes;
+      bool has_values = one.has_values;
+      // Tensors may share memory, as views of one do.
+      for (auto i = spans.begin(); i != spans.end();) {
+        if (i->first >= end || i->second.first <= begin) {
+          ++i;
+          continue;
+        }
+        begin = std::min(begin, i->first);
+        end = std::max(end, i->second.first);
+        has_values = has_values || i->second.second;
+        i = spans.erase(i);
+      }
+      spans[begin] = {end, has_values};
+    }
+    for (const auto& [begin, span] : spans) {
+      Memory::global().add(begin, static_cast<uint64_t>(span.first - begin), "tensor", span.second);
+      begins_.push_back(begin);
+    }
+  }
+  ~Touched() {
+    for (const char* begin : begins_) Memory::global().remove(begin);
+  }
+  Touched(const Touched&) = delete;
+  Touched& operator=(const Touched&) = delete;
+
+ private:
+  std::vector<const char*> begins_;
+};
+
+class EmulatedModule final : public backend::Module {
+ public:
+  explicit EmulatedModule(const std::string& text) : module_(compile(text, kernels_in(text))) {}
+  void* function(const char* name) const override { return const_cast<Kernel*>(&module_.kernel(name)); }
+
+ private:
+  const cuda::Module& module_;  // lives until the program ends
+};
+
+class Emulator final : public backend::Machine {
+ public:
+  c10::DeviceType device() const override { return c10::kCPU; }
+  const backend::Limits& limits() const override { return limits_of_card; }
+  std::string_view identity() const override { return "emulator"; }
+
+  // The object is the text: what g++ makes of it cannot be loaded twice from one file.
+  std::string compile(std::string_view text) const override {
+    std::string own(text);
+    if (const auto traps = find_restrict_trap(own); !traps.empty())
+      throw CompileError("the pointer " + traps[0].parameter + " of " + traps[0].kernel + " is restricted, written and read");
+    cuda::compile(own, kernels_in(own));
+    return own;
+  }
+  std::shared_ptr<const backend::Module> load(std::string_view object) const override {
+    return std::make_shared<EmulatedModule>(edit_of_texts ? edit_of_texts(std::string(object)) : std::string(object));
+  }
+
+  void launch(const backend::Launch& launch) const override {
+    const std::lock_guard lock(one_launch_at_a_time);
+    const Touched touched(launch.memory);
+    void* argument = const_cast<void*>(launch.argument);
+    const LaunchShape shape{dim_of(launch.grid), dim_of(launch.block), launch.shared_bytes};
+    cuda::launch(*static_cast<const Kernel*>(launch.function), shape, &argument);
+    if (launched.size() < kMostNames) launched.push_back(static_cast<const Kernel*>(launch.function)->name);
+    launches += 1;
+    threads += shape.grid.count() * shape.block.count();
+  }
+  bool checks_memory() const override { return true; }
+  const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &codegen::cpu::cost_model(); }
+  void synchronize() const override {}
+};
+
+}  // namespace
+
+const backend::Machine& emulator_machine() {
+  static const auto* const machine = new Emulator;  // threads of the library may still use it at exit
+  return *machine;
+}
+
+WithLimits::WithLimits(const backend::Limits& limits) : before_(std::exchange(limits_of_card, limits)) {}
+WithLimits::~WithLimits() { limits_of_card = before_; }
+
+WithEdit::WithEdit(std::function<std::string(std::string)> edit) { edit_of_texts = std::move(edit); }
+WithEdit::~WithEdit() { edit_of_texts = nullptr; }
+
+CostsOfACard::CostsOfACard() { costs_of_card = true; }
+CostsOfACard::~CostsOfACard() { costs_of_card = false; }
+
+std::vector<std::string> take_launched() {
+  const std::lock_guard lock(one_launch_at_a_time);
+  return std::exchange(launched, {});
+}
+
+LaunchCounts launch_counts() { return {launches, threads}; }
+
+}  // namespace hindcast::tests::cuda

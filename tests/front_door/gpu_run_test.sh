@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The test `gpu_run`: what the run.sh of a bundle for machines with cards does there. Programs, Python and NVIDIA's tools are stand-ins,
+# which write down what they were asked.
+#
+# gpu_run_test.sh <source folder> <work folder>
+
+set -uo pipefail
+source_folder=$1
+work=$2
+rm -rf "$work"
+mkdir -p "$work/bundle/bin" "$work/bundle/lib" "$work/bin" "$work/site/torch/lib" "$work/site/nvidia/cu13/lib"
+cp "$source_folder/scripts/gpu_run.sh" "$work/bundle/run.sh"
+failures=0
+
+stand_in() {  # stand_in PATH BODY: a program there, which first notes how it was called
+  printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$(basename "$1")" "$work" "$2" >"$work/$1"
+  chmod +x "$work/$1"
+}
+
+output=
+run() {  # run [VARIABLE=VALUE]...
+  : >"$work/calls"
+  rm -rf "$work/results"
+  output=$(env PATH="$work/bin:/usr/bin:/bin" "$@" "$work/bundle/run.sh" "$work/results" 2>&1)
+  code=$?
+}
+
+expect() {  # expect WHAT COMMAND...: the command succeeds
+  local what=$1
+  shift
+  "$@" && return
+  echo "FAILED $what: exit $code; calls: $(cat "$work/calls"); output: $output"
+  failures=$((failures + 1))
+}
+called() { grep -qE -- "$1" "$work/calls"; }
+not_called() { ! called "$1"; }
+says() { [[ $output == *"$1"* ]]; }
+statuses_are() {
+  [ "$(/usr/bin/env python3 -c 'import json, sys; print(*(f"{p[0]}={p[1]}" for p in ((p["part"], p["status"]) for p in json.load(open(sys.argv[1]))["parts"])))' "$work/results/summary.json")" = "$1" ]
+}
+
+stand_in bin/the_python "echo $work/site/torch"
+stand_in bin/nvidia-smi 'exit 9'
+stand_in bundle/bin/test_a 'echo "failing words"; exit 3'
+stand_in bundle/bin/test_b 'echo "$LD_LIBRARY_PATH" >"$(dirname "$0")/../../path"; echo "[  PASSED  ] 5 tests."'
+stand_in bundle/bin/hindcast_bench_gpu 'echo "a row"'
+
+run PYTHON=the_python
+expect 'a failure is the exit status' [ $code = 1 ]
+expect 'a failure stops no other part' called '^hindcast_bench_gpu .*--benchmark_out=.*/results/hindcast_bench_gpu.json'
+expect 'a failure shows its words' says 'failing words'
+expect 'results of tests are JSON' called '^test_b --gtest_output=json:.*/results/test_b.json'
+expect 'no card is said' says 'there is no GPU here'
+expect 'the summary has all parts' statuses_are 'facts=0 test_a=3 test_b=0 hindcast_bench_gpu=0'
+expect 'what a part wrote is kept' grep -q 'a row' "$work/results/hindcast_bench_gpu.txt"
+for folder in "$work/bundle/lib" "$work/site/torch/lib" "$work/site/torch/../nvidia/cu13/lib"; do
+  expect "libraries are looked for in $folder" grep -qF "$folder" "$work/path"
+done
+
+stand_in bin/nvidia-smi 'echo "GPU 0: a card"'
+stand_in bin/compute-sanitizer 'exit 0'
+stand_in bundle/bin/test_a 'exit 0'
+run PYTHON=the_python
+expect 'all is well' [ $code = 0 ]
+for tool in memcheck racecheck synccheck; do
+  expect "$tool runs" called "^compute-sanitizer --tool $tool --error-exitcode 99 .*test_b .*--gtest_filter=-\*Errors\*"
+done
+stand_in bin/compute-sanitizer 'exit 99'
+run PYTHON=the_python
+expect 'what a sanitizer finds is a failure' [ $code = 1 ]
+run PYTHON=the_python HINDCAST_PARTS=benchmarks
+expect 'one part alone' statuses_are 'hindcast_bench_gpu=0'
+expect 'no test then' not_called '^test_'
+
+run PYTHON=no_such_python
+expect 'without a torch it ends' [ $code = 2 ]
+expect 'and says so' says 'no_such_python has no torch'
+[ $failures = 0 ]
