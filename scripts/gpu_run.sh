@@ -16,7 +16,7 @@ results=$(cd "$results" && pwd)
 parts=${HINDCAST_PARTS:-facts tests sanitizer benchmarks}
 
 # Seconds that a part's command may take: together less than the ten minutes that a command has on a lent machine.
-test_limit=150 sanitizer_limit=60 benchmark_limit=180
+test_limit=300 sanitizer_limit=60 benchmark_limit=180
 
 torch=$("${PYTHON:-python3}" -c 'import importlib.util as util; print(list(util.find_spec("torch").submodule_search_locations)[0])' 2>/dev/null)
 if [ -z "$torch" ]; then

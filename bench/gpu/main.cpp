@@ -12,18 +12,21 @@
 #include <string_view>
 
 #include "bench/gpu/measure.h"
+#include "bench/gpu/no_card.h"
 
 namespace {
 
 constexpr const char* kUsage =
-    "hindcast_bench_gpu [--quick] [--device=cpu] [Google Benchmark's flags]\n"
+    "hindcast_bench_gpu [--quick] [--device=cpu|none] [Google Benchmark's flags]\n"
     "  --quick        a smoke run: few rounds\n"
     "  --device=cpu   to try this program where there is no card; its numbers mean nothing\n"
+    "  --device=none  what the host does for a launch, on a machine without a card\n"
     "  --benchmark_filter=REGEX, --benchmark_out=FILE, --benchmark_out_format=json: Google Benchmark's own\n";
 
 struct Flags {
   int rounds = 15;
   c10::Device device = {c10::kCUDA, 0};
+  bool no_card = false;
 };
 
 /// Takes our flags out of argv, so that Google Benchmark finds only its own.
@@ -36,6 +39,8 @@ Flags take_flags(int& argc, char** argv) {
       flags.rounds = 2;
     } else if (flag == "--device=cpu") {
       flags.device = c10::kCPU;
+    } else if (flag == "--device=none") {
+      flags.no_card = true;
     } else {
       argv[kept++] = argv[i];
     }
@@ -62,6 +67,11 @@ int main(int argc, char** argv) {
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
       std::fputs(kUsage, stderr);
       return 2;
+    }
+    if (flags.no_card) {
+      gpu::register_host_times();
+      benchmark::RunSpecifiedBenchmarks();
+      return 0;
     }
     if (flags.device.is_cuda()) {
       if (const std::string why_not = load_cuda(); !why_not.empty()) {

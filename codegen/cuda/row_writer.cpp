@@ -108,7 +108,8 @@ class Writer {
     text_ += form_ == RowForm::InRegisters ? "template <int kVector, int kItems>\n" : "template <int kVector>\n";
     text_ += format("HC_DEVICE void run_{}(const Rows& arguments) {{\n", name);
     text_ += scalar_lines(body_, "arguments.scalars", "  ");
-    line(2, "const int64 slices = int64(gridDim.x) * blockDim.y, slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;");
+    line(2, "const int64 slices = int64(gridDim.x) * blockDim.y;");
+    line(2, "[[maybe_unused]] const int64 slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;");
     if (form_ == RowForm::InRegisters) {
       line(2, "const uint32 pieces = arguments.segments * arguments.columns / kVector;");
       line(2, "const uint32 first_piece = blockIdx.y * (blockDim.x * kItems) + threadIdx.x;");
@@ -187,8 +188,8 @@ class Writer {
     return format("segment * arguments.segment_steps[{}] + within * (kVector * sizeof({}))", tensor, type_of(tensor));
   }
   void where_in_segments(int indent) {
-    line(indent, "const int64 segment = arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);");
-    line(indent, "const int64 within = int64(piece) - segment * arguments.pieces_of_segment.divisor;");
+    line(indent, "[[maybe_unused]] const int64 segment = arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);");
+    line(indent, "[[maybe_unused]] const int64 within = int64(piece) - segment * arguments.pieces_of_segment.divisor;");
   }
 
   std::string vector_of(size_t load) const {

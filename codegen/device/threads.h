@@ -18,7 +18,7 @@ template <class T>
 HC_DEVICE Complex<T> from_lane(Complex<T> value, int distance) {
   return {from_lane(value.real, distance), from_lane(value.imag, distance)};
 }
-/// Moments with the mean as a distance from one of the numbers. A mean by itself is rounded by its size, which may be large beside how far
+/// Moments with the mean as a distance from a number near it. A mean by itself is rounded by its size, which may be large beside how far
 /// the numbers lie from each other.
 template <class T>
 struct MomentsFrom {
@@ -32,7 +32,9 @@ HC_DEVICE MomentsFrom<T> merge(MomentsFrom<T> a, MomentsFrom<T> b) {
   if (b.count == 0) return a;
   const int64 count = a.count + b.count;
   const T distance = (b.from - a.from) + (b.mean - a.mean), share = T(b.count) / T(count);
-  return {count, a.from, a.mean + distance * share, a.m2 + b.m2 + distance * distance * (T(a.count) * share)};
+  // `whole` is the mean, rounded: what is left of it is small, though `a` may begin far from it.
+  const T mean = a.mean + distance * share, whole = a.from + mean;
+  return {count, whole, (a.from - whole) + mean, a.m2 + b.m2 + distance * distance * (T(a.count) * share)};
 }
 
 template <class T>

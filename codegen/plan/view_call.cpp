@@ -143,10 +143,11 @@ class ViewCall final : public OpCall {
   }
 
  private:
-  // A dense CPU tensor of LibTorch's own class.
+  // A dense tensor of LibTorch's own class, of the CPU or of CUDA.
   static bool is_plain(const at::Tensor& tensor) {
-    static const c10::DispatchKeySet plain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,
-                                            c10::DispatchKey::AutocastCPU, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+    using enum c10::DispatchKey;
+    static const c10::DispatchKeySet plain(
+        {CPU, AutogradCPU, AutocastCPU, CUDA, AutogradCUDA, AutocastCUDA, ADInplaceOrView, Conjugate, Negative});
     return tensor.defined() && (tensor.key_set() & plain) == tensor.key_set();
   }
 

@@ -59,6 +59,15 @@ std::vector<Pattern> patterns() {
                   5 * all + 3 * row + 2 * rows});
   const auto labels = at::randint(kColumns, {kRows}, at::kLong);
   made.push_back({"cross_entropy(x)", {x}, [=] { return at::cross_entropy_loss(x, labels); }, 2 * all + 2 * rows});
+  std::vector<Tensor> twelve;
+  for (int i = 0; i < 12; ++i) twelve.push_back(leaf({kRows, kColumns}));
+  made.push_back({"twelve leaves, tanh of each", twelve,
+                  [=] {
+                    Tensor sum = twelve[0].tanh();
+                    for (size_t i = 1; i < twelve.size(); ++i) sum = sum + twelve[i].tanh();
+                    return sum;
+                  },
+                  25 * all});
   return made;
 }
 
