@@ -58,8 +58,9 @@ class CudaCostModel final : public CostModel {
   // Shorter pieces waste most of each access of memory.
   bool is_concat_written_in_place(int64_t piece) const override { return piece >= 8; }
 
-  // As on the CPU. LibTorch's allocator gives small memory as fast.
-  bool is_memory_worth_taking(int64_t bytes) const override { return bytes >= 1 << 16; }
+  // Memory belongs to the stream that it was allocated on, which need not be the backward's: when a result in it went, the other stream
+  // could use it again too early. And LibTorch's allocator has new memory as fast.
+  bool is_memory_worth_taking(int64_t /*bytes*/) const override { return false; }
 
   // A branch goes around the code for far angles.
   bool are_far_angles_inlined(size_t /*functors*/) const override { return true; }

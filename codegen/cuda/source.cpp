@@ -7,6 +7,7 @@
 #include "codegen/kernel/body_text.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace hindcast::codegen::cuda {
 namespace {
@@ -291,6 +292,11 @@ std::string tiles_function(const Body& body) {
   return text + "  }\n}\n\n";
 }
 
+// What reduces far angles takes many registers itself.
+bool has_angles(const Body& body) {
+  return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
+}
+
 std::string entry(std::string_view name, std::string_view argument, const std::string& call) {
   return format("extern \"C\" __global__ void __launch_bounds__(kThreads) {}({} arguments) {{ {}(arguments); }}\n", name, argument, call);
 }
@@ -311,10 +317,13 @@ std::string pointwise_source(const Body& body) {
 }  // namespace
 
 int vector_length(const Body& body) {
-  size_t smallest = 16, largest = 1;
+  // Masks of one byte go along with what they mask. Of a wider type than the narrowest some accesses more are in flight, but not many.
+  constexpr size_t kAccess = 16, kMostOfType = 32, kNarrowest = 2;
+  size_t narrowest = 0, widest = 1;
   const auto see = [&](at::ScalarType type) {
-    smallest = std::min(smallest, c10::elementSize(type));
-    largest = std::max(largest, c10::elementSize(type));
+    const size_t bytes = c10::elementSize(type);
+    widest = std::max(widest, bytes);
+    if (bytes >= kNarrowest) narrowest = narrowest == 0 ? bytes : std::min(narrowest, bytes);
   };
   for (const BodyLoad& load : body.loads) {
     if (load.pattern == AccessPattern::Dense) see(load.type);
@@ -322,8 +331,9 @@ int vector_length(const Body& body) {
   for (const BodyStore& store : body.stores) {
     if (store.extent == Extent::Element) see(store.type);
   }
-  // Masks of one byte go along with what they mask.
-  return static_cast<int>(std::max<size_t>(16 / std::max<size_t>(smallest, 2), 1));
+  size_t length = kAccess / (narrowest == 0 ? kNarrowest : narrowest);
+  while (length * widest > kMostOfType) length /= 2;
+  return static_cast<int>(std::max<size_t>(length, 1));
 }
 
 int items_in_flight(const Body& body) {
@@ -332,15 +342,19 @@ int items_in_flight(const Body& body) {
   size_t bytes = 0;
   for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? c10::elementSize(load.type) : 0;
   for (const BodyStore& store : body.stores) bytes += store.extent == Extent::Columns ? c10::elementSize(body.compute) : 0;
-  // What reduces far angles takes many itself.
-  const bool has_angles = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
   const size_t items = kRegisters * sizeof(float) / std::max<size_t>(bytes * static_cast<size_t>(vector_length(body)), 1);
-  return has_angles || items < 2 ? 1 : items < 4 ? 2 : 4;
+  return has_angles(body) || items < 2 ? 1 : items < 4 ? 2 : 4;
 }
 
 int elements_one_by_one(const Body& body) {
-  constexpr int kMost = 8;  // each has an address of its own
-  return std::min(vector_length(body) * items_in_flight(body), kMost);
+  // A register each, however small, and some for addresses.
+  constexpr size_t kRegisters = 16, kMost = 4;
+  const auto registers = [](at::ScalarType type) { return std::max<size_t>(c10::elementSize(type) / sizeof(float), 1); };
+  size_t of_element = 0;
+  for (const BodyLoad& load : body.loads) of_element += load.pattern == AccessPattern::Dense ? registers(load.type) : 0;
+  for (const BodyStore& store : body.stores) of_element += store.extent == Extent::Columns ? registers(body.compute) : 0;
+  const size_t most = has_angles(body) ? 2 : kMost;
+  return static_cast<int>(std::bit_floor(std::clamp<size_t>(kRegisters / std::max<size_t>(of_element, 1), 1, most)));
 }
 
 std::string source_of(const Body& body) { return body.by_rows ? rows_source(body) : pointwise_source(body); }

@@ -20,7 +20,7 @@
 
 namespace hindcast::codegen::cuda {
 
-/// Elements of one access: the widest type has 16 bytes in it, and others as many as go along with it.
+/// Elements that go together: 16 bytes of the narrowest type, and so some accesses of a wider one.
 int vector_length(const Body& body);
 /// Accesses of one load that a thread has in flight, in `dense`, or in `rows` where the row stays in registers.
 int items_in_flight(const Body& body);
