@@ -11,6 +11,7 @@
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -33,6 +34,7 @@ void check(const AotOptions& options) {
 cache::KeyBytes key_of(const FunctionCall& call) {
   cache::KeyBytes key;
   append_call_state(key);
+  if (const auto accelerator = at::accelerator::getAccelerator()) cache::append(key, accelerator_state(*accelerator));
   cache::append(key, c10::GradMode::is_enabled());
   cache::append(key, c10::InferenceMode::is_enabled());
   cache::append_size(key, call.inputs.size());

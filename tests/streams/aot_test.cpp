@@ -1,5 +1,6 @@
 // Functions that are compiled ahead of time, on an accelerator: their programs run on the streams of their callers and of their nodes.
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
@@ -23,13 +24,7 @@ TEST(StreamsOfFunctions, AreThoseOfTheirCallers) {
   for (const int side : {0, 1}) {
     expect_same([&](Seen& seen) {
       const auto x = leaf(1, fake()), w = leaf(2, fake());
-      order(stream(0), stream(side));
-      at::Tensor y;
-      {
-        const c10::StreamGuard guard(stream(side));
-        y = function(x, w);
-      }
-      order(stream(side), stream(0));
+      at::Tensor y = on_side(side, [&] { return function(x, w); });
       auto z = function(y * x, w);
       seen.hook(y, "y");
       z.sum().backward();
@@ -37,6 +32,24 @@ TEST(StreamsOfFunctions, AreThoseOfTheirCallers) {
       seen.show(w.grad());
     });
   }
+}
+
+// A program holds what autocast made of the function.
+TEST(StreamsOfFunctions, SwitchesOfTheAcceleratorAreAnotherProgram) {
+  install_fake_device();
+  AotOptions options;
+  options.async = false;
+  const AotFunction<std::function<at::Tensor(at::Tensor)>> function{[](const at::Tensor& x) { return x.tanh(); }, options};
+  const auto x = leaf(1, fake());
+  function(x);
+  function(x);
+  EXPECT_EQ(function.stats().traces, 1U);
+  at::autocast::set_autocast_enabled(at::kPrivateUse1, true);
+  function(x);
+  at::autocast::set_autocast_enabled(at::kPrivateUse1, false);
+  EXPECT_EQ(function.stats().traces, 2U);
+  function(x);
+  EXPECT_EQ(function.stats().traces, 2U);
 }
 
 }  // namespace

@@ -231,13 +231,7 @@ TEST_F(Streams, ASumOfAView) {
     expect_same([side](Seen& seen) {
       const auto x = leaf(1, fake(), {4, 1});
       auto y = x * 2;
-      order(stream(0), stream(side));
-      at::Tensor a;
-      {
-        const c10::StreamGuard guard(stream(side));
-        a = y.sin();
-      }
-      order(stream(side), stream(0));
+      at::Tensor a = on_side(side, [&] { return y.sin(); });
       auto b = y.t().sin();
       seen.hook(y, "y");
       y.register_hook([&](const at::Tensor& gradient) { seen.note("strides " + std::to_string(gradient.stride(1))); });
@@ -348,13 +342,7 @@ TEST_F(Streams, Grad) {
 TEST_F(Streams, BackwardToSomeInputs) {
   expect_same([](Seen& seen) {
     const auto x = leaf(1, fake()), w = leaf(2, fake());
-    order(stream(0), stream(1));
-    at::Tensor y;
-    {
-      const c10::StreamGuard guard(stream(1));
-      y = x.mm(w).tanh();
-    }
-    order(stream(1), stream(0));
+    at::Tensor y = on_side(1, [&] { return x.mm(w).tanh(); });
     torch::autograd::backward({(y * w).sum()}, {}, std::nullopt, false, {w});
     seen.show(w.grad());
     seen.show(x.grad());
@@ -393,13 +381,7 @@ struct Twice : torch::autograd::Function<Twice> {
 TEST_F(Streams, OpaqueNodes) {
   expect_same([](Seen& seen) {
     const auto x = leaf(1, fake()), w = leaf(2, fake());
-    order(stream(0), stream(1));
-    at::Tensor y;
-    {
-      const c10::StreamGuard guard(stream(1));
-      y = Twice::apply(x.mm(w), &seen);
-    }
-    order(stream(1), stream(0));
+    at::Tensor y = on_side(1, [&] { return Twice::apply(x.mm(w), &seen); });
     auto z = Twice::apply((y * x).sin(), &seen);
     z.sum().backward();
     seen.show(x.grad());
@@ -468,13 +450,7 @@ TEST_F(Streams, TwiceThroughOneGraph) {
   expect_same(
       [](Seen& seen) {
         const auto x = leaf(1, fake()), w = leaf(2, fake());
-        order(stream(0), stream(1));
-        at::Tensor y;
-        {
-          const c10::StreamGuard guard(stream(1));
-          y = x.mm(w).tanh();
-        }
-        order(stream(1), stream(0));
+        at::Tensor y = on_side(1, [&] { return x.mm(w).tanh(); });
         const auto loss = (y * x).sum();
         loss.backward({}, /*retain_graph=*/true);
         loss.backward();
@@ -522,13 +498,7 @@ TEST_F(Streams, AHookThatChangesItsResult) {
     expect_same(
         [side](Seen& seen) {
           const auto x = leaf(1, fake()), w = leaf(2, fake());
-          order(stream(0), stream(side));
-          at::Tensor y;
-          {
-            const c10::StreamGuard guard(stream(side));
-            y = x.mm(w);
-          }
-          order(stream(side), stream(0));
+          at::Tensor y = on_side(side, [&] { return x.mm(w); });
           y.register_hook([&](const at::Tensor& gradient) {
             seen.note(current_streams());
             return seen.run() == 0 ? gradient.clone() : gradient.t().contiguous().t();
@@ -553,13 +523,7 @@ TEST_F(Streams, OtherSizes) {
     expect_same(
         [side](Seen& seen) {
           const auto x = leaf(1, fake(), {2 + seen.run(), 4}), w = leaf(2, fake());
-          order(stream(0), stream(side));
-          at::Tensor y;
-          {
-            const c10::StreamGuard guard(stream(side));
-            y = x.mm(w).tanh();
-          }
-          order(stream(side), stream(0));
+          at::Tensor y = on_side(side, [&] { return x.mm(w).tanh(); });
           y.mm(w).sin().sum().backward();
           seen.show(x.grad());
           seen.show(w.grad());
@@ -572,13 +536,7 @@ TEST_F(Streams, AHookThatThrows) {
   expect_same(
       [](Seen& seen) {
         const auto x = leaf(1, fake()), w = leaf(2, fake());
-        order(stream(0), stream(1));
-        at::Tensor y;
-        {
-          const c10::StreamGuard guard(stream(1));
-          y = x.mm(w);
-        }
-        order(stream(1), stream(0));
+        at::Tensor y = on_side(1, [&] { return x.mm(w); });
         y.register_hook([](const at::Tensor&) -> at::Tensor { throw std::runtime_error("thrown by a hook"); });
         try {
           (y * x).sum().backward();
@@ -600,13 +558,7 @@ TEST_F(Streams, AHookThatLeavesAnotherStreamBehind) {
     expect_same(
         [side](Seen& seen) {
           const auto x = leaf(1, fake()), w = leaf(2, fake());
-          order(stream(0), stream(side));
-          at::Tensor y;
-          {
-            const c10::StreamGuard guard(stream(side));
-            y = x.mm(w);
-          }
-          order(stream(side), stream(0));
+          at::Tensor y = on_side(side, [&] { return x.mm(w); });
           y.register_hook([](const at::Tensor&) { leave_a_stream_behind(); });
           (y * x).sum().backward();
           seen.show(x.grad());

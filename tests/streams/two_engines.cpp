@@ -1,5 +1,6 @@
 #include "tests/streams/two_engines.h"
 
+#include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,6 +82,17 @@ std::vector<Setting> settings() {
 }
 
 }  // namespace
+
+at::Tensor on_side(int side, const std::function<at::Tensor()>& make) {
+  order(stream(0), stream(side));
+  at::Tensor made;
+  {
+    const c10::StreamGuard guard(stream(side));
+    made = make();
+  }
+  order(stream(side), stream(0));
+  return made;
+}
 
 void Seen::show(const at::Tensor& tensor) { tensors_.push_back(to_cpu(tensor)); }
 

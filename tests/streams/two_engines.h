@@ -42,6 +42,9 @@ class Seen {
 /// Builds everything anew each time.
 using Program = std::function<void(Seen&)>;
 
+/// Made on the stream `side`, which the default stream orders itself with before and behind.
+at::Tensor on_side(int side, const std::function<at::Tensor()>& make);
+
 struct Expected {
   int backwards = 1;             // that hindcast takes over, of each run
   bool always_captures = false;  // some of them are not found
