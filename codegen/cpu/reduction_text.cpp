@@ -5,39 +5,16 @@
 #include "codegen/cpu/source.h"
 #include "codegen/kernel/body_text.h"
 
-#include <algorithm>
-
 namespace hindcast::codegen::cpu {
 
 using base::format;
 using Kind = Reduction::Kind;
 
-namespace {
-
-bool is_of_pair(Kind kind) { return kind == Kind::Mean || kind == Kind::M2; }
-
-}  // namespace
-
-bool counts_rows(const Body& body) {
-  return std::any_of(body.stores.begin(), body.stores.end(),
-                     [](const BodyStore& store) { return store.is_over_rows() && is_of_pair(store.over_rows); });
-}
-
 ReductionText::ReductionText(const Body& body) : body_(body), type_(type_name(body.compute)) {
   if (c10::isComplexType(body.compute)) parts_ = {".real", ".imag"};
 }
 
-bool ReductionText::is_moments(size_t op) const { return is_of_pair(body_.ops[op].reduction.kind); }
-
-size_t ReductionText::leader(size_t op) const {
-  const BodyOp& of = body_.ops[op];
-  for (size_t i = 0; i < op && is_moments(op); ++i) {
-    const BodyOp& other = body_.ops[i];
-    if (other.kind == BodyOp::Kind::Reduction && is_moments(i) && other.reduction.over == of.reduction.over && other.args == of.args)
-      return i;
-  }
-  return op;
-}
+bool ReductionText::is_moments(size_t op) const { return is_of_moments(body_.ops[op].reduction.kind); }
 
 std::string ReductionText::begin(size_t op) const {
   switch (body_.ops[op].reduction.kind) {
@@ -49,19 +26,20 @@ std::string ReductionText::begin(size_t op) const {
       return format("{} v{} = infinity<{}>();", type_, op, type_);
     case Kind::Mean:
     case Kind::M2:
-      return leader(op) == op ? format("Moments<{}> m{} = {{0, 0, 0}};", type_, op) : "";
+      return leader_of_moments(body_, op) == op ? format("Moments<{}> m{} = {{0, 0, 0}};", type_, op) : "";
   }
   return "";
 }
 
 std::string ReductionText::begin_block(size_t op) const {
   if (body_.ops[op].reduction.kind == Kind::Sum) return format("{} part{} = 0;", type_, op);
-  return leader(op) == op ? format("{} block{}[{}];", type_, op, kBlockLength) : "";
+  return leader_of_moments(body_, op) == op ? format("{} block{}[{}];", type_, op, kBlockLength) : "";
 }
 
 std::string ReductionText::element(size_t op) const {
   const std::string value = name_of(body_.ops[op].args[0]);
-  if (body_.ops[op].reduction.kind != Kind::Sum) return leader(op) == op ? format("        block{}[i - begin] = {};\n", op, value) : "";
+  if (body_.ops[op].reduction.kind != Kind::Sum)
+    return leader_of_moments(body_, op) == op ? format("        block{}[i - begin] = {};\n", op, value) : "";
   std::string lines = "        {\n#pragma clang fp reassociate(on)\n";
   for (const std::string_view part : parts_) lines += format("        part{}{} += {}{};\n", op, part, value, part);
   return lines + "        }\n";
@@ -77,14 +55,17 @@ std::string ReductionText::end_block(size_t op) const {
       return format("v{} = minimum<{}>(v{}, min_of<{}>(block{}, end - begin));", op, type_, op, type_, op);
     case Kind::Mean:
     case Kind::M2:
-      return leader(op) == op ? format("m{} = merge<{}>(m{}, moments_of<{}>(block{}, end - begin));", op, type_, op, type_, op) : "";
+      return leader_of_moments(body_, op) == op
+                 ? format("m{} = merge<{}>(m{}, moments_of<{}>(block{}, end - begin));", op, type_, op, type_, op)
+                 : "";
   }
   return "";
 }
 
 std::string ReductionText::end(size_t op) const {
   if (!is_moments(op)) return "";
-  return format("const {} v{} = m{}.{};", type_, op, leader(op), body_.ops[op].reduction.kind == Kind::Mean ? "mean" : "m2");
+  return format("const {} v{} = m{}.{};", type_, op, leader_of_moments(body_, op),
+                body_.ops[op].reduction.kind == Kind::Mean ? "mean" : "m2");
 }
 
 std::string ReductionText::add_number(size_t op) const {
@@ -92,11 +73,11 @@ std::string ReductionText::add_number(size_t op) const {
   const Kind kind = body_.ops[op].reduction.kind;
   if (kind == Kind::Sum) return format("v{} += {};", op, value);
   if (!is_moments(op)) return format("v{} = {};", op, combined(kind, format("v{}", op), value));
-  return leader(op) == op ? format("m{} = merge<{}>(m{}, {{1, {}, 0}});", op, type_, op, value) : "";
+  return leader_of_moments(body_, op) == op ? format("m{} = merge<{}>(m{}, {{1, {}, 0}});", op, type_, op, value) : "";
 }
 
 std::string ReductionText::combined(Kind kind, const std::string& a, const std::string& b) const {
-  HC_CHECK(!is_of_pair(kind), "a mean of numbers that were reduced");
+  HC_CHECK(!is_of_moments(kind), "a mean of numbers that were reduced");
   return format("{}<{}>({}, {})", kind == Kind::Sum ? "add" : kind == Kind::Max ? "maximum" : "minimum", type_, a, b);
 }
 
@@ -104,7 +85,7 @@ std::string ReductionText::combined(Kind kind, const std::string& a, const std::
 std::string ReductionText::column(size_t store) const {
   const BodyStore& to = body_.stores[store];
   const std::string value = name_of(to.value);
-  if (!is_of_pair(to.over_rows)) return format("        r{}[i] = {};\n", store, combined(to.over_rows, format("r{}[i]", store), value));
+  if (!is_of_moments(to.over_rows)) return format("        r{}[i] = {};\n", store, combined(to.over_rows, format("r{}[i]", store), value));
   if (to.over_rows == Kind::M2) return "";  // written with its mean
   std::string lines = format("        const {} d{} = {} - r{}[i];\n", type_, store, value, store);
   lines += format("        r{}[i] += d{} * share;\n", store, store);

@@ -10,9 +10,6 @@
 
 namespace hindcast::codegen::cpu {
 
-/// The body's kernel counts the rows that the results over rows hold so far.
-bool counts_rows(const Body& body);
-
 class ReductionText {
  public:
   explicit ReductionText(const Body& body);
@@ -33,8 +30,6 @@ class ReductionText {
 
  private:
   bool is_moments(size_t op) const;
-  /// Of Welford's pair of one operand, the op that stands first. The two have one accumulator.
-  size_t leader(size_t op) const;
 
   const Body& body_;
   const std::string type_;

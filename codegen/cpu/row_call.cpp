@@ -4,7 +4,6 @@
 #include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/partial_results.h"
-#include "codegen/cpu/reduction_text.h"
 #include "codegen/cpu/results.h"
 #include "codegen/cpu/row_packing.h"
 #include "codegen/kernel/row_frame.h"
@@ -32,7 +31,7 @@ class RowCall final : public RowFrame {
         compute_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
         over_rows_(group.body),
-        counts_rows_(counts_rows(group.body)) {
+        counts_rows_(has_moments_over_rows(group.body)) {
     for (const BodyLoad& load : group.body.loads) {
       traffic_.push_back(load.pattern == AccessPattern::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));

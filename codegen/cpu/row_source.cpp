@@ -33,9 +33,9 @@ class Writer {
     text_ = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,\n",
                    leaves_ ? "leaves" : "rows") +
             "                     const long* segment_steps, long columns, char* kept) {\n" + scalar_lines(body_);
-    if (counts_rows(body_)) text_ += "  long* const seen = (long*)kept;\n  kept += sizeof(long);\n";
+    if (has_moments_over_rows(body_)) text_ += "  long* const seen = (long*)kept;\n  kept += sizeof(long);\n";
     text_ += "  for (long row = 0; row < rows; ++row) {\n";
-    if (counts_rows(body_)) line(4, format("const {} share = {}(1) / ({})++*seen;", type_, type_, type_));
+    if (has_moments_over_rows(body_)) line(4, format("const {} share = {}(1) / ({})++*seen;", type_, type_, type_));
     for (size_t i = 0; i < body_.loads.size(); ++i) {
       if (body_.loads[i].pattern != AccessPattern::Still) continue;
       const auto place = format("*(const {}*)(pointers[{}] + row * row_steps[{}])", type_name(body_.loads[i].type), i, i);

@@ -26,7 +26,7 @@ inline constexpr long kBlockLength = 1024;
 
 /// A row has `segments` segments, of `columns` elements side by side each. Steps in bytes, by pointer. To stores of extent Columns and
 /// Channels the kernel adds, in the type of the arithmetic. `kept`: row_scratch() * segments * columns elements of that type, and in front
-/// of them, where the kernel counts_rows(), a long: how many rows those stores hold so far. To leaves: pointers as of LeavesKernel; where
+/// of them, where it has_moments_over_rows(), a long: how many rows those stores hold so far. To leaves: pointers as of LeavesKernel; where
 /// there is no tensor, the elements of one segment for every segment of every row, by steps of 0.
 using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,
                         const long* segment_steps, long columns, char* kept);

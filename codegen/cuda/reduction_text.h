@@ -26,7 +26,7 @@ class ReductionText {
   std::string end_numbers(size_t op) const;
 
   /// What one thread, or all of a row, has: its name and type. Of a pair the op that stands first has it.
-  bool is_leader(size_t op) const { return leader(op) == op; }
+  bool is_leader(size_t op) const { return leader_of_moments(body_, op) == op; }
   std::string accumulator(size_t op) const;
   std::string type_of_number(size_t op) const;
 
@@ -39,7 +39,6 @@ class ReductionText {
 
  private:
   bool is_moments(size_t op) const;
-  size_t leader(size_t op) const;
 
   const Body& body_;
   const std::string type_;

@@ -123,7 +123,7 @@ class Writer {
   // In registers, or in the memory of the slice, which only this thread's elements touch. That of channels is shared by the row's threads.
   void begin_results_over_rows() {
     bool has_channels = false;
-    if (counts_rows()) line(2, "int seen = 0;");
+    if (has_moments_over_rows(body_)) line(2, "int seen = 0;");
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       const BodyStore& store = body_.stores[i];
       if (!store.is_over_rows()) continue;
@@ -147,18 +147,13 @@ class Writer {
     if (has_channels) line(2, "__syncthreads();");
   }
 
-  bool counts_rows() const {
-    return std::any_of(body_.stores.begin(), body_.stores.end(), [](const BodyStore& store) {
-      return store.is_over_rows() && (store.over_rows == Kind::Mean || store.over_rows == Kind::M2);
-    });
-  }
-
   // All threads of a block go as often through the loop: there are barriers in it.
   void begin_row() {
     line(2, "for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {");
     line(4, "const int64 row = first + threadIdx.y;");
     line(4, "const bool is_row = row < arguments.rows;");
-    if (counts_rows()) line(4, format("if (is_row) ++seen;\n    const {} share = {}(1) / {}(seen == 0 ? 1 : seen);", type_, type_, type_));
+    if (has_moments_over_rows(body_))
+      line(4, format("if (is_row) ++seen;\n    const {} share = {}(1) / {}(seen == 0 ? 1 : seen);", type_, type_, type_));
     place_row();
   }
 

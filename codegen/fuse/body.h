@@ -96,6 +96,12 @@ struct Body {
 
 /// For people: a functor's name, `row_sum`, `segment_max`.
 std::string name_of(const BodyOp& op);
+/// Mean or M2: half of Welford's pair.
+inline bool is_of_moments(Reduction::Kind kind) { return kind == Reduction::Kind::Mean || kind == Reduction::Kind::M2; }
+/// Of a reduction of such a kind, the first one over the same of the same operand, which has the accumulator of both. Of others itself.
+size_t leader_of_moments(const Body& body, size_t op);
+/// A result over rows is one of moments.
+bool has_moments_over_rows(const Body& body);
 /// Of a Mean over rows: the store of the M2 of the same value.
 std::optional<size_t> m2_beside(const Body& body, size_t store);
 /// Of each op: Element, Segment or Row.

@@ -38,6 +38,22 @@ std::string name_of(const BodyOp& op) {
   return base::format("{}_{}", kOver[static_cast<size_t>(op.reduction.over)], kKind[static_cast<size_t>(op.reduction.kind)]);
 }
 
+size_t leader_of_moments(const Body& body, size_t op) {
+  const BodyOp& of = body.ops[op];
+  if (!is_of_moments(of.reduction.kind)) return op;
+  for (size_t i = 0; i < op; ++i) {
+    const BodyOp& other = body.ops[i];
+    const bool is_alike = other.kind == BodyOp::Kind::Reduction && is_of_moments(other.reduction.kind);
+    if (is_alike && other.reduction.over == of.reduction.over && other.args == of.args) return i;
+  }
+  return op;
+}
+
+bool has_moments_over_rows(const Body& body) {
+  return std::any_of(body.stores.begin(), body.stores.end(),
+                     [](const BodyStore& store) { return store.is_over_rows() && is_of_moments(store.over_rows); });
+}
+
 std::optional<size_t> m2_beside(const Body& body, size_t store) {
   for (size_t i = 0; i < body.stores.size(); ++i) {
     const BodyStore& other = body.stores[i];
