@@ -34,7 +34,6 @@ class NoCard final : public codegen::cuda::Machine {
   std::string compile(std::string_view text) const override { return std::string(text); }
   std::shared_ptr<const codegen::cuda::Module> load(std::string_view /*object*/) const override { return std::make_shared<EmptyModule>(); }
   void launch(const codegen::cuda::Launch& launch) const override { benchmark::DoNotOptimize(launch.argument); }
-  void synchronize() const override {}
 
  private:
   const codegen::cuda::Limits limits_;

@@ -189,6 +189,4 @@ void Card::launch(const Launch& launch) const {
   }
 }
 
-void Card::synchronize() const { torch().synchronizeStream(torch().getStream(torch().getDevice())); }
-
 }  // namespace hindcast::codegen::cuda

@@ -24,10 +24,7 @@ class Card final : public Machine {
   std::string compile(std::string_view text) const override;
   std::shared_ptr<const Module> load(std::string_view object) const override;
   void launch(const Launch& launch) const override;
-  void synchronize() const override;
-
-  /// Empty: kernels run on this card. Else why not.
-  std::string why_not_on(c10::Device device) const;
+  std::string why_not_on(c10::Device device) const override;
 
  private:
   friend class LoadedLibrary;

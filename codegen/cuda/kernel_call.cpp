@@ -10,10 +10,6 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-constexpr uintptr_t kAccess = 16;  // bytes
-
-bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAccess == 0; }
-
 class KernelCall final : public PointwiseFrame {
  public:
   KernelCall(const Group& group, std::shared_ptr<const CudaKernel> kernel)
@@ -38,11 +34,11 @@ class KernelCall final : public PointwiseFrame {
       touched.reads(call.load(i));
     }
     add_results(call, arguments, touched, pointers);
-    add_leaves(arguments, pointers, group_, call.leaves);
+    add_leaves(arguments, group_, call.leaves);
     touched.leaves(call.leaves);
     add_scalars(call, arguments);
     arguments.add(call.numel);
-    const bool all_aligned = std::all_of(pointers.begin(), pointers.end(), is_aligned);
+    const bool all_aligned = are_aligned(call.leaves) && std::all_of(pointers.begin(), pointers.end(), is_aligned);
     const Schedule schedule = schedule_dense(call.numel, all_aligned, shape_, machine()->limits());
     cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched);
   }
@@ -69,7 +65,7 @@ class KernelCall final : public PointwiseFrame {
     for (const at::Tensor& result : call.results) touched.writes(result);
     touched.writes(call.concats);
     for (char* const pointer : nest.pointers) arguments.add(pointer);
-    add_leaves(arguments, unused(), group_, nullptr);
+    add_leaves(arguments, group_, nullptr);
     add_scalars(call, arguments);
     const Loop& inner = nest.loops.back();
     if (const auto turned = turned_loads(nest); turned.loop != nullptr) return launch_tiles(call, nest, turned, arguments, touched);
@@ -81,12 +77,6 @@ class KernelCall final : public PointwiseFrame {
     arguments.add(problem.outer * problem.inner / length);
     add_loops(nest, length, arguments);
     cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched);
-  }
-
-  static Pointers& unused() {
-    static thread_local Pointers pointers;
-    pointers.clear();
-    return pointers;
   }
 
   // As the struct Nest has them, behind the number of pieces.

@@ -1,5 +1,7 @@
 #include "codegen/cuda/launch.h"
 
+#include <algorithm>
+
 namespace hindcast::codegen::cuda {
 
 void TouchedMemory::add(const at::Tensor& tensor, bool has_values) {
@@ -23,18 +25,22 @@ void TouchedMemory::leaves(const LeafWrites* leaves) {
   for (const LeafWrites::Write& write : leaves->writes()) add(write.gradient, write.adds);
 }
 
-void add_leaves(Arguments& arguments, c10::SmallVectorImpl<char*>& pointers, const Group& group, const LeafWrites* leaves) {
+void add_leaves(Arguments& arguments, const Group& group, const LeafWrites* leaves) {
   const auto* write = leaves == nullptr ? nullptr : leaves->writes().begin();
   const auto* const end = leaves == nullptr ? nullptr : leaves->writes().end();
   for (size_t i = 0; i < group.leaves.size(); ++i) {
     const auto* const wanted = write != end && write->leaf == i ? write++ : nullptr;
     if (group.body.stores[group.leaves[i].store].leaves == 0) continue;
-    for (char* const pointer :
-         {wanted == nullptr ? nullptr : wanted->memory, wanted == nullptr || !wanted->adds ? nullptr : wanted->memory}) {
-      arguments.add(pointer);
-      pointers.push_back(pointer);
-    }
+    arguments.add(wanted == nullptr ? nullptr : wanted->memory);
+    arguments.add(wanted == nullptr || !wanted->adds ? nullptr : wanted->memory);
   }
+}
+
+bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAccess == 0; }
+
+bool are_aligned(const LeafWrites* leaves) {
+  return leaves == nullptr || std::all_of(leaves->writes().begin(), leaves->writes().end(),
+                                          [](const LeafWrites::Write& write) { return is_aligned(write.memory); });
 }
 
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,

@@ -11,6 +11,8 @@
 
 namespace hindcast::codegen::cuda {
 
+inline constexpr int64_t kAccess = 16;  // bytes of the widest access
+
 /// Memory that a launch may touch; written down only where the machine checks it.
 class TouchedMemory {
  public:
@@ -29,7 +31,12 @@ class TouchedMemory {
 
 /// The pointers to leaves that a kernel takes: for each leaf that the body has, of its sum and of the term that is added. Null where nobody
 /// wants one, and where there is nothing to add to.
-void add_leaves(Arguments& arguments, c10::SmallVectorImpl<char*>& pointers, const Group& group, const LeafWrites* leaves);
+void add_leaves(Arguments& arguments, const Group& group, const LeafWrites* leaves);
+
+/// An access of 16 bytes may begin there.
+bool is_aligned(const void* pointer);
+/// All gradients of leaves that a kernel writes to are aligned. Null: none are written.
+bool are_aligned(const LeafWrites* leaves);
 
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
             const TouchedMemory& memory);

@@ -83,8 +83,8 @@ class Machine {
   virtual bool checks_memory() const { return false; }
   /// Null: what pays on a card (cost_model.h). A test's machine on the CPU may want the groups of the backend that it stands in for.
   virtual const CostModel* costs() const { return nullptr; }
-  /// Until the device's current stream is done.
-  virtual void synchronize() const = 0;
+  /// Empty: kernels run on this device. Else why not, as where cards are of several generations.
+  virtual std::string why_not_on(c10::Device /*device*/) const { return {}; }
 
  protected:
   Machine() = default;

@@ -11,8 +11,6 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-constexpr int64_t kAccess = 16;  // bytes
-
 class RowCall final : public RowFrame {
  public:
   RowCall(const Group& group, std::shared_ptr<const CudaKernel> kernel)
@@ -105,8 +103,7 @@ class RowCall final : public RowFrame {
     }
     touched.writes(partials.memory);
     touched.leaves(call.leaves);
-    Pointers of_leaves;
-    add_leaves(arguments, of_leaves, group_, call.leaves);
+    add_leaves(arguments, group_, call.leaves);
     for (const double scalar : call.scalars) arguments.add_scalar(group_.body.compute, scalar);
     const int64_t length = problem.is_aligned ? shape_.vector_length : 1;
     arguments.add(problem.rows);
@@ -167,8 +164,7 @@ class RowCall final : public RowFrame {
       if (std::any_of(rows.rows.begin(), rows.rows.end(), is_off)) return false;
       if (rows.segments() != 1 && is_off(rows.columns[0])) return false;
     }
-    const auto is_off = [](const LeafWrites::Write& write) { return reinterpret_cast<uintptr_t>(write.memory) % kAccess != 0; };
-    return call.leaves == nullptr || std::none_of(call.leaves->writes().begin(), call.leaves->writes().end(), is_off);
+    return are_aligned(call.leaves);
   }
 
   const std::shared_ptr<const CudaKernel> kernel_;

@@ -44,6 +44,8 @@ class Backend {
   /// kernel, which lives as long as somebody holds it. Safe from many threads. Null, with the reason, when there is no compiler
   /// or it failed.
   virtual std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const = 0;
+  /// Empty: kernels run on this device. Else why not.
+  virtual std::string why_not_on(c10::Device /*device*/) const { return {}; }
   /// Runs a group's kernel, which kernel(group.body) of this backend gave. The call answers what leaves ask for.
   virtual std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const = 0;
 

@@ -33,7 +33,7 @@ class Skeletons : public testing::Test {
   using MakeInputs = std::function<Tensors(at::ScalarType type)>;
   template <class Launched>
   static void expect_like_aten(const Function& function, const MakeInputs& inputs, const std::vector<at::ScalarType>& types,
-                               Launched launched, int units_in_double = 16) {
+                               Launched launched, int units_in_double = 4) {
     for (const at::ScalarType type : types) {
       SCOPED_TRACE(c10::toString(type));
       at::manual_seed(1);
@@ -142,7 +142,8 @@ TEST_F(Skeletons, ComplexNumbers) {
       const Tensors given{at::randn({numel}, type), at::randn({numel}, type)};
       const ForwardProgram program(function, given);
       const at::Tensor ours = program.run(given)[0];
-      EXPECT_TRUE(at::allclose(ours, function(given)[0], 1e-6, 1e-6));
+      const double tolerance = type == at::kComplexFloat ? 1e-6 : 1e-14;
+      EXPECT_TRUE(at::allclose(ours, function(given)[0], tolerance, tolerance));
     }
   }
 }
@@ -150,6 +151,8 @@ TEST_F(Skeletons, ComplexNumbers) {
 // -- rows
 
 Tensors softmax(const Tensors& x) { return {at::softmax(x[0] * 2, -1)}; }
+// A row's mean is far smaller than its elements, whose sum rounds at their size and in another order than ATen's.
+constexpr int kUnitsOfMeans = 16;
 Tensors norm(const Tensors& x) {
   const auto [output, mean, rstd] = at::native_layer_norm(x[0] * 2, {x[0].size(-1)}, x[1], x[2], 1e-5);
   return {output, mean, rstd};
@@ -162,7 +165,7 @@ TEST_F(Skeletons, RowsInRegisters) {
       return Tensors{random({rows, columns}, type), random({columns}, type), random({columns}, type)};
     };
     expect_like_aten(softmax, inputs, kFloats, always({"rows"}));
-    expect_like_aten(norm, inputs, kFloats, always({"rows"}));
+    expect_like_aten(norm, inputs, kFloats, always({"rows"}), kUnitsOfMeans);
   }
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{7, 3}, {1, 31}, {5, 33}, {300, 3}, {3, 1023}}) {
     SCOPED_TRACE(columns);
@@ -170,7 +173,7 @@ TEST_F(Skeletons, RowsInRegisters) {
       return Tensors{random({rows, columns}, type), random({columns}, type), random({columns}, type)};
     };
     expect_like_aten(softmax, inputs, kFloats, always({"rows_each"}));
-    expect_like_aten(norm, inputs, kFloats, always({"rows_each"}));
+    expect_like_aten(norm, inputs, kFloats, always({"rows_each"}), kUnitsOfMeans);
   }
 }
 

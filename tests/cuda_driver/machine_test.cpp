@@ -22,7 +22,6 @@ class Installed final : public Machine {
   std::string compile(std::string_view) const override { return ""; }
   std::shared_ptr<const Module> load(std::string_view) const override { return nullptr; }
   void launch(const Launch&) const override {}
-  void synchronize() const override {}
 
  private:
   Limits limits_;

@@ -92,7 +92,7 @@ TEST_F(GpuCard, AThreadThatHasNotUsedCudaMayLaunch) {
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
   std::thread([&] {
     run(*module, "twice_plus_one", in, out);
-    card().synchronize();
+    synchronize();
   }).join();
   EXPECT_TRUE(is_right(in, out));
 }
@@ -105,13 +105,13 @@ TEST_F(GpuCard, ManyThreadsLaunchOnStreamsOfTheirOwn) {
     in.push_back(numbers(10000 + i));
     out.push_back(at::full_like(in.back(), -1));
   }
-  card().synchronize();  // the other streams do not wait for this one
+  synchronize();  // the other streams do not wait for this one
   for (size_t i = 0; i < in.size(); ++i) {
     threads.emplace_back([&, i] {
       const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
       const c10::StreamGuard stream(guard.getStreamFromGlobalPool(in[i].device()));
       for (int repeat = 0; repeat < 20; ++repeat) run(*module, "twice_plus_one", in[i], out[i]);
-      card().synchronize();
+      synchronize();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -123,7 +123,7 @@ TEST_F(GpuCard, KernelsRunInTheOrderOfLibTorchsStream) {
   const auto module = card().load(object());
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
-  card().synchronize();
+  synchronize();
   const c10::StreamGuard stream(guard.getStreamFromGlobalPool(in.device()));
   run(*module, "late", in, out);
   const Tensor copy = out.clone();
@@ -135,7 +135,7 @@ TEST_F(GpuCard, AModuleMayGoWhileItsKernelRuns) {
   auto module = card().load(object());
   run(*module, "late", in, out);
   module.reset();
-  card().synchronize();
+  synchronize();
   EXPECT_TRUE(is_right(in, out));
 }
 
@@ -143,10 +143,10 @@ TEST_F(GpuCard, ALaunchReturnsBeforeItsKernelHasRun) {
   const auto module = card().load(object());
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
-  card().synchronize();
+  synchronize();
   run(*module, "late", in, out);
   EXPECT_FALSE(guard.queryStream(guard.getStream(in.device())));
-  card().synchronize();
+  synchronize();
   EXPECT_TRUE(guard.queryStream(guard.getStream(in.device())));
   EXPECT_TRUE(is_right(in, out));
 }
@@ -161,7 +161,7 @@ TEST_F(GpuCard, LoadingDisturbsNoCaptureOfAnotherThread) {
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
   const c10::Stream stream = guard.getStreamFromGlobalPool({c10::kCUDA, 0});
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
-  card().synchronize();
+  synchronize();
   object();
   ASSERT_EQ(begin(stream.native_handle(), 0), 0);
   std::string problem;
@@ -252,7 +252,7 @@ TEST_F(GpuCard, HostTimeOfALaunch) {
   constexpr int kLaunches = 500;  // fewer than the driver takes before it waits
   double best = 1e9;
   for (int repeat = 0; repeat < 20; ++repeat) {
-    card().synchronize();
+    synchronize();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kLaunches; ++i) card().launch(launch);
     best = std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / kLaunches);

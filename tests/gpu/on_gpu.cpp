@@ -1,5 +1,7 @@
 #include "tests/gpu/on_gpu.h"
 
+#include "codegen/kernel/backend.h"
+
 #include <ATen/ATen.h>
 
 #include <dlfcn.h>
@@ -32,6 +34,8 @@ const std::string& why_no_gpu() {
   static const auto* const reason = new std::string(look_for_gpu());
   return *reason;
 }
+
+void synchronize() { codegen::backend_of(c10::kCUDA)->synchronize(); }
 
 const codegen::cuda::Card& card() {
   std::string why_not;

@@ -20,6 +20,9 @@ class OnGpu : public testing::Test {
   }
 };
 
+/// Until the current stream is done.
+void synchronize();
+
 /// The machine of the process, which is the card.
 const codegen::cuda::Card& card();
 

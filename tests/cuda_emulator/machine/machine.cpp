@@ -116,7 +116,6 @@ class Emulator final : public backend::Machine {
   }
   bool checks_memory() const override { return true; }
   const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &codegen::cpu::cost_model(); }
-  void synchronize() const override {}
 };
 
 }  // namespace
