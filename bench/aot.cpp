@@ -226,27 +226,6 @@ void measure_first(benchmark::State& state, const Settings& settings, const std:
   counters["spread"] = ratio.spread();
 }
 
-using Models = std::vector<std::pair<std::string, std::function<AotWork()>>>;
-
-const Models& models() {
-  static const Models models = {
-      {"mlp/64-128-64/b32",
-       [] {
-         return whole_step(mlp({64, 128, 64}, 32));
-       }},
-      {"mlp/784-512-512-10/b128",
-       [] {
-         return whole_step(mlp({784, 512, 512, 10}, 128));
-       }},
-      {"cnn/8x8/b64", [] { return whole_step(resnet(8, 1, 16, 64)); }},
-      {"cnn/32x32/b16", [] { return whole_step(resnet(32, 3, 16, 16)); }},
-      {"gpt/explicit", [] { return whole_step(gpt(Attention::Explicit), /*draws=*/true); }},
-      {"gpt/fused", [] { return whole_step(gpt(Attention::Fused), /*draws=*/true); }},
-      {"resnet18/64x64/b8", [] { return whole_step(resnet18(64, 8)); }},
-  };
-  return models;
-}
-
 }  // namespace
 
 void register_aot(const Settings& settings) {
@@ -269,8 +248,8 @@ void register_aot(const Settings& settings) {
       add("xformers/" + pattern.name + "/" + size, kFewPairs, {pattern.build, sizes});
     }
   }
-  for (const auto& [name, build] : models()) add(name, kFewPairs, {nullptr, {}, build});
-  for (const auto& [name, build] : models()) first(name, kSlowPairs, build);
+  for (const auto& [name, build] : aot_models()) add(name, kFewPairs, {nullptr, {}, build});
+  for (const auto& [name, build] : aot_models()) first(name, kSlowPairs, build);
   first("cosines/1024x2048", kSlowPairs, [] { return four_cosines({1024, 2048}); });
   first("cosines/2x4", 51, [] { return four_cosines({2, 4}); });
   first("bias_gelu/8x8", 51, [] { return aot_patterns()[1].build({8, 8}); });

@@ -79,4 +79,23 @@ const std::vector<AotPattern>& aot_patterns() {
   return patterns;
 }
 
+const std::vector<AotModel>& aot_models() {
+  static const std::vector<AotModel> models = {
+      {"mlp/64-128-64/b32",
+       [] {
+         return whole_step(mlp({64, 128, 64}, 32));
+       }},
+      {"mlp/784-512-512-10/b128",
+       [] {
+         return whole_step(mlp({784, 512, 512, 10}, 128));
+       }},
+      {"cnn/8x8/b64", [] { return whole_step(resnet(8, 1, 16, 64)); }},
+      {"cnn/32x32/b16", [] { return whole_step(resnet(32, 3, 16, 16)); }},
+      {"gpt/explicit", [] { return whole_step(gpt(Attention::Explicit), /*draws=*/true); }},
+      {"gpt/fused", [] { return whole_step(gpt(Attention::Fused), /*draws=*/true); }},
+      {"resnet18/64x64/b8", [] { return whole_step(resnet18(64, 8)); }},
+  };
+  return models;
+}
+
 }  // namespace hindcast::bench

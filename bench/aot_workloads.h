@@ -35,4 +35,11 @@ struct AotPattern {
 };
 const std::vector<AotPattern>& aot_patterns();
 
+/// Models with their losses, as functions of no argument.
+struct AotModel {
+  std::string name;
+  std::function<AotWork()> build;
+};
+const std::vector<AotModel>& aot_models();
+
 }  // namespace hindcast::bench

@@ -85,6 +85,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
   hindcast::bench::register_memory_chain(settings);
   hindcast::bench::register_seeds(settings);
   hindcast::bench::register_aot(settings);
+  hindcast::bench::register_step(settings);
   hindcast::bench::register_patterns(settings);
   hindcast::bench::register_collect(settings);
   hindcast::bench::register_hook_cost(settings);

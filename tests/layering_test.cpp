@@ -55,6 +55,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"engine/aot",
      {"engine", "engine/diagnosis", "engine/counters", "codegen/kernel", "codegen/partition", "codegen/plan", "capture/function",
       "capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "cache", "base"}},
+    {"engine/optim", {"engine", "capture/backward", "codegen/kernel", "codegen/fuse", "base"}},
     {"python/csrc",
      {"engine", "engine/aot", "engine/diagnosis", "engine/counters", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
 };
@@ -86,6 +87,7 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"engine/counters", {"hindcast::engine", "hindcast"}},
     {"engine/diagnosis", {"hindcast::engine", "hindcast"}},
     {"engine", {"hindcast::engine", "hindcast", "hindcast::compilers"}},
+    {"engine/optim", {"hindcast::engine", "hindcast"}},
     {"engine/aot", {"hindcast::engine", "hindcast", "hindcast::partition", "hindcast::tree"}},
     {"python/csrc", {"hindcast::python"}},
 };

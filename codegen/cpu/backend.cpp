@@ -1,13 +1,17 @@
 #include "codegen/cpu/backend.h"
 
 #include "codegen/cpu/cost_model.h"
+#include "codegen/cpu/foreach.h"
 #include "codegen/cpu/kernel_call.h"
 #include "codegen/cpu/kernels.h"
 #include "codegen/cpu/memory/recycler.h"
 #include "codegen/cpu/non_finite.h"
 #include "codegen/cpu/reproducer.h"
 #include "codegen/cpu/source.h"
+#include "codegen/cpu/vector_norm.h"
 #include "base/fork.h"
+
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <chrono>
@@ -40,6 +44,9 @@ class CpuBackend final : public Backend {
   std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const override {
     return make_kernel_call(group, std::static_pointer_cast<const CpuKernel>(std::move(kernel)));
   }
+  void run_foreach(const Body& body, const Kernel& kernel, const ForeachSets& sets) const override {
+    cpu::run_foreach(body, static_cast<const CpuKernel&>(kernel), sets);
+  }
 
   std::string source(const Body& body) const override { return source_of(body); }
   std::vector<ProgramFile> reproducer(const capture::Graph& graph, const Group& group,
@@ -47,6 +54,10 @@ class CpuBackend final : public Backend {
     return cpu::reproducer(graph, group, given);
   }
 
+  at::Tensor vector_norm(at::TensorList tensors, double order) const override {
+    const auto norm = order == 2 ? euclidean_norm(tensors) : std::nullopt;
+    return norm ? at::scalar_tensor(*norm, at::kDouble) : Backend::vector_norm(tensors, order);
+  }
   bool has_non_finite(const at::Tensor& dense) const override { return cpu::has_non_finite(dense); }
 
   void synchronize() const override {}  // a call returns when its work is done

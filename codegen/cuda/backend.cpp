@@ -2,6 +2,7 @@
 
 #include "base/fork.h"
 #include "codegen/cuda/cost_model.h"
+#include "codegen/cuda/foreach.h"
 #include "codegen/cuda/kernel_call.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/source.h"
@@ -58,6 +59,9 @@ class CudaBackend final : public Backend {
   std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const override { return kernel_of(body, why_not); }
   std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const override {
     return make_kernel_call(group, std::static_pointer_cast<const CudaKernel>(std::move(kernel)));
+  }
+  void run_foreach(const Body& body, const Kernel& kernel, const ForeachSets& sets) const override {
+    cuda::run_foreach(body, static_cast<const CudaKernel&>(kernel), sets);
   }
 
   std::string source(const Body& body) const override { return source_of(body); }

@@ -20,6 +20,9 @@ class TouchedMemory {
   void writes(const at::Tensor& tensor) { add(tensor, false); }
   void writes(const Concats& concats);
   void leaves(const LeafWrites* leaves);
+  void add(const void* begin, int64_t bytes, bool has_values) {
+    if (checks_) all_.push_back({begin, bytes, has_values});
+  }
   c10::ArrayRef<Memory> all() const { return all_; }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/group.h"
+#include "codegen/kernel/foreach_sets.h"
 #include "codegen/kernel/kernel.h"
 #include "codegen/plan/plan.h"
 
@@ -49,6 +50,9 @@ class Backend {
   /// Runs a group's kernel, which kernel(group.body) of this backend gave. The call answers what leaves ask for.
   virtual std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const = 0;
 
+  /// Runs a kernel, which kernel(body) of this backend gave, on each set. `body` has no rows and no leaves.
+  virtual void run_foreach(const Body& body, const Kernel& kernel, const ForeachSets& sets) const = 0;
+
   /// The kernel's text, for logs.
   virtual std::string source(const Body& body) const = 0;
   /// A program of LibTorch alone that runs the kernel's text beside ATen's ops: files that can be compiled as the head of main.cpp
@@ -59,6 +63,10 @@ class Backend {
 
   /// One pass over the memory of a tensor of this device without gaps. Only floating point and complex types have infinities.
   virtual bool has_non_finite(const at::Tensor& dense) const = 0;
+
+  /// The norm of all elements of all tensors together, as torch::nn::utils::clip_grad_norm_ takes it: a tensor of one float64 on their
+  /// device. `tensors`: one or more, plain ones of this device, real.
+  virtual at::Tensor vector_norm(at::TensorList tensors, double order) const;
 
   /// Returns when the work that this thread gave to the device is done: what a clock is read behind.
   virtual void synchronize() const = 0;

@@ -111,7 +111,7 @@ Tensors as(const Tensors& inputs, at::ScalarType type) {
   return converted;
 }
 
-void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tensor& truth, int units) {
+void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tensor& truth, int units, double terms) {
   EXPECT_EQ(ours.scalar_type(), stock.scalar_type());
   EXPECT_EQ(ours.sizes(), stock.sizes());
   EXPECT_EQ(ours.strides(), stock.strides());
@@ -123,7 +123,7 @@ void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tens
   const auto error = [&](const at::Tensor& result) {
     return (result.to(at::kDouble) - exact).masked_fill(finite.logical_not(), 0).abs().max().item<double>();
   };
-  const double scale = exact.masked_fill(finite.logical_not(), 0).abs().max().item<double>();
+  const double scale = std::max(terms, exact.masked_fill(finite.logical_not(), 0).abs().max().item<double>());
   EXPECT_LE(error(ours), 2 * error(stock) + units * unit_of(stock.scalar_type()) * scale) << "ATen is off by " << error(stock);
 }
 

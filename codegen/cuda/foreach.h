@@ -1,0 +1,11 @@
+#pragma once
+
+#include "codegen/cuda/kernels.h"
+#include "codegen/kernel/foreach_sets.h"
+
+namespace hindcast::codegen::cuda {
+
+/// On the current stream of the sets' device.
+void run_foreach(const Body& body, const CudaKernel& kernel, const ForeachSets& sets);
+
+}  // namespace hindcast::codegen::cuda

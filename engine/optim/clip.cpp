@@ -1,0 +1,32 @@
+#include "engine/optim/clip.h"
+
+#include "capture/backward/facts.h"
+#include "codegen/kernel/backend.h"
+
+#include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace hindcast::engine {
+
+std::optional<Clipped> clip(const ClipGradNorm& how, const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return std::nullopt;
+  const c10::Device device = gradients[0].device();
+  const codegen::Backend* const backend = codegen::backend_of(device.type());
+  const bool is_ours =
+      backend != nullptr && std::all_of(gradients.begin(), gradients.end(), [&](const at::Tensor& gradient) {
+        return capture::is_plain(gradient) && gradient.device() == device && gradient.is_floating_point() && gradient.numel() > 0;
+      });
+  if (!is_ours) return std::nullopt;
+  const auto options = at::TensorOptions(device).dtype(at::kDouble);
+  const at::Tensor norm =
+      how.norm_type == 0 ? at::full({}, static_cast<double>(gradients.size()), options) : backend->vector_norm(gradients, how.norm_type);
+  TORCH_CHECK(!how.error_if_nonfinite || std::isfinite(norm.item<double>()), "The total norm of order ", how.norm_type,
+              " for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the gradients with "
+              "the non-finite norm anyway, set `error_if_nonfinite=false`");
+  return Clipped{norm, (how.max_norm / (norm + 1e-6)).clamp_max(1.0)};
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,125 @@
+#include "engine/optim/compiled_step.h"
+
+#include "base/log.h"
+#include "engine/call_state.h"
+#include "engine/optim/clip.h"
+#include "engine/optim/torch_optim.h"
+
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/optimizer.h>
+
+#include <set>
+#include <utility>
+
+namespace hindcast {
+
+class CompiledStep::Impl {
+ public:
+  Impl(torch::optim::Optimizer& optimizer, std::optional<ClipGradNorm> clip)
+      : optimizer_(optimizer), clip_(clip), with_(engine::TorchOptim::of(optimizer)) {}
+
+  at::Tensor step(const Closure& closure) {
+    at::Tensor loss;
+    if (closure) {
+      const at::AutoGradMode enable_grad(true);
+      loss = closure();
+    }
+    const torch::NoGradGuard no_grad;
+    if (with_ == nullptr || !engine::has_usual_dispatch_state()) {
+      step_originally(with_ == nullptr ? "its class is none of SGD, Adam, AdamW, RMSprop and Adagrad" : "a mode of dispatch is on");
+      return loss;
+    }
+    updates_.clear();
+    updates_.set_factor(clip_gradients());
+    for (auto& group : optimizer_.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (parameter.grad().defined()) add(group, parameter);
+      }
+    }
+    updates_.run();
+    return loss;
+  }
+
+  double grad_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
+
+  Counts counts;
+
+ private:
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> all;
+    for (const auto& group : optimizer_.param_groups()) all.insert(all.end(), group.params().begin(), group.params().end());
+    return all;
+  }
+
+  void clip_originally() {
+    norm_ = at::scalar_tensor(torch::nn::utils::clip_grad_norm_(parameters(), clip_->max_norm, clip_->norm_type, clip_->error_if_nonfinite),
+                              at::kDouble);
+  }
+
+  // Undefined: there is nothing to multiply by, or it is done.
+  at::Tensor clip_gradients() {
+    if (!clip_) return {};
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& parameter : parameters()) {
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    }
+    if (const auto clipped = engine::clip(*clip_, gradients)) {
+      norm_ = clipped->norm;
+      return factor_ = clipped->factor;
+    }
+    clip_originally();
+    return factor_ = at::Tensor();
+  }
+
+  void add(torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) {
+    const std::string_view why = with_->add(updates_, group, parameter);
+    if (why.empty()) {
+      ++counts.compiled;
+      return;
+    }
+    note_original(1, why);
+    updates_.add_alone(parameter, [this, &group, parameter] {
+      if (!factor_.defined()) return with_->step_alone(group, parameter);
+      const at::Tensor unclipped = parameter.grad();
+      parameter.mutable_grad() = unclipped * factor_.to(unclipped.scalar_type());
+      with_->step_alone(group, parameter);
+      parameter.mutable_grad() = unclipped;
+    });
+  }
+
+  void step_originally(std::string_view why) {
+    if (clip_) clip_originally();
+    for (const at::Tensor& parameter : parameters()) {
+      if (parameter.grad().defined()) note_original(1, why);
+    }
+    optimizer_.step();
+  }
+
+  void note_original(uint64_t updates, std::string_view why) {
+    counts.original += updates;
+    counts.why_original = why;
+    if (said_.emplace(why).second) HC_LOG(Fallbacks, Warning, "compiled_step: the optimizer's own code updates a parameter: {}", why);
+  }
+
+  torch::optim::Optimizer& optimizer_;
+  const std::optional<ClipGradNorm> clip_;
+  const std::unique_ptr<engine::TorchOptim> with_;
+  engine::Updates updates_;
+  at::Tensor norm_, factor_;
+  std::set<std::string, std::less<>> said_;
+};
+
+CompiledStep::CompiledStep(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CompiledStep::CompiledStep(CompiledStep&&) noexcept = default;
+CompiledStep& CompiledStep::operator=(CompiledStep&&) noexcept = default;
+CompiledStep::~CompiledStep() = default;
+
+at::Tensor CompiledStep::operator()(const Closure& closure) { return impl_->step(closure); }
+double CompiledStep::grad_norm() const { return impl_->grad_norm(); }
+const CompiledStep::Counts& CompiledStep::counts() const { return impl_->counts; }
+
+CompiledStep compiled_step(torch::optim::Optimizer& optimizer, std::optional<ClipGradNorm> clip) {
+  return CompiledStep(std::make_unique<CompiledStep::Impl>(optimizer, clip));
+}
+
+}  // namespace hindcast

@@ -1,0 +1,156 @@
+#include "engine/optim/updates.h"
+
+#include "capture/backward/facts.h"
+
+#include <ATen/ops/_to_copy.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+
+namespace hindcast::engine {
+namespace {
+
+bool is_of_kernels(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
+
+// Side by side, in an order of dims that all tensors of an update share.
+bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
+  if (a.is_contiguous() && b.is_contiguous()) return a.sizes() == b.sizes();
+  return a.is_non_overlapping_and_dense() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+std::string_view why_not_alike(c10::ArrayRef<const at::Tensor*> tensors) {
+  const at::Tensor& parameter = *tensors[0];
+  for (const at::Tensor* const tensor : tensors) {
+    if (!tensor->defined()) return "a part of its state is missing";
+    if (!capture::is_plain(*tensor) || tensor->is_conj() || tensor->is_neg())
+      return "it, its gradient or its state is not a plain strided tensor";
+    if (tensor->scalar_type() != parameter.scalar_type() || tensor->device() != parameter.device())
+      return "it, its gradient and its state are not of one type on one device";
+    if (!lie_alike(parameter, *tensor)) return "it, its gradient and its state do not lie alike in memory, without gaps";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view Updates::add(const Update& update, c10::ArrayRef<const at::Tensor*> tensors) {
+  if (const std::string_view why = why_not_alike(tensors); !why.empty()) return why;
+  const at::Tensor& parameter = *tensors[0];
+  if (!is_of_kernels(parameter.scalar_type())) return "kernels compute with floating point numbers of 16, 32 and 64 bits";
+  KernelOf& with = kernel_of(update, parameter.scalar_type(), parameter.device());
+  if (with.kernel == nullptr) return with.why_not;
+  const int64_t numel = parameter.numel();
+  if (numel == 0) return {};
+  const auto bytes = numel * static_cast<int64_t>(parameter.element_size());
+  for (size_t i = 0; i < with.tensors.size(); ++i) {
+    if (with.tensors[i] == Formula::kFactor) {
+      with.sets.memory.push_back(static_cast<char*>(const_cast<void*>(factor_for(with.body.compute))));
+      continue;
+    }
+    char* const memory = static_cast<char*>(const_cast<void*>(tensors[with.tensors[i]]->const_data_ptr()));
+    with.sets.memory.push_back(memory);
+    if (i >= with.body.loads.size()) written_.push_back({memory, memory + bytes});
+    if (with.tensors[i] == Formula::kGradient) read_.push_back({memory, memory + bytes});
+  }
+  items_.push_back({&with, with.sets.numel.size()});
+  with.sets.scalars.push_back(keep(update));
+  with.sets.numel.push_back(numel);
+  return {};
+}
+
+void Updates::add_alone(const at::Tensor& parameter, std::function<void()> step) {
+  const auto note = [](std::vector<Range>& ranges, const at::Tensor& tensor) {
+    if (!tensor.defined() || !capture::is_plain(tensor)) return;
+    const auto* const memory = static_cast<const char*>(tensor.storage().data());
+    ranges.push_back({memory, memory + tensor.storage().nbytes()});
+  };
+  note(written_, parameter);
+  note(read_, parameter.grad());
+  items_.push_back({nullptr, alone_.size()});
+  alone_.push_back(std::move(step));
+}
+
+void Updates::set_factor(const at::Tensor& factor) {
+  factor_ = factor;
+  factor_as_float_ = factor.defined() ? at::_to_copy(factor, at::kFloat) : at::Tensor();
+}
+
+const void* Updates::factor_for(at::ScalarType compute) const {
+  return (compute == at::kDouble ? factor_ : factor_as_float_).const_data_ptr();
+}
+
+Updates::KernelOf& Updates::kernel_of(const Update& update, at::ScalarType type, c10::Device device) {
+  const Name name(update.formula, update.flags, type, device, factor_.defined());
+  if (last_ != nullptr && last_->name == name) return *last_;
+  const auto found = std::find_if(kernels_.begin(), kernels_.end(), [&](const KernelOf& kernel) { return kernel.name == name; });
+  if (found != kernels_.end()) return *(last_ = &*found);
+  Formula formula(type, factor_.defined());
+  update.formula(formula, update.flags);
+  KernelOf made{name, formula.body(), formula.tensors(), codegen::backend_of(device.type())};
+  made.sets.device = device;
+  if (made.backend == nullptr) {
+    made.why_not = "no kernels are made for its device";
+  } else if (made.why_not = made.backend->why_not_on(device); made.why_not.empty()) {
+    made.kernel = made.backend->kernel(made.body, made.why_not);
+  }
+  return *(last_ = &kernels_.emplace_back(std::move(made)));
+}
+
+const double* Updates::keep(const Update& update) {
+  if (scalars_.empty() || scalars_.back() != update.scalars) scalars_.push_back(update.scalars);
+  return scalars_.back().data();
+}
+
+bool Updates::are_apart() {
+  const auto by_begin = [](const Range& a, const Range& b) { return a.begin < b.begin; };
+  if (written_ != apart_) {
+    sorted_ = written_;
+    std::sort(sorted_.begin(), sorted_.end(), by_begin);
+    const auto meet = [](const Range& a, const Range& b) { return b.begin < a.end; };
+    if (std::adjacent_find(sorted_.begin(), sorted_.end(), meet) != sorted_.end()) return false;
+    apart_ = written_;
+  }
+  return std::none_of(read_.begin(), read_.end(), [&](const Range& read) {
+    const auto behind = std::lower_bound(sorted_.begin(), sorted_.end(), Range{read.end, nullptr}, by_begin);
+    return behind != sorted_.begin() && (behind - 1)->end > read.begin;
+  });
+}
+
+void Updates::run() {
+  const auto done = c10::make_scope_exit([&] { clear(); });
+  if (items_.empty()) return;
+  are_apart() ? run_together() : run_in_order();
+}
+
+void Updates::run_together() {
+  for (KernelOf& kernel : kernels_) {
+    if (!kernel.sets.numel.empty()) kernel.backend->run_foreach(kernel.body, *kernel.kernel, kernel.sets);
+  }
+  for (const auto& step : alone_) step();
+}
+
+void Updates::run_in_order() {
+  codegen::ForeachSets one;
+  for (const Item& item : items_) {
+    if (item.kernel == nullptr) {
+      alone_[item.number]();
+      continue;
+    }
+    const auto& [device, memory, scalars, numel] = item.kernel->sets;
+    const auto tensors = item.kernel->tensors.size();
+    const auto first = memory.begin() + static_cast<std::ptrdiff_t>(item.number * tensors);
+    one = {device, {first, first + static_cast<std::ptrdiff_t>(tensors)}, {scalars[item.number]}, {numel[item.number]}};
+    item.kernel->backend->run_foreach(item.kernel->body, *item.kernel->kernel, one);
+  }
+}
+
+void Updates::clear() {
+  for (KernelOf& kernel : kernels_) kernel.sets.clear();
+  items_.clear();
+  alone_.clear();
+  scalars_.clear();
+  written_.clear();
+  read_.clear();
+}
+
+}  // namespace hindcast::engine
