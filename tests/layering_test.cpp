@@ -55,7 +55,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"engine/aot",
      {"engine", "engine/diagnosis", "engine/counters", "codegen/kernel", "codegen/partition", "codegen/plan", "capture/function",
       "capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "cache", "base"}},
-    {"engine/optim", {"engine", "capture/backward", "codegen/kernel", "codegen/fuse", "base"}},
+    {"engine/optim", {"engine", "capture/backward", "codegen/kernel", "codegen/fuse", "hooks", "base"}},
     {"python/csrc",
      {"engine", "engine/aot", "engine/diagnosis", "engine/counters", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
 };

@@ -1,0 +1,83 @@
+#include "engine/optim/step_in_backward.h"
+
+#include "base/fork.h"
+#include "engine/optim/torch_optim.h"
+#include "hooks/grad_ready.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/optim/optimizer.h>
+
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace hindcast {
+
+class StepInBackward::Impl {
+ public:
+  explicit Impl(torch::optim::Optimizer& optimizer) : optimizer_(optimizer), with_(engine::TorchOptim::of(optimizer)) {
+    if (with_ == nullptr) throw std::invalid_argument("step_in_backward: the optimizer is none of SGD, Adam, AdamW, RMSprop and Adagrad");
+  }
+
+  // Of a parameter whose gradient is final. Backwards of several threads, and of several devices, come here.
+  void step(size_t group, const at::Tensor& parameter) {
+    if (!parameter.grad().defined()) return;
+    const at::NoGradGuard no_grad;
+    const std::lock_guard lock(mutex_);
+    updates_.clear();
+    auto& of = optimizer_.param_groups()[group];
+    if (with_->add(updates_, of, parameter).empty()) {
+      updates_.run();
+      ++compiled;
+    } else {
+      with_->step_alone(of, parameter);
+      ++original;
+    }
+    parameter.mutable_grad() = at::Tensor();
+  }
+
+  void remove() {
+    for (GradReadyHandle& handle : std::exchange(handles, {})) handle.remove();
+  }
+
+  std::vector<GradReadyHandle> handles;
+  uint64_t compiled = 0, original = 0;
+
+ private:
+  torch::optim::Optimizer& optimizer_;
+  const std::unique_ptr<engine::TorchOptim> with_;
+  // A step may compile a kernel.
+  base::ForkSafe<std::mutex> mutex_{base::ForkRank::Setup};
+  engine::Updates updates_;
+};
+
+StepInBackward::StepInBackward(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StepInBackward::StepInBackward(StepInBackward&&) noexcept = default;
+StepInBackward& StepInBackward::operator=(StepInBackward&& other) noexcept {
+  if (impl_ != nullptr) impl_->remove();
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+StepInBackward::~StepInBackward() {
+  if (impl_ != nullptr) impl_->remove();
+}
+
+uint64_t StepInBackward::compiled() const { return impl_->compiled; }
+uint64_t StepInBackward::original() const { return impl_->original; }
+
+StepInBackward step_in_backward(torch::optim::Optimizer& optimizer) {
+  const auto impl = std::make_shared<StepInBackward::Impl>(optimizer);
+  StepInBackward stepping(impl);  // removes what is registered, should the next one throw
+  const auto& groups = optimizer.param_groups();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    for (const at::Tensor& parameter : groups[group].params()) {
+      impl->handles.push_back(on_grad_ready(parameter, [weak = std::weak_ptr(impl), group](const at::Tensor& ready) {
+        if (const auto held = weak.lock()) held->step(group, ready);
+      }));
+    }
+  }
+  return stepping;
+}
+
+}  // namespace hindcast
