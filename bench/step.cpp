@@ -115,9 +115,12 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
   trim();
   at::manual_seed(1);
   const AotWork work = build();
+  const Compiler compiler = settings.fused ? compilers::fused() : compilers::eager();
   AotOptions options;
+  options.fw_compiler = options.bw_compiler = compiler;
   options.async = false;
   Options guard_options;
+  guard_options.compiler = compiler;
   guard_options.async = false;
   const AotFunction<std::function<at::Tensor(const Tensors&)>> compiled(work.function, options);
   const auto of_stock = adam(work.leaves), of_ours = adam(work.leaves);

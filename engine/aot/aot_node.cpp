@@ -1,5 +1,7 @@
 #include "engine/aot/aot_node.h"
 
+#include "engine/aot/choose_layout.h"
+
 #include "base/format.h"
 #include "base/log.h"
 #include "codegen/partition/standard.h"
@@ -300,6 +302,7 @@ void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& ta
                                     {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
     of_->add(halves);
     if (const auto family = of_->family()) family->learned(*of_, halves);
+    choose_layout(of_, halves, context_->options);
   } catch (const std::exception& error) {
     of_->give_up();
     tell_once(std::string("a function runs as it is from now on: no program could be made of its backward: ") + error.what());

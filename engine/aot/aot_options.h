@@ -83,6 +83,9 @@ struct AotOptions {
   /// Names for tensors that the function reads from outside, for the programs' texts: one for each, empty where there is none. aot_module()
   /// gives those of parameters and buffers. Asked when a function is traced.
   std::function<std::vector<std::string>(const std::vector<at::Tensor>&)> tensor_names;
+  /// Convolutions of a function with a backward work channels-last where that is faster, as was measured on this machine. Results lie in
+  /// memory as the function gives them. False: each convolution works in the layout that it is given.
+  bool choose_layouts = true;
   bool async = true;  ///< kernels are compiled in the background; false: before the call returns
 };
 

@@ -1,6 +1,7 @@
 #include "engine/aot/family.h"
 
 #include "base/log.h"
+#include "engine/aot/choose_layout.h"
 #include "engine/aot/fit.h"
 #include "engine/aot/tell_once.h"
 
@@ -93,7 +94,9 @@ void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Ha
       HalvesRequest request{options_, second.lasting(), second.with_gradients(), nullptr, {}};
       request.tangent_facts = &halves->tangents;
       request.leaves = second.leaves();
-      waiting->add(make_halves(std::move(fitted->joint), request));
+      const auto fitted_halves = make_halves(std::move(fitted->joint), request);
+      waiting->add(fitted_halves);
+      choose_layout(waiting, fitted_halves, options_);
       HC_LOG(Aot, Info, "numbers of two programs are expressions of their sizes; a third size will tell");
       waiting->limit_to(*values);
       waiting->widen(second.symbols_at_capture());

@@ -36,13 +36,9 @@ uint64_t next_number() {
 // Also where LibTorch is asked for deterministic algorithms: equal inputs give equal bits whatever was compiled before.
 bool is_strict() { return at::globalContext().deterministicAlgorithms(); }
 
-// Where both programs are to have kernels, and nobody compares them with the function.
+// Where nobody compares the programs with the function.
 bool may_draw_in_kernels(const AotOptions& options) {
-  const auto has_kernels = [](const ProgramCompiler& compiler) {
-    return !compiler.function() && replay_of(compiler.compiler() ? compiler.compiler() : default_compiler()) == Replay::Kernels;
-  };
-  return !options.fallback_random && options.check_every == 0 && !is_strict() && has_kernels(options.fw_compiler) &&
-         has_kernels(options.bw_compiler);
+  return !options.fallback_random && options.check_every == 0 && both_have_kernels(options);
 }
 
 std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph) {
@@ -54,6 +50,13 @@ std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const captu
 }
 
 }  // namespace
+
+bool both_have_kernels(const AotOptions& options) {
+  const auto has_kernels = [](const ProgramCompiler& compiler) {
+    return !compiler.function() && replay_of(compiler.compiler() ? compiler.compiler() : default_compiler()) == Replay::Kernels;
+  };
+  return !is_strict() && has_kernels(options.fw_compiler) && has_kernels(options.bw_compiler);
+}
 
 Facts tangent_facts(const at::Tensor& tangent) {
   Facts facts;
@@ -75,7 +78,7 @@ std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& ca
 
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request) {
   auto halves = std::make_shared<Halves>();
-  halves->traced = joint;
+  halves->traced = request.traced != nullptr ? *request.traced : joint;
   if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
   capture::Partitioned parts;
   const bool has_backward = request.tangents != nullptr || (request.tangent_facts != nullptr && !request.tangent_facts->empty());

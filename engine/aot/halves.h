@@ -45,7 +45,11 @@ struct HalvesRequest {
   std::function<std::vector<at::Tensor>()> primals;            // for compilers of the user's
   const std::vector<capture::Facts>* tangent_facts = nullptr;  // in the place of `tangents`, where nobody needs examples
   std::vector<uint32_t> leaves = {};                           // primals that take their gradient
+  const capture::Joint* traced = nullptr;                      // as it was recorded; null: so is the one that is given
 };
+/// Both programs are to have kernels, and nothing asks for the bits of ATen's order.
+bool both_have_kernels(const AotOptions& options);
+
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request);
 
 }  // namespace hindcast::engine

@@ -172,6 +172,13 @@ void Specialisation::add(std::shared_ptr<const Halves> halves) {
   halves_.pop_back();
 }
 
+void Specialisation::replace(const Halves& former, std::shared_ptr<const Halves> halves) {
+  const std::lock_guard lock(mutex_);
+  for (auto& each : halves_) {
+    if (each.get() == &former) return each.swap(halves);  // the former one is destroyed after the lock is released
+  }
+}
+
 void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
   const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
   if (!is_held) return;

@@ -72,6 +72,8 @@ class Specialisation {
   /// Of a call with other tangents than those of any before.
   std::shared_ptr<const Halves> halves_for(const torch::autograd::variable_list& tangents) const;
   void add(std::shared_ptr<const Halves> halves);
+  /// Better ones, in the place of those; who has those goes on with them.
+  void replace(const Halves& former, std::shared_ptr<const Halves> halves);
   /// Another trace gave the same results.
   bool is_like(const capture::FunctionTrace& trace) const;
 

@@ -1,0 +1,301 @@
+#include "codegen/layouts/channels_last.h"
+
+#include "codegen/fuse/pointwise_ops.h"
+
+#include <c10/core/MemoryFormat.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace hindcast::codegen {
+
+using capture::Arg;
+using capture::Graph;
+using capture::Instr;
+using capture::InstrKind;
+using capture::Joint;
+using capture::Value;
+using capture::ValueId;
+
+namespace {
+
+// Which of its arguments lie alike, the first ones; its first result lies so too. Others are left as they are.
+struct FollowingOp {
+  std::string_view name;
+  size_t images;
+};
+constexpr auto kFollowing = std::to_array<FollowingOp>({
+    {"aten::_native_batch_norm_legit", 1},
+    {"aten::_native_batch_norm_legit_functional", 1},
+    {"aten::_native_batch_norm_legit_no_training", 1},
+    {"aten::native_batch_norm", 1},
+    {"aten::native_batch_norm_backward", 2},
+    {"aten::max_pool2d_with_indices", 1},
+    {"aten::avg_pool2d", 1},
+    {"aten::avg_pool2d_backward", 2},
+    {"aten::_adaptive_avg_pool2d", 1},
+    {"aten::_adaptive_avg_pool2d_backward", 2},
+});
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t step = 1;
+  for (size_t d = sizes.size(); d-- > 0; step *= std::max<int64_t>(sizes[d], 1)) strides[d] = step;
+  return strides;
+}
+
+// Empty: they are no constants.
+std::vector<int64_t> ints_of(const Arg& arg) {
+  std::vector<int64_t> ints;
+  if (arg.kind != Arg::Kind::Constant) return ints;
+  if (arg.constant.isIntList()) return arg.constant.toIntVector();
+  if (!arg.constant.isList()) return ints;
+  for (const c10::IValue& item : arg.constant.toListRef()) {
+    if (!item.isInt()) return {};
+    ints.push_back(item.toInt());
+  }
+  return ints;
+}
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Joint& joint)
+      : joint_(joint), old_(*joint.graph), graph_(std::make_shared<Graph>(*joint.graph)), is_last_(old_.values.size()) {
+    for (const Instr& instr : old_.instrs) {
+      if (is_named(instr, "aten::convolution_backward")) backward_of_[instr.args[2].values[0].index] = &instr;
+    }
+  }
+
+  std::optional<ChannelsLast> run() {
+    graph_->instrs.truncate(0);
+    uint32_t forward_end = 0;
+    for (uint32_t i = 0; i <= old_.instrs.size(); ++i) {
+      if (i == joint_.forward_end) {
+        restore_outputs(0, joint_.results);
+        forward_end = static_cast<uint32_t>(graph_->instrs.size());
+      }
+      if (i < old_.instrs.size() && !add(old_.instrs[i])) return std::nullopt;
+    }
+    if (convolutions_ == 0) return std::nullopt;
+    restore_outputs(joint_.results, graph_->outputs.size());
+    graph_->verify();
+    made_.joint = joint_;
+    made_.joint.forward_end = forward_end;
+    made_.joint.graph = std::move(graph_);
+    return std::move(made_);
+  }
+
+ private:
+  static bool is_named(const Instr& instr, std::string_view name) { return instr.op && instr.op->operator_name().name == name; }
+
+  std::vector<int64_t> sizes_of(ValueId value) const {
+    std::vector<int64_t> sizes;
+    for (const capture::ExprId size : graph_->values[value.index].sizes) sizes.push_back(graph_->symbols->hint(size));
+    return sizes;
+  }
+  bool is_image(ValueId value) const {
+    if (!value.defined()) return false;
+    const Value& of = graph_->values[value.index];
+    return of.defined && of.sizes.size() == 4 && of.dtype == at::kFloat && of.device.is_cpu();
+  }
+  bool is_last(ValueId value) const { return value.defined() && value.index < is_last_.size() && is_last_[value.index]; }
+  bool is_contiguous(ValueId value) const { return graph_->values[value.index].strides == contiguous_strides(sizes_of(value)); }
+
+  // The value in the layout, where it does not lie so: a copy, which is made once.
+  ValueId copy(ValueId value, at::MemoryFormat format, std::unordered_map<uint32_t, ValueId>& copies, uint32_t origin) {
+    const auto [found, is_new] = copies.try_emplace(value.index);
+    if (!is_new) return found->second;
+    static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+    Value copied = graph_->values[value.index];
+    copied.is_view = false;
+    const auto sizes = sizes_of(value);
+    const bool to_last = format == at::MemoryFormat::ChannelsLast;
+    copied.strides = to_last ? c10::get_channels_last_strides_2d(sizes) : contiguous_strides(sizes);
+    graph_->values.emplace_back() = std::move(copied);
+    const ValueId id{static_cast<uint32_t>(graph_->values.size() - 1)};
+    is_last_.resize(graph_->values.size());
+    is_last_[id.index] = to_last;
+    Instr& instr = graph_->instrs.emplace_back();
+    instr.op = clone;
+    instr.origin = origin;
+    instr.args = {{Arg::Kind::Value, {}, {value}, {}}, {Arg::Kind::Constant, static_cast<int64_t>(format), {}, {}}};
+    instr.outputs = {id};
+    made_.last_us += copy_us(sizes);
+    return found->second = id;
+  }
+  ValueId last(ValueId value, uint32_t origin) {
+    return !value.defined() || is_last(value) ? value : copy(value, at::MemoryFormat::ChannelsLast, last_of_, origin);
+  }
+  ValueId plain(ValueId value, uint32_t origin) {
+    return is_last(value) ? copy(value, at::MemoryFormat::Contiguous, plain_of_, origin) : value;
+  }
+
+  // False: the result lay otherwise before.
+  bool set_last(ValueId value) {
+    if (!is_image(value) || !is_contiguous(value)) return false;
+    is_last_[value.index] = true;
+    graph_->values.edit(value.index).strides = c10::get_channels_last_strides_2d(sizes_of(value));
+    return true;
+  }
+
+  void restore_outputs(size_t first, size_t behind) {
+    for (size_t i = first; i < behind; ++i) graph_->outputs[i] = plain(graph_->outputs[i], 0);
+  }
+
+  // False: there is no such program.
+  bool add(Instr instr) {
+    if (is_named(instr, "aten::convolution")) return add_convolution(std::move(instr));
+    if (is_named(instr, "aten::convolution_backward")) return add_convolution_backward(std::move(instr));
+    if (const size_t images = images_of(instr); images != 0) return add_following(std::move(instr), images);
+    if (is_of_elements(instr)) return add_of_elements(std::move(instr));
+    return add_plain(std::move(instr));
+  }
+
+  bool push(Instr instr) {
+    graph_->instrs.emplace_back() = std::move(instr);
+    return true;
+  }
+
+  bool add_plain(Instr instr) {
+    const auto redirect = [&](ValueId& value) { value = plain(value, instr.origin); };
+    for (Arg& arg : instr.args) std::for_each(arg.values.begin(), arg.values.end(), redirect);
+    std::for_each(instr.inputs.begin(), instr.inputs.end(), redirect);
+    redirect(instr.base);
+    for (auto& view : instr.views) {
+      for (Arg& arg : view.args) std::for_each(arg.values.begin(), arg.values.end(), redirect);
+    }
+    return push(std::move(instr));
+  }
+
+  // (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+  std::optional<Convolution> convolution_of(const Instr& instr) const {
+    constexpr size_t kStride = 3, kPadding = 4, kDilation = 5, kTransposed = 6, kGroups = 8;
+    const auto& args = instr.args;
+    const bool is_plain = instr.kind == InstrKind::Op && is_image(args[0].values[0]) && is_image(args[1].values[0]) &&
+                          args[kTransposed].constant.isBool() && !args[kTransposed].constant.toBool() && args[kGroups].constant.isInt();
+    if (!is_plain) return std::nullopt;
+    Convolution of{sizes_of(args[0].values[0]), sizes_of(args[1].values[0]),    ints_of(args[kStride]), ints_of(args[kPadding]),
+                   ints_of(args[kDilation]),    args[kGroups].constant.toInt(), !args[2].values.empty()};
+    if (of.stride.empty() || of.padding.empty() || of.dilation.empty()) return std::nullopt;
+    if (std::count(of.input.begin(), of.input.end(), 0) != 0) return std::nullopt;
+    return of;
+  }
+
+  bool add_convolution(Instr instr) {
+    auto of = convolution_of(instr);
+    if (!of) return add_plain(std::move(instr));
+    const ValueId weight = instr.args[1].values[0];
+    if (const auto backward = backward_of_.find(weight.index); backward != backward_of_.end())
+      of->gives_input_gradient = backward->second->outputs[0].defined() && graph_->values[backward->second->outputs[0].index].defined;
+    const ConvolutionTimes times = times_of(*of);
+    ++convolutions_;
+    made_.plain_us += times.plain_us;
+    if (!times.output_is_last) {  // with one channel the layouts are the same, and others have no such code
+      made_.last_us += times.plain_us;
+      return add_plain(std::move(instr));
+    }
+    made_.last_us += times.last_us;
+    works_last_[weight.index] = times;
+    for (size_t i : {0, 1}) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
+    const ValueId output = instr.outputs[0];
+    return push(std::move(instr)) && set_last(output);
+  }
+
+  // (grad_output, input, weight, ...)
+  bool add_convolution_backward(Instr instr) {
+    const auto found = works_last_.find(instr.args[2].values[0].index);
+    if (found == works_last_.end()) return add_plain(std::move(instr));
+    for (size_t i : {0, 1, 2}) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
+    const auto outputs = instr.outputs;
+    push(std::move(instr));
+    const auto follows = [&](size_t output, bool is_last) {
+      const bool is_there = is_last && outputs[output].defined() && graph_->values[outputs[output].index].defined;
+      return !is_there || set_last(outputs[output]);
+    };
+    return follows(0, found->second.input_gradient_is_last) && follows(1, found->second.weight_gradient_is_last);
+  }
+
+  static size_t images_of(const Instr& instr) {
+    if (instr.kind != InstrKind::Op) return 0;
+    if (is_named(instr, "aten::max_pool2d_with_indices_backward")) return 2;
+    const auto found = std::find_if(kFollowing.begin(), kFollowing.end(), [&](const FollowingOp& op) { return is_named(instr, op.name); });
+    return found == kFollowing.end() ? 0 : found->images;
+  }
+
+  bool add_following(Instr instr, size_t images) {
+    bool any = false;
+    for (size_t i = 0; i < images; ++i) any = any || is_last(instr.args[i].values[0]);
+    const ValueId output = instr.outputs[0];
+    if (!any || !is_image(output)) return add_plain(std::move(instr));
+    for (size_t i = 0; i < images; ++i) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
+    const bool has_places = is_named(instr, "aten::max_pool2d_with_indices");
+    const ValueId places = has_places ? instr.outputs[1] : ValueId();
+    push(std::move(instr));
+    // Numbers of places in a plane. The backward, which alone reads them, takes them in the layout of the image.
+    if (has_places) graph_->values.edit(places.index).strides = c10::get_channels_last_strides_2d(sizes_of(places));
+    return set_last(output);
+  }
+
+  static bool is_of_elements(const Instr& instr) {
+    if (instr.kind == InstrKind::AddGrads) return true;
+    if (!instr.op || !instr.views.empty() || instr.outputs.size() != 1) return false;
+    if (instr.kind == InstrKind::Op) return find_pointwise_op(instr.op->operator_name()) != nullptr;
+    const auto& name = instr.op->operator_name();
+    if (instr.kind != InstrKind::Mutate || !name.name.ends_with("_") || instr.target_arg != 0) return false;
+    return find_pointwise_op({name.name.substr(0, name.name.size() - 1), name.overload_name}) != nullptr;
+  }
+
+  // Whole images among the operands lie alike, as the result does; what is broadcast lies as it did.
+  bool add_of_elements(Instr instr) {
+    const ValueId output = instr.outputs[0];
+    const auto sizes = sizes_of(output);
+    bool any = false;
+    const auto is_whole = [&](ValueId value) { return value.defined() && sizes_of(value) == sizes; };
+    const auto for_each = [&](auto visit) {
+      for (Arg& arg : instr.args) std::for_each(arg.values.begin(), arg.values.end(), visit);
+      std::for_each(instr.inputs.begin(), instr.inputs.end(), visit);
+      if (instr.base.defined()) visit(instr.base);
+    };
+    for_each([&](ValueId& value) { any = any || (is_last(value) && is_whole(value)); });
+    const bool is_mask = sizes.size() == 4 && graph_->values[output.index].dtype == at::kBool;
+    if (!any || !(is_image(output) || is_mask) || !is_contiguous(output)) return add_plain(std::move(instr));
+    for_each([&](ValueId& value) {
+      if (!value.defined()) return;
+      const bool goes_along = is_whole(value) && is_image(value) && is_contiguous_before(value);
+      value = goes_along ? last(value, instr.origin) : plain(value, instr.origin);
+    });
+    push(std::move(instr));
+    if (is_image(output)) return set_last(output);
+    is_last_[output.index] = true;
+    graph_->values.edit(output.index).strides = c10::get_channels_last_strides_2d(sizes);
+    return true;
+  }
+  bool is_contiguous_before(ValueId value) const { return is_last(value) || is_contiguous(value); }
+
+  const Joint& joint_;
+  const Graph& old_;
+  std::shared_ptr<Graph> graph_;
+  std::vector<bool> is_last_;                                  // by value
+  std::unordered_map<uint32_t, ValueId> last_of_, plain_of_;   // copies
+  std::unordered_map<uint32_t, const Instr*> backward_of_;     // by the convolution's weight
+  std::unordered_map<uint32_t, ConvolutionTimes> works_last_;  // the same
+  size_t convolutions_ = 0;
+  ChannelsLast made_;
+};
+
+}  // namespace
+
+bool has_convolutions(const Graph& graph) {
+  return std::any_of(graph.instrs.begin(), graph.instrs.end(),
+                     [](const Instr& instr) { return instr.op && instr.op->operator_name().name == "aten::convolution"; });
+}
+
+std::optional<ChannelsLast> with_channels_last(const Joint& joint) {
+  if (!has_convolutions(*joint.graph)) return std::nullopt;
+  return Rewriter(joint).run();
+}
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,25 @@
+#pragma once
+// A joint program whose convolutions work channels-last: images are converted where they come in and where they go out, and not between.
+
+#include "capture/function/joint.h"
+#include "codegen/layouts/convolution_times.h"
+
+#include <optional>
+#include <vector>
+
+namespace hindcast::codegen {
+
+struct ChannelsLast {
+  capture::Joint joint;
+  double plain_us = 0;  // of the convolutions as they were
+  double last_us = 0;   // of the convolutions as they are now, with all copies
+};
+
+bool has_convolutions(const capture::Graph& graph);
+
+/// Nothing: the program has no convolution whose layout is a choice (two dimensions, float32, on the CPU, contiguous), or has another one
+/// besides. Results and gradients lie as before. What is no convolution, norm, pooling or expression of elements gets what it reads as it
+/// lay before. Sizes are those at capture. Measures what was not measured before.
+std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint);
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,34 @@
+#pragma once
+// How long LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks,
+// and kept while the process lives.
+
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace hindcast::codegen {
+
+/// One convolution of float32 images on the CPU, not transposed.
+struct Convolution {
+  std::vector<int64_t> input, weight;              // sizes: N, C, H, W; out, in / groups, kH, kW
+  std::vector<int64_t> stride, padding, dilation;  // one number for both dims, or one for each
+  int64_t groups = 1;
+  bool has_bias = false;
+  bool gives_input_gradient = true;
+  auto operator<=>(const Convolution&) const = default;
+};
+
+struct ConvolutionTimes {
+  double plain_us = 0, last_us = 0;  // of operands that lie so already
+  // What lies channels-last where all operands do.
+  bool output_is_last = false, input_gradient_is_last = false, weight_gradient_is_last = false;
+};
+
+/// By the number of LibTorch's intra-op threads now. Takes some runs of the convolution. Safe from many threads.
+ConvolutionTimes times_of(const Convolution& convolution);
+
+/// Of a copy of an image with these sizes into the other layout. Microseconds.
+double copy_us(const std::vector<int64_t>& sizes);
+
+}  // namespace hindcast::codegen

@@ -1,0 +1,217 @@
+// Programs whose convolutions work channels-last compute what they computed before, and give it back as it lay before.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <hindcast/aot.h>
+#include <hindcast/hindcast.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "capture/function/function_trace.h"
+#include "codegen/layouts/channels_last.h"
+#include "codegen/partition/min_cut.h"
+
+namespace hindcast::tests {
+namespace {
+
+using capture::FunctionTrace;
+using Tensors = std::vector<at::Tensor>;
+using Function = std::function<Tensors(const Tensors&)>;
+
+struct Case {
+  std::string name;
+  Function function;
+  std::vector<std::vector<int64_t>> sizes;  // of the inputs, all of which require a gradient
+  bool has_choice = true;
+  at::ScalarType type = at::kFloat;
+};
+void PrintTo(const Case& of, std::ostream* to) { *to << of.name; }
+
+at::Tensor conv(const at::Tensor& x, const at::Tensor& weight, int64_t stride = 1, int64_t padding = 1, int64_t groups = 1) {
+  return at::conv2d(x, weight, {}, stride, padding, 1, groups);
+}
+at::Tensor normed(const at::Tensor& x) { return at::batch_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false); }
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"one", [](const Tensors& x) { return Tensors{conv(x[0], x[1])}; }, {{2, 8, 9, 7}, {16, 8, 3, 3}}},
+      {"one_channel", [](const Tensors& x) { return Tensors{conv(x[0], x[1]).relu()}; }, {{2, 1, 9, 7}, {8, 1, 3, 3}}, false},
+      {"two_from_one_channel",
+       [](const Tensors& x) { return Tensors{conv(conv(x[0], x[1]).relu(), x[2])}; },
+       {{2, 1, 9, 7}, {8, 1, 3, 3}, {8, 8, 3, 3}}},
+      {"bias",
+       [](const Tensors& x) {
+         return Tensors{at::conv2d(x[0], x[1], x[2], at::IntArrayRef({2, 1}), at::IntArrayRef({0, 2}), at::IntArrayRef({1, 2}))};
+       },
+       {{3, 8, 12, 11}, {8, 8, 3, 3}, {8}}},
+      {"depthwise",
+       [](const Tensors& x) { return Tensors{conv(conv(x[0], x[1], 1, 1, 8), x[2], 1, 0)}; },
+       {{2, 8, 9, 9}, {8, 1, 3, 3}, {16, 8, 1, 1}}},
+      {"residual",
+       [](const Tensors& x) {
+         const at::Tensor first = normed(conv(x[0], x[1])).relu(), second = normed(conv(first, x[2]));
+         return Tensors{at::adaptive_avg_pool2d((second + x[0]).relu(), {1, 1}).flatten(1).mm(x[3])};
+       },
+       {{4, 8, 8, 8}, {8, 8, 3, 3}, {8, 8, 3, 3}, {8, 5}}},
+      {"flattened",
+       [](const Tensors& x) {
+         const at::Tensor y = at::max_pool2d(conv(x[0], x[1]).relu(), 2);
+         return Tensors{y.view({y.size(0), -1}).mm(x[2])};
+       },
+       {{4, 8, 8, 8}, {4, 8, 3, 3}, {64, 5}}},
+      {"in_place",
+       [](const Tensors& x) {
+         at::Tensor y = conv(x[0], x[1]);
+         y.mul_(2).add_(x[0]).relu_();
+         return Tensors{conv(y, x[2])};
+       },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}, {8, 8, 3, 3}}},
+      {"written_in_part",
+       [](const Tensors& x) {
+         at::Tensor y = conv(x[0], x[1]);
+         y.select(1, 0).zero_();
+         y.view({2, -1}).narrow(1, 20, 30).mul_(3);
+         return Tensors{conv(y, x[2])};
+       },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}, {8, 8, 3, 3}}},
+      {"masked",
+       [](const Tensors& x) {
+         const at::Tensor y = conv(x[0], x[1]);
+         return Tensors{at::where(y > 0, y, y * 0.1) * (y < 1), y};
+       },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}}},
+      {"cat_and_sum",
+       [](const Tensors& x) {
+         const at::Tensor y = at::cat({conv(x[0], x[1]), conv(x[0], x[2])}, 1);
+         return Tensors{y.sum(at::IntArrayRef({0, 2})), y.permute({0, 2, 3, 1}) * x[3], y.mean(at::IntArrayRef({2, 3}), true) + y};
+       },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}, {4, 8, 3, 3}, {12}}},
+      {"broadcast",
+       [](const Tensors& x) {
+         const at::Tensor y = conv(x[0], x[1]), gate = at::sigmoid(conv(y.mean(at::IntArrayRef({2, 3}), true), x[2], 1, 0));
+         return Tensors{y * gate + x[3].view({1, 8, 1, 1})};
+       },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}, {8, 8, 1, 1}, {8}}},
+      {"as_strided",
+       [](const Tensors& x) {
+         return Tensors{conv(x[0], x[1]).as_strided({4, 5}, {7, 2}, 3) * 2};
+       },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}}},
+      {"pooled",
+       [](const Tensors& x) {
+         const at::Tensor y = at::avg_pool2d(conv(x[0], x[1]), {3, 3}, {2, 2}, {1, 1});
+         return Tensors{at::max_pool2d(at::gelu(y), {2, 2}, {1, 1})};
+       },
+       {{2, 8, 11, 9}, {8, 8, 3, 3}}},
+      {"image_of_one_point",
+       [](const Tensors& x) { return Tensors{conv(conv(x[0], x[1]).tanh(), x[2])}; },
+       {{3, 8, 1, 1}, {8, 8, 3, 3}, {8, 8, 3, 3}},
+       false},
+      {"shared_weight", [](const Tensors& x) { return Tensors{conv(conv(x[0], x[1]).tanh(), x[1])}; }, {{3, 8, 6, 6}, {8, 8, 3, 3}}},
+      {"transposed",
+       [](const Tensors& x) { return Tensors{at::conv_transpose2d(x[0], x[1], {}, 2)}; },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}},
+       false},
+      {"one_of_two_transposed",
+       [](const Tensors& x) { return Tensors{at::conv_transpose2d(conv(x[0], x[1]).relu(), x[2], {}, 2)}; },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}, {8, 8, 3, 3}}},
+      {"no_image", [](const Tensors& x) { return Tensors{at::conv1d(x[0], x[1])}; }, {{2, 8, 16}, {8, 8, 3}}, false},
+      {"float64", [](const Tensors& x) { return Tensors{conv(x[0], x[1])}; }, {{2, 8, 6, 6}, {8, 8, 3, 3}}, false, at::kDouble},
+      {"empty", [](const Tensors& x) { return Tensors{conv(x[0], x[1])}; }, {{0, 8, 6, 6}, {8, 8, 3, 3}}, false},
+      {"channels_last_already",
+       [](const Tensors& x) { return Tensors{conv(x[0].contiguous(at::MemoryFormat::ChannelsLast), x[1])}; },
+       {{2, 8, 6, 6}, {8, 8, 3, 3}},
+       false},
+  };
+  return all;
+}
+
+Tensors inputs_of(const Case& of, uint64_t seed) {
+  at::manual_seed(seed);
+  Tensors inputs;
+  for (const auto& sizes : of.sizes) inputs.push_back(at::randn(sizes, of.type).requires_grad_());
+  return inputs;
+}
+
+capture::Joint joint_of(const Case& of) {
+  const Tensors inputs = inputs_of(of, 1);
+  FunctionTrace trace;
+  trace.forward(of.function, inputs);
+  Tensors tangents;
+  for (size_t i = 0; i < trace.results().size(); ++i) tangents.push_back(at::randn_like(trace.real_result(i)));
+  trace.backward(tangents);
+  return trace.joint();
+}
+
+// A dim of one element has any stride.
+std::vector<int64_t> strides_that_matter(const at::Tensor& tensor) {
+  std::vector<int64_t> strides;
+  for (int64_t d = 0; d < tensor.dim(); ++d) strides.push_back(tensor.size(d) == 1 ? 0 : tensor.stride(d));
+  return strides;
+}
+
+class Layouts : public testing::TestWithParam<Case> {};
+
+TEST_P(Layouts, ComputeTheSame) {
+  const capture::Joint joint = joint_of(GetParam());
+  const auto last = codegen::with_channels_last(joint);
+  const bool has_other = last && last->joint.graph->instrs.size() != joint.graph->instrs.size();
+  EXPECT_EQ(has_other, GetParam().has_choice);
+  if (!last) return;
+  const auto parts = codegen::min_cut(last->joint, {});  // a partition takes it
+  EXPECT_NE(parts.backward, nullptr);
+  for (uint64_t seed = 2; seed < 4; ++seed) {
+    Tensors given;
+    for (const at::Tensor& input : inputs_of(GetParam(), seed)) given.push_back(input.detach());
+    for (const capture::ValueId tangent : joint.tangent_values()) {
+      std::vector<int64_t> sizes;
+      for (const auto size : joint.graph->values[tangent.index].sizes) sizes.push_back(joint.graph->symbols->hint(size));
+      given.push_back(at::randn(sizes));
+    }
+    const Tensors expected = joint.graph->run(given), seen = last->joint.graph->run(given);
+    ASSERT_EQ(expected.size(), seen.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      SCOPED_TRACE(i);
+      ASSERT_EQ(expected[i].defined(), seen[i].defined());
+      if (!expected[i].defined()) continue;
+      EXPECT_EQ(strides_that_matter(expected[i]), strides_that_matter(seen[i]));
+      EXPECT_TRUE(at::allclose(expected[i], seen[i], 1e-4, 1e-4)) << (expected[i] - seen[i]).abs().max();
+    }
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& of) { return of.param.name; }
+INSTANTIATE_TEST_SUITE_P(Of, Layouts, testing::ValuesIn(cases()), name_of);
+
+// Whatever is chosen, and while it is chosen.
+TEST(LayoutsOfFunctions, TrainAlike) {
+  const Case& of = cases()[5];
+  for (const bool async : {false, true}) {
+    AotOptions options;
+    options.async = async;
+    options.partition = partition::min_cut;
+    const Tensors ours = inputs_of(of, 1), stock = inputs_of(of, 1);
+    const auto compiled = aot_function(
+        [&](at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor d) {
+          return of.function({a, b, c, d})[0];
+        },
+        options);
+    for (int i = 0; i < 12; ++i) {
+      const at::Tensor result = compiled(ours[0], ours[1], ours[2], ours[3]), expected = of.function(stock)[0];
+      EXPECT_TRUE(at::allclose(result, expected, 1e-4, 1e-5));
+      result.square().sum().backward();
+      expected.square().sum().backward();
+      for (size_t j = 0; j < ours.size(); ++j) {
+        EXPECT_TRUE(at::allclose(ours[j].grad(), stock[j].grad(), 1e-3, 1e-4)) << i << ", " << j;
+        EXPECT_EQ(ours[j].grad().strides(), stock[j].grad().strides());
+      }
+      if (i == 6) wait();
+    }
+    EXPECT_EQ(compiled.stats().traces, 1u);
+  }
+}
+
+}  // namespace
+}  // namespace hindcast::tests
