@@ -1,5 +1,6 @@
 #include "engine/optim/torch_optim.h"
 
+#include "engine/optim/changed.h"
 #include "engine/optim/rules.h"
 
 #include <torch/optim/adagrad.h>
@@ -14,10 +15,6 @@ namespace hindcast::engine {
 namespace {
 
 using torch::optim::OptimizerParamGroup;
-
-void has_changed(const at::Tensor& tensor) {
-  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
-}
 
 at::Tensor zeros_of(const at::Tensor& tensor) { return torch::zeros_like(tensor, at::MemoryFormat::Preserve); }
 

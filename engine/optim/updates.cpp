@@ -31,6 +31,11 @@ std::string_view why_not_alike(c10::ArrayRef<const at::Tensor*> tensors) {
   return {};
 }
 
+// What is written gets memory of its own first, where a lazy copy shares it until then.
+char* memory_of(const at::Tensor& tensor, bool is_only_read) {
+  return static_cast<char*>(is_only_read ? const_cast<void*>(tensor.const_data_ptr()) : tensor.mutable_data_ptr());
+}
+
 }  // namespace
 
 std::string_view Updates::add(const Update& update, c10::ArrayRef<const at::Tensor*> tensors) {
@@ -47,7 +52,7 @@ std::string_view Updates::add(const Update& update, c10::ArrayRef<const at::Tens
       with.sets.memory.push_back(static_cast<char*>(const_cast<void*>(factor_for(with.body.compute))));
       continue;
     }
-    char* const memory = static_cast<char*>(const_cast<void*>(tensors[with.tensors[i]]->const_data_ptr()));
+    char* const memory = memory_of(*tensors[with.tensors[i]], with.tensors[i] == Formula::kGradient);
     with.sets.memory.push_back(memory);
     if (i >= with.body.loads.size()) written_.push_back({memory, memory + bytes});
     if (with.tensors[i] == Formula::kGradient) read_.push_back({memory, memory + bytes});

@@ -30,6 +30,9 @@ class Updates {
   /// nothing.
   void set_factor(const at::Tensor& factor);
 
+  /// Whether no update touches what another one writes: their order does not matter then.
+  bool are_apart();
+
   /// On the current streams of the tensors' devices. Updates that touch what another one writes are made one by one, in their order. What
   /// a step throws leaves here when all updates of kernels are made. Forgets all.
   void run();
@@ -56,7 +59,6 @@ class Updates {
     bool operator==(const Range&) const = default;
   };
 
-  bool are_apart();
   void run_together();
   void run_in_order();
   KernelOf& kernel_of(const Update& update, at::ScalarType type, c10::Device device);

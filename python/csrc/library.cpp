@@ -9,6 +9,7 @@
 #include "python/csrc/aot.h"
 #include "python/csrc/graphs.h"
 #include "python/csrc/guards.h"
+#include "python/csrc/optim.h"
 #include "python/csrc/run_backward.h"
 #include "python/csrc/warnings.h"
 
@@ -92,6 +93,28 @@ void set_logs(const std::string& spec, const std::string& out) {
   }
 }
 
+void define_optim(torch::Library& m) {
+  m.def(
+      "optim_sgd(Tensor[] parameters, Tensor[] buffers, int[] first, float lr, float momentum, float dampening, float weight_decay, "
+      "bool nesterov, bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
+      &update_sgd);
+  m.def(
+      "optim_adam(Tensor[] parameters, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] steps, float lr, "
+      "float beta1, float beta2, float eps, float weight_decay, bool is_decoupled, bool amsgrad, bool maximize, Tensor? factor) -> "
+      "(int compiled, int[] refused, str[] reasons)",
+      &update_adam);
+  m.def(
+      "optim_rmsprop(Tensor[] parameters, Tensor[] square_avgs, Tensor[] buffers, Tensor[] grad_avgs, Tensor[] steps, float lr, "
+      "float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize, Tensor? factor) -> "
+      "(int compiled, int[] refused, str[] reasons)",
+      &update_rmsprop);
+  m.def(
+      "optim_adagrad(Tensor[] parameters, Tensor[] sums, Tensor[] steps, float lr, float lr_decay, float weight_decay, float eps, "
+      "bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
+      &update_adagrad);
+  m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type, bool error_if_nonfinite) -> Tensor[]", &clip_gradients);
+}
+
 // run_backward is called with all sorts of tensors. With a kernel for no key but those of wrappers it runs as it stands, whatever
 // the other keys, above autograd and autocast; the dispatch modes that would intercept it are looked for before the call.
 TORCH_LIBRARY(hindcast, m) {
@@ -142,6 +165,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
   m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
   m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
+  define_optim(m);
   for (const auto wrapper : {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
                              c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize}) {
     m.impl("run_backward", wrapper, &leave_to_pytorch);

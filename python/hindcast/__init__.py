@@ -9,6 +9,7 @@ from . import compilers, partition
 from ._aot import AotFunction, AotModule, aot_function, aot_module, draw_graph, get_graphs, memory_efficient_fusion, print_graph
 from ._enable import enable, is_enabled
 from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
+from ._optim import ClipGradNorm, CompiledStep, compiled_step
 from ._programs import Node, Program, Programs
 
 __version__ = "0.1.0"
@@ -16,12 +17,15 @@ __version__ = "0.1.0"
 __all__ = [
     "AotFunction",
     "AotModule",
+    "ClipGradNorm",
+    "CompiledStep",
     "Graph",
     "Node",
     "Program",
     "Programs",
     "aot_function",
     "aot_module",
+    "compiled_step",
     "compilers",
     "draw_graph",
     "enable",

@@ -1,0 +1,29 @@
+#pragma once
+// Steps that are counted in tensors, as Python's optimizers count them.
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hindcast::engine {
+
+class StepCounts {
+ public:
+  /// Empty, or why count() does not know such a tensor.
+  static std::string_view why_not(const at::Tensor& count);
+
+  /// Adds one, in the tensor's own precision. Returns the sum. `count` lives until done().
+  double count(const at::Tensor& count);
+  /// Undoes the last count().
+  void take_back();
+  void take_all_back();
+  /// Marks the tensors as changed.
+  void done();
+
+ private:
+  std::vector<std::pair<const at::Tensor*, double>> before_;
+};
+
+}  // namespace hindcast::engine

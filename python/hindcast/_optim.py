@@ -1,0 +1,315 @@
+"""The optimizer's step as kernels: one pass over the memory of each parameter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from ._backward import mode_reason
+from ._library import ops
+
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_clip = ops.optim_clip.default._op
+
+Group = dict[str, Any]
+Closure = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class ClipGradNorm:
+    """As the arguments of ``torch.nn.utils.clip_grad_norm_``."""
+
+    max_norm: float
+    norm_type: float = 2.0
+    error_if_nonfinite: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_norm", "norm_type"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+
+# ---- what is known of each class
+
+
+class _Class(NamedTuple):
+    update: Any  # the operator: parameters, lists of state, settings, maximize, factor
+    settings: Callable[[Group], tuple[Any, ...]]
+    state: dict[str, Callable[[Group], Any]]  # in the order of _init_group's lists: its name, and whether a group has it
+
+
+def _always(group: Group) -> bool:
+    return True
+
+
+def _sgd_settings(group: Group) -> tuple[Any, ...]:
+    return group["lr"], group["momentum"], group["dampening"], group["weight_decay"], bool(group["nesterov"])
+
+
+def _adam_settings(group: Group) -> tuple[Any, ...]:
+    decoupled, amsgrad = bool(group["decoupled_weight_decay"]), bool(group["amsgrad"])
+    return group["lr"], *group["betas"], group["eps"], group["weight_decay"], decoupled, amsgrad
+
+
+def _rmsprop_settings(group: Group) -> tuple[Any, ...]:
+    centered = bool(group["centered"])
+    return group["lr"], group["alpha"], group["eps"], group["weight_decay"], group["momentum"], centered
+
+
+def _adagrad_settings(group: Group) -> tuple[Any, ...]:
+    return group["lr"], group["lr_decay"], group["weight_decay"], group["eps"]
+
+
+_SGD = _Class(ops.optim_sgd.default._op, _sgd_settings, {"momentum_buffer": lambda group: group["momentum"] != 0})
+_ADAM = _Class(
+    ops.optim_adam.default._op,
+    _adam_settings,
+    {"exp_avg": _always, "exp_avg_sq": _always, "max_exp_avg_sq": lambda group: group["amsgrad"], "step": _always},
+)
+_RMSPROP = _Class(
+    ops.optim_rmsprop.default._op,
+    _rmsprop_settings,
+    {
+        "square_avg": _always,
+        "momentum_buffer": lambda group: group["momentum"] > 0,
+        "grad_avg": lambda group: group["centered"],
+        "step": _always,
+    },
+)
+_ADAGRAD = _Class(ops.optim_adagrad.default._op, _adagrad_settings, {"sum": _always, "step": _always})
+
+# Not of classes that are derived from them.
+_CLASSES: dict[type, _Class] = {
+    torch.optim.SGD: _SGD,
+    torch.optim.Adam: _ADAM,
+    torch.optim.AdamW: _ADAM,
+    torch.optim.RMSprop: _RMSPROP,
+    torch.optim.Adagrad: _ADAGRAD,
+}
+
+
+def _why_not_group(group: Group, settings: tuple[Any, ...]) -> Optional[str]:
+    if group.get("capturable") or group.get("differentiable"):
+        return "its group is capturable or differentiable"
+    if not all(isinstance(value, (int, float)) for value in settings):
+        return "a setting of its group is not a number"
+    return None
+
+
+def _with_gradient(parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [parameter for parameter in parameters if parameter.grad is not None]
+
+
+# ---- the step
+
+
+class CompiledStep:
+    """What :func:`compiled_step` gives. Not for several threads at a time, as the optimizer itself is not.
+
+    Attributes:
+        compiled: updates of a parameter so far by kernels.
+        original: the same by the optimizer's own code.
+        why_original: the last one's reason, or an empty string.
+        grad_norm: of all gradients, before the last step clipped them: a tensor of one number. ``None`` without a ``ClipGradNorm``.
+    """
+
+    def __init__(self, optimizer: Optimizer, clip: Optional[ClipGradNorm]) -> None:
+        self.optimizer = optimizer
+        self.compiled = 0
+        self.original = 0
+        self.why_original = ""
+        self.grad_norm: Optional[torch.Tensor] = None
+        self._how = clip
+        self._factor: Optional[torch.Tensor] = None  # of the gradients, in this step
+        self._hooked = Optimizer.profile_hook_step(self._step)
+
+    def __call__(self, closure: Optional[Closure] = None) -> Any:
+        """Does what ``clip_grad_norm_()`` and then ``optimizer.step(closure)`` do, with the same state, to rounding."""
+        reason = self._why_not()
+        if reason is not None:
+            return self._step_originally(closure, reason)
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # what a scheduler of learning rates looks for
+        try:
+            if closure is not None:
+                return self._hooked(self.optimizer, closure)
+            self._clip()
+            return self._hooked(self.optimizer)
+        finally:
+            self._factor = None
+
+    def _why_not(self) -> Optional[str]:
+        optimizer = self.optimizer
+        if type(optimizer) not in _CLASSES:
+            return "its class is none of SGD, Adam, AdamW, RMSprop and Adagrad"
+        own_step = optimizer.__dict__.get("step")
+        # A scheduler of learning rates wraps it.
+        if own_step is not None and getattr(own_step, "__wrapped__", None) is not type(optimizer).step:
+            return "the optimizer's step() was replaced"
+        if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
+            return "the optimizer has a GradScaler's scale"
+        if torch.compiler.is_compiling():
+            return "torch.compile traces the step"
+        if mode_reason() == "DispatchState":
+            return "a mode of dispatch is on"
+        return None
+
+    def _step(self, optimizer: Optimizer, closure: Optional[Closure] = None) -> Any:
+        of_class = _CLASSES[type(optimizer)]
+        if of_class is _ADAM or of_class is _RMSPROP:
+            optimizer._accelerator_graph_capture_health_check()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+            self._clip()
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                self._update(of_class, group)
+        return loss
+
+    def _update(self, of_class: _Class, group: Group) -> None:
+        settings = of_class.settings(group)
+        why = _why_not_group(group, settings)
+        if why is not None:
+            return self._update_originally(group, group["params"], why)
+        parameters, state = self._state(of_class, group)
+        first = [i for i, tensor in enumerate(state[0]) if tensor is None] if of_class is _SGD else []
+        for i in first:
+            state[0][i] = torch.empty_like(parameters[i])
+        if not _PLAIN.issuperset(map(type, chain(parameters, *state))):
+            return self._update_originally(group, parameters, "a parameter or a part of its state is not a plain tensor")
+        if of_class is _SGD:
+            state.append(first)
+        with torch._C.DisableTorchFunction():  # whose modes would see the operator
+            compiled, refused, reasons = of_class.update(parameters, *state, *settings, bool(group["maximize"]), self._factor)
+        self.compiled += compiled
+        originals = frozenset(refused)
+        for i in first:
+            if i not in originals:
+                self.optimizer.state[parameters[i]]["momentum_buffer"] = state[0][i]
+        if refused:
+            self._update_originally(group, [parameters[i] for i in refused], reasons[-1])
+
+    def _state(self, of_class: _Class, group: Group) -> tuple[list[torch.Tensor], list[Any]]:
+        """Parameters, all that have a gradient among them, and lists of their state. The optimizer makes what is missing."""
+        names = of_class.state
+        wanted = [name for name in names if names[name](group)]
+        if not wanted:
+            return group["params"], [[] for _ in names]
+        states = list(map(self.optimizer.state.get, group["params"]))
+        lists: list[Any]
+        if all(states):
+            try:
+                lists = [[state[name] for state in states] if name in wanted else [] for name in names]  # type: ignore[index]
+                if not any(tensor is None for tensor in lists[0]):
+                    return group["params"], lists
+            except KeyError:
+                pass  # of a parameter without a gradient, unless the optimizer raises it too
+        parameters: list[torch.Tensor] = []
+        lists = [[] for _ in names]
+        self.optimizer._init_group(group, parameters, [], *lists)  # type: ignore[attr-defined]
+        return parameters, lists
+
+    # ---- clipping
+
+    def _all_parameters(self) -> list[torch.Tensor]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def _clip(self) -> None:
+        self._factor = None
+        how = self._how
+        if how is None:
+            return
+        parameters = self._all_parameters()
+        # The norm of order 0 counts gradients that are not zero.
+        if how.norm_type != 0 and _PLAIN.issuperset(map(type, parameters)):
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                clipped = _clip(parameters, how.max_norm, how.norm_type, how.error_if_nonfinite)
+            if clipped:
+                self.grad_norm, self._factor = clipped
+                return
+        self._clip_originally(how)
+
+    def _clip_originally(self, how: ClipGradNorm) -> None:
+        self.grad_norm = torch.nn.utils.clip_grad_norm_(self._all_parameters(), how.max_norm, how.norm_type, how.error_if_nonfinite)
+
+    # ---- the optimizer's own code
+
+    def _note_original(self, updates: int, why: str) -> None:
+        if updates:
+            self.original += updates
+            self.why_original = why
+
+    def _update_originally(self, group: Group, parameters: list[torch.Tensor], why: str) -> None:
+        parameters = _with_gradient(parameters)
+        if not parameters:
+            return
+        self._note_original(len(parameters), why)
+        optimizer = self.optimizer
+        groups, gradients = optimizer.param_groups, [parameter.grad for parameter in parameters]
+        optimizer.param_groups = [{**group, "params": parameters}]
+        try:
+            if self._factor is not None:
+                for parameter in set(parameters):
+                    parameter.grad = parameter.grad * self._factor.to(parameter.grad)  # type: ignore[operator, arg-type]
+            type(optimizer).step.__wrapped__(optimizer)  # type: ignore[attr-defined]  # without the hooks, which are running
+        finally:
+            optimizer.param_groups = groups
+            for parameter, gradient in zip(parameters, gradients):
+                if self._factor is not None:
+                    parameter.grad = gradient
+
+    def _step_originally(self, closure: Optional[Closure], why: str) -> Any:
+        how, step = self._how, self.optimizer.step
+        if closure is None:
+            if how is not None:
+                self._clip_originally(how)
+            result = step()
+        elif how is None:
+            result = step(closure)
+        else:
+
+            def clipping() -> Any:
+                loss = closure()
+                self._clip_originally(how)
+                return loss
+
+            result = step(clipping)
+        self._note_original(len(_with_gradient(self._all_parameters())), why)
+        return result
+
+
+def compiled_step(optimizer: Optimizer, clip_grad_norm: Optional[ClipGradNorm] = None) -> CompiledStep:
+    """The step of ``optimizer`` as kernels: call the result in place of ``clip_grad_norm_()`` and ``optimizer.step()``.
+
+    State, parameter groups and hooks stay the optimizer's: it is saved and loaded as before, schedulers change its learning rates,
+    and steps of the two may alternate.
+
+    Kernels make the updates of SGD, Adam, AdamW, RMSprop and Adagrad. The optimizer's own code makes those of other and derived
+    classes, of sparse gradients, of complex parameters, of groups that are capturable or differentiable or have a tensor as a
+    setting, and of a parameter, gradient and state that do not lie alike in memory.
+
+    Example::
+
+        >>> step = hindcast.compiled_step(optimizer, clip_grad_norm=hindcast.ClipGradNorm(1.0))
+        >>> loss.backward()
+        >>> step()
+
+    Args:
+        optimizer: of ``torch.optim``.
+        clip_grad_norm: gradients are scaled in the kernel that reads them; ``.grad`` keeps what the backward wrote. Where
+            ``torch.nn.utils.clip_grad_norm_`` must do it, for sparse gradients and those of several devices, it scales ``.grad``.
+
+    Raises:
+        TypeError: for another type of argument.
+    """
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"hindcast.compiled_step: optimizer is of type {type(optimizer).__name__}; expected a torch.optim.Optimizer")
+    if clip_grad_norm is not None and not isinstance(clip_grad_norm, ClipGradNorm):
+        raise TypeError(
+            f"hindcast.compiled_step: clip_grad_norm is {clip_grad_norm!r} of type {type(clip_grad_norm).__name__}; "
+            "expected a hindcast.ClipGradNorm"
+        )
+    return CompiledStep(optimizer, clip_grad_norm)
