@@ -19,6 +19,7 @@
 #include "examples/digits/table.h"
 #include "examples/digits/train.h"
 #include "examples/digits/verdict.h"
+#include "examples/digits/whole_step.h"
 
 namespace {
 
@@ -40,8 +41,12 @@ void describe(const Digits& digits, std::int64_t batch_size) {
   std::fflush(stdout);
 }
 
+::hindcast::Compiler compiler_of(const Options& options) {
+  return options.compiler == "eager" ? ::hindcast::compilers::eager() : ::hindcast::compilers::fused();
+}
+
 std::vector<Outcome> train_all(const Digits& digits, const Options& options) {
-  const auto compiler = options.compiler == "eager" ? ::hindcast::compilers::eager() : ::hindcast::compilers::fused();
+  const ::hindcast::Compiler compiler = compiler_of(options);
   std::vector<Outcome> outcomes;
   for (const Recipe& recipe : recipes()) {
     if (options.model != "all" && options.model != recipe.name) continue;
@@ -70,6 +75,10 @@ int run(const Options& options) {
         fmt::format("--batch-size {}: there are {} images to learn from; give 1 to {}", options.batch_size, most, most));
   }
   describe(digits, options.batch_size);
+  if (options.whole_step) {
+    fmt::print("\n{}", whole_steps(digits, options, compiler_of(options)));
+    return EXIT_SUCCESS;
+  }
   const std::vector<Outcome> outcomes = train_all(digits, options);
   const int status = report(outcomes, options.compiler == "eager" ? 0 : kLargestDifference);
   if (options.json) write_json(*options.json, options, outcomes);

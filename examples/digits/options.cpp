@@ -86,6 +86,8 @@ CommandLine parse(int argc, char** argv) {
       ->check(whole_number(1, 1024))
       ->type_name("")
       ->capture_default_str();
+  app.add_flag("--whole-step", options.whole_step,
+               "time whole training steps instead: as they are, then with enable(), aot_module() and compiled_step()");
   app.add_option("--json", options.json, "also write the results to this file")->check(not_empty())->type_name("");
   app.add_option("--data", options.data, "the digits [data/digits/digits.csv of the source tree]")->check(not_empty())->type_name("");
   app.footer(
