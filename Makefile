@@ -29,6 +29,7 @@ demo: setup ## train three models on handwritten digits, stock and hindcast, and
 	@build/release/examples/digits $(ARGS)
 
 test: build ## build and run all tests (ARGS go to ctest, for example ARGS='-R capture')
+	@scripts/install_browser.sh
 	@ctest --preset $(PRESET) -j $$(nproc) $(ARGS)
 
 test-sanitizers: setup ## all tests under ASan and UBSan, those with threads under TSan

@@ -8,6 +8,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
@@ -122,6 +123,25 @@ constexpr std::array<std::atomic<Level>, kChannelCount> all_at(Level level, std:
   return {((void)I, level)...};
 }
 
+constinit std::array<std::atomic<Level>, kChannelCount> output_thresholds =
+    all_at(Level::Warning, std::make_index_sequence<kChannelCount>());
+constinit std::atomic<const LogListener*> log_listener = nullptr;
+
+// Of who changes thresholds; who reads them takes none.
+ForkSafe<std::mutex>& thresholds_mutex() {
+  static auto* mutex = new ForkSafe<std::mutex>(ForkRank::Leaf);
+  return *mutex;
+}
+
+// Under the mutex.
+void combine_thresholds() {
+  const LogListener* const listener = log_listener.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < kChannelCount; ++i) {
+    const Level output = output_thresholds[i].load(std::memory_order_relaxed);
+    channel_thresholds[i].store(listener == nullptr ? output : std::min(output, listener->thresholds[i]), std::memory_order_relaxed);
+  }
+}
+
 }  // namespace
 
 constinit std::array<std::atomic<Level>, kChannelCount> channel_thresholds =
@@ -135,15 +155,34 @@ LogThresholds default_log_thresholds() {
 
 LogThresholds log_thresholds() {
   LogThresholds thresholds;
-  for (size_t i = 0; i < kChannelCount; ++i) thresholds[i] = channel_thresholds[i].load(std::memory_order_relaxed);
+  for (size_t i = 0; i < kChannelCount; ++i) thresholds[i] = output_thresholds[i].load(std::memory_order_relaxed);
   return thresholds;
 }
 
 void set_log_thresholds(const LogThresholds& thresholds) {
-  for (size_t i = 0; i < kChannelCount; ++i) channel_thresholds[i].store(thresholds[i], std::memory_order_relaxed);
+  const std::lock_guard lock(thresholds_mutex());
+  for (size_t i = 0; i < kChannelCount; ++i) output_thresholds[i].store(thresholds[i], std::memory_order_relaxed);
+  combine_thresholds();
+}
+
+void set_log_listener(const LogListener* listener) {
+  const std::lock_guard lock(thresholds_mutex());
+  log_listener.store(listener, std::memory_order_release);
+  combine_thresholds();
+}
+
+bool is_for_output(Channel channel, Level level) {
+  return level >= output_thresholds[static_cast<size_t>(channel)].load(std::memory_order_relaxed);
 }
 
 void write_log(Channel channel, Level level, std::string_view text) {
+  const LogListener* const listener = log_listener.load(std::memory_order_acquire);
+  if (listener != nullptr && level >= listener->thresholds[static_cast<size_t>(channel)]) listener->hear(channel, level, text);
+  write_output(channel, level, text);
+}
+
+void write_output(Channel channel, Level level, std::string_view text) {
+  if (!is_for_output(channel, level)) return;
   CurrentOutput& current = current_output();
   LogOutput output;
   {

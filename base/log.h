@@ -1,7 +1,8 @@
 #pragma once
 // Named log channels. A line reads "[hindcast/recompiles] text", also every line of a text of several lines, so that a
 // grep finds all of it. Warnings and errors of every channel are written unless HINDCAST_LOGS says otherwise; asking
-// whether a channel is on costs one relaxed load, and what is logged is computed only if it is.
+// whether a channel is on costs one relaxed load, and what is logged is computed only if it is. A listener may want more
+// than the output does (base/trace.h).
 //
 // spdlog writes the lines; only log.cpp includes it, for the reason that base/format.h gives.
 
@@ -55,7 +56,7 @@ constexpr std::string_view name(Channel channel) { return kChannelNames[static_c
 
 enum class Level : uint8_t { Debug, Info, Warning, Error };
 
-/// Per channel the least level that is written.
+/// Per channel the least level that is written to the output.
 using LogThresholds = std::array<Level, kChannelCount>;
 LogThresholds default_log_thresholds();  // Warning everywhere
 LogThresholds log_thresholds();
@@ -63,12 +64,17 @@ void set_log_thresholds(const LogThresholds& thresholds);
 
 extern std::array<std::atomic<Level>, kChannelCount> channel_thresholds;
 
+/// The output wants it, or the listener does.
 inline bool enabled(Channel channel, Level level) {
   return level >= channel_thresholds[static_cast<size_t>(channel)].load(std::memory_order_relaxed);
 }
+/// The output wants it. For texts that the listener has in another form.
+bool is_for_output(Channel channel, Level level);
 
-/// Writes `text` whether the channel is on or not; use HC_LOG, or ask enabled() first.
+/// Gives `text` to those who want it.
 void write_log(Channel channel, Level level, std::string_view text);
+/// To the output alone, if it wants it.
+void write_output(Channel channel, Level level, std::string_view text);
 
 /// HC_LOG(Recompiles, Info, "{} variants", n): the arguments are evaluated only if the channel is on at that level.
 #define HC_LOG(channel, level, ...)                                                                                 \
@@ -77,6 +83,14 @@ void write_log(Channel channel, Level level, std::string_view text);
       ::hindcast::base::write_log(::hindcast::base::Channel::channel, ::hindcast::base::Level::level,               \
                                   ::hindcast::base::format(__VA_ARGS__));                                           \
   } while (false)
+
+/// Somebody who is told what is logged, beside the output. Other threads may be in `hear` at once.
+struct LogListener {
+  LogThresholds thresholds;
+  void (*hear)(Channel channel, Level level, std::string_view text);
+};
+/// Null: nobody. It is never destroyed.
+void set_log_listener(const LogListener* listener);
 
 /// Where lines go. Safe to write to from many threads.
 using LogOutput = std::shared_ptr<spdlog::logger>;

@@ -4,6 +4,7 @@
 #include "engine/background.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "engine/call_state.h"
 #include "engine/captures.h"
 #include "engine/counters/fallback.h"
@@ -113,6 +114,7 @@ std::size_t trim() {
 }
 
 void reset() {
+  base::write_record("reset", {});
   engine::forget_graphs();
   engine::forget_structures();
   engine::forget_fallback_warnings();

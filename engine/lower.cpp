@@ -2,11 +2,13 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "codegen/fuse/fuse.h"
 #include "codegen/kernel/backend.h"
 #include "codegen/passes/own_outputs.h"
 #include "codegen/passes/pipeline.h"
 #include "codegen/plan/aten_call.h"
+#include "engine/diagnosis/trace/graph_records.h"
 #include "engine/diagnosis/verify.h"
 #include "engine/backward_plan.h"
 
@@ -29,25 +31,11 @@ void check_passes(const codegen::Optimised& optimised, const capture::ReplayChec
   }
 }
 
-// The nodes whose ops the group has, each once.
-std::string nodes_of(const codegen::Group& group, const capture::Graph& graph) {
-  std::string names;
-  uint32_t last = ~0U;
-  for (const uint32_t i : group.members) {
-    const uint32_t origin = graph.instrs[i].origin;
-    if (origin == last || origin >= graph.origins.size()) continue;
-    last = origin;
-    names += (names.empty() ? " of " : ", ") + graph.origins[origin];
-  }
-  return names;
-}
-
-void log_groups(const codegen::Schedule& schedule, const capture::Graph& graph) {
-  if (!base::enabled(base::Channel::Fusion, base::Level::Info)) return;
+void tell_groups(const codegen::Schedule& schedule, const capture::Graph& graph, const codegen::Backend* kernels) {
+  if (base::tracing()) record_groups(schedule, graph, kernels);
+  if (!base::is_for_output(base::Channel::Fusion, base::Level::Info)) return;
   for (const codegen::Group& group : schedule.groups) {
-    HC_LOG(Fusion, Info, "graph {}: {} ops in one kernel{}{}, {} loads, {} stores; it stopped growing at {}", graph.id,
-           group.members.size(), group.body.by_rows ? " by rows" : "", nodes_of(group, graph), group.loads.size(), group.stores.size(),
-           group.stopped);
+    base::write_output(base::Channel::Fusion, base::Level::Info, sentence_of(group, graph));
   }
 }
 
@@ -76,7 +64,7 @@ Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const Lower
 
   // Fusion. Each group becomes one kernel; the schedule is the order in which groups and the ops that are left to ATen then run.
   const codegen::Schedule schedule = codegen::fuse(*graph, backend->cost_model());
-  log_groups(schedule, *graph);
+  tell_groups(schedule, *graph, request.through_aten ? nullptr : backend);
   if (schedule.groups.empty() && graph == captured) return {plan_of(captured)};
 
   // Without kernels, the same plan with ATen's ops in each group.

@@ -47,7 +47,7 @@ class Runner final : private codegen::StepRunner {
     user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
     next_buffer_event_ = static_cast<uint32_t>(request.resume.buffers.size());  // streams know of these
     request.resume = {};
-    if (base::enabled(base::Channel::Perf, base::Level::Info)) clock_.emplace(plan_.backward());
+    if (StepClock::is_wanted()) clock_.emplace(plan_);
     special_ = clock_ || request.compiled || plan_.leaf_count() != 0 || crosses_streams();
   }
 

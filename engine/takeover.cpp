@@ -1,10 +1,12 @@
 #include "engine/takeover.h"
 
 #include "capture/recorder/libtorch_compat.h"
+#include "capture/recorder/recorder.h"
 #include "engine/backward.h"
 #include "base/fork.h"
 #include "engine/call_state.h"
 #include "engine/counters/fallback.h"
+#include "hooks/saved_tensor_hooks.h"
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -72,7 +74,13 @@ class TakeoverEngine final : public Engine {
     return former_.execute_with_graph_task(task, std::move(root), std::move(buffer));
   }
   std::unique_ptr<AnomalyMetadata> make_anomaly_metadata() override { return former_.make_anomaly_metadata(); }
-  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override { return former_.get_default_saved_variable_hooks(); }
+  // Asked for each tensor that anyone saves.
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    hooks::SavedTensorHooks* ours = hooks::current_saved_tensor_hooks();
+    if (ours == nullptr) return former_.get_default_saved_variable_hooks();
+    // What a trace saves are stand-ins, which nobody could make again or copy.
+    return capture::Recorder::current() == nullptr ? ours->next() : nullptr;
+  }
 #if HINDCAST_ENGINE_HAS_NODE_CREATION_HOOKS
   std::vector<std::unique_ptr<NodeCreationHook>> get_node_creation_hooks() override { return former_.get_node_creation_hooks(); }
 #endif

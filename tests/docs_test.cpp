@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/trace.h"
 #include "cache/miss.h"
 #include "codegen/cpu/memory/recycler.h"
 #include "codegen/cpu/source.h"
 #include "engine/background.h"
 #include "engine/counters/fallback.h"
+#include "engine/saved/saved.h"
 
 namespace hindcast::tests {
 namespace {
@@ -97,6 +99,8 @@ std::vector<Claim> claims_about_limits() {
   const std::string payoff = "engine/payoff.h", debugging = "docs/debugging.md";
   const std::string price = written(payoff, "kPrice = (\\d+)"), factor = written(payoff, "kCredit = (\\d+) \\* kPrice");
   return {
+      {debugging, "A file has at most {}; its last record", {bytes(base::TraceTarget().most_bytes)}},
+      {debugging, "A plan of more than {} steps is looked at", {written("engine/diagnosis/step_times.cpp", "kMostLooks = (\\d+)")}},
       {debugging,
        "takes {} from a credit of {}. Each of its first {} hits",
        {price, number(std::stoull(price) * std::stoull(factor)), written(payoff, "kHitsThatCount = (\\d+)")}},
@@ -114,6 +118,18 @@ std::vector<Claim> claims_about_limits() {
        "Results of {} MiB and more are written past the caches",
        {written("codegen/cpu/cost_model.cpp", "bytes >= int64_t\\{(\\d+)\\} << 20")}},
   };
+}
+
+std::vector<Claim> claims_about_saved_tensors() {
+  const std::string doc = "docs/checkpoint.md";
+  const CheckpointOptions options;
+  const OffloadOptions offload;
+  const auto row = [&](const std::string& field, bool value) { return Claim{doc, "| `" + field + "` | {} |", {word(value)}}; };
+  return {row("preserve_rng_state", options.preserve_rng_state),
+          row("early_stop", options.early_stop),
+          row("check", options.check),
+          {doc, "`OffloadOptions::min_bytes` large ({})", {bytes(offload.min_bytes)}},
+          {doc, "`OffloadOptions::pin_memory` ({})", {word(offload.pin_memory)}}};
 }
 
 std::vector<Claim> claims_about_kernels() {
@@ -162,7 +178,8 @@ std::vector<Claim> claims_about_versions() {
 }
 
 TEST(Docs, NumbersAreThoseOfTheCode) {
-  for (const auto& claims : {claims_about_options(), claims_about_limits(), claims_about_kernels(), claims_about_versions()}) {
+  for (const auto& claims :
+       {claims_about_options(), claims_about_limits(), claims_about_saved_tensors(), claims_about_kernels(), claims_about_versions()}) {
     for (const Claim& claim : claims) {
       std::string sentence = claim.sentence;
       for (const std::string& value : claim.values) sentence.replace(sentence.find("{}"), 2, value);
@@ -183,8 +200,9 @@ TEST(Docs, ListEveryNameThatAProgramMeets) {
 #define HC_MISS_ROW(enumerator, words) has_row(#enumerator);
   HC_MISS_KINDS(HC_MISS_ROW)
 #undef HC_MISS_ROW
-  for (const char* reader : {"engine/options.cpp", "engine/diagnosis/log_setup.cpp", "engine/diagnosis/reproducer.cpp",
-                             "codegen/store/store_folder.cpp", "codegen/cpu/clang/compiler.cpp", "codegen/cuda/nvrtc.cpp"}) {
+  for (const char* reader :
+       {"engine/options.cpp", "engine/diagnosis/log_setup.cpp", "engine/diagnosis/reproducer.cpp", "engine/diagnosis/trace/trace_setup.cpp",
+        "codegen/store/store_folder.cpp", "codegen/cpu/clang/compiler.cpp", "codegen/cuda/nvrtc.cpp"}) {
     for (const std::string& variable : found(read(reader), "\"(HINDCAST_[A-Z_]+)\"")) has_row(variable);
   }
 }

@@ -95,6 +95,7 @@ class BackwardPrinter final : public Printer {
 
 std::string BackwardGraph::print() const { return BackwardPrinter(*this).text(); }
 std::string BackwardGraph::dot() const { return BackwardPrinter(*this).dot(); }
+std::vector<std::string> BackwardGraph::value_names() const { return BackwardPrinter(*this).names(); }
 
 void BackwardGraph::mark_where_it_may_be_left() {
   const bool user_code_runs = first_call != 0 || stage != Stage::NodeStart ||

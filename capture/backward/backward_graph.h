@@ -69,6 +69,7 @@ class HINDCAST_API BackwardGraph final : public Graph {
 
   std::string print() const override;
   std::string dot() const override;
+  std::vector<std::string> value_names() const override;
   size_t footprint(const Graph* beside = nullptr) const override;
   std::vector<ExprId> expressions() const override;
   std::shared_ptr<Graph> copy() const override { return std::make_shared<BackwardGraph>(*this); }

@@ -1,8 +1,10 @@
 #include "capture/function/random_state.h"
 
 #include <ATen/Context.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 namespace hindcast::capture {
@@ -11,7 +13,11 @@ RandomState RandomState::of(c10::ArrayRef<at::Tensor> tensors) {
   RandomState state;
   state.add(at::globalContext().defaultGenerator(at::kCPU));
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined() && !tensor.is_cpu() && !tensor.is_meta()) state.add(at::globalContext().defaultGenerator(tensor.device()));
+    if (!tensor.defined() || tensor.is_cpu() || tensor.is_meta()) continue;
+    try {
+      state.add(at::globalContext().defaultGenerator(tensor.device()));
+    } catch (const c10::Error&) {  // a device that draws no random numbers has no generator
+    }
   }
   return state;
 }
@@ -20,6 +26,13 @@ RandomState RandomState::now() const {
   RandomState state;
   for (const auto& [generator, before] : states_) state.add(generator);
   return state;
+}
+
+bool RandomState::is_same(const RandomState& other) const {
+  return std::equal(states_.begin(), states_.end(), other.states_.begin(), other.states_.end(), [](const auto& a, const auto& b) {
+    return a.first == b.first && a.second.nbytes() == b.second.nbytes() &&
+           std::memcmp(a.second.const_data_ptr(), b.second.const_data_ptr(), a.second.nbytes()) == 0;
+  });
 }
 
 void RandomState::restore() const {

@@ -19,6 +19,8 @@ class RandomState {
   RandomState now() const;
 
   bool defined() const { return !states_.empty(); }
+  /// Of the same generators, and none has drawn between the two.
+  bool is_same(const RandomState& other) const;
   void restore() const;
 
  private:

@@ -174,6 +174,8 @@ class HINDCAST_API Graph {
   virtual std::string print() const;
   /// The same as a picture, for Graphviz.
   virtual std::string dot() const;
+  /// What the text calls each value; empty for one that is not in the text.
+  virtual std::vector<std::string> value_names() const;
   /// Writes an SVG through Graphviz' `dot` program. Throws std::runtime_error naming what is missing.
   void write_svg(const std::string& path) const;
 

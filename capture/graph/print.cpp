@@ -263,6 +263,7 @@ void Printer::draw(uint32_t i) {
 
 std::string Graph::print() const { return Printer(*this).text(); }
 std::string Graph::dot() const { return Printer(*this).dot(); }
+std::vector<std::string> Graph::value_names() const { return Printer(*this).names(); }
 
 void Graph::write_svg(const std::string& path) const {
   if (std::system("command -v dot > /dev/null 2>&1") != 0) {

@@ -4,6 +4,7 @@
 #include "codegen/store/kernel_store.h"
 #include "codegen/store/store_folder.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 #include <algorithm>
 #include <atomic>
@@ -41,13 +42,24 @@ store::KernelKey key_on_disk(const KernelCompiler& compiler, const std::string& 
   return store::key_of(parts);
 }
 
+// Records of groups name the kernel by the hash of its text.
+void record_kernel(const std::string& text, const std::string& where_from) {
+  if (!base::tracing()) return;
+  base::JsonObject head, body;
+  head.add("kernel", store::text_of(store::key_of({text}))).add("text", where_from);
+  body.add("source", text);
+  base::write_record("kernel", std::move(head), &body);
+}
+
 std::string compile(const KernelCompiler& compiler, const std::string& text) {
   const auto start = std::chrono::steady_clock::now();
   std::string object = compiler.compile(text);
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
   counters().compiled += 1;
   counters().compile_ns += static_cast<uint64_t>(ns);
-  HC_LOG(KernelCode, Info, "compiled in {:.1f} ms, {} bytes\n{}", static_cast<double>(ns) * 1e-6, object.size(), text);
+  const std::string sentence = base::format("compiled in {:.1f} ms, {} bytes", static_cast<double>(ns) * 1e-6, object.size());
+  HC_LOG(KernelCode, Info, "{}\n{}", sentence, text);
+  record_kernel(text, sentence);
   return object;
 }
 
@@ -57,6 +69,7 @@ std::shared_ptr<const Kernel> make(const KernelCompiler& compiler, const std::st
     try {
       auto kernel = compiler.load(*stored, body);
       counters().loaded += 1;
+      record_kernel(text, "from the store on disk");
       return kernel;
     } catch (const std::exception& error) {  // made by another build of the compiler that calls itself the same
       HC_LOG(CompiledAutograd, Warning, "a kernel from the store cannot be loaded: {}", error.what());

@@ -5,7 +5,9 @@
 #include "codegen/passes/simplify.h"
 #include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
+#include "base/format.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 #include <array>
 
@@ -41,7 +43,11 @@ void log_pass(const Pass& pass, const Rewrite& rewrite, const Graph& graph) {
   if (rewrite.empty()) {
     HC_LOG(Graph, Info, "graph {} after {}: (unchanged)", graph.id, pass.name);
   } else {
-    HC_LOG(Graph, Info, "graph {} after {}: {} instrs; {}\n{}", graph.id, pass.name, graph.instrs.size(), describe(rewrite), graph.print());
+    if (!base::tracing() && !base::enabled(base::Channel::Graph, base::Level::Info)) return;
+    const std::string sentence =
+        base::format("graph {} after {}: {} instrs; {}", graph.id, pass.name, graph.instrs.size(), describe(rewrite));
+    HC_LOG(Graph, Info, "{}\n{}", sentence, graph.print());
+    if (base::tracing()) base::write_record("pass", std::move(base::JsonObject().add("graph", graph.id).add("text", sentence)));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "engine/aot/family.h"
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
+#include "hooks/saved_tensor_hooks.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
@@ -45,6 +46,9 @@ cache::KeyBytes key_of(const FunctionCall& call) {
 // Where only the function itself is right.
 const char* why_eager(const FunctionCall& call) {
   if (capture::Recorder::current() != nullptr) return "it is called where something else is recorded";
+  if (const auto* saved = hooks::current_saved_tensor_hooks(); saved != nullptr && saved->must_repeat()) {
+    return "it is called in a checkpoint, where it has to save the same in the recomputation, whatever was compiled meanwhile";
+  }
   if (!capture::recorder_available()) return "the recorder has no dispatch key in this process";
   if (disabled_by_environment()) return "HINDCAST_DISABLE is set";
   if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly mode is on";

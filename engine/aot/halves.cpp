@@ -2,10 +2,12 @@
 
 #include "base/footprint.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "codegen/partition/random_numbers.h"
 #include "codegen/partition/split.h"
 #include "engine/aot/names.h"
 #include "engine/counters/stats_recorder.h"
+#include "engine/diagnosis/trace/graph_records.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -41,12 +43,18 @@ bool may_draw_in_kernels(const AotOptions& options) {
   return !options.fallback_random && options.check_every == 0 && both_have_kernels(options);
 }
 
-std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph) {
+std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph, std::string_view role) {
   auto copy = std::make_shared<capture::Graph>(*graph);
   copy->id = static_cast<uint32_t>(stats_recorder().add_graph());
   copy->strict = is_strict();
   HC_LOG(AotGraphs, Info, "{}", copy->print());
+  if (base::tracing()) record_graph(*copy, role);
   return copy;
+}
+
+void record_joint_of(const capture::Graph& joint, const Halves& halves) {
+  const uint32_t forward = halves.forward->graph()->id;
+  record_joint(joint, forward, halves.backward ? halves.backward->graph()->id : forward);
 }
 
 }  // namespace
@@ -96,12 +104,14 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   for (uint32_t i = 0; i < parts.saved.size(); ++i) halves->saved.push_back(find_saved(joint, parts.saved[i], i));
   halves->saved_values = parts.saved;
   const AotOptions& options = request.options;
-  if (options.fw_compiler.is_users() || options.bw_compiler.is_users() || base::enabled(base::Channel::AotGraphs, base::Level::Info)) {
+  if (options.fw_compiler.is_users() || options.bw_compiler.is_users() || base::tracing() ||
+      base::enabled(base::Channel::AotGraphs, base::Level::Info)) {
     const capture::ValueNames names = name_values(joint);
     parts.forward = with_names(parts.forward, names);
     if (parts.backward) parts.backward = with_names(parts.backward, names);
   }
-  halves->forward = std::make_shared<Program>(numbered(parts.forward), options.fw_compiler, options.async, request.primals);
+  halves->forward =
+      std::make_shared<Program>(numbered(parts.forward, "forward of a function"), options.fw_compiler, options.async, request.primals);
   if (has_backward) {
     const auto examples = [&] {
       const auto primals = request.primals();
@@ -114,8 +124,10 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
       inputs.insert(inputs.end(), request.tangents->begin(), request.tangents->end());
       return inputs;
     };
-    halves->backward = std::make_shared<Program>(numbered(parts.backward), options.bw_compiler, options.async, examples, request.leaves);
+    halves->backward = std::make_shared<Program>(numbered(parts.backward, "backward of a function"), options.bw_compiler, options.async,
+                                                 examples, request.leaves);
   }
+  if (base::tracing()) record_joint_of(*joint.graph, *halves);
   if (halves->backward) halves->of_node = {halves->backward->graph(), request.with_gradients, next_number()};
   halves->joint = std::move(joint);
   const capture::Graph &joint_graph = *halves->joint.graph, &traced = *halves->traced.graph;

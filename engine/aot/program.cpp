@@ -5,6 +5,7 @@
 #include "codegen/plan/execute.h"
 #include "engine/compile_queue.h"
 #include "engine/counters/stats_recorder.h"
+#include "engine/diagnosis/step_times.h"
 #include "engine/graph_compiler.h"
 
 #include <stdexcept>
@@ -44,7 +45,13 @@ std::vector<at::Tensor> run_plan(const codegen::Plan& plan, std::vector<at::Tens
     const uint32_t slot = plan.slot_of(graph.inputs[i]);
     if (slot != codegen::kNoSlot) slots[slot] = std::move(inputs[i]);
   }
-  codegen::execute(plan, 0, slots, env);
+  if (StepClock::is_wanted()) [[unlikely]] {
+    TimedSteps timed(plan, slots);
+    codegen::execute(plan, 0, slots, env, &timed);
+    timed.end();
+  } else {
+    codegen::execute(plan, 0, slots, env);
+  }
   std::vector<at::Tensor> outputs;
   outputs.reserve(graph.outputs.size());
   for (const capture::ValueId value : graph.outputs) {

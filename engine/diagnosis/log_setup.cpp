@@ -2,6 +2,7 @@
 
 #include "base/fork.h"
 #include "base/nearest_name.h"
+#include "engine/diagnosis/trace/trace_setup.h"
 
 #include <algorithm>
 #include <array>
@@ -100,6 +101,7 @@ base::LogThresholds parse_log_spec(std::string_view spec, std::string_view subje
 }
 
 void configure_logs_from_environment() {
+  start_trace_from_environment();
   if (configured.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(configuration_mutex);
   if (configured.load(std::memory_order_relaxed)) return;

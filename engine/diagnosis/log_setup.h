@@ -21,8 +21,8 @@ namespace engine {
 /// What `spec` asks of each channel. `subject` starts the text of the std::invalid_argument.
 base::LogThresholds parse_log_spec(std::string_view spec, std::string_view subject = "HINDCAST_LOGS");
 
-/// Reads the two variables, the first time that it succeeds; afterwards one atomic load. Throws as set_logs does, and a
-/// later call tries again.
+/// Reads the two variables, the first time that it succeeds, and HINDCAST_TRACE; afterwards two atomic loads. Throws as set_logs does,
+/// and a later call tries again.
 void configure_logs_from_environment();
 
 /// Back to how a process starts: warnings to stderr, the environment not read yet.

@@ -2,7 +2,9 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "engine/counters/stats_recorder.h"
+#include "engine/diagnosis/trace/graph_records.h"
 
 #include <algorithm>
 #include <array>
@@ -127,8 +129,9 @@ void log_misses(const capture::Collected& collected, bool new_structure, const c
 }
 
 void log_graph(const capture::Graph& graph) {
-  if (base::enabled(base::Channel::CompiledAutograd, base::Level::Info)) {
-    base::write_log(base::Channel::CompiledAutograd, base::Level::Info, graph.print());
+  if (base::tracing()) record_graph(graph, "backward");
+  if (base::is_for_output(base::Channel::CompiledAutograd, base::Level::Info)) {
+    base::write_output(base::Channel::CompiledAutograd, base::Level::Info, graph.print());
   } else {
     HC_LOG(CompiledAutogradVerbose, Info, "{}", graph.print());
   }

@@ -1,6 +1,8 @@
 #include "engine/diagnosis/step_times.h"
 
 #include "base/fork.h"
+#include "base/trace.h"
+#include "capture/backward/backward_graph.h"
 
 #include <algorithm>
 #include <map>
@@ -27,6 +29,13 @@ double bytes_of(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided ? static_cast<double>(tensor.nbytes()) : 0;
 }
 
+// Gives what it was given, in another shape: no byte moves.
+bool is_view(const Step& step) {
+  if (step.kind != capture::InstrKind::Op || !step.op || step.op->schema().returns().empty()) return false;
+  const auto* const alias = step.op->schema().returns()[0].alias_info();
+  return alias != nullptr && !alias->isWrite();
+}
+
 double bytes_read(const Step& step, const codegen::Slots& slots) {
   double bytes = 0;
   const auto add = [&](codegen::SlotUse use) {
@@ -37,11 +46,12 @@ double bytes_read(const Step& step, const codegen::Slots& slots) {
   return bytes;
 }
 
-std::string name_of(const Step& step, const capture::BackwardGraph& graph) {
+// A program has no events.
+std::string name_of(const Step& step, const capture::Graph& graph) {
   if (step.op) return step.op->operator_name().name;
   if (step.call_op) return step.call_op->describe();
   if (step.kind == capture::InstrKind::AddGrads) return "sum of gradients";
-  switch (graph.event_of(graph.instrs[step.instr]).kind) {
+  switch (static_cast<const capture::BackwardGraph&>(graph).event_of(graph.instrs[step.instr]).kind) {
     case capture::EventKind::Accumulate:
       return "AccumulateGrad";
     case capture::EventKind::Hook:
@@ -53,11 +63,23 @@ std::string name_of(const Step& step, const capture::BackwardGraph& graph) {
   }
 }
 
+// A look goes over all slots: a long plan is looked at behind some of its steps.
+constexpr size_t kMostLooks = 512;
+
 }  // namespace
 
+StepClock::StepClock(const codegen::Plan& plan)
+    : plan_(plan),
+      backend_(codegen::backend_of(plan.graph())),
+      looks_(base::tracing() && wants_held_bytes(plan)),
+      looks_every_(std::max<size_t>(1, (plan.steps().size() + kMostLooks - 1) / kMostLooks)) {}
+
+void StepClock::look_at_held(int64_t step, const codegen::Slots& slots) { held_.push_back({step, held_bytes(slots)}); }
+
 void StepClock::start(const Step& step, const codegen::Slots& slots) {
+  if (laps_.empty() && looks_) look_at_held(-1, slots);
   end_step(slots);
-  laps_.push_back({&step, 0, bytes_read(step, slots)});
+  laps_.push_back({&step, 0, is_view(step) ? 0 : bytes_read(step, slots)});
   started_ = Clock::now();
 }
 
@@ -67,22 +89,31 @@ void StepClock::end_step(const codegen::Slots& slots) {
   if (backend_ != nullptr) backend_->synchronize();
   lap.us = us_since(started_);
   for (const uint32_t slot : lap.step->outputs) {
+    if (is_view(*lap.step)) break;
     if (slot != codegen::kNoSlot) lap.bytes += bytes_of(slots[slot]);
   }
+  if (looks_ && laps_.size() % looks_every_ == 0) look_at_held(lap.step - plan_.steps().data(), slots);
 }
 
 void StepClock::finish() {
+  if (base::tracing()) record_run(plan_, laps_, held_, name_of);
+  if (base::is_for_output(base::Channel::Perf, base::Level::Info)) sum_up();
+  laps_.clear();
+  held_.clear();
+}
+
+void StepClock::sum_up() const {
+  const auto& graph = plan_.graph();
   const std::lock_guard lock(times().mutex);
   for (const Lap& lap : laps_) {
-    StepTime& time = times().by_step[{graph_.id, name_of(*lap.step, graph_)}];
-    time.name = name_of(*lap.step, graph_);
-    time.graph = graph_.id;
+    StepTime& time = times().by_step[{graph.id, name_of(*lap.step, graph)}];
+    time.name = name_of(*lap.step, graph);
+    time.graph = graph.id;
     time.backend = backend_;
     time.calls += 1;
     time.us += lap.us;
     time.bytes += lap.bytes;
   }
-  laps_.clear();
 }
 
 std::vector<StepTime> costliest_steps(size_t count) {

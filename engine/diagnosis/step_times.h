@@ -1,9 +1,11 @@
 #pragma once
-// What each step of each graph costs, while the log `perf` is on: report() shows the costliest.
+// What each step of each graph costs, while the log `perf` is on, for which report() shows the costliest, or while a trace is written.
 
-#include "capture/backward/backward_graph.h"
+#include "base/log.h"
 #include "codegen/kernel/backend.h"
+#include "codegen/plan/execute.h"
 #include "codegen/plan/plan.h"
+#include "engine/diagnosis/trace/run_records.h"
 
 #include <chrono>
 #include <cstdint>
@@ -24,22 +26,39 @@ struct StepTime {
 /// Measures the steps of one run, one after the other.
 class StepClock {
  public:
-  /// `graph`: whose plan runs.
-  explicit StepClock(const capture::BackwardGraph& graph) : graph_(graph), backend_(codegen::backend_of(graph)) {}
+  /// Somebody wants the times: one relaxed load.
+  static bool is_wanted() { return base::enabled(base::Channel::Perf, base::Level::Info); }
+
+  explicit StepClock(const codegen::Plan& plan);
   ~StepClock() { finish(); }
   void start(const codegen::Step& step, const codegen::Slots& slots);
   void finish();
   void end_step(const codegen::Slots& slots);
 
  private:
-  struct Lap {
-    const codegen::Step* step;
-    double us, bytes;
-  };
-  const capture::BackwardGraph& graph_;
+  void sum_up() const;
+  void look_at_held(int64_t step, const codegen::Slots& slots);
+
+  const codegen::Plan& plan_;
   const codegen::Backend* const backend_;
+  const bool looks_;  // at what the slots hold
+  const size_t looks_every_;
   std::vector<Lap> laps_;
+  std::vector<HeldBytes> held_;
   std::chrono::steady_clock::time_point started_;
+};
+
+/// Times the steps of a plan that execute() runs.
+class TimedSteps final : public codegen::StepRunner {
+ public:
+  TimedSteps(const codegen::Plan& plan, const codegen::Slots& slots) : clock_(plan), slots_(slots) {}
+  /// Behind the last one, unless a step threw.
+  void end() { clock_.end_step(slots_); }
+  bool run(const codegen::Step& step) override { return clock_.start(step, slots_), false; }
+
+ private:
+  StepClock clock_;
+  const codegen::Slots& slots_;
 };
 
 /// The costliest first.

@@ -1,5 +1,6 @@
 // A user's program in C++17: the loss of a linear model, its backward taken over by hindcast.
 
+#include <hindcast/checkpoint.h>
 #include <hindcast/hindcast.h>
 #include <torch/types.h>
 
@@ -25,6 +26,13 @@ int main() {
         return 1;
       }
     }
+  }
+  weight.mutable_grad() = torch::Tensor();
+  const auto layer = [&weight](const torch::Tensor& input) { return input.matmul(weight.t()).tanh(); };
+  hindcast::checkpoint(layer, x).square().mean().backward();
+  if (!weight.grad().equal(stock)) {
+    std::cerr << "with a checkpoint the gradient differs from the stock engine's\n";
+    return 1;
   }
   const auto stats = hindcast::stats();
   std::cout << stats << '\n';

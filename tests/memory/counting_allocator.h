@@ -40,6 +40,7 @@ class CountingAllocator final : public c10::Allocator {
     most() = std::max<int64_t>(most(), live());
     return {block + kHeader, block + kHeader, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
   /// Larger requests fail, for this allocator has no memory for them.

@@ -17,7 +17,7 @@ EXCEPTIONS = {
 
 
 def functions():
-    sources = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.suffix in (".h", ".cpp")]
+    sources = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.suffix in (".h", ".cpp", ".js")]
     for file in sorted(sources):
         for function in lizard.analyze_file(str(file)).function_list:
             yield file.relative_to(ROOT).as_posix(), function
