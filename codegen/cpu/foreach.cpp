@@ -23,7 +23,7 @@ c10::SmallVector<int64_t, 16> steps_of(const Body& body) {
 }  // namespace
 
 void run_foreach(const Body& body, const CpuKernel& kernel, const ForeachSets& sets) {
-  HC_CHECK(!body.by_rows, "sets of tensors for a kernel by rows");
+  HC_CHECK(body.of_sets, "sets of tensors for a kernel of one set");
   const auto steps = steps_of(body);
   std::vector<int64_t> ends;
   int64_t total = 0;

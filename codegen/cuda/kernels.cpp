@@ -15,6 +15,7 @@ namespace {
 
 std::vector<Entry> entries_of(const Body& body) {
   using enum Entry;
+  if (body.of_sets) return {Sets, SetsEach};
   if (!body.by_rows) return {Dense, DenseFew, DenseEach, Nest, NestEach, NestHuge, Tiles};
   std::vector<Entry> entries = {Rows, RowsEach, RowsLong, RowsLongEach};
   if (may_split_rows(body)) entries.insert(entries.end(), {RowsSplit, RowsSplitEach});

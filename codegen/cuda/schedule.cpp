@@ -65,8 +65,9 @@ RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limi
 
 const char* name_of(Entry entry) {
   constexpr std::array<const char*, kEntries> kNames = {
-      "dense",     "dense_few", "dense_each",     "nest",       "nest_each",       "nest_huge", "tiles",         "rows",
-      "rows_each", "rows_long", "rows_long_each", "rows_split", "rows_split_each", "segments",  "segments_each", "merge_slices"};
+      "dense",           "dense_few", "dense_each",    "nest",         "nest_each",      "nest_huge",
+      "tiles",           "rows",      "rows_each",     "rows_long",    "rows_long_each", "rows_split",
+      "rows_split_each", "segments",  "segments_each", "merge_slices", "sets",           "sets_each"};
   return kNames[static_cast<size_t>(entry)];
 }
 
@@ -75,6 +76,10 @@ Schedule schedule_dense(int64_t numel, bool is_aligned, Shape shape, const Limit
   const int64_t tile = int64_t{kThreads} * shape.elements_of_thread;
   if (ceil_of(numel, tile) >= full_card(limits)) return {Entry::Dense, dim(ceil_of(numel, tile)), dim(kThreads)};
   return {Entry::DenseFew, dim(ceil_of(numel, int64_t{kThreads} * shape.vector_length)), dim(kThreads)};
+}
+
+int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape) {
+  return ceil_of(numel, int64_t{kThreads} * (is_aligned ? shape.elements_of_thread : shape.elements_one_by_one));
 }
 
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits) {

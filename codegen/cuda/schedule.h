@@ -26,8 +26,10 @@ enum class Entry : uint8_t {
   Segments,
   SegmentsEach,
   Merge,
+  Sets,
+  SetsEach,
 };
-inline constexpr size_t kEntries = 16;
+inline constexpr size_t kEntries = 18;
 /// As the text has it.
 const char* name_of(Entry entry);
 
@@ -46,6 +48,9 @@ struct Shape {
 
 /// `numel` elements, at least one, that lie along. `is_aligned`: at addresses of 16 bytes.
 Schedule schedule_dense(int64_t numel, bool is_aligned, Shape shape, const Limits& limits);
+
+/// Of a set of tensors: the blocks of Entry::Sets or Entry::SetsEach that work on it.
+int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape);
 
 struct NestProblem {
   int64_t outer = 1;             // elements of all loops but the innermost, together

@@ -108,9 +108,9 @@ std::string result_vectors(const Body& body, const std::string& length, const st
 std::string dense_function(const Body& body) {
   std::string text = "struct Dense {\n" + argument_fields(body) + "  int64 count;\n};\n\n";
   text +=
-      "template <int kVector, int kItems>\nHC_DEVICE void run_dense(const Dense& arguments) {\n"
+      "template <int kVector, int kItems>\nHC_DEVICE void run_dense(const Dense& arguments, int64 block) {\n"
       "  constexpr int kElements = kThreads * kVector * kItems;\n"
-      "  const int64 begin = int64(blockIdx.x) * kElements, count = arguments.count - begin;\n";
+      "  const int64 begin = block * kElements, count = arguments.count - begin;\n";
   text += loads_that_stand_still(body, "  ") + pointers_of_dense(body);
   text += "  if (count < kElements) {\n    for (int at = threadIdx.x; at < count; at += kThreads) {\n";
   for (size_t i = 0; i < body.loads.size(); ++i) {
@@ -297,17 +297,39 @@ bool has_angles(const Body& body) {
   return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
 }
 
-std::string entry(std::string_view name, std::string_view argument, const std::string& call) {
-  return format("extern \"C\" __global__ void __launch_bounds__(kThreads) {}({} arguments) {{ {}(arguments); }}\n", name, argument, call);
+std::string entry(std::string_view name, std::string_view argument, const std::string& call, std::string_view more = "") {
+  return format("extern \"C\" __global__ void __launch_bounds__(kThreads) {}({} arguments) {{ {}(arguments{}); }}\n", name, argument, call,
+                more);
+}
+
+// A block has elements of one set. All blocks look for theirs in the same words, which the constant cache hands to all threads at once.
+std::string sets_source(const Body& body) {
+  const size_t tensors = body.loads.size() + body.stores.size();
+  std::string text = head_of_text() + element_function(body) + dense_function(body);
+  text += format("constexpr int kSets = {};\nstruct Sets {{\n", sets_of_launch(body));
+  if (body.scalars != 0) text += format("  uint64 scalars[{}];\n", body.scalars);
+  text += format("  int64 sets, counts[kSets], blocks_before[kSets];\n  char* pointers[kSets][{}];\n}};\n\n", tensors);
+  text +=
+      "template <int kVector, int kItems>\nHC_DEVICE void run_sets(const Sets& arguments) {\n"
+      "  int set = 0;\n"
+      "  while (set + 1 < arguments.sets && blockIdx.x >= arguments.blocks_before[set + 1]) ++set;\n"
+      "  Dense dense;\n";
+  for (size_t i = 0; i < tensors; ++i) text += format("  dense.pointers[{}] = arguments.pointers[set][{}];\n", i, i);
+  for (uint32_t i = 0; i < body.scalars; ++i) text += format("  dense.scalars[{}] = arguments.scalars[{}];\n", i, i);
+  text +=
+      "  dense.count = arguments.counts[set];\n"
+      "  run_dense<kVector, kItems>(dense, int64(blockIdx.x) - arguments.blocks_before[set]);\n}\n\n";
+  text += entry("sets", "const Sets", format("run_sets<{}, {}>", vector_length(body), items_in_flight(body)));
+  return text + entry("sets_each", "const Sets", format("run_sets<1, {}>", elements_one_by_one(body)));
 }
 
 std::string pointwise_source(const Body& body) {
   const int length = vector_length(body), items = items_in_flight(body);
   std::string text = head_of_text() + element_function(body) + dense_function(body) + nest_struct(body) + nest_function(body) +
                      nest_each_function(body) + tiles_function(body);
-  text += entry("dense", "const Dense", format("run_dense<{}, {}>", length, items));
-  text += entry("dense_few", "const Dense", format("run_dense<{}, 1>", length));
-  text += entry("dense_each", "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)));
+  text += entry("dense", "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
+  text += entry("dense_few", "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
+  text += entry("dense_each", "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
   text += entry("nest", "const Nest", format("run_nest<{}>", length));
   text += entry("nest_each", "const Nest", "run_nest_each<uint32>");
   text += entry("nest_huge", "const Nest", "run_nest_each<int64>");
@@ -357,6 +379,15 @@ int elements_one_by_one(const Body& body) {
   return static_cast<int>(std::bit_floor(std::clamp<size_t>(kRegisters / std::max<size_t>(of_element, 1), 1, most)));
 }
 
-std::string source_of(const Body& body) { return body.by_rows ? rows_source(body) : pointwise_source(body); }
+int sets_of_launch(const Body& body) {
+  constexpr size_t kWords = 4096 / sizeof(uint64_t);
+  const size_t of_set = body.loads.size() + body.stores.size() + 2;
+  return static_cast<int>((kWords - 1 - body.scalars) / of_set);
+}
+
+std::string source_of(const Body& body) {
+  if (body.of_sets) return sets_source(body);
+  return body.by_rows ? rows_source(body) : pointwise_source(body);
+}
 
 }  // namespace hindcast::codegen::cuda

@@ -12,6 +12,11 @@
 //   nest_huge   as nest_each, for 2^31 elements and more
 //   tiles       in loops; those loads that lie along another loop than the results are read through shared memory
 //
+// A body of sets has these alone (Body::of_sets):
+//
+//   sets        as dense, on several sets of tensors: a block finds its set in the argument
+//   sets_each   as dense_each
+//
 // for one by rows: row_source.h.
 
 #include "codegen/fuse/body.h"
@@ -26,6 +31,9 @@ int vector_length(const Body& body);
 int items_in_flight(const Body& body);
 /// Elements that a thread has in flight where accesses are of one each.
 int elements_one_by_one(const Body& body);
+
+/// Sets of tensors that one launch takes: as many as an argument of 4 KiB has room for.
+int sets_of_launch(const Body& body);
 
 std::string source_of(const Body& body);
 

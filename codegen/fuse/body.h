@@ -87,6 +87,7 @@ struct BodyStore {
 struct Body {
   at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float, Double, ComplexFloat or ComplexDouble
   bool by_rows = false;                            // a still load is a number of the row; reductions may occur
+  bool of_sets = false;                            // it runs on sets of tensors that lie alike (codegen/kernel/foreach_sets.h)
   std::vector<BodyLoad> loads;
   uint32_t scalars = 0;
   std::vector<BodyOp> ops;

@@ -50,7 +50,7 @@ class Backend {
   /// Runs a group's kernel, which kernel(group.body) of this backend gave. The call answers what leaves ask for.
   virtual std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const = 0;
 
-  /// Runs a kernel, which kernel(body) of this backend gave, on each set. `body` has no rows and no leaves.
+  /// Runs a kernel, which kernel(body) of this backend gave, on each set. `body` is of_sets, and has no leaves.
   virtual void run_foreach(const Body& body, const Kernel& kernel, const ForeachSets& sets) const = 0;
 
   /// The kernel's text, for logs.

@@ -9,6 +9,7 @@ using codegen::Operand;
 
 Formula::Formula(at::ScalarType type, bool clips) : type_(type) {
   body_.compute = type == at::kDouble ? at::kDouble : at::kFloat;
+  body_.of_sets = true;
   parameter_ = load(kParameter);
   gradient_ = load(kGradient);
   if (clips) gradient_ = mul(gradient_, load(kFactor, AccessPattern::Still));

@@ -5,6 +5,7 @@
 #include "codegen/fuse/fuse.h"
 #include "codegen/kernel/device_library.h"
 #include "engine/hindcast.h"
+#include "engine/optim/rules.h"
 #include "tests/support/same_grads.h"
 
 #include <ATen/ATen.h>
@@ -92,6 +93,12 @@ std::vector<PatternText> texts_of_patterns() {
   for (const Pattern& pattern : patterns()) {
     for (const std::string& text : texts_of(pattern)) all.push_back({pattern.name, text});
   }
+  const engine::Update update = engine::adam({.lr = 1e-3, .weight_decay = 0.1, .is_decoupled = true, .amsgrad = true}, 1);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    engine::Formula formula(type, /*clips=*/true);
+    update.formula(formula, update.flags);
+    all.push_back({std::string("AdamW, clipped, ") + c10::toString(type), codegen::cuda::source_of(formula.body())});
+  }
   return all;
 }
 
@@ -133,7 +140,7 @@ std::string markdown_of(const std::vector<TableRow>& rows) {
     return different.size() == 1 ? *different.begin() : all;
   };
   std::string text =
-      "| the backward of | kernel | registers | shared bytes | bytes of stack, spilled | loads, stores of 16 bytes "
+      "| the backward of, or the step of | kernel | registers | shared bytes | bytes of stack, spilled | loads, stores of 16 bytes "
       "|\n|---|---|---|---|---|---|\n";
   for (const TableRow& row : rows) {
     const std::string registers = cell(row, [](const Made&made) { return std::to_string(made.use.registers); }),
