@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -65,7 +67,7 @@ class Rewriter {
   explicit Rewriter(const Joint& joint)
       : joint_(joint), old_(*joint.graph), graph_(std::make_shared<Graph>(*joint.graph)), is_last_(old_.values.size()) {
     for (const Instr& instr : old_.instrs) {
-      if (is_named(instr, "aten::convolution_backward")) backward_of_[instr.args[2].values[0].index] = &instr;
+      if (is_named(instr, "aten::convolution_backward")) backward_of_[backward_place_of(instr)] = &instr;
     }
   }
 
@@ -89,6 +91,18 @@ class Rewriter {
   }
 
  private:
+  // What a convolution and its backward have in common: image, weight, and the rest of what they are given. A weight may serve many
+  // convolutions, of which one gives no gradient of its image, or has another layout.
+  using Place = std::tuple<uint32_t, uint32_t, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>, bool>;
+  static Place place_of(const Instr& instr, size_t image, size_t stride) {
+    const Arg& transposed = instr.args[stride + 3];
+    return {instr.args[image].values[0].index, instr.args[image + 1].values[0].index,
+            ints_of(instr.args[stride]),       ints_of(instr.args[stride + 1]),
+            ints_of(instr.args[stride + 2]),   transposed.constant.isBool() && transposed.constant.toBool()};
+  }
+  static Place forward_place_of(const Instr& instr) { return place_of(instr, 0, 3); }
+  static Place backward_place_of(const Instr& instr) { return place_of(instr, 1, 4); }
+
   static bool is_named(const Instr& instr, std::string_view name) { return instr.op && instr.op->operator_name().name == name; }
 
   std::vector<int64_t> sizes_of(ValueId value) const {
@@ -187,8 +201,8 @@ class Rewriter {
   bool add_convolution(Instr instr) {
     auto of = convolution_of(instr);
     if (!of) return add_plain(std::move(instr));
-    const ValueId weight = instr.args[1].values[0];
-    if (const auto backward = backward_of_.find(weight.index); backward != backward_of_.end())
+    Place place = forward_place_of(instr);
+    if (const auto backward = backward_of_.find(place); backward != backward_of_.end())
       of->gives_input_gradient = backward->second->outputs[0].defined() && graph_->values[backward->second->outputs[0].index].defined;
     const ConvolutionTimes times = times_of(*of);
     ++convolutions_;
@@ -198,7 +212,7 @@ class Rewriter {
       return add_plain(std::move(instr));
     }
     made_.last_us += times.last_us;
-    works_last_[weight.index] = times;
+    works_last_[std::move(place)] = times;
     for (size_t i : {0, 1}) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
     const ValueId output = instr.outputs[0];
     return push(std::move(instr)) && set_last(output);
@@ -206,7 +220,7 @@ class Rewriter {
 
   // (grad_output, input, weight, ...)
   bool add_convolution_backward(Instr instr) {
-    const auto found = works_last_.find(instr.args[2].values[0].index);
+    const auto found = works_last_.find(backward_place_of(instr));
     if (found == works_last_.end()) return add_plain(std::move(instr));
     for (size_t i : {0, 1, 2}) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
     const auto outputs = instr.outputs;
@@ -234,8 +248,11 @@ class Rewriter {
     const bool has_places = is_named(instr, "aten::max_pool2d_with_indices");
     const ValueId places = has_places ? instr.outputs[1] : ValueId();
     push(std::move(instr));
-    // Numbers of places in a plane. The backward, which alone reads them, takes them in the layout of the image.
-    if (has_places) graph_->values.edit(places.index).strides = c10::get_channels_last_strides_2d(sizes_of(places));
+    // Numbers of places in a plane. The backward takes them in the layout of the image; others get them as they lay.
+    if (has_places) {
+      is_last_[places.index] = true;
+      graph_->values.edit(places.index).strides = c10::get_channels_last_strides_2d(sizes_of(places));
+    }
     return set_last(output);
   }
 
@@ -278,10 +295,10 @@ class Rewriter {
   const Joint& joint_;
   const Graph& old_;
   std::shared_ptr<Graph> graph_;
-  std::vector<bool> is_last_;                                  // by value
-  std::unordered_map<uint32_t, ValueId> last_of_, plain_of_;   // copies
-  std::unordered_map<uint32_t, const Instr*> backward_of_;     // by the convolution's weight
-  std::unordered_map<uint32_t, ConvolutionTimes> works_last_;  // the same
+  std::vector<bool> is_last_;                                 // by value
+  std::unordered_map<uint32_t, ValueId> last_of_, plain_of_;  // copies
+  std::map<Place, const Instr*> backward_of_;
+  std::map<Place, ConvolutionTimes> works_last_;
   size_t convolutions_ = 0;
   ChannelsLast made_;
 };

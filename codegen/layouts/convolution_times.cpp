@@ -7,6 +7,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <chrono>
@@ -108,6 +109,7 @@ class Table {
       if (const auto found = values_.find(key); found != values_.end()) return found->second;
     }
     const at::InferenceMode no_history;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const Value value = measure(what);
     const std::lock_guard lock(mutex_);
     if (values_.size() >= kMost) values_.clear();

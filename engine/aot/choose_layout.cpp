@@ -5,6 +5,8 @@
 #include "engine/aot/specialisation.h"
 #include "engine/background.h"
 
+#include <ATen/Parallel.h>
+
 #include <exception>
 #include <utility>
 
@@ -34,9 +36,11 @@ void choose(Specialisation& of, const Halves& halves, AotOptions options) {
 void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options) {
   if (!options.choose_layouts || halves->backward == nullptr || !both_have_kernels(options)) return;
   if (!codegen::has_convolutions(*halves->traced.graph)) return;
-  const auto run = [weak = std::weak_ptr(of), halves, options] {
+  if (!of->may_choose_layout()) return;
+  const auto run = [weak = std::weak_ptr(of), halves, options, threads = at::get_num_threads()] {
     const auto held = weak.lock();
     if (held == nullptr) return;
+    if (at::get_num_threads() != threads) at::set_num_threads(threads);  // a thread keeps the number that it began with
     try {
       choose(*held, *halves, options);
     } catch (const std::exception& error) {

@@ -79,6 +79,8 @@ class Specialisation {
 
   /// Sizes of inputs as expressions, for a trace that is to have this specialisation's symbols, with the values that they have now.
   capture::FunctionTrace::SizesOf sizes_of(const capture::Bindings& now) const;
+  /// False when it was asked some times: programs for other gradients again and again are not worth the measurements.
+  bool may_choose_layout() { return layouts_chosen_.fetch_add(1) < 4; }
   /// Whether a call for which there is no program yet is worth a trace: ever fewer of those whose backward never comes.
   bool is_worth_a_trace() {
     const uint32_t call = calls_without_program_.fetch_add(1) + 1;
@@ -132,7 +134,7 @@ class Specialisation {
   bool has_gradients_ = false, draws_ = false, can_run_again_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
-  std::atomic<uint32_t> calls_without_program_ = 0;
+  std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0;
   std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false, is_dropped_ = false;
   std::weak_ptr<Family> family_;
 

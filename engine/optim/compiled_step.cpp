@@ -5,6 +5,7 @@
 #include "engine/optim/clip.h"
 #include "engine/optim/torch_optim.h"
 
+#include <c10/util/ScopeExit.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/optimizer.h>
 
@@ -19,16 +20,14 @@ class CompiledStep::Impl {
       : optimizer_(optimizer), clip_(clip), with_(engine::TorchOptim::of(optimizer)) {}
 
   at::Tensor step(const Closure& closure) {
+    if (with_ == nullptr) return step_originally(closure, "its class is none of SGD, Adam, AdamW, RMSprop and Adagrad");
+    if (!engine::has_usual_dispatch_state()) return step_originally(closure, "a mode of dispatch is on");
     at::Tensor loss;
     if (closure) {
       const at::AutoGradMode enable_grad(true);
       loss = closure();
     }
     const torch::NoGradGuard no_grad;
-    if (with_ == nullptr || !engine::has_usual_dispatch_state()) {
-      step_originally(with_ == nullptr ? "its class is none of SGD, Adam, AdamW, RMSprop and Adagrad" : "a mode of dispatch is on");
-      return loss;
-    }
     updates_.clear();
     updates_.set_factor(clip_gradients());
     for (auto& group : optimizer_.param_groups()) {
@@ -81,18 +80,26 @@ class CompiledStep::Impl {
     updates_.add_alone(parameter, [this, &group, parameter] {
       if (!factor_.defined()) return with_->step_alone(group, parameter);
       const at::Tensor unclipped = parameter.grad();
+      const auto put_back = c10::make_scope_exit([&] { parameter.mutable_grad() = unclipped; });
       parameter.mutable_grad() = unclipped * factor_.to(unclipped.scalar_type());
       with_->step_alone(group, parameter);
-      parameter.mutable_grad() = unclipped;
     });
   }
 
-  void step_originally(std::string_view why) {
-    if (clip_) clip_originally();
+  // A class may call the closure more than once: gradients are clipped each time.
+  at::Tensor step_originally(const Closure& closure, std::string_view why) {
+    const auto clipped = [&] {
+      const at::AutoGradMode enable_grad(true);
+      at::Tensor loss = closure();
+      if (clip_) clip_originally();
+      return loss;
+    };
+    if (!closure && clip_) clip_originally();
+    const at::Tensor loss = closure ? optimizer_.step(clipped) : optimizer_.step();
     for (const at::Tensor& parameter : parameters()) {
       if (parameter.grad().defined()) note_original(1, why);
     }
-    optimizer_.step();
+    return loss;
   }
 
   void note_original(uint64_t updates, std::string_view why) {

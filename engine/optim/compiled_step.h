@@ -69,6 +69,7 @@ class HINDCAST_API CompiledStep {
 /// gradients, of complex and integer parameters, and of a parameter, gradient and state that do not lie alike in memory.
 ///
 /// `clip`: gradients are scaled in the kernel that reads them. `.grad()` itself keeps what the backward wrote.
+/// Gradients that are empty, sparse or on several devices are clipped by LibTorch's function, which writes to `.grad()`.
 HINDCAST_API CompiledStep compiled_step(torch::optim::Optimizer& optimizer, std::optional<ClipGradNorm> clip = std::nullopt);
 
 }  // namespace hindcast

@@ -1,12 +1,14 @@
 #include "engine/optim/step_in_backward.h"
 
 #include "base/fork.h"
+#include "engine/optim/changed.h"
 #include "engine/optim/torch_optim.h"
 #include "hooks/grad_ready.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
+#include <atomic>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
@@ -25,6 +27,7 @@ class StepInBackward::Impl {
     if (!parameter.grad().defined()) return;
     const at::NoGradGuard no_grad;
     const std::lock_guard lock(mutex_);
+    if (group >= optimizer_.param_groups().size()) return;  // it was taken away
     updates_.clear();
     auto& of = optimizer_.param_groups()[group];
     if (with_->add(updates_, of, parameter).empty()) {
@@ -34,6 +37,8 @@ class StepInBackward::Impl {
       with_->step_alone(of, parameter);
       ++original;
     }
+    // The rest of the backward may read the parameter by way of detach(), or a graph that was retained may. SGD itself leaves the version.
+    engine::has_changed(parameter);
     parameter.mutable_grad() = at::Tensor();
   }
 
@@ -42,7 +47,7 @@ class StepInBackward::Impl {
   }
 
   std::vector<GradReadyHandle> handles;
-  uint64_t compiled = 0, original = 0;
+  std::atomic<uint64_t> compiled = 0, original = 0;
 
  private:
   torch::optim::Optimizer& optimizer_;
@@ -63,8 +68,8 @@ StepInBackward::~StepInBackward() {
   if (impl_ != nullptr) impl_->remove();
 }
 
-uint64_t StepInBackward::compiled() const { return impl_->compiled; }
-uint64_t StepInBackward::original() const { return impl_->original; }
+uint64_t StepInBackward::compiled() const { return impl_->compiled.load(); }
+uint64_t StepInBackward::original() const { return impl_->original.load(); }
 
 StepInBackward step_in_backward(torch::optim::Optimizer& optimizer) {
   const auto impl = std::make_shared<StepInBackward::Impl>(optimizer);

@@ -38,7 +38,9 @@ class HINDCAST_API StepInBackward {
 
 /// Each backward that writes the gradient of one of the parameters that `optimizer` has now makes the parameter's update, as
 /// compiled_step() would, and then resets `.grad()`. So each backward is a step: gradients of several are not added up, and a norm of all
-/// gradients cannot be clipped. A callback of on_grad_ready() that is registered later finds no gradient.
+/// gradients cannot be clipped. A callback of on_grad_ready() that is registered later finds no gradient. A graph that saved the parameter,
+/// and is not done with it, throws as it does where a parameter is modified in place: one that was retained, or one that reads the
+/// parameter by way of detach() behind its gradient.
 ///
 /// `optimizer` must live as long as the result and stay where it is. Throws std::invalid_argument for an optimizer that is none of SGD,
 /// Adam, AdamW, RMSprop and Adagrad, and for a parameter that is no leaf that requires a gradient.

@@ -25,8 +25,10 @@ class Of : public TorchOptim {
   explicit Of(Class& optimizer) : optimizer_(optimizer) {}
 
   void step_alone(OptimizerParamGroup& group, const at::Tensor& parameter) override {
-    // Its constructor may make a state, which then gives way to the one that there is.
-    Class alone(std::vector<OptimizerParamGroup>{OptimizerParamGroup({parameter}, group.options().clone())}, options_of(group));
+    // Its constructor may make a state, which then gives way to the one that there is, and takes no options that a step would take. It gets
+    // those that the optimizer was made with, and the group keeps its own.
+    const auto& made_with = static_cast<const ClassOptions&>(optimizer_.defaults());
+    Class alone(std::vector<OptimizerParamGroup>{OptimizerParamGroup({parameter}, group.options().clone())}, made_with);
     void* const key = parameter.unsafeGetTensorImpl();
     alone.state().clear();
     auto& states = optimizer_.state();

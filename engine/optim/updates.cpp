@@ -6,6 +6,7 @@
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace hindcast::engine {
 namespace {
@@ -134,11 +135,18 @@ void Updates::run_together() {
   for (const auto& step : alone_) step();
 }
 
+// Where a step throws, the steps behind it are not made. The updates of kernels are: their state has counted them.
 void Updates::run_in_order() {
   codegen::ForeachSets one;
+  std::exception_ptr error;
   for (const Item& item : items_) {
     if (item.kernel == nullptr) {
-      alone_[item.number]();
+      if (error != nullptr) continue;
+      try {
+        alone_[item.number]();
+      } catch (...) {
+        error = std::current_exception();
+      }
       continue;
     }
     const auto& [device, memory, scalars, numel] = item.kernel->sets;
@@ -147,6 +155,7 @@ void Updates::run_in_order() {
     one = {device, {first, first + static_cast<std::ptrdiff_t>(tensors)}, {scalars[item.number]}, {numel[item.number]}};
     item.kernel->backend->run_foreach(item.kernel->body, *item.kernel->kernel, one);
   }
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 void Updates::clear() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/function/function_trace.h"
+#include "capture/recorder/recorder.h"
 #include "codegen/layouts/channels_last.h"
 #include "codegen/partition/min_cut.h"
 
@@ -136,6 +137,7 @@ Tensors inputs_of(const Case& of, uint64_t seed) {
 }
 
 capture::Joint joint_of(const Case& of) {
+  EXPECT_TRUE(capture::recorder_available());
   const Tensors inputs = inputs_of(of, 1);
   FunctionTrace trace;
   trace.forward(of.function, inputs);
@@ -192,6 +194,7 @@ TEST(LayoutsOfFunctions, TrainAlike) {
     AotOptions options;
     options.async = async;
     options.partition = partition::min_cut;
+    options.fw_compiler = options.bw_compiler = compilers::fused();
     const Tensors ours = inputs_of(of, 1), stock = inputs_of(of, 1);
     const auto compiled = aot_function(
         [&](at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor d) {

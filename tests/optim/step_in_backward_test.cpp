@@ -35,7 +35,7 @@ std::optional<Guard> guard_of(Engine engine) {
   if (engine == Engine::Stock) return std::nullopt;
   Options options;
   options.async = false;
-  if (engine == Engine::ThroughAten) options.compiler = compilers::eager();
+  options.compiler = engine == Engine::ThroughAten ? compilers::eager() : compilers::fused();
   return enable(options);
 }
 
