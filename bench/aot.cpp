@@ -16,6 +16,7 @@
 #include "bench/aot_workloads.h"
 #include "bench/harness.h"
 #include "bench/memory.h"
+#include "bench/plan_floor.h"
 #include "bench/suites.h"
 #include "engine/aot/aot_function.h"
 
@@ -195,6 +196,9 @@ void measure(benchmark::State& state, const Settings& settings, const AotRow& ro
   counters["hindcast_peak_mb"] = our_peak / (1 << 20);
   counters["peak_ratio"] = our_peak / stock_peak;
   if (row.model) {
+    if (settings.fused)
+      report_floor(
+          state, [&] { time_step(ours); }, summarize(ours.us).median);
     counters["guard_ratio"] = paired_quotients(eager.us, backward_alone.us).median;
     counters["both_ratio"] = paired_quotients(eager.us, both.us).median;
   }

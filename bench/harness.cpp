@@ -12,6 +12,7 @@
 
 #include "bench/byte_floor.h"
 #include "bench/memory.h"
+#include "bench/plan_floor.h"
 
 namespace hindcast::bench {
 namespace {
@@ -63,7 +64,7 @@ bool shared_gradients(const Workload& work) {
   return false;
 }
 
-void measure_row(benchmark::State& state, const Settings& settings, const Build& build, const Options& options) {
+void measure_row(benchmark::State& state, const Settings& settings, const Build& build, const Options& options, bool is_model) {
   reset();
   trim();  // the row before may have left buffers to be reused
   at::manual_seed(1);
@@ -98,6 +99,9 @@ void measure_row(benchmark::State& state, const Settings& settings, const Build&
   }
 
   report_pair(state, stock, ours);
+  if (is_model && settings.fused)
+    report_floor(
+        state, [&] { time_backward(ours); }, ours.time().median);
   if (settings.report) std::cerr << report();
   if (floor) {
     state.counters["floor_us"] = summarize(floor_us).median;
@@ -221,7 +225,15 @@ void register_pair(const Settings& settings, const std::string& name, int pairs,
   if (settings.fused) options.compiler = compilers::fused();
   options.async = false;
   register_row(settings, name, settings.pairs(pairs),
-               [settings, build, options](benchmark::State& state) { measure_row(state, settings, build, options); });
+               [settings, build, options](benchmark::State& state) { measure_row(state, settings, build, options, false); });
+}
+
+void register_model(const Settings& settings, const std::string& name, int pairs, const Build& build) {
+  Options options;
+  if (settings.fused) options.compiler = compilers::fused();
+  options.async = false;
+  register_row(settings, name, settings.pairs(pairs),
+               [settings, build, options](benchmark::State& state) { measure_row(state, settings, build, options, true); });
 }
 
 }  // namespace hindcast::bench

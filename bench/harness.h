@@ -74,5 +74,7 @@ void register_row(const Settings& settings, const std::string& name, int pairs, 
 
 /// The ordinary row: stock against hindcast on a hit, time, collect cost and peak memory.
 void register_pair(const Settings& settings, const std::string& name, int pairs, const Build& build, Options options = {});
+/// The same of a model: with what ATen's products and convolutions take of it (report_floor()).
+void register_model(const Settings& settings, const std::string& name, int pairs, const Build& build);
 
 }  // namespace hindcast::bench

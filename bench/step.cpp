@@ -17,6 +17,7 @@
 #include "bench/aot_workloads.h"
 #include "bench/byte_floor.h"
 #include "bench/harness.h"
+#include "bench/plan_floor.h"
 #include "bench/suites.h"
 #include "engine/aot/aot_function.h"
 #include "engine/optim/compiled_step.h"
@@ -110,7 +111,7 @@ void measure_optimizer(benchmark::State& state, const Settings& settings, const 
   if (step.counts().original != 0) state.SkipWithError(("not by kernels: " + step.counts().why_original).c_str());
 }
 
-void measure_step(benchmark::State& state, const Settings& settings, const std::function<AotWork()>& build) {
+void measure_step(benchmark::State& state, const Settings& settings, const std::function<AotWork()>& build, Layouts layouts) {
   reset();
   trim();
   at::manual_seed(1);
@@ -118,6 +119,7 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
   const Compiler compiler = settings.fused ? compilers::fused() : compilers::eager();
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compiler;
+  options.layouts = layouts;
   options.async = false;
   Options guard_options;
   guard_options.compiler = compiler;
@@ -138,6 +140,10 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
     step();
   }};
   run_rounds(state, settings, stock, ours, nullptr);
+  constexpr double kPassesOfClippedAdam = 8;
+  double bytes = 0;
+  for (const at::Tensor& leaf : work.leaves) bytes += kPassesOfClippedAdam * static_cast<double>(leaf.nbytes());
+  if (settings.fused) report_floor(state, ours.run, summarize(ours.us).median, bytes);
   if (step.counts().original != 0) state.SkipWithError(("not by kernels: " + step.counts().why_original).c_str());
 }
 
@@ -157,7 +163,10 @@ void register_step(const Settings& settings) {
   add("sgd_momentum/5000x64", kSlowPairs, {5000, 64, sgd});
   for (const AotModel& model : aot_models()) {
     register_row(settings, "step/" + model.name, settings.pairs(kSlowPairs),
-                 [settings, model](benchmark::State& state) { measure_step(state, settings, model.build); });
+                 [settings, model](benchmark::State& state) { measure_step(state, settings, model.build, Layouts::Measured); });
+    if (!model.name.starts_with("cnn")) continue;
+    register_row(settings, "step/" + model.name + "/fastest_layouts", settings.pairs(kSlowPairs),
+                 [settings, model](benchmark::State& state) { measure_step(state, settings, model.build, Layouts::Fastest); });
   }
 }
 

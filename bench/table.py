@@ -77,6 +77,9 @@ def print_backwards(rows):
     floors = any("floor_us" in row for row in rows)
     if floors:
         header += ["floor us", "of floor"]
+    models = any("model_floor_us" in row for row in rows)
+    if models:
+        header += ["products us", "with the rest", "share"]
     for row in rows:
         if row["error"]:
             lines.append([row["name"], "FAILED"] + [""] * (len(header) - 2))
@@ -88,6 +91,9 @@ def print_backwards(rows):
             if floors:
                 lines[-1] += [microseconds(row, "floor_us"), cell(row, "floor_share", ".0f", 100) + "%"
                               if "floor_share" in row else "-"]
+            if models:
+                lines[-1] += [microseconds(row, "products_us"), microseconds(row, "model_floor_us"),
+                              cell(row, "model_floor_share", ".0f", 100) + "%" if "model_floor_share" in row else "-"]
     print_table("Backward on a hit (ratio = stock / hindcast, higher is faster; guard_off: never enabled / no guard)",
                 header, lines)
     for row in rows:

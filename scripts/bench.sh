@@ -13,4 +13,5 @@ mkdir -p bench/results
 results=bench/results/$(date +%Y-%m-%d_%H-%M-%S).json
 build/release/bench/hindcast_bench --benchmark_out="$results" --benchmark_out_format=json "$@"
 python3 bench/table.py "$results"
-say "results: $results"
+python3 bench/chart.py "$results" "${results%.json}.svg"
+say "results: $results, and as a picture ${results%.json}.svg"

@@ -64,8 +64,12 @@ std::vector<int64_t> ints_of(const Arg& arg) {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Joint& joint)
-      : joint_(joint), old_(*joint.graph), graph_(std::make_shared<Graph>(*joint.graph)), is_last_(old_.values.size()) {
+  Rewriter(const Joint& joint, bool with_batch_norms)
+      : with_batch_norms_(with_batch_norms),
+        joint_(joint),
+        old_(*joint.graph),
+        graph_(std::make_shared<Graph>(*joint.graph)),
+        is_last_(old_.values.size()) {
     for (const Instr& instr : old_.instrs) {
       if (is_named(instr, "aten::convolution_backward")) backward_of_[backward_place_of(instr)] = &instr;
     }
@@ -239,11 +243,20 @@ class Rewriter {
     return found == kFollowing.end() ? 0 : found->images;
   }
 
+  // A batch norm in training: its one flag is true.
+  static bool computes_statistics(const Instr& instr) {
+    const auto& name = instr.op->operator_name().name;
+    if (name.find("batch_norm") == name.npos || name.ends_with("_backward")) return false;
+    return std::any_of(instr.args.begin(), instr.args.end(),
+                       [](const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isBool() && arg.constant.toBool(); });
+  }
+
   bool add_following(Instr instr, size_t images) {
     bool any = false;
     for (size_t i = 0; i < images; ++i) any = any || is_last(instr.args[i].values[0]);
     const ValueId output = instr.outputs[0];
     if (!any || !is_image(output)) return add_plain(std::move(instr));
+    if (computes_statistics(instr) && !with_batch_norms_) return false;
     for (size_t i = 0; i < images; ++i) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
     const bool has_places = is_named(instr, "aten::max_pool2d_with_indices");
     const ValueId places = has_places ? instr.outputs[1] : ValueId();
@@ -292,6 +305,7 @@ class Rewriter {
   }
   bool is_contiguous_before(ValueId value) const { return is_last(value) || is_contiguous(value); }
 
+  const bool with_batch_norms_;
   const Joint& joint_;
   const Graph& old_;
   std::shared_ptr<Graph> graph_;
@@ -310,9 +324,9 @@ bool has_convolutions(const Graph& graph) {
                      [](const Instr& instr) { return instr.op && instr.op->operator_name().name == "aten::convolution"; });
 }
 
-std::optional<ChannelsLast> with_channels_last(const Joint& joint) {
+std::optional<ChannelsLast> with_channels_last(const Joint& joint, bool with_batch_norms) {
   if (!has_convolutions(*joint.graph)) return std::nullopt;
-  return Rewriter(joint).run();
+  return Rewriter(joint, with_batch_norms).run();
 }
 
 }  // namespace hindcast::codegen

@@ -20,6 +20,7 @@ bool has_convolutions(const capture::Graph& graph);
 /// Nothing: the program has no convolution whose layout is a choice (two dimensions, float32, on the CPU, contiguous), or has another one
 /// besides. Results and gradients lie as before. What is no convolution, norm, pooling or expression of elements gets what it reads as it
 /// lay before. Sizes are those at capture. Measures what was not measured before.
-std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint);
+/// `with_batch_norms`: also one whose batch norms compute statistics of images. LibTorch's are less exact channels-last.
+std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, bool with_batch_norms);
 
 }  // namespace hindcast::codegen

@@ -67,6 +67,13 @@ HINDCAST_API std::shared_ptr<const Partitioned> min_cut(const Joint& joint, cons
 HINDCAST_API std::string explain(const Joint& joint, const Partitioned& parts);
 }  // namespace partition
 
+/// In which layout the convolutions of a function with a backward work. Results lie in memory as the function gives them, in any case.
+enum class Layouts {
+  AsGiven,   ///< each in the layout of its operands
+  Measured,  ///< channels-last where that is faster, as was measured on this machine; not where a batch norm would lose digits by it
+  Fastest,  ///< also there: LibTorch's statistics of a batch norm in training are less exact channels-last, 1e-6 of the result in place of 1e-7
+};
+
 struct AotOptions {
   ProgramCompiler fw_compiler, bw_compiler;
   Partition partition = partition::standard;
@@ -83,9 +90,7 @@ struct AotOptions {
   /// Names for tensors that the function reads from outside, for the programs' texts: one for each, empty where there is none. aot_module()
   /// gives those of parameters and buffers. Asked when a function is traced.
   std::function<std::vector<std::string>(const std::vector<at::Tensor>&)> tensor_names;
-  /// Convolutions of a function with a backward work channels-last where that is faster, as was measured on this machine. Results lie in
-  /// memory as the function gives them. False: each convolution works in the layout that it is given.
-  bool choose_layouts = true;
+  Layouts layouts = Layouts::Measured;
   bool async = true;  ///< kernels are compiled in the background; false: before the call returns
 };
 

@@ -17,7 +17,7 @@ namespace {
 constexpr double kWorthwhile = 0.95;
 
 void choose(Specialisation& of, const Halves& halves, AotOptions options) {
-  const auto last = codegen::with_channels_last(halves.traced);
+  const auto last = codegen::with_channels_last(halves.traced, options.layouts == Layouts::Fastest);
   if (!last) return;
   const bool is_faster = last->last_us < kWorthwhile * last->plain_us;
   HC_LOG(Aot, Info, "convolutions of a function: {:.0f} us as they are, {:.0f} us channels-last with all copies{}", last->plain_us,
@@ -34,7 +34,7 @@ void choose(Specialisation& of, const Halves& halves, AotOptions options) {
 }  // namespace
 
 void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options) {
-  if (!options.choose_layouts || halves->backward == nullptr || !both_have_kernels(options)) return;
+  if (options.layouts == Layouts::AsGiven || halves->backward == nullptr || !both_have_kernels(options)) return;
   if (!codegen::has_convolutions(*halves->traced.graph)) return;
   if (!of->may_choose_layout()) return;
   const auto run = [weak = std::weak_ptr(of), halves, options, threads = at::get_num_threads()] {

@@ -199,7 +199,7 @@ class LayoutAttacks : public testing::TestWithParam<Attack> {};
 
 TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
   const capture::Joint joint = joint_of(GetParam());
-  const auto last = codegen::with_channels_last(joint);
+  const auto last = codegen::with_channels_last(joint, true);
   ASSERT_TRUE(last);
   EXPECT_GT(last->joint.graph->instrs.size(), joint.graph->instrs.size());
   for (const bool with_mkldnn : {true, false}) {
@@ -248,6 +248,7 @@ Tensors residual(const Tensors& x) {
 
 AotOptions with(bool async) {
   AotOptions options;
+  options.layouts = hindcast::Layouts::Fastest;
   options.async = async;
   options.partition = partition::min_cut;
   options.fw_compiler = options.bw_compiler = compilers::fused();
