@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
     Elements, Mutations,
     testing::Values(
         Mutation{"OneElementBehind", dense, "at < count;", "at <= count;", {GlobalBounds}},
-        Mutation{"BlocksOverlap", large, "int64(blockIdx.x) * kElements,", "int64(blockIdx.x) * (kElements - 4),", {WriteAfterWrite}},
-        Mutation{"BlocksBeginElsewhere", large, "int64(blockIdx.x) * kElements,", "int64(blockIdx.x) * kElements + 1,", {Misaligned}},
+        Mutation{"BlocksOverlap", large, "block * kElements,", "block * (kElements - 4),", {WriteAfterWrite}},
+        Mutation{"BlocksBeginElsewhere", large, "block * kElements,", "block * kElements + 1,", {Misaligned}},
         Mutation{"ItemsOverlap",
                  large,
                  "(k * kThreads + threadIdx.x) * kVector",
