@@ -2,10 +2,13 @@
 
 #include "codegen/cpu/kernels.h"
 #include "codegen/cpu/parallel.h"
+#include "base/fork.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <vector>
 
 namespace hindcast::codegen::cpu {
@@ -27,15 +30,23 @@ Body sum_of_squares(at::ScalarType type) {
   return body;
 }
 
-// The kernels that a process has used live on: a step asks for them each time.
+// Those that the process has used: a step asks for them each time.
+struct Known {
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
+  std::map<at::ScalarType, std::shared_ptr<const CpuKernel>> kernels;
+};
+
 std::shared_ptr<const CpuKernel> kernel_for(at::ScalarType type) {
-  static auto* const kernels = new std::array<std::shared_ptr<const CpuKernel>, static_cast<size_t>(at::ScalarType::NumOptions)>;
-  auto& kernel = (*kernels)[static_cast<size_t>(type)];
-  if (auto known = std::atomic_load(&kernel)) return known;
+  static auto& known = *new Known;
+  {
+    const std::lock_guard lock(known.mutex);
+    if (const auto found = known.kernels.find(type); found != known.kernels.end()) return found->second;
+  }
   std::string why_not;
   auto made = kernel_of(sum_of_squares(type), why_not);
-  if (made != nullptr) std::atomic_store(&kernel, made);
-  return made;
+  if (made == nullptr) return nullptr;
+  const std::lock_guard lock(known.mutex);
+  return known.kernels.emplace(type, std::move(made)).first->second;
 }
 
 struct Piece {
@@ -59,18 +70,16 @@ double sum_of(const Piece& piece) {
 
 std::optional<double> euclidean_norm(at::TensorList tensors) {
   std::vector<Piece> pieces;
-  std::vector<std::shared_ptr<const CpuKernel>> kernels;
+  std::shared_ptr<const CpuKernel> kernel;  // lives on in kernel_for()
+  std::optional<at::ScalarType> type;
   for (const at::Tensor& tensor : tensors) {
-    const at::ScalarType type = tensor.scalar_type();
-    const bool has_kernel = type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
-    if (!has_kernel || !tensor.is_non_overlapping_and_dense()) return std::nullopt;
-    const auto kernel = kernel_for(type);
+    if (!is_float(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense()) return std::nullopt;
+    if (type != tensor.scalar_type()) kernel = kernel_for(*(type = tensor.scalar_type()));
     if (kernel == nullptr) return std::nullopt;
-    if (kernels.empty() || kernels.back() != kernel) kernels.push_back(kernel);
     const auto* const memory = static_cast<const char*>(tensor.const_data_ptr());
     const auto width = static_cast<int64_t>(tensor.element_size());
     for (int64_t begin = 0; begin < tensor.numel(); begin += kPiece)
-      pieces.push_back({kernel.get(), memory + begin * width, std::min(kPiece, tensor.numel() - begin), type == at::kDouble});
+      pieces.push_back({kernel.get(), memory + begin * width, std::min(kPiece, tensor.numel() - begin), *type == at::kDouble});
   }
   std::vector<double> sums(pieces.size());
   run_ranges(static_cast<int64_t>(pieces.size()), kPiecesOfThread, [&](int64_t begin, int64_t end) {

@@ -14,6 +14,11 @@
 
 namespace hindcast::codegen {
 
+/// Floating point numbers that kernels compute with.
+inline bool is_float(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
+}
+
 struct Operand {
   enum class Kind : uint8_t { Load, Scalar, Result };
   Kind kind = Kind::Load;

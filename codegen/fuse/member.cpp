@@ -18,8 +18,6 @@ using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
 
-bool is_float(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
-
 bool is_complex(at::ScalarType type) { return type == at::kComplexFloat || type == at::kComplexDouble; }
 
 bool is_integer(at::ScalarType type) {

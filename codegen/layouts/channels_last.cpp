@@ -64,8 +64,8 @@ std::vector<int64_t> ints_of(const Arg& arg) {
 
 class Rewriter {
  public:
-  Rewriter(const Joint& joint, bool with_batch_norms)
-      : with_batch_norms_(with_batch_norms),
+  Rewriter(const Joint& joint, const std::function<bool()>& is_cancelled)
+      : is_cancelled_(is_cancelled),
         joint_(joint),
         old_(*joint.graph),
         graph_(std::make_shared<Graph>(*joint.graph)),
@@ -208,6 +208,7 @@ class Rewriter {
     Place place = forward_place_of(instr);
     if (const auto backward = backward_of_.find(place); backward != backward_of_.end())
       of->gives_input_gradient = backward->second->outputs[0].defined() && graph_->values[backward->second->outputs[0].index].defined;
+    if (is_cancelled_ && is_cancelled_()) return false;
     const ConvolutionTimes times = times_of(*of);
     ++convolutions_;
     made_.plain_us += times.plain_us;
@@ -243,20 +244,11 @@ class Rewriter {
     return found == kFollowing.end() ? 0 : found->images;
   }
 
-  // A batch norm in training: its one flag is true.
-  static bool computes_statistics(const Instr& instr) {
-    const auto& name = instr.op->operator_name().name;
-    if (name.find("batch_norm") == name.npos || name.ends_with("_backward")) return false;
-    return std::any_of(instr.args.begin(), instr.args.end(),
-                       [](const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isBool() && arg.constant.toBool(); });
-  }
-
   bool add_following(Instr instr, size_t images) {
     bool any = false;
     for (size_t i = 0; i < images; ++i) any = any || is_last(instr.args[i].values[0]);
     const ValueId output = instr.outputs[0];
     if (!any || !is_image(output)) return add_plain(std::move(instr));
-    if (computes_statistics(instr) && !with_batch_norms_) return false;
     for (size_t i = 0; i < images; ++i) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
     const bool has_places = is_named(instr, "aten::max_pool2d_with_indices");
     const ValueId places = has_places ? instr.outputs[1] : ValueId();
@@ -305,7 +297,7 @@ class Rewriter {
   }
   bool is_contiguous_before(ValueId value) const { return is_last(value) || is_contiguous(value); }
 
-  const bool with_batch_norms_;
+  const std::function<bool()>& is_cancelled_;
   const Joint& joint_;
   const Graph& old_;
   std::shared_ptr<Graph> graph_;
@@ -317,6 +309,18 @@ class Rewriter {
   ChannelsLast made_;
 };
 
+// Of a batch norm in training: its one flag is true.
+bool has_statistics_of_images(const Graph& graph) {
+  return std::any_of(graph.instrs.begin(), graph.instrs.end(), [&](const Instr& instr) {
+    if (!instr.op) return false;
+    const std::string& name = instr.op->operator_name().name;
+    if (name.find("batch_norm") == name.npos || name.ends_with("_backward")) return false;
+    if (graph.values[instr.args[0].values[0].index].sizes.size() != 4) return false;
+    return std::any_of(instr.args.begin(), instr.args.end(),
+                       [](const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isBool() && arg.constant.toBool(); });
+  });
+}
+
 }  // namespace
 
 bool has_convolutions(const Graph& graph) {
@@ -324,9 +328,9 @@ bool has_convolutions(const Graph& graph) {
                      [](const Instr& instr) { return instr.op && instr.op->operator_name().name == "aten::convolution"; });
 }
 
-std::optional<ChannelsLast> with_channels_last(const Joint& joint, bool with_batch_norms) {
-  if (!has_convolutions(*joint.graph)) return std::nullopt;
-  return Rewriter(joint, with_batch_norms).run();
+std::optional<ChannelsLast> with_channels_last(const Joint& joint, bool with_batch_norms, const std::function<bool()>& is_cancelled) {
+  if (!has_convolutions(*joint.graph) || (!with_batch_norms && has_statistics_of_images(*joint.graph))) return std::nullopt;
+  return Rewriter(joint, is_cancelled).run();
 }
 
 }  // namespace hindcast::codegen

@@ -4,6 +4,7 @@
 #include "capture/function/joint.h"
 #include "codegen/layouts/convolution_times.h"
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -15,12 +16,15 @@ struct ChannelsLast {
   double last_us = 0;   // of the convolutions as they are now, with all copies
 };
 
+/// Where it has none, with_channels_last() gives nothing.
 bool has_convolutions(const capture::Graph& graph);
 
 /// Nothing: the program has no convolution whose layout is a choice (two dimensions, float32, on the CPU, contiguous), or has another one
 /// besides. Results and gradients lie as before. What is no convolution, norm, pooling or expression of elements gets what it reads as it
 /// lay before. Sizes are those at capture. Measures what was not measured before.
 /// `with_batch_norms`: also one whose batch norms compute statistics of images. LibTorch's are less exact channels-last.
-std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, bool with_batch_norms);
+/// `is_cancelled`: asked before each convolution is measured; then there is nothing, too.
+std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, bool with_batch_norms,
+                                               const std::function<bool()>& is_cancelled = {});
 
 }  // namespace hindcast::codegen

@@ -1,5 +1,6 @@
 #include "codegen/partition/random_numbers.h"
 
+#include "codegen/fuse/body.h"
 #include "codegen/fuse/random_ops.h"
 #include "codegen/fuse/views.h"
 
@@ -80,9 +81,7 @@ class Rewriter {
   }
 
   bool is_drawn_in_place(const Value& result) const {
-    const bool is_float =
-        result.dtype == at::kFloat || result.dtype == at::kDouble || result.dtype == at::kBFloat16 || result.dtype == at::kHalf;
-    return result.defined && is_float && result.strides.size() == result.sizes.size() && is_contiguous(*graph_, result);
+    return result.defined && is_float(result.dtype) && result.strides.size() == result.sizes.size() && is_contiguous(*graph_, result);
   }
 
   // (input, p, train) -> (output, mask), where only gradients read the mask. ATen has it for devices that draw and drop in one kernel.

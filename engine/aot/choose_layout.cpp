@@ -5,7 +5,7 @@
 #include "engine/aot/specialisation.h"
 #include "engine/background.h"
 
-#include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <exception>
 #include <utility>
@@ -16,19 +16,34 @@ namespace {
 // Less is noise of the measurement.
 constexpr double kWorthwhile = 0.95;
 
-void choose(Specialisation& of, const Halves& halves, AotOptions options) {
-  const auto last = codegen::with_channels_last(halves.traced, options.layouts == Layouts::Fastest);
+// It holds nothing of the user's, whose objects would else be destroyed on the thread of the background.
+struct Choice {
+  std::weak_ptr<Specialisation> of;
+  std::weak_ptr<const Halves> halves;
+  AotOptions options;
+  std::vector<uint32_t> lasting, with_gradients, leaves;
+  pid_t process = ::getpid();
+
+  // A child of a fork may have no threads for convolutions: what the parent had of OpenMP's is gone, and LibTorch would wait for them.
+  bool is_wanted() const { return process == ::getpid() && !of.expired() && !halves.expired(); }
+  void make() const;
+};
+
+void Choice::make() const {
+  const auto former = halves.lock();
+  if (former == nullptr || process != ::getpid()) return;
+  const auto last = codegen::with_channels_last(former->traced, options.layouts == Layouts::Fastest, process_ends);
   if (!last) return;
   const bool is_faster = last->last_us < kWorthwhile * last->plain_us;
   HC_LOG(Aot, Info, "convolutions of a function: {:.0f} us as they are, {:.0f} us channels-last with all copies{}", last->plain_us,
          last->last_us, is_faster ? ": they work so from now on" : "");
-  if (!is_faster || of.is_dropped()) return;
-  options.async = false;
-  HalvesRequest request{options, of.lasting(), of.with_gradients(), nullptr, {}};
-  request.tangent_facts = &halves.tangents;
-  request.leaves = of.leaves();
-  request.traced = &halves.traced;
-  of.replace(halves, make_halves(last->joint, request));
+  if (!is_faster || of.expired()) return;
+  HalvesRequest request{options, lasting, with_gradients, nullptr, {}};
+  request.tangent_facts = &former->tangents;
+  request.leaves = leaves;
+  request.traced = &former->traced;
+  const auto better = make_halves(last->joint, request);
+  if (const auto held = of.lock()) held->replace(*former, better);
 }
 
 }  // namespace
@@ -37,18 +52,18 @@ void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_
   if (options.layouts == Layouts::AsGiven || halves->backward == nullptr || !both_have_kernels(options)) return;
   if (!codegen::has_convolutions(*halves->traced.graph)) return;
   if (!of->may_choose_layout()) return;
-  const auto run = [weak = std::weak_ptr(of), halves, options, threads = at::get_num_threads()] {
-    const auto held = weak.lock();
-    if (held == nullptr) return;
-    if (at::get_num_threads() != threads) at::set_num_threads(threads);  // a thread keeps the number that it began with
+  const auto choice = std::make_shared<Choice>(Choice{of, halves, options, of->lasting(), of->with_gradients(), of->leaves()});
+  choice->options.tensor_names = nullptr;
+  choice->options.async = false;  // it compiles where it is
+  const auto run = [choice] {
     try {
-      choose(*held, *halves, options);
+      choice->make();
     } catch (const std::exception& error) {
       HC_LOG(Aot, Warning, "convolutions of a function stay in their layout: {}", error.what());
     }
   };
   if (!options.async) return run();
-  run_in_background({.run = run, .is_wanted = [weak = std::weak_ptr(of)] { return !weak.expired(); }});
+  run_in_background({.run = run, .is_wanted = [choice] { return choice->is_wanted(); }});
 }
 
 }  // namespace hindcast::engine

@@ -2,6 +2,7 @@
 
 #include "capture/backward/facts.h"
 #include "codegen/kernel/backend.h"
+#include "engine/options.h"
 
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
@@ -12,7 +13,7 @@
 namespace hindcast::engine {
 
 std::optional<Clipped> clip(const ClipGradNorm& how, const std::vector<at::Tensor>& gradients) {
-  if (gradients.empty()) return std::nullopt;
+  if (gradients.empty() || disabled_by_environment()) return std::nullopt;
   const c10::Device device = gradients[0].device();
   const codegen::Backend* const backend = codegen::backend_of(device.type());
   const bool is_ours =

@@ -1,6 +1,7 @@
 #include "engine/optim/updates.h"
 
 #include "capture/backward/facts.h"
+#include "engine/options.h"
 
 #include <ATen/ops/_to_copy.h>
 #include <c10/util/ScopeExit.h>
@@ -10,8 +11,6 @@
 
 namespace hindcast::engine {
 namespace {
-
-bool is_of_kernels(at::ScalarType type) { return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf; }
 
 // Side by side, in an order of dims that all tensors of an update share.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
@@ -42,7 +41,7 @@ char* memory_of(const at::Tensor& tensor, bool is_only_read) {
 std::string_view Updates::add(const Update& update, c10::ArrayRef<const at::Tensor*> tensors) {
   if (const std::string_view why = why_not_alike(tensors); !why.empty()) return why;
   const at::Tensor& parameter = *tensors[0];
-  if (!is_of_kernels(parameter.scalar_type())) return "kernels compute with floating point numbers of 16, 32 and 64 bits";
+  if (!codegen::is_float(parameter.scalar_type())) return "kernels compute with floating point numbers of 16, 32 and 64 bits";
   KernelOf& with = kernel_of(update, parameter.scalar_type(), parameter.device());
   if (with.kernel == nullptr) return with.why_not;
   const int64_t numel = parameter.numel();
@@ -94,7 +93,9 @@ Updates::KernelOf& Updates::kernel_of(const Update& update, at::ScalarType type,
   update.formula(formula, update.flags);
   KernelOf made{name, formula.body(), formula.tensors(), codegen::backend_of(device.type())};
   made.sets.device = device;
-  if (made.backend == nullptr) {
+  if (disabled_by_environment()) {
+    made.why_not = "HINDCAST_DISABLE is set";
+  } else if (made.backend == nullptr) {
     made.why_not = "no kernels are made for its device";
   } else if (made.why_not = made.backend->why_not_on(device); made.why_not.empty()) {
     made.kernel = made.backend->kernel(made.body, made.why_not);

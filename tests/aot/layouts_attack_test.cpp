@@ -6,23 +6,16 @@
 #include <hindcast/hindcast.h>
 #include <torch/torch.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "capture/function/function_trace.h"
-#include "capture/recorder/recorder.h"
 #include "codegen/layouts/channels_last.h"
 #include "codegen/partition/min_cut.h"
 #include "engine/aot/program.h"
+#include "tests/aot/joint_programs.h"
 
 namespace hindcast::tests {
 namespace {
-
-using capture::FunctionTrace;
-using Tensors = std::vector<at::Tensor>;
-using Function = std::function<Tensors(const Tensors&)>;
-using Sizes = std::vector<std::vector<int64_t>>;
 
 struct Attack {
   std::string name;
@@ -153,33 +146,6 @@ const std::vector<Attack>& attacks() {
   return all;
 }
 
-Tensors inputs_of(const Sizes& sizes, uint64_t seed) {
-  at::manual_seed(seed);
-  Tensors inputs;
-  for (const auto& of : sizes) inputs.push_back(at::randn(of).requires_grad_());
-  return inputs;
-}
-
-capture::Joint joint_of(const Attack& of) {
-  EXPECT_TRUE(capture::recorder_available());
-  const Tensors inputs = inputs_of(of.sizes, 1);
-  FunctionTrace trace;
-  trace.forward(of.function, inputs);
-  Tensors tangents;
-  for (size_t i = 0; i < trace.results().size(); ++i) {
-    if (trace.results()[i].is_differentiable) tangents.push_back(at::randn_like(trace.real_result(i)));
-  }
-  trace.backward(tangents);
-  return trace.joint();
-}
-
-// A dim of one element has any stride.
-std::vector<int64_t> strides_that_matter(const at::Tensor& tensor) {
-  std::vector<int64_t> strides;
-  for (int64_t d = 0; d < tensor.dim(); ++d) strides.push_back(tensor.size(d) == 1 ? 0 : tensor.stride(d));
-  return strides;
-}
-
 // Results, then gradients, by kernels.
 Tensors run_with_kernels(const capture::Joint& joint, double budget, const Tensors& given) {
   const auto parts = codegen::min_cut(joint, {.memory_budget = budget});
@@ -198,7 +164,7 @@ Tensors run_with_kernels(const capture::Joint& joint, double budget, const Tenso
 class LayoutAttacks : public testing::TestWithParam<Attack> {};
 
 TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
-  const capture::Joint joint = joint_of(GetParam());
+  const capture::Joint joint = joint_of(GetParam().function, leaves_of(GetParam().sizes, 1));
   const auto last = codegen::with_channels_last(joint, true);
   ASSERT_TRUE(last);
   EXPECT_GT(last->joint.graph->instrs.size(), joint.graph->instrs.size());
@@ -207,18 +173,10 @@ TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
     for (const double budget : {1.0, 0.0}) {
       SCOPED_TRACE(std::to_string(with_mkldnn) + ", " + std::to_string(budget));
       Tensors given;
-      for (const at::Tensor& input : inputs_of(GetParam().sizes, 2)) given.push_back(input.detach());
-      for (const capture::ValueId primal : joint.primal_values().subspan(given.size())) {
-        std::vector<int64_t> sizes;
-        for (const auto size : joint.graph->values[primal.index].sizes) sizes.push_back(joint.graph->symbols->hint(size));
-        given.push_back(at::full(sizes, 0.5));
-      }
-      for (const capture::ValueId tangent : joint.tangent_values()) {
-        const capture::Value& value = joint.graph->values[tangent.index];
-        std::vector<int64_t> sizes;
-        for (const auto size : value.sizes) sizes.push_back(joint.graph->symbols->hint(size));
-        given.push_back(at::empty_strided(sizes, value.strides, at::TensorOptions(value.dtype)).normal_());
-      }
+      for (const at::Tensor& input : leaves_of(GetParam().sizes, 2)) given.push_back(input.detach());
+      for (const capture::ValueId primal : joint.primal_values().subspan(given.size()))
+        given.push_back(random_like(joint, primal).fill_(0.5));
+      for (const capture::ValueId tangent : joint.tangent_values()) given.push_back(random_like(joint, tangent));
       const Tensors expected = joint.graph->run(given), seen = run_with_kernels(last->joint, budget, given);
       ASSERT_EQ(expected.size(), seen.size());
       for (size_t i = 0; i < expected.size(); ++i) {
@@ -281,7 +239,7 @@ TEST_P(LayoutsOfCalls, AtManySizes) {
   for (const auto& [batch, side] : std::vector<std::pair<int64_t, int64_t>>{
            {4, 8}, {4, 8}, {6, 8}, {6, 8}, {5, 8}, {9, 8}, {1, 8}, {7, 8}, {7, 5}, {7, 9}, {4, 7}, {2, 1}, {2, 2}, {1, 1}, {3, 30}}) {
     SCOPED_TRACE(std::to_string(batch) + ", " + std::to_string(side));
-    const Tensors ours = inputs_of({{batch, 16, side, side}, {16, 16, 3, 3}, {16, 16, 3, 3}}, static_cast<uint64_t>(step++));
+    const Tensors ours = leaves_of({{batch, 16, side, side}, {16, 16, 3, 3}, {16, 16, 3, 3}}, static_cast<uint64_t>(step++));
     Tensors stock;
     for (const at::Tensor& each : ours) stock.push_back(each.detach().clone().requires_grad_());
     for (int i = 0; i < 2; ++i) {
@@ -306,7 +264,7 @@ TEST_P(LayoutsOfCalls, WithManyKindsOfBackward) {
   const auto function = compiled(with(GetParam()));
   for (int i = 0; i < 24; ++i) {
     SCOPED_TRACE(i);
-    const Tensors ours = inputs_of({{4, 16, 8, 8}, {16, 16, 3, 3}, {16, 16, 3, 3}}, static_cast<uint64_t>(i));
+    const Tensors ours = leaves_of({{4, 16, 8, 8}, {16, 16, 3, 3}, {16, 16, 3, 3}}, static_cast<uint64_t>(i));
     Tensors stock;
     for (const at::Tensor& each : ours) stock.push_back(each.detach().clone().requires_grad_());
     const auto [first, second] = function(ours[0], ours[1], ours[2]);
@@ -342,7 +300,7 @@ TEST_P(LayoutsOfCalls, WhoseResultsAreWrittenTo) {
   engine.compiler = compilers::fused();
   for (int i = 0; i < 12; ++i) {
     SCOPED_TRACE(i);
-    const Tensors ours = inputs_of({{4, 16, 8, 8}, {16, 16, 3, 3}, {16, 16, 3, 3}}, static_cast<uint64_t>(i));
+    const Tensors ours = leaves_of({{4, 16, 8, 8}, {16, 16, 3, 3}, {16, 16, 3, 3}}, static_cast<uint64_t>(i));
     Tensors stock;
     for (const at::Tensor& each : ours) stock.push_back(each.detach().clone().requires_grad_());
     const auto run = [&](at::Tensor first, const at::Tensor& second) {

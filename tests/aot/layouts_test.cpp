@@ -5,26 +5,20 @@
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "capture/function/function_trace.h"
-#include "capture/recorder/recorder.h"
 #include "codegen/layouts/channels_last.h"
 #include "codegen/partition/min_cut.h"
+#include "tests/aot/joint_programs.h"
 
 namespace hindcast::tests {
 namespace {
 
-using capture::FunctionTrace;
-using Tensors = std::vector<at::Tensor>;
-using Function = std::function<Tensors(const Tensors&)>;
-
 struct Case {
   std::string name;
   Function function;
-  std::vector<std::vector<int64_t>> sizes;  // of the inputs, all of which require a gradient
+  Sizes sizes;  // of the inputs, all of which require a gradient
   bool has_choice = true;
   at::ScalarType type = at::kFloat;
 };
@@ -129,35 +123,13 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-Tensors inputs_of(const Case& of, uint64_t seed) {
-  at::manual_seed(seed);
-  Tensors inputs;
-  for (const auto& sizes : of.sizes) inputs.push_back(at::randn(sizes, of.type).requires_grad_());
-  return inputs;
-}
-
-capture::Joint joint_of(const Case& of) {
-  EXPECT_TRUE(capture::recorder_available());
-  const Tensors inputs = inputs_of(of, 1);
-  FunctionTrace trace;
-  trace.forward(of.function, inputs);
-  Tensors tangents;
-  for (size_t i = 0; i < trace.results().size(); ++i) tangents.push_back(at::randn_like(trace.real_result(i)));
-  trace.backward(tangents);
-  return trace.joint();
-}
-
-// A dim of one element has any stride.
-std::vector<int64_t> strides_that_matter(const at::Tensor& tensor) {
-  std::vector<int64_t> strides;
-  for (int64_t d = 0; d < tensor.dim(); ++d) strides.push_back(tensor.size(d) == 1 ? 0 : tensor.stride(d));
-  return strides;
-}
+Tensors inputs_of(const Case& of, uint64_t seed) { return leaves_of(of.sizes, seed, of.type); }
+capture::Joint traced(const Case& of) { return joint_of(of.function, inputs_of(of, 1)); }
 
 class Layouts : public testing::TestWithParam<Case> {};
 
 TEST_P(Layouts, ComputeTheSame) {
-  const capture::Joint joint = joint_of(GetParam());
+  const capture::Joint joint = traced(GetParam());
   const auto last = codegen::with_channels_last(joint, true);
   const bool has_other = last && last->joint.graph->instrs.size() != joint.graph->instrs.size();
   EXPECT_EQ(has_other, GetParam().has_choice);
@@ -167,11 +139,7 @@ TEST_P(Layouts, ComputeTheSame) {
   for (uint64_t seed = 2; seed < 4; ++seed) {
     Tensors given;
     for (const at::Tensor& input : inputs_of(GetParam(), seed)) given.push_back(input.detach());
-    for (const capture::ValueId tangent : joint.tangent_values()) {
-      std::vector<int64_t> sizes;
-      for (const auto size : joint.graph->values[tangent.index].sizes) sizes.push_back(joint.graph->symbols->hint(size));
-      given.push_back(at::randn(sizes));
-    }
+    for (const capture::ValueId tangent : joint.tangent_values()) given.push_back(random_like(joint, tangent));
     const Tensors expected = joint.graph->run(given), seen = last->joint.graph->run(given);
     ASSERT_EQ(expected.size(), seen.size());
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -190,12 +158,11 @@ INSTANTIATE_TEST_SUITE_P(Of, Layouts, testing::ValuesIn(cases()), name_of);
 // LibTorch's statistics of a batch norm are less exact channels-last: who wants speed for that says so.
 TEST(LayoutsOfFunctions, BatchNormsInTrainingStay) {
   const auto joint_with = [](bool trains) {
-    return joint_of({"",
-                     [trains](const Tensors& x) {
-                       return Tensors{
-                           at::batch_norm(conv(x[0], x[1]), x[2], {}, at::zeros({16}), at::ones({16}), trains, 0.1, 1e-5, false)};
-                     },
-                     {{2, 8, 9, 7}, {16, 8, 3, 3}, {16}}});
+    return traced({"",
+                   [trains](const Tensors& x) {
+                     return Tensors{at::batch_norm(conv(x[0], x[1]), x[2], {}, at::zeros({16}), at::ones({16}), trains, 0.1, 1e-5, false)};
+                   },
+                   {{2, 8, 9, 7}, {16, 8, 3, 3}, {16}}});
   };
   EXPECT_FALSE(codegen::with_channels_last(joint_with(true), false).has_value());
   EXPECT_TRUE(codegen::with_channels_last(joint_with(true), true).has_value());

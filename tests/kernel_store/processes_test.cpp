@@ -4,6 +4,7 @@
 
 #include "codegen/store/sweep.h"
 #include "tests/kernel_store/temporary_folder.h"
+#include "tests/support/in_child.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,8 @@
 
 namespace hindcast::codegen::store {
 namespace {
+
+using tests::in_child;
 
 namespace fs = std::filesystem;
 

@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -61,16 +60,6 @@ inline void put_file(const std::filesystem::path& file, std::string_view bytes) 
 inline void set_used(const std::filesystem::path& file, time_t seconds) {
   const timespec times[2] = {{seconds, 0}, {seconds, 0}};
   ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0) << file;
-}
-
-/// What `body` returns, from a child process: its exit status, or minus the signal that ended it.
-template <class Body>
-int in_child(const Body& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return -1000;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 }  // namespace hindcast::codegen::store

@@ -3,6 +3,7 @@
 #include "codegen/store/kernel_store.h"
 
 #include "tests/kernel_store/temporary_folder.h"
+#include "tests/support/in_child.h"
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,8 @@
 
 namespace hindcast::codegen::store {
 namespace {
+
+using tests::in_child;
 
 namespace fs = std::filesystem;
 

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <hindcast/optim.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <cstdlib>
@@ -59,6 +61,23 @@ TEST_F(DisabledByTheEnvironment, ZeroMeansNo) {
 TEST_F(DisabledByTheEnvironment, EmptyMeansNo) {
   setenv("HINDCAST_DISABLE", "", 1);
   EXPECT_EXIT(report_and_exit(), testing::ExitedWithCode(0), "right, active 1, taken over 1, disabled 0");
+}
+
+[[noreturn]] void step_and_exit() {
+  const auto x = at::ones({4}).set_requires_grad(true);
+  x.mutable_grad() = at::ones({4});
+  torch::optim::SGD optimizer({x}, 0.5);
+  auto step = compiled_step(optimizer, ClipGradNorm{1.0});
+  step();
+  const bool right = x.allclose(at::full({4}, 0.75), 1e-4);
+  std::cerr << (right ? "right" : "wrong") << ", compiled " << step.counts().compiled << ", original " << step.counts().original << ", "
+            << step.counts().why_original << '\n';
+  std::_Exit(0);
+}
+
+TEST_F(DisabledByTheEnvironment, TheOptimizersStepIsItsOwn) {
+  setenv("HINDCAST_DISABLE", "1", 1);
+  EXPECT_EXIT(step_and_exit(), testing::ExitedWithCode(0), "right, compiled 0, original 1, HINDCAST_DISABLE is set");
 }
 
 }  // namespace

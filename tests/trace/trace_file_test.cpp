@@ -3,13 +3,13 @@
 #include "base/trace.h"
 
 #include "base/log.h"
+#include "tests/support/in_child.h"
 #include "tests/support/log_capture.h"
 #include "tests/trace/traced.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -36,16 +36,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-/// What `body` returns, from a child process: its exit status, or minus the signal that ended it.
-template <class Body>
-int in_child(const Body& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return -1000;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 TEST(TraceFile, HasThePageAndARecordOnEachLine) {
