@@ -99,10 +99,10 @@ void measure_row(benchmark::State& state, const Settings& settings, const Build&
   }
 
   report_pair(state, stock, ours);
+  if (settings.report) std::cerr << report();  // the floor's steps are not the row's
   if (is_model && settings.fused)
     report_floor(
         state, [&] { time_backward(ours); }, ours.time().median);
-  if (settings.report) std::cerr << report();
   if (floor) {
     state.counters["floor_us"] = summarize(floor_us).median;
     state.counters["floor_share"] = paired_quotients(floor_us, ours.us).median;

@@ -15,7 +15,8 @@ DROPOUT = 0.1
 
 @dataclass
 class Row:
-    function: Callable  # function(*leaves, *constants) -> the root of a new graph
+    # function(*leaves, *constants) -> the root of a new graph; none of an optimizer's rows, whose leaves have gradients
+    function: Optional[Callable]
     leaves: list
     constants: tuple = ()
     incoming: Optional[torch.Tensor] = None  # the root's gradient; none where the root is a scalar
@@ -23,6 +24,7 @@ class Row:
     after_backward: Optional[Callable] = None  # timed with the backward
     random: bool = False  # draws masks: two compilers of the forward draw different ones
     partition: str = "min_cut"  # of rows aot/...: what decides which values the forward saves
+    max_norm: Optional[float] = 1.0  # of rows step/...: the gradients are clipped to it
 
     def root(self, function):
         return function(*self.leaves, *self.constants)
@@ -277,6 +279,19 @@ def add_patterns(made, prefix, patterns, shapes):
                 lambda f=function, n=leaves, r=random, s=sizes: xformers(s, f, n, r))
 
 
+def models():
+    """Those of the rows aot/... and step/..."""
+    return {
+        "mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
+        "mlp/784-512-512-10/b128": lambda: mlp((784, 512, 512, 10), 128),
+        "cnn/8x8/b64": lambda: resnet(8, 1, 16, 64),
+        "cnn/32x32/b16": lambda: resnet(32, 3, 16, 16),
+        "gpt/explicit": lambda: gpt(fused=False),
+        "gpt/fused": lambda: gpt(fused=True),
+        "resnet18/64x64/b8": lambda: resnet18(64, 8),
+    }
+
+
 def aot_rows():
     """Functions that are compiled ahead of time: timed with their forwards."""
     made = {
@@ -286,16 +301,23 @@ def aot_rows():
     }
     add_patterns(made, "aot/xformers", aot_patterns(),
                  ((8, 256, 512), (8, 512, 1024), (4, 1024, 1024), (2, 2048, 2048)))
-    models = {
-        "mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
-        "mlp/784-512-512-10/b128": lambda: mlp((784, 512, 512, 10), 128),
-        "cnn/8x8/b64": lambda: resnet(8, 1, 16, 64),
-        "cnn/32x32/b16": lambda: resnet(32, 3, 16, 16),
-        "gpt/explicit": lambda: gpt(fused=False),
-        "gpt/fused": lambda: gpt(fused=True),
-        "resnet18/64x64/b8": lambda: resnet18(64, 8),
-    }
-    return made | {f"aot/{name}": build for name, build in models.items()}
+    return made | {f"aot/{name}": build for name, build in models().items()}
+
+
+def optimizer_alone(count, floats, max_norm=None):
+    leaves = [parameter(torch.randn(floats)) for _ in range(count)]
+    for leaf in leaves:
+        leaf.grad = torch.randn(floats)
+    return Row(None, leaves, max_norm=max_norm)
+
+
+def step_rows():
+    """Whole training steps, and the optimizer's part of them alone."""
+    made = {}
+    for title, count, floats in (("4x16mb", 4, 4 << 20), ("5000x64", 5000, 64)):
+        made[f"step/optimizer/adam/{title}"] = lambda c=count, f=floats: optimizer_alone(c, f)
+        made[f"step/optimizer/clip_adam/{title}"] = lambda c=count, f=floats: optimizer_alone(c, f, max_norm=1.0)
+    return made | {f"step/{name}": build for name, build in models().items()}
 
 
 def rows():
@@ -317,4 +339,4 @@ def rows():
         "seed/aot/clip_adam": lambda: aot_tutorial(optimizer=torch.optim.Adam),
     }
     add_patterns(made, "seed/xformers", xformers_patterns(), ((8, 256, 512), (8, 512, 1024)))
-    return made | aot_rows()
+    return made | aot_rows() | step_rows()

@@ -1,5 +1,5 @@
-"""One row in a process of its own, under one of PyTorch's compilers or, a row aot/..., under each of its peers; bench/peers.py
-starts it and reads its last line, a result for each peer.
+"""One row in a process of its own, under one of PyTorch's compilers or, a row aot/... or step/..., under each of its
+peers; bench/peers.py starts it and reads its last line, a result for each peer.
 
 Stock and the peers take turns, one block of backwards (or whole steps) each, in an order that is reversed every time, as in
 hindcast_bench.
@@ -23,79 +23,16 @@ from torch._dynamo import compiled_autograd  # noqa: E402
 from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E402
 
 import peer_rows  # noqa: E402
-
-BLOCK_US = 1500
-LEAST_STEPS = 5  # in a block: a step finds in the caches what the last one of its own lane left there
-WARM_UP = 5
+import peer_steps  # noqa: E402
+from peer_compilers import aot_inductor, functorch_inductor, hindcast, torch_compile  # noqa: E402
+from peer_turns import (  # noqa: E402
+    BLOCK_US, WARM_UP, block_of_steps, in_short, quartiles, quotients, settle, steps_in_turn, steps_of_block,
+)
 
 
 def compiled_backward(compiler):
     """A context in which backwards are compiled; shapes are constants, as under torch.compile's defaults."""
     return lambda: compiled_autograd._enable(compiler, dynamic=False)
-
-
-def aot_inductor(row):
-    """What torch.compile does, less Dynamo: the forward's operators as a graph, then AOT autograd with Inductor."""
-    from torch._inductor.compile_fx import compile_fx
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    inputs = [*row.leaves, *row.constants]
-    compiled = []
-
-    def function(*arguments):
-        if not compiled:
-            graph = make_fx(lambda *values: row.function(*values), pre_dispatch=True)(*inputs)
-            compiled.append(compile_fx(graph, inputs))
-        return compiled[0](*arguments)
-
-    return function
-
-
-def torch_compile(row):
-    return torch.compile(row.function)
-
-
-def functorch_inductor(row):
-    """functorch's aot_function with the row's partition; Inductor compiles both halves."""
-    from functorch.compile import aot_function, default_partition, min_cut_rematerialization_partition
-    from torch._guards import TracingContext, detect_fake_mode, tracing
-    from torch._inductor.compile_fx import compile_fx_inner
-    from torch._inductor.decomposition import select_decomp_table
-    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
-    from torch._inductor.virtualized import V
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    chosen = {"standard": default_partition, "min_cut": min_cut_rematerialization_partition}[row.partition]
-
-    def partition(joint, inputs, **options):
-        with V.set_fake_mode(detect_fake_mode(inputs)):
-            joint_graph_passes(joint)  # they make the random operators that Inductor knows
-        return chosen(joint, inputs, **options)
-
-    def compiler(is_backward):
-        def compiled(graph, inputs):
-            with V.set_fake_mode(detect_fake_mode(inputs)):
-                return compile_fx_inner(graph, inputs, is_backward=is_backward)
-
-        return compiled
-
-    compiled = aot_function(row.function, compiler(False), compiler(True), partition, select_decomp_table())
-    first = [True]
-
-    def function(*arguments):
-        if not first:
-            return compiled(*arguments)
-        first.clear()
-        with tracing(TracingContext(FakeTensorMode())):  # tells the backward which strides Inductor gave the forward's results
-            return compiled(*arguments)
-
-    return function
-
-
-def hindcast(row):
-    import hindcast
-
-    return hindcast.aot_function(row.function, partition_fn=getattr(hindcast.partition, row.partition))
 
 
 # name -> (what compiles the forward, the context that its forward and backward run in)
@@ -106,7 +43,7 @@ PEERS = {
     "torch_compile": (torch_compile, contextlib.nullcontext),
 }
 # Of rows aot/..., name -> what compiles the function
-STEP_PEERS = {"hindcast": hindcast, "functorch_inductor": functorch_inductor, "torch_compile": torch_compile}
+AOT_PEERS = {"hindcast": hindcast, "functorch_inductor": functorch_inductor, "torch_compile": torch_compile}
 
 
 class Lane:
@@ -139,9 +76,6 @@ class Lane:
         root.backward(self.row.incoming)
         stop = time.perf_counter_ns()
         return [(stop - start) / 1e3, (between - start) / 1e3, (stop - between) / 1e3]
-
-    def block_of_steps(self, steps):
-        return [statistics.median(column) for column in zip(*(self.timed_step() for _ in range(steps)))]
 
     def gradients(self):
         """Without what follows the backward: an optimizer's step would change the function that is compared."""
@@ -176,17 +110,6 @@ def notes_on(row, expected, seen, draws_itself):
     elif not all(map(agree, expected, seen)):
         notes.append("gradients differ from stock's")
     return notes
-
-
-def quartiles(samples):
-    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
-    return middle, high - low
-
-
-def quotients(over, under):
-    """The median of neighbouring blocks' quotients, and their interquartile range over it."""
-    ratio, ratio_iqr = quartiles([a / b for a, b in zip(over, under)])
-    return ratio, ratio_iqr / ratio
 
 
 def warm_up_compiler(compile_forward, context):
@@ -262,21 +185,13 @@ def measure(name, peer, pairs, budget_s):
     return result
 
 
-def settle(trim=False):
-    """Returns when hindcast's kernels are there, which are compiled beside the steps; with the memory that it keeps."""
-    if "hindcast" in sys.modules:
-        sys.modules["hindcast"].wait()
-        if trim:
-            sys.modules["hindcast"].trim()
-
-
 def first_step(peer, row, caches):
     """The peer's lane, and the milliseconds of its first step: forward, all, and until its kernels are there."""
     if caches:  # what one peer's Inductor has compiled is not found by the next
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(caches, peer)
         torch._inductor.utils.clear_caches()
-    warm_up_compiler(STEP_PEERS[peer], contextlib.nullcontext)
-    lane = Lane(row, STEP_PEERS[peer](row), contextlib.nullcontext)
+    warm_up_compiler(AOT_PEERS[peer], contextlib.nullcontext)
+    lane = Lane(row, AOT_PEERS[peer](row), contextlib.nullcontext)
     settle()
     start = time.perf_counter_ns()
     us, forward_us, _ = lane.timed_step()
@@ -314,21 +229,6 @@ def misses(peer, lane):
     return torch._dynamo.utils.counters["stats"]["unique_graphs"] if peer == "torch_compile" else 0
 
 
-def steps_in_turn(lanes, steps, pairs, budget_s):
-    """lane -> [microseconds of the blocks' steps, of their forwards, of their backwards]"""
-    samples = {lane: [] for lane in lanes}
-    gc.collect()
-    gc.disable()
-    until = time.monotonic() + budget_s
-    for pair in range(pairs):
-        for lane in lanes if pair % 2 == 0 else reversed(lanes):
-            samples[lane].append(lane.block_of_steps(steps))
-        if time.monotonic() > until and pair >= 4:
-            break
-    gc.enable()
-    return {lane: list(zip(*blocks)) for lane, blocks in samples.items()}
-
-
 def prepare(peer, row, expected, caches):
     """A lane that is warm, and what is known of it before it is timed."""
     lane, result = first_step(peer, row, caches)
@@ -338,12 +238,12 @@ def prepare(peer, row, expected, caches):
     result["notes"] = notes_on(row, expected, seen, draws_itself=True)
     result["saved_bytes"], result["peak_bytes"] = memory_of_step(lane)
     for _ in range(WARM_UP):
-        lane.block_of_steps(1)
+        block_of_steps(lane, 1)
         settle()
     return lane, result
 
 
-def measure_steps(name, peers, pairs, budget_s, caches):
+def measure_aot(name, peers, pairs, budget_s, caches):
     """A row aot/...: forward and backward of eager and of all peers by turns. One that fails has an error in its result."""
     torch.manual_seed(1)
     row = peer_rows.rows()[name]()
@@ -356,10 +256,8 @@ def measure_steps(name, peers, pairs, budget_s, caches):
             lanes[peer], results[peer] = prepare(peer, row, expected, caches)
         except Exception as error:
             results[peer] = {"error": in_short(error)}
-    stock_us = statistics.median(eager.block_of_steps(3)[0] for _ in range(3))
     before = {peer: misses(peer, lane) for peer, lane in lanes.items()}
-    steps = max(LEAST_STEPS, min(200, int(BLOCK_US / stock_us)))
-    samples = steps_in_turn([eager, *lanes.values()], steps, pairs, budget_s)
+    samples = steps_in_turn([eager, *lanes.values()], steps_of_block(eager), pairs, budget_s)
     for peer, lane in lanes.items():
         result = results[peer]
         if misses(peer, lane) != before[peer]:
@@ -371,11 +269,6 @@ def measure_steps(name, peers, pairs, budget_s, caches):
         if peer != "hindcast" and "hindcast" in lanes:  # above 1: hindcast is ahead
             result["hindcast_ratio"], result["hindcast_spread"] = quotients(samples[lane][0], samples[lanes["hindcast"]][0])
     return [{"row": name, "peer": peer, **result} for peer, result in results.items()]
-
-
-def in_short(error):
-    message = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {message}"[:300]
 
 
 def main():
@@ -391,7 +284,9 @@ def main():
     row, peers = arguments.row, arguments.peers.split(",")
     try:
         if row.startswith("aot/"):
-            results = measure_steps(row, peers, arguments.pairs, arguments.budget, arguments.caches)
+            results = measure_aot(row, peers, arguments.pairs, arguments.budget, arguments.caches)
+        elif row.startswith("step/"):
+            results = peer_steps.measure(row, peers, arguments.pairs, arguments.budget)
         else:
             results = [measure(row, peer, arguments.pairs, arguments.budget) for peer in peers]
     except Exception as error:  # whatever a compiler throws is what the row has to say

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Results of bench/peers.py as text: a line each, and rows aot/... as a table in Markdown.
+"""Results of bench/peers.py as text: a line each, and rows aot/... and step/... as tables in Markdown.
 
-    python3 bench/peer_table.py peers.json > aot.md
+    python3 bench/peer_table.py peers.json > peers.md
 """
 
 import json
 import math
 import sys
 
-TITLES = {"hindcast": "hindcast", "functorch_inductor": "functorch + Inductor", "torch_compile": "torch.compile"}
+# How names of rows begin -> their table's peers and titles
+TITLES = {
+    "aot/": {"hindcast": "hindcast", "functorch_inductor": "functorch + Inductor", "torch_compile": "torch.compile"},
+    "step/": {"hindcast": "hindcast", "eager_fused": "eager, fused Adam", "eager_foreach": "eager, foreach Adam",
+              "torch_compile": "torch.compile"},
+}
 
 
 def number(key, form, scale=1):
@@ -30,7 +35,7 @@ BACKWARDS = (
     ("first ms", 9, number("first_ms", ".0f")), ("forward ms", 10, number("first_forward_ms", ".0f")),
     ("look-up us", 10, number("look_up_us", ".0f")),
 )
-STEPS = (
+AOT = (
     ("eager us", 9, number("stock_us", ".0f")), ("peer us", 9, number("peer_us", ".0f")),
     ("ratio", 6, number("ratio", ".2f")), ("", 5, spread("spread")),
     ("forward", 7, number("forward_ratio", ".2f")), ("backward", 8, number("backward_ratio", ".2f")),
@@ -39,6 +44,17 @@ STEPS = (
     ("peak MiB", 13, pair("stock_peak_bytes", "peak_bytes", ".1f", 2**-20)),
     ("hindcast ahead", 14, number("hindcast_ratio", ".2f")), ("", 5, spread("hindcast_spread")),
 )
+STEPS = (
+    ("eager ms", 9, number("stock_us", ".3f", 1e-3)), ("ms", 9, number("peer_us", ".3f", 1e-3)),
+    ("ratio", 6, number("ratio", ".2f")), ("", 5, spread("spread")),
+    ("forward", 7, number("forward_ratio", ".2f")), ("backward", 8, number("backward_ratio", ".2f")),
+    ("update", 7, number("update_ratio", ".2f")),
+    ("hindcast ahead", 14, number("hindcast_ratio", ".2f")), ("", 5, spread("hindcast_spread")),
+)
+
+
+def columns_of(row):
+    return AOT if row.startswith("aot/") else STEPS if row.startswith("step/") else BACKWARDS
 
 
 def print_line(name, peer, cells, columns, rest=""):
@@ -62,47 +78,67 @@ def is_behind(result):
     return result.get("hindcast_ratio", 1) < 1 - result.get("hindcast_spread", 0) / 2
 
 
-def both(result):
-    """Of a whole step, with its forward and backward behind it."""
-    if "ratio" not in result:
-        return "-"
-    return "{ratio:.2f} ({forward_ratio:.2f}, {backward_ratio:.2f})".format(**result)
+def with_parts(result):
+    """The ratio of a whole step, with those of its parts behind it."""
+    keys = [key for key in ("forward_ratio", "backward_ratio", "update_ratio") if key in result]
+    parts = ", ".join(number(key, ".2f")(result) for key in keys)
+    return number("ratio", ".2f")(result) + (f" ({parts})" if parts else "")
 
 
-def markdown(results):
-    """A line for each row aot/...; rows in which a peer is ahead of hindcast are marked."""
+def saved_of_each(results):
+    eager = next((result for result in results if "stock_saved_bytes" in result), {})
+    saved = [number("saved_bytes", ".2f", 2**-20)(result) for result in results]
+    return ", ".join([number("stock_saved_bytes", ".2f", 2**-20)(eager), *saved])
+
+
+def behind_which(peers, titles):
+    return ", ".join(f"**{titles[peer]} {1 / result['hindcast_ratio']:.2f}x**"
+                     for peer, result in peers.items() if is_behind(result))
+
+
+def by_rows(results, prefix):
+    """(row, threads) -> peer -> result"""
     rows = {}
     for result in results:
-        if result["row"].startswith("aot/"):
+        if result["row"].startswith(prefix):
             rows.setdefault((result["row"], result["threads"]), {})[result["peer"]] = result
-    titles = list(TITLES.values())
-    heads = ["row", "eager ms", *(f"{title} ms" for title in titles), *(f"{title} ratio (forward, backward)" for title in titles),
-             "saved MiB: eager, " + ", ".join(titles), "behind"]
+    return rows
+
+
+def table(results, prefix):
+    """A line for each row; rows in which a peer is ahead of hindcast are marked."""
+    titles, is_aot = TITLES[prefix], prefix == "aot/"
+    parts = "forward, backward" if is_aot else "forward, backward, update"
+    heads = ["row", "eager ms", *(f"{title} ms" for title in titles.values()),
+             *(f"{title} ratio ({parts})" for title in titles.values())]
+    heads += ["saved MiB: eager, " + ", ".join(titles.values())] * is_aot + ["behind"]
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 2) + "|---|"]
+    rows = by_rows(results, prefix)
     for (row, threads), peers in rows.items():
-        timed = [peers.get(peer, {}) for peer in TITLES]
+        timed = [peers.get(peer, {}) for peer in titles]
         eager = next((result for result in timed if "stock_us" in result), {})
-        saved = [number("stock_saved_bytes", ".2f", 2**-20)(eager)]
-        saved += [number("saved_bytes", ".2f", 2**-20)(result) for result in timed]
-        behind = [f"**{TITLES[peer]} {1 / result['hindcast_ratio']:.2f}x**"
-                  for peer, result in peers.items() if is_behind(result)]
         cells = [f"{row}/t{threads}", number("stock_us", ".3f", 1e-3)(eager),
-                 *(number("peer_us", ".3f", 1e-3)(result) for result in timed), *map(both, timed),
-                 ", ".join(saved), ", ".join(behind)]
+                 *(number("peer_us", ".3f", 1e-3)(result) for result in timed), *map(with_parts, timed)]
+        cells += [saved_of_each(timed)] * is_aot + [behind_which(peers, {"eager": "eager"} | titles)]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines + summary(rows.values())) + "\n"
+    return "\n".join(lines + summary(rows.values(), {"eager": "eager"} | titles)) + "\n"
 
 
-def summary(rows):
+def summary(rows, titles):
     """How far hindcast is ahead of each peer, over the rows that both have."""
     lines = [""]
-    for peer, title in TITLES.items():
+    for peer, title in titles.items():
         ahead = [row[peer]["hindcast_ratio"] for row in rows if "hindcast_ratio" in row.get(peer, ())]
         if ahead:
             mean = math.exp(sum(map(math.log, ahead)) / len(ahead))
             lines.append(f"hindcast's steps are {mean:.2f} times as fast as {title}'s (geometric mean of {len(ahead)} rows, "
                          f"{min(ahead):.2f} to {max(ahead):.2f}).")
     return lines
+
+
+def markdown(results):
+    """A table of the rows aot/... and one of the rows step/..., where there are such."""
+    return "\n".join(table(results, prefix) for prefix in TITLES if by_rows(results, prefix))
 
 
 if __name__ == "__main__":

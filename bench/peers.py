@@ -4,6 +4,7 @@
     make bench-peers                                          # makes .deps/peers, then all rows: hours
     make bench-peers ARGS="--rows 'mlp|seed/aot' --threads 1,2 --json peers.json"
     make bench-peers ARGS="--rows '^aot/' --markdown aot.md"  # hindcast's functions compiled ahead of time, and theirs
+    make bench-peers ARGS="--rows '^step/'"                   # whole training steps
     .deps/peers/bin/python bench/peers.py --peers ca_inductor,torch_compile --limit 120
 
 The ratio is stock over peer, block by block, as in hindcast_bench: higher is faster. Both sides are called from Python,
@@ -28,6 +29,17 @@ The rows aot/... time whole steps, forward and backward, and each of the two; ea
 `first ms` is then the first step, `ready ms` the time until hindcast's kernels, which are compiled beside later steps, are
 there. `saved` is what a forward leaves behind beside its result, and `peak` the most of a step, the row's tensors included.
 `hindcast ahead` is the peer's step over hindcast's.
+
+The rows step/... time training steps: zero_grad(), forward, backward, clip_grad_norm_() and Adam. Each lane has its own
+parameters, and all lanes take turns in one process:
+
+    eager          nothing compiled, Adam with its default settings
+    eager_fused    the same with Adam(fused=True)
+    eager_foreach  the same with Adam(foreach=True); in rows step/optimizer/... only, which are the update alone
+    torch_compile  forward and backward by torch.compile, Adam(fused=True)
+    hindcast       hindcast.aot_function under hindcast.enable(), with hindcast.compiled_step()
+
+`update` is a step less its forward and backward. A lane that does not train as eager does has an error and no times.
 """
 
 import argparse
@@ -48,8 +60,13 @@ import peer_table
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "build/release/python"
 PEERS = ("ca_eager", "ca_inductor", "aot_inductor", "torch_compile")
-STEP_PEERS = ("hindcast", "functorch_inductor", "torch_compile")
-ALL_PEERS = tuple(dict.fromkeys(PEERS + STEP_PEERS))
+# How names of rows begin -> the peers that take turns in one process
+IN_TURN = {
+    "aot/": ("hindcast", "functorch_inductor", "torch_compile"),
+    "step/optimizer/": ("hindcast", "eager_fused", "eager_foreach"),
+    "step/": ("hindcast", "eager_fused", "torch_compile"),
+}
+ALL_PEERS = tuple(dict.fromkeys(sum(IN_TURN.values(), PEERS)))
 
 
 def chosen_rows(pattern):
@@ -72,7 +89,7 @@ def run(row, peers, threads, cache, arguments):
                        TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0",
                        # As in hindcast_bench: malloc keeps what is freed, and neither side pays page faults by chance.
                        MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(2**31 - 1))
-    budget = arguments.budget or (10 if is_step(row) else 20)
+    budget = arguments.budget or (10 if row.startswith("aot/") else 20)
     command = [sys.executable, str(HERE / "peer_run.py"), row, ",".join(peers), "--threads", str(threads),
                "--pairs", str(arguments.pairs), "--budget", str(budget), "--caches", str(cache)]
     child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -96,14 +113,15 @@ def run(row, peers, threads, cache, arguments):
         return failed(f"exit {child.returncode}: {lines[-1] if lines else 'no output'}"[:300])
 
 
-def is_step(row):
-    return row.startswith("aot/")
+def peers_in_turn(row):
+    return next((peers for prefix, peers in IN_TURN.items() if row.startswith(prefix)), ())
 
 
 def measured(row, threads, folder, arguments):
     """The results of a row: a process for each peer, or one for all where they take turns."""
-    if is_step(row):
-        peers = [peer for peer in STEP_PEERS if peer in arguments.peers]
+    in_turn = peers_in_turn(row)
+    if in_turn:
+        peers = [peer for peer in in_turn if peer in arguments.peers]
         if "hindcast" in peers and not (PACKAGE / "hindcast/libhindcast_python.so").exists():
             peers.remove("hindcast")
             yield {"row": row, "peer": "hindcast", "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
@@ -123,12 +141,12 @@ def parse():
                         help="default: %(default)s; each in the rows that it is a peer of")
     parser.add_argument("--threads", default="1", help="intra-op threads, each row once for each (default 1)")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS",
-                        help="of one row and peer, or of all peers of a row aot/... (default 300)")
+                        help="of one row and peer, or of a row aot/... or step/... (default 300)")
     parser.add_argument("--pairs", type=int, default=51, help="pairs of blocks (default 51)")
     parser.add_argument("--budget", type=float, metavar="SECONDS",
                         help="no new pair after this long, if there are five (default 20; rows aot/...: 10)")
     parser.add_argument("--json", metavar="FILE", help="write the results here too")
-    parser.add_argument("--markdown", metavar="FILE", help="write a table of the rows aot/... here")
+    parser.add_argument("--markdown", metavar="FILE", help="write tables of the rows aot/... and step/... here")
     arguments = parser.parse_args()
     arguments.peers = arguments.peers.split(",")
     for peer in arguments.peers:
@@ -151,7 +169,7 @@ def write(results, arguments):
 def main():
     arguments = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the child and the caches go too
-    names = sorted(chosen_rows(arguments.rows), key=is_step)
+    names = chosen_rows(arguments.rows)
     results = []
     folder = Path(tempfile.mkdtemp(prefix="hindcast_peers_"))
     columns = None
@@ -160,7 +178,7 @@ def main():
             for row in names:
                 for result in measured(row, threads, folder, arguments):
                     results.append(dict(result, threads=threads))
-                    if columns is not (columns := peer_table.STEPS if is_step(row) else peer_table.BACKWARDS):
+                    if columns is not (columns := peer_table.columns_of(row)):
                         peer_table.print_head(columns)
                     peer_table.print_result(columns, results[-1])
                     write(results, arguments)

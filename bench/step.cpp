@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <iostream>
 #include <string>
 
 #include "bench/aot_workloads.h"
@@ -111,7 +112,7 @@ void measure_optimizer(benchmark::State& state, const Settings& settings, const 
   if (step.counts().original != 0) state.SkipWithError(("not by kernels: " + step.counts().why_original).c_str());
 }
 
-void measure_step(benchmark::State& state, const Settings& settings, const std::function<AotWork()>& build, Layouts layouts) {
+void measure_step(benchmark::State& state, const Settings& settings, const std::function<AotWork()>& build) {
   reset();
   trim();
   at::manual_seed(1);
@@ -119,7 +120,6 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
   const Compiler compiler = settings.fused ? compilers::fused() : compilers::eager();
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compiler;
-  options.layouts = layouts;
   options.async = false;
   Options guard_options;
   guard_options.compiler = compiler;
@@ -143,6 +143,7 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
   constexpr double kPassesOfClippedAdam = 8;
   double bytes = 0;
   for (const at::Tensor& leaf : work.leaves) bytes += kPassesOfClippedAdam * static_cast<double>(leaf.nbytes());
+  if (settings.report) std::cerr << report();
   if (settings.fused) report_floor(state, ours.run, summarize(ours.us).median, bytes);
   if (step.counts().original != 0) state.SkipWithError(("not by kernels: " + step.counts().why_original).c_str());
 }
@@ -163,10 +164,7 @@ void register_step(const Settings& settings) {
   add("sgd_momentum/5000x64", kSlowPairs, {5000, 64, sgd});
   for (const AotModel& model : aot_models()) {
     register_row(settings, "step/" + model.name, settings.pairs(kSlowPairs),
-                 [settings, model](benchmark::State& state) { measure_step(state, settings, model.build, Layouts::Measured); });
-    if (!model.name.starts_with("cnn")) continue;
-    register_row(settings, "step/" + model.name + "/fastest_layouts", settings.pairs(kSlowPairs),
-                 [settings, model](benchmark::State& state) { measure_step(state, settings, model.build, Layouts::Fastest); });
+                 [settings, model](benchmark::State& state) { measure_step(state, settings, model.build); });
   }
 }
 

@@ -36,7 +36,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"codegen/fuse", {"codegen/device", "capture/graph", "capture/symbols", "base"}},
     {"codegen/passes", {"codegen/fuse", "capture/graph", "capture/symbols", "base"}},
     {"codegen/partition", {"codegen/passes", "codegen/fuse", "capture/function", "capture/graph", "base"}},
-    {"codegen/layouts", {"codegen/fuse", "capture/function", "capture/graph", "base"}},
+    {"codegen/layouts", {"codegen/fuse", "codegen/store", "capture/function", "capture/graph", "base"}},
     {"codegen/plan", {"codegen/fuse", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
     {"codegen/kernel", {"codegen/plan", "codegen/fuse", "codegen/store", "capture/graph", "capture/symbols", "base"}},
     {"codegen", {"codegen/cpu", "codegen/cuda", "codegen/kernel"}},

@@ -45,10 +45,7 @@ struct Kernel {
   Group group;
   codegen::Slots loads;
 
-  Kernel(int64_t rows, int64_t columns) {
-    group.domain = {symbols->integer(rows), symbols->integer(columns)};
-    group.order = {0, 1};
-  }
+  Kernel(int64_t rows, int64_t columns) { group.domain = {symbols->integer(rows), symbols->integer(columns)}; }
   void load(const at::Tensor& tensor, std::vector<int8_t> dim_of_axis, AccessPattern pattern = AccessPattern::Dense) {
     group.body.loads.push_back({tensor.scalar_type(), pattern});
     group.loads.push_back(capture::ValueId{static_cast<uint32_t>(loads.size())});
@@ -59,6 +56,7 @@ struct Kernel {
     group.body.stores.push_back({value, at::kFloat, Extent::Element});
     group.stores.push_back(capture::ValueId{100 + static_cast<uint32_t>(group.stores.size())});
     group.shapes.push_back(group.domain);
+    group.orders.emplace_back();
   }
 };
 

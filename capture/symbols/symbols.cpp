@@ -22,6 +22,7 @@ size_t SymbolTable::ShapeHash::operator()(const Shape& shape) const {
 }
 
 std::shared_ptr<SymbolTable> SymbolTable::make() { return std::shared_ptr<SymbolTable>(new SymbolTable); }
+std::shared_ptr<SymbolTable> SymbolTable::copy() const { return std::shared_ptr<SymbolTable>(new SymbolTable(*this)); }
 
 // -- symbols and constants ------------------------------------------------------------------------------------------
 

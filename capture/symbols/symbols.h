@@ -96,6 +96,8 @@ struct Relation {
 class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
  public:
   static std::shared_ptr<SymbolTable> make();
+  /// The same expressions by the same ids, for who adds others.
+  std::shared_ptr<SymbolTable> copy() const;
 
   // -- symbols and constants. Symbols are numbered apart: integers (sizes among them) from 0, floats from 0.
   ExprId size_symbol(int64_t hint);  ///< never negative

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace hindcast::codegen::cpu {
@@ -15,6 +16,8 @@ namespace {
 constexpr int64_t kTileRows = 64, kTileColumns = 256;
 // Rows of a tile that lie a power of two apart would share few lines of the cache.
 constexpr int64_t kPad = 16;
+// Elements that short rows make together: a call of the kernel costs as much as some dozens of them.
+constexpr int64_t kPacked = 1024;
 // Elements of a row around a tensor, at a time.
 constexpr int64_t kZeros = 1024;
 alignas(64) const char zeros[kZeros * 16] = {};
@@ -42,9 +45,11 @@ class Nest {
                     : !padded_.empty() ? std::min(kZeros, inner_.size)
                                        : inner_.size;
     packs_rows_ = !one_by_one && may_pack_rows();
-    const bool copies_tiles = !odd_.empty() || packs_rows_;
+    if (packs_rows_) read_through_.insert(read_through_.end(), repeated_.begin(), repeated_.end());
     // Where nothing is copied, as many rows as one thread takes at least.
-    tile_rows_ = copies_tiles ? std::min(kTileRows, rows_->size) : std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size);
+    tile_rows_ = std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size);
+    if (!odd_.empty() || packs_rows_) tile_rows_ = std::min(kTileRows, rows_->size);
+    if (packs_rows_ && padded_.empty()) tile_rows_ = std::clamp<int64_t>(kPacked / tile_columns_, 1, tile_rows_);
     row_tiles_ = ceil_of(rows_->size, tile_rows_);
     column_tiles_ = ceil_of(inner_.size, tile_columns_);
     pitch_ = tile_columns_ + (packs_rows_ ? 0 : kPad);
@@ -61,7 +66,9 @@ class Nest {
 
   void run(const Pointers& pointers, int64_t begin, int64_t end) const {
     std::vector<char> copies((odd_.size() + read_through_.size()) * static_cast<size_t>(copied_bytes_));
-    std::vector<TilePart> parts(odd_.empty() && padded_.empty() ? 0 : widths_.size());
+    std::vector<TilePart> parts(odd_.empty() && read_through_.empty() && padded_.empty() ? 0 : widths_.size());
+    c10::SmallVector<std::pair<const char*, int64_t>, 8> copied(
+        read_through_.size());  // of what is repeated: from where, and how many rows
     Pointers corner(pointers.size()), at(pointers.size());
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t first_column = tile % column_tiles_ * tile_columns_;
@@ -89,8 +96,13 @@ class Nest {
       if (packs_rows_) {
         std::copy(corner.begin(), corner.end(), at.begin());
         for (size_t n = 0; n < read_through_.size(); ++n) {
-          copy(n, read_through_[n]);
-          at[read_through_[n]] = copy_of(n);
+          const size_t i = read_through_[n];
+          at[i] = copy_of(n);
+          const bool is_repeated = n >= read_through_.size() - repeated_.size();
+          if (is_repeated && copied[n].first == corner[i] && copied[n].second >= rows) continue;
+          if (is_repeated) parts[i] = {0, rows, 0, columns};
+          copy(n, i);
+          copied[n] = {corner[i], rows};
         }
         dense_(at.data(), scalars_, rows * columns);
         continue;
@@ -117,14 +129,17 @@ class Nest {
     return std::any_of(nest_.begin(), nest_.end(), [&](const Loop& loop) { return !span_of(loop, i).is_all_of(loop.size); });
   }
 
-  // Short rows of a padded tensor are copied, with the zeros between them, to where they lie as all other tensors' do.
-  bool may_pack_rows() const {
-    if (padded_.empty() || !odd_.empty() || tile_columns_ != inner_.size || inner_.size >= kTileColumns) return false;
+  // Short rows of a padded tensor are copied, with the zeros between them, to where they lie as all other tensors' do. So is a short row that
+  // is the same for all others' rows, as often as there are.
+  bool may_pack_rows() {
+    if (!odd_.empty() || tile_columns_ != inner_.size || inner_.size >= kTileColumns) return false;
     for (size_t i = 0; i < widths_.size(); ++i) {
       const bool is_padded = std::find(padded_.begin(), padded_.end(), i) != padded_.end();
-      if (is_padded ? widths_[i] == 0 : rows_->size != 1 && rows_->steps[i] != inner_.steps[i] * inner_.size) return false;
+      const bool goes_on = rows_->size == 1 || rows_->steps[i] == inner_.steps[i] * inner_.size;
+      if (is_padded ? widths_[i] == 0 : !goes_on && (rows_->steps[i] != 0 || widths_[i] == 0)) return false;
+      if (!is_padded && !goes_on) repeated_.push_back(i);
     }
-    return true;
+    return !padded_.empty() || !repeated_.empty();
   }
 
   // Of the loops around the innermost, the one along which the first odd tensor's elements lie nearest.
@@ -167,7 +182,8 @@ class Nest {
   c10::SmallVector<const Loop*, 4> outer_;    // from the inside
   c10::SmallVector<size_t, 8> odd_;           // tensors that lie in another way
   c10::SmallVector<size_t, 8> padded_;        // tensors with zeros around them
-  c10::SmallVector<size_t, 8> read_through_;  // those of them that lie as the kernel goes
+  c10::SmallVector<size_t, 8> read_through_;  // those of them that lie as the kernel goes; behind them, where rows are packed, `repeated_`
+  c10::SmallVector<size_t, 8> repeated_;      // tensors that are one row
   bool packs_rows_ = false;
   int64_t tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
   int64_t pitch_ = 1, copied_bytes_ = 0;  // of a tile that is copied

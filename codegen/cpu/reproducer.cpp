@@ -170,8 +170,10 @@ class Program {
     HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env_));
     domain_ = sizes_of(group.domain, env_);
     if (!group.body.by_rows) {
-      order_ = {group.order.begin(), group.order.end()};
-      for (const int64_t size : domain_) rows_ *= size;
+      for (const int64_t size : domain_) {
+        order_.push_back(static_cast<int64_t>(order_.size()));
+        rows_ *= size;
+      }
       return;
     }
     for (const bool column : {false, true}) {
@@ -343,13 +345,20 @@ class Program {
   }
 
   std::string in_order() const {
+    using Dims = std::vector<int64_t>;
     std::string text =
         "// One of ATen's results, in the order of the kernel's.\n"
         "at::Tensor in_order([[maybe_unused]] size_t result, const at::Tensor& tensor) {\n";
     for (size_t i = 0; i < group_.body.stores.size(); ++i) {
-      if (group_.body.stores[i].extent == Extent::Element)
-        text +=
-            format("  if (result == {}) return tensor.reshape({}).permute({}).reshape({{-1}});\n", i, int_list(domain_), int_list(order_));
+      const bool is_in_order = i >= group_.orders.size() || group_.orders[i].empty();  // the parts of a concat are
+      const std::string as_it_lies =
+          is_in_order ? "tensor" : format("tensor.permute({})", int_list(Dims(group_.orders[i].begin(), group_.orders[i].end())));
+      if (group_.body.stores[i].extent == Extent::Element) {
+        text += format("  if (result == {}) return {}.reshape({}).permute({}).reshape({{-1}});\n", i, as_it_lies, int_list(domain_),
+                       int_list(order_));
+      } else if (!is_in_order) {
+        text += format("  if (result == {}) return {}.reshape({{-1}});\n", i, as_it_lies);
+      }
     }
     return text + "  return tensor.reshape({-1});\n}\n";
   }

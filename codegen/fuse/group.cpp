@@ -105,11 +105,11 @@ std::vector<uint32_t> instrs_of(const Group& group) {
 size_t footprint(const Group& group) {
   using base::footprint;
   constexpr size_t kElement = 64;  // of a list of lists, and of names
-  return sizeof(group) + footprint(group.members) + footprint(group.views) + footprint(group.domain) + footprint(group.order) +
-         footprint(group.loads) + footprint(group.accesses) + footprint(group.unread) + footprint(group.scalars) + footprint(group.stores) +
-         footprint(group.shapes) + footprint(group.concats) + footprint(group.leaves) + footprint(group.body.loads) +
-         footprint(group.body.ops) + footprint(group.body.stores) +
-         kElement * (group.accesses.size() * 2 + group.shapes.size() + group.body.ops.size() + 1);
+  return sizeof(group) + footprint(group.members) + footprint(group.views) + footprint(group.domain) + footprint(group.loads) +
+         footprint(group.accesses) + footprint(group.unread) + footprint(group.scalars) + footprint(group.stores) +
+         footprint(group.shapes) + footprint(group.orders) + footprint(group.concats) + footprint(group.leaves) +
+         footprint(group.body.loads) + footprint(group.body.ops) + footprint(group.body.stores) +
+         kElement * (group.accesses.size() * 2 + group.shapes.size() * 2 + group.body.ops.size() + 1);
 }
 
 }  // namespace hindcast::codegen

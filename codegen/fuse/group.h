@@ -26,13 +26,12 @@ struct GroupScalar {
 };
 
 struct Group {
-  std::vector<uint32_t> members;   // instrs, in order
-  std::vector<uint32_t> views;     // views that it reads through
-  c10::Device device = c10::kCPU;  // of all its tensors
-  std::vector<capture::ExprId> domain;
-  std::vector<uint8_t> order;  // axes of the domain, outermost first, in which all its results are dense
-  uint32_t columns = 0;        // by rows: the axes, a bit each, that the elements of a row lie along
-  uint32_t channels = 0;       // by rows of several channels: the axes that count them, of rows and of columns
+  std::vector<uint32_t> members;        // instrs, in order
+  std::vector<uint32_t> views;          // views that it reads through
+  c10::Device device = c10::kCPU;       // of all its tensors
+  std::vector<capture::ExprId> domain;  // its axes, outermost first: all its results are dense in their order
+  uint32_t columns = 0;                 // by rows: the axes, a bit each, that the elements of a row lie along
+  uint32_t channels = 0;                // by rows of several channels: the axes that count them, of rows and of columns
   Body body;
   std::vector<capture::ValueId> loads;   // by Body::loads
   std::vector<Access> accesses;          // by Body::loads
@@ -40,6 +39,7 @@ struct Group {
   std::vector<GroupScalar> scalars;      // by Body's scalars
   std::vector<capture::ValueId> stores;
   std::vector<std::vector<capture::ExprId>> shapes;  // of the stores
+  std::vector<std::vector<uint8_t>> orders;          // by store: its dims, outermost first; empty: it is contiguous
   /// The result of a `cat` or `stack` of parts that the group makes, which its kernel writes to where they lie in it: in Body::stores
   /// behind `stores`, part by part.
   struct Concat {

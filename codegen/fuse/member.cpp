@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 
 namespace hindcast::codegen {
@@ -186,7 +187,7 @@ class Description {
     const auto order = dense_order(graph_, result);
     if (!order) return false;
     member_.sizes = result.sizes;
-    member_.order = *order;
+    put_in_order(*order);
     for (MemberOperand& operand : member_.operands) {
       const size_t rank = value(operand.value).sizes.size();
       if (rank > result.sizes.size()) return false;
@@ -195,12 +196,40 @@ class Description {
     return true;
   }
 
+  void put_in_order(const std::vector<uint8_t>& order) {
+    Sizes sizes;
+    uint32_t row_dims = 0;
+    for (size_t dim = 0; dim < order.size(); ++dim) {
+      sizes.push_back(member_.sizes[order[dim]]);
+      row_dims |= (member_.row_dims >> order[dim] & 1) << dim;
+    }
+    member_.sizes = std::move(sizes);
+    member_.row_dims = row_dims;
+    member_.order = order;
+  }
+
+  // As tensors have them.
+  void keep_order() {
+    for (size_t i = 0; i < member_.sizes.size(); ++i) member_.order.push_back(static_cast<uint8_t>(i));
+  }
+
+  // Memory's, unless that is another one for the dims that stay: a result is contiguous.
+  void put_in_order_of(const Value& reduced) {
+    const auto order = dense_order(graph_, reduced);
+    std::vector<uint8_t> staying;
+    if (order)
+      std::copy_if(order->begin(), order->end(), std::back_inserter(staying), [&](uint8_t dim) { return !(member_.row_dims >> dim & 1); });
+    if (order && std::is_sorted(staying.begin(), staying.end())) return put_in_order(*order);
+    keep_order();
+  }
+
   bool rows(const RowOp& op) {
     for (const Arg& arg : instr_.args) {
       if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense(value(arg.values[0])))) return false;
     }
     if (!op(graph_, instr_, member_)) return false;
     member_.kind = Member::Kind::Rows;
+    keep_order();
     return results_are_contiguous();
   }
 
@@ -226,6 +255,7 @@ class Description {
     const auto rank = static_cast<int64_t>(member_.sizes.size());
     if (rank == 0 || rank > static_cast<int64_t>(kMaxRank)) return false;
     for (const int64_t dim : args[1].constant.toIntVector()) member_.row_dims |= 1u << (dim < 0 ? dim + rank : dim);
+    put_in_order_of(value(self));
     member_.operands.push_back({self, 0});
     if (kind != Reduction::Kind::Sum && hint_of_numel(*graph_.symbols, member_.sizes) == 0) return false;
     member_.build = [self, kind, row = row()](BodyBuilder& body) {
@@ -260,11 +290,11 @@ class Description {
       if (!part.defined() || value(part).dtype != value(instr_.outputs[0]).dtype || value(part).sizes != member_.sizes) return false;
       member_.operands.push_back({part, 0});
     }
+    keep_order();
     return results_are_contiguous();
   }
 
-  bool results_are_contiguous() {
-    for (size_t i = 0; i < member_.sizes.size(); ++i) member_.order.push_back(static_cast<uint8_t>(i));
+  bool results_are_contiguous() const {
     return std::all_of(instr_.outputs.begin(), instr_.outputs.end(),
                        [&](ValueId id) { return !id.defined() || !value(id).defined || is_contiguous(graph_, value(id)); });
   }

@@ -7,6 +7,7 @@
 #include "codegen/fuse/functors.h"
 #include "codegen/fuse/shapes.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -32,7 +33,7 @@ class BodyBuilder {
   virtual void result(size_t output, Operand value, Extent extent) = 0;
 };
 
-/// A tensor that is read, with its dims from `first_dim` of the domain on; all others are broadcast.
+/// A tensor that is read, with its dims from `first_dim` of the results' on; all others are broadcast.
 struct MemberOperand {
   capture::ValueId value;
   size_t first_dim = 0;
@@ -48,8 +49,8 @@ struct Member {
   };
   Kind kind = Kind::Pointwise;
   std::optional<c10::Device> device = {};            // of all its tensors
-  Sizes sizes;                                       // its domain
-  std::vector<uint8_t> order;                        // dims, outermost first, in which its result is dense
+  Sizes sizes;                                       // its domain, outermost dim first as memory has them
+  std::vector<uint8_t> order;                        // by dim of the domain: the dim of tensors that it is
   uint32_t row_dims = 0;                             // Reduction, Rows: dims, a bit each, that make a row
   Reduction::Kind reduction = Reduction::Kind::Sum;  // Reduction: a Mean is one of rows alone
   uint32_t channel_dims = 0;                         // Rows: those that count channels, where a row has several
@@ -61,6 +62,12 @@ struct Member {
   RowForward forward = RowForward::None;             // Rows: what the cost model is to be asked where it stays alone
   std::optional<SegmentedNorm> segmented_norm = {};  // what the cost model is to be asked
   std::function<void(BodyBuilder&)> build;
+
+  /// The dim of the domain that a dim of tensors is.
+  size_t dim_of(size_t dim_of_tensors) const {
+    return static_cast<size_t>(std::find(order.begin(), order.end(), dim_of_tensors) - order.begin());
+  }
+  bool is_in_order() const { return std::is_sorted(order.begin(), order.end()); }
 };
 
 /// At capture.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace hindcast::codegen {
 
@@ -20,7 +21,11 @@ std::vector<uint8_t> count_up(size_t n) {
   return numbers;
 }
 
-bool is_identity(const std::vector<uint8_t>& order) { return std::is_sorted(order.begin(), order.end()); }
+// Dims follow each other as the axes do.
+bool is_in_order(const std::vector<int8_t>& dim_of_axis) {
+  int8_t last = -1;
+  return std::all_of(dim_of_axis.begin(), dim_of_axis.end(), [&](int8_t dim) { return dim < 0 || std::exchange(last, dim) <= dim; });
+}
 
 uint32_t bits_of(const std::vector<uint8_t>& axes) {
   uint32_t bits = 0;
@@ -72,7 +77,8 @@ class OpenGroup::Builder final : public BodyBuilder {
   Operand one_hot(Operand index, Operand value) override { return add({{}, {index, value}, BodyOp::Kind::OneHot}); }
   void result(size_t output, Operand value, Extent extent) override {
     if (place_.is_of_rows) extent = Extent::Row;
-    open_.made_[open_.graph_->instrs[instr_].outputs[output].index] = {value, extent};
+    Made& made = open_.made_[open_.graph_->instrs[instr_].outputs[output].index] = {value, extent};
+    if (member_.kind == Member::Kind::Pointwise && !member_.is_in_order()) made.dim_of_axis = open_.dims_of_result(member_, place_);
   }
 
  private:
@@ -130,9 +136,6 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
     return all ? std::optional(place) : std::nullopt;
   }
   if (member.device != group_.device || (member.compute != group_.body.compute && member.compute != at::kBool)) return std::nullopt;
-  if (!is_identity(group_.order) || !is_identity(member.order)) {
-    if (member.sizes != group_.domain || member.order != group_.order || member.kind != Member::Kind::Pointwise) return std::nullopt;
-  }
   if (member.kind == Member::Kind::Concat && group_.body.by_rows) return std::nullopt;
   if (auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false)) return place;
   if (!group_.body.by_rows || member.kind != Member::Kind::Pointwise) return std::nullopt;
@@ -148,7 +151,11 @@ bool OpenGroup::is_as_large_as_an_operand(const Member& member, Extent extent) c
     const Views::Source source = views_->source_of(operand.value);
     const auto made = made_.find(source.value.index);
     if (made == made_.end() || made->second.extent != extent || !source.offsets.empty()) return false;
-    return match(*graph_->symbols, source.sizes, member.sizes, false).has_value();
+    Sizes sizes = source.sizes;
+    if (sizes.size() == member.order.size()) {
+      for (size_t dim = 0; dim < sizes.size(); ++dim) sizes[dim] = source.sizes[member.order[dim]];
+    }
+    return match(*graph_->symbols, sizes, member.sizes, false).has_value();
   });
 }
 
@@ -180,7 +187,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
       if (block != blocks->end()) place.axes_of_dim[block->dims[parts > 1 ? part : 0]].push_back(now);
     }
   }
-  if (place.domain.size() > kMaxRank || (place.domain.size() != group_.domain.size() && !is_identity(group_.order))) return std::nullopt;
+  if (place.domain.size() > kMaxRank) return std::nullopt;
   if (!set_columns(member, place)) return std::nullopt;
   for (const MemberOperand& operand : member.operands) {
     if (!can_read(member, place, operand)) return std::nullopt;
@@ -243,7 +250,7 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   if (is_concat(source.value)) return false;
   if (member.kind == Member::Kind::Concat && source.is_conjugated) return false;  // a store has no op of its own
   const auto made = made_.find(source.value.index);
-  if (made != made_.end() && !source.offsets.empty()) return false;
+  if (made != made_.end() && (!source.offsets.empty() || !lies_as_made(made->second, *access, place))) return false;
   if (made == made_.end()) {
     if (member.kind == Member::Kind::Concat) return false;
     const auto pattern = pattern_of(source.value, *access, place.domain, place.columns, place.channels);
@@ -268,6 +275,22 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   return made->second.extent == Extent::Element || made->second.extent == Extent::Row;
 }
 
+// A single step along an axis says nothing.
+std::vector<int8_t> OpenGroup::dims_of_result(const Member& member, const Place& place) const {
+  std::vector<int8_t> dims(place.domain.size(), -1);
+  for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
+    if (graph_->symbols->constant(member.sizes[dim]) == 1) continue;
+    for (const uint8_t axis : place.axes_of_dim[dim]) dims[axis] = static_cast<int8_t>(member.order[dim]);
+  }
+  return dims;
+}
+
+// Sizes alone may match where dims do not: of images as high as they are wide, with as many channels.
+bool OpenGroup::lies_as_made(const Made& made, const Access& access, const Place& place) const {
+  if (made.dim_of_axis.empty()) return is_in_order(access.dim_of_axis);
+  return access.sizes.empty() && access.dim_of_axis == moved({{}, made.dim_of_axis}, place).dim_of_axis;
+}
+
 std::optional<Access> OpenGroup::access_of(const Place& place, const Member& member, const MemberOperand& operand) const {
   const Views::Source source = views_->source_of(operand.value);
   const size_t rank = graph_->values[operand.value.index].sizes.size();
@@ -281,7 +304,7 @@ std::optional<Access> OpenGroup::access_of(const Place& place, const Member& mem
   for (size_t i = 0; i < source.sizes.size(); ++i) {
     const auto size = graph_->symbols->constant(source.sizes[i]);
     if (size == 1) continue;
-    const size_t dim = first + i + (operand.joined && first + i > *operand.joined ? 1 : 0);
+    const size_t dim = member.dim_of(first + i + (operand.joined && first + i > *operand.joined ? 1 : 0));
     if (operand.joined == dim) {
       const auto outer = graph_->symbols->constant(member.sizes[dim]), inner = graph_->symbols->constant(member.sizes[dim + 1]);
       if (!size || !outer || !inner || *size != *outer * *inner) return std::nullopt;
@@ -323,10 +346,7 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
   std::optional<int64_t> innermost;
   bool stands_still = true, stands_still_in_segment = true;
   std::vector<int64_t> inside(shape.size(), 1);  // elements of the dim's axes that were passed
-  // Only a domain that is as it was can have an order of its own.
-  const std::vector<uint8_t> order = group_.order.size() == domain.size() ? group_.order : count_up(domain.size());
-  for (size_t i = domain.size(); i-- > 0;) {
-    const uint8_t axis = order[i];
+  for (size_t axis = domain.size(); axis-- > 0;) {
     const int64_t size = symbols.hint(domain[axis]);
     const int8_t dim = access.dim_of_axis[axis];
     int64_t step = 0;
@@ -357,13 +377,13 @@ Access OpenGroup::moved(const Access& access, const Place& place) const {
 void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   if (group_.members.empty()) {
     group_.body.compute = member.compute == at::kBool ? at::kFloat : member.compute;
-    group_.order = member.order;
     group_.device = *member.device;
-  } else if (place.domain.size() != group_.domain.size()) {
-    group_.order = count_up(place.domain.size());
   }
   for (Access& access : group_.accesses) access = moved(access, place);
   for (Group::Concat& concat : group_.concats) concat.dim_of_axis = moved({{}, concat.dim_of_axis}, place).dim_of_axis;
+  for (auto& [value, made] : made_) {
+    if (!made.dim_of_axis.empty()) made.dim_of_axis = moved({{}, made.dim_of_axis}, place).dim_of_axis;
+  }
   group_.domain = place.domain;
   group_.columns = place.columns;
   group_.channels = place.channels;
@@ -412,6 +432,8 @@ void OpenGroup::store(ValueId value) {
   const Made& made = made_.at(value.index);
   group_.stores.push_back(value);
   group_.shapes.push_back(graph_->values[value.index].sizes);
+  auto order = *dense_order(*graph_, graph_->values[value.index]);
+  group_.orders.push_back(std::is_sorted(order.begin(), order.end()) ? std::vector<uint8_t>() : std::move(order));
   group_.body.stores.push_back({made.value, graph_->values[value.index].dtype, made.extent, 0, made.over_rows});
 }
 

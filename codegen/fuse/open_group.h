@@ -56,8 +56,11 @@ class OpenGroup {
     Operand value;
     Extent extent = Extent::Element;
     Reduction::Kind over_rows = Reduction::Kind::Sum;  // as BodyStore has it
+    std::vector<int8_t> dim_of_axis = {};              // as Access has it; empty: its dims follow each other as the axes do
   };
 
+  std::vector<int8_t> dims_of_result(const Member& member, const Place& place) const;
+  bool lies_as_made(const Made& made, const Access& access, const Place& place) const;
   bool is_as_large_as_an_operand(const Member& member, Extent extent) const;
   std::optional<Place> place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers, bool is_of_rows) const;
   bool set_columns(const Member& member, Place& place) const;

@@ -54,6 +54,14 @@ Ints row_major_strides(at::IntArrayRef sizes) {
   return strides;
 }
 
+Ints dense_strides(at::IntArrayRef sizes, c10::ArrayRef<uint8_t> order) {
+  if (order.empty()) return row_major_strides(sizes);
+  Ints strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0; stride *= std::max<int64_t>(sizes[order[i]], 1)) strides[order[i]] = stride;
+  return strides;
+}
+
 ScalarArgs::ScalarArgs(const std::vector<GroupScalar>& scalars) : values_(scalars.size()) {
   for (size_t i = 0; i < scalars.size(); ++i) {
     if (scalars[i].value.kind == Arg::Kind::Constant) values_[i] = scalars[i].value.constant.toScalar().toDouble();

@@ -22,6 +22,8 @@ using Pointers = c10::SmallVector<char*, 32>;
 
 Ints sizes_of(const std::vector<capture::ExprId>& sizes, const capture::Env& env);
 Ints row_major_strides(at::IntArrayRef sizes);
+/// `order`: dims, outermost first; empty: as they are.
+Ints dense_strides(at::IntArrayRef sizes, c10::ArrayRef<uint8_t> order);
 /// A group's scalars; those that never change are known before any call.
 class ScalarArgs {
  public:

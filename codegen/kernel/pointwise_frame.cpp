@@ -1,21 +1,27 @@
 #include "codegen/kernel/pointwise_frame.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace hindcast::codegen {
 
-PointwiseFrame::PointwiseFrame(const Group& group, const ResultMaker& maker)
-    : CallFrame(group, maker), is_in_order_(std::is_sorted(group.order.begin(), group.order.end())) {
+PointwiseFrame::PointwiseFrame(const Group& group, const ResultMaker& maker) : CallFrame(group, maker), axes_(group.domain.size()) {
+  std::iota(axes_.begin(), axes_.end(), uint8_t(0));
   for (const BodyLoad& load : group.body.loads) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
   for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
-  for (const Access& access : group.accesses) reads_padded_ = reads_padded_ || !access.offsets.empty();
-  for (const auto& shape : group.shapes) has_shape_of_domain_.push_back(shape == group.domain);
+  for (const Access& access : group.accesses) {
+    reads_padded_ = reads_padded_ || !access.offsets.empty();
+    std::vector<int8_t> dims = access.dim_of_axis;
+    std::erase(dims, int8_t(-1));
+    is_in_order_.push_back(std::is_sorted(dims.begin(), dims.end()));
+  }
+  for (size_t i = 0; i < group.shapes.size(); ++i)
+    has_shape_of_domain_.push_back(group.shapes[i] == group.domain && group.orders[i].empty());
 }
 
 void PointwiseFrame::lay_out(Call& call) const {
   call.strides.resize(call.domain.size());
-  for (size_t i = call.domain.size(); i-- > 0;) {
-    const uint8_t axis = group_.order[i];
+  for (size_t axis = call.domain.size(); axis-- > 0;) {
     call.strides[axis] = call.numel;
     call.numel *= std::max<int64_t>(call.domain[axis], 1);
   }
@@ -25,8 +31,8 @@ void PointwiseFrame::lay_out(Call& call) const {
 ResultLayout PointwiseFrame::layout_of(const Call& call, size_t store) const {
   const at::ScalarType type = group_.body.stores[store].type;
   if (has_shape_of_domain_[store]) return {call.domain, call.strides, type};
-  const Ints shape = sizes_of(group_.shapes[store], call.env);  // of another one: both are contiguous
-  return {shape, row_major_strides(shape), type};
+  const Ints shape = sizes_of(group_.shapes[store], call.env);
+  return {shape, dense_strides(shape, group_.orders[store]), type};
 }
 
 bool PointwiseFrame::is_empty(const Call& call) { return std::find(call.domain.begin(), call.domain.end(), 0) != call.domain.end(); }
@@ -40,11 +46,26 @@ bool PointwiseFrame::is_one_loop(const Call& call) const {
     const at::Tensor& tensor = call.load(i);
     if (is_still(i)) {
       if (tensor.numel() != 1) return false;
+    } else if (!is_in_order_[i]) {
+      if (!lies_as_domain(i, call)) return false;
     } else if (group_.accesses[i].sizes.empty() && tensor.sizes() == sizes) {
       if (numel != 1 && tensor.strides() != strides) return false;
-    } else if (tensor.numel() != numel || !tensor.is_contiguous() || !is_in_order_) {
+    } else if (tensor.numel() != numel || !tensor.is_contiguous()) {
       return false;
     }
+  }
+  return true;
+}
+
+// One dim an axis, each with the axis' size and stride.
+bool PointwiseFrame::lies_as_domain(size_t load, const Call& call) const {
+  const Access& access = group_.accesses[load];
+  if (!access.sizes.empty()) return false;
+  const at::Tensor& tensor = call.load(load);
+  for (size_t axis = 0; axis < call.domain.size(); ++axis) {
+    if (call.domain[axis] == 1) continue;
+    const int8_t dim = access.dim_of_axis[axis];
+    if (dim < 0 || tensor.size(dim) != call.domain[axis] || tensor.stride(dim) != call.strides[axis]) return false;
   }
   return true;
 }
@@ -76,7 +97,7 @@ PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call) const {
     steps.push_back(part.steps);
     nest.pointers.push_back(part.memory);
   }
-  nest.loops = make_nest(call.domain, group_.order, steps, spans);
+  nest.loops = make_nest(call.domain, axes_, steps, spans);
   return nest;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What calls of kernels without rows do alike on all devices: results lie densely in one order of the domain's axes. Loads lie along with
+// What calls of kernels without rows do alike on all devices: results are dense in the order of the domain's axes. Loads lie along with
 // them, or are one element for all: then the kernel goes through all elements in one loop. Else there are loops around it.
 
 #include "codegen/kernel/call_frame.h"
@@ -33,9 +33,11 @@ class PointwiseFrame : public CallFrame {
 
  private:
   bool is_one_loop(const Call& call) const;
+  bool lies_as_domain(size_t load, const Call& call) const;
 
   std::vector<bool> has_shape_of_domain_;  // by store
-  const bool is_in_order_;
+  std::vector<bool> is_in_order_;          // by load: its dims follow each other as the axes do
+  std::vector<uint8_t> axes_;              // all
 };
 
 }  // namespace hindcast::codegen

@@ -42,7 +42,7 @@ RowFrame::RowFrame(const Group& group, const ResultMaker& maker) : CallFrame(gro
 
 ResultLayout RowFrame::layout_of(const Call& call, size_t store) const {
   const Ints shape = sizes_of(group_.shapes[store], call.env);
-  return {shape, row_major_strides(shape), group_.body.stores[store].type};
+  return {shape, dense_strides(shape, group_.orders[store]), group_.body.stores[store].type};
 }
 
 void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {

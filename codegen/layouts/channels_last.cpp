@@ -1,6 +1,7 @@
 #include "codegen/layouts/channels_last.h"
 
 #include "codegen/fuse/pointwise_ops.h"
+#include "codegen/layouts/batch_norm.h"
 
 #include <c10/core/MemoryFormat.h>
 
@@ -30,11 +31,8 @@ struct FollowingOp {
   size_t images;
 };
 constexpr auto kFollowing = std::to_array<FollowingOp>({
-    {"aten::_native_batch_norm_legit", 1},
-    {"aten::_native_batch_norm_legit_functional", 1},
     {"aten::_native_batch_norm_legit_no_training", 1},
     {"aten::native_batch_norm", 1},
-    {"aten::native_batch_norm_backward", 2},
     {"aten::max_pool2d_with_indices", 1},
     {"aten::avg_pool2d", 1},
     {"aten::avg_pool2d_backward", 2},
@@ -64,12 +62,14 @@ std::vector<int64_t> ints_of(const Arg& arg) {
 
 class Rewriter {
  public:
-  Rewriter(const Joint& joint, const std::function<bool()>& is_cancelled)
-      : is_cancelled_(is_cancelled),
+  Rewriter(const Joint& joint, const CostModel& costs, const std::function<bool()>& is_cancelled)
+      : costs_(costs),
+        is_cancelled_(is_cancelled),
         joint_(joint),
         old_(*joint.graph),
         graph_(std::make_shared<Graph>(*joint.graph)),
         is_last_(old_.values.size()) {
+    graph_->symbols = graph_->symbols->copy();  // programs in use read theirs
     for (const Instr& instr : old_.instrs) {
       if (is_named(instr, "aten::convolution_backward")) backward_of_[backward_place_of(instr)] = &instr;
     }
@@ -167,6 +167,7 @@ class Rewriter {
   bool add(Instr instr) {
     if (is_named(instr, "aten::convolution")) return add_convolution(std::move(instr));
     if (is_named(instr, "aten::convolution_backward")) return add_convolution_backward(std::move(instr));
+    if (sums_over_images(instr)) return add_sums(std::move(instr));
     if (const size_t images = images_of(instr); images != 0) return add_following(std::move(instr), images);
     if (is_of_elements(instr)) return add_of_elements(std::move(instr));
     return add_plain(std::move(instr));
@@ -261,6 +262,21 @@ class Rewriter {
     return set_last(output);
   }
 
+  // Of a batch norm. In the forward LibTorch's takes longer than a copy, which the next convolution would need anyway.
+  bool add_sums(Instr instr) {
+    const bool is_backward = is_named(instr, "aten::native_batch_norm_backward");
+    const size_t images = is_backward ? 2 : 1;
+    const ValueId input = instr.args[0].values[0];
+    bool any = false;
+    for (size_t i = 0; i < images; ++i) any = any || is_last(instr.args[i].values[0]);
+    const bool may_move = !is_backward && is_image(input) && is_contiguous(input) && has_ops_for_sums(*graph_, instr, costs_);
+    if (!any && !may_move) return add_plain(std::move(instr));
+    if (!has_ops_for_sums(*graph_, instr, costs_)) return false;
+    for (size_t i = 0; i < images; ++i) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
+    add_batch_norm(*graph_, instr);
+    return !is_image(instr.outputs[0]) || set_last(instr.outputs[0]);
+  }
+
   static bool is_of_elements(const Instr& instr) {
     if (instr.kind == InstrKind::AddGrads) return true;
     if (!instr.op || !instr.views.empty() || instr.outputs.size() != 1) return false;
@@ -297,6 +313,7 @@ class Rewriter {
   }
   bool is_contiguous_before(ValueId value) const { return is_last(value) || is_contiguous(value); }
 
+  const CostModel& costs_;
   const std::function<bool()>& is_cancelled_;
   const Joint& joint_;
   const Graph& old_;
@@ -309,18 +326,6 @@ class Rewriter {
   ChannelsLast made_;
 };
 
-// Of a batch norm in training: its one flag is true.
-bool has_statistics_of_images(const Graph& graph) {
-  return std::any_of(graph.instrs.begin(), graph.instrs.end(), [&](const Instr& instr) {
-    if (!instr.op) return false;
-    const std::string& name = instr.op->operator_name().name;
-    if (name.find("batch_norm") == name.npos || name.ends_with("_backward")) return false;
-    if (graph.values[instr.args[0].values[0].index].sizes.size() != 4) return false;
-    return std::any_of(instr.args.begin(), instr.args.end(),
-                       [](const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isBool() && arg.constant.toBool(); });
-  });
-}
-
 }  // namespace
 
 bool has_convolutions(const Graph& graph) {
@@ -328,9 +333,9 @@ bool has_convolutions(const Graph& graph) {
                      [](const Instr& instr) { return instr.op && instr.op->operator_name().name == "aten::convolution"; });
 }
 
-std::optional<ChannelsLast> with_channels_last(const Joint& joint, bool with_batch_norms, const std::function<bool()>& is_cancelled) {
-  if (!has_convolutions(*joint.graph) || (!with_batch_norms && has_statistics_of_images(*joint.graph))) return std::nullopt;
-  return Rewriter(joint, is_cancelled).run();
+std::optional<ChannelsLast> with_channels_last(const Joint& joint, const CostModel& costs, const std::function<bool()>& is_cancelled) {
+  if (!has_convolutions(*joint.graph)) return std::nullopt;
+  return Rewriter(joint, costs, is_cancelled).run();
 }
 
 }  // namespace hindcast::codegen

@@ -2,6 +2,7 @@
 // A joint program whose convolutions work channels-last: images are converted where they come in and where they go out, and not between.
 
 #include "capture/function/joint.h"
+#include "codegen/fuse/cost_model.h"
 #include "codegen/layouts/convolution_times.h"
 
 #include <functional>
@@ -19,12 +20,12 @@ struct ChannelsLast {
 /// Where it has none, with_channels_last() gives nothing.
 bool has_convolutions(const capture::Graph& graph);
 
-/// Nothing: the program has no convolution whose layout is a choice (two dimensions, float32, on the CPU, contiguous), or has another one
-/// besides. Results and gradients lie as before. What is no convolution, norm, pooling or expression of elements gets what it reads as it
-/// lay before. Sizes are those at capture. Measures what was not measured before.
-/// `with_batch_norms`: also one whose batch norms compute statistics of images. LibTorch's are less exact channels-last.
-/// `is_cancelled`: asked before each convolution is measured; then there is nothing, too.
-std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, bool with_batch_norms,
+/// Nothing: the program has no convolution whose layout is a choice (two dimensions, float32, on the CPU, contiguous), has another one
+/// besides, or a batch norm of few channels, which LibTorch would compute less exactly. Results and gradients lie as before. What is no
+/// convolution, norm, pooling or expression of elements gets what it reads as it lay before. Sizes are those at capture. Measures what was
+/// not measured before.
+/// `costs`: of the kernels that the program will have. `is_cancelled`: asked before each convolution is measured; then there is nothing, too.
+std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, const CostModel& costs,
                                                const std::function<bool()>& is_cancelled = {});
 
 }  // namespace hindcast::codegen

@@ -1,7 +1,9 @@
 #include "codegen/layouts/convolution_times.h"
 
+#include "codegen/layouts/kept_times.h"
 #include "base/fork.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -15,6 +17,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -96,41 +100,63 @@ double measure_copy(const std::vector<int64_t>& sizes) {
   return best;
 }
 
-// What was measured, by the number of threads too. A program has few kinds of them; one that has new ones all the time begins anew.
-template <class Key, class Value>
+// What was measured, here or by another process. A program has few kinds of them; one that has new ones all the time begins anew.
 class Table {
  public:
   template <class Measure>
-  Value of(const Key& what, Measure measure) {
+  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, Measure measure) {
     constexpr size_t kMost = 4096;
-    const std::pair key(at::get_num_threads(), what);
+    std::tuple key(at::get_num_threads(), at::globalContext().userEnabledMkldnn(), std::string(what), sizes);
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = values_.find(key); found != values_.end()) return found->second;
+      if (const auto found = times_.find(key); found != times_.end()) return found->second;
     }
-    const at::InferenceMode no_history;
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    const Value value = measure(what);
+    auto times = kept_times(what, sizes);
+    if (!times) {
+      const at::InferenceMode no_history;
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+      keep_times(what, sizes, times.emplace(measure()));
+    }
     const std::lock_guard lock(mutex_);
-    if (values_.size() >= kMost) values_.clear();
-    return values_.emplace(key, value).first->second;
+    if (times_.size() >= kMost) times_.clear();
+    return times_.emplace(std::move(key), *std::move(times)).first->second;
   }
 
  private:
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
-  std::map<std::pair<int, Key>, Value> values_;
+  std::map<std::tuple<int, bool, std::string, std::vector<int64_t>>, std::vector<double>> times_;
 };
+
+Table& table() {
+  static auto* table = new Table;
+  return *table;
+}
 
 }  // namespace
 
+// Lists after their lengths.
+std::vector<int64_t> Convolution::numbers() const {
+  std::vector<int64_t> numbers = {groups, has_bias, gives_input_gradient};
+  for (const auto* list : {&input, &weight, &stride, &padding, &dilation}) {
+    numbers.push_back(static_cast<int64_t>(list->size()));
+    numbers.insert(numbers.end(), list->begin(), list->end());
+  }
+  return numbers;
+}
+
 ConvolutionTimes times_of(const Convolution& convolution) {
-  static auto& table = *new Table<Convolution, ConvolutionTimes>;
-  return table.of(convolution, measure);
+  const auto numbers = table().of("convolution", convolution.numbers(), [&] {
+    const ConvolutionTimes times = measure(convolution);
+    std::vector<double> numbers = {times.plain_us, times.last_us};
+    for (const bool is_last : {times.output_is_last, times.input_gradient_is_last, times.weight_gradient_is_last})
+      numbers.push_back(is_last);
+    return numbers;
+  });
+  return {numbers[0], numbers[1], numbers[2] != 0, numbers[3] != 0, numbers[4] != 0};
 }
 
 double copy_us(const std::vector<int64_t>& sizes) {
-  static auto& table = *new Table<std::vector<int64_t>, double>;
-  return table.of(sizes, measure_copy);
+  return table().of("copy", sizes, [&] { return std::vector{measure_copy(sizes)}; })[0];
 }
 
 }  // namespace hindcast::codegen

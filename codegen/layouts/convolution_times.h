@@ -1,8 +1,6 @@
 #pragma once
 // How long LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks,
-// and kept while the process lives.
-
-#include <c10/util/SmallVector.h>
+// and kept, for later processes too (kept_times.h).
 
 #include <cstdint>
 #include <vector>
@@ -16,7 +14,9 @@ struct Convolution {
   int64_t groups = 1;
   bool has_bias = false;
   bool gives_input_gradient = true;
-  auto operator<=>(const Convolution&) const = default;
+
+  /// All of that: no two convolutions have the same.
+  std::vector<int64_t> numbers() const;
 };
 
 struct ConvolutionTimes {
@@ -25,7 +25,7 @@ struct ConvolutionTimes {
   bool output_is_last = false, input_gradient_is_last = false, weight_gradient_is_last = false;
 };
 
-/// By the number of LibTorch's intra-op threads now. Takes some runs of the convolution. Safe from many threads.
+/// With LibTorch's settings as they are now: intra-op threads, oneDNN or not. Takes some runs of the convolution. Safe from many threads.
 ConvolutionTimes times_of(const Convolution& convolution);
 
 /// Of a copy of an image with these sizes into the other layout. Microseconds.

@@ -70,8 +70,7 @@ HINDCAST_API std::string explain(const Joint& joint, const Partitioned& parts);
 /// In which layout the convolutions of a function with a backward work. Results lie in memory as the function gives them, in any case.
 enum class Layouts {
   AsGiven,   ///< each in the layout of its operands
-  Measured,  ///< channels-last where that is faster, as was measured on this machine; not where a batch norm would lose digits by it
-  Fastest,  ///< also there: LibTorch's statistics of a batch norm in training are less exact channels-last, 1e-6 of the result in place of 1e-7
+  Measured,  ///< channels-last where that is faster, as was measured on this machine
 };
 
 struct AotOptions {

@@ -1,6 +1,7 @@
 #include "engine/aot/choose_layout.h"
 
 #include "base/log.h"
+#include "codegen/kernel/backend.h"
 #include "codegen/layouts/channels_last.h"
 #include "engine/aot/specialisation.h"
 #include "engine/background.h"
@@ -32,7 +33,7 @@ struct Choice {
 void Choice::make() const {
   const auto former = halves.lock();
   if (former == nullptr || process != ::getpid()) return;
-  const auto last = codegen::with_channels_last(former->traced, options.layouts == Layouts::Fastest, process_ends);
+  const auto last = codegen::with_channels_last(former->traced, codegen::backend_of(c10::kCPU)->cost_model(), process_ends);
   if (!last) return;
   const bool is_faster = last->last_us < kWorthwhile * last->plain_us;
   HC_LOG(Aot, Info, "convolutions of a function: {:.0f} us as they are, {:.0f} us channels-last with all copies{}", last->plain_us,

@@ -109,8 +109,8 @@ engine::TracedFunction traced(std::shared_ptr<const Kept> facts) {
 }  // namespace
 
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
-                      const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, bool fallback_random,
-                      int64_t check_every, int64_t limit, bool async) {
+                      const std::string& partition, const std::string& dynamic, double memory_budget, bool measures_layouts, bool fallback,
+                      bool fallback_random, int64_t check_every, int64_t limit, bool async) {
   AotOptions options;
   options.fw_compiler = program_compiler(fw_compiler, fw_callable);
   options.bw_compiler = program_compiler(bw_compiler, bw_callable);
@@ -118,6 +118,7 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   options.partition = partition == "standard" ? hindcast::partition::standard : hindcast::partition::min_cut;
   options.dynamic = dynamic == "never" || !sizes_are_numbers() ? Dynamic::Never : Dynamic::Automatic;
   options.memory_budget = memory_budget;
+  options.layouts = measures_layouts ? Layouts::Measured : Layouts::AsGiven;
   options.fallback = fallback;
   options.fallback_random = fallback_random;
   options.check_every = static_cast<size_t>(check_every);

@@ -13,8 +13,8 @@ namespace hindcast::python {
 
 /// A compiler is a name, or the number of a callable that Python keeps; an empty name and 0 is the default.
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
-                      const std::string& partition, const std::string& dynamic, double memory_budget, bool fallback, bool fallback_random,
-                      int64_t check_every, int64_t limit, bool async);
+                      const std::string& partition, const std::string& dynamic, double memory_budget, bool measures_layouts, bool fallback,
+                      bool fallback_random, int64_t check_every, int64_t limit, bool async);
 /// What texts call tensors that the function reads from outside.
 void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names);
 void drop_function(int64_t function);

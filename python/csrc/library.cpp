@@ -144,7 +144,7 @@ TORCH_LIBRARY(hindcast, m) {
 
   m.def(
       "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
-      "bool fallback, bool fallback_random, int check_every, int limit, bool async_) -> int",
+      "bool measures_layouts, bool fallback, bool fallback_random, int check_every, int limit, bool async_) -> int",
       &make_function);
   m.def("aot_name_tensors(int function, Tensor[] tensors, str[] names) -> ()", &name_tensors);
   m.def("aot_drop(int function) -> ()", &drop_function);

@@ -164,6 +164,7 @@ class AotFunction:
         static_argnums: Union[int, Sequence[int], None],
         dynamic: str,
         memory_budget: float,
+        layouts: str,
         check_every: int,
         fallback: bool,
         fallback_random: bool,
@@ -176,6 +177,8 @@ class AotFunction:
             raise TypeError(f"hindcast.aot_function: partition_fn is {partition!r}; expected one of hindcast.partition")
         if dynamic not in ("automatic", "never"):
             raise ValueError(f"hindcast.aot_function: dynamic is {dynamic!r}; expected 'automatic' or 'never'")
+        if layouts not in ("measured", "as_given"):
+            raise ValueError(f"hindcast.aot_function: layouts is {layouts!r}; expected 'measured' or 'as_given'")
         self._function = function
         self._module = _module_of(function)
         self._fixed = _check_argnums(static_argnums)
@@ -189,6 +192,7 @@ class AotFunction:
             partition.name,
             dynamic,
             float(memory_budget),
+            layouts == "measured",
             self._fallback,
             bool(fallback_random),
             _check_count("check_every", check_every, 0),
@@ -304,6 +308,7 @@ def aot_function(
     static_argnums: Union[int, Sequence[int], None] = None,
     dynamic: Literal["automatic", "never"] = "automatic",
     memory_budget: float = 1.0,
+    layouts: Literal["measured", "as_given"] = "measured",
     check_every: int = 0,
     fallback: bool = True,
     fallback_random: bool = False,
@@ -334,6 +339,8 @@ def aot_function(
         static_argnums: arguments by position whose sizes never become dynamic. Numbers never do.
         dynamic: ``"automatic"``, or ``"never"``: programs for every combination of sizes.
         memory_budget: of ``min_cut``: 1, what is nearly free to compute again is not saved; 0, all that can be is not.
+        layouts: of convolutions: ``"measured"``, channels-last where that was measured to be faster on this machine; ``"as_given"``: in
+            that of their operands. Results lie in memory as the function gives them in any case.
         check_every: n: run the function itself beside every n-th call, and compare; raises where they differ.
         fallback: what cannot be traced runs as it is, which :meth:`AotFunction.stats` counts; ``False``: it raises.
         fallback_random: random numbers are ATen's bits; ``False``: kernels draw the masks of dropouts themselves.
@@ -351,6 +358,7 @@ def aot_function(
         static_argnums,
         dynamic,
         memory_budget,
+        layouts,
         check_every,
         fallback,
         fallback_random,

@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <hindcast/hindcast.h>
 
 #include "capture/function/function_trace.h"
 #include "capture/recorder/recorder.h"
+#include "codegen/partition/min_cut.h"
+#include "engine/aot/program.h"
 
 namespace hindcast::tests {
 
@@ -32,6 +35,20 @@ at::Tensor random_like(const capture::Joint& joint, capture::ValueId value) {
   std::vector<int64_t> sizes;
   for (const auto size : of.sizes) sizes.push_back(joint.graph->symbols->hint(size));
   return at::empty_strided(sizes, of.strides, at::TensorOptions(of.dtype)).normal_();
+}
+
+Tensors run_with_kernels(const capture::Joint& joint, const Tensors& given, double memory_budget) {
+  const auto parts = codegen::min_cut(joint, {.memory_budget = memory_budget});
+  const auto bindings = capture::bindings_at_capture(*joint.graph->symbols);
+  const engine::Program forward(parts.forward, compilers::fused(), false, {}), backward(parts.backward, compilers::fused(), false, {});
+  const auto behind_primals = given.begin() + joint.primals;
+  Tensors all = forward.run({given.begin(), behind_primals}, bindings);
+  Tensors into(all.begin() + joint.results, all.end());
+  all.resize(joint.results);
+  into.insert(into.end(), behind_primals, given.end());
+  const Tensors gradients = backward.run(std::move(into), bindings);
+  all.insert(all.end(), gradients.begin(), gradients.end());
+  return all;
 }
 
 std::vector<int64_t> strides_that_matter(const at::Tensor& tensor) {

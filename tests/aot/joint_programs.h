@@ -21,6 +21,9 @@ capture::Joint joint_of(const Function& function, const Tensors& inputs);
 /// Random, like a value was at capture.
 at::Tensor random_like(const capture::Joint& joint, capture::ValueId value);
 
+/// Results, then gradients, of primals, then tangents: by kernels, after a partition.
+Tensors run_with_kernels(const capture::Joint& joint, const Tensors& given, double memory_budget = 1);
+
 /// A dim of one element has any stride: 0 here.
 std::vector<int64_t> strides_that_matter(const at::Tensor& tensor);
 

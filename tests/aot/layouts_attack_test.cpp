@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernel/backend.h"
 #include "codegen/layouts/channels_last.h"
-#include "codegen/partition/min_cut.h"
-#include "engine/aot/program.h"
 #include "tests/aot/joint_programs.h"
 
 namespace hindcast::tests {
@@ -146,26 +145,11 @@ const std::vector<Attack>& attacks() {
   return all;
 }
 
-// Results, then gradients, by kernels.
-Tensors run_with_kernels(const capture::Joint& joint, double budget, const Tensors& given) {
-  const auto parts = codegen::min_cut(joint, {.memory_budget = budget});
-  const auto bindings = capture::bindings_at_capture(*joint.graph->symbols);
-  const engine::Program forward(parts.forward, compilers::fused(), false, {}), backward(parts.backward, compilers::fused(), false, {});
-  const auto behind_primals = given.begin() + joint.primals;
-  Tensors all = forward.run({given.begin(), behind_primals}, bindings);
-  Tensors into(all.begin() + joint.results, all.end());
-  all.resize(joint.results);
-  into.insert(into.end(), behind_primals, given.end());
-  const Tensors gradients = backward.run(std::move(into), bindings);
-  all.insert(all.end(), gradients.begin(), gradients.end());
-  return all;
-}
-
 class LayoutAttacks : public testing::TestWithParam<Attack> {};
 
 TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
   const capture::Joint joint = joint_of(GetParam().function, leaves_of(GetParam().sizes, 1));
-  const auto last = codegen::with_channels_last(joint, true);
+  const auto last = codegen::with_channels_last(joint, codegen::backend_of(c10::kCPU)->cost_model());
   ASSERT_TRUE(last);
   EXPECT_GT(last->joint.graph->instrs.size(), joint.graph->instrs.size());
   for (const bool with_mkldnn : {true, false}) {
@@ -177,7 +161,7 @@ TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
       for (const capture::ValueId primal : joint.primal_values().subspan(given.size()))
         given.push_back(random_like(joint, primal).fill_(0.5));
       for (const capture::ValueId tangent : joint.tangent_values()) given.push_back(random_like(joint, tangent));
-      const Tensors expected = joint.graph->run(given), seen = run_with_kernels(last->joint, budget, given);
+      const Tensors expected = joint.graph->run(given), seen = run_with_kernels(last->joint, given, budget);
       ASSERT_EQ(expected.size(), seen.size());
       for (size_t i = 0; i < expected.size(); ++i) {
         SCOPED_TRACE(i);
@@ -206,7 +190,6 @@ Tensors residual(const Tensors& x) {
 
 AotOptions with(bool async) {
   AotOptions options;
-  options.layouts = hindcast::Layouts::Fastest;
   options.async = async;
   options.partition = partition::min_cut;
   options.fw_compiler = options.bw_compiler = compilers::fused();

@@ -411,6 +411,7 @@ def test_saved_tensors_hooks_see_the_function():
         ({"static_argnums": -1}, ValueError, "static_argnums is -1"),
         ({"dynamic": "yes"}, ValueError, "dynamic is 'yes'"),
         ({"memory_budget": 2.0}, ValueError, "memory_budget is 2"),
+        ({"layouts": "channels_last"}, ValueError, "layouts is 'channels_last'"),
         ({"check_every": -1}, ValueError, "check_every is -1"),
         ({"limit": 0}, ValueError, "limit is 0"),
     ],

@@ -19,9 +19,10 @@ using Tensors = std::vector<at::Tensor>;
 
 codegen::Group group_of(const RowProgram& program, const at::Tensor& x, capture::SymbolTable& symbols) {
   codegen::Group group;
+  std::vector<int8_t> dims;
   for (int64_t axis = 0; axis < x.dim(); ++axis) {
     group.domain.push_back(symbols.integer(x.size(axis)));
-    group.order.push_back(static_cast<uint8_t>(axis));
+    dims.push_back(static_cast<int8_t>(axis));
     if (axis > 0) group.columns |= 1u << axis;
   }
   group.channels = x.dim() == 3 ? 2 : 0;
@@ -32,7 +33,7 @@ codegen::Group group_of(const RowProgram& program, const at::Tensor& x, capture:
   body.ops = program.ops;
   body.stores = program.stores;
   group.loads.push_back(capture::ValueId{0});
-  group.accesses.push_back({{}, {group.order.begin(), group.order.end()}});
+  group.accesses.push_back({{}, dims});
   for (BodyStore& store : body.stores) {
     store.type = x.scalar_type();
     const auto first = group.domain.begin(), second = first + 1;
@@ -41,6 +42,7 @@ codegen::Group group_of(const RowProgram& program, const at::Tensor& x, capture:
                            : store.extent == Extent::Columns  ? std::vector(second, group.domain.end())
                            : store.extent == Extent::Channels ? std::vector(second, second + 1)
                                                               : group.domain);
+    group.orders.emplace_back();
   }
   return group;
 }

@@ -1,0 +1,64 @@
+#include "codegen/layouts/kept_times.h"
+
+#include "base/fork.h"
+#include "codegen/store/kernel_store.h"
+#include "codegen/store/store_folder.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace hindcast::codegen {
+namespace {
+
+std::string model_of_cpu() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line;
+  }
+  return "";
+}
+
+const std::string& machine() {
+  static const auto* text = base::first_use([] {
+    return new std::string(model_of_cpu() + "\n" + std::to_string(std::thread::hardware_concurrency()) +
+                           " threads, LibTorch " TORCH_VERSION ", " + at::get_cpu_capability());
+  });
+  return *text;
+}
+
+std::string_view bytes_of(const std::vector<int64_t>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t)};
+}
+
+store::KernelKey key_of(std::string_view what, const std::vector<int64_t>& sizes) {
+  const std::vector<int64_t> settings = {at::get_num_threads(), at::globalContext().userEnabledMkldnn()};
+  return store::key_of({"times", what, machine(), bytes_of(settings), bytes_of(sizes)});
+}
+
+store::KernelStore& store_on_disk() {
+  static auto* store = base::first_use([] { return new store::KernelStore({store::default_store_folder()}); });
+  return *store;
+}
+
+}  // namespace
+
+std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes) {
+  const auto bytes = store_on_disk().read(key_of(what, sizes));
+  if (!bytes || bytes->size() % sizeof(double) != 0) return std::nullopt;
+  std::vector<double> times(bytes->size() / sizeof(double));
+  std::memcpy(times.data(), bytes->data(), bytes->size());
+  return times;
+}
+
+void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const std::vector<double>& times) {
+  store_on_disk().write(key_of(what, sizes), {reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double)});
+}
+
+}  // namespace hindcast::codegen
