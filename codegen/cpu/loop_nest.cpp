@@ -29,32 +29,9 @@ class Nest {
   Nest(DenseKernel* dense, c10::ArrayRef<Loop> nest, c10::ArrayRef<int64_t> widths, const double* scalars, int64_t grain)
       : dense_(dense), nest_(nest), inner_(nest.back()), widths_(widths), scalars_(scalars), one_{1, {}} {
     one_.steps.resize(widths.size(), 0);
-    bool one_by_one = false;
-    for (size_t i = 0; i < widths.size(); ++i) {
-      const bool is_padded = is_cut(i);
-      const bool is_part = !span_of(inner_, i).is_all_of(inner_.size);
-      const bool goes_as_kernel = (inner_.steps[i] == widths[i] && !(is_part && widths[i] == 0)) || inner_.size == 1;
-      if (!goes_as_kernel && widths[i] == 0) one_by_one = true;
-      if (!goes_as_kernel && widths[i] != 0) odd_.push_back(i);
-      if (is_padded) padded_.push_back(i);
-      if (is_padded && (odd_.empty() || odd_.back() != i)) read_through_.push_back(i);
-    }
+    const bool one_by_one = sort_tensors();
     choose_rows();
-    tile_columns_ = one_by_one         ? 1
-                    : !odd_.empty()    ? std::min(kTileColumns, inner_.size)
-                    : !padded_.empty() ? std::min(kZeros, inner_.size)
-                                       : inner_.size;
-    packs_rows_ = !one_by_one && may_pack_rows();
-    if (packs_rows_) read_through_.insert(read_through_.end(), repeated_.begin(), repeated_.end());
-    // Where nothing is copied, as many rows as one thread takes at least.
-    tile_rows_ = std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size);
-    if (!odd_.empty() || packs_rows_) tile_rows_ = std::min(kTileRows, rows_->size);
-    if (packs_rows_ && padded_.empty()) tile_rows_ = std::clamp<int64_t>(kPacked / tile_columns_, 1, tile_rows_);
-    row_tiles_ = ceil_of(rows_->size, tile_rows_);
-    column_tiles_ = ceil_of(inner_.size, tile_columns_);
-    pitch_ = tile_columns_ + (packs_rows_ ? 0 : kPad);
-    for (const size_t i : odd_) copied_bytes_ = std::max(copied_bytes_, tile_rows_ * pitch_ * widths[i]);
-    for (const size_t i : read_through_) copied_bytes_ = std::max(copied_bytes_, (packs_rows_ ? tile_rows_ : 1) * pitch_ * widths[i]);
+    choose_tiles(one_by_one, grain);
   }
 
   int64_t tiles() const {
@@ -67,8 +44,8 @@ class Nest {
   void run(const Pointers& pointers, int64_t begin, int64_t end) const {
     std::vector<char> copies((odd_.size() + read_through_.size()) * static_cast<size_t>(copied_bytes_));
     std::vector<TilePart> parts(odd_.empty() && read_through_.empty() && padded_.empty() ? 0 : widths_.size());
-    c10::SmallVector<std::pair<const char*, int64_t>, 8> copied(
-        read_through_.size());  // of what is repeated: from where, and how many rows
+    // Of what is repeated: from where, and how many rows.
+    c10::SmallVector<std::pair<const char*, int64_t>, 8> copied(read_through_.size());
     Pointers corner(pointers.size()), at(pointers.size());
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t first_column = tile % column_tiles_ * tile_columns_;
@@ -123,6 +100,39 @@ class Nest {
  private:
   static bool has(const Span& span, int64_t index) { return span.begin <= index && index < span.end; }
   static Span span_of(const Loop& loop, size_t i) { return loop.spans.empty() ? Span{0, loop.size} : loop.spans[i]; }
+
+  // True: one of them stands still for the kernel, and does not here.
+  bool sort_tensors() {
+    bool one_by_one = false;
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      const bool is_padded = is_cut(i);
+      const bool is_part = !span_of(inner_, i).is_all_of(inner_.size);
+      const bool goes_as_kernel = (inner_.steps[i] == widths_[i] && !(is_part && widths_[i] == 0)) || inner_.size == 1;
+      if (!goes_as_kernel && widths_[i] == 0) one_by_one = true;
+      if (!goes_as_kernel && widths_[i] != 0) odd_.push_back(i);
+      if (is_padded) padded_.push_back(i);
+      if (is_padded && (odd_.empty() || odd_.back() != i)) read_through_.push_back(i);
+    }
+    return one_by_one;
+  }
+
+  void choose_tiles(bool one_by_one, int64_t grain) {
+    tile_columns_ = one_by_one         ? 1
+                    : !odd_.empty()    ? std::min(kTileColumns, inner_.size)
+                    : !padded_.empty() ? std::min(kZeros, inner_.size)
+                                       : inner_.size;
+    packs_rows_ = !one_by_one && may_pack_rows();
+    if (packs_rows_) read_through_.insert(read_through_.end(), repeated_.begin(), repeated_.end());
+    // Where nothing is copied, as many rows as one thread takes at least.
+    tile_rows_ = std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size);
+    if (!odd_.empty() || packs_rows_) tile_rows_ = std::min(kTileRows, rows_->size);
+    if (packs_rows_ && padded_.empty()) tile_rows_ = std::clamp<int64_t>(kPacked / tile_columns_, 1, tile_rows_);
+    row_tiles_ = ceil_of(rows_->size, tile_rows_);
+    column_tiles_ = ceil_of(inner_.size, tile_columns_);
+    pitch_ = tile_columns_ + (packs_rows_ ? 0 : kPad);
+    for (const size_t i : odd_) copied_bytes_ = std::max(copied_bytes_, tile_rows_ * pitch_ * widths_[i]);
+    for (const size_t i : read_through_) copied_bytes_ = std::max(copied_bytes_, (packs_rows_ ? tile_rows_ : 1) * pitch_ * widths_[i]);
+  }
 
   bool is_cut(size_t i) const {
     if (inner_.spans.empty()) return false;

@@ -170,6 +170,7 @@ class Rewriter {
     if (sums_over_images(instr)) return add_sums(std::move(instr));
     if (const size_t images = images_of(instr); images != 0) return add_following(std::move(instr), images);
     if (is_of_elements(instr)) return add_of_elements(std::move(instr));
+    if (is_mean_of_planes(instr)) return push(std::move(instr));
     return add_plain(std::move(instr));
   }
 
@@ -298,6 +299,7 @@ class Rewriter {
       if (instr.base.defined()) visit(instr.base);
     };
     for_each([&](ValueId& value) { any = any || (is_last(value) && is_whole(value)); });
+    any = any || is_spread(instr, sizes);
     const bool is_mask = sizes.size() == 4 && graph_->values[output.index].dtype == at::kBool;
     if (!any || !(is_image(output) || is_mask) || !is_contiguous(output)) return add_plain(std::move(instr));
     for_each([&](ValueId& value) {
@@ -311,6 +313,29 @@ class Rewriter {
     graph_->values.edit(output.index).strides = c10::get_channels_last_strides_2d(sizes);
     return true;
   }
+
+  // Made of one number a plane, as the gradient of a mean is: it lies in either layout from the start.
+  bool is_spread(const Instr& instr, const std::vector<int64_t>& sizes) const {
+    if (sizes.size() != 4 || sizes[2] * sizes[3] == 1) return false;
+    bool any = false, all = true;
+    capture::for_each_use(instr, [&](ValueId value) {
+      if (!value.defined() || sizes_of(value) != sizes) return;
+      any = true;
+      const auto& strides = graph_->values[value.index].strides;
+      all = all && strides.size() == 4 && strides[2] == 0 && strides[3] == 0;
+    });
+    return any && all;
+  }
+
+  // The result has one number a plane, in the order of both layouts.
+  bool is_mean_of_planes(const Instr& instr) const {
+    if (instr.kind != InstrKind::Op || !is_named(instr, "aten::mean") || instr.op->operator_name().overload_name != "dim") return false;
+    auto dims = ints_of(instr.args[1]);
+    for (int64_t& dim : dims) dim += dim < 0 ? 4 : 0;
+    std::sort(dims.begin(), dims.end());
+    return is_last(instr.args[0].values[0]) && dims == std::vector<int64_t>{2, 3};
+  }
+
   bool is_contiguous_before(ValueId value) const { return is_last(value) || is_contiguous(value); }
 
   const CostModel& costs_;

@@ -57,6 +57,11 @@ void expect_sums(at::ScalarType type) {
     check(numbers({2 * rows, 3 * columns}).slice(0, 0, {}, 2).slice(1, 1, {}, 3), numbers({rows, columns}));
     check(numbers({rows, columns}), numbers({columns}).expand({rows, columns}));
     check(numbers({rows, columns}), numbers({columns, rows, 2}).select(2, 1).t());
+    // One row for all of a block's, which is another in each block, or in none.
+    check(numbers({7, rows, columns}), numbers({7, 1, columns}).expand({7, rows, columns}));
+    check(numbers({7, rows, columns}), numbers({columns}).expand({7, rows, columns}));
+    check(numbers({7, rows, columns}), numbers({rows, columns}).expand({7, rows, columns}));
+    check(numbers({rows, 7, columns}).transpose(0, 1), numbers({columns}).expand({7, rows, columns}));
   }
   for (const auto& order : std::vector<std::vector<int64_t>>{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}) {
     std::vector<int64_t> sizes(3), back(3);
