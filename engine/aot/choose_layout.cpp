@@ -43,6 +43,7 @@ void Choice::make() const {
   request.tangent_facts = &former->tangents;
   request.leaves = leaves;
   request.traced = &former->traced;
+  request.is_for_all = former->is_for_all;
   const auto better = make_halves(last->joint, request);
   if (const auto held = of.lock()) held->replace(*former, better);
 }

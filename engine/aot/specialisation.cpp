@@ -166,7 +166,8 @@ void Specialisation::add(std::shared_ptr<const Halves> halves) {
   constexpr size_t kMost = 8;
   std::shared_ptr<const Halves> oldest;  // destroyed after the lock is released: kernels may go with it
   const std::lock_guard lock(mutex_);
-  halves_.insert(halves_.begin(), std::move(halves));
+  const bool stays_behind = !halves_.empty() && halves_.front()->is_for_all && !halves->is_for_all;
+  halves_.insert(halves_.begin() + (stays_behind ? 1 : 0), std::move(halves));
   if (halves_.size() <= kMost) return;
   oldest = std::move(halves_.back());
   halves_.pop_back();

@@ -1,0 +1,102 @@
+// Functions of several results, into which now these and now those gradients flow: as an actor's and a critic's, that share a network.
+
+#include <gtest/gtest.h>
+#include <hindcast/aot.h>
+#include <hindcast/hindcast.h>
+#include <torch/torch.h>
+
+#include <vector>
+
+namespace hindcast::tests {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// The third weight is the first result's alone, the fourth the second's.
+Tensors network(const at::Tensor& x, const at::Tensor& shared, const at::Tensor& policy, const at::Tensor& value) {
+  const at::Tensor hidden = x.mm(shared).tanh();
+  return {hidden.mm(policy).softmax(1), hidden.mm(value).tanh(), hidden.square()};
+}
+
+Tensors weights_of(uint64_t seed) {
+  at::manual_seed(seed);
+  Tensors weights = {at::randn({7, 5}), at::randn({5, 8}), at::randn({8, 3}), at::randn({8, 1})};
+  for (size_t i = 1; i < weights.size(); ++i) weights[i].requires_grad_();
+  return weights;
+}
+
+AotOptions options_with(const Compiler& compiler) {
+  AotOptions options;
+  options.fw_compiler = options.bw_compiler = compiler;
+  options.partition = partition::min_cut;
+  options.async = false;
+  return options;
+}
+
+void expect_same(const Tensors& ours, const Tensors& stock) {
+  for (size_t i = 1; i < stock.size(); ++i) {
+    ASSERT_EQ(ours[i].grad().defined(), stock[i].grad().defined()) << i;
+    if (!stock[i].grad().defined()) continue;
+    EXPECT_TRUE(at::allclose(ours[i].grad(), stock[i].grad(), 1e-4, 1e-6)) << i << (ours[i].grad() - stock[i].grad()).abs().max();
+  }
+}
+
+class WhichGradients : public testing::TestWithParam<bool> {};
+
+// One backward a step, through the results that a mask names, each time others.
+TEST_P(WhichGradients, AlternateInEachStep) {
+  const auto compiled = aot_function(network, options_with(compilers::fused()));
+  const Tensors ours = weights_of(1), stock = weights_of(1);
+  std::optional<Guard> guard;
+  if (GetParam()) guard.emplace(enable());
+  uint64_t run_again = 0;
+  for (int step = 0; step < 40; ++step) {
+    const int mask = std::vector<int>{1, 2, 1, 2, 5, 3, 4, 6, 7}[static_cast<size_t>(step) % 9];
+    SCOPED_TRACE(std::to_string(step) + ": " + std::to_string(mask));
+    const auto run = [&](const auto& function, const Tensors& weights) {
+      for (const at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
+      const Tensors results = function(weights[0], weights[1], weights[2], weights[3]);
+      at::Tensor loss = at::zeros({});
+      for (size_t i = 0; i < 3; ++i) {
+        if ((mask >> i & 1) != 0) loss = loss + (results[i] * results[i].sin()).sum();
+      }
+      loss.backward();
+    };
+    run(compiled, ours);
+    run(network, stock);
+    expect_same(ours, stock);
+    if (step == 26) run_again = compiled.stats().run_again;
+  }
+  EXPECT_EQ(compiled.stats().run_again, run_again) << "all were known after three rounds";
+  EXPECT_EQ(compiled.stats().traces, 1u);
+}
+
+// Two backwards a step through one graph, the second through what the first did not need.
+TEST_P(WhichGradients, ComeOneAfterTheOther) {
+  const auto compiled = aot_function(network, options_with(compilers::fused()));
+  const Tensors ours = weights_of(2), stock = weights_of(2);
+  std::optional<Guard> guard;
+  if (GetParam()) guard.emplace(enable());
+  uint64_t run_again = 0;
+  for (int step = 0; step < 12; ++step) {
+    SCOPED_TRACE(step);
+    const auto run = [&](const auto& function, const Tensors& weights) {
+      for (const at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
+      const Tensors results = function(weights[0], weights[1], weights[2], weights[3]);
+      results[0].log().sum().backward({}, /*retain_graph=*/true);
+      weights[2].mutable_grad() = at::Tensor();
+      results[1].square().sum().backward();
+    };
+    run(compiled, ours);
+    run(network, stock);
+    expect_same(ours, stock);
+    EXPECT_FALSE(ours[2].grad().defined()) << "nothing flowed into it since it was cleared";
+    if (step == 5) run_again = compiled.stats().run_again;
+  }
+  EXPECT_EQ(compiled.stats().run_again, run_again);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithGuard, WhichGradients, testing::Bool());
+
+}  // namespace
+}  // namespace hindcast::tests
