@@ -210,7 +210,8 @@ DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family
   if (context_->options.dynamic != Dynamic::Automatic || family.sizes_for(facts.row) == Family::Sizes::Plain) return {};
   std::vector<capture::Facts> earlier;
   std::set<int64_t> pinned;
-  for (const auto& other : *family.all()) {
+  const auto others = family.all();
+  for (const auto& other : *others) {
     if (is_compatible(other->row(), facts.row, facts.kinds)) earlier.push_back(other->row());
   }
   for (const at::Tensor& input : call_.inputs) {

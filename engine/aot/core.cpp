@@ -103,7 +103,8 @@ class AotCore::Implementation {
   std::vector<AotPrograms> programs() const {
     std::vector<AotPrograms> programs;
     for (const auto& family : families_.entries()) {
-      for (const auto& specialisation : *family->all()) {
+      const auto known = family->all();
+      for (const auto& specialisation : *known) {
         for (const auto& halves : specialisation->all_halves()) programs.push_back(programs_of(*halves));
       }
     }

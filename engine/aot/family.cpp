@@ -82,7 +82,8 @@ void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Ha
     if (!may_fit_ || fitted_) return;
   }
   if (options_.fw_compiler.function() || options_.bw_compiler.function()) return set_fit(nullptr, false);
-  for (const auto& first : *all()) {
+  const auto known_sizes = all();  // lives as long as the loop does
+  for (const auto& first : *known_sizes) {
     if (first->is_dynamic() || !first->is_alike_outside(second)) continue;
     const auto values = second.values_of_symbols(first->row());
     if (!values) continue;
