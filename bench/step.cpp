@@ -2,6 +2,7 @@
 // forward and backward ahead of time, under a guard, and compiled_step().
 //
 // `step/optimizer/...`: the optimizer's step alone, on gradients that stay. `floor_us`: the step's reads and writes of memory as a copy.
+// `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: what a checkpoint takes beside that.
 
 #include <ATen/ATen.h>
 #include <torch/nn/utils/clip_grad.h>
@@ -22,6 +23,7 @@
 #include "bench/suites.h"
 #include "engine/aot/aot_function.h"
 #include "engine/optim/compiled_step.h"
+#include "engine/saved/checkpoint.h"
 
 namespace hindcast::bench {
 namespace {
@@ -148,6 +150,27 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
   if (step.counts().original != 0) state.SkipWithError(("not by kernels: " + step.counts().why_original).c_str());
 }
 
+void measure_checkpoint(benchmark::State& state, const Settings& settings) {
+  constexpr int kBlocks = 16;
+  const auto block = [](const at::Tensor& x, const at::Tensor& weight) { return x.mm(weight).tanh(); };
+  const at::Tensor x = at::randn({8, 8}), weight = at::randn({8, 8}).requires_grad_();
+  const auto chain = [&](const auto& call) {
+    at::Tensor y = x;
+    for (int i = 0; i < kBlocks; ++i) y = call(y);
+    return y;
+  };
+  StepLane stock{[&] {
+    {
+      const at::NoGradGuard no_grad;
+      chain([&](const at::Tensor& y) { return block(y, weight); });
+    }
+    chain([&](const at::Tensor& y) { return block(y, weight); }).sum().backward();
+  }};
+  StepLane ours{[&] { chain([&](const at::Tensor& y) { return checkpoint(block, y, weight); }).sum().backward(); }};
+  run_rounds(state, settings, stock, ours, nullptr);
+  state.counters["us_of_one"] = (summarize(ours.us).median - summarize(stock.us).median) / kBlocks;
+}
+
 }  // namespace
 
 void register_step(const Settings& settings) {
@@ -162,6 +185,8 @@ void register_step(const Settings& settings) {
   add("adam/5000x64", kSlowPairs, {5000, 64, adam});
   add("clip_adam/5000x64", kSlowPairs, {5000, 64, adam, true});
   add("sgd_momentum/5000x64", kSlowPairs, {5000, 64, sgd});
+  register_row(settings, "step/checkpoint", settings.pairs(kSlowPairs),
+               [settings](benchmark::State& state) { measure_checkpoint(state, settings); });
   for (const AotModel& model : aot_models()) {
     register_row(settings, "step/" + model.name, settings.pairs(kSlowPairs),
                  [settings, model](benchmark::State& state) { measure_step(state, settings, model.build); });

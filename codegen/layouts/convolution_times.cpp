@@ -104,14 +104,14 @@ double measure_copy(const std::vector<int64_t>& sizes) {
 class Table {
  public:
   template <class Measure>
-  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, Measure measure) {
+  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
     constexpr size_t kMost = 4096;
     std::tuple key(at::get_num_threads(), at::globalContext().userEnabledMkldnn(), std::string(what), sizes);
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = times_.find(key); found != times_.end()) return found->second;
     }
-    auto times = kept_times(what, sizes);
+    auto times = kept_times(what, sizes, count);
     if (!times) {
       const at::InferenceMode no_history;
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -145,7 +145,7 @@ std::vector<int64_t> Convolution::numbers() const {
 }
 
 ConvolutionTimes times_of(const Convolution& convolution) {
-  const auto numbers = table().of("convolution", convolution.numbers(), [&] {
+  const auto numbers = table().of("convolution", convolution.numbers(), 5, [&] {
     const ConvolutionTimes times = measure(convolution);
     std::vector<double> numbers = {times.plain_us, times.last_us};
     for (const bool is_last : {times.output_is_last, times.input_gradient_is_last, times.weight_gradient_is_last})
@@ -156,7 +156,7 @@ ConvolutionTimes times_of(const Convolution& convolution) {
 }
 
 double copy_us(const std::vector<int64_t>& sizes) {
-  return table().of("copy", sizes, [&] { return std::vector{measure_copy(sizes)}; })[0];
+  return table().of("copy", sizes, 1, [&] { return std::vector{measure_copy(sizes)}; })[0];
 }
 
 }  // namespace hindcast::codegen

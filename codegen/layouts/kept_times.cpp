@@ -38,7 +38,9 @@ std::string_view bytes_of(const std::vector<int64_t>& numbers) {
 }
 
 store::KernelKey key_of(std::string_view what, const std::vector<int64_t>& sizes) {
-  const std::vector<int64_t> settings = {at::get_num_threads(), at::globalContext().userEnabledMkldnn()};
+  const auto& context = at::globalContext();
+  const std::vector<int64_t> settings = {at::get_num_threads(), context.userEnabledMkldnn(),
+                                         static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV))};
   return store::key_of({"times", what, machine(), bytes_of(settings), bytes_of(sizes)});
 }
 
@@ -49,10 +51,10 @@ store::KernelStore& store_on_disk() {
 
 }  // namespace
 
-std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes) {
+std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count) {
   const auto bytes = store_on_disk().read(key_of(what, sizes));
-  if (!bytes || bytes->size() % sizeof(double) != 0) return std::nullopt;
-  std::vector<double> times(bytes->size() / sizeof(double));
+  if (!bytes || bytes->size() != count * sizeof(double)) return std::nullopt;
+  std::vector<double> times(count);
   std::memcpy(times.data(), bytes->data(), bytes->size());
   return times;
 }

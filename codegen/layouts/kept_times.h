@@ -1,6 +1,7 @@
 #pragma once
 // What was measured on this machine, in the folder of compiled kernels: the next process need not measure it again.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -8,9 +9,9 @@
 
 namespace hindcast::codegen {
 
-/// Numbers that were kept for `what` and these sizes, on a CPU of this model, with this release of LibTorch and its settings as they are now.
-/// nullopt: none were, or the folder cannot be used.
-std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes);
+/// So many numbers as were kept for `what` and these sizes, on a CPU of this model, with this release of LibTorch and its settings as they are
+/// now. nullopt: none were, or the folder cannot be used.
+std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count);
 /// A folder that cannot be written to costs nothing else.
 void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const std::vector<double>& times);
 

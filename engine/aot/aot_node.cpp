@@ -246,10 +246,8 @@ std::optional<variable_list> AotNode::backward_of_program(const variable_list& t
   std::vector<at::Tensor> inputs;
   inputs.reserve(saved_.size() + tangents.size());
   for (const SavedVariable& saved : saved_) inputs.push_back(saved.unpack(getptr()));
-  const auto of_these = way == Program::Way::Best && halves_->is_for_all ? of_->halves_for(tangents) : nullptr;
   for (size_t i = 0; i < tangents.size(); ++i) {
-    const bool is_missing = of_these != nullptr && !tangents[i].defined();
-    auto tangent = as_captured(is_missing ? input_metadata(i).zeros_like() : tangents[i], halves_->tangents.at(i));
+    auto tangent = as_captured(tangents[i], halves_->tangents.at(i));
     if (tangent && way == Program::Way::AsCaptured && !tangent->is_same(tangents[i])) return std::nullopt;
     if (!tangent) return std::nullopt;
     inputs.push_back(std::move(*tangent));
@@ -261,17 +259,7 @@ std::optional<variable_list> AotNode::backward_of_program(const variable_list& t
     is_released_ = true;
   }
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
-  variable_list gradients = halves_->backward->run(std::move(inputs), bindings_, way);
-  if (of_these != nullptr) keep_only_gradients_of(*of_these, gradients);
-  return gradients;
-}
-
-// Where nothing flows in from, zeros would be a gradient: an optimizer steps by those, and not where there is none.
-void AotNode::keep_only_gradients_of(const Halves& halves, variable_list& gradients) {
-  const auto known = halves.traced.gradient_values();
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!known[i].defined() || !halves.traced.graph->values[known[i].index].defined) gradients[i].reset();
-  }
+  return halves_->backward->run(std::move(inputs), bindings_, way);
 }
 
 // A function that cannot run again gets one backward for all that may flow in: zeros where nothing does, and no layouts of their own.
@@ -282,13 +270,10 @@ void AotNode::complete(variable_list& tangents) const {
 }
 
 // Gradients flow into other results than those that the programs were made for. Where there are programs for these too, the forward could
-// not know which backward would come: so it gets programs for all gradients together, which take zeros for those that do not come.
+// not know which backward would come.
 variable_list AotNode::backward_of_another_trace(const variable_list& tangents) {
   context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
   const OnStockEngine stock;
-  const auto known = of_->halves_for(tangents);
-  variable_list flowing = tangents;
-  if (known != nullptr) complete(flowing);
   std::vector<at::Tensor> inputs = unpack_inputs();
   const auto trace = std::make_unique<capture::FunctionTrace>(of_->sizes_of(bindings_), /*answers_freely=*/true);
   variable_list gradients;
@@ -296,17 +281,20 @@ variable_list AotNode::backward_of_another_trace(const variable_list& tangents) 
     const at::AutoGradMode grad(true);
     trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return of_->function()(stand_ins).tensors; }, inputs);
     const at::AutoGradMode no_grad(false);
-    gradients = trace->backward(flowing);
+    gradients = trace->backward(tangents);
   } catch (const std::exception&) {  // its own errors come again from there
     return run_as_it_is(tangents, /*create_graph=*/false);
   }
-  if (of_->is_like(*trace)) learn(*trace, flowing, inputs, /*is_for_all=*/known != nullptr);
-  if (known != nullptr) keep_only_gradients_of(*known, gradients);
+  if (const auto known = of_->halves_for(tangents)) {
+    of_->was_missed(known);
+  } else if (of_->is_like(*trace)) {
+    learn(*trace, tangents, inputs);
+  }
   join_shared(gradients, tangents, inputs, of_->lifted());
   return gradients;
 }
 
-void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs, bool is_for_all) {
+void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs) {
   inputs.insert(inputs.end(), of_->lifted().begin(), of_->lifted().end());
   const auto primals = [&] { return inputs; };
   try {
@@ -315,9 +303,8 @@ void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& ta
       if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
       of_->make_exact();
     }
-    const auto halves = make_halves(
-        with_tensor_names(trace.joint(), context_->options, of_->lifted()),
-        {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves(), nullptr, is_for_all});
+    const auto halves = make_halves(with_tensor_names(trace.joint(), context_->options, of_->lifted()),
+                                    {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
     of_->add(halves);
     if (const auto family = of_->family()) family->learned(*of_, halves);
     choose_layout(of_, halves, context_->options);

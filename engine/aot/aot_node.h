@@ -65,8 +65,7 @@ class AotNode final : public capture::ProgramNode {
   variable_list run_first_call_again(const variable_list& tangents);
   variable_list gradients_of(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given, const variable_list& ends,
                              const variable_list& tangents, bool create_graph) const;
-  static void keep_only_gradients_of(const Halves& halves, variable_list& gradients);
-  void learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs, bool is_for_all = false);
+  void learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs);
   std::vector<at::Tensor> unpack_inputs();
   variable_list of_edges(variable_list by_primal) const;
 

@@ -6,6 +6,7 @@
 #include "engine/aot/specialisation.h"
 #include "engine/background.h"
 
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <exception>
@@ -33,6 +34,7 @@ struct Choice {
 void Choice::make() const {
   const auto former = halves.lock();
   if (former == nullptr || process != ::getpid()) return;
+  at::init_num_threads();  // a thread keeps the number that it began with: the program may have set another since
   const auto last = codegen::with_channels_last(former->traced, codegen::backend_of(c10::kCPU)->cost_model(), process_ends);
   if (!last) return;
   const bool is_faster = last->last_us < kWorthwhile * last->plain_us;
@@ -43,7 +45,6 @@ void Choice::make() const {
   request.tangent_facts = &former->tangents;
   request.leaves = leaves;
   request.traced = &former->traced;
-  request.is_for_all = former->is_for_all;
   const auto better = make_halves(last->joint, request);
   if (const auto held = of.lock()) held->replace(*former, better);
 }

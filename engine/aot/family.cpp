@@ -95,7 +95,6 @@ void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Ha
       HalvesRequest request{options_, second.lasting(), second.with_gradients(), nullptr, {}};
       request.tangent_facts = &halves->tangents;
       request.leaves = second.leaves();
-      request.is_for_all = halves->is_for_all;
       const auto fitted_halves = make_halves(std::move(fitted->joint), request);
       waiting->add(fitted_halves);
       choose_layout(waiting, fitted_halves, options_);

@@ -86,7 +86,6 @@ std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& ca
 
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request) {
   auto halves = std::make_shared<Halves>();
-  halves->is_for_all = request.is_for_all;
   halves->traced = request.traced != nullptr ? *request.traced : joint;
   if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
   capture::Partitioned parts;

@@ -29,7 +29,6 @@ struct Halves {
   std::shared_ptr<const Program> forward, backward;  // backward: null where no gradient was asked for
   capture::NodeProgram of_node;                      // the backward, for who captures a graph with it
   std::vector<capture::Facts> tangents;              // by differentiable result: what flowed in; {0}: nothing
-  bool is_for_all = false;                           // they serve other backwards, too: where nothing flows in, zeros do
 };
 
 /// What a gradient must be like for a backward program, but for its sizes: those are its result's.
@@ -47,7 +46,6 @@ struct HalvesRequest {
   const std::vector<capture::Facts>* tangent_facts = nullptr;  // in the place of `tangents`, where nobody needs examples
   std::vector<uint32_t> leaves = {};                           // primals that take their gradient
   const capture::Joint* traced = nullptr;                      // as it was recorded; null: so is the one that is given
-  bool is_for_all = false;                                     // Halves::is_for_all
 };
 /// Both programs are to have kernels, and nothing asks for the bits of ATen's order.
 bool both_have_kernels(const AotOptions& options);

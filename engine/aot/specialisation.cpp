@@ -166,11 +166,18 @@ void Specialisation::add(std::shared_ptr<const Halves> halves) {
   constexpr size_t kMost = 8;
   std::shared_ptr<const Halves> oldest;  // destroyed after the lock is released: kernels may go with it
   const std::lock_guard lock(mutex_);
-  const bool stays_behind = !halves_.empty() && halves_.front()->is_for_all && !halves->is_for_all;
-  halves_.insert(halves_.begin() + (stays_behind ? 1 : 0), std::move(halves));
+  halves_.insert(halves_.begin(), std::move(halves));
   if (halves_.size() <= kMost) return;
   oldest = std::move(halves_.back());
   halves_.pop_back();
+}
+
+void Specialisation::was_missed(const std::shared_ptr<const Halves>& halves) {
+  const std::lock_guard lock(mutex_);
+  const bool again = missed_.lock() == halves;
+  missed_ = halves;
+  const auto place = std::find(halves_.begin(), halves_.end(), halves);
+  if (again && place != halves_.end()) std::rotate(halves_.begin(), place, place + 1);
 }
 
 void Specialisation::replace(const Halves& former, std::shared_ptr<const Halves> halves) {

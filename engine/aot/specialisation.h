@@ -72,6 +72,8 @@ class Specialisation {
   /// Of a call with other tangents than those of any before.
   std::shared_ptr<const Halves> halves_for(const torch::autograd::variable_list& tangents) const;
   void add(std::shared_ptr<const Halves> halves);
+  /// A call whose backward would have taken these had others. Missed twice in a row, they are the next call's.
+  void was_missed(const std::shared_ptr<const Halves>& halves);
   /// Better ones, in the place of those; who has those goes on with them.
   void replace(const Halves& former, std::shared_ptr<const Halves> halves);
   /// Another trace gave the same results.
@@ -140,6 +142,7 @@ class Specialisation {
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
   std::vector<std::shared_ptr<const Halves>> halves_;               // the one for the next call first
+  std::weak_ptr<const Halves> missed_;                              // by the last call that missed known ones
   std::vector<std::pair<int64_t, int64_t>> ranges_;                 // by symbol; empty: any value
 };
 

@@ -118,9 +118,9 @@ const std::vector<Attack>& attacks() {
                         std::get<0>(at::adaptive_max_pool2d(y, {2, 2})) * 2, at::adaptive_avg_pool2d(y.relu(), {2, 3})};
        },
        kTwo},
-      {"images_of_one_row",
+      {"images_of_two_rows",
        [](const Tensors& x) { return Tensors{conv(conv(x[0], x[1]).relu(), x[2]) * x[0].sum(1, true)}; },
-       {{1, 8, 1, 9}, {8, 8, 3, 3}, {8, 8, 3, 3}}},
+       {{2, 8, 2, 9}, {8, 8, 3, 3}, {8, 8, 3, 3}}},
       {"one_channel_between",
        [](const Tensors& x) { return Tensors{conv(conv(conv(x[0], x[1]).relu(), x[2]).tanh() + 1, x[3]).relu()}; },
        {{2, 8, 6, 6}, {8, 8, 3, 3}, {1, 8, 3, 3}, {8, 1, 3, 3}}},

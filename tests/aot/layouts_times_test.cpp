@@ -38,13 +38,13 @@ TEST_F(KeptTimes, AreThoseOfTheSettings) {
   const int threads = at::get_num_threads();
   codegen::keep_times("convolution", sizes, {1, 2});
   at::set_num_threads(threads + 1);
-  EXPECT_FALSE(codegen::kept_times("convolution", sizes).has_value());
+  EXPECT_FALSE(codegen::kept_times("convolution", sizes, 2).has_value());
   at::set_num_threads(threads);
   at::globalContext().setUserEnabledMkldnn(false);
-  EXPECT_FALSE(codegen::kept_times("convolution", sizes).has_value());
+  EXPECT_FALSE(codegen::kept_times("convolution", sizes, 2).has_value());
   at::globalContext().setUserEnabledMkldnn(true);
-  EXPECT_FALSE(codegen::kept_times("copy", sizes).has_value());
-  EXPECT_EQ(codegen::kept_times("convolution", sizes), (std::vector<double>{1, 2}));
+  EXPECT_FALSE(codegen::kept_times("copy", sizes, 1).has_value());
+  EXPECT_EQ(codegen::kept_times("convolution", sizes, 2), (std::vector<double>{1, 2}));
 }
 
 TEST_F(KeptTimes, AreMeasuredOnce) {
@@ -52,7 +52,7 @@ TEST_F(KeptTimes, AreMeasuredOnce) {
   const codegen::ConvolutionTimes first = codegen::times_of(of), second = codegen::times_of(of);
   EXPECT_GT(first.plain_us, 0);
   EXPECT_EQ(first.plain_us, second.plain_us);
-  const auto kept = codegen::kept_times("convolution", of.numbers());
+  const auto kept = codegen::kept_times("convolution", of.numbers(), 5);
   ASSERT_TRUE(kept.has_value());
   EXPECT_EQ(kept->at(1), first.last_us);
 }

@@ -61,6 +61,24 @@ TEST(Schedule, Nest) {
   }
 }
 
+TEST(Schedule, SetsOfTensors) {
+  struct Case {
+    int64_t numel;
+    bool is_aligned;
+    int64_t expected;
+  };
+  for (const Case& c : {Case{1, true, 1},
+                        {4096, true, 1},
+                        {4097, true, 2},
+                        {int64_t{1} << 33, true, 1 << 21},
+                        {1, false, 1},
+                        {2048, false, 1},
+                        {2049, false, 2},
+                        {int64_t{1} << 33, false, 1 << 22}}) {
+    EXPECT_EQ(blocks_of_set(c.numel, c.is_aligned, kFloats), c.expected) << c.numel << (c.is_aligned ? "" : ", not aligned");
+  }
+}
+
 RowProblem norm(int64_t rows, int64_t columns, bool is_aligned = true) {
   return {.rows = rows, .columns = columns, .is_aligned = is_aligned, .needs_whole_rows = true};
 }
