@@ -56,7 +56,7 @@ class OpenGroup {
     Operand value;
     Extent extent = Extent::Element;
     Reduction::Kind over_rows = Reduction::Kind::Sum;  // as BodyStore has it
-    std::vector<int8_t> dim_of_axis = {};              // as Access has it; empty: its dims follow each other as the axes do
+    std::vector<int8_t> dim_of_axis = {};              // as Access has it; empty: it is contiguous
   };
 
   std::vector<int8_t> dims_of_result(const Member& member, const Place& place) const;
