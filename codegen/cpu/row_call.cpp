@@ -13,7 +13,6 @@
 #include <cstring>
 #include <optional>
 #include <stdexcept>
-#include <utility>
 
 namespace hindcast::codegen::cpu {
 namespace {
@@ -39,9 +38,7 @@ class RowCall final : public RowFrame {
     }
     for (size_t i = 0; i < group.stores.size(); ++i) {
       const BodyStore& store = group.body.stores[i];
-      takes_memory_.push_back(is_written_last(group.body, i) &&
-                              std::all_of(group.accesses.begin(), group.accesses.end(),
-                                          [&](const Access& access) { return goes_along(access, group.orders[i]); }));
+      takes_memory_.push_back(is_written_last(group.body, i) && is_read_as_written(i));
       traffic_.push_back(store.extent == Extent::Element ? Traffic::Written : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
     }
@@ -59,16 +56,6 @@ class RowCall final : public RowFrame {
     /// Of the elements that the kernel goes over at once.
     int64_t loop_length() const { return copies_segments ? row_length() : segment_length(); }
   };
-
-  // An operand that another member reads in another order is still needed for rows to come.
-  static bool goes_along(const Access& access, const std::vector<uint8_t>& order) {
-    int64_t last = -1;
-    return std::all_of(access.dim_of_axis.begin(), access.dim_of_axis.end(), [&](int8_t dim) {
-      if (dim < 0) return true;
-      const int64_t place = order.empty() ? dim : std::find(order.begin(), order.end(), static_cast<uint8_t>(dim)) - order.begin();
-      return std::exchange(last, place) <= place;
-    });
-  }
 
   bool may_take_input(const Call& /*call*/, size_t store) const override { return takes_memory_[store]; }
   bool can_write_leaves(const Call& /*call*/) const override { return kernel_->rows_to_leaves != nullptr; }
@@ -222,7 +209,7 @@ class RowCall final : public RowFrame {
   const int64_t grain_, compute_size_, scratch_;
   const PartialResults over_rows_;
   const bool counts_rows_;          // the kernel does
-  std::vector<bool> takes_memory_;  // by store: nothing of the row is read once it is written, and all is read row by row as it is written
+  std::vector<bool> takes_memory_;  // by store: of an operand
   std::vector<Traffic> traffic_;    // by load, then by store
   std::vector<int64_t> widths_;     // the same: an element's bytes
 };

@@ -24,7 +24,7 @@ class RowCall final : public RowFrame {
                  .has_results_over_rows = has_results_over_rows(group.body),
                  .may_be_split = may_split_rows(group.body),
                  .goes_by_segments = goes_by_segments(group.body)} {
-    for (size_t i = 0; i < group.body.stores.size(); ++i) written_last_.push_back(is_written_last(group.body, i));
+    for (size_t i = 0; i < group.stores.size(); ++i) takes_memory_.push_back(is_written_last(group.body, i) && is_read_as_written(i));
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
@@ -36,7 +36,7 @@ class RowCall final : public RowFrame {
     c10::SmallVector<int64_t, 16> bytes;   // of one slice
   };
 
-  bool may_take_input(const Call& /*call*/, size_t store) const override { return written_last_[store]; }
+  bool may_take_input(const Call& /*call*/, size_t store) const override { return takes_memory_[store]; }
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
 
   void launch(Call& call) const override {
@@ -172,7 +172,7 @@ class RowCall final : public RowFrame {
   const size_t passes_;
   const bool has_numbers_;  // results of a row each
   const RowProblem problem_;
-  std::vector<bool> written_last_;  // by store: nothing of the row is read afterwards
+  std::vector<bool> takes_memory_;  // by store: of an operand
 };
 
 }  // namespace

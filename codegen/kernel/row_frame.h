@@ -29,6 +29,9 @@ class RowFrame : public CallFrame {
   void lay_out_rows(const Call& call, Rows& rows) const;
 
   ResultLayout layout_of(const Call& call, size_t store) const final;
+  /// Whatever is read lies in the order of the store's dims. An operand that one member reads in that order and another in another order is
+  /// still needed for rows to come: the store may not lie in its memory.
+  bool is_read_as_written(size_t store) const;
 
  private:
   c10::SmallVector<Loop, 4> columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const;
