@@ -4,6 +4,7 @@
 #include "base/format.h"
 
 #include <algorithm>
+#include <utility>
 #include <array>
 
 namespace hindcast::codegen {
@@ -74,6 +75,15 @@ std::vector<Extent> extents_of_ops(const Body& body) {
     extents.push_back(extent);
   }
   return extents;
+}
+
+bool goes_along(const Access& access, const std::vector<uint8_t>& order) {
+  int64_t last = -1;
+  return std::all_of(access.dim_of_axis.begin(), access.dim_of_axis.end(), [&](int8_t dim) {
+    if (dim < 0) return true;
+    const int64_t place = order.empty() ? dim : std::find(order.begin(), order.end(), static_cast<uint8_t>(dim)) - order.begin();
+    return std::exchange(last, place) <= place;
+  });
 }
 
 std::vector<capture::ValueId> inputs_of(const Group& group) {

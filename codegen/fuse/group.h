@@ -19,6 +19,9 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
+/// The tensor's dims follow each other as the axes do: in that order (dims, outermost first), or where there is none as they are.
+bool goes_along(const Access& access, const std::vector<uint8_t>& order = {});
+
 /// `value`, or `value` divided by a product of sizes.
 struct GroupScalar {
   capture::Arg value;  // Constant, Int or Float

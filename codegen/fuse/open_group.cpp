@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <utility>
 
 namespace hindcast::codegen {
 
@@ -19,12 +18,6 @@ std::vector<uint8_t> count_up(size_t n) {
   std::vector<uint8_t> numbers(n);
   std::iota(numbers.begin(), numbers.end(), uint8_t(0));
   return numbers;
-}
-
-// Dims follow each other as the axes do.
-bool is_in_order(const std::vector<int8_t>& dim_of_axis) {
-  int8_t last = -1;
-  return std::all_of(dim_of_axis.begin(), dim_of_axis.end(), [&](int8_t dim) { return dim < 0 || std::exchange(last, dim) <= dim; });
 }
 
 uint32_t bits_of(const std::vector<uint8_t>& axes) {
@@ -287,7 +280,7 @@ std::vector<int8_t> OpenGroup::dims_of_result(const Member& member, const Place&
 
 // Sizes alone may match where dims do not: of images as high as they are wide, with as many channels.
 bool OpenGroup::lies_as_made(const Made& made, const Access& access, const Place& place) const {
-  if (made.dim_of_axis.empty()) return is_in_order(access.dim_of_axis);
+  if (made.dim_of_axis.empty()) return goes_along(access);
   return access.sizes.empty() && access.dim_of_axis == moved({{}, made.dim_of_axis}, place).dim_of_axis;
 }
 

@@ -1,6 +1,7 @@
 #include "codegen/fuse/row_ops.h"
 
 #include "base/fork.h"
+#include "capture/graph/args.h"
 
 #include <algorithm>
 #include <string>
@@ -12,6 +13,7 @@ namespace {
 using capture::Arg;
 using capture::Graph;
 using capture::Instr;
+using capture::is_tensor;
 using capture::ValueId;
 
 constexpr Reduction kSumOfRow{Reduction::Kind::Sum, Reduction::Over::Row};
@@ -22,8 +24,6 @@ constexpr Reduction kSumOfSegment{Reduction::Kind::Sum, Reduction::Over::Segment
 constexpr Reduction kSumOfSegments{Reduction::Kind::Sum, Reduction::Over::Segments};
 
 const Sizes& sizes_of(const Graph& graph, const Arg& arg) { return graph.values[arg.values[0].index].sizes; }
-
-bool is_tensor(const Arg& arg) { return arg.kind == Arg::Kind::Value && arg.values[0].defined(); }
 
 uint32_t last_dims(size_t rank, size_t count) { return ((1u << rank) - 1) & ~((1u << (rank - count)) - 1); }
 

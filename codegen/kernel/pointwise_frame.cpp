@@ -11,9 +11,7 @@ PointwiseFrame::PointwiseFrame(const Group& group, const ResultMaker& maker) : C
   for (const BodyStore& store : group.body.stores) element_sizes_.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
   for (const Access& access : group.accesses) {
     reads_padded_ = reads_padded_ || !access.offsets.empty();
-    std::vector<int8_t> dims = access.dim_of_axis;
-    std::erase(dims, int8_t(-1));
-    is_in_order_.push_back(std::is_sorted(dims.begin(), dims.end()));
+    is_in_order_.push_back(goes_along(access));
   }
   for (size_t i = 0; i < group.shapes.size(); ++i)
     has_shape_of_domain_.push_back(group.shapes[i] == group.domain && group.orders[i].empty());

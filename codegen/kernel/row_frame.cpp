@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 namespace hindcast::codegen {
 namespace {
@@ -47,15 +46,8 @@ ResultLayout RowFrame::layout_of(const Call& call, size_t store) const {
 }
 
 bool RowFrame::is_read_as_written(size_t store) const {
-  const std::vector<uint8_t>& order = group_.orders[store];
-  return std::all_of(group_.accesses.begin(), group_.accesses.end(), [&](const Access& access) {
-    int64_t last = -1;
-    return std::all_of(access.dim_of_axis.begin(), access.dim_of_axis.end(), [&](int8_t dim) {
-      if (dim < 0) return true;
-      const int64_t place = order.empty() ? dim : std::find(order.begin(), order.end(), static_cast<uint8_t>(dim)) - order.begin();
-      return std::exchange(last, place) <= place;
-    });
-  });
+  return std::all_of(group_.accesses.begin(), group_.accesses.end(),
+                     [&](const Access& access) { return goes_along(access, group_.orders[store]); });
 }
 
 void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {

@@ -1,5 +1,6 @@
 #include "codegen/layouts/batch_norm.h"
 
+#include "capture/graph/args.h"
 #include "codegen/fuse/shapes.h"
 
 #include <c10/core/MemoryFormat.h>
@@ -12,10 +13,15 @@
 namespace hindcast::codegen {
 
 using capture::Arg;
+using capture::constant;
 using capture::ExprId;
 using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
+using capture::is_bool;
+using capture::is_tensor;
+using capture::is_true;
+using capture::tensor;
 using capture::Value;
 using capture::ValueId;
 
@@ -23,17 +29,14 @@ namespace {
 
 constexpr std::string_view kMovesStatistics = "aten::_native_batch_norm_legit_functional", kBackward = "aten::native_batch_norm_backward";
 
-Arg constant(c10::IValue value) { return {.constant = std::move(value)}; }
-Arg tensor(ValueId value) { return {.kind = Arg::Kind::Value, .values = {value}}; }
-
-bool is_true(const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isBool() && arg.constant.toBool(); }
 bool is_number(const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isDouble(); }
-bool is_tensor(const Arg& arg) { return arg.kind == Arg::Kind::Value && arg.values[0].defined(); }
 bool is_named(const Instr& instr, std::string_view name) { return instr.op && instr.op->operator_name().name == name; }
 
 // The ops that stand for one batch norm.
 class Ops {
  public:
+  static constexpr size_t kNone = ~size_t{0};
+
   Ops(Graph& graph, const Instr& instr, ValueId image) : graph_(graph), instr_(instr), image_(graph.values[image.index]) {
     image_.is_view = false;
     std::vector<int64_t> sizes;
@@ -60,7 +63,7 @@ class Ops {
     const c10::List<int64_t> all_but_channels({0, 2, 3});
     return of_channels("aten::sum", "dim_IntList", {tensor(images), constant(all_but_channels), constant(false), constant({})}, output);
   }
-  ValueId product(ValueId a, ValueId b) { return of_images("aten::mul", "Tensor", {tensor(a), tensor(b)}); }
+  ValueId product(ValueId a, ValueId b, size_t output = kNone) { return of_images("aten::mul", "Tensor", {tensor(a), tensor(b)}, output); }
   /// One number a channel, to be broadcast to images.
   ValueId spread(ValueId channels) {
     Value spread = graph_.values[channels.index];
@@ -85,8 +88,6 @@ class Ops {
   }
 
  private:
-  static constexpr size_t kNone = ~size_t{0};
-
   ValueId add(const char* name, const char* overload, std::vector<Arg> args, const Value& like, size_t output) {
     ValueId result = output != kNone && is_wanted(output) ? instr_.outputs[output] : ValueId();
     if (!result.defined()) {
@@ -127,15 +128,10 @@ void add_forward(Graph& graph, const Instr& instr) {
     if (ops.is_wanted(4)) move(args[4], ops.of_channels("aten::div", "Scalar", {tensor(squares), ops.count(1)}), 4);
   }
   const bool has_weight = is_tensor(args[1]), has_bias = is_tensor(args[2]);
-  ValueId output = centred;
-  const auto step = [&](const char* op, ValueId channels, bool is_last) {
-    std::vector<Arg> operands = {tensor(output), tensor(ops.spread(channels))};
-    if (std::string_view(op) == "aten::add") operands.push_back(constant(1));
-    output = is_last ? ops.of_images(op, "Tensor", std::move(operands), 0) : ops.of_images(op, "Tensor", std::move(operands));
-  };
-  step("aten::mul", rstd, !has_weight && !has_bias);
-  if (has_weight) step("aten::mul", args[1].values[0], !has_bias);
-  if (has_bias) step("aten::add", args[2].values[0], true);
+  const auto output_if = [](bool is_last) { return is_last ? size_t{0} : Ops::kNone; };
+  ValueId scaled = ops.product(centred, ops.spread(rstd), output_if(!has_weight && !has_bias));
+  if (has_weight) scaled = ops.product(scaled, ops.spread(args[1].values[0]), output_if(!has_bias));
+  if (has_bias) ops.of_images("aten::add", "Tensor", {tensor(scaled), tensor(ops.spread(args[2].values[0])), constant(1)}, 0);
 }
 
 // (grad, input, weight, running_mean, running_var, mean, rstd, train, eps, mask) -> (input, weight, bias)
@@ -168,7 +164,7 @@ void add_backward(Graph& graph, const Instr& instr) {
     rest = ops.of_images("aten::sub", "Tensor", {tensor(level), tensor(ops.product(centred, ops.spread(slope))), constant(1)});
   }
   const ValueId scale = is_tensor(args[2]) ? ops.of_channels("aten::mul", "Tensor", {tensor(rstd), args[2]}) : rstd;
-  ops.of_images("aten::mul", "Tensor", {tensor(rest), tensor(ops.spread(scale))}, 0);
+  ops.product(rest, ops.spread(scale), 0);
 }
 
 }  // namespace
@@ -186,11 +182,15 @@ bool has_ops_for_sums(const Graph& graph, const Instr& instr, const CostModel& c
   const bool is_backward = is_named(instr, kBackward);
   const Value& image = graph.values[args[is_backward ? 1 : 0].values[0].index];
   const int64_t channels = graph.symbols->hint(image.sizes[1]);
+  // Of one image, or one row, strides do not say how it lies: its expressions have no kernels.
+  for (const size_t dim : {0, 2, 3}) {
+    if (graph.symbols->hint(image.sizes[dim]) == 1) return false;
+  }
   if (!costs.is_worth_it(RowShape{.numel = hint_of_numel(*graph.symbols, image.sizes), .row = channels, .neighbours = channels}))
     return false;
   if (is_backward) {
-    const bool train = is_true(args[7]), is_known = train || (args[7].kind == Arg::Kind::Constant && args[7].constant.isBool());
-    return is_known && is_number(args[8]) && is_tensor(args[train ? 5 : 3]) && is_tensor(args[train ? 6 : 4]);
+    const bool train = is_true(args[7]);
+    return is_bool(args[7]) && is_number(args[8]) && is_tensor(args[train ? 5 : 3]) && is_tensor(args[train ? 6 : 4]);
   }
   const bool keeps_statistics = is_named(instr, "aten::native_batch_norm") && !is_tensor(args[3]);
   return (keeps_statistics || is_named(instr, kMovesStatistics)) && is_number(args[6]) && is_number(args[7]);

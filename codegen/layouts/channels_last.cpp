@@ -1,5 +1,6 @@
 #include "codegen/layouts/channels_last.h"
 
+#include "capture/graph/args.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "codegen/layouts/batch_norm.h"
 
@@ -100,9 +101,8 @@ class Rewriter {
   using Place = std::tuple<uint32_t, uint32_t, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>, bool>;
   static Place place_of(const Instr& instr, size_t image, size_t stride) {
     const Arg& transposed = instr.args[stride + 3];
-    return {instr.args[image].values[0].index, instr.args[image + 1].values[0].index,
-            ints_of(instr.args[stride]),       ints_of(instr.args[stride + 1]),
-            ints_of(instr.args[stride + 2]),   transposed.constant.isBool() && transposed.constant.toBool()};
+    return {instr.args[image].values[0].index, instr.args[image + 1].values[0].index, ints_of(instr.args[stride]),
+            ints_of(instr.args[stride + 1]),   ints_of(instr.args[stride + 2]),       capture::is_true(transposed)};
   }
   static Place forward_place_of(const Instr& instr) { return place_of(instr, 0, 3); }
   static Place backward_place_of(const Instr& instr) { return place_of(instr, 1, 4); }
@@ -139,7 +139,7 @@ class Rewriter {
     Instr& instr = graph_->instrs.emplace_back();
     instr.op = clone;
     instr.origin = origin;
-    instr.args = {{Arg::Kind::Value, {}, {value}, {}}, {Arg::Kind::Constant, static_cast<int64_t>(format), {}, {}}};
+    instr.args = {capture::tensor(value), capture::constant(static_cast<int64_t>(format))};
     instr.outputs = {id};
     made_.last_us += copy_us(sizes);
     return found->second = id;
@@ -195,7 +195,7 @@ class Rewriter {
     constexpr size_t kStride = 3, kPadding = 4, kDilation = 5, kTransposed = 6, kGroups = 8;
     const auto& args = instr.args;
     const bool is_plain = instr.kind == InstrKind::Op && is_image(args[0].values[0]) && is_image(args[1].values[0]) &&
-                          args[kTransposed].constant.isBool() && !args[kTransposed].constant.toBool() && args[kGroups].constant.isInt();
+                          capture::is_bool(args[kTransposed]) && !capture::is_true(args[kTransposed]) && args[kGroups].constant.isInt();
     if (!is_plain) return std::nullopt;
     Convolution of{sizes_of(args[0].values[0]), sizes_of(args[1].values[0]),    ints_of(args[kStride]), ints_of(args[kPadding]),
                    ints_of(args[kDilation]),    args[kGroups].constant.toInt(), !args[2].values.empty()};

@@ -3,8 +3,6 @@
 #include "codegen/layouts/kept_times.h"
 #include "base/fork.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/full.h>
@@ -106,7 +104,7 @@ class Table {
   template <class Measure>
   std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
     constexpr size_t kMost = 4096;
-    std::tuple key(at::get_num_threads(), at::globalContext().userEnabledMkldnn(), std::string(what), sizes);
+    std::tuple key(settings_of_times(), std::string(what), sizes);
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = times_.find(key); found != times_.end()) return found->second;
@@ -124,7 +122,7 @@ class Table {
 
  private:
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
-  std::map<std::tuple<int, bool, std::string, std::vector<int64_t>>, std::vector<double>> times_;
+  std::map<std::tuple<std::vector<int64_t>, std::string, std::vector<int64_t>>, std::vector<double>> times_;
 };
 
 Table& table() {
@@ -145,7 +143,8 @@ std::vector<int64_t> Convolution::numbers() const {
 }
 
 ConvolutionTimes times_of(const Convolution& convolution) {
-  const auto numbers = table().of("convolution", convolution.numbers(), 5, [&] {
+  constexpr size_t kNumbers = 5;
+  const auto numbers = table().of("convolution", convolution.numbers(), kNumbers, [&] {
     const ConvolutionTimes times = measure(convolution);
     std::vector<double> numbers = {times.plain_us, times.last_us};
     for (const bool is_last : {times.output_is_last, times.input_gradient_is_last, times.weight_gradient_is_last})

@@ -38,9 +38,7 @@ std::string_view bytes_of(const std::vector<int64_t>& numbers) {
 }
 
 store::KernelKey key_of(std::string_view what, const std::vector<int64_t>& sizes) {
-  const auto& context = at::globalContext();
-  const std::vector<int64_t> settings = {at::get_num_threads(), context.userEnabledMkldnn(),
-                                         static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV))};
+  const std::vector<int64_t> settings = settings_of_times();
   return store::key_of({"times", what, machine(), bytes_of(settings), bytes_of(sizes)});
 }
 
@@ -50,6 +48,12 @@ store::KernelStore& store_on_disk() {
 }
 
 }  // namespace
+
+std::vector<int64_t> settings_of_times() {
+  const auto& context = at::globalContext();
+  return {at::get_num_threads(), context.userEnabledMkldnn(),
+          static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV))};
+}
 
 std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count) {
   const auto bytes = store_on_disk().read(key_of(what, sizes));

@@ -1,5 +1,6 @@
 #include "codegen/partition/random_numbers.h"
 
+#include "capture/graph/args.h"
 #include "codegen/fuse/body.h"
 #include "codegen/fuse/random_ops.h"
 #include "codegen/fuse/views.h"
@@ -14,11 +15,13 @@
 namespace hindcast::codegen {
 
 using capture::Arg;
+using capture::constant;
 using capture::ExprId;
 using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
 using capture::Joint;
+using capture::tensor;
 using capture::Value;
 using capture::ValueId;
 
@@ -37,9 +40,6 @@ std::optional<double> number_of(const Arg& arg) {
   if (arg.kind != Arg::Kind::Constant || !(arg.constant.isDouble() || arg.constant.isInt())) return std::nullopt;
   return arg.constant.toScalar().toDouble();
 }
-
-Arg constant(c10::IValue value) { return {.constant = std::move(value)}; }
-Arg tensor(ValueId value) { return {.kind = Arg::Kind::Value, .values = {value}}; }
 
 class Rewriter {
  public:

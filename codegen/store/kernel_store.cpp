@@ -136,7 +136,8 @@ bool KernelStore::write(const KernelKey& key, std::string_view object) {
   }
   if (folder.trust != Trust::Mine || !write_file(folder.file.number(), key, object)) return fail();
   count(counts_.writes);
-  if (sweep_is_due(kKernelFileHeaderSize + object.size())) count(counts_.swept, sweep_folder(folder.file.number(), options_.max_size));
+  if (sweep_is_due(kKernelFileHeaderSize + object.size()))
+    count(counts_.swept, sweep_folder(folder.file.number(), options_.max_size, options_.max_files));
   return true;
 }
 

@@ -43,6 +43,7 @@ class KernelStore {
   struct Options {
     std::string folder;  // empty: there is no store
     uint64_t max_size = uint64_t{256} << 20;
+    uint64_t max_files = 1 << 16;  // a small one takes more of a disk than its size
     uint32_t writes_per_sweep = 64;
   };
 

@@ -30,7 +30,7 @@ struct CloseFolder {
 
 }  // namespace
 
-uint64_t sweep_folder(int folder, uint64_t max_size) {
+uint64_t sweep_folder(int folder, uint64_t max_size, uint64_t max_files) {
   // Opened again, since reading a folder moves a position that all copies of a descriptor share.
   const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, CloseFolder> entries(own < 0 ? nullptr : fdopendir(own));
@@ -57,10 +57,12 @@ uint64_t sweep_folder(int folder, uint64_t max_size) {
     size += kernels.back().size;
   }
   std::sort(kernels.begin(), kernels.end(), [](const Found& a, const Found& b) { return a.used < b.used; });
+  uint64_t files = kernels.size();
   for (const Found& kernel : kernels) {
-    if (size <= max_size) break;
+    if (size <= max_size && files <= max_files) break;
     remove(kernel.name);
     size -= kernel.size;
+    --files;
   }
   return gone;
 }

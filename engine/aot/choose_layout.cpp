@@ -34,7 +34,6 @@ struct Choice {
 void Choice::make() const {
   const auto former = halves.lock();
   if (former == nullptr || process != ::getpid()) return;
-  at::init_num_threads();  // a thread keeps the number that it began with: the program may have set another since
   const auto last = codegen::with_channels_last(former->traced, codegen::backend_of(c10::kCPU)->cost_model(), process_ends);
   if (!last) return;
   const bool is_faster = last->last_us < kWorthwhile * last->plain_us;
@@ -66,7 +65,11 @@ void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_
     }
   };
   if (!options.async) return run();
-  run_in_background({.run = run, .is_wanted = [choice] { return choice->is_wanted(); }});
+  const auto run_with_threads = [run] {
+    at::init_num_threads();  // a thread keeps the number that it began with: the program may have set another since
+    run();
+  };
+  run_in_background({.run = run_with_threads, .is_wanted = [choice] { return choice->is_wanted(); }});
 }
 
 }  // namespace hindcast::engine

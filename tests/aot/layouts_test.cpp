@@ -211,6 +211,15 @@ TEST(LayoutsOfFunctions, BatchNormsOfFewChannelsStay) {
   EXPECT_TRUE(codegen::with_channels_last(joint_with(16), costs()).has_value());
 }
 
+// Nor are there where dims of one element hide how an image lies.
+TEST(LayoutsOfFunctions, BatchNormsOfSinglePointsStay) {
+  const auto function = [](const Tensors& x) {
+    const at::Tensor y = conv(x[0], x[1]).relu(), pooled = at::max_pool2d(y, {6, 6});
+    return Tensors{at::batch_norm(pooled, {}, {}, {}, {}, true, 0.1, 1e-5, false), y};
+  };
+  EXPECT_FALSE(codegen::with_channels_last(joint_of(function, leaves_of({{8, 16, 6, 6}, {16, 16, 3, 3}}, 1)), costs()).has_value());
+}
+
 // Also where the number of images changes, with which the factor of the variance does.
 TEST(LayoutsOfFunctions, RunningStatisticsMove) {
   const Tensors ours = {at::zeros({16}), at::ones({16})}, stock = {at::zeros({16}), at::ones({16})};

@@ -3,30 +3,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/source.h"
-#include "codegen/fuse/fuse.h"
-#include "engine/hindcast.h"
+#include "tests/fusion/captured_groups.h"
 
 namespace hindcast::tests {
 namespace {
 
 using codegen::Group;
 using codegen::Schedule;
-
-/// The groups of the graph that `backward` captures.
-template <class Backward>
-std::vector<Group> groups_of(const Backward& backward) {
-  hindcast::reset();
-  std::shared_ptr<const Graph> captured;
-  const Compiler keep([&](const std::shared_ptr<const Graph>& graph) {
-    captured = graph;
-    return std::vector<SegmentFunction>(graph->segments().size());
-  });
-  const auto guard = hindcast::enable(keep);
-  backward();
-  return codegen::fuse(*captured, codegen::cpu::cost_model()).groups;
-}
 
 std::vector<size_t> sizes_of(const std::vector<Group>& groups) {
   std::vector<size_t> sizes;

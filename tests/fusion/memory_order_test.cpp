@@ -5,29 +5,13 @@
 
 #include <algorithm>
 
-#include "codegen/cpu/cost_model.h"
-#include "codegen/fuse/fuse.h"
-#include "engine/hindcast.h"
+#include "tests/fusion/captured_groups.h"
 #include "tests/fusion/near_grads.h"
 
 namespace hindcast::tests {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-/// The groups of the graph that `backward` captures.
-template <class Backward>
-std::vector<codegen::Group> groups_of(const Backward& backward) {
-  hindcast::reset();
-  std::shared_ptr<const Graph> captured;
-  const Compiler keep([&](const std::shared_ptr<const Graph>& graph) {
-    captured = graph;
-    return std::vector<SegmentFunction>(graph->segments().size());
-  });
-  const auto guard = hindcast::enable(keep);
-  backward();
-  return codegen::fuse(*captured, codegen::cpu::cost_model()).groups;
-}
 
 at::Tensor last_leaf(at::IntArrayRef sizes, at::TensorOptions options) {
   return at::randn(sizes).to(options.dtype()).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);

@@ -11,9 +11,7 @@
 #include <functional>
 #include <optional>
 
-#include "codegen/cpu/cost_model.h"
-#include "codegen/fuse/fuse.h"
-#include "engine/hindcast.h"
+#include "tests/fusion/captured_groups.h"
 #include "tests/kernel_store/temporary_folder.h"
 #include "tests/support/log_capture.h"
 
@@ -40,14 +38,7 @@ class Variable {
 
 /// A captured graph, one of its groups and what that is given.
 struct Captured {
-  explicit Captured(const std::function<void()>& backward) {
-    hindcast::reset();
-    const Compiler keep([this](const std::shared_ptr<const Graph>& captured) {
-      graph = captured;
-      return std::vector<SegmentFunction>(captured->segments().size());
-    });
-    const auto guard = hindcast::enable(keep);
-    backward();
+  explicit Captured(const std::function<void()>& backward) : graph(captured_graph(backward)) {
     group = codegen::fuse(*graph, codegen::cpu::cost_model()).groups.at(0);
     for (const auto input : codegen::inputs_of(group)) {
       const auto& value = graph->values[input.index];
@@ -146,6 +137,23 @@ TEST(Reproducer, ItsProgramRunsKernelsByRowsOfSeveralChannels) {
   text.insert(text.rfind("+=", text.find("  for (long segment", text.find(sum))) + 2, " 2 *");
   std::ofstream(folder / "kernel.cpp") << text;
   EXPECT_EQ(run(folder), 1) << text;
+}
+
+// An image channels-last and the gradient of a factor of its channels; the image alone.
+TEST(Reproducer, ItsProgramTakesTheOrderOfMemory) {
+  for (const bool by_rows : {true, false}) {
+    const TemporaryFolder temporary;
+    const Variable place("HINDCAST_REPRODUCER_DIR", temporary.path());
+    const Captured captured([&] {
+      const auto x = at::randn({2, 32, 3, 5}).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);
+      (x * at::randn({32, 1, 1}).set_requires_grad(by_rows)).sin().sum().backward();
+    });
+    ASSERT_EQ(captured.group.body.by_rows, by_rows);
+    ASSERT_FALSE(captured.group.orders[0].empty());
+    const fs::path folder = captured.write();
+    ASSERT_TRUE(compile_main(folder)) << contents_of(folder / "main.cpp");
+    EXPECT_EQ(run(folder), 0) << contents_of(folder / "main.cpp");
+  }
 }
 
 TEST(Reproducer, ItsProgramLooksAtBothPartsOfComplexNumbers) {

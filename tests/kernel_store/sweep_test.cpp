@@ -48,6 +48,14 @@ TEST(Sweep, KeepsTheFolderBelowItsSize) {
   EXPECT_EQ(test.store.counts().swept, 45U);
 }
 
+TEST(Sweep, KeepsTheFolderBelowItsNumberOfFiles) {
+  TemporaryFolder folder;
+  KernelStore store{{.folder = folder.path(), .max_files = 3, .writes_per_sweep = 1}};
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(store.write(key(i), "a few bytes"));
+  EXPECT_EQ(folder.names().size(), 3U);
+  EXPECT_EQ(store.counts().swept, 7U);
+}
+
 TEST(Sweep, IsDueAtTheFirstWriteOfAProcess) {
   Fixture test;
   for (int i = 0; i < 5; ++i) {
