@@ -85,6 +85,10 @@ void PartialResults::move_to(char* memory, Pointers& pointers, const Counts& cou
   }
 }
 
+void PartialResults::advance(Pointers& pointers, const Counts& counts) const {
+  for (const Store& store : stores_) pointers[store.pointer] += counts[store.index] * width_;
+}
+
 void PartialResults::clear(const Pointers& pointers, const Counts& counts) const {
   for (const Store& store : stores_) {
     char* const memory = pointers[store.pointer];

@@ -20,6 +20,8 @@ class PartialResults {
   int64_t bytes(const Counts& counts) const;
   /// From now on the stores' pointers point there.
   void move_to(char* memory, Pointers& pointers, const Counts& counts) const;
+  /// Moves the pointers behind one of each.
+  void advance(Pointers& pointers, const Counts& counts) const;
   /// Results of no rows.
   void clear(const Pointers& pointers, const Counts& counts) const;
   /// Adds results of `rows` rows to those of `rows_before`.

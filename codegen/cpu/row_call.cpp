@@ -1,5 +1,6 @@
 #include "codegen/cpu/row_call.h"
 
+#include "codegen/cpu/joined_rows.h"
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
@@ -31,7 +32,8 @@ class RowCall final : public RowFrame {
         compute_size_(static_cast<int64_t>(c10::elementSize(group.body.compute))),
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
         over_rows_(group.body),
-        counts_rows_(has_moments_over_rows(group.body)) {
+        counts_rows_(has_moments_over_rows(group.body)),
+        may_join_rows_(JoinedRows::may_be(group.body)) {
     for (const BodyLoad& load : group.body.loads) {
       traffic_.push_back(load.pattern == AccessPattern::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
@@ -51,6 +53,7 @@ class RowCall final : public RowFrame {
     c10::SmallVector<Traffic, 32> traffic;  // by pointer, where there is more than one segment a row
     c10::SmallVector<int64_t, 32> widths;   // the same: an element's bytes
     bool copies_segments = false;
+    JoinedRows joined;
     NontemporalStores nontemporal;
 
     /// Of the elements that the kernel goes over at once.
@@ -65,11 +68,13 @@ class RowCall final : public RowFrame {
     std::optional<LeafPointers> pointers;  // and the zeros that they point to
     if (call.leaves != nullptr) add_leaves(launch, pointers.emplace(group_, *call.leaves, launch.loop_length()));
     run_rows(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
+    launch.joined.merge_results(over_rows_, launch);
   }
 
   Launch prepare(const Call& call) const {
     Launch launch;
     lay_out_rows(call, launch);
+    if (may_join_rows_) launch.joined.join(group_.body, over_rows_, widths_, launch);
     if (launch.segments() > 1 && group_.channels == 0) look_at_segments(launch);
     over_rows_.clear(launch.pointers, launch.counts);
     for (size_t i = loads_; i < launch.tensors.size(); ++i) {
@@ -208,7 +213,8 @@ class RowCall final : public RowFrame {
   const std::shared_ptr<const CpuKernel> kernel_;
   const int64_t grain_, compute_size_, scratch_;
   const PartialResults over_rows_;
-  const bool counts_rows_;          // the kernel does
+  const bool counts_rows_;  // the kernel does
+  const bool may_join_rows_;
   std::vector<bool> takes_memory_;  // by store: of an operand
   std::vector<Traffic> traffic_;    // by load, then by store
   std::vector<int64_t> widths_;     // the same: an element's bytes

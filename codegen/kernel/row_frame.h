@@ -11,7 +11,6 @@ class RowFrame : public CallFrame {
  public:
   RowFrame(const Group& group, const ResultMaker& maker);
 
- protected:
   /// How the tensors of one call lie: loads, then results.
   struct Rows {
     c10::SmallVector<at::Tensor, 16> tensors;
@@ -24,6 +23,8 @@ class RowFrame : public CallFrame {
     int64_t segment_length() const { return columns.back().size; }
     int64_t row_length() const { return segments() * segment_length(); }
   };
+
+ protected:
   /// Steps of results over rows are those of elements of the type of the arithmetic. Throws where a result would be one of no elements, as
   /// ATen does.
   void lay_out_rows(const Call& call, Rows& rows) const;

@@ -1,0 +1,86 @@
+#include "codegen/cpu/joined_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hindcast::codegen::cpu {
+namespace {
+
+// Elements. Loops over longer rows cost as much as their elements; long rows are made this long, at most.
+constexpr int64_t kShort = 256, kLong = 1024;
+// Long rows there are at least, for what it costs to merge the results of each row in one.
+constexpr int64_t kLeastRows = 16;
+constexpr int64_t kAlignment = 16;
+
+// A divisor of the number of rows, so that none is left.
+int64_t rows_in_one(int64_t rows, int64_t length) {
+  if (length == 0 || length >= kShort) return 1;
+  int64_t count = std::max<int64_t>(std::min(kLong / length, rows / kLeastRows), 1);
+  while (rows % count != 0) --count;
+  return count;
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+bool JoinedRows::may_be(const Body& body) {
+  const std::vector<Extent> extents = extents_of_ops(body);
+  return std::all_of(body.loads.begin(), body.loads.end(), [](const BodyLoad& load) { return load.pattern == AccessPattern::Dense; }) &&
+         std::all_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return op.kind == BodyOp::Kind::Functor; }) &&
+         std::all_of(extents.begin(), extents.end(), [](Extent extent) { return extent == Extent::Element; }) &&
+         std::all_of(body.stores.begin(), body.stores.end(),
+                     [](const BodyStore& store) { return store.extent == Extent::Element || store.extent == Extent::Columns; });
+}
+
+void JoinedRows::join(const Body& body, const PartialResults& over_rows, c10::ArrayRef<int64_t> widths, RowFrame::Rows& rows) {
+  if (rows.rows.size() != 1 || rows.columns.size() != 1) return;
+  Loop &outer = rows.rows[0], &columns = rows.columns[0];
+  const int64_t count = rows_in_one(outer.size, columns.size);
+  if (count == 1) return;
+  const auto is_over_rows = [&](size_t i) { return i >= body.loads.size() && body.stores[i - body.loads.size()].is_over_rows(); };
+  c10::SmallVector<size_t, 8> repeated;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    if (is_over_rows(i)) continue;
+    if (columns.steps[i] != widths[i]) return;
+    if (outer.steps[i] == columns.size * widths[i]) continue;
+    if (outer.steps[i] != 0 || i >= body.loads.size()) return;
+    repeated.push_back(i);
+  }
+
+  count_ = count;
+  counts_ = rows.counts;
+  results_ = rows.pointers;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    if (body.stores[i].is_over_rows()) rows.counts[i] *= count;
+  }
+  const int64_t results = aligned(over_rows.bytes(rows.counts));
+  int64_t bytes = results;
+  for (const size_t i : repeated) bytes += aligned(count * columns.size * widths[i]);
+  memory_.resize(static_cast<size_t>(bytes));
+  over_rows.move_to(memory_.data(), rows.pointers, rows.counts);
+  char* to = memory_.data() + results;
+  for (const size_t i : repeated) {
+    const int64_t row = columns.size * widths[i];
+    for (int64_t n = 0; n < count; ++n) std::memcpy(to + n * row, rows.pointers[i], static_cast<size_t>(row));
+    rows.pointers[i] = to;
+    to += aligned(count * row);
+  }
+
+  rows.row_count /= count;
+  outer.size /= count;
+  columns.size *= count;
+  for (size_t i = 0; i < widths.size(); ++i) outer.steps[i] *= count;
+}
+
+void JoinedRows::merge_results(const PartialResults& over_rows, const RowFrame::Rows& rows) const {
+  if (count_ == 1) return;
+  over_rows.clear(results_, counts_);
+  Pointers from = rows.pointers;
+  for (int64_t n = 0; n < count_; ++n) {
+    over_rows.merge(results_, n * rows.row_count, from, rows.row_count, counts_);
+    over_rows.advance(from, counts_);
+  }
+}
+
+}  // namespace hindcast::codegen::cpu
