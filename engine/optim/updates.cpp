@@ -111,16 +111,21 @@ const double* Updates::keep(const Update& update) {
 bool Updates::are_apart() {
   const auto by_begin = [](const Range& a, const Range& b) { return a.begin < b.begin; };
   if (written_ != apart_) {
+    apart_.clear();
+    apart_from_.clear();
     sorted_ = written_;
     std::sort(sorted_.begin(), sorted_.end(), by_begin);
     const auto meet = [](const Range& a, const Range& b) { return b.begin < a.end; };
     if (std::adjacent_find(sorted_.begin(), sorted_.end(), meet) != sorted_.end()) return false;
     apart_ = written_;
   }
-  return std::none_of(read_.begin(), read_.end(), [&](const Range& read) {
+  if (read_ == apart_from_) return true;
+  const bool are_apart = std::none_of(read_.begin(), read_.end(), [&](const Range& read) {
     const auto behind = std::lower_bound(sorted_.begin(), sorted_.end(), Range{read.end, nullptr}, by_begin);
     return behind != sorted_.begin() && (behind - 1)->end > read.begin;
   });
+  if (are_apart) apart_from_ = read_;
+  return are_apart;
 }
 
 void Updates::run() {

@@ -72,7 +72,8 @@ class Updates {
   std::vector<Item> items_;  // in order
   std::vector<std::function<void()>> alone_;
   std::vector<Range> written_, read_;
-  std::vector<Range> apart_, sorted_;  // the ranges that were found to be apart: as they came, and sorted
+  std::vector<Range> apart_, sorted_;  // the written ranges that were found to be apart: as they came, and sorted
+  std::vector<Range> apart_from_;      // read ones that none of them meets
 };
 
 }  // namespace hindcast::engine

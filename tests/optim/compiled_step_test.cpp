@@ -245,6 +245,36 @@ TEST_P(CompiledSteps, WhereParametersShareMemory) {
   }
 }
 
+// From one step to the next other parameters have gradients: those of one share memory, those of the next do not, but a gradient is a
+// parameter that changes before it, in a kernel that was made later.
+TEST(CompiledStep, WhatSharesMemoryChanges) {
+  const auto sides = [](const Tensors& of) { return Tensors{of[0], of[1], of[2], of[0].detach().requires_grad_()}; };
+  const Tensors parameters = {torch::randn({40}), torch::randn({40}), torch::randn({40})};
+  const Tensors ours = sides(copies_of(parameters)), stock = sides(copies_of(parameters));
+  const auto make = [](const Tensors& of) {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    for (const size_t i : {0, 1, 2, 3}) {
+      auto options = std::make_unique<torch::optim::SGDOptions>(0.1);
+      options->weight_decay(i == 1 ? 0.1 : 0);
+      groups.emplace_back(Tensors{of[i]}, std::move(options));
+    }
+    return std::make_unique<torch::optim::SGD>(std::move(groups), torch::optim::SGDOptions(0.1));
+  };
+  const auto of_ours = make(ours), of_stock = make(stock);
+  auto step = compiled_step(*of_ours);
+  const std::vector<std::vector<size_t>> with_gradients = {{0, 1, 2}, {0, 3}, {0, 1, 2}};
+  for (size_t i = 0; i < with_gradients.size(); ++i) {
+    for (const Tensors& of : {ours, stock}) {
+      for (const at::Tensor& parameter : of) parameter.mutable_grad() = at::Tensor();
+      for (const size_t j : with_gradients[i]) of[j].mutable_grad() = torch::ones({40}) * static_cast<double>(j + 1);
+      if (i == 2) of[2].mutable_grad() = of[1].detach();
+    }
+    step();
+    of_stock->step();
+    for (size_t j = 0; j < ours.size(); ++j) EXPECT_TRUE(at::allclose(ours[j], stock[j], 1e-5, 1e-6)) << i << ", " << j;
+  }
+}
+
 // What is written is what a gradient is read from.
 TEST_P(CompiledSteps, WhereAGradientIsAParameter) {
   const Tensors parameters = {torch::randn({40}), torch::randn({40})};
