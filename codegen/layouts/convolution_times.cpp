@@ -109,18 +109,30 @@ class Table {
       const std::lock_guard lock(mutex_);
       if (const auto found = times_.find(key); found != times_.end()) return found->second;
     }
-    auto times = kept_times(what, sizes, count);
-    if (!times) {
-      const at::InferenceMode no_history;
-      const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      keep_times(what, sizes, times.emplace(measure()));
-    }
+    std::vector<double> times = kept_or_measured(what, sizes, count, measure);
     const std::lock_guard lock(mutex_);
     if (times_.size() >= kMost) times_.clear();
-    return times_.emplace(std::move(key), *std::move(times)).first->second;
+    return times_.emplace(std::move(key), std::move(times)).first->second;
   }
 
  private:
+  // The first processes all measure, and the least counts: one that a busy machine held up must not decide for good.
+  template <class Measure>
+  static std::vector<double> kept_or_measured(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
+    constexpr int kEnough = 3;
+    auto kept = kept_times(what, sizes, count);
+    if (kept && kept->measurements >= kEnough) return std::move(kept->times);
+    const at::InferenceMode no_history;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    KeptTimes all{measure()};
+    if (kept) {
+      all.measurements += kept->measurements;
+      for (size_t i = 0; i < count; ++i) all.times[i] = std::min(all.times[i], kept->times[i]);
+    }
+    keep_times(what, sizes, all);
+    return std::move(all.times);
+  }
+
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
   std::map<std::tuple<std::vector<int64_t>, std::string, std::vector<int64_t>>, std::vector<double>> times_;
 };

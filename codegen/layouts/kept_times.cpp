@@ -55,16 +55,19 @@ std::vector<int64_t> settings_of_times() {
           static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV))};
 }
 
-std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count) {
+// The number of measurements, then the times.
+std::optional<KeptTimes> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count) {
   const auto bytes = store_on_disk().read(key_of(what, sizes));
-  if (!bytes || bytes->size() != count * sizeof(double)) return std::nullopt;
-  std::vector<double> times(count);
-  std::memcpy(times.data(), bytes->data(), bytes->size());
-  return times;
+  if (!bytes || bytes->size() != (1 + count) * sizeof(double)) return std::nullopt;
+  std::vector<double> numbers(1 + count);
+  std::memcpy(numbers.data(), bytes->data(), bytes->size());
+  return KeptTimes{{numbers.begin() + 1, numbers.end()}, static_cast<int>(numbers[0])};
 }
 
-void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const std::vector<double>& times) {
-  store_on_disk().write(key_of(what, sizes), {reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double)});
+void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const KeptTimes& times) {
+  std::vector<double> numbers = {static_cast<double>(times.measurements)};
+  numbers.insert(numbers.end(), times.times.begin(), times.times.end());
+  store_on_disk().write(key_of(what, sizes), {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)});
 }
 
 }  // namespace hindcast::codegen

@@ -12,10 +12,15 @@ namespace hindcast::codegen {
 /// LibTorch's, now, that times depend on.
 std::vector<int64_t> settings_of_times();
 
-/// So many numbers as were kept for `what` and these sizes, on a CPU of this model, with this release of LibTorch and its settings as they are
+struct KeptTimes {
+  std::vector<double> times;
+  int measurements = 1;  // that they are the least of
+};
+
+/// So many times as were kept for `what` and these sizes, on a CPU of this model, with this release of LibTorch and its settings as they are
 /// now. nullopt: none were, or the folder cannot be used.
-std::optional<std::vector<double>> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count);
+std::optional<KeptTimes> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count);
 /// A folder that cannot be written to costs nothing else.
-void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const std::vector<double>& times);
+void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const KeptTimes& times);
 
 }  // namespace hindcast::codegen
