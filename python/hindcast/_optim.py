@@ -139,6 +139,15 @@ class CompiledStep:
         finally:
             self._factor = None
 
+    def step(self, closure: Optional[Closure] = None) -> Any:
+        """The call under the name that ``GradScaler.step()`` looks for."""
+        return self(closure)
+
+    @property
+    def param_groups(self) -> list[Group]:
+        """The optimizer's, where a ``GradScaler`` finds the gradients."""
+        return self.optimizer.param_groups
+
     def _why_not(self) -> Optional[str]:
         optimizer = self.optimizer
         if type(optimizer) not in _CLASSES:
@@ -296,6 +305,8 @@ def compiled_step(optimizer: Optimizer, clip_grad_norm: Optional[ClipGradNorm] =
         >>> step = hindcast.compiled_step(optimizer, clip_grad_norm=hindcast.ClipGradNorm(1.0))
         >>> loss.backward()
         >>> step()
+
+    A ``GradScaler`` takes the result in place of the optimizer: ``scaler.step(step)``, and ``scaler.unscale_(step)``.
 
     Args:
         optimizer: of ``torch.optim``.

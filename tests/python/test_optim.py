@@ -605,6 +605,35 @@ def test_a_grad_scaler_is_the_optimizers():
     assert pair.step.compiled == 0 and "GradScaler" in pair.step.why_original
 
 
+# Steps with an infinite gradient are skipped, and the scale falls.
+@pytest.mark.parametrize("form", ["sgd_momentum", "adam_fused"])
+@pytest.mark.parametrize("unscales", [False, True])
+def test_a_grad_scaler_takes_the_step(form, unscales):
+    clip = hindcast.ClipGradNorm(1.0)
+    pair = Pair(form, clip=clip)
+    scalers = [torch.amp.GradScaler("cpu", init_scale=8.0) for _ in range(2)]
+    for number in range(4):
+        gradients = [gradient * scalers[0].scale(torch.tensor(1.0)).item() for gradient in pair.gradients()]
+        if number == 2:
+            gradients[1][0, 0] = math.inf
+        for (parameters, optimizer), scaler, ours in zip((pair.stock, pair.ours), scalers, (False, True)):
+            scaler.scale(torch.tensor(1.0))
+            set_gradients(parameters, gradients)
+            if not ours:
+                scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(parameters, clip.max_norm)
+                scaler.step(optimizer)
+            else:
+                if unscales:
+                    scaler.unscale_(pair.step)
+                scaler.step(pair.step)
+            scaler.update()
+        pair.assert_same()
+    assert scalers[0].get_scale() == scalers[1].get_scale() == 4.0
+    assert_all_compiled(pair.step)
+    assert pair.step.compiled == 3 * len(SIZES)
+
+
 def test_lbfgs_with_a_closure_that_clips():
     sides = []
     for compiled in (False, True):
