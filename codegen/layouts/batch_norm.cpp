@@ -63,6 +63,7 @@ class Ops {
     const c10::List<int64_t> all_but_channels({0, 2, 3});
     return of_channels("aten::sum", "dim_IntList", {tensor(images), constant(all_but_channels), constant(false), constant({})}, output);
   }
+  ValueId difference(ValueId a, ValueId b) { return of_images("aten::sub", "Tensor", {tensor(a), tensor(b), constant(1)}); }
   ValueId product(ValueId a, ValueId b, size_t output = kNone) { return of_images("aten::mul", "Tensor", {tensor(a), tensor(b)}, output); }
   /// One number a channel, to be broadcast to images.
   ValueId spread(ValueId channels) {
@@ -107,14 +108,17 @@ class Ops {
   Value image_, channels_;
 };
 
+// What both the sums and the expressions read, the distance from the mean, is taken from either end. As one value it would be written to
+// memory, by the kernel of the sums for that of the expressions.
+
 // (input, weight, bias, running_mean, running_var, training, momentum, eps) -> (output, mean, rstd[, running_mean, running_var])
 void add_forward(Graph& graph, const Instr& instr) {
   const auto& args = instr.args;
   const ValueId input = args[0].values[0];
   Ops ops(graph, instr, input);
   const ValueId mean = ops.of_channels("aten::div", "Scalar", {tensor(ops.sum(input)), ops.count()}, 1);
-  const ValueId centred = ops.of_images("aten::sub", "Tensor", {tensor(input), tensor(ops.spread(mean)), constant(1)});
-  const ValueId squares = ops.sum(ops.product(centred, centred));
+  const ValueId reversed = ops.difference(ops.spread(mean), input);
+  const ValueId squares = ops.sum(ops.product(reversed, reversed));
   const ValueId variance = ops.of_channels("aten::div", "Scalar", {tensor(squares), ops.count()});
   const ValueId shifted = ops.of_channels("aten::add", "Scalar", {tensor(variance), args[7], constant(1)});
   const ValueId rstd = ops.of_channels("aten::rsqrt", "", {tensor(shifted)}, 2);
@@ -127,10 +131,9 @@ void add_forward(Graph& graph, const Instr& instr) {
     if (ops.is_wanted(3)) move(args[3], mean, 3);
     if (ops.is_wanted(4)) move(args[4], ops.of_channels("aten::div", "Scalar", {tensor(squares), ops.count(1)}), 4);
   }
-  const bool has_weight = is_tensor(args[1]), has_bias = is_tensor(args[2]);
-  const auto output_if = [](bool is_last) { return is_last ? size_t{0} : Ops::kNone; };
-  ValueId scaled = ops.product(centred, ops.spread(rstd), output_if(!has_weight && !has_bias));
-  if (has_weight) scaled = ops.product(scaled, ops.spread(args[1].values[0]), output_if(!has_bias));
+  const bool has_bias = is_tensor(args[2]);
+  const ValueId scale = is_tensor(args[1]) ? ops.of_channels("aten::mul", "Tensor", {tensor(rstd), args[1]}) : rstd;
+  const ValueId scaled = ops.product(ops.difference(input, ops.spread(mean)), ops.spread(scale), has_bias ? Ops::kNone : 0);
   if (has_bias) ops.of_images("aten::add", "Tensor", {tensor(scaled), tensor(ops.spread(args[2].values[0])), constant(1)}, 0);
 }
 
@@ -146,11 +149,8 @@ void add_backward(Graph& graph, const Instr& instr) {
     rstd = ops.of_channels("aten::rsqrt", "", {tensor(shifted)});
   }
   const bool needs_sums = train && ops.is_wanted(0);
-  ValueId centred, sum, dot;
-  if (needs_sums || ops.is_wanted(1)) {
-    centred = ops.of_images("aten::sub", "Tensor", {tensor(input), tensor(ops.spread(mean)), constant(1)});
-    dot = ops.sum(ops.product(gradient, centred));
-  }
+  ValueId sum, dot;
+  if (needs_sums || ops.is_wanted(1)) dot = ops.sum(ops.product(gradient, ops.difference(input, ops.spread(mean))));
   if (needs_sums || ops.is_wanted(2)) sum = ops.sum(gradient, 2);
   if (ops.is_wanted(1)) ops.of_channels("aten::mul", "Tensor", {tensor(dot), tensor(rstd)}, 1);
   if (!ops.is_wanted(0)) return;
@@ -160,8 +160,9 @@ void add_backward(Graph& graph, const Instr& instr) {
     const ValueId of_dot = ops.of_channels("aten::div", "Scalar", {tensor(dot), ops.count()});
     const ValueId scaled = ops.of_channels("aten::mul", "Tensor", {tensor(of_dot), tensor(rstd)});
     const ValueId slope = ops.of_channels("aten::mul", "Tensor", {tensor(scaled), tensor(rstd)});
-    const ValueId level = ops.of_images("aten::sub", "Tensor", {tensor(gradient), tensor(ops.spread(share)), constant(1)});
-    rest = ops.of_images("aten::sub", "Tensor", {tensor(level), tensor(ops.product(centred, ops.spread(slope))), constant(1)});
+    const ValueId reversed = ops.difference(ops.spread(mean), input);
+    const ValueId level = ops.difference(gradient, ops.spread(share));
+    rest = ops.of_images("aten::add", "Tensor", {tensor(level), tensor(ops.product(reversed, ops.spread(slope))), constant(1)});
   }
   const ValueId scale = is_tensor(args[2]) ? ops.of_channels("aten::mul", "Tensor", {tensor(rstd), args[2]}) : rstd;
   ops.product(rest, ops.spread(scale), 0);
