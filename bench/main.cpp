@@ -29,7 +29,7 @@ constexpr const char* kUsage =
     "  --eager             replay through ATen, without kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
-    "Rows: chain mlp cnn gpt leaves memory seed aot collect hook first guard_off guard leak changing soak.\n"
+    "Rows: chain mlp cnn gpt leaves memory seed aot layout step collect hook first guard_off guard leak changing soak.\n"
     "python3 bench/table.py FILE prints the JSON as one table.\n";
 
 std::vector<int> parse_threads(std::string_view text) {
@@ -85,6 +85,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
   hindcast::bench::register_memory_chain(settings);
   hindcast::bench::register_seeds(settings);
   hindcast::bench::register_aot(settings);
+  hindcast::bench::register_layouts(settings);
   hindcast::bench::register_step(settings);
   hindcast::bench::register_patterns(settings);
   hindcast::bench::register_collect(settings);

@@ -12,6 +12,7 @@ void register_models(const Settings& settings);
 void register_leaves(const Settings& settings);
 void register_memory_chain(const Settings& settings);
 void register_aot(const Settings& settings);
+void register_layouts(const Settings& settings);
 void register_step(const Settings& settings);
 void register_seeds(const Settings& settings);
 void register_patterns(const Settings& settings);

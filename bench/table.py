@@ -125,6 +125,14 @@ def print_first(rows):
                 ["row", "nodes", "stock us", "first us", "first ratio", "spread", "cold us", "peak"], lines)
 
 
+def print_layouts(rows):
+    lines = [[row["name"], microseconds(row, "plain_us"), microseconds(row, "last_us"), cell(row, "ratio", ".2f"),
+              "±" + cell(row, "spread", ".0f", 50) + "%", microseconds(row, "blocked_us"), cell(row, "blocked_ratio", ".2f")]
+             for row in rows if "blocked_us" in row]
+    print_table("Layouts of a convolution, forward and backward (ratio = plain / the layout, higher is faster)",
+                ["row", "plain us", "channels-last us", "ratio", "spread", "blocked us", "ratio"], lines)
+
+
 def print_changing(rows):
     lines = [[row["name"], cell(row, "nodes", ".0f"), microseconds(row, "stock_us"), microseconds(row, "hindcast_us"),
               cell(row, "ratio", ".2f"), "±" + cell(row, "spread", ".0f", 50) + "%", cell(row, "overall_ratio", ".2f"),
@@ -263,6 +271,7 @@ def main():
     print_collect(rows)
     print_hooks(rows)
     print_leaks(rows)
+    print_layouts(rows)
     print_changing(rows)
     print_soaks(rows)
     print_table("A guard", ["row", "ns an enable() and its end"],
