@@ -118,10 +118,11 @@ void BackwardPlan::add_events() {
   }
 }
 
-// Saved tensors leave with their node; the few that are read elsewhere leave with their last use.
+// Saved tensors leave with their node; the few that are read elsewhere leave with their last use, and so do those of a node that is a program.
 void BackwardPlan::find_what_flows_on(const codegen::Schedule& schedule) {
   flows_on_.assign(first_resume_slot(), false);
   std::vector<uint32_t> reader(first_resume_slot(), kNoSlot);
+  const std::vector<uint32_t>& programs = backward().programs;
   uint32_t furthest = 0;
   for (const codegen::Schedule::Item item : schedule.items) {
     if (item.is_group) {
@@ -137,7 +138,7 @@ void BackwardPlan::find_what_flows_on(const codegen::Schedule& schedule) {
     capture::for_each_use(instr, [&](ValueId value) {
       const uint32_t slot = slot_of(value);
       if (slot >= first_resume_slot()) return;
-      if (moved) flows_on_[slot] = true;
+      if (moved || std::binary_search(programs.begin(), programs.end(), instr.origin)) flows_on_[slot] = true;
       const bool formula = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate;
       if (reader[slot] == kNoSlot) reader[slot] = instr.origin;
       if (reader[slot] != instr.origin || !formula) flows_on_[slot] = true;

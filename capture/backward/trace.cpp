@@ -113,7 +113,7 @@ class Tracer {
   void release(Node& node, const NodeCall& call) {
     for (uint32_t i = 0; i < call.tensor_count; ++i) collected_.tensors[call.first_tensor + i].reset();
     if (call.kind == NodeKind::Accumulate) return;
-    if (recording_) writer_.add_event(EventKind::Release);
+    if (recording_) writer_.release_node();
     if (!request_.keep_graph) node.release_variables();
   }
 

@@ -71,6 +71,11 @@ Event& TraceWriter::add_event(EventKind kind, ValueIds inputs) {
   return event;
 }
 
+void TraceWriter::release_node() {
+  if (!is_released_) add_event(EventKind::Release);
+  is_released_ = true;
+}
+
 Event& TraceWriter::add_accumulate(ValueId gradient, bool has_post_hooks) {
   Event& event = add_event(EventKind::Accumulate, {gradient});
   if (has_post_hooks) graph_->instrs.edit_back().order = EventOrder::Barrier;

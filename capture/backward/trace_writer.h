@@ -23,12 +23,17 @@ class TraceWriter {
   std::shared_ptr<BackwardGraph> finish();
 
   /// Instrs from here on belong to node `call`.
-  void begin_node(uint32_t call) { call_ = call; }
+  void begin_node(uint32_t call) {
+    call_ = call;
+    is_released_ = false;
+  }
   uint32_t call() const { return call_; }
 
   // Only while recording.
   Instr& add_instr(InstrKind kind);
   Event& add_event(EventKind kind, ValueIds inputs = {});
+  /// What the node saved is given back, if it was not yet.
+  void release_node();
   Event& add_accumulate(ValueId gradient, bool has_post_hooks);
 
   /// User hooks at `stage` turned `list` into `results`. A post-hook also reads what the node was given: `kept`.
@@ -53,6 +58,7 @@ class TraceWriter {
   CallNodeAsItself policy_;
   Recorder recorder_;
   uint32_t call_ = 0;
+  bool is_released_ = false;  // its node is
 };
 
 }  // namespace hindcast::capture

@@ -3,8 +3,11 @@
 #include "tests/aot/aot_grads.h"
 
 #include <hindcast/graph.h>
+#include <torch/csrc/autograd/function_hook.h>
 
 #include <sstream>
+
+#include "tests/memory/counting_allocator.h"
 
 namespace hindcast::tests {
 namespace {
@@ -77,6 +80,85 @@ TEST(Inlined, FusionCrossesTheirBorders) {
   const auto expected = torch::autograd::grad({(a.exp() * a.sigmoid()).mul(3).sum()}, {x, w});
   EXPECT_TRUE(at::allclose(x.grad(), expected[0], 1e-5, 1e-6));
   EXPECT_TRUE(at::allclose(w.grad(), expected[1], 1e-5, 1e-6));
+}
+
+// Sixteen layers, each with a large weight. A gradient is made as what its layer saved goes.
+std::vector<at::Tensor> large_weights() {
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 16; ++i) weights.push_back(torch::randn({1 << 15}).requires_grad_());
+  return weights;
+}
+
+at::Tensor through_layers(const std::vector<at::Tensor>& x) {
+  at::Tensor y = x[0];
+  for (size_t i = 1; i < x.size(); ++i) y = (y * x[i]).sin();
+  return y.sum();
+}
+
+class CountsCalls final : public torch::autograd::FunctionPostHook {
+ public:
+  explicit CountsCalls(int& calls) : calls_(calls) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& /*inputs*/) override {
+    ++calls_;
+    return outputs;
+  }
+
+ private:
+  int& calls_;
+};
+
+TEST(Inlined, SavedTensorsLeaveWithTheirLastUse) {
+  torch::manual_seed(1);
+  const at::Tensor x = torch::randn({1 << 15});
+  const std::vector<at::Tensor> weights = large_weights();
+  std::vector<at::Tensor> inputs = {x};
+  inputs.insert(inputs.end(), weights.begin(), weights.end());
+  const auto f = aot_function([](const std::vector<at::Tensor>& all) { return through_layers(all); }, now());
+  const auto peak_of = [&](const std::function<at::Tensor()>& loss) {
+    const auto step = [&] {
+      for (const at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
+      loss().backward();
+    };
+    for (int i = 0; i < 4; ++i) step();
+    for (const at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
+    trim();
+    codegen::cpu::CountingAllocator counted;
+    step();
+    return codegen::cpu::CountingAllocator::most().load();
+  };
+  const int64_t stock = peak_of([&] { return through_layers(inputs); });
+  reset();
+  Options options;
+  options.async = false;
+  const auto guard = enable(options);
+  const int64_t ours = peak_of([&] { return f(inputs); });
+  EXPECT_GE(stats().hits, 3U);
+  EXPECT_LE(ours, stock + stock / 50);
+}
+
+// Twice where the graph is kept, and not again behind a backward that did not keep it, hooks or none.
+TEST(Inlined, WhatIsKeptIsThereForTheNextBackward) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({6, 4}).requires_grad_();
+  const auto f = aot_function([](at::Tensor a) { return a.sin().exp(); }, now());
+  const at::Tensor slope = torch::autograd::grad({x.sin().exp().sum()}, {x})[0];
+  f(x).sum().backward();
+  reset();
+  const auto guard = enable();
+  for (const bool has_hook : {false, true}) {
+    for (int i = 0; i < 3; ++i) {
+      x.mutable_grad() = at::Tensor();
+      int calls = 0;
+      const at::Tensor y = f(x);
+      if (has_hook) y.grad_fn()->add_post_hook(std::make_unique<CountsCalls>(calls));
+      y.sum().backward({}, /*retain_graph=*/true);
+      y.sum().backward();
+      EXPECT_TRUE(at::allclose(x.grad(), 2 * slope));
+      EXPECT_THROW(y.sum().backward(), std::runtime_error);
+      EXPECT_EQ(calls, has_hook ? 2 : 0);
+    }
+  }
 }
 
 TEST(Inlined, HooksBetweenPiecesAreCalled) {
