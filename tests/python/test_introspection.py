@@ -2,6 +2,7 @@ import hindcast
 import pytest
 import torch
 from side_by_side import leaf, needs_named_tensors
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def test_stats_start_at_zero_and_have_the_promised_names():
@@ -83,7 +84,7 @@ def test_an_unknown_log_is_refused():
 def test_everything_answers_under_modes():
     with torch.device("cpu"), hindcast.enable("eager"):
         assert hindcast.is_enabled()
-    with torch.device("cpu"), torch.utils.flop_counter.FlopCounterMode(display=False):
+    with torch.device("cpu"), FlopCounterMode(display=False):
         assert hindcast.stats()["hits"] == 0
         with hindcast.enable("eager"):
             assert not hindcast.is_enabled()
