@@ -8,8 +8,8 @@ namespace {
 
 // Elements. Loops over longer rows cost as much as their elements; long rows are made this long, at most.
 constexpr int64_t kShort = 256, kLong = 1024;
-// Long rows there are at least, for what it costs to merge the results of each row in one.
-constexpr int64_t kLeastRows = 16;
+// Long rows there are at least, and ways from one row to the next that are saved, for what it costs to merge the results of each row in one.
+constexpr int64_t kLeastRows = 16, kLeastSaved = 64;
 constexpr int64_t kAlignment = 16;
 
 // A divisor of the number of rows, so that none is left.
@@ -17,7 +17,7 @@ int64_t rows_in_one(int64_t rows, int64_t length) {
   if (length == 0 || length >= kShort) return 1;
   int64_t count = std::max<int64_t>(std::min(kLong / length, rows / kLeastRows), 1);
   while (rows % count != 0) --count;
-  return count;
+  return rows - rows / count < kLeastSaved ? 1 : count;
 }
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
