@@ -96,7 +96,7 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   std::vector<c10::SymInt> sizes;
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
   auto base = std::make_shared<Base>(Base{.value = id, .recorder = number_});
-  auto tensor = at::detail::make_tensor<TracingTensor>(std::move(real), kRecorderKey, id, std::move(base), std::move(sizes));
+  const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
   if (user_formula_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;

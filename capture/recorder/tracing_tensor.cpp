@@ -4,15 +4,17 @@
 #include "capture/recorder/recorder.h"
 
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 namespace hindcast::capture {
 namespace {
 
-c10::DispatchKeySet keys_of(const at::Tensor& real, c10::DispatchKey key) {
-  return (real.key_set() - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)).add(key);
+c10::DispatchKeySet keys_of(const at::Tensor& real) {
+  return (real.key_set() - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)).add(kRecorderKey);
 }
 
 // Strides in terms of the symbolic sizes, for a tensor that is dense up to order and stride-0 dimensions. Which dimensions
@@ -43,9 +45,15 @@ std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vec
 
 }  // namespace
 
-TracingTensor::TracingTensor(at::Tensor real_tensor, c10::DispatchKey key, ValueId id, std::shared_ptr<Base> shared_base,
-                             std::vector<c10::SymInt> symbolic_sizes)
-    : TensorImpl(keys_of(real_tensor, key), real_tensor.dtype(), real_tensor.device()),
+c10::intrusive_ptr<TracingTensor> TracingTensor::make(at::Tensor real, ValueId id, std::shared_ptr<Base> base,
+                                                      std::vector<c10::SymInt> sizes) {
+  std::optional<c10::InferenceMode> normal;
+  if (c10::InferenceMode::is_enabled() && !real.is_inference()) normal.emplace(false);
+  return c10::make_intrusive<TracingTensor>(std::move(real), id, std::move(base), std::move(sizes));
+}
+
+TracingTensor::TracingTensor(at::Tensor real_tensor, ValueId id, std::shared_ptr<Base> shared_base, std::vector<c10::SymInt> symbolic_sizes)
+    : TensorImpl(keys_of(real_tensor), real_tensor.dtype(), real_tensor.device()),
       real(std::move(real_tensor)),
       value(id),
       base(std::move(shared_base)),
@@ -166,7 +174,7 @@ bool TracingTensor::is_strides_like_custom(at::MemoryFormat format) const {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const c10::VariableVersion& counter, bool may_change) const {
-  auto copy = c10::make_intrusive<TracingTensor>(real, kRecorderKey, value, base, sizes);
+  auto copy = make(real, value, base, sizes);
   copy->views = views;
   copy->version = version;
   if (!copy->is_inference()) copy->set_version_counter(counter);

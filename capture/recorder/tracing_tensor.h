@@ -21,7 +21,9 @@ struct Base {
 
 class TracingTensor final : public c10::TensorImpl {
  public:
-  TracingTensor(at::Tensor real, c10::DispatchKey key, ValueId value, std::shared_ptr<Base> base, std::vector<c10::SymInt> sizes);
+  /// A normal tensor if the real one is, in inference mode too: views of normal tensors are.
+  static c10::intrusive_ptr<TracingTensor> make(at::Tensor real, ValueId value, std::shared_ptr<Base> base, std::vector<c10::SymInt> sizes);
+  TracingTensor(at::Tensor real, ValueId value, std::shared_ptr<Base> base, std::vector<c10::SymInt> sizes);  // for make()
 
   at::Tensor real;
   ValueId value;

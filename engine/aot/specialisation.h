@@ -81,6 +81,14 @@ class Specialisation {
 
   /// Sizes of inputs as expressions, for a trace that is to have this specialisation's symbols, with the values that they have now.
   capture::FunctionTrace::SizesOf sizes_of(const capture::Bindings& now) const;
+  /// A call asked for a number, as item() does, and got the one that was traced, or another. False where others come again and again: what
+  /// the program does up to there is in vain.
+  bool is_worth_asking(bool got_same) {
+    constexpr uint32_t kInVain = 8;
+    if (!got_same) return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 < kInVain;
+    if (others_in_a_row_.load(std::memory_order_relaxed) != 0) others_in_a_row_.store(0, std::memory_order_relaxed);
+    return true;
+  }
   /// False when it was asked some times: programs for other gradients again and again are not worth the measurements.
   bool may_choose_layout() { return layouts_chosen_.fetch_add(1) < 4; }
   /// Whether a call for which there is no program yet is worth a trace: ever fewer of those whose backward never comes.
@@ -136,7 +144,7 @@ class Specialisation {
   bool has_gradients_ = false, draws_ = false, can_run_again_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
-  std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0;
+  std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0, others_in_a_row_ = 0;
   std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false, is_dropped_ = false;
   std::weak_ptr<Family> family_;
 

@@ -139,14 +139,23 @@ class CompiledStep:
         finally:
             self._factor = None
 
-    def step(self, closure: Optional[Closure] = None) -> Any:
-        """The call under the name that ``GradScaler.step()`` looks for."""
-        return self(closure)
+    def with_scaler(self, scaler: "torch.amp.GradScaler") -> Any:
+        """Does what ``scaler.step(optimizer)`` does, and clips once the gradients are unscaled."""
+        attributes = self.optimizer.__dict__
+        # The scaler calls the optimizer's step(), to which it would leave a fused optimizer's unscaling.
+        lent: Group = {"step": lambda: (give_back(), self())[1], "_step_supports_amp_scaling": False}
+        former = {name: attributes[name] for name in lent if name in attributes}
 
-    @property
-    def param_groups(self) -> list[Group]:
-        """The optimizer's, where a ``GradScaler`` finds the gradients."""
-        return self.optimizer.param_groups
+        def give_back() -> None:
+            for name in lent:
+                attributes.pop(name, None)
+            attributes.update(former)
+
+        attributes.update(lent)
+        try:
+            return scaler.step(self.optimizer)
+        finally:
+            give_back()
 
     def _why_not(self) -> Optional[str]:
         optimizer = self.optimizer
@@ -306,7 +315,7 @@ def compiled_step(optimizer: Optimizer, clip_grad_norm: Optional[ClipGradNorm] =
         >>> loss.backward()
         >>> step()
 
-    A ``GradScaler`` takes the result in place of the optimizer: ``scaler.step(step)``, and ``scaler.unscale_(step)``.
+    With a ``GradScaler``, ``step.with_scaler(scaler)`` stands for ``scaler.step(optimizer)``.
 
     Args:
         optimizer: of ``torch.optim``.

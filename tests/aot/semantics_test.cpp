@@ -312,6 +312,17 @@ TEST(AotSemantics, NumbersOfTheFunctionsOwnAreComparedInEachCall) {
   EXPECT_GT(f.stats().hits, 0U);
 }
 
+// As of a batch norm whose momentum is one by the number of batches.
+TEST(AotSemantics, NumbersThatAreOthersInEachCallAreComparedSomeTimes) {
+  const auto function = [](const at::Tensor& a) { return a * a.sum().item<float>(); };
+  const auto f = aot_function(function, exact());
+  for (int call = 0; call < 30; ++call) {
+    const auto a = torch::full({3, 4}, static_cast<double>(call), at::kFloat).requires_grad_();
+    EXPECT_TRUE(torch::autograd::grad({f(a).sum()}, {a})[0].equal(torch::autograd::grad({function(a).sum()}, {a})[0]));
+  }
+  EXPECT_EQ(f.stats().numbers_differed, 8U);
+}
+
 TEST(AotSemantics, CheckEveryFindsANumberThatALambdaReads) {
   double scale = 2;
   AotOptions options = exact();
@@ -516,6 +527,39 @@ TEST(AotSemantics, InferenceAndNoGrad) {
     EXPECT_TRUE(y.equal(a.sin().exp()));
   }
   EXPECT_EQ(f.stats().hits, 4U);
+}
+
+// Views of normal tensors are normal tensors in inference mode too.
+TEST(AotSemantics, InferenceModeAndTensorsFromOutside) {
+  const auto weight = leaf({4, 16}), buffer = torch::randn({4, 16});
+  for (const at::Tensor& outside : {weight, buffer}) {
+    for (const bool trains_first : {false, true}) {
+      const auto linear = [&](const at::Tensor& x) { return x.mm(outside.t()).relu(); };
+      const auto transposed = [&](const at::Tensor& x) { return std::tuple(outside.t(), x.t(), x.detach(), (x + 1).t()); };
+      const auto f = aot_function(linear, exact());
+      const auto g = aot_function(transposed, exact());
+      const auto x = leaf({3, 16});
+      for (int call = 0; trains_first && call < 3; ++call) f(x).sum().backward();
+      for (int call = 0; call < 3; ++call) {
+        const c10::InferenceMode inference;
+        for (const at::Tensor& input : {x, torch::randn({3, 16})}) {
+          const at::Tensor y = f(input);
+          EXPECT_TRUE(y.equal(linear(input)));
+          EXPECT_TRUE(y.is_inference());
+          const auto [a, b, c, d] = g(input);
+          const auto [a_stock, b_stock, c_stock, d_stock] = transposed(input);
+          const auto expect_same = [&](const at::Tensor& ours, const at::Tensor& stock) {
+            EXPECT_TRUE(ours.equal(stock));
+            EXPECT_EQ(ours.is_inference(), stock.is_inference()) << call;
+          };
+          expect_same(a, a_stock);
+          expect_same(b, b_stock);
+          expect_same(c, c_stock);
+          expect_same(d, d_stock);
+        }
+      }
+    }
+  }
 }
 
 TEST(AotSemantics, Autocast) {

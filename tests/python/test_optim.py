@@ -608,7 +608,7 @@ def test_a_grad_scaler_is_the_optimizers():
 # Steps with an infinite gradient are skipped, and the scale falls.
 @pytest.mark.parametrize("form", ["sgd_momentum", "adam_fused"])
 @pytest.mark.parametrize("unscales", [False, True])
-def test_a_grad_scaler_takes_the_step(form, unscales):
+def test_with_a_grad_scaler(form, unscales):
     clip = hindcast.ClipGradNorm(1.0)
     pair = Pair(form, clip=clip)
     scalers = [torch.amp.GradScaler("cpu", init_scale=8.0) for _ in range(2)]
@@ -625,13 +625,35 @@ def test_a_grad_scaler_takes_the_step(form, unscales):
                 scaler.step(optimizer)
             else:
                 if unscales:
-                    scaler.unscale_(pair.step)
-                scaler.step(pair.step)
+                    scaler.unscale_(optimizer)
+                pair.step.with_scaler(scaler)
             scaler.update()
         pair.assert_same()
     assert scalers[0].get_scale() == scalers[1].get_scale() == 4.0
     assert_all_compiled(pair.step)
     assert pair.step.compiled == 3 * len(SIZES)
+    assert "step" not in pair.ours[1].__dict__
+
+
+def test_a_grad_scaler_and_a_scheduler():
+    pair = Pair("adam")
+    schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) for _, optimizer in (pair.stock, pair.ours)]
+    wrapper = pair.ours[1].__dict__["step"]
+    scalers = [torch.amp.GradScaler("cpu", init_scale=8.0) for _ in range(2)]
+    for _ in range(3):
+        gradients = pair.gradients()
+        for (parameters, optimizer), scaler, scheduler, ours in zip((pair.stock, pair.ours), scalers, schedulers, (False, True)):
+            scaler.scale(torch.tensor(1.0))
+            set_gradients(parameters, gradients)
+            if ours:
+                pair.step.with_scaler(scaler)
+            else:
+                scaler.step(optimizer)
+            scaler.update()
+            scheduler.step()
+        pair.assert_same()
+    assert_all_compiled(pair.step)
+    assert pair.ours[1].__dict__["step"] is wrapper
 
 
 def test_lbfgs_with_a_closure_that_clips():
