@@ -12,11 +12,9 @@ constexpr int64_t kShort = 256, kLong = 1024;
 constexpr int64_t kLeastRows = 16, kLeastSaved = 64;
 constexpr int64_t kAlignment = 16;
 
-// A divisor of the number of rows, so that none is left.
 int64_t rows_in_one(int64_t rows, int64_t length) {
   if (length == 0 || length >= kShort) return 1;
-  int64_t count = std::max<int64_t>(std::min(kLong / length, rows / kLeastRows), 1);
-  while (rows % count != 0) --count;
+  const int64_t count = std::max<int64_t>(std::min(kLong / length, rows / kLeastRows), 1);
   return rows - rows / count < kLeastSaved ? 1 : count;
 }
 
@@ -25,10 +23,9 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 }  // namespace
 
 bool JoinedRows::may_be(const Body& body) {
-  const std::vector<Extent> extents = extents_of_ops(body);
-  return std::all_of(body.loads.begin(), body.loads.end(), [](const BodyLoad& load) { return load.pattern == AccessPattern::Dense; }) &&
+  return std::none_of(body.loads.begin(), body.loads.end(),
+                      [](const BodyLoad& load) { return load.pattern == AccessPattern::PerSegment; }) &&
          std::all_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return op.kind == BodyOp::Kind::Functor; }) &&
-         std::all_of(extents.begin(), extents.end(), [](Extent extent) { return extent == Extent::Element; }) &&
          std::all_of(body.stores.begin(), body.stores.end(),
                      [](const BodyStore& store) { return store.extent == Extent::Element || store.extent == Extent::Columns; });
 }
@@ -42,7 +39,9 @@ void JoinedRows::join(const Body& body, const PartialResults& over_rows, c10::Ar
   c10::SmallVector<size_t, 8> repeated;
   for (size_t i = 0; i < widths.size(); ++i) {
     if (is_over_rows(i)) continue;
-    if (columns.steps[i] != widths[i]) return;
+    const bool is_still = i < body.loads.size() && body.loads[i].pattern == AccessPattern::Still;
+    if (is_still && outer.steps[i] == 0) continue;
+    if (is_still || columns.steps[i] != widths[i]) return;
     if (outer.steps[i] == columns.size * widths[i]) continue;
     if (outer.steps[i] != 0 || i >= body.loads.size()) return;
     repeated.push_back(i);
@@ -67,20 +66,38 @@ void JoinedRows::join(const Body& body, const PartialResults& over_rows, c10::Ar
     to += aligned(count * row);
   }
 
-  rows.row_count /= count;
-  outer.size /= count;
+  rest_ = outer.size % count;
+  rows.row_count = outer.size /= count;
   columns.size *= count;
-  for (size_t i = 0; i < widths.size(); ++i) outer.steps[i] *= count;
+  for (int64_t& step : outer.steps) step *= count;
 }
 
-void JoinedRows::merge_results(const PartialResults& over_rows, const RowFrame::Rows& rows) const {
+void JoinedRows::merge_results(const PartialResults& over_rows, const RowFrame::Rows& rows) {
   if (count_ == 1) return;
   over_rows.clear(results_, counts_);
   Pointers from = rows.pointers;
-  for (int64_t n = 0; n < count_; ++n) {
-    over_rows.merge(results_, n * rows.row_count, from, rows.row_count, counts_);
+  for (int64_t n = 0; n < count_; ++n, merged_ += rows.row_count) {
+    over_rows.merge(results_, merged_, from, rows.row_count, counts_);
     over_rows.advance(from, counts_);
   }
+}
+
+void JoinedRows::go_on_with_rest(const PartialResults& over_rows, RowFrame::Rows& rows) {
+  Loop& outer = rows.rows[0];
+  for (size_t i = 0; i < outer.steps.size(); ++i) {
+    if (rows.pointers[i] != nullptr) rows.pointers[i] += outer.size * outer.steps[i];
+    outer.steps[i] /= count_;
+  }
+  rows.row_count = outer.size = rest_;
+  rows.columns[0].size /= count_;
+  rows.counts = counts_;
+  over_rows.move_to(memory_.data(), rows.pointers, counts_);
+  over_rows.clear(rows.pointers, counts_);
+  count_ = 1;
+}
+
+void JoinedRows::merge_rest(const PartialResults& over_rows, const RowFrame::Rows& rows) const {
+  over_rows.merge(results_, merged_, rows.pointers, rest_, counts_);
 }
 
 }  // namespace hindcast::codegen::cpu

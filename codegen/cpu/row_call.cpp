@@ -67,8 +67,13 @@ class RowCall final : public RowFrame {
     Launch launch = prepare(call);
     std::optional<LeafPointers> pointers;  // and the zeros that they point to
     if (call.leaves != nullptr) add_leaves(launch, pointers.emplace(group_, *call.leaves, launch.loop_length()));
-    run_rows(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
+    RowsKernel* const kernel = call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows;
+    run_rows(launch, kernel, call.scalars.data());
     launch.joined.merge_results(over_rows_, launch);
+    if (!launch.joined.has_rest()) return;
+    launch.joined.go_on_with_rest(over_rows_, launch);
+    run_rows(launch, kernel, call.scalars.data());
+    launch.joined.merge_rest(over_rows_, launch);
   }
 
   Launch prepare(const Call& call) const {

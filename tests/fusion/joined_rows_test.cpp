@@ -14,7 +14,7 @@ using Kind = codegen::Reduction::Kind;
 using Tensors = std::vector<at::Tensor>;
 
 /// Too few rows to join, exactly enough, odd and prime numbers of them, more than a block has, enough for two threads.
-constexpr int64_t kRows[] = {1, 33, 80, 96, 225, 1024, 1031, 9000, 70000};
+constexpr int64_t kRows[] = {1, 33, 80, 97, 225, 1024, 1031, 9000, 70001};
 /// One element, odd lengths, whole vectors, the longest that are joined and the shortest that are not.
 constexpr int64_t kColumns[] = {1, 3, 16, 31, 64, 255, 256};
 
@@ -79,6 +79,20 @@ TEST(JoinedRows, ABiasAndALeaf) {
           },
           {.units_in_double = 64});  // sums over all rows
     }
+  }
+}
+
+// Results that are written past the caches, with rows left behind the joined ones.
+TEST(JoinedRows, OfLargeResults) {
+  for (const bool has_grad : {false, true}) {
+    expect_near_grads(
+        [has_grad](at::TensorOptions options) {
+          const auto x = near_leaf({290'323, 31}, options), bias = near_leaf({31}, options);
+          if (has_grad) x.mutable_grad() = at::ones_like(x);
+          (x + bias).tanh().sum().backward();
+          return Tensors{x.grad(), bias.grad()};
+        },
+        {.steps = 2, .units_in_double = 64});
   }
 }
 
