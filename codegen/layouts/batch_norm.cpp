@@ -116,9 +116,15 @@ void add_forward(Graph& graph, const Instr& instr) {
   const auto& args = instr.args;
   const ValueId input = args[0].values[0];
   Ops ops(graph, instr, input);
-  const ValueId mean = ops.of_channels("aten::div", "Scalar", {tensor(ops.sum(input)), ops.count()}, 1);
-  const ValueId reversed = ops.difference(ops.spread(mean), input);
-  const ValueId squares = ops.sum(ops.product(reversed, reversed));
+  // A mean that is far larger than the deviation is off by some of its own units. The distances from it say by how much: `shift`.
+  const ValueId near_mean = ops.of_channels("aten::div", "Scalar", {tensor(ops.sum(input)), ops.count()});
+  const ValueId reversed = ops.difference(ops.spread(near_mean), input);
+  const ValueId distance = ops.sum(reversed), near_squares = ops.sum(ops.product(reversed, reversed));
+  const ValueId shift = ops.of_channels("aten::div", "Scalar", {tensor(distance), ops.count()});
+  const ValueId mean = ops.of_channels("aten::sub", "Tensor", {tensor(near_mean), tensor(shift), constant(1)}, 1);
+  const ValueId of_shift = ops.of_channels("aten::mul", "Tensor", {tensor(distance), tensor(shift)});
+  const ValueId difference = ops.of_channels("aten::sub", "Tensor", {tensor(near_squares), tensor(of_shift), constant(1)});
+  const ValueId squares = ops.of_channels("aten::clamp_min", "", {tensor(difference), constant(0)});
   const ValueId variance = ops.of_channels("aten::div", "Scalar", {tensor(squares), ops.count()});
   const ValueId shifted = ops.of_channels("aten::add", "Scalar", {tensor(variance), args[7], constant(1)});
   const ValueId rstd = ops.of_channels("aten::rsqrt", "", {tensor(shifted)}, 2);
