@@ -4,8 +4,8 @@
 #include "base/format.h"
 
 #include <algorithm>
-#include <utility>
 #include <array>
+#include <utility>
 
 namespace hindcast::codegen {
 

@@ -108,9 +108,6 @@ class Ops {
   Value image_, channels_;
 };
 
-// What both the sums and the expressions read, the distance from the mean, is taken from either end. As one value it would be written to
-// memory, by the kernel of the sums for that of the expressions.
-
 // (input, weight, bias, running_mean, running_var, training, momentum, eps) -> (output, mean, rstd[, running_mean, running_var])
 void add_forward(Graph& graph, const Instr& instr) {
   const auto& args = instr.args;
@@ -118,10 +115,10 @@ void add_forward(Graph& graph, const Instr& instr) {
   Ops ops(graph, instr, input);
   // A mean that is far larger than the deviation is off by some of its own units. The distances from it say by how much: `shift`.
   const ValueId near_mean = ops.of_channels("aten::div", "Scalar", {tensor(ops.sum(input)), ops.count()});
-  const ValueId reversed = ops.difference(ops.spread(near_mean), input);
-  const ValueId distance = ops.sum(reversed), near_squares = ops.sum(ops.product(reversed, reversed));
+  const ValueId nearly_centred = ops.difference(input, ops.spread(near_mean));
+  const ValueId distance = ops.sum(nearly_centred), near_squares = ops.sum(ops.product(nearly_centred, nearly_centred));
   const ValueId shift = ops.of_channels("aten::div", "Scalar", {tensor(distance), ops.count()});
-  const ValueId mean = ops.of_channels("aten::sub", "Tensor", {tensor(near_mean), tensor(shift), constant(1)}, 1);
+  const ValueId mean = ops.of_channels("aten::add", "Tensor", {tensor(near_mean), tensor(shift), constant(1)}, 1);
   const ValueId of_shift = ops.of_channels("aten::mul", "Tensor", {tensor(distance), tensor(shift)});
   const ValueId difference = ops.of_channels("aten::sub", "Tensor", {tensor(near_squares), tensor(of_shift), constant(1)});
   const ValueId squares = ops.of_channels("aten::clamp_min", "", {tensor(difference), constant(0)});
@@ -166,6 +163,7 @@ void add_backward(Graph& graph, const Instr& instr) {
     const ValueId of_dot = ops.of_channels("aten::div", "Scalar", {tensor(dot), ops.count()});
     const ValueId scaled = ops.of_channels("aten::mul", "Tensor", {tensor(of_dot), tensor(rstd)});
     const ValueId slope = ops.of_channels("aten::mul", "Tensor", {tensor(scaled), tensor(rstd)});
+    // Not the difference above: one value would be written to memory, by the kernel of the sums for the kernel of these expressions.
     const ValueId reversed = ops.difference(ops.spread(mean), input);
     const ValueId level = ops.difference(gradient, ops.spread(share));
     rest = ops.of_images("aten::add", "Tensor", {tensor(level), tensor(ops.product(reversed, ops.spread(slope))), constant(1)});

@@ -121,13 +121,13 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     if (same_number(outputs[asked.result].item(), asked.number)) continue;
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     random.restore();
-    if (!known->is_worth_asking(false)) {
+    if (known->numbers_are_always_others()) {
       known->give_up();
       tell_once("a function runs as it is from now on: a number that it reads, as by item(), is another in each call");
     }
     return run_eagerly(*context_, call_);
   }
-  if (!known->numbers().empty()) known->is_worth_asking(true);
+  if (!known->numbers().empty()) known->numbers_were_the_same();
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
   std::vector<at::Tensor> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(known->results().size()));
   separate(results, primals);

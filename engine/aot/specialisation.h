@@ -81,13 +81,14 @@ class Specialisation {
 
   /// Sizes of inputs as expressions, for a trace that is to have this specialisation's symbols, with the values that they have now.
   capture::FunctionTrace::SizesOf sizes_of(const capture::Bindings& now) const;
-  /// A call asked for a number, as item() does, and got the one that was traced, or another. False where others come again and again: what
-  /// the program does up to there is in vain.
-  bool is_worth_asking(bool got_same) {
-    constexpr uint32_t kInVain = 8;
-    if (!got_same) return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 < kInVain;
+  /// A call asked for numbers, as item() does, and got those that were traced.
+  void numbers_were_the_same() {
     if (others_in_a_row_.load(std::memory_order_relaxed) != 0) others_in_a_row_.store(0, std::memory_order_relaxed);
-    return true;
+  }
+  /// It got others. True where that came again and again: what a program does up to there is in vain.
+  bool numbers_are_always_others() {
+    constexpr uint32_t kInVain = 8;
+    return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kInVain;
   }
   /// False when it was asked some times: programs for other gradients again and again are not worth the measurements.
   bool may_choose_layout() { return layouts_chosen_.fetch_add(1) < 4; }

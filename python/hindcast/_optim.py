@@ -142,16 +142,20 @@ class CompiledStep:
     def with_scaler(self, scaler: "torch.amp.GradScaler") -> Any:
         """Does what ``scaler.step(optimizer)`` does, and clips once the gradients are unscaled."""
         attributes = self.optimizer.__dict__
-        # The scaler calls the optimizer's step(), to which it would leave a fused optimizer's unscaling.
-        lent: Group = {"step": lambda: (give_back(), self())[1], "_step_supports_amp_scaling": False}
-        former = {name: attributes[name] for name in lent if name in attributes}
+        names = ("step", "_step_supports_amp_scaling")
+        former = {name: attributes[name] for name in names if name in attributes}
 
         def give_back() -> None:
-            for name in lent:
+            for name in names:
                 attributes.pop(name, None)
             attributes.update(former)
 
-        attributes.update(lent)
+        def step() -> Any:
+            give_back()
+            return self()
+
+        # The scaler calls the optimizer's step(), to which it would leave a fused optimizer's unscaling.
+        attributes.update(zip(names, (step, False)))
         try:
             return scaler.step(self.optimizer)
         finally:
