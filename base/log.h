@@ -35,6 +35,7 @@ namespace hindcast::base {
   X(Fallbacks, fallbacks)                               \
   X(Fusion, fusion)                                     \
   X(KernelCode, kernel_code)                            \
+  X(CudaGraphs, cudagraphs)                             \
   X(Aot, aot)                                           \
   X(AotGraphs, aot_graphs)                              \
   X(Perf, perf)

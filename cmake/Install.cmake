@@ -10,9 +10,11 @@ set_target_properties(hindcast PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/li
 target_include_directories(hindcast INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 install(TARGETS hindcast EXPORT hindcastTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 # Opened at run time from beside the library, so it is no target that others link.
-if(TARGET hindcast_clang)
-  install(TARGETS hindcast_clang LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-endif()
+foreach(plugin hindcast_clang hindcast_cuda_graphs)
+  if(TARGET ${plugin})
+    install(TARGETS ${plugin} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+endforeach()
 install(EXPORT hindcastTargets NAMESPACE hindcast:: DESTINATION "${package_folder}")
 
 # Headers keep their folders below include/hindcast; <hindcast/hindcast.h> is the way in.

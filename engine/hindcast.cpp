@@ -10,6 +10,7 @@
 #include "engine/counters/fallback.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/free_heap.h"
+#include "engine/recordings.h"
 #include "engine/diagnosis/log_setup.h"
 #include "engine/diagnosis/miss_log.h"
 #include "engine/diagnosis/report.h"
@@ -98,6 +99,7 @@ Stats stats() {
   }
   stats.kept_graphs = engine::PlanSlot::count_of_all();
   stats.kept_bytes = engine::PlanSlot::footprint_of_all();
+  stats.cuda_graph_bytes = engine::RecordedPlan::bytes_of_all();
   stats.evicted_graphs = engine::Captures::of_process().evicted();
   return stats;
 }
@@ -107,7 +109,7 @@ std::string report() { return engine::report(stats(), engine::stats_recorder().r
 void wait() { engine::wait_for_background(); }
 
 std::size_t trim() {
-  std::size_t bytes = 0;
+  std::size_t bytes = engine::RecordedPlan::trim();
   for (const codegen::Backend* backend : codegen::backends()) bytes += backend->trim_memory();
   engine::return_free_heap();
   return bytes;

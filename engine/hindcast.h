@@ -54,8 +54,8 @@ HINDCAST_API bool active();
 /// Returns when every graph that waited for compilers::fused() has its kernels, or has failed to get them.
 HINDCAST_API void wait();
 
-/// Returns to LibTorch's allocator the memory that is kept for large results of later steps, and to the system what malloc has
-/// free: after training, or before something large. Returns the size of the former in bytes. Safe from any thread; tensors
+/// Returns to LibTorch's allocators the memory that is kept for large results of later steps, and for CUDA graphs, which are recorded
+/// again; and to the system what malloc has free: after training, or before something large. Returns the size of the former in bytes. Safe from any thread; tensors
 /// are not affected.
 HINDCAST_API std::size_t trim();
 

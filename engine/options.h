@@ -80,6 +80,9 @@ struct Options {
   bool async = true;           ///< compilers::fused() compiles in the background; false: before backward() returns
   bool verify = false;         ///< check each captured graph by replaying it on copies
   bool nan_guard = false;      ///< look for infinities and NaN in gradients, and log where they began
+  bool cuda_graphs = false;    ///< on CUDA, replay backwards as CUDA graphs: fewer launches, for device memory that they keep
+  bool require_cuda_graph = false;  ///< the same, and a hit that cannot be replayed as one CUDA graph throws std::runtime_error
+  std::size_t cuda_graph_bytes = std::size_t{256} << 20;  ///< device memory that CUDA graphs may keep, least recently used first out
   Collector collector = Collector::Typed;
   bool enabled = true;  ///< false: everything in this guard's scope runs on the stock engine
 };

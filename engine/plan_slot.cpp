@@ -75,6 +75,7 @@ void PlanSlot::publish(std::shared_ptr<const capture::Graph> graph, std::shared_
     graph_.swap(graph);
     plan_.swap(old_plan);
     captured_plan_.swap(old_captured);
+    is_compiled_.store(true, std::memory_order_relaxed);
   }  // what was there is destroyed after the lock is released
   add_footprint(bytes - footprint_of(graph, *old_plan, old_captured.get()));
 }

@@ -35,6 +35,9 @@ class PlanSlot {
   /// What was captured. The plan's own graph may be another: passes run over it.
   std::shared_ptr<const capture::Graph> graph() const;
 
+  /// publish() has been called: no other plan is under way.
+  bool is_compiled() const { return is_compiled_.load(std::memory_order_relaxed); }
+
   /// Who asks from now on gets `better`. `graph` is the one that was captured, or a copy.
   void publish(std::shared_ptr<const capture::Graph> graph, std::shared_ptr<const codegen::Plan> better);
 
@@ -53,6 +56,7 @@ class PlanSlot {
   std::shared_ptr<const capture::Graph> graph_;
   std::shared_ptr<const codegen::Plan> plan_, captured_plan_;  // the second may be null
   std::atomic<size_t> footprint_ = 0;
+  std::atomic<bool> is_compiled_ = false;
 };
 
 }  // namespace hindcast::engine

@@ -48,7 +48,8 @@ class Runner final : private codegen::StepRunner {
     next_buffer_event_ = static_cast<uint32_t>(request.resume.buffers.size());  // streams know of these
     request.resume = {};
     if (StepClock::is_wanted()) clock_.emplace(plan_);
-    special_ = clock_ || request.compiled || plan_.leaf_count() != 0 || crosses_streams();
+    recorded_ = clock_ || request.compiled || request.observer || crosses_streams() ? nullptr : request.recorded;
+    special_ = clock_ || recorded_ || request.compiled || plan_.leaf_count() != 0 || crosses_streams();
   }
 
   std::optional<capture::Resume> run() {
@@ -90,7 +91,7 @@ class Runner final : private codegen::StepRunner {
         accumulate(step, event);
         return true;
       case EventKind::Capture:
-        request_.results[event.result] = take(step.inputs[0]);
+        request_.results[event.result] = take_gradient(step);
         see_gradient(step, request_.results[event.result]);
         return true;
       case EventKind::Release:
@@ -109,6 +110,7 @@ class Runner final : private codegen::StepRunner {
       if (step.kind == InstrKind::AddGrads) return add_across_streams(step), true;
     }
     if (request_.compiled && in_compiled_segment(step)) return true;
+    if (recorded_ && in_recorded_region(step)) return true;
     if (step.leaves.empty() || !step.call_op->writes_leaves()) return false;
     run_to_leaves(step);
     return true;
@@ -215,13 +217,40 @@ class Runner final : private codegen::StepRunner {
       for (size_t i = 0; i < outputs.size(); ++i) slots_[segment.outputs[i]] = std::move(outputs[i]);
       segment_done_ = true;
     }
-    const auto give_back = [&](SlotUse use) {
-      if (use.last) slots_[use.slot].reset();
-    };
-    for (const auto& arg : step.args) std::for_each(arg.slots.begin(), arg.slots.end(), give_back);
-    std::for_each(step.inputs.begin(), step.inputs.end(), give_back);
-    give_back(step.base);
+    give_back(step);
     return true;
+  }
+
+  // What the step would have used for the last time.
+  void give_back(const Step& step) {
+    for_each_slot(step, [&](SlotUse use) {
+      if (use.last) slots_[use.slot].reset();
+    });
+  }
+
+  // A launch at the region's first step does all of them. Its events follow one by one, with what the launch made for them.
+  bool in_recorded_region(const Step& step) {
+    const auto number = static_cast<uint32_t>(&step - plan_.steps().data());
+    if (number >= region_end_) {
+      RecordedRegion* const region = recorded_->region_at(number);
+      if (region == nullptr) return false;
+      if (!recorded_->run(*region, {plan_, slots_, request_.env, collected_}, request_.recorded_bytes, delivered_)) return false;
+      region_end_ = region->region().last;
+      next_delivered_ = 0;
+    }
+    give_back(step);
+    return true;
+  }
+
+  // Null: the event reads its slot.
+  Delivered* delivered_to(const Step& step) {
+    if (next_delivered_ == delivered_.size() || &plan_.steps()[delivered_[next_delivered_].step] != &step) return nullptr;
+    return &delivered_[next_delivered_++];
+  }
+
+  at::Tensor take_gradient(const Step& step) {
+    Delivered* const delivered = delivered_to(step);
+    return delivered == nullptr ? take(step.inputs[0]) : std::move(delivered->tensor);
   }
 
   bool are_as_collected(uint32_t call, uint32_t end) const {
@@ -268,6 +297,10 @@ class Runner final : private codegen::StepRunner {
     if (call.hooks & capture::kPostAccumulateHooks) {
       user_code_ran_ = true;
       stats_recorder().add_hook_calls(1);
+    }
+    if (Delivered* const delivered = delivered_to(step)) {
+      if (!delivered->is_added) hooks::accumulate_grad(leaf, capture::node_mutex(leaf), std::move(delivered->tensor), false);
+      return;
     }
     at::Tensor gradient = take(step.inputs[0]);
     if (event.leaf != kNoLeaf) {
@@ -427,6 +460,10 @@ class Runner final : private codegen::StepRunner {
   uint32_t next_instr_ = 0, next_buffer_event_ = 0;  // of the graph: streams were followed so far
   size_t segment_ = 0;                               // of the plan, when a user's compiler made functions
   bool segment_done_ = false;
+  RecordedPlan* recorded_ = nullptr;
+  std::vector<Delivered> delivered_;  // by the region that was launched last
+  size_t next_delivered_ = 0;
+  uint32_t region_end_ = 0;
 };
 
 }  // namespace

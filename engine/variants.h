@@ -13,6 +13,7 @@
 #include "engine/backward_plan.h"
 #include "engine/options.h"
 #include "engine/plan_slot.h"
+#include "engine/recordings.h"
 
 #include <atomic>
 #include <cstdint>
@@ -55,6 +56,7 @@ class Variant {
   uint64_t last_use() const { return last_use_.load(std::memory_order_relaxed); }
 
   std::vector<SegmentFunction> compiled;  // of the user's compiler; empty: ATen replay
+  Recordings recordings;                  // of its best plan
 
  private:
   size_t own_bytes() const;

@@ -7,9 +7,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 bundle=build/gpu-bundle
 most_mib=64
 programs=(tests/test_gpu bench/hindcast_bench_gpu)
+plugin=libhindcast_cuda_graphs.so
 everywhere='^(libtorch_cpu|libc10|libstdc\+\+|libgcc_s|libm|libc|libdl|librt|libpthread|ld-linux-x86-64)\.so'
 
-scripts/build.sh release "${programs[@]##*/}"
+scripts/build.sh release "${programs[@]##*/}" hindcast_cuda_graphs
 
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib"
@@ -23,10 +24,12 @@ for program in "${programs[@]}"; do
     strip --strip-unneeded -o "$bundle/lib/$library" "$(readlink -f "$file")"
   done
 done
+# Opened from there where a backward is to be replayed as a CUDA graph.
+strip --strip-unneeded -o "$bundle/lib/$plugin" "build/release/lib/$plugin"
 # The programs name this machine's LibTorch; run.sh names that of the machine it runs on.
 script=$(mktemp --suffix .cmake)
 trap 'rm -f "$script"' EXIT
-for program in "$bundle"/bin/*; do
+for program in "$bundle"/bin/* "$bundle/lib/$plugin"; do
   printf 'file(RPATH_REMOVE FILE "%s")\n' "$PWD/$program" >"$script"
   cmake -P "$script"
 done

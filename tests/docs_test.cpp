@@ -19,6 +19,7 @@
 #include "codegen/cpu/source.h"
 #include "engine/background.h"
 #include "engine/counters/fallback.h"
+#include "engine/recordings.h"
 #include "engine/saved/saved.h"
 
 namespace hindcast::tests {
@@ -89,6 +90,9 @@ std::vector<Claim> claims_about_options() {
       row("back_off", "`" + word(options.back_off) + "`"),
       row("verify", "`" + word(options.verify) + "`"),
       row("nan_guard", "`" + word(options.nan_guard) + "`"),
+      row("cuda_graphs", "`" + word(options.cuda_graphs) + "`"),
+      row("require_cuda_graph", "`" + word(options.require_cuda_graph) + "`"),
+      row("cuda_graph_bytes", bytes(options.cuda_graph_bytes)),
       row("collector", options.collector == Collector::Typed ? "`Collector::Typed`" : "`Collector::Visitor`"),
       row("enabled", "`" + word(options.enabled) + "`"),
       {"docs/debugging.md", "more structures in turn than {} |", {number(options.cache_size)}},
@@ -96,9 +100,15 @@ std::vector<Claim> claims_about_options() {
 }
 
 std::vector<Claim> claims_about_limits() {
-  const std::string payoff = "engine/payoff.h", debugging = "docs/debugging.md";
+  const std::string payoff = "engine/payoff.h", debugging = "docs/debugging.md", gpu = "docs/gpu.md";
   const std::string price = written(payoff, "kPrice = (\\d+)"), factor = written(payoff, "kCredit = (\\d+) \\* kPrice");
   return {
+      {gpu, "once {} hits with the same sizes came before", {number(engine::kHitsBeforeRecording)}},
+      {gpu, "Fewer than {} steps are given one by one", {number(engine::kFewestCalls)}},
+      {gpu, "Up to {} sets of sizes", {number(engine::kMostRecordedSizes)}},
+      {gpu, "A tensor below {} that lay elsewhere", {bytes(engine::kLargestCopiedInput)}},
+      {gpu, "recorded again, {} times at most", {number(engine::kMostRecordings)}},
+      {gpu, "more than {} would be copied for each step", {bytes(engine::kMostCopiedForACall)}},
       {debugging, "A file has at most {}; its last record", {bytes(base::TraceTarget().most_bytes)}},
       {debugging, "A plan of more than {} steps is looked at", {written("engine/diagnosis/step_times.cpp", "kMostLooks = (\\d+)")}},
       {debugging,

@@ -90,6 +90,13 @@ int main(int argc, char** argv) {
           ->Unit(benchmark::kMicrosecond)
           ->Iterations(1);
     }
+    for (const gpu::Row& row : gpu::launch_bound_rows()) {
+      benchmark::RegisterBenchmark(row.name.c_str(),
+                                   [=](benchmark::State& state) { gpu::measure_steps(state, row, flags.device, flags.rounds); })
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond)
+          ->Iterations(1);
+    }
     if (benchmark::RunSpecifiedBenchmarks() == 0) return 2;
     benchmark::Shutdown();
     return 0;

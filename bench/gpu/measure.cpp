@@ -128,6 +128,60 @@ double copy_bandwidth(c10::Device device) {
   return 2 * static_cast<double>(from.nbytes()) / summarize(us).median;
 }
 
+void measure_steps(benchmark::State& state, const Row& row, c10::Device device, int rounds) {
+  constexpr int kSteps = 20;  // of each lane in a round
+  reset();
+  at::manual_seed(1);
+  const Workload work = row.build(device);
+  Options options;
+  options.compiler = compilers::fused();
+  options.async = false;
+  Lane stock{std::nullopt, {}}, kernels{options, {}};
+  options.cuda_graphs = true;
+  Lane graphs{options, {}};
+  for (const Lane* ours : {&kernels, &graphs}) {
+    if (const std::string error = differing_gradients(stock, *ours, work); !error.empty()) {
+      state.SkipWithError(error.c_str());
+      return;
+    }
+  }
+  const auto run_steps = [&](Lane& lane) {
+    for (int i = 0; i < kSteps; ++i) {
+      work.clear_grads();
+      const Tensor root = work.forward();
+      wait_for(device);
+      const Clock::time_point start = Clock::now();
+      under_engine(lane, [&] { root.backward(work.incoming); });
+      lane.host_us.push_back(microseconds_since(start));
+      wait_for(device);
+      lane.device_us.push_back(microseconds_since(start));
+    }
+  };
+  for (Lane* lane : {&stock, &kernels, &graphs}) {  // warm up
+    run_steps(*lane);
+    *lane = {lane->options, {}};
+  }
+  const Stats before = stats();
+  for (auto _ : state) {
+    for (int round = 0; round < rounds; ++round) {
+      for (Lane* lane : {&stock, &kernels, &graphs}) run_steps(*lane);
+    }
+    state.SetIterationTime(1e-6 * summarize(graphs.device_us).median);
+  }
+  const Stats after = stats();
+  auto& counters = state.counters;
+  counters["stock_us"] = summarize(stock.device_us).median;
+  counters["stock_iqr_us"] = summarize(stock.device_us).iqr();
+  counters["hindcast_us"] = summarize(kernels.device_us).median;
+  counters["graphs_us"] = summarize(graphs.device_us).median;
+  counters["graphs_iqr_us"] = summarize(graphs.device_us).iqr();
+  counters["graphs_host_us"] = summarize(graphs.host_us).median;
+  counters["ratio"] = summarize(stock.device_us).median / summarize(kernels.device_us).median;
+  counters["graphs_ratio"] = summarize(stock.device_us).median / summarize(graphs.device_us).median;
+  counters["graph_bytes"] = static_cast<double>(after.cuda_graph_bytes);
+  counters["graph_share"] = static_cast<double>(after.cuda_graph_launches - before.cuda_graph_launches) / (kSteps * rounds);
+}
+
 void measure_row(benchmark::State& state, const Row& row, c10::Device device, int rounds, double bandwidth) {
   reset();
   at::manual_seed(1);

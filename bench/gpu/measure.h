@@ -17,6 +17,10 @@ namespace hindcast::bench::gpu {
 /// Bytes a microsecond, read and written, of a copy that is larger than any cache.
 double copy_bandwidth(c10::Device device);
 
+/// A row of launch_bound_rows(): stock, kernels step by step, and CUDA graphs. Each step waits for the card, and its backward is measured
+/// from the host's first call to the card's last work.
+void measure_steps(benchmark::State& state, const Row& row, c10::Device device, int rounds);
+
 void measure_row(benchmark::State& state, const Row& row, c10::Device device, int rounds, double bandwidth);
 
 }  // namespace hindcast::bench::gpu

@@ -86,20 +86,74 @@ Workload chain(at::IntArrayRef sizes, at::TensorOptions of) {
   });
 }
 
+/// Layers of 64, with a product each.
+Workload mlp(at::IntArrayRef sizes, at::TensorOptions of) {
+  const Inputs in(sizes, of);
+  std::vector<Tensor> leaves;
+  for (int i = 0; i < 6; ++i) {
+    leaves.push_back(Inputs::leaf(at::randn({sizes.back(), sizes.back()}, of) / 8));
+    leaves.push_back(Inputs::leaf(at::randn({sizes.back()}, of)));
+  }
+  return pattern(in, leaves, 3 * 6, [in, leaves] {
+    Tensor y = in.x.detach();
+    for (size_t i = 0; i < leaves.size(); i += 2) y = at::gelu(at::addmm(leaves[i + 1], y, leaves[i]));
+    return y;
+  });
+}
+
+/// A layer of a transformer, without attention's own kernels.
+Workload block(at::IntArrayRef sizes, at::TensorOptions of) {
+  const Inputs in(sizes, of);
+  const int64_t width = sizes.back();
+  std::vector<Tensor> leaves = {in.weight, in.bias};
+  for (const int64_t columns : {width, width, width, width, 4 * width}) leaves.push_back(Inputs::leaf(at::randn({width, columns}, of) / 16));
+  leaves.push_back(Inputs::leaf(at::randn({4 * width, width}, of) / 32));
+  return pattern(in, leaves, 30, [in, leaves] {
+    const Tensor x = in.x.detach(), y = at::layer_norm(x, {x.size(-1)}, leaves[0], leaves[1]);
+    const Tensor scores = at::softmax(at::mm(at::mm(y, leaves[2]), at::mm(y, leaves[3]).t()) * 0.125, -1);
+    const Tensor mixed = x + at::mm(at::mm(scores, at::mm(y, leaves[4])), leaves[5]);
+    return mixed + at::mm(at::gelu(at::mm(mixed, leaves[6])), leaves[7]);
+  });
+}
+
+/// Ops on few numbers, with products that keep kernels apart.
+Workload tiny(at::IntArrayRef sizes, at::TensorOptions of) {
+  const Inputs in(sizes, of);
+  const Tensor square = at::randn({sizes.back(), sizes.back()}, of) / 4;
+  return pattern(in, {in.x}, 500, [in, square] {
+    Tensor y = in.x;
+    for (int i = 0; i < 200; ++i) y = at::tanh(at::sin(at::mm(y, square)) * 1.5) + y;
+    return y;
+  });
+}
+
+struct Named {
+  const char* name;
+  Workload (*build)(at::IntArrayRef, at::TensorOptions);
+};
+
+Row row_of(const Named& one, const std::vector<int64_t>& sizes, at::ScalarType type) {
+  std::string name = one.name;
+  for (size_t i = 0; i < sizes.size(); ++i) name += (i == 0 ? "/" : "x") + std::to_string(sizes[i]);
+  name += std::string("/") + (type == at::kFloat ? "float32" : "bfloat16");
+  return {name, [build = one.build, sizes, type](c10::Device device) { return build(sizes, at::TensorOptions(device).dtype(type)); }};
+}
+
 }  // namespace
 
-std::vector<Row> rows() {
-  struct Named {
-    const char* name;
-    Workload (*build)(at::IntArrayRef, at::TensorOptions);
-  };
+std::vector<Row> launch_bound_rows() {
   std::vector<Row> all;
-  const auto add = [&](const Named& one, std::vector<int64_t> sizes, at::ScalarType type) {
-    std::string name = one.name;
-    for (size_t i = 0; i < sizes.size(); ++i) name += (i == 0 ? "/" : "x") + std::to_string(sizes[i]);
-    name += std::string("/") + (type == at::kFloat ? "float32" : "bfloat16");
-    all.push_back(
-        {name, [build = one.build, sizes, type](c10::Device device) { return build(sizes, at::TensorOptions(device).dtype(type)); }});
+  for (const Named& one : {Named{"steps/chain", chain}, Named{"steps/mlp", mlp}, Named{"steps/block", block}}) {
+    all.push_back(row_of(one, {64, 64}, at::kFloat));
+  }
+  all.push_back(row_of({"steps/tiny", tiny}, {8, 8}, at::kFloat));
+  return all;
+}
+
+std::vector<Row> rows() {
+  std::vector<Row> all;
+  const auto add = [&](const Named& one, const std::vector<int64_t>& sizes, at::ScalarType type) {
+    all.push_back(row_of(one, sizes, type));
   };
   for (const Named& one :
        {Named{"cosines", cosines}, Named{"bias_gelu", bias_gelu}, Named{"swiglu", swiglu}, Named{"dropout_residual", dropout_residual},

@@ -17,5 +17,7 @@ struct Row {
       build;  // with its floor_bytes: saved tensors and the incoming gradient read, gradients written, once
 };
 std::vector<Row> rows();
+/// Where the host's launches take the time. Run like steps of a training: one copy, each forward behind the backward before.
+std::vector<Row> launch_bound_rows();
 
 }  // namespace hindcast::bench::gpu

@@ -14,7 +14,10 @@ namespace hindcast::codegen::cuda {
 
 class Arguments {
  public:
-  void add(const void* pointer) { words_.push_back(reinterpret_cast<uintptr_t>(pointer)); }
+  void add(const void* pointer) {
+    pointers_.push_back(static_cast<uint16_t>(words_.size()));
+    words_.push_back(reinterpret_cast<uintptr_t>(pointer));
+  }
   void add(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
   void add(const device::Divider& divider) {
     add(int64_t{divider.divisor});
@@ -35,9 +38,12 @@ class Arguments {
 
   const void* data() const { return words_.data(); }
   size_t bytes() const { return words_.size() * sizeof(uint64_t); }
+  /// Which words are addresses.
+  c10::ArrayRef<uint16_t> pointers() const { return pointers_; }
 
  private:
   c10::SmallVector<uint64_t, 160> words_;
+  c10::SmallVector<uint16_t, 32> pointers_;
 };
 
 }  // namespace hindcast::codegen::cuda

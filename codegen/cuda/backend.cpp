@@ -79,6 +79,14 @@ class CudaBackend final : public Backend {
     const Machine* const with = machine();
     return with == nullptr ? std::string() : with->why_not_on(device);
   }
+  std::string why_not_recorded(c10::Device device) const override {
+    std::string why_not;
+    const Machine* const with = machine(&why_not);
+    return with == nullptr ? why_not : with->why_not_recorded(device);
+  }
+  std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override {
+    return machine()->record(device, give);
+  }
   void synchronize() const override { wait_for_current_stream(); }
   double copy_bandwidth() const override {
     static const double bandwidth = base::first_use(measured_copy_bandwidth);

@@ -1,5 +1,7 @@
 #include "codegen/cuda/card.h"
 
+#include "codegen/cuda/card_recording.h"
+#include "codegen/cuda/graph_library.h"
 #include "base/format.h"
 #include "base/log.h"
 
@@ -65,6 +67,7 @@ class CurrentContext {
 };
 
 const c10::impl::DeviceGuardImplInterface& torch() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
+void* current_stream(c10::Device device) { return torch().getStreamNativeHandle(torch().getStream(device)); }
 
 }  // namespace
 
@@ -177,7 +180,7 @@ void Card::launch(const Launch& launch) const {
   int device = 0;
   if (driver_.call().cuCtxGetDevice(&device) != 0 || device != card.device) [[unlikely]]
     entered.emplace(driver_, context_of(driver_, card));
-  void* const stream = torch().getStreamNativeHandle(torch().getStream(launch.device));
+  void* const stream = current_stream(launch.device);
   void* arguments[] = {const_cast<void*>(launch.argument)};  // the driver copies it
   const Dim &grid = launch.grid, &block = launch.block;
   const int result = driver_.call().cuLaunchKernel(launch.function, grid.x, grid.y, grid.z, block.x, block.y, block.z, launch.shared_bytes,
@@ -187,6 +190,24 @@ void Card::launch(const Launch& launch) const {
                   base::format("a grid of {}x{}x{} blocks of {}x{}x{} threads and {} bytes of shared memory", grid.x, grid.y, grid.z,
                                block.x, block.y, block.z, launch.shared_bytes));
   }
+  if (CardRecording* const recording = CardRecording::current()) [[unlikely]]
+    recording->log(launch, stream);
+}
+
+bool Card::wants_memory() const { return CardRecording::current() != nullptr; }
+
+std::string Card::why_not_recorded(c10::Device device) const {
+  std::string why_not = why_not_on(device);
+  if (!why_not.empty() || graph_library(&why_not) == nullptr) return why_not;
+  int status = 0;
+  if (driver_.call().cuStreamIsCapturing(current_stream(device), &status) != 0) return "the driver does not tell whether it captures a graph";
+  return status == 0 ? "" : "the program captures a CUDA graph itself";
+}
+
+std::unique_ptr<Recording> Card::record(c10::Device device, c10::function_ref<void()> give) const {
+  std::string why_not = why_not_recorded(device);
+  if (!why_not.empty()) HC_UNSUPPORTED("{}", why_not);
+  return std::make_unique<CardRecording>(driver_, *graph_library(nullptr), device.index(), give);
 }
 
 }  // namespace hindcast::codegen::cuda

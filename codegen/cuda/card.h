@@ -25,6 +25,9 @@ class Card final : public Machine {
   std::shared_ptr<const Module> load(std::string_view object) const override;
   void launch(const Launch& launch) const override;
   std::string why_not_on(c10::Device device) const override;
+  bool wants_memory() const override;
+  std::string why_not_recorded(c10::Device device) const override;
+  std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override;
 
  private:
   friend class LoadedLibrary;

@@ -69,14 +69,16 @@ class CudaCostModel final : public CostModel {
   const c10::DeviceType device_;
 };
 
-constinit const CudaCostModel kOfCard{c10::kCUDA}, kOfCardInTests{c10::kCPU};
+constinit const CudaCostModel kOfCard{c10::kCUDA};
 
 }  // namespace
 
 const CostModel& cost_model() {
   const Machine* const installed = installed_machine();
   if (installed == nullptr || installed->device() == c10::kCUDA) return kOfCard;
-  return installed->costs() == nullptr ? kOfCardInTests : *installed->costs();
+  if (installed->costs() != nullptr) return *installed->costs();
+  static const CudaCostModel of_card_in_tests(installed->device());
+  return of_card_in_tests;
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -31,6 +31,11 @@ namespace hindcast::codegen::cuda {
   X(cuLibraryGetKernel, (void** kernel, void* library, const char* name))                                                          \
   X(cuKernelGetFunction, (void** function, void* kernel))                                                                          \
   X(cuLibraryUnload, (void* library))                                                                                              \
+  X(cuStreamIsCapturing, (void* stream, int* status))                                                                              \
+  X(cuStreamGetCaptureInfo_v2,                                                                                                     \
+    (void* stream, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count))                    \
+  X(cuGraphKernelNodeGetParams_v2, (void* node, void* parameters))                                                                 \
+  X(cuGraphExecKernelNodeSetParams_v2, (void* executable, void* node, const void* parameters))                                     \
   X(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,        \
                      unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra))
 

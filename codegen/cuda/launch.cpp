@@ -5,7 +5,7 @@
 namespace hindcast::codegen::cuda {
 
 void TouchedMemory::add(const at::Tensor& tensor, bool has_values) {
-  if (!checks_ || !tensor.defined() || tensor.numel() == 0) return;
+  if (!is_wanted_ || !tensor.defined() || tensor.numel() == 0) return;
   // From the first byte to behind the last one that a stride reaches.
   int64_t first = 0, last = 0;
   for (int64_t d = 0; d < tensor.dim(); ++d) {
@@ -17,11 +17,11 @@ void TouchedMemory::add(const at::Tensor& tensor, bool has_values) {
 }
 
 void TouchedMemory::writes(const Concats& concats) {
-  if (checks_) concats.for_each_tensor([&](const at::Tensor& tensor) { add(tensor, false); });
+  if (is_wanted_) concats.for_each_tensor([&](const at::Tensor& tensor) { add(tensor, false); });
 }
 
 void TouchedMemory::leaves(const LeafWrites* leaves) {
-  if (!checks_ || leaves == nullptr) return;
+  if (!is_wanted_ || leaves == nullptr) return;
   for (const LeafWrites::Write& write : leaves->writes()) add(write.gradient, write.adds);
 }
 
@@ -51,6 +51,7 @@ void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_
                      .shared_bytes = shared_bytes,
                      .argument = arguments.data(),
                      .argument_bytes = arguments.bytes(),
+                     .pointers = arguments.pointers(),
                      .device = device,
                      .memory = memory.all()});
 }

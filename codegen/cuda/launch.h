@@ -13,7 +13,7 @@ namespace hindcast::codegen::cuda {
 
 inline constexpr int64_t kAccess = 16;  // bytes of the widest access
 
-/// Memory that a launch may touch; written down only where the machine checks it.
+/// Memory that a launch may touch; written down only where the machine wants to know it.
 class TouchedMemory {
  public:
   void reads(const at::Tensor& tensor) { add(tensor, true); }
@@ -21,14 +21,14 @@ class TouchedMemory {
   void writes(const Concats& concats);
   void leaves(const LeafWrites* leaves);
   void add(const void* begin, int64_t bytes, bool has_values) {
-    if (checks_) all_.push_back({begin, bytes, has_values});
+    if (is_wanted_) all_.push_back({begin, bytes, has_values});
   }
   c10::ArrayRef<Memory> all() const { return all_; }
 
  private:
   void add(const at::Tensor& tensor, bool has_values);
 
-  const bool checks_ = machine()->checks_memory();
+  const bool is_wanted_ = machine()->wants_memory();
   c10::SmallVector<Memory, 8> all_;
 };
 

@@ -49,6 +49,12 @@ const Machine* look_for_card(std::string& why_not) {
 
 }  // namespace
 
+std::string Machine::why_not_recorded(c10::Device device) const { return base::format("work on {} is not recorded", device.str()); }
+
+std::unique_ptr<Recording> Machine::record(c10::Device device, c10::function_ref<void()> /*give*/) const {
+  HC_UNSUPPORTED("{}", why_not_recorded(device));
+}
+
 const Machine* machine(std::string* why_not) {
   if (const Machine* const here = installed.load(std::memory_order_acquire)) return here;
   static std::atomic<const Machine*> card = nullptr;

@@ -2,8 +2,11 @@
 // What the kernels of this backend are compiled for, and run by: a card behind NVIDIA's driver (driver.h), or what a test installs in its
 // place. Nothing else in this folder speaks to a driver.
 
+#include "codegen/kernel/recording.h"
+
 #include <c10/core/Device.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -58,8 +61,9 @@ struct Launch {
   /// Every kernel has one parameter, a struct.
   const void* argument = nullptr;
   size_t argument_bytes = 0;
+  c10::ArrayRef<uint16_t> pointers = {};  // words of 8 bytes of the argument that are addresses
   c10::Device device = c10::kCPU;     // on whose current stream it runs
-  c10::ArrayRef<Memory> memory = {};  // where the machine checks_memory(): all that the kernel may touch
+  c10::ArrayRef<Memory> memory = {};  // where the machine wants_memory(): all that the kernel may touch
 };
 
 /// Safe from many threads.
@@ -80,7 +84,11 @@ class Machine {
   virtual std::shared_ptr<const Module> load(std::string_view object) const = 0;
   /// Returns before the kernel has run. Throws what the driver says.
   virtual void launch(const Launch& launch) const = 0;
-  virtual bool checks_memory() const { return false; }
+  /// Launch::memory, in this thread now: to check it, or to know later what lies where.
+  virtual bool wants_memory() const { return false; }
+  /// As Backend::why_not_recorded() and Backend::record().
+  virtual std::string why_not_recorded(c10::Device device) const;
+  virtual std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const;
   /// Null: what pays on a card (cost_model.h). A test's machine on the CPU may want the groups of the backend that it stands in for.
   virtual const CostModel* costs() const { return nullptr; }
   /// Empty: kernels run on this device. Else why not, as where cards are of several generations.

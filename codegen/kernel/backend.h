@@ -8,9 +8,11 @@
 #include "codegen/fuse/group.h"
 #include "codegen/kernel/foreach_sets.h"
 #include "codegen/kernel/kernel.h"
+#include "codegen/kernel/recording.h"
 #include "codegen/plan/plan.h"
 
 #include <c10/core/DeviceType.h>
+#include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstddef>
@@ -52,6 +54,13 @@ class Backend {
 
   /// Runs a kernel, which kernel(body) of this backend gave, on each set. `body` is of_sets, and has no leaves.
   virtual void run_foreach(const Body& body, const Kernel& kernel, const ForeachSets& sets) const = 0;
+
+  /// Empty: what this thread gives to the device can be recorded. Else why not, now or ever.
+  virtual std::string why_not_recorded(c10::Device device) const;
+  /// What `give` gives to the current stream of `device`, kernels and ATen's alike, is written down and not done. Memory that it asks for
+  /// is the recording's: it may be read as long as the recording is there, and each launch writes to it again. Throws what `give` throws,
+  /// and where something of it cannot be recorded. The current stream is another one meanwhile.
+  virtual std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const;
 
   /// The kernel's text, for logs.
   virtual std::string source(const Body& body) const = 0;

@@ -1,5 +1,7 @@
 #include "codegen/kernel/leaf_requests.h"
 
+#include "codegen/kernel/plain.h"
+
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -21,19 +23,6 @@ Bytes bytes_of(const at::Tensor& tensor) {
   int64_t last = 0;
   for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
   return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
-}
-
-// Of a tensor that is_plain().
-c10::DispatchKeySet plain_keys(c10::Device of) {
-  const c10::DispatchKey dense = c10::computeDispatchKey(std::nullopt, std::nullopt, of);
-  const c10::BackendComponent device = c10::toBackendComponent(dense);
-  return c10::DispatchKeySet(dense) | c10::getAutogradRelatedKeySetFromBackend(device) | c10::getAutocastRelatedKeySetFromBackend(device);
-}
-
-// A dense tensor of LibTorch's own class, which adding in place changes and nothing else.
-bool is_plain(const at::Tensor& grad, c10::DispatchKeySet plain) {
-  if ((grad.key_set() & plain) != grad.key_set() || grad.is_inference() || grad.requires_grad()) return false;
-  return grad.unsafeGetTensorImpl()->autograd_meta() == nullptr || !grad._fw_grad(/*level=*/0).defined();
 }
 
 bool lies_like(const at::Tensor& grad, const ResultLayout& result) {

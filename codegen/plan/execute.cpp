@@ -13,17 +13,21 @@ void add_gradients(const Step& step, Slots& slots) {
 
 }  // namespace
 
+void run_step(const Step& step, Slots& slots, const capture::Env& env) {
+  if (step.call_op) {
+    step.call_op->run(step, slots, env);
+  } else {
+    add_gradients(step, slots);
+  }
+}
+
 uint32_t execute(const Plan& plan, uint32_t first, Slots& slots, const capture::Env& env, StepRunner* special) {
   const std::vector<Step>& steps = plan.steps();
   for (; first < steps.size(); ++first) {
     const Step& step = steps[first];
     if (step.kind == capture::InstrKind::Event) break;
     if (special != nullptr && special->run(step)) continue;
-    if (step.call_op) {
-      step.call_op->run(step, slots, env);
-    } else {
-      add_gradients(step, slots);
-    }
+    run_step(step, slots, env);
   }
   return first;
 }

@@ -15,6 +15,9 @@ struct BelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
 
+/// One step that is no event, below autograd. Throws what its op throws.
+void run_step(const Step& step, Slots& slots, const capture::Env& env);
+
 /// Runs some steps in another way.
 class StepRunner {
  public:

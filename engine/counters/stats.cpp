@@ -39,6 +39,10 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats) {
                   stats.returned_buffers, stats.held_buffers, stats.held_bytes);
   }
   if (stats.non_finite_backwards != 0) out << format("\n  backwards with non-finite gradients {}", stats.non_finite_backwards);
+  if (stats.cuda_graphs != 0) {
+    out << format("\n  CUDA graphs {}: launches {}, bytes {}", stats.cuda_graphs, stats.cuda_graph_launches, stats.cuda_graph_bytes);
+  }
+  print_counts(out, "without a CUDA graph", stats.without_cuda_graph);
   if (stats.opaque_calls != 0 || stats.hook_calls != 0 || stats.segment_guard_failures != 0) {
     out << format("\n  opaque calls {}, hook calls {}, segment guard failures {}", stats.opaque_calls, stats.hook_calls,
                   stats.segment_guard_failures);

@@ -17,6 +17,11 @@ void StatsRecorder::add_fallback(std::string_view reason) {
   ++fallbacks_by_reason_[std::string(reason)];
 }
 
+void StatsRecorder::add_not_recorded(std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  ++without_cuda_graph_[std::string(reason)];
+}
+
 void StatsRecorder::add_opaque_node(std::string_view node_name, std::string_view reason) {
   const std::lock_guard lock(mutex_);
   ++opaque_nodes_[std::string(node_name)];
@@ -42,12 +47,15 @@ Stats StatsRecorder::snapshot() const {
   stats.fused_graphs = value(fused_graphs_);
   stats.non_finite_backwards = value(non_finite_backwards_);
   stats.dropped_checks = value(dropped_checks_);
+  stats.cuda_graphs = value(cuda_graphs_);
+  stats.cuda_graph_launches = value(cuda_graph_launches_);
   stats.backwards = value(backwards_);  // last: none of the others may be ahead of it
   const std::lock_guard lock(mutex_);
   stats.misses_by_reason = misses_by_reason_;
   stats.fallbacks_by_reason = fallbacks_by_reason_;
   stats.opaque_nodes = opaque_nodes_;
   stats.opaque_reasons = opaque_reasons_;
+  stats.without_cuda_graph = without_cuda_graph_;
   return stats;
 }
 
@@ -59,7 +67,8 @@ std::vector<std::string> StatsRecorder::recent_misses() const {
 void StatsRecorder::reset() {
   for (Counter* counter :
        {&backwards_, &hits_, &nodes_, &collect_ns_, &run_ns_, &opaque_calls_, &hook_calls_, &unique_graphs_, &misses_, &trace_ns_,
-        &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_, &non_finite_backwards_, &dropped_checks_}) {
+        &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_, &non_finite_backwards_, &dropped_checks_,
+        &cuda_graphs_, &cuda_graph_launches_}) {
     counter->store(0, std::memory_order_relaxed);
   }
   const std::lock_guard lock(mutex_);
@@ -67,6 +76,7 @@ void StatsRecorder::reset() {
   fallbacks_by_reason_.clear();
   opaque_nodes_.clear();
   opaque_reasons_.clear();
+  without_cuda_graph_.clear();
   recent_misses_.clear();
 }
 

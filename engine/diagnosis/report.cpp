@@ -112,6 +112,15 @@ void add_opaque_nodes_and_hooks(ReportText& text, const Stats& stats) {
   text.row("hook calls", stats.hook_calls);
 }
 
+void add_cuda_graphs(ReportText& text, const Stats& stats) {
+  if (stats.cuda_graphs == 0 && stats.without_cuda_graph.empty()) return;
+  text.section("CUDA graphs");
+  text.row("recorded", stats.cuda_graphs);
+  text.row("launched", stats.cuda_graph_launches);
+  text.row("kept bytes", stats.cuda_graph_bytes, "of device memory, beside what the stock engine takes");
+  for (const auto& [reason, count] : stats.without_cuda_graph) text.row("step by step", count, reason);
+}
+
 void add_memory(ReportText& text, const Stats& stats) {
   if (stats.reused_buffers + stats.fresh_buffers == 0) return;
   text.section("memory of large results");
@@ -148,6 +157,7 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   add_cache(text, stats);
   add_reasons(text, stats, recent_misses);
   add_opaque_nodes_and_hooks(text, stats);
+  add_cuda_graphs(text, stats);
   add_memory(text, stats);
   add_times(text, stats);
   add_costliest_steps(text);

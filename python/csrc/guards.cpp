@@ -36,8 +36,8 @@ Compiler compiler_named(const std::string& name) {
 }
 
 int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, int64_t cache_bytes,
-                     bool back_off, bool deterministic, bool async, bool verify, bool nan_guard, bool enabled,
-                     const std::string& collector) {
+                     int64_t cuda_graph_bytes, bool back_off, bool deterministic, bool async, bool verify, bool nan_guard, bool cuda_graphs,
+                     bool require_cuda_graph, bool enabled, const std::string& collector) {
   Options options;
   options.compiler = compiler_named(compiler);
   options.dynamic = dynamic == "never" ? Dynamic::Never : Dynamic::Automatic;
@@ -49,6 +49,9 @@ int64_t keep_options(const std::string& compiler, const std::string& dynamic, in
   options.async = async;
   options.verify = verify;
   options.nan_guard = nan_guard;
+  options.cuda_graphs = cuda_graphs;
+  options.require_cuda_graph = require_cuda_graph;
+  options.cuda_graph_bytes = static_cast<size_t>(cuda_graph_bytes);
   options.collector = collector == "visitor" ? Collector::Visitor : Collector::Typed;
   options.enabled = enabled;
   const std::lock_guard lock(guards().mutex);

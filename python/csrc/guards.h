@@ -13,8 +13,8 @@ Compiler compiler_named(const std::string& name);
 
 /// Options for enable(), kept for good. An empty `compiler` is the default one.
 int64_t keep_options(const std::string& compiler, const std::string& dynamic, int64_t limit, int64_t cache_size, int64_t cache_bytes,
-                     bool back_off, bool deterministic, bool async, bool verify, bool nan_guard, bool enabled,
-                     const std::string& collector);
+                     int64_t cuda_graph_bytes, bool back_off, bool deterministic, bool async, bool verify, bool nan_guard, bool cuda_graphs,
+                     bool require_cuda_graph, bool enabled, const std::string& collector);
 /// hindcast::enable() on this thread.
 int64_t enable(int64_t options);
 /// Ends the guard; call it on the thread that made it.

@@ -44,6 +44,9 @@ Counts counters_of(const Stats& stats) {
   HC_COUNTER(refused_graphs);
   HC_COUNTER(compiler_failures);
   HC_COUNTER(dropped_checks);
+  HC_COUNTER(cuda_graphs);
+  HC_COUNTER(cuda_graph_launches);
+  HC_COUNTER(cuda_graph_bytes);
   HC_COUNTER(kept_graphs);
   HC_COUNTER(kept_bytes);
   HC_COUNTER(evicted_graphs);
@@ -57,7 +60,7 @@ Counts counters_of(const Stats& stats) {
   return counters;
 }
 
-std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, NamedTexts> stats() {
+std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, NamedTexts, Counts> stats() {
   const Stats stats = hindcast::stats();
   c10::Dict<std::string, double> times;
   times.insert("collect_us", stats.collect_us);
@@ -67,7 +70,7 @@ std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, Named
   NamedTexts opaque_reasons;
   for (const auto& [name, reason] : stats.opaque_reasons) opaque_reasons.insert(name, reason);
   return {counters_of(stats), times, counts_of(stats.misses_by_reason), counts_of(stats.fallbacks_by_reason), counts_of(stats.opaque_nodes),
-          opaque_reasons};
+          opaque_reasons, counts_of(stats.without_cuda_graph)};
 }
 
 std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {
@@ -123,8 +126,9 @@ TORCH_LIBRARY(hindcast, m) {
       "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> (Tensor?[]? gradients, bool warned)",
       &run_backward);
   m.def(
-      "keep_options(str compiler, str dynamic, int limit, int cache_size, int cache_bytes, bool back_off, bool deterministic, "
-      "bool async_, bool verify, bool nan_guard, bool enabled, str collector) -> int",
+      "keep_options(str compiler, str dynamic, int limit, int cache_size, int cache_bytes, int cuda_graph_bytes, bool back_off, "
+      "bool deterministic, bool async_, bool verify, bool nan_guard, bool cuda_graphs, bool require_cuda_graph, bool enabled, "
+      "str collector) -> int",
       &keep_options);
   m.def("enable(int options) -> int", &enable);
   m.def("disable(int guard) -> ()", &disable);

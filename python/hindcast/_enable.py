@@ -69,6 +69,9 @@ class enable(_DecoratorContextManager):
         async_: compile kernels on a background thread; the steps until then run through ATen.
         verify: check each new graph, and each kernel, before it serves.
         nan_guard: look for infinities and NaN in every gradient, and log where they began.
+        cuda_graphs: on CUDA, replay backwards as CUDA graphs: fewer launches, for device memory that they keep.
+        require_cuda_graph: the same, and a hit that cannot be replayed as one CUDA graph raises ``RuntimeError``.
+        cuda_graph_bytes: device memory that CUDA graphs may keep, least recently used first out.
         collector: ``"typed"``, or ``"visitor"``: read nodes through LibTorch's own visitor, for comparison.
         enabled: ``False``: PyTorch's engine runs everything in this guard's scope.
 
@@ -89,6 +92,9 @@ class enable(_DecoratorContextManager):
         async_: bool = True,
         verify: bool = False,
         nan_guard: bool = False,
+        cuda_graphs: bool = False,
+        require_cuda_graph: bool = False,
+        cuda_graph_bytes: int = 256 << 20,
         collector: Literal["typed", "visitor"] = "typed",
         enabled: bool = True,
     ) -> None:
@@ -99,18 +105,21 @@ class enable(_DecoratorContextManager):
         _check_count("limit", limit)
         _check_count("cache_size", cache_size)
         _check_count("cache_bytes", cache_bytes)
+        _check_count("cuda_graph_bytes", cuda_graph_bytes)
         switches = {
             "back_off": back_off,
             "deterministic": deterministic,
             "async_": async_,
             "verify": verify,
             "nan_guard": nan_guard,
+            "cuda_graphs": cuda_graphs,
+            "require_cuda_graph": require_cuda_graph,
             "enabled": enabled,
         }
         for name, value in switches.items():
             _check_switch(name, value)
         # In the order of the operator's arguments.
-        sizes = (limit, cache_size, cache_bytes)
+        sizes = (limit, cache_size, cache_bytes, cuda_graph_bytes)
         options = (compiler or "", dynamic, *sizes, *switches.values(), collector)
         number = _kept.get(options)
         if number is None:

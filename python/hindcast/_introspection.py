@@ -25,7 +25,7 @@ def stats() -> dict[str, Any]:
     engine) with ``fallbacks_by_reason``, ``opaque_nodes`` (nodes called as themselves, by name) with ``opaque_reasons``,
     ``misses_by_reason``, and the other fields of hindcast's C++ ``Stats``.
     """
-    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons = call("stats")
+    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons, without_cuda_graph = call("stats")
     return {
         **counters,
         **times,
@@ -35,6 +35,7 @@ def stats() -> dict[str, Any]:
         "fallbacks_by_reason": fallbacks,
         "opaque_nodes": opaque_nodes,
         "opaque_reasons": opaque_reasons,
+        "without_cuda_graph": without_cuda_graph,
     }
 
 

@@ -47,6 +47,7 @@ class FakeDriver {
   std::string failing;
   int failure = kOutOfMemory;
   size_t argument_bytes = 0;
+  bool captures = false;
 
   /// Names of calls with what matters of their arguments, in order. Launches are apart.
   std::vector<std::string> calls() const {
@@ -57,6 +58,18 @@ class FakeDriver {
     const std::vector<std::string> all = calls();
     return static_cast<size_t>(std::count(all.begin(), all.end(), call));
   }
+  /// Nodes of graphs that were given another argument: the graph, the node, and the argument's first bytes.
+  struct Updated {
+    void* executable = nullptr;
+    void* node = nullptr;
+    std::string argument;
+  };
+  std::vector<Updated> updates() const {
+    const std::lock_guard lock(mutex_);
+    return updates_;
+  }
+  /// Of the launch of this number, while it captures.
+  static void* node_of(size_t launch) { return handle(0xb0 + launch); }
   std::vector<Launched> launches() const {
     const std::lock_guard lock(mutex_);
     return launches_;
@@ -97,6 +110,8 @@ class FakeDriver {
   mutable std::mutex mutex_;
   std::vector<std::string> calls_;
   std::vector<Launched> launches_;
+  std::vector<Updated> updates_;
+  void* last_node_ = nullptr;
 };
 
 /// Two devices. Streams are numbers.
@@ -199,6 +214,32 @@ inline codegen::cuda::DriverFunctions FakeDriver::functions() const {
     return now()->called("cuKernelGetFunction", "in context " + std::to_string(reinterpret_cast<uintptr_t>(current_context())));
   };
   f.cuLibraryUnload = [](void* library) { return now()->called("cuLibraryUnload", library == handle(0x11b) ? "" : "of another library"); };
+  f.cuStreamIsCapturing = [](void*, int* status) {
+    *status = now()->captures ? 1 : 0;
+    return now()->called("cuStreamIsCapturing");
+  };
+  f.cuStreamGetCaptureInfo_v2 = [](void*, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count) {
+    *status = 1;
+    *id = 7;
+    *graph = handle(0x9);
+    now()->last_node_ = node_of(now()->launches().size() - 1);
+    *last_nodes = &now()->last_node_;
+    *count = 1;
+    return now()->called("cuStreamGetCaptureInfo_v2");
+  };
+  // Of CUDA_KERNEL_NODE_PARAMS_v2 only the pointer to the arguments is looked at, which follows the function and seven numbers.
+  f.cuGraphKernelNodeGetParams_v2 = [](void*, void* parameters) {
+    std::memset(parameters, 0x5a, 72);
+    return now()->called("cuGraphKernelNodeGetParams_v2");
+  };
+  f.cuGraphExecKernelNodeSetParams_v2 = [](void* executable, void* node, const void* parameters) {
+    void** arguments = nullptr;
+    std::memcpy(&arguments, static_cast<const char*>(parameters) + 40, sizeof(arguments));
+    const int result = now()->called("cuGraphExecKernelNodeSetParams_v2");
+    const std::lock_guard lock(now()->mutex_);
+    now()->updates_.push_back({executable, node, std::string(static_cast<const char*>(arguments[0]), now()->argument_bytes)});
+    return result;
+  };
   f.cuLaunchKernel = [](void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                         unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra) {
     const int result = now()->called("cuLaunchKernel", extra == nullptr ? "" : "with extra");

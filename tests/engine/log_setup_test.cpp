@@ -108,7 +108,7 @@ TEST(LogSpec, AnUnknownNameIsRefusedWithTheNearestAndAllValidOnes) {
   EXPECT_TRUE(holds(text, "HINDCAST_LOGS: unknown name 'recompile' in 'cache,+recompile'")) << text;
   EXPECT_TRUE(holds(text, "Did you mean 'recompiles'?")) << text;
   EXPECT_TRUE(holds(text,
-                    "Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, fallbacks, fusion, graph, "
+                    "Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, graph, "
                     "graph_code, hooks, kernel_code, perf, recompiles."))
       << text;
 }

@@ -178,6 +178,7 @@ def test_bad_options_are_refused_when_the_guard_is_made(options, error, text):
         ({"deterministic": True}, 2),
         ({"verify": True}, 2),
         ({"nan_guard": True}, 2),
+        ({"cuda_graphs": True, "cuda_graph_bytes": 1 << 20}, 2),
     ],
 )
 def test_options_reach_the_engine(options, graphs):

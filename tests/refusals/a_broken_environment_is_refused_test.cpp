@@ -62,7 +62,7 @@ TEST_F(ABrokenEnvironment, AnUnknownNameIsRefusedWithTheValidOnes) {
   EXPECT_THAT(refusal_of_enable(), HasSubstr("HINDCAST_LOGS: unknown name 'recompile' in 'recompile'. Did you mean "
                                              "'recompiles'?"));
   EXPECT_THAT(refusal_of_enable(),
-              HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, fallbacks, fusion, "
+              HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, "
                         "graph, graph_code, hooks, kernel_code, perf, recompiles."));
 }
 

@@ -50,7 +50,7 @@ TEST(BadLogNamesAreRefused, WithTheValidOnes) {
   EXPECT_THAT(text, HasSubstr("unknown name 'recompile'"));
   EXPECT_THAT(text, HasSubstr("Did you mean 'recompiles'?"));
   EXPECT_THAT(text,
-              HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, fallbacks, fusion, graph, "
+              HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, graph, "
                         "graph_code, hooks, kernel_code, perf, recompiles."));
 }
 

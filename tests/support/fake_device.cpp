@@ -9,12 +9,16 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "engine/collect_call.h"
+#include "tests/support/fake_graph.h"
 #include "tests/support/stream_model.h"
 
 namespace hindcast::tests {
@@ -37,21 +41,82 @@ std::atomic<int> recorded_events, waited_events;
 // What a DataPtr owns: LibTorch's own deleters get nothing else.
 struct Memory {
   StreamModel::Block* block;
-  void* begin;
+  char* begin;
+  size_t size;
+  uint64_t stream;
 };
 
-void give_back(void* context) {
-  auto* const memory = static_cast<Memory*>(context);
-  StreamModel::of_process().free(memory->block);
-  std::free(memory->begin);
-  delete memory;
-}
+/// All memory that tensors have, and what is free of a caching allocator's.
+class Heap {
+ public:
+  static Heap& of_process() {
+    static auto* heap = new Heap;
+    return *heap;
+  }
+  Memory* take(size_t bytes, const c10::Stream& stream) {
+    const size_t size = (bytes + 64) / 64 * 64;
+    const std::lock_guard lock(mutex_);
+    auto& free = free_[{stream.hash(), size}];
+    char* begin = nullptr;
+    if (!free.empty()) {
+      begin = free.back();
+      free.pop_back();
+    } else {
+      begin = static_cast<char*>(std::aligned_alloc(64, size));
+    }
+    auto* const memory = new Memory{StreamModel::of_process().allocate(stream, static_cast<int64_t>(bytes)), begin, size, stream.hash()};
+    used_[begin] = memory;
+    bytes_ += static_cast<int64_t>(size);
+    return memory;
+  }
+  void give_back(Memory* memory) {
+    const std::lock_guard lock(mutex_);
+    StreamModel::of_process().free(memory->block);
+    used_.erase(memory->begin);
+    bytes_ -= static_cast<int64_t>(memory->size);
+    if (caches_ != 0) {
+      free_[{memory->stream, memory->size}].push_back(memory->begin);
+    } else {
+      std::free(memory->begin);
+    }
+    delete memory;
+  }
+  StreamModel::Block* block_of(const void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto behind = used_.upper_bound(static_cast<const char*>(address));
+    if (behind == used_.begin()) return nullptr;
+    const Memory& memory = *std::prev(behind)->second;
+    return static_cast<const char*>(address) < memory.begin + memory.size ? memory.block : nullptr;
+  }
+  int64_t bytes() {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+  void cache(int more) {
+    const std::lock_guard lock(mutex_);
+    caches_ += more;
+    if (caches_ != 0) return;
+    for (auto& [key, free] : free_) {
+      for (char* begin : free) std::free(begin);
+    }
+    free_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, Memory*> used_;                                   // by begin
+  std::map<std::pair<uint64_t, size_t>, std::vector<char*>> free_;  // by stream and size
+  int64_t bytes_ = 0;
+  int caches_ = 0;
+};
+
+void give_back(void* context) { Heap::of_process().give_back(static_cast<Memory*>(context)); }
 
 struct FakeAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
+    if (FakeGraph* const graph = FakeGraph::captured_now()) return graph->allocate(bytes);
     const at::Device device = fake(current_device);
-    auto* const memory = new Memory{StreamModel::of_process().allocate(current_stream_of(device), static_cast<int64_t>(bytes)),
-                                    std::aligned_alloc(64, (bytes + 64) / 64 * 64)};
+    Memory* const memory = Heap::of_process().take(bytes, current_stream_of(device));
     return {memory->begin, memory, &give_back, device};
   }
   void copy_data(void* to, const void* from, size_t count) const override { std::memcpy(to, from, count); }
@@ -64,7 +129,7 @@ FakeAllocator& allocator() {
 
 StreamModel::Block* block_of(const at::Tensor& tensor) {
   const c10::DataPtr& data = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
-  return data.get_deleter() == &give_back ? static_cast<Memory*>(data.get_context())->block : nullptr;
+  return data.get_deleter() == &give_back ? static_cast<Memory*>(data.get_context())->block : FakeGraph::block_of(data);
 }
 
 // ---- devices, streams, events
@@ -121,18 +186,22 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
 
 bool is_fake(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == at::kPrivateUse1; }
 
-// The same memory as a tensor of the CPU.
-at::Tensor on_cpu(const at::Tensor& tensor) {
-  if (!is_fake(tensor)) return tensor;
+// The same memory as a tensor of the CPU, which keeps `kept`.
+at::Tensor on_cpu(const at::Tensor& tensor, c10::Storage kept) {
   const auto options = tensor.options().device(at::kCPU).requires_grad(false);
   at::Tensor alias = at::from_blob(
       tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get(), tensor.sizes(), tensor.strides(),
-      tensor.storage_offset(), [keep = c10::Storage(tensor.storage())](void*) {}, options);
+      tensor.storage_offset(), [keep = std::move(kept)](void*) {}, options);
   alias._set_conj(tensor.is_conj());
   alias._set_neg(tensor.is_neg());
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) alias.unsafeGetTensorImpl()->set_wrapped_number(true);
   return alias;
 }
+at::Tensor on_cpu(const at::Tensor& tensor) { return is_fake(tensor) ? on_cpu(tensor, tensor.storage()) : tensor; }
+// Its address alone, as a graph has it.
+at::Tensor at_address_of(const at::Tensor& tensor) { return on_cpu(tensor, {}); }
+
+const void* address_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get(); }
 
 at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> /*layout*/, std::optional<at::Device> device, std::optional<bool> /*pin_memory*/) {
@@ -156,6 +225,8 @@ class Call {
   void run() {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     take_arguments();
+    if (graph_ != nullptr) frozen_.assign(stack_->end() - static_cast<std::ptrdiff_t>(op_.schema().arguments().size()), stack_->end());
+    if (graph_ != nullptr) try_on_copies();
     op_.callBoxed(stack_);
     const size_t count = op_.schema().returns().size();
     bool has_number = false;
@@ -163,6 +234,7 @@ class Call {
       has_number = has_number || !((*stack_)[i].isTensor() || (*stack_)[i].isTensorList());
       (*stack_)[i] = given_back((*stack_)[i]);
     }
+    if (graph_ != nullptr) return capture(count, has_number);
     note_work();
     if (has_number) StreamModel::of_process().synchronize(current_stream_of(device_));  // the host has read it
   }
@@ -173,7 +245,7 @@ class Call {
     const size_t first = stack_->size() - arguments.size();
     for (size_t i = 0; i < arguments.size(); ++i) {
       at::IValue& value = (*stack_)[first + i];
-      const bool is_written = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+      const bool is_written = writes(arguments[i]);
       if (value.isTensor()) {
         value = take(value.toTensor(), is_written);
       } else if (value.isTensorList()) {
@@ -192,11 +264,23 @@ class Call {
     }
   }
 
+  // Of a list, what stands at its tensors counts.
+  static bool writes(const c10::Argument& argument) {
+    const c10::AliasInfo* info = argument.alias_info();
+    if (info == nullptr) return false;
+    return info->isWrite() || std::any_of(info->containedTypes().begin(), info->containedTypes().end(),
+                                          [](const c10::AliasInfo& contained) { return contained.isWrite(); });
+  }
+
   at::Tensor take(const at::Tensor& tensor, bool is_written) {
-    if (!is_fake(tensor)) return tensor;
+    if (!is_fake(tensor)) return graph_ != nullptr && tensor.defined() ? tensor.clone() : tensor;  // a graph has the value that it has now
     device_ = tensor.device();
     const bool is_to_grow = is_written && tensor.numel() == 0;  // an op's out argument
-    given_.push_back({tensor, is_to_grow ? at::empty({0}, tensor.options().device(at::kCPU)) : on_cpu(tensor), is_written});
+    if (is_to_grow && graph_ != nullptr) FakeGraph::refuse(c10::toString(op_.operator_name()));
+    const at::Tensor alias = is_to_grow          ? at::empty({0}, tensor.options().device(at::kCPU))
+                             : graph_ != nullptr ? at_address_of(tensor)
+                                                 : on_cpu(tensor);
+    given_.push_back({tensor, alias, is_written});
     return given_.back().alias;
   }
 
@@ -242,6 +326,54 @@ class Call {
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(made.sizes(), made.strides());
   }
 
+  // A capture runs nothing. What results look like is found out on copies of what would be written to.
+  void try_on_copies() {
+    for (Given& one : given_) {
+      if (!one.is_written) continue;
+      const at::Tensor copy = one.alias.clone();
+      for (at::IValue& value : *stack_) {
+        if (value.isTensor() && value.toTensor().is_same(one.alias)) value = copy;
+        if (!value.isTensorList()) continue;
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& each : value.toTensorVector()) list.push_back(each.is_same(one.alias) ? copy : each);
+        value = std::move(list);
+      }
+      one.alias = copy;
+    }
+  }
+
+  void capture(size_t count, bool has_number) {
+    const std::string name = c10::toString(op_.operator_name());
+    if (has_number) FakeGraph::refuse(name);
+    if (views_ && made_.empty()) return;
+    std::vector<const void*> reads, writes;
+    for (const Given& one : given_) (one.is_written ? writes : reads).push_back(address_of(one.tensor));
+    std::vector<at::Tensor> made;
+    for (const at::Tensor& one : made_) {
+      writes.push_back(address_of(one));
+      std::memset(one.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get(), 0xff, one.storage().nbytes());
+      made.push_back(at_address_of(one));
+    }
+    graph_->add({name, std::move(reads), std::move(writes), [op = op_, frozen = std::move(frozen_), made = std::move(made), count] {
+                   torch::jit::Stack stack = frozen;
+                   op.callBoxed(&stack);
+                   size_t next = 0;
+                   const auto keep = [&](const at::Tensor& result) {
+                     const bool is_new = result.defined() && std::none_of(frozen.begin(), frozen.end(), [&](const at::IValue& value) {
+                                           return value.isTensor() && value.toTensor().defined() && value.toTensor().is_alias_of(result);
+                                         });
+                     if (is_new && next < made.size()) made[next++].copy_(result);
+                   };
+                   for (size_t i = stack.size() - count; i < stack.size(); ++i) {
+                     if (stack[i].isTensor()) {
+                       keep(stack[i].toTensor());
+                     } else if (stack[i].isTensorList()) {
+                       for (const at::Tensor& one : stack[i].toTensorVector()) keep(one);
+                     }
+                   }
+                 }});
+  }
+
   void note_work() {
     if (views_ && made_.empty()) return;  // no work: nothing is read
     std::vector<StreamModel::Block*> reads, writes;
@@ -258,7 +390,9 @@ class Call {
   };
   const c10::OperatorHandle& op_;
   torch::jit::Stack* stack_;
+  FakeGraph* const graph_ = FakeGraph::captured_now();
   at::Device device_ = fake();
+  torch::jit::Stack frozen_;  // the arguments of a captured call
   std::vector<Given> given_;
   std::vector<at::Tensor> made_;
   bool views_ = false;
@@ -271,6 +405,12 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) 
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   StreamModel& model = StreamModel::of_process();
   const c10::Stream works = current_stream_of(is_fake(from) ? from.device() : to.device());
+  if (FakeGraph* const graph = FakeGraph::captured_now()) {
+    if (!is_fake(from) || !is_fake(to)) FakeGraph::refuse("a copy from or to the host");
+    graph->add({"aten::copy_", {address_of(from)}, {address_of(to)},
+                [to = at_address_of(to), from = at_address_of(from)] { at::Tensor(to).copy_(from); }});
+    return to;
+  }
   const bool is_across = is_fake(from) && is_fake(to) && from.device() != to.device();
   if (is_across) model.order(current_stream_of(to.device()), works);
   on_cpu(to).copy_(on_cpu(from));
@@ -327,6 +467,13 @@ std::string current_streams() {
   for (const int64_t id : current_stream) text += " " + std::to_string(id);
   return text;
 }
+
+CachedFakeMemory::CachedFakeMemory() { Heap::of_process().cache(1); }
+CachedFakeMemory::~CachedFakeMemory() { Heap::of_process().cache(-1); }
+
+int64_t fake_bytes_in_use() { return Heap::of_process().bytes(); }
+
+StreamModel::Block* block_of_fake_memory(const void* address) { return Heap::of_process().block_of(address); }
 
 std::vector<std::string> take_unordered() { return StreamModel::of_process().take_unordered(); }
 

@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include "tests/support/stream_model.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,6 +43,20 @@ at::Tensor to_cpu(const at::Tensor& tensor);
 
 /// The host waits for everything, as between two independent programs.
 void synchronize_fake_device();
+
+/// While it lives, memory that is freed is given to who asks next for as many bytes on its stream, as a caching allocator does it. Else
+/// addresses come as they may.
+class CachedFakeMemory {
+ public:
+  CachedFakeMemory();
+  ~CachedFakeMemory();
+  CachedFakeMemory(const CachedFakeMemory&) = delete;
+  CachedFakeMemory& operator=(const CachedFakeMemory&) = delete;
+};
+/// Bytes of the device that tensors have, but for those of graphs (tests/support/fake_graph.h).
+int64_t fake_bytes_in_use();
+/// The block that an address is in; null: no tensor's, or one of a graph's.
+StreamModel::Block* block_of_fake_memory(const void* address);
 
 /// How often events were recorded, and waited for, since this was last asked.
 struct EventCounts {

@@ -114,7 +114,7 @@ class Emulator final : public backend::Machine {
     launches += 1;
     threads += shape.grid.count() * shape.block.count();
   }
-  bool checks_memory() const override { return true; }
+  bool wants_memory() const override { return true; }
   const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &codegen::cpu::cost_model(); }
 };
 

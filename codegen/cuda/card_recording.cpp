@@ -1,0 +1,59 @@
+#include "codegen/cuda/card_recording.h"
+
+#include "base/check.h"
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+thread_local CardRecording* made_now = nullptr;
+
+// CUDA_KERNEL_NODE_PARAMS_v2
+struct KernelNode {
+  void* function = nullptr;
+  unsigned grid[3] = {}, block[3] = {};
+  unsigned shared_bytes = 0;
+  void** arguments = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;
+  void* context = nullptr;
+};
+
+}  // namespace
+
+CardRecording* CardRecording::current() { return made_now; }
+
+CardRecording::CardRecording(const Driver& driver, const CudaGraphsTable& graphs, c10::DeviceIndex device, c10::function_ref<void()> give)
+    : driver_(driver) {
+  graph_ = graphs.capture(device, [&] {
+    struct Now {
+      explicit Now(CardRecording* recording) { made_now = recording; }
+      ~Now() { made_now = nullptr; }
+    } const now(this);
+    give();
+  });
+}
+
+// What comes next in the stream would depend on the last node: that is the launch.
+void CardRecording::log(const Launch& launch, void* stream) {
+  int status = 0;
+  unsigned long long id = 0;
+  void* graph = nullptr;
+  void* const* last = nullptr;
+  size_t count = 0;
+  HC_CALL(driver_, cuStreamGetCaptureInfo_v2, stream, &status, &id, &graph, &last, &count);
+  HC_CHECK(count == 1, "{} nodes are the last ones of a stream behind a launch", count);
+  launches_.add(launch, last[0]);
+}
+
+bool CardRecording::move(c10::ArrayRef<MovedMemory> moved) {
+  return launches_.move(moved, [&](const LoggedLaunches::One& launch) {
+    KernelNode node;
+    HC_CALL(driver_, cuGraphKernelNodeGetParams_v2, launch.node, &node);
+    void* arguments[] = {const_cast<uint64_t*>(launch.argument.data())};  // the driver copies it
+    node.arguments = arguments;
+    node.extra = nullptr;
+    HC_CALL(driver_, cuGraphExecKernelNodeSetParams_v2, graph_->executable(), launch.node, &node);
+  });
+}
+
+}  // namespace hindcast::codegen::cuda

@@ -1,0 +1,33 @@
+#pragma once
+// A CUDA graph of a card: captured by LibTorch (codegen/cuda/graphs), its nodes updated by the driver.
+
+#include "codegen/cuda/driver.h"
+#include "codegen/cuda/graphs/plugin.h"
+#include "codegen/cuda/logged_launches.h"
+#include "codegen/kernel/recording.h"
+
+#include <memory>
+
+namespace hindcast::codegen::cuda {
+
+class CardRecording final : public Recording {
+ public:
+  /// As Backend::record().
+  CardRecording(const Driver& driver, const CudaGraphsTable& graphs, c10::DeviceIndex device, c10::function_ref<void()> give);
+
+  void launch() override { graph_->launch(); }
+  bool move(c10::ArrayRef<MovedMemory> moved) override;
+  size_t bytes() const override { return graph_->bytes(); }
+
+  /// The one that this thread is making; null: none.
+  static CardRecording* current();
+  /// Of what was given to `stream` just now.
+  void log(const Launch& launch, void* stream);
+
+ private:
+  const Driver& driver_;
+  LoggedLaunches launches_;
+  std::unique_ptr<CapturedGraph> graph_;
+};
+
+}  // namespace hindcast::codegen::cuda

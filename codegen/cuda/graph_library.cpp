@@ -1,0 +1,57 @@
+#include "codegen/cuda/graph_library.h"
+
+#include "base/fork.h"
+#include "base/format.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <vector>
+
+namespace hindcast::codegen::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libhindcast_cuda_graphs.so";
+
+std::vector<std::string> places_to_look_at() {
+  std::vector<std::string> paths;
+  Dl_info own;
+  if (dladdr(reinterpret_cast<const void*>(&graph_library), &own) != 0 && own.dli_fname != nullptr) {
+    std::error_code error;
+    const auto file = std::filesystem::canonical(own.dli_fname, error);
+    if (!error) paths = {file.parent_path() / kLibrary, file.parent_path().parent_path() / "lib" / kLibrary};
+  }
+  paths.push_back(kLibrary);
+  return paths;
+}
+
+struct Found {
+  const CudaGraphsTable* table = nullptr;
+  std::string why_not;
+};
+
+Found open() {
+  void* library = nullptr;
+  std::string errors;
+  for (const std::string& path : places_to_look_at()) {
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library != nullptr) break;
+    const char* const error = dlerror();
+    errors += base::format("{}{}", errors.empty() ? "" : "; ", error == nullptr ? "unknown error" : error);
+  }
+  if (library == nullptr) return {nullptr, base::format("what captures CUDA graphs could not be loaded ({})", errors)};
+  const auto entry = reinterpret_cast<CudaGraphsEntry>(dlsym(library, HINDCAST_CUDA_GRAPHS_ENTRY));
+  if (entry == nullptr || entry()->version != kCudaGraphsVersion)
+    return {nullptr, base::format("{} is not of this build of hindcast: install both from one build", kLibrary)};
+  return {entry(), ""};
+}
+
+}  // namespace
+
+const CudaGraphsTable* graph_library(std::string* why_not) {
+  static const Found* const found = base::first_use([] { return new Found(open()); });  // never destroyed
+  if (found->table == nullptr && why_not != nullptr) *why_not = found->why_not;
+  return found->table;
+}
+
+}  // namespace hindcast::codegen::cuda

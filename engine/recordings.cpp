@@ -1,0 +1,133 @@
+#include "engine/recordings.h"
+
+#include "base/fork.h"
+#include "base/format.h"
+#include "engine/counters/stats_recorder.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace hindcast::engine {
+
+/// All of the process.
+struct RecordedPlan::Registry {
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
+  std::vector<std::weak_ptr<RecordedPlan>> all;
+  std::atomic<size_t> bytes = 0;
+  std::atomic<uint64_t> uses = 0;
+
+  static Registry& of_process() {
+    static auto* registry = new Registry;
+    return *registry;
+  }
+};
+
+RecordedPlan::RecordedPlan(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings)
+    : plan_(std::move(plan)), bindings_(bindings) {
+  Regions found = find_regions(*plan_);
+  why_not_one_ = std::move(found.why_not_one);
+  for (Region& region : found.all) {
+    const codegen::Backend* const backend = codegen::backend_of(region.device.type());
+    if (backend != nullptr) regions_.push_back(std::make_unique<RecordedRegion>(std::move(region), *backend));
+  }
+  if (regions_.empty()) stats_recorder().add_not_recorded(why_not_one());
+}
+
+std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings) {
+  std::shared_ptr<RecordedPlan> made(new RecordedPlan(std::move(plan), bindings));
+  Registry& registry = Registry::of_process();
+  const std::lock_guard lock(registry.mutex);
+  std::erase_if(registry.all, [](const auto& one) { return one.expired(); });
+  registry.all.push_back(made);
+  return made;
+}
+
+RecordedPlan::~RecordedPlan() { Registry::of_process().bytes -= bytes_; }
+
+bool RecordedPlan::is_of(const BackwardPlan& plan, const capture::Bindings& bindings) const {
+  return is_of(plan) && bindings_.ints == bindings.ints && bindings_.floats == bindings.floats;
+}
+
+RecordedRegion* RecordedPlan::region_at(uint32_t step) {
+  const auto at = std::lower_bound(regions_.begin(), regions_.end(), step,
+                                   [](const auto& region, uint32_t first) { return region->region().first < first; });
+  return at != regions_.end() && (*at)->region().first == step ? at->get() : nullptr;
+}
+
+bool RecordedPlan::run(RecordedRegion& region, const RegionCall& call, size_t most_bytes, std::vector<Delivered>& delivered) {
+  last_use_ = ++Registry::of_process().uses;
+  const size_t before = region.bytes();
+  const bool is_done = region.run(call, delivered);
+  const size_t after = region.bytes();
+  if (before == after) return is_done;
+  bytes_ += after - before;
+  Registry::of_process().bytes += after - before;
+  if (!make_room(this, most_bytes)) {
+    region.give_up(call, base::format("its {} bytes are more than Options::cuda_graph_bytes allows", after));
+    bytes_ -= after;
+    Registry::of_process().bytes -= after;
+  }
+  return is_done;
+}
+
+// Others are destroyed outside of the lock, in which nobody may wait for a device.
+bool RecordedPlan::make_room(const RecordedPlan* for_one, size_t most_bytes) {
+  Registry& registry = Registry::of_process();
+  while (registry.bytes > most_bytes) {
+    std::vector<std::shared_ptr<RecordedPlan>> others;
+    {
+      const std::lock_guard lock(registry.mutex);
+      for (const auto& one : registry.all) others.push_back(one.lock());
+    }
+    std::erase_if(others, [&](const auto& one) { return !one || one.get() == for_one || one->bytes_ == 0; });
+    std::sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a->last_use_ < b->last_use_; });
+    const auto oldest = std::find_if(others.begin(), others.end(), [](const auto& one) { return one->enter(); });
+    if (oldest == others.end()) return false;
+    (*oldest)->forget();
+    (*oldest)->leave();
+  }
+  return true;
+}
+
+void RecordedPlan::forget() {
+  for (const auto& region : regions_) region->forget();
+  Registry::of_process().bytes -= bytes_.exchange(0);
+}
+
+std::string RecordedPlan::why_not_one() const {
+  if (!why_not_one_.empty()) return why_not_one_;
+  return regions_.empty() ? "no backend records work of its device" : regions_[0]->why_not();
+}
+
+std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings) {
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  const auto find = [&]() -> std::shared_ptr<RecordedPlan> {
+    const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const auto& one) { return one->is_of(*plan, bindings); });
+    return at == plans_.end() ? nullptr : *at;
+  };
+  {
+    const std::lock_guard lock(mutex);
+    if (auto found = find()) return found;
+  }
+  auto made = RecordedPlan::make(plan, bindings);
+  std::vector<std::shared_ptr<RecordedPlan>> gone;  // destroyed behind the lock
+  const std::lock_guard lock(mutex);
+  if (auto found = find()) return found;
+  plans_.insert(plans_.begin(), made);
+  const auto keeps = std::stable_partition(plans_.begin(), plans_.end(), [&](const auto& one) { return one->is_of(*plan); });
+  const auto end = plans_.begin() + std::min<std::ptrdiff_t>(keeps - plans_.begin(), kMostRecordedSizes);
+  gone.assign(std::make_move_iterator(end), std::make_move_iterator(plans_.end()));
+  plans_.erase(end, plans_.end());
+  return made;
+}
+
+size_t RecordedPlan::trim() {
+  const size_t before = bytes_of_all();
+  make_room(nullptr, 0);
+  return before - std::min(before, bytes_of_all());
+}
+
+size_t RecordedPlan::bytes_of_all() { return Registry::of_process().bytes; }
+
+}  // namespace hindcast::engine

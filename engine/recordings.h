@@ -1,0 +1,95 @@
+#pragma once
+// What was recorded of a variant: for each of its recent sets of sizes, the regions of its plan.
+//
+// Recordings hold device memory, which Options::cuda_graph_bytes bounds for the process: those of the plan that was run the longest time
+// ago give theirs back first.
+
+#include "capture/symbols/symbols.h"
+#include "engine/backward_plan.h"
+#include "engine/recorded_region.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hindcast::engine {
+
+/// Sets of sizes of one variant that are watched or recorded at a time.
+inline constexpr size_t kMostRecordedSizes = 4;
+
+/// Of one plan under one set of values of its symbols. One run at a time is inside.
+class RecordedPlan {
+ public:
+  static std::shared_ptr<RecordedPlan> make(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings);
+  ~RecordedPlan();
+  RecordedPlan(const RecordedPlan&) = delete;
+  RecordedPlan& operator=(const RecordedPlan&) = delete;
+
+  bool is_of(const BackwardPlan& plan) const { return plan_.get() == &plan; }
+  bool is_of(const BackwardPlan& plan, const capture::Bindings& bindings) const;
+
+  /// False: a run is inside. A run of another thread, or of user code within that one, then goes step by step.
+  bool enter() { return !is_entered_.exchange(true, std::memory_order_acquire); }
+  void leave() { is_entered_.store(false, std::memory_order_release); }
+
+  // Who entered:
+  /// The region that begins at this step, if there is one.
+  RecordedRegion* region_at(uint32_t step);
+  /// True: the region is done, as RecordedRegion::run. Other recordings may lose theirs for its memory, or it gets none.
+  bool run(RecordedRegion& region, const RegionCall& call, size_t most_bytes, std::vector<Delivered>& delivered);
+  /// Why the whole plan is not run as one recording, now or from now on; empty: it is, or will be.
+  std::string why_not_one() const;
+
+  /// Of device memory that all of the process hold, now.
+  static size_t bytes_of_all();
+  /// Gives back what those hold in which no run is. Bytes.
+  static size_t trim();
+
+ private:
+  struct Registry;
+  RecordedPlan(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings);
+  void forget();
+  static bool make_room(const RecordedPlan* for_one, size_t most_bytes);
+
+  const std::shared_ptr<const BackwardPlan> plan_;
+  const capture::Bindings bindings_;
+  std::string why_not_one_;
+  std::vector<std::unique_ptr<RecordedRegion>> regions_;  // in order
+  std::atomic<bool> is_entered_ = false;
+  std::atomic<uint64_t> last_use_ = 0;
+  std::atomic<size_t> bytes_ = 0;
+};
+
+/// A plan that was entered, for as long as it lives.
+class EnteredPlan {
+ public:
+  EnteredPlan() = default;
+  /// Of nobody where a run is inside already.
+  explicit EnteredPlan(std::shared_ptr<RecordedPlan> plan) : plan_(plan->enter() ? std::move(plan) : nullptr) {}
+  ~EnteredPlan() {
+    if (plan_) plan_->leave();
+  }
+  EnteredPlan(EnteredPlan&&) = default;
+  EnteredPlan(const EnteredPlan&) = delete;
+  EnteredPlan& operator=(const EnteredPlan&) = delete;
+  RecordedPlan* get() const { return plan_.get(); }
+
+ private:
+  std::shared_ptr<RecordedPlan> plan_;
+};
+
+/// Safe from many threads.
+class Recordings {
+ public:
+  /// To be entered. Made where the plan is new here, or its sizes are.
+  std::shared_ptr<RecordedPlan> of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings);
+
+ private:
+  std::vector<std::shared_ptr<RecordedPlan>> plans_;  // the latest first
+};
+
+
+}  // namespace hindcast::engine

@@ -1,0 +1,124 @@
+#include "engine/regions.h"
+
+#include "base/format.h"
+
+#include <algorithm>
+
+namespace hindcast::engine {
+namespace {
+
+using capture::InstrKind;
+using codegen::kNoSlot;
+using codegen::Step;
+
+class Finder {
+ public:
+  explicit Finder(const BackwardPlan& plan) : plan_(plan), value_of_(plan.slot_count()), maker_(plan.slot_count(), kNoSlot), last_reader_(plan.slot_count()) {
+    const auto& values = plan.graph().values;
+    for (uint32_t i = 0; i < values.size(); ++i) {
+      if (const uint32_t slot = plan.slot_of({i}); slot != kNoSlot) value_of_[slot] = &values[i];
+    }
+    for (uint32_t i = 0; i < plan.steps().size(); ++i) {
+      const Step& step = plan.steps()[i];
+      for_each_slot(step, [&](codegen::SlotUse use) {
+        if (use.slot != kNoSlot) last_reader_[use.slot] = i;
+      });
+      if (step.kind == InstrKind::Event) {
+        for (const uint32_t slot : plan.waited_last(step)) last_reader_[slot] = std::max(last_reader_[slot], i);
+      }
+      for (const uint32_t slot : step.outputs) {
+        if (slot != kNoSlot) maker_[slot] = i;
+      }
+    }
+  }
+
+  Regions find() {
+    const auto& steps = plan_.steps();
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      const std::string why = why_cut(steps[i]);
+      if (!why.empty()) {
+        end_region(i);
+        if (found_.why_not_one.empty()) found_.why_not_one = why;
+      } else if (steps[i].kind != InstrKind::Event) {
+        if (now_.calls == 0) now_.first = i;
+        ++now_.calls;
+      }
+    }
+    end_region(static_cast<uint32_t>(steps.size()));
+    if (found_.why_not_one.empty() && found_.all.empty())
+      found_.why_not_one = base::format("it has fewer than {} steps that compute", kFewestCalls);
+    return std::move(found_);
+  }
+
+ private:
+  // Empty: the step may stand inside of a region. The device is that of the region so far, if there is one.
+  std::string why_cut(const Step& step) {
+    const capture::Instr& instr = plan_.graph().instrs[step.instr];
+    if (step.kind == InstrKind::Event) {
+      if (instr.order == capture::EventOrder::Here || instr.order == capture::EventOrder::Late) return "";
+      return base::format("the host has to look at {} (NodeCall {}): {}", plan_.graph().origins[step.origin], step.origin + 1,
+                          capture::is_barrier(instr) ? "user code runs" : "user code may have changed it");
+    }
+    const std::string name = step.op ? c10::toString(step.op->operator_name()) : step.call_op ? step.call_op->describe() : "a sum";
+    if (step.op && step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";
+    std::string why;
+    const auto look_at = [&](uint32_t slot) {
+      if (slot == kNoSlot || !why.empty() || value_of_[slot] == nullptr || !value_of_[slot]->defined) return;
+      const c10::Device device = value_of_[slot]->device;
+      if (device.is_cpu()) {
+        why = name + " has a tensor of the CPU";
+      } else if (now_.calls == 0 && now_.device.is_cpu()) {
+        now_.device = device;
+      } else if (device != now_.device) {
+        why = name + " has tensors of another device";
+      }
+    };
+    for_each_slot(step, [&](codegen::SlotUse use) { look_at(use.slot); });
+    for (const uint32_t slot : step.outputs) look_at(slot);
+    return why;
+  }
+
+  void end_region(uint32_t last) {
+    now_.last = last;
+    if (now_.calls >= kFewestCalls) {
+      find_slots();
+      found_.all.push_back(std::move(now_));
+    }
+    now_ = {};
+  }
+
+  bool is_made_inside(uint32_t slot) const { return maker_[slot] != kNoSlot && maker_[slot] >= now_.first && maker_[slot] < now_.last; }
+
+  void find_slots() {
+    std::vector<bool> is_input(plan_.slot_count());
+    for (uint32_t i = now_.first; i < now_.last; ++i) {
+      const Step& step = plan_.steps()[i];
+      if (step.kind == InstrKind::Event) continue;
+      for_each_slot(step, [&](codegen::SlotUse use) {
+        if (use.slot == kNoSlot || is_input[use.slot] || is_made_inside(use.slot)) return;
+        is_input[use.slot] = true;
+        now_.inputs.push_back(use.slot);
+      });
+      for (const uint32_t slot : step.outputs) {
+        if (slot != kNoSlot && last_reader_[slot] >= now_.last) now_.outputs.push_back(slot);
+      }
+    }
+  }
+
+  const BackwardPlan& plan_;
+  std::vector<const capture::Value*> value_of_;  // by slot
+  std::vector<uint32_t> maker_;                  // by slot: the step that makes it; kNoSlot: it comes from outside
+  std::vector<uint32_t> last_reader_;            // by slot: the last step that reads it, or may leave it to somebody else
+  Region now_;
+  Regions found_;
+};
+
+}  // namespace
+
+Regions find_regions(const BackwardPlan& plan) {
+  if (plan.is_as_captured() && plan.has_barriers())
+    return {.why_not_one = "it runs op by op around user code, which may have changed each node"};
+  return Finder(plan).find();
+}
+
+}  // namespace hindcast::engine

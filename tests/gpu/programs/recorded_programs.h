@@ -1,0 +1,46 @@
+#pragma once
+// Programs whose backwards are replayed as CUDA graphs: on a card (tests/gpu), and on one that is none (tests/recordings).
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "engine/hindcast.h"
+
+namespace hindcast::tests {
+
+/// One step of a program, by number: what it shows.
+using RecordedStep = std::function<std::vector<at::Tensor>(int step)>;
+
+struct RecordedProgram {
+  std::string name;
+  /// Begins anew: leaves, and whatever else it keeps.
+  std::function<RecordedStep(c10::Device)> make;
+  uint64_t parts = 1;   // of its backward, each a graph
+  std::string why_not;  // a part of the reason that is given for none
+  int steps = 9;
+};
+inline std::ostream& operator<<(std::ostream& out, const RecordedProgram& program) { return out << program.name; }
+
+const std::vector<RecordedProgram>& recorded_programs();
+/// The one of this name.
+const RecordedProgram& recorded_program(const std::string& name);
+
+/// With kernels, step by step.
+Options without_graphs();
+/// The same, as CUDA graphs.
+Options with_graphs();
+
+/// How often each part is launched in so many steps: the first one is captured, and some are watched.
+uint64_t launches_in(int steps);
+
+/// What the steps show, on the CPU.
+std::vector<std::vector<at::Tensor>> run_recorded(const RecordedStep& step, const Options& options, int steps);
+
+/// Equal to the bit, with and without graphs. Returns what was counted with them.
+Stats expect_as_without_graphs(const RecordedProgram& program, c10::Device device, const Options& options = with_graphs());
+
+}  // namespace hindcast::tests

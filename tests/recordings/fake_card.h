@@ -1,0 +1,38 @@
+#pragma once
+// A card that is none: tensors of the fake device, ATen's ops on the CPU, hindcast's kernels in the emulator, and CUDA graphs of both.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tests/support/fake_device.h"
+#include "tests/support/fake_graph.h"
+
+namespace hindcast::tests {
+
+/// Before the process's first backward.
+void install_fake_card();
+
+/// Launches of kernels that were told that memory lies elsewhere.
+uint64_t moved_launches();
+
+/// While it lives, nothing can be recorded, for this reason.
+class WithoutRecordings {
+ public:
+  explicit WithoutRecordings(const std::string& why);
+  ~WithoutRecordings();
+  WithoutRecordings(const WithoutRecordings&) = delete;
+  WithoutRecordings& operator=(const WithoutRecordings&) = delete;
+};
+
+/// While it lives, each capture fails when all was given.
+class FailingCaptures {
+ public:
+  FailingCaptures();
+  ~FailingCaptures();
+  FailingCaptures(const FailingCaptures&) = delete;
+  FailingCaptures& operator=(const FailingCaptures&) = delete;
+};
+
+}  // namespace hindcast::tests

@@ -1,0 +1,209 @@
+// Backwards that are replayed as CUDA graphs: the same gradients as step by step, to the bit, whatever happens to memory in between; and
+// on the device nothing that reads memory before it is written, or when it is somebody else's.
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/recorded_region.h"
+#include "tests/gpu/programs/recorded_programs.h"
+#include "tests/recordings/fake_card.h"
+#include "tests/support/same_grads.h"
+
+namespace hindcast::tests {
+namespace {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+const std::vector<std::string> kNothing;
+
+/// Where memory that is freed is used again, as on a card, unless a test holds it.
+class Recordings : public ::testing::Test {
+ protected:
+  void SetUp() override { install_fake_card(); }
+  void TearDown() override {
+    EXPECT_EQ(take_unordered(), kNothing);
+    reset();
+    EXPECT_EQ(stats().cuda_graph_bytes, 0U);
+    EXPECT_EQ(take_graph_errors(), kNothing);
+  }
+  static Stats expect_same(const RecordedProgram& program, const Options& options = with_graphs()) {
+    synchronize_fake_device();
+    take_unordered();
+    return expect_as_without_graphs(program, fake(), options);
+  }
+
+  const RecordedProgram whole_ = recorded_program("WholeBackward");
+  const uint64_t launches_ = launches_in(whole_.steps);
+
+ private:
+  const CachedFakeMemory cached_;
+};
+
+class RecordedPrograms : public Recordings, public testing::WithParamInterface<RecordedProgram> {};
+
+TEST_P(RecordedPrograms, AreAsWithoutGraphs) {
+  const uint64_t moved = moved_launches();
+  const Stats counts = expect_same(GetParam());
+  EXPECT_GE(counts.cuda_graphs, GetParam().parts) << counts;
+  if (GetParam().name == "ALargeInputOfKernels") {
+    EXPECT_GT(moved_launches(), moved);
+  }
+  if (GetParam().name == "SomeSizes") {
+    EXPECT_GE(counts.cuda_graphs, 3U) << counts;
+    EXPECT_GT(counts.cuda_graph_launches, 10U);
+  } else {
+    EXPECT_EQ(counts.cuda_graph_launches, GetParam().parts * launches_in(GetParam().steps)) << counts;
+  }
+  EXPECT_EQ(counts.without_cuda_graph.empty(), GetParam().why_not.empty()) << counts;
+  for (const auto& [reason, count] : counts.without_cuda_graph) EXPECT_NE(reason.find(GetParam().why_not), std::string::npos) << reason;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RecordedPrograms, testing::ValuesIn(recorded_programs()),
+                         [](const testing::TestParamInfo<RecordedProgram>& info) { return info.param.name; });
+
+// Of the graphs that the programs have, these are made once and launched from then on.
+TEST_F(Recordings, AreMadeOnce) {
+  for (const char* name : {"WholeBackward", "GradientsThatAreThere", "MovingInputs", "ALargeInputOfKernels"}) {
+    EXPECT_EQ(expect_same(recorded_program(name)).cuda_graphs, 1U) << name;
+  }
+  EXPECT_EQ(expect_same(recorded_program("AnInputThatBeginsToMove")).cuda_graphs, 2U);
+}
+
+TEST_F(Recordings, VersionsOfGradientsMoveAsTheyDo) {
+  std::vector<int64_t> versions[2];
+  for (const bool records : {false, true}) {
+    const RecordedStep step = recorded_program("GradientsThatAreThere").make(fake());
+    const auto noting = [&](int i) {
+      for (const Tensor& grad : step(i)) versions[records].push_back(grad._version());
+      return Tensors();
+    };
+    run_recorded(noting, records ? with_graphs() : without_graphs(), 9);
+  }
+  EXPECT_EQ(versions[0], versions[1]);
+}
+
+TEST_F(Recordings, OnAnotherStreamEachTime) {
+  RecordedProgram program = whole_;
+  program.make = [this](c10::Device device) {
+    return [step = whole_.make(device)](int i) {
+      const c10::Stream mine = stream(1 + i % 2);
+      order(stream(0), mine);
+      Tensors seen;
+      {
+        const c10::StreamGuard guard(mine);
+        seen = step(i);
+      }
+      order(mine, stream(0));
+      return seen;
+    };
+  };
+  EXPECT_EQ(expect_same(program).cuda_graph_launches, launches_);
+}
+
+TEST_F(Recordings, AFailedCaptureIsRunStepByStep) {
+  const FailingCaptures fail;
+  const Stats counts = expect_same(whole_);
+  EXPECT_EQ(counts.cuda_graph_launches, 0U);
+  EXPECT_EQ(counts.without_cuda_graph.size(), 1U) << counts;
+}
+
+TEST_F(Recordings, WhereADeviceHasNoneNothingIsRecorded) {
+  const WithoutRecordings none("the program captures a CUDA graph itself");
+  EXPECT_EQ(expect_same(whole_).cuda_graphs, 0U);
+}
+
+TEST_F(Recordings, NothingIsKeptAfterReset) {
+  const int64_t before = fake_bytes_in_use();
+  EXPECT_GT(expect_same(whole_).cuda_graph_bytes, 0U);
+  reset();
+  EXPECT_EQ(fake_bytes_in_use(), before);
+}
+
+TEST_F(Recordings, TrimGivesTheirMemoryBack) {
+  const RecordedStep step = whole_.make(fake());
+  const auto trimming = [&](int i) {
+    if (i == 6) {
+      EXPECT_GT(trim(), 0U);
+      EXPECT_EQ(stats().cuda_graph_bytes, 0U);
+    }
+    return step(i);
+  };
+  run_recorded(trimming, with_graphs(), 9);
+  EXPECT_EQ(stats().cuda_graphs, 2U);
+  EXPECT_EQ(stats().cuda_graph_launches, launches_);
+}
+
+TEST_F(Recordings, MemoryIsBounded) {
+  Options options = with_graphs();
+  options.cuda_graph_bytes = 64;
+  const Stats counts = expect_same(whole_, options);
+  EXPECT_EQ(counts.cuda_graph_bytes, 0U);
+  ASSERT_EQ(counts.without_cuda_graph.size(), 1U);
+  EXPECT_NE(counts.without_cuda_graph.begin()->first.find("Options::cuda_graph_bytes"), std::string::npos);
+}
+
+TEST_F(Recordings, TheOldestGoFirst) {
+  RecordedProgram two{.name = "two", .steps = 18};
+  two.make = [this](c10::Device device) {
+    return [first = whole_.make(device), second = recorded_program("ExpandedGradients").make(device)](int i) {
+      return i < 9 ? first(i) : second(i);
+    };
+  };
+  Options options = with_graphs();
+  const size_t of_first = expect_same(whole_).cuda_graph_bytes, of_both = expect_same(two).cuda_graph_bytes;
+  ASSERT_GT(of_both, of_first);
+  options.cuda_graph_bytes = of_both - 1;
+  const Stats counts = expect_same(two, options);
+  EXPECT_EQ(counts.cuda_graphs, 2U) << counts;
+  EXPECT_EQ(counts.cuda_graph_bytes, of_both - of_first);
+  EXPECT_TRUE(counts.without_cuda_graph.empty());
+}
+
+TEST_F(Recordings, RequiredOnesThrowWhereThereCanBeNone) {
+  Options options = with_graphs();
+  options.require_cuda_graph = true;
+  EXPECT_EQ(expect_same(whole_, options).cuda_graph_launches, launches_);
+  std::string error;
+  try {
+    run_recorded(recorded_program("Hooks").make(fake()), options, 9);
+  } catch (const std::runtime_error& thrown) {
+    error = thrown.what();
+  }
+  EXPECT_NE(error.find("Options::require_cuda_graph"), std::string::npos) << error;
+  EXPECT_NE(error.find("user code may have changed it"), std::string::npos) << error;
+}
+
+// One of them at a time is in a graph; the other goes step by step.
+TEST_F(Recordings, TwoThreadsUseOne) {
+  constexpr int kSteps = 40;
+  const auto steps_of = [&] { return recorded_program("ResultsOfGrad").make(fake()); };
+  const auto expected = run_recorded(steps_of(), without_graphs(), kSteps);
+  reset();
+  run_recorded(steps_of(), with_graphs(), 1);
+  std::atomic<int> wrong = 0;
+  const auto run = [&] {
+    const auto guard = enable(with_graphs());
+    const RecordedStep step = steps_of();
+    for (int i = 0; i < kSteps; ++i) {
+      const Tensors seen = step(i);
+      // The first step of a run without graphs was a capture, and rounds as ATen does.
+      for (size_t j = 2; j < seen.size(); ++j) {
+        wrong += first_difference(expected[static_cast<size_t>(i)][j], seen[j].detach().to(at::kCPU)).empty() ? 0 : 1;
+      }
+    }
+  };
+  std::thread one(run), other(run);
+  one.join();
+  other.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(stats().cuda_graph_launches, 0U) << stats();
+}
+
+}  // namespace
+}  // namespace hindcast::tests
