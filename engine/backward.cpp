@@ -133,8 +133,9 @@ class OneBackward {
       const auto& compiled = found.variant->compiled;
       const bool by_segments = !compiled.empty() && !has_many_streams;
       const EnteredPlan recorded = enter_recorded_plan(found, work_.bindings, options_);
-      auto next = engine::run({*found.plan, by_segments ? &compiled : nullptr, work_.bindings, work_.env, work_.collected,
-                               std::move(resume), call_.keep_graph, results_, observer(), recorded.get(), options_.cuda_graph_bytes, streams_});
+      auto next =
+          engine::run({*found.plan, by_segments ? &compiled : nullptr, work_.bindings, work_.env, work_.collected, std::move(resume),
+                       call_.keep_graph, results_, observer(), recorded.get(), options_.cuda_graph_bytes, streams_});
       stats_recorder().add_run_ns(watch.ns());
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", found.plan->graph().id, watch.us());
       if (!next) return;

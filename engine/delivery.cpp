@@ -89,7 +89,8 @@ void Delivery::add_one_by_one_where_gradients_share_memory() {
   std::vector<capture::MemoryRange> ranges;
   for (const Sum& sum : sums_) ranges.push_back(capture::memory_of(sum.grad));
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  const bool share = std::adjacent_find(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.meets(b); }) != ranges.end();
+  const bool share =
+      std::adjacent_find(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.meets(b); }) != ranges.end();
   if (!share) return;
   for (const Sum& sum : sums_) {
     Delivered& given = delivered_[sum.delivered];

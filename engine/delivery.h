@@ -52,7 +52,7 @@ class Delivery {
 
   struct Sum {
     at::Tensor grad, made;
-    size_t delivered;  // its place there
+    size_t delivered;                   // its place there
     std::unique_lock<std::mutex> lock;  // of the leaf
   };
   std::vector<at::Tensor> to_, from_;

@@ -72,15 +72,15 @@ struct Options {
   std::size_t limit = 8;         ///< captures of one structure that start at one place; beyond it, nodes run as themselves
   std::size_t cache_size = 256;  ///< structures kept, least recently used first out
   std::size_t cache_bytes = std::size_t{256} << 20;  ///< that captures and their kernels may take, least recently used first out
-  bool back_off = true;        ///< leave to the stock engine what does not pay: structures that do not come back while captures
-                               ///< are not hit
-  bool deterministic = false;  ///< equal inputs give equal bits, from the first backward on, whatever was captured before: all runs
-                               ///< through ATen, and a compiler of your own is told (Graph::strict). Also where LibTorch is asked
-                               ///< for deterministic algorithms
-  bool async = true;           ///< compilers::fused() compiles in the background; false: before backward() returns
-  bool verify = false;         ///< check each captured graph by replaying it on copies
-  bool nan_guard = false;      ///< look for infinities and NaN in gradients, and log where they began
-  bool cuda_graphs = false;    ///< on CUDA, replay backwards as CUDA graphs: fewer launches, for device memory that they keep
+  bool back_off = true;             ///< leave to the stock engine what does not pay: structures that do not come back while captures
+                                    ///< are not hit
+  bool deterministic = false;       ///< equal inputs give equal bits, from the first backward on, whatever was captured before: all runs
+                                    ///< through ATen, and a compiler of your own is told (Graph::strict). Also where LibTorch is asked
+                                    ///< for deterministic algorithms
+  bool async = true;                ///< compilers::fused() compiles in the background; false: before backward() returns
+  bool verify = false;              ///< check each captured graph by replaying it on copies
+  bool nan_guard = false;           ///< look for infinities and NaN in gradients, and log where they began
+  bool cuda_graphs = false;         ///< on CUDA, replay backwards as CUDA graphs: fewer launches, for device memory that they keep
   bool require_cuda_graph = false;  ///< the same, and a hit that cannot be replayed as one CUDA graph throws std::runtime_error
   std::size_t cuda_graph_bytes = std::size_t{256} << 20;  ///< device memory that CUDA graphs may keep, least recently used first out
   Collector collector = Collector::Typed;

@@ -22,9 +22,9 @@ EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bin
     if (options.require_cuda_graph && found.variant->slot().is_compiled()) require(found, "it runs op by op, as it was captured");
     return {};
   }
-  auto plan = found.variant->recordings.of(found.plan, bindings);
-  if (options.require_cuda_graph) require(found, plan->why_not_one());
-  return EnteredPlan(std::move(plan));
+  EnteredPlan plan(found.variant->recordings.of(found.plan, bindings));
+  if (options.require_cuda_graph && plan.get() != nullptr) require(found, plan.get()->why_not_one());
+  return plan;
 }
 
 }  // namespace hindcast::engine

@@ -198,7 +198,8 @@ bool RecordedRegion::record(const RegionCall& call) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].moves && !inputs_[i].copy.defined() && inputs_[i].is_read_by_ops)
       return give_up(call, base::format("an op reads an input of {} bytes that lies elsewhere from step to step",
-                                        call.slots[region_.inputs[i]].nbytes())), false;
+                                        call.slots[region_.inputs[i]].nbytes())),
+             false;
   }
   if (copied_bytes_ > kMostCopiedForACall * int64_t{region_.calls})
     return give_up(call, base::format("{} bytes would be copied for {} steps", copied_bytes_, region_.calls)), false;

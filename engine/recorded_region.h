@@ -42,7 +42,8 @@ struct RegionCall {
 
 class RecordedRegion {
  public:
-  RecordedRegion(Region region, const codegen::Backend& backend) : region_(std::move(region)), backend_(backend) {}
+  /// Both outlive it.
+  RecordedRegion(const Region& region, const codegen::Backend& backend) : region_(region), backend_(backend) {}
 
   const Region& region() const { return region_; }
   /// True: the region is done. `delivered` has, for its events, what they read, and slots have what later steps read. Throws what its ops
@@ -71,15 +72,13 @@ class RecordedRegion {
   /// What the region makes for one event, or for a slot.
   struct Made {
     uint32_t step = codegen::kNoSlot, slot = codegen::kNoSlot;
-    at::Tensor tensor;                    // of the recording's memory
-    uint32_t input = codegen::kNoSlot;    // else a view of this input's memory,
-    c10::DimVector sizes, strides;        // which lies like this,
-    int64_t offset = 0;                   // from the input's first element
+    at::Tensor tensor;                  // of the recording's memory
+    uint32_t input = codegen::kNoSlot;  // else a view of this input's memory,
+    c10::DimVector sizes, strides;      // which lies like this,
+    int64_t offset = 0;                 // from the input's first element
   };
 
-  bool is_output(uint32_t slot) const {
-    return std::find(region_.outputs.begin(), region_.outputs.end(), slot) != region_.outputs.end();
-  }
+  bool is_output(uint32_t slot) const { return std::find(region_.outputs.begin(), region_.outputs.end(), slot) != region_.outputs.end(); }
   bool is_as_it_was(size_t input, const at::Tensor& tensor) const;
   bool fits(const RegionCall& call);
   void watch(const RegionCall& call);
@@ -89,7 +88,7 @@ class RecordedRegion {
   void keep(const RegionCall& call, Made made, const at::Tensor& tensor);
   void launch(const RegionCall& call, std::vector<Delivered>& delivered);
 
-  const Region region_;
+  const Region& region_;
   const codegen::Backend& backend_;
   std::unique_ptr<codegen::Recording> recording_;
   std::vector<Input> inputs_;  // as Region::inputs

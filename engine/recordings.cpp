@@ -5,6 +5,7 @@
 #include "engine/counters/stats_recorder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -23,19 +24,16 @@ struct RecordedPlan::Registry {
   }
 };
 
-RecordedPlan::RecordedPlan(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings)
-    : plan_(std::move(plan)), bindings_(bindings) {
-  Regions found = find_regions(*plan_);
-  why_not_one_ = std::move(found.why_not_one);
-  for (Region& region : found.all) {
+RecordedPlan::RecordedPlan(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings)
+    : found_(std::move(regions)), bindings_(bindings) {
+  for (const Region& region : found_->all) {
     const codegen::Backend* const backend = codegen::backend_of(region.device.type());
-    if (backend != nullptr) regions_.push_back(std::make_unique<RecordedRegion>(std::move(region), *backend));
+    if (backend != nullptr) regions_.push_back(std::make_unique<RecordedRegion>(region, *backend));
   }
-  if (regions_.empty()) stats_recorder().add_not_recorded(why_not_one());
 }
 
-std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings) {
-  std::shared_ptr<RecordedPlan> made(new RecordedPlan(std::move(plan), bindings));
+std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings) {
+  std::shared_ptr<RecordedPlan> made(new RecordedPlan(std::move(regions), bindings));
   Registry& registry = Registry::of_process();
   const std::lock_guard lock(registry.mutex);
   std::erase_if(registry.all, [](const auto& one) { return one.expired(); });
@@ -45,8 +43,11 @@ std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const BackwardP
 
 RecordedPlan::~RecordedPlan() { Registry::of_process().bytes -= bytes_; }
 
-bool RecordedPlan::is_of(const BackwardPlan& plan, const capture::Bindings& bindings) const {
-  return is_of(plan) && bindings_.ints == bindings.ints && bindings_.floats == bindings.floats;
+// By their bits: -0 is another number than 0, and NaN the same as itself.
+bool RecordedPlan::is_of(const capture::Bindings& bindings) const {
+  const auto& floats = bindings.floats;
+  return bindings_.ints == bindings.ints && bindings_.floats.size() == floats.size() &&
+         (floats.empty() || std::memcmp(bindings_.floats.data(), floats.data(), floats.size() * sizeof(double)) == 0);
 }
 
 RecordedRegion* RecordedPlan::region_at(uint32_t step) {
@@ -59,6 +60,7 @@ bool RecordedPlan::run(RecordedRegion& region, const RegionCall& call, size_t mo
   last_use_ = ++Registry::of_process().uses;
   const size_t before = region.bytes();
   const bool is_done = region.run(call, delivered);
+  if (is_done || !region.why_not().empty()) is_decided_.store(true, std::memory_order_relaxed);
   const size_t after = region.bytes();
   if (before == after) return is_done;
   bytes_ += after - before;
@@ -96,29 +98,47 @@ void RecordedPlan::forget() {
 }
 
 std::string RecordedPlan::why_not_one() const {
-  if (!why_not_one_.empty()) return why_not_one_;
+  if (!found_->why_not_one.empty()) return found_->why_not_one;
   return regions_.empty() ? "no backend records work of its device" : regions_[0]->why_not();
 }
 
 std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings) {
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  std::vector<std::shared_ptr<RecordedPlan>> gone;  // what goes is destroyed behind the lock
+  std::shared_ptr<const BackwardPlan> old_plan;
+  std::shared_ptr<const Regions> regions;
   const auto find = [&]() -> std::shared_ptr<RecordedPlan> {
-    const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const auto& one) { return one->is_of(*plan, bindings); });
-    return at == plans_.end() ? nullptr : *at;
+    if (plan_ != plan) return nullptr;
+    const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const auto& one) { return one->is_of(bindings); });
+    if (at == plans_.end()) return nullptr;
+    std::rotate(plans_.begin(), at, at + 1);
+    return plans_.front();
   };
   {
     const std::lock_guard lock(mutex);
     if (auto found = find()) return found;
+    if (plan_ == plan) regions = regions_;
   }
-  auto made = RecordedPlan::make(plan, bindings);
-  std::vector<std::shared_ptr<RecordedPlan>> gone;  // destroyed behind the lock
-  const std::lock_guard lock(mutex);
-  if (auto found = find()) return found;
-  plans_.insert(plans_.begin(), made);
-  const auto keeps = std::stable_partition(plans_.begin(), plans_.end(), [&](const auto& one) { return one->is_of(*plan); });
-  const auto end = plans_.begin() + std::min<std::ptrdiff_t>(keeps - plans_.begin(), kMostRecordedSizes);
-  gone.assign(std::make_move_iterator(end), std::make_move_iterator(plans_.end()));
-  plans_.erase(end, plans_.end());
+  if (!regions) {
+    regions = std::make_shared<const Regions>(find_regions(*plan));
+    if (regions->all.empty()) stats_recorder().add_not_recorded(regions->why_not_one);
+  }
+  auto made = RecordedPlan::make(regions, bindings);
+  {
+    const std::lock_guard lock(mutex);
+    if (auto found = find()) return found;
+    if (plan_ != plan) {
+      old_plan = std::exchange(plan_, plan);
+      regions_.swap(regions);
+      gone.swap(plans_);
+    }
+    plans_.insert(plans_.begin(), made);
+    if (plans_.size() > kMostRecordedSizes) {
+      gone.push_back(std::move(plans_.back()));
+      plans_.pop_back();
+    }
+  }
+  if (!old_plan && !gone.empty() && !gone[0]->is_decided()) stats_recorder().add_not_recorded("its sizes change from step to step");
   return made;
 }
 

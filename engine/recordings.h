@@ -23,13 +23,14 @@ inline constexpr size_t kMostRecordedSizes = 4;
 /// Of one plan under one set of values of its symbols. One run at a time is inside.
 class RecordedPlan {
  public:
-  static std::shared_ptr<RecordedPlan> make(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings);
+  static std::shared_ptr<RecordedPlan> make(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings);
   ~RecordedPlan();
   RecordedPlan(const RecordedPlan&) = delete;
   RecordedPlan& operator=(const RecordedPlan&) = delete;
 
-  bool is_of(const BackwardPlan& plan) const { return plan_.get() == &plan; }
-  bool is_of(const BackwardPlan& plan, const capture::Bindings& bindings) const;
+  bool is_of(const capture::Bindings& bindings) const;
+  /// Some of it was recorded, or was given up.
+  bool is_decided() const { return is_decided_.load(std::memory_order_relaxed); }
 
   /// False: a run is inside. A run of another thread, or of user code within that one, then goes step by step.
   bool enter() { return !is_entered_.exchange(true, std::memory_order_acquire); }
@@ -40,7 +41,7 @@ class RecordedPlan {
   RecordedRegion* region_at(uint32_t step);
   /// True: the region is done, as RecordedRegion::run. Other recordings may lose theirs for its memory, or it gets none.
   bool run(RecordedRegion& region, const RegionCall& call, size_t most_bytes, std::vector<Delivered>& delivered);
-  /// Why the whole plan is not run as one recording, now or from now on; empty: it is, or will be.
+  /// Why the whole plan is not run as one recording from now on; empty: it is, or will be.
   std::string why_not_one() const;
 
   /// Of device memory that all of the process hold, now.
@@ -50,15 +51,14 @@ class RecordedPlan {
 
  private:
   struct Registry;
-  RecordedPlan(std::shared_ptr<const BackwardPlan> plan, const capture::Bindings& bindings);
+  RecordedPlan(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings);
   void forget();
   static bool make_room(const RecordedPlan* for_one, size_t most_bytes);
 
-  const std::shared_ptr<const BackwardPlan> plan_;
+  const std::shared_ptr<const Regions> found_;
   const capture::Bindings bindings_;
-  std::string why_not_one_;
   std::vector<std::unique_ptr<RecordedRegion>> regions_;  // in order
-  std::atomic<bool> is_entered_ = false;
+  std::atomic<bool> is_entered_ = false, is_decided_ = false;
   std::atomic<uint64_t> last_use_ = 0;
   std::atomic<size_t> bytes_ = 0;
 };
@@ -88,8 +88,9 @@ class Recordings {
   std::shared_ptr<RecordedPlan> of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings);
 
  private:
-  std::vector<std::shared_ptr<RecordedPlan>> plans_;  // the latest first
+  std::shared_ptr<const BackwardPlan> plan_;  // all are of this one
+  std::shared_ptr<const Regions> regions_;
+  std::vector<std::shared_ptr<RecordedPlan>> plans_;  // the one that was asked for last first
 };
-
 
 }  // namespace hindcast::engine

@@ -13,7 +13,8 @@ using codegen::Step;
 
 class Finder {
  public:
-  explicit Finder(const BackwardPlan& plan) : plan_(plan), value_of_(plan.slot_count()), maker_(plan.slot_count(), kNoSlot), last_reader_(plan.slot_count()) {
+  explicit Finder(const BackwardPlan& plan)
+      : plan_(plan), value_of_(plan.slot_count()), maker_(plan.slot_count(), kNoSlot), last_reader_(plan.slot_count()) {
     const auto& values = plan.graph().values;
     for (uint32_t i = 0; i < values.size(); ++i) {
       if (const uint32_t slot = plan.slot_of({i}); slot != kNoSlot) value_of_[slot] = &values[i];

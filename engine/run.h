@@ -23,8 +23,8 @@ struct RunRequest {
   bool keep_graph = false;
   std::vector<at::Tensor>& results;  // of grad()
   capture::Observer* observer = nullptr;
-  RecordedPlan* recorded = nullptr;        // of this plan and these bindings, entered; null: all is run step by step
-  size_t recorded_bytes = 0;               // that recordings of the process may hold
+  RecordedPlan* recorded = nullptr;       // of this plan and these bindings, entered; null: all is run step by step
+  size_t recorded_bytes = 0;              // that recordings of the process may hold
   hooks::NodeStreams* streams = nullptr;  // null: all nodes are on the CPU. With inputs only for a plan as captured
 };
 

@@ -106,7 +106,8 @@ Workload block(at::IntArrayRef sizes, at::TensorOptions of) {
   const Inputs in(sizes, of);
   const int64_t width = sizes.back();
   std::vector<Tensor> leaves = {in.weight, in.bias};
-  for (const int64_t columns : {width, width, width, width, 4 * width}) leaves.push_back(Inputs::leaf(at::randn({width, columns}, of) / 16));
+  for (const int64_t columns : {width, width, width, width, 4 * width})
+    leaves.push_back(Inputs::leaf(at::randn({width, columns}, of) / 16));
   leaves.push_back(Inputs::leaf(at::randn({4 * width, width}, of) / 32));
   return pattern(in, leaves, 30, [in, leaves] {
     const Tensor x = in.x.detach(), y = at::layer_norm(x, {x.size(-1)}, leaves[0], leaves[1]);

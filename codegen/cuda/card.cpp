@@ -200,7 +200,8 @@ std::string Card::why_not_recorded(c10::Device device) const {
   std::string why_not = why_not_on(device);
   if (!why_not.empty() || graph_library(&why_not) == nullptr) return why_not;
   int status = 0;
-  if (driver_.call().cuStreamIsCapturing(current_stream(device), &status) != 0) return "the driver does not tell whether it captures a graph";
+  if (driver_.call().cuStreamIsCapturing(current_stream(device), &status) != 0)
+    return "the driver does not tell whether it captures a graph";
   return status == 0 ? "" : "the program captures a CUDA graph itself";
 }
 

@@ -14,29 +14,28 @@ namespace hindcast::codegen::cuda {
 // The functions that are called, as cuda.h of CUDA 13.0 declares them. A result is an enum, of which 0 is success. Devices are ints;
 // contexts, libraries, kernels, functions and streams are pointers; an attribute is an enum. What cuLibraryGetKernel gives may be
 // launched as a function is.
-#define HC_DRIVER_FUNCTIONS(X)                                                                                                     \
-  X(cuGetErrorName, (int result, const char** text))                                                                               \
-  X(cuGetErrorString, (int result, const char** text))                                                                             \
-  X(cuDeviceGetCount, (int* count))                                                                                                \
-  X(cuDeviceGet, (int* device, int index))                                                                                         \
-  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                                                 \
-  X(cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))                                                        \
-  X(cuDevicePrimaryCtxRetain, (void** context, int device))                                                                        \
-  X(cuCtxGetDevice, (int* device))                                                                                                 \
-  X(cuCtxGetCurrent, (void** context))                                                                                             \
-  X(cuCtxSetCurrent, (void* context))                                                                                              \
-  X(cuThreadExchangeStreamCaptureMode, (int* mode))                                                                                \
-  X(cuLibraryLoadData, (void** library, const void* object, int* jit_options, void** jit_values, unsigned jit_count, int* options, \
-                        void** values, unsigned count))                                                                            \
-  X(cuLibraryGetKernel, (void** kernel, void* library, const char* name))                                                          \
-  X(cuKernelGetFunction, (void** function, void* kernel))                                                                          \
-  X(cuLibraryUnload, (void* library))                                                                                              \
-  X(cuStreamIsCapturing, (void* stream, int* status))                                                                              \
-  X(cuStreamGetCaptureInfo_v2,                                                                                                     \
-    (void* stream, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count))                    \
-  X(cuGraphKernelNodeGetParams_v2, (void* node, void* parameters))                                                                 \
-  X(cuGraphExecKernelNodeSetParams_v2, (void* executable, void* node, const void* parameters))                                     \
-  X(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,        \
+#define HC_DRIVER_FUNCTIONS(X)                                                                                                             \
+  X(cuGetErrorName, (int result, const char** text))                                                                                       \
+  X(cuGetErrorString, (int result, const char** text))                                                                                     \
+  X(cuDeviceGetCount, (int* count))                                                                                                        \
+  X(cuDeviceGet, (int* device, int index))                                                                                                 \
+  X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                                                         \
+  X(cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))                                                                \
+  X(cuDevicePrimaryCtxRetain, (void** context, int device))                                                                                \
+  X(cuCtxGetDevice, (int* device))                                                                                                         \
+  X(cuCtxGetCurrent, (void** context))                                                                                                     \
+  X(cuCtxSetCurrent, (void* context))                                                                                                      \
+  X(cuThreadExchangeStreamCaptureMode, (int* mode))                                                                                        \
+  X(cuLibraryLoadData, (void** library, const void* object, int* jit_options, void** jit_values, unsigned jit_count, int* options,         \
+                        void** values, unsigned count))                                                                                    \
+  X(cuLibraryGetKernel, (void** kernel, void* library, const char* name))                                                                  \
+  X(cuKernelGetFunction, (void** function, void* kernel))                                                                                  \
+  X(cuLibraryUnload, (void* library))                                                                                                      \
+  X(cuStreamIsCapturing, (void* stream, int* status))                                                                                      \
+  X(cuStreamGetCaptureInfo_v2, (void* stream, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count)) \
+  X(cuGraphKernelNodeGetParams_v2, (void* node, void* parameters))                                                                         \
+  X(cuGraphExecKernelNodeSetParams_v2, (void* executable, void* node, const void* parameters))                                             \
+  X(cuLaunchKernel, (void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,                \
                      unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra))
 
 struct DriverFunctions {

@@ -36,7 +36,8 @@ std::optional<bool> LoggedLaunches::move_pointers(Kept& kept, c10::ArrayRef<Move
   bool changed = false;
   for (const auto& [word, is_in_tensor] : kept.pointers) {
     uint64_t& address = kept.argument[word];
-    const auto* const now = std::find_if(moved.begin(), moved.end(), [&](const MovedMemory& one) { return is_in(address, one.from, one.bytes); });
+    const auto* const now =
+        std::find_if(moved.begin(), moved.end(), [&](const MovedMemory& one) { return is_in(address, one.from, one.bytes); });
     if (!is_in_tensor) return std::nullopt;
     if (now == moved.end()) continue;
     const uint64_t distance = reinterpret_cast<uintptr_t>(now->to) - reinterpret_cast<uintptr_t>(now->from);

@@ -62,8 +62,8 @@ struct Launch {
   const void* argument = nullptr;
   size_t argument_bytes = 0;
   c10::ArrayRef<uint16_t> pointers = {};  // words of 8 bytes of the argument that are addresses
-  c10::Device device = c10::kCPU;     // on whose current stream it runs
-  c10::ArrayRef<Memory> memory = {};  // where the machine wants_memory(): all that the kernel may touch
+  c10::Device device = c10::kCPU;         // on whose current stream it runs
+  c10::ArrayRef<Memory> memory = {};      // where the machine wants_memory(): all that the kernel may touch
 };
 
 /// Safe from many threads.

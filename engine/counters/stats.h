@@ -28,26 +28,26 @@ struct Stats {
   double trace_us = 0;      ///< capturing, summed
   double run_us = 0;        ///< replaying, summed
 
-  std::uint64_t opaque_calls = 0;            ///< opaque nodes called in replays
-  std::uint64_t hook_calls = 0;              ///< how often the hooks of one node and one kind were called
-  std::uint64_t refused_graphs = 0;          ///< captures that Options::verify found wrong (none has been seen)
-  std::uint64_t compiler_failures = 0;       ///< graphs that Options::compiler did not compile: replayed through ATen
-  std::uint64_t fused_graphs = 0;            ///< graphs that run with fused kernels
-  std::uint64_t dropped_checks = 0;          ///< graphs left to ATen since Options::verify had no room to check their kernels
-  std::uint64_t kept_graphs = 0;             ///< captures that are kept, now
-  std::uint64_t kept_bytes = 0;              ///< in captures and their kernels, now, by estimate: bounded by Options::cache_bytes
-  std::uint64_t evicted_graphs = 0;          ///< captures that had to go for others
-  std::uint64_t non_finite_backwards = 0;    ///< in which Options::nan_guard found a gradient that is not finite
-  std::uint64_t reused_buffers = 0;          ///< large results of kernels in memory that was mapped already
-  std::uint64_t fresh_buffers = 0;           ///< large results that LibTorch's allocator had to make memory for
-  std::uint64_t returned_buffers = 0;        ///< free buffers returned to LibTorch's allocator
-  std::uint64_t held_bytes = 0;              ///< in free buffers, now; trim() returns them
-  std::uint64_t held_buffers = 0;            ///< free buffers, now
-  std::uint64_t cuda_graphs = 0;             ///< parts of backwards that were recorded as CUDA graphs
-  std::uint64_t cuda_graph_launches = 0;     ///< of them, one for each part and hit
-  std::uint64_t cuda_graph_bytes = 0;        ///< device memory that they keep, now: bounded by Options::cuda_graph_bytes
+  std::uint64_t opaque_calls = 0;          ///< opaque nodes called in replays
+  std::uint64_t hook_calls = 0;            ///< how often the hooks of one node and one kind were called
+  std::uint64_t refused_graphs = 0;        ///< captures that Options::verify found wrong (none has been seen)
+  std::uint64_t compiler_failures = 0;     ///< graphs that Options::compiler did not compile: replayed through ATen
+  std::uint64_t fused_graphs = 0;          ///< graphs that run with fused kernels
+  std::uint64_t dropped_checks = 0;        ///< graphs left to ATen since Options::verify had no room to check their kernels
+  std::uint64_t kept_graphs = 0;           ///< captures that are kept, now
+  std::uint64_t kept_bytes = 0;            ///< in captures and their kernels, now, by estimate: bounded by Options::cache_bytes
+  std::uint64_t evicted_graphs = 0;        ///< captures that had to go for others
+  std::uint64_t non_finite_backwards = 0;  ///< in which Options::nan_guard found a gradient that is not finite
+  std::uint64_t reused_buffers = 0;        ///< large results of kernels in memory that was mapped already
+  std::uint64_t fresh_buffers = 0;         ///< large results that LibTorch's allocator had to make memory for
+  std::uint64_t returned_buffers = 0;      ///< free buffers returned to LibTorch's allocator
+  std::uint64_t held_bytes = 0;            ///< in free buffers, now; trim() returns them
+  std::uint64_t held_buffers = 0;          ///< free buffers, now
+  std::uint64_t cuda_graphs = 0;           ///< parts of backwards that were recorded as CUDA graphs
+  std::uint64_t cuda_graph_launches = 0;   ///< of them, one for each part and hit
+  std::uint64_t cuda_graph_bytes = 0;      ///< device memory that they keep, now: bounded by Options::cuda_graph_bytes
   std::map<std::string, std::uint64_t> without_cuda_graph;  ///< parts that run step by step though Options::cuda_graphs is on, by reason
-  std::uint64_t segment_guard_failures = 0;  ///< a hook or an opaque node changed what later steps rely on
+  std::uint64_t segment_guard_failures = 0;                 ///< a hook or an opaque node changed what later steps rely on
 
   /// Collecting and looking up, per autograd node.
   double ns_per_node() const { return nodes == 0 ? 0 : collect_us * 1000 / static_cast<double>(nodes); }

@@ -65,10 +65,9 @@ std::vector<std::string> StatsRecorder::recent_misses() const {
 }
 
 void StatsRecorder::reset() {
-  for (Counter* counter :
-       {&backwards_, &hits_, &nodes_, &collect_ns_, &run_ns_, &opaque_calls_, &hook_calls_, &unique_graphs_, &misses_, &trace_ns_,
-        &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_, &non_finite_backwards_, &dropped_checks_,
-        &cuda_graphs_, &cuda_graph_launches_}) {
+  for (Counter* counter : {&backwards_, &hits_, &nodes_, &collect_ns_, &run_ns_, &opaque_calls_, &hook_calls_, &unique_graphs_, &misses_,
+                           &trace_ns_, &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_,
+                           &non_finite_backwards_, &dropped_checks_, &cuda_graphs_, &cuda_graph_launches_}) {
     counter->store(0, std::memory_order_relaxed);
   }
   const std::lock_guard lock(mutex_);

@@ -69,8 +69,13 @@ std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, Named
   times.insert("ns_per_node", stats.ns_per_node());
   NamedTexts opaque_reasons;
   for (const auto& [name, reason] : stats.opaque_reasons) opaque_reasons.insert(name, reason);
-  return {counters_of(stats), times, counts_of(stats.misses_by_reason), counts_of(stats.fallbacks_by_reason), counts_of(stats.opaque_nodes),
-          opaque_reasons, counts_of(stats.without_cuda_graph)};
+  return {counters_of(stats),
+          times,
+          counts_of(stats.misses_by_reason),
+          counts_of(stats.fallbacks_by_reason),
+          counts_of(stats.opaque_nodes),
+          opaque_reasons,
+          counts_of(stats.without_cuda_graph)};
 }
 
 std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {

@@ -35,8 +35,7 @@ class FakeCapture final : public codegen::cuda::CapturedGraph {
   size_t bytes() const override { return 4096; }
 };
 
-const codegen::cuda::CudaGraphsTable kGraphs = {codegen::cuda::kCudaGraphsVersion,
-                                                [](c10::DeviceIndex, c10::function_ref<void()> give) {
+const codegen::cuda::CudaGraphsTable kGraphs = {codegen::cuda::kCudaGraphsVersion, [](c10::DeviceIndex, c10::function_ref<void()> give) {
                                                   give();
                                                   return std::unique_ptr<codegen::cuda::CapturedGraph>(new FakeCapture);
                                                 }};

@@ -107,9 +107,10 @@ TEST(LogSpec, AnUnknownNameIsRefusedWithTheNearestAndAllValidOnes) {
   const std::string text = refusal_of([] { parse_log_spec("cache,+recompile"); });
   EXPECT_TRUE(holds(text, "HINDCAST_LOGS: unknown name 'recompile' in 'cache,+recompile'")) << text;
   EXPECT_TRUE(holds(text, "Did you mean 'recompiles'?")) << text;
-  EXPECT_TRUE(holds(text,
-                    "Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, graph, "
-                    "graph_code, hooks, kernel_code, perf, recompiles."))
+  EXPECT_TRUE(
+      holds(text,
+            "Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, graph, "
+            "graph_code, hooks, kernel_code, perf, recompiles."))
       << text;
 }
 

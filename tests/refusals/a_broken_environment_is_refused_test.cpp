@@ -61,9 +61,10 @@ TEST_F(ABrokenEnvironment, AnUnknownNameIsRefusedWithTheValidOnes) {
   setenv("HINDCAST_LOGS", "recompile", 1);
   EXPECT_THAT(refusal_of_enable(), HasSubstr("HINDCAST_LOGS: unknown name 'recompile' in 'recompile'. Did you mean "
                                              "'recompiles'?"));
-  EXPECT_THAT(refusal_of_enable(),
-              HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, "
-                        "graph, graph_code, hooks, kernel_code, perf, recompiles."));
+  EXPECT_THAT(
+      refusal_of_enable(),
+      HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, "
+                "graph, graph_code, hooks, kernel_code, perf, recompiles."));
 }
 
 TEST_F(ABrokenEnvironment, NothingIsSwitchedOnByIt) {

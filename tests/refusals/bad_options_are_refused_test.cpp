@@ -49,9 +49,11 @@ TEST(BadLogNamesAreRefused, WithTheValidOnes) {
   const std::string text = refusal_of([] { hindcast::set_logs("compiled_autograd,recompile"); });
   EXPECT_THAT(text, HasSubstr("unknown name 'recompile'"));
   EXPECT_THAT(text, HasSubstr("Did you mean 'recompiles'?"));
-  EXPECT_THAT(text,
-              HasSubstr("Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, graph, "
-                        "graph_code, hooks, kernel_code, perf, recompiles."));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "Valid names: all, aot, aot_graphs, cache, compiled_autograd, compiled_autograd_verbose, cudagraphs, fallbacks, fusion, graph, "
+          "graph_code, hooks, kernel_code, perf, recompiles."));
 }
 
 TEST(BadHooksAreRefused, OnGradReadyOfATensorWithoutGradient) {

@@ -104,7 +104,7 @@ class Heap {
 
  private:
   std::mutex mutex_;
-  std::map<const char*, Memory*> used_;                                   // by begin
+  std::map<const char*, Memory*> used_;                             // by begin
   std::map<std::pair<uint64_t, size_t>, std::vector<char*>> free_;  // by stream and size
   int64_t bytes_ = 0;
   int caches_ = 0;
@@ -407,8 +407,9 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) 
   const c10::Stream works = current_stream_of(is_fake(from) ? from.device() : to.device());
   if (FakeGraph* const graph = FakeGraph::captured_now()) {
     if (!is_fake(from) || !is_fake(to)) FakeGraph::refuse("a copy from or to the host");
-    graph->add({"aten::copy_", {address_of(from)}, {address_of(to)},
-                [to = at_address_of(to), from = at_address_of(from)] { at::Tensor(to).copy_(from); }});
+    graph->add({"aten::copy_", {address_of(from)}, {address_of(to)}, [to = at_address_of(to), from = at_address_of(from)] {
+                  at::Tensor(to).copy_(from);
+                }});
     return to;
   }
   const bool is_across = is_fake(from) && is_fake(to) && from.device() != to.device();

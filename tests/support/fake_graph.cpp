@@ -154,7 +154,8 @@ StreamModel::Block* block_at(const void* address) {
   return block_of_fake_memory(address);
 }
 
-void run_on_model(at::Device device, const std::string& what, const std::vector<const void*>& reads, const std::vector<const void*>& writes) {
+void run_on_model(at::Device device, const std::string& what, const std::vector<const void*>& reads,
+                  const std::vector<const void*>& writes) {
   const auto blocks = [](const std::vector<const void*>& addresses) {
     std::vector<StreamModel::Block*> blocks;
     for (const void* address : addresses) {

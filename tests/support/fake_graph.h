@@ -60,6 +60,7 @@ std::vector<std::string> take_graph_errors();
 StreamModel::Block* block_at(const void* address);
 
 /// One work on the current stream of the device, which touches the blocks that these addresses are in.
-void run_on_model(at::Device device, const std::string& what, const std::vector<const void*>& reads, const std::vector<const void*>& writes);
+void run_on_model(at::Device device, const std::string& what, const std::vector<const void*>& reads,
+                  const std::vector<const void*>& writes);
 
 }  // namespace hindcast::tests
