@@ -4,45 +4,54 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace hindcast::engine {
 namespace {
 
-struct Last {
-  c10::Event event;  // behind the last launch
-  c10::Stream stream;
+struct OfDevice {
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Background};
+  std::optional<c10::Event> event;  // behind the last launch
+  std::optional<c10::Stream> stream;
 };
 
-struct State {
-  base::ForkSafe<std::mutex> mutex{base::ForkRank::Background};
-  std::map<c10::Device, Last, bool (*)(c10::Device, c10::Device)> last{
-      [](c10::Device a, c10::Device b) { return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index()); }};
+struct ByIndex {
+  bool operator()(c10::Device a, c10::Device b) const { return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index()); }
 };
+
 // Never destroyed: a driver may be gone before.
-State& state() {
-  static auto* state = new State;
-  return *state;
+OfDevice& of(c10::Device device) {
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  static auto* all = new std::map<c10::Device, std::unique_ptr<OfDevice>, ByIndex>;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = all->find(device); found != all->end()) return *found->second;
+  }
+  auto made = std::make_unique<OfDevice>();
+  const std::lock_guard lock(mutex);
+  return *all->try_emplace(device, std::move(made)).first->second;
 }
 
 c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
 }  // namespace
 
-OrderOfLaunches::OrderOfLaunches(c10::Device device) : lock_(state().mutex), device_(device) {
-  const auto last = state().last.find(device);
-  if (last != state().last.end() && last->second.stream != current(device)) last->second.event.block(current(device));
+OrderOfLaunches::OrderOfLaunches(c10::Device device) : lock_(of(device).mutex), device_(device) {
+  OfDevice& last = of(device);
+  if (last.stream && *last.stream != current(device)) last.event->block(current(device));
 }
 
 OrderOfLaunches::~OrderOfLaunches() {
-  auto& last = state().last;
+  OfDevice& last = of(device_);
   try {
     const c10::Stream stream = current(device_);
-    const auto at = last.try_emplace(device_, Last{c10::Event(device_.type()), stream}).first;
-    at->second.event.record(stream);
-    at->second.stream = stream;
+    if (!last.event) last.event.emplace(device_.type());
+    last.event->record(stream);
+    last.stream = stream;
   } catch (...) {  // a device that is lost says so to whoever uses it next
-    last.erase(device_);
+    last.stream.reset();
   }
 }
 

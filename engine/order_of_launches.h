@@ -1,9 +1,8 @@
 #pragma once
 // Launches of recordings, and what reads their memory, one behind the other.
 //
-// On the device, two launches must not overlap: the second one writes to memory that is copied from behind the first. Those of two
-// recordings share work space of LibTorch's libraries, which belongs to the stream that they were recorded on. On one stream they are in
-// order anyway; where the stream changes, the new one waits.
+// On the device, two launches of a recording must not overlap: the second one writes to memory that is copied from behind the first. On one
+// stream they are in order anyway; where the stream changes, the new one waits for all launches on the former.
 
 #include "base/fork.h"
 

@@ -2,13 +2,14 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "codegen/kernel/operand_copies.h"
 #include "codegen/plan/execute.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/order_of_launches.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/as_strided.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,10 +23,9 @@ using codegen::Slots;
 using codegen::Step;
 
 int64_t bytes_of(const at::Tensor& tensor) { return without_repeats(tensor).numel() * static_cast<int64_t>(tensor.element_size()); }
-// From its first element to behind its last.
-int64_t reach_of(const at::Tensor& tensor) {
-  return static_cast<int64_t>(at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size()));
-}
+
+// Before a lazy clone is made it is the address of what it was cloned from.
+uintptr_t address_of(const at::Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()); }
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
@@ -58,8 +58,11 @@ bool move_alike(std::vector<Place>& places) {
 }  // namespace
 
 bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& delivered) {
-  if (!why_not_.empty() || !backend_.why_not_recorded(region_.device).empty()) return false;
-  if (recording_ && !fits(call)) forget();
+  if (!why_not_.empty() || backend_.is_recorded_by_program(region_.device)) return false;
+  if (recording_ && !fits(call)) {
+    forget();
+    if (++misfits_ == kMostMisfits) give_up(call, "its inputs lie elsewhere again and again");
+  }
   if (!recording_) {
     watch(call);
     if (!why_not_.empty() || hits_ <= kHitsBeforeRecording || !record(call)) return false;
@@ -80,27 +83,33 @@ bool RecordedRegion::fits(const RegionCall& call) {
   c10::SmallVector<codegen::MovedMemory, 4> moved;
   std::vector<Place> places;
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    Input& input = inputs_[i];
+    const Input& input = inputs_[i];
     const at::Tensor& tensor = call.slots[region_.inputs[i]];
     if (!is_as_it_was(i, tensor)) return false;
     if (!input.is_defined || input.copy.defined()) continue;
-    const void* const address = tensor.const_data_ptr();
-    if (address != input.address && input.is_read_by_ops) return false;
-    if (address != input.address) moved.push_back({input.address, address, reach_of(tensor)});
+    const auto distance = static_cast<int64_t>(address_of(tensor) - input.address);
+    if (distance != 0 && input.is_read_by_ops) return false;
+    places.push_back({input.memory.begin, input.memory.end, distance});
+    if (distance == 0) continue;
+    const uintptr_t to = input.memory.begin + static_cast<uintptr_t>(distance);
+    moved.push_back({reinterpret_cast<const void*>(input.memory.begin), reinterpret_cast<const void*>(to),
+                     static_cast<int64_t>(input.memory.end - input.memory.begin)});
   }
   if (moved.empty()) return true;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    Input& input = inputs_[i];
-    if (!input.is_defined || input.copy.defined()) continue;
-    const at::Tensor& tensor = call.slots[region_.inputs[i]];
-    const auto was = reinterpret_cast<uintptr_t>(input.address), is = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-    places.push_back({was, was + static_cast<uintptr_t>(reach_of(tensor)), static_cast<int64_t>(is - was)});
+  try {
+    if (!move_alike(places) || !recording_->move(moved)) return false;
+  } catch (const std::exception& error) {
+    HC_LOG(CudaGraphs, Warning, "graph {}: kernels could not be told of a new address: {}", call.plan.graph().id, error.what());
+    return false;
   }
-  if (!move_alike(places) || !recording_->move(moved)) return false;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].is_defined) inputs_[i].address = call.slots[region_.inputs[i]].const_data_ptr();
-  }
+  for (size_t i = 0; i < inputs_.size(); ++i) note_place(inputs_[i], call.slots[region_.inputs[i]]);
   return true;
+}
+
+void RecordedRegion::note_place(Input& input, const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  input.address = address_of(tensor);
+  input.memory = capture::memory_of(tensor);
 }
 
 void RecordedRegion::watch(const RegionCall& call) {
@@ -116,8 +125,9 @@ void RecordedRegion::watch(const RegionCall& call) {
       return give_up(call, "an input is another tensor from step to step");
     }
     if (!tensor.defined()) continue;
-    input.moves = input.moves || (!is_first && input.address != tensor.const_data_ptr());
-    input.address = tensor.const_data_ptr();
+    // The allocator may settle between the first two.
+    input.moves = input.moves || (hits_ > 2 && input.address != address_of(tensor));
+    note_place(input, tensor);
     input.sizes = tensor.sizes();
     input.strides = tensor.strides();
   }
@@ -129,17 +139,15 @@ void RecordedRegion::run_steps(const RegionCall& call, Slots& slots) {
     const Step& step = call.plan.steps()[i];
     if (step.kind != capture::InstrKind::Event) {
       const Storages read = storages_of(step, slots);
+      const uint64_t copies = codegen::operand_copies();
       codegen::run_step(step, slots, call.env);
-      if (!step.call_op || !step.call_op->writes_leaves()) note_readers(read, step, slots);
+      const bool is_kernel = step.call_op && step.call_op->writes_leaves();  // of which the recording knows what it reads
+      if (!is_kernel || codegen::operand_copies() != copies) note_readers(read, step, slots);
       continue;
     }
-    const EventKind kind = call.plan.event_of(step).kind;
-    const bool is_result = kind == EventKind::Accumulate || kind == EventKind::Capture;
+    if (std::binary_search(region_.results.begin(), region_.results.end(), i)) keep(call, {.step = i}, slots[step.inputs[0].slot]);
     for (const codegen::SlotUse use : step.inputs) {
-      if (use.slot == kNoSlot) continue;
-      // What was there before the region, or is read behind it, is in its slot.
-      if (is_result && !call.slots[use.slot].defined() && !is_output(use.slot)) keep(call, {.step = i}, slots[use.slot]);
-      if (use.last) slots[use.slot].reset();
+      if (use.slot != kNoSlot && use.last) slots[use.slot].reset();
     }
   }
   for (const uint32_t slot : region_.outputs) keep(call, {.slot = slot}, slots[slot]);
@@ -177,10 +185,9 @@ void RecordedRegion::keep(const RegionCall& call, Made made, const at::Tensor& t
 }
 
 bool RecordedRegion::record(const RegionCall& call) {
-  if (recordings_ == kMostRecordings) return give_up(call, base::format("it was recorded {} times already", recordings_)), false;
+  if (const std::string why_not = backend_.why_not_recorded(region_.device); !why_not.empty()) return give_up(call, why_not), false;
   Slots slots = call.slots;  // a second holder of each input, so that no step takes the memory of one for a result
   copied_bytes_ = 0;
-  ++recordings_;
   try {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       at::Tensor& tensor = slots[region_.inputs[i]];
@@ -192,17 +199,17 @@ bool RecordedRegion::record(const RegionCall& call) {
       tensor = inputs_[i].copy;
     }
     recording_ = backend_.record(region_.device, [&] { run_steps(call, slots); });
+  } catch (const c10::Error& error) {
+    return give_up(call, "its steps cannot be captured", error.what_without_backtrace()), false;
   } catch (const std::exception& error) {
-    return give_up(call, error.what()), false;
+    return give_up(call, "its steps cannot be captured", error.what()), false;
   }
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].moves && !inputs_[i].copy.defined() && inputs_[i].is_read_by_ops)
-      return give_up(call, base::format("an op reads an input of {} bytes that lies elsewhere from step to step",
-                                        call.slots[region_.inputs[i]].nbytes())),
-             false;
-  }
+  slots.clear();
+  const bool ops_read_what_moves = std::any_of(
+      inputs_.begin(), inputs_.end(), [](const Input& input) { return input.moves && !input.copy.defined() && input.is_read_by_ops; });
+  if (ops_read_what_moves) return give_up(call, "an op reads a large input that lies elsewhere from step to step"), false;
   if (copied_bytes_ > kMostCopiedForACall * int64_t{region_.calls})
-    return give_up(call, base::format("{} bytes would be copied for {} steps", copied_bytes_, region_.calls)), false;
+    return give_up(call, "more would be copied than its launches cost", base::format("{} bytes", copied_bytes_)), false;
   stats_recorder().add_recording();
   HC_LOG(CudaGraphs, Info, "graph {}: steps {} to {} are recorded: {} that compute, {} bytes of memory, {} bytes copied each time",
          call.plan.graph().id, region_.first, region_.last, region_.calls, bytes(), copied_bytes_);
@@ -211,8 +218,11 @@ bool RecordedRegion::record(const RegionCall& call) {
 
 void RecordedRegion::launch(const RegionCall& call, std::vector<Delivered>& delivered) {
   std::vector<at::Tensor> copies, moved;
+  const c10::impl::VirtualGuardImpl device(region_.device.type());
+  const c10::Stream stream = device.getStream(region_.device);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!inputs_[i].copy.defined()) continue;
+    device.recordDataPtrOnStream(inputs_[i].copy.storage().data_ptr(), stream);  // it may go before the launch is done
     copies.push_back(without_repeats(inputs_[i].copy));
     moved.push_back(without_repeats(call.slots[region_.inputs[i]]));
   }
@@ -254,11 +264,12 @@ void RecordedRegion::forget() {
   for (Input& input : inputs_) input.copy.reset();
 }
 
-void RecordedRegion::give_up(const RegionCall& call, std::string why) {
+void RecordedRegion::give_up(const RegionCall& call, std::string why, const std::string& detail) {
   forget();
   why_not_ = std::move(why);
   stats_recorder().add_not_recorded(why_not_);
-  HC_LOG(CudaGraphs, Info, "graph {}: steps {} to {} are run one by one: {}", call.plan.graph().id, region_.first, region_.last, why_not_);
+  HC_LOG(CudaGraphs, Info, "graph {}: steps {} to {} are run one by one: {}{}{}", call.plan.graph().id, region_.first, region_.last,
+         why_not_, detail.empty() ? "" : ": ", detail);
 }
 
 }  // namespace hindcast::engine

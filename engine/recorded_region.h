@@ -11,13 +11,13 @@
 // What the region makes lies in the recording's memory, and is copied to where it is wanted (engine/delivery.h).
 
 #include "capture/backward/collected.h"
+#include "capture/graph/shared_memory.h"
 #include "codegen/kernel/backend.h"
 #include "engine/delivery.h"
 #include "engine/regions.h"
 
 #include <c10/core/Device.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +26,8 @@ namespace hindcast::engine {
 
 /// Hits with equal sizes before a region is recorded.
 inline constexpr uint32_t kHitsBeforeRecording = 3;
-/// Times that a region is recorded, since an input lies elsewhere, or its memory was given back for others, before it is given up.
-inline constexpr uint32_t kMostRecordings = 4;
+/// Times that a recording is thrown away since an input lies elsewhere, until its region is given up.
+inline constexpr uint32_t kMostMisfits = 4;
 /// An input that is copied before each launch is smaller. Bytes.
 inline constexpr int64_t kLargestCopiedInput = int64_t{1} << 20;
 /// What is copied for each step that is not given by itself: less time on a card than the host takes for a step. Bytes.
@@ -54,17 +54,17 @@ class RecordedRegion {
   /// Gives that memory back. The region may be recorded again.
   void forget();
   /// The same, and it is run step by step from now on.
-  void give_up(const RegionCall& call, std::string why);
+  void give_up(const RegionCall& call, std::string why, const std::string& detail = {});
   /// Why it is run step by step from now on; empty: it is not, or not for good.
   const std::string& why_not() const { return why_not_; }
-  bool is_recorded() const { return recording_ != nullptr; }
 
  private:
   struct Input {
     bool is_defined = false;
     bool moves = false;           // from one hit to the next
     bool is_read_by_ops = false;  // and not by kernels alone
-    const void* address = nullptr;
+    uintptr_t address = 0;
+    capture::MemoryRange memory;                // of its storage: views may reach all of it
     const c10::StorageImpl* storage = nullptr;  // while it is recorded
     c10::DimVector sizes, strides;
     at::Tensor copy;  // where it moves
@@ -78,7 +78,7 @@ class RecordedRegion {
     int64_t offset = 0;                 // from the input's first element
   };
 
-  bool is_output(uint32_t slot) const { return std::find(region_.outputs.begin(), region_.outputs.end(), slot) != region_.outputs.end(); }
+  static void note_place(Input& input, const at::Tensor& tensor);
   bool is_as_it_was(size_t input, const at::Tensor& tensor) const;
   bool fits(const RegionCall& call);
   void watch(const RegionCall& call);
@@ -93,7 +93,7 @@ class RecordedRegion {
   std::unique_ptr<codegen::Recording> recording_;
   std::vector<Input> inputs_;  // as Region::inputs
   std::vector<Made> made_;     // some of it in the recording's memory, and so destroyed before it
-  uint32_t hits_ = 0, recordings_ = 0;
+  uint32_t hits_ = 0, misfits_ = 0;
   int64_t copied_bytes_ = 0;
   std::string why_not_;
 };

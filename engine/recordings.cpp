@@ -24,16 +24,18 @@ struct RecordedPlan::Registry {
   }
 };
 
-RecordedPlan::RecordedPlan(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings)
-    : found_(std::move(regions)), bindings_(bindings) {
+RecordedPlan::RecordedPlan(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions,
+                           const capture::Bindings& bindings)
+    : plan_(std::move(plan)), found_(std::move(regions)), bindings_(bindings) {
   for (const Region& region : found_->all) {
     const codegen::Backend* const backend = codegen::backend_of(region.device.type());
     if (backend != nullptr) regions_.push_back(std::make_unique<RecordedRegion>(region, *backend));
   }
 }
 
-std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings) {
-  std::shared_ptr<RecordedPlan> made(new RecordedPlan(std::move(regions), bindings));
+std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions,
+                                                 const capture::Bindings& bindings) {
+  std::shared_ptr<RecordedPlan> made(new RecordedPlan(std::move(plan), std::move(regions), bindings));
   Registry& registry = Registry::of_process();
   const std::lock_guard lock(registry.mutex);
   std::erase_if(registry.all, [](const auto& one) { return one.expired(); });
@@ -57,24 +59,35 @@ RecordedRegion* RecordedPlan::region_at(uint32_t step) {
 }
 
 bool RecordedPlan::run(RecordedRegion& region, const RegionCall& call, size_t most_bytes, std::vector<Delivered>& delivered) {
-  last_use_ = ++Registry::of_process().uses;
+  const uint64_t now = ++Registry::of_process().uses;
+  last_use_ = now;
   const size_t before = region.bytes();
-  const bool is_done = region.run(call, delivered);
+  bool is_done = false;
+  {
+    struct CountBytes {  // also when the launch throws
+      RecordedPlan& plan;
+      const RecordedRegion& region;
+      const size_t before;
+      ~CountBytes() { plan.count_bytes(before, region.bytes()); }
+    } const count{*this, region, before};
+    is_done = region.run(call, delivered);
+  }
   if (is_done || !region.why_not().empty()) is_decided_.store(true, std::memory_order_relaxed);
   const size_t after = region.bytes();
-  if (before == after) return is_done;
-  bytes_ += after - before;
-  Registry::of_process().bytes += after - before;
-  if (!make_room(this, most_bytes)) {
-    region.give_up(call, base::format("its {} bytes are more than Options::cuda_graph_bytes allows", after));
-    bytes_ -= after;
-    Registry::of_process().bytes -= after;
+  if (after > before && !make_room(this, most_bytes, now - std::min(now, kIdleLaunches))) {
+    region.give_up(call, "Options::cuda_graph_bytes has no room for it", base::format("{} bytes", after));
+    count_bytes(after, 0);
   }
   return is_done;
 }
 
+void RecordedPlan::count_bytes(size_t before, size_t after) {
+  bytes_ += after - before;
+  Registry::of_process().bytes += after - before;
+}
+
 // Others are destroyed outside of the lock, in which nobody may wait for a device.
-bool RecordedPlan::make_room(const RecordedPlan* for_one, size_t most_bytes) {
+bool RecordedPlan::make_room(const RecordedPlan* for_one, size_t most_bytes, uint64_t used_before) {
   Registry& registry = Registry::of_process();
   while (registry.bytes > most_bytes) {
     std::vector<std::shared_ptr<RecordedPlan>> others;
@@ -82,7 +95,8 @@ bool RecordedPlan::make_room(const RecordedPlan* for_one, size_t most_bytes) {
       const std::lock_guard lock(registry.mutex);
       for (const auto& one : registry.all) others.push_back(one.lock());
     }
-    std::erase_if(others, [&](const auto& one) { return !one || one.get() == for_one || one->bytes_ == 0; });
+    std::erase_if(others,
+                  [&](const auto& one) { return !one || one.get() == for_one || one->bytes_ == 0 || one->last_use_ > used_before; });
     std::sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a->last_use_ < b->last_use_; });
     const auto oldest = std::find_if(others.begin(), others.end(), [](const auto& one) { return one->enter(); });
     if (oldest == others.end()) return false;
@@ -99,7 +113,7 @@ void RecordedPlan::forget() {
 
 std::string RecordedPlan::why_not_one() const {
   if (!found_->why_not_one.empty()) return found_->why_not_one;
-  return regions_.empty() ? "no backend records work of its device" : regions_[0]->why_not();
+  return regions_.empty() ? "no backend makes kernels for its device" : regions_[0]->why_not();
 }
 
 std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings) {
@@ -123,7 +137,7 @@ std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const Backwar
     regions = std::make_shared<const Regions>(find_regions(*plan));
     if (regions->all.empty()) stats_recorder().add_not_recorded(regions->why_not_one);
   }
-  auto made = RecordedPlan::make(regions, bindings);
+  auto made = RecordedPlan::make(plan, regions, bindings);
   {
     const std::lock_guard lock(mutex);
     if (auto found = find()) return found;
@@ -144,7 +158,7 @@ std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const Backwar
 
 size_t RecordedPlan::trim() {
   const size_t before = bytes_of_all();
-  make_room(nullptr, 0);
+  make_room(nullptr, 0, Registry::of_process().uses);
   return before - std::min(before, bytes_of_all());
 }
 

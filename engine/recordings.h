@@ -19,11 +19,14 @@ namespace hindcast::engine {
 
 /// Sets of sizes of one variant that are watched or recorded at a time.
 inline constexpr size_t kMostRecordedSizes = 4;
+/// Launches of others since its last one, after which a plan's recordings may go for those of others.
+inline constexpr uint64_t kIdleLaunches = 4;
 
 /// Of one plan under one set of values of its symbols. One run at a time is inside.
 class RecordedPlan {
  public:
-  static std::shared_ptr<RecordedPlan> make(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings);
+  static std::shared_ptr<RecordedPlan> make(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions,
+                                            const capture::Bindings& bindings);
   ~RecordedPlan();
   RecordedPlan(const RecordedPlan&) = delete;
   RecordedPlan& operator=(const RecordedPlan&) = delete;
@@ -51,10 +54,13 @@ class RecordedPlan {
 
  private:
   struct Registry;
-  RecordedPlan(std::shared_ptr<const Regions> regions, const capture::Bindings& bindings);
+  RecordedPlan(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions, const capture::Bindings& bindings);
+  void count_bytes(size_t before, size_t after);
   void forget();
-  static bool make_room(const RecordedPlan* for_one, size_t most_bytes);
+  /// Of those that were not used of late: else two that have no room together would take turns at recording.
+  static bool make_room(const RecordedPlan* for_one, size_t most_bytes, uint64_t used_before);
 
+  const std::shared_ptr<const BackwardPlan> plan_;  // its kernels live as long as recordings of them
   const std::shared_ptr<const Regions> found_;
   const capture::Bindings bindings_;
   std::vector<std::unique_ptr<RecordedRegion>> regions_;  // in order

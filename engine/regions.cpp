@@ -94,7 +94,13 @@ class Finder {
     std::vector<bool> is_input(plan_.slot_count());
     for (uint32_t i = now_.first; i < now_.last; ++i) {
       const Step& step = plan_.steps()[i];
-      if (step.kind == InstrKind::Event) continue;
+      if (step.kind == InstrKind::Event) {
+        const capture::EventKind kind = plan_.event_of(step).kind;
+        if (kind != capture::EventKind::Accumulate && kind != capture::EventKind::Capture) continue;
+        const uint32_t slot = step.inputs[0].slot;
+        if (slot != kNoSlot && is_made_inside(slot) && last_reader_[slot] < now_.last) now_.results.push_back(i);
+        continue;
+      }
       for_each_slot(step, [&](codegen::SlotUse use) {
         if (use.slot == kNoSlot || is_input[use.slot] || is_made_inside(use.slot)) return;
         is_input[use.slot] = true;
@@ -116,10 +122,6 @@ class Finder {
 
 }  // namespace
 
-Regions find_regions(const BackwardPlan& plan) {
-  if (plan.is_as_captured() && plan.has_barriers())
-    return {.why_not_one = "it runs op by op around user code, which may have changed each node"};
-  return Finder(plan).find();
-}
+Regions find_regions(const BackwardPlan& plan) { return Finder(plan).find(); }
 
 }  // namespace hindcast::engine

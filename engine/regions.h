@@ -22,6 +22,7 @@ struct Region {
   uint32_t calls = 0;              // steps that compute
   std::vector<uint32_t> inputs;    // slots that it reads, made before it
   std::vector<uint32_t> outputs;   // slots that it makes and steps behind it read
+  std::vector<uint32_t> results;   // events in it that are the last to read what it makes: accumulations, results of grad()
 };
 
 struct Regions {

@@ -107,7 +107,7 @@ std::vector<Claim> claims_about_limits() {
       {gpu, "Fewer than {} steps are given one by one", {number(engine::kFewestCalls)}},
       {gpu, "Up to {} sets of sizes", {number(engine::kMostRecordedSizes)}},
       {gpu, "A tensor below {} that lay elsewhere", {bytes(engine::kLargestCopiedInput)}},
-      {gpu, "recorded again, {} times at most", {number(engine::kMostRecordings)}},
+      {gpu, "After {} recordings that did not fit", {number(engine::kMostMisfits)}},
       {gpu, "more than {} would be copied for each step", {bytes(engine::kMostCopiedForACall)}},
       {debugging, "A file has at most {}; its last record", {bytes(base::TraceTarget().most_bytes)}},
       {debugging, "A plan of more than {} steps is looked at", {written("engine/diagnosis/step_times.cpp", "kMostLooks = (\\d+)")}},

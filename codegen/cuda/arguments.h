@@ -38,12 +38,16 @@ class Arguments {
 
   const void* data() const { return words_.data(); }
   size_t bytes() const { return words_.size() * sizeof(uint64_t); }
+  /// Some lead to zeros around a tensor, and so out of its memory.
+  void lead_outside() { lead_outside_ = true; }
+  bool do_lead_outside() const { return lead_outside_; }
   /// Which words are addresses.
   c10::ArrayRef<uint16_t> pointers() const { return pointers_; }
 
  private:
   c10::SmallVector<uint64_t, 160> words_;
   c10::SmallVector<uint16_t, 32> pointers_;
+  bool lead_outside_ = false;
 };
 
 }  // namespace hindcast::codegen::cuda

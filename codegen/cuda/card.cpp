@@ -198,11 +198,14 @@ bool Card::wants_memory() const { return CardRecording::current() != nullptr; }
 
 std::string Card::why_not_recorded(c10::Device device) const {
   std::string why_not = why_not_on(device);
-  if (!why_not.empty() || graph_library(&why_not) == nullptr) return why_not;
+  if (why_not.empty()) graph_library(&why_not);
+  return why_not;
+}
+
+bool Card::is_recorded_by_program(c10::Device device) const {
   int status = 0;
-  if (driver_.call().cuStreamIsCapturing(current_stream(device), &status) != 0)
-    return "the driver does not tell whether it captures a graph";
-  return status == 0 ? "" : "the program captures a CUDA graph itself";
+  HC_CALL(driver_, cuStreamIsCapturing, current_stream(device), &status);
+  return status != 0;
 }
 
 std::unique_ptr<Recording> Card::record(c10::Device device, c10::function_ref<void()> give) const {

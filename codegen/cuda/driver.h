@@ -11,7 +11,7 @@
 
 namespace hindcast::codegen::cuda {
 
-// The functions that are called, as cuda.h of CUDA 13.0 declares them. A result is an enum, of which 0 is success. Devices are ints;
+// The functions that are called, as cuda.h of CUDA 13.0 declares them, for its ABI where a name has a version. A result is an enum, of which 0 is success. Devices are ints;
 // contexts, libraries, kernels, functions and streams are pointers; an attribute is an enum. What cuLibraryGetKernel gives may be
 // launched as a function is.
 #define HC_DRIVER_FUNCTIONS(X)                                                                                                             \

@@ -65,6 +65,7 @@ class KernelCall final : public PointwiseFrame {
     for (const at::Tensor& result : call.results) touched.writes(result);
     touched.writes(call.concats);
     for (char* const pointer : nest.pointers) arguments.add(pointer);
+    if (reads_padded_) arguments.lead_outside();
     add_leaves(arguments, group_, nullptr);
     add_scalars(call, arguments);
     const Loop& inner = nest.loops.back();

@@ -52,6 +52,7 @@ void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_
                      .argument = arguments.data(),
                      .argument_bytes = arguments.bytes(),
                      .pointers = arguments.pointers(),
+                     .leads_outside = arguments.do_lead_outside(),
                      .device = device,
                      .memory = memory.all()});
 }

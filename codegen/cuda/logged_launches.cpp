@@ -23,22 +23,23 @@ void LoggedLaunches::add(const Launch& launch, void* node) {
   kept.node = node;
   kept.argument.resize(launch.argument_bytes / sizeof(uint64_t));
   std::memcpy(kept.argument.data(), launch.argument, launch.argument_bytes);
+  kept.is_movable = !launch.leads_outside;
   for (const uint16_t word : launch.pointers) {
     const uint64_t address = kept.argument[word];
     if (address == 0) continue;
-    const bool is_in_tensor = std::any_of(launch.memory.begin(), launch.memory.end(),
-                                          [&](const Memory& memory) { return is_in(address, memory.begin, memory.bytes); });
-    kept.pointers.push_back({word, is_in_tensor});
+    kept.pointers.push_back(word);
+    kept.is_movable = kept.is_movable && std::any_of(launch.memory.begin(), launch.memory.end(),
+                                                     [&](const Memory& memory) { return is_in(address, memory.begin, memory.bytes); });
   }
 }
 
 std::optional<bool> LoggedLaunches::move_pointers(Kept& kept, c10::ArrayRef<MovedMemory> moved) {
+  if (!kept.is_movable) return std::nullopt;
   bool changed = false;
-  for (const auto& [word, is_in_tensor] : kept.pointers) {
+  for (const uint16_t word : kept.pointers) {
     uint64_t& address = kept.argument[word];
     const auto* const now =
         std::find_if(moved.begin(), moved.end(), [&](const MovedMemory& one) { return is_in(address, one.from, one.bytes); });
-    if (!is_in_tensor) return std::nullopt;
     if (now == moved.end()) continue;
     const uint64_t distance = reinterpret_cast<uintptr_t>(now->to) - reinterpret_cast<uintptr_t>(now->from);
     if (distance % kAlignment != 0) return std::nullopt;

@@ -32,11 +32,8 @@ class LoggedLaunches {
 
  private:
   struct Kept : One {
-    struct Pointer {
-      uint16_t word;
-      bool is_in_tensor;  // else it may lie before the memory that it leads to, as where zeros are around a tensor
-    };
-    std::vector<Pointer> pointers;
+    std::vector<uint16_t> pointers;  // words
+    bool is_movable = true;          // each pointer lies in the memory that it leads to
   };
   /// Whether any was; none: it cannot be.
   static std::optional<bool> move_pointers(Kept& kept, c10::ArrayRef<MovedMemory> moved);

@@ -62,6 +62,7 @@ struct Launch {
   const void* argument = nullptr;
   size_t argument_bytes = 0;
   c10::ArrayRef<uint16_t> pointers = {};  // words of 8 bytes of the argument that are addresses
+  bool leads_outside = false;             // some of them lie outside of the memory that they lead to
   c10::Device device = c10::kCPU;         // on whose current stream it runs
   c10::ArrayRef<Memory> memory = {};      // where the machine wants_memory(): all that the kernel may touch
 };
@@ -86,8 +87,9 @@ class Machine {
   virtual void launch(const Launch& launch) const = 0;
   /// Launch::memory, in this thread now: to check it, or to know later what lies where.
   virtual bool wants_memory() const { return false; }
-  /// As Backend::why_not_recorded() and Backend::record().
+  /// As Backend has them.
   virtual std::string why_not_recorded(c10::Device device) const;
+  virtual bool is_recorded_by_program(c10::Device /*device*/) const { return false; }
   virtual std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const;
   /// Null: what pays on a card (cost_model.h). A test's machine on the CPU may want the groups of the backend that it stands in for.
   virtual const CostModel* costs() const { return nullptr; }

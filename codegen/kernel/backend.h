@@ -55,8 +55,10 @@ class Backend {
   /// Runs a kernel, which kernel(body) of this backend gave, on each set. `body` is of_sets, and has no leaves.
   virtual void run_foreach(const Body& body, const Kernel& kernel, const ForeachSets& sets) const = 0;
 
-  /// Empty: what this thread gives to the device can be recorded. Else why not, now or ever.
+  /// Empty: what is given to the device can be recorded. Else why not.
   virtual std::string why_not_recorded(c10::Device device) const;
+  /// The program records what this thread gives to the device now, by means of its own.
+  virtual bool is_recorded_by_program(c10::Device /*device*/) const { return false; }
   /// What `give` gives to the current stream of `device`, kernels and ATen's alike, is written down and not done. Memory that it asks for
   /// is the recording's: it may be read as long as the recording is there, and each launch writes to it again. Throws what `give` throws,
   /// and where something of it cannot be recorded. The current stream is another one meanwhile.

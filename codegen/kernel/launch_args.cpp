@@ -1,5 +1,7 @@
 #include "codegen/kernel/launch_args.h"
 
+#include "codegen/kernel/operand_copies.h"
+
 #include "base/format.h"
 
 #include <ATen/ops/constant_pad_nd.h>
@@ -83,7 +85,10 @@ c10::SmallVector<double, 16> ScalarArgs::values(const Env& env) const {
 }
 
 void make_plain(at::Tensor& tensor) {
-  if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues))) tensor = tensor.clone();
+  if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues))) {
+    tensor = tensor.clone();
+    ++operand_copies();
+  }
 }
 
 // Only memory of an allocator: what a user lent (from_blob) is not ours to write to, nor is memory that is copied on writing.
@@ -124,8 +129,14 @@ Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, 
     sizes.append(tensor.sizes().begin(), tensor.sizes().end());
     strides.append(tensor.strides().begin(), tensor.strides().end());
   } else {
-    if (!access.offsets.empty()) tensor = at::constant_pad_nd(tensor, pad_of(tensor, access, env));
-    if (C10_UNLIKELY(!tensor.is_contiguous())) tensor = tensor.contiguous();
+    if (!access.offsets.empty()) {
+      tensor = at::constant_pad_nd(tensor, pad_of(tensor, access, env));
+      ++operand_copies();
+    }
+    if (C10_UNLIKELY(!tensor.is_contiguous())) {
+      tensor = tensor.contiguous();
+      ++operand_copies();
+    }
     sizes = sizes_of(access.sizes, env);
     strides = row_major_strides(sizes);
   }

@@ -1,5 +1,7 @@
 #include "codegen/kernel/row_frame.h"
 
+#include "codegen/kernel/operand_copies.h"
+
 #include "base/check.h"
 
 #include <algorithm>
@@ -23,6 +25,7 @@ void make_dense(at::Tensor& tensor, Ints& steps, at::IntArrayRef domain) {
   Ints strides = steps;
   for (int64_t& stride : strides) stride /= bytes;
   tensor = tensor.as_strided(domain, strides).contiguous();
+  ++operand_copies();
   steps = row_major_strides(domain);
   for (int64_t& step : steps) step *= bytes;
 }

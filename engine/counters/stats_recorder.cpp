@@ -19,7 +19,9 @@ void StatsRecorder::add_fallback(std::string_view reason) {
 
 void StatsRecorder::add_not_recorded(std::string_view reason) {
   const std::lock_guard lock(mutex_);
-  ++without_cuda_graph_[std::string(reason)];
+  constexpr size_t kMostReasons = 100;
+  const bool is_known = without_cuda_graph_.contains(std::string(reason));
+  ++without_cuda_graph_[is_known || without_cuda_graph_.size() < kMostReasons ? std::string(reason) : "other reasons"];
 }
 
 void StatsRecorder::add_opaque_node(std::string_view node_name, std::string_view reason) {

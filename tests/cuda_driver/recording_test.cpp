@@ -65,6 +65,7 @@ class RecordingOfACard : public testing::Test {
                    .argument = &argument,
                    .argument_bytes = sizeof(argument),
                    .pointers = pointers,
+                   .leads_outside = leads_outside_,
                    .device = {c10::kCUDA, 0},
                    .memory = memory});
   }
@@ -77,6 +78,7 @@ class RecordingOfACard : public testing::Test {
   const Driver driver_{fake_.functions()};
   std::unique_ptr<const Card> card_;
   std::string why_not_;
+  bool leads_outside_ = false;
   alignas(64) char read_[64] = {}, written_[64] = {}, elsewhere_[128] = {};
 };
 
@@ -123,7 +125,13 @@ TEST_F(RecordingOfACard, MovesNothingToAnotherAlignment) {
   EXPECT_FALSE(recording->move(MovedMemory{read_, elsewhere_ + 8, sizeof(read_)}));
 }
 
-// As where zeros around a tensor are counted in.
+// As where zeros around a tensor are counted in: it may lead into another one.
+TEST_F(RecordingOfACard, MovesNothingWhereAPointerIsToLeadOutside) {
+  leads_outside_ = true;
+  const auto recording = record([&] { launch(read_, written_, 4); });
+  EXPECT_FALSE(recording->move(MovedMemory{read_, elsewhere_, 16}));
+}
+
 TEST_F(RecordingOfACard, MovesNothingWhereAPointerLeadsNowhere) {
   const auto recording = record([&] { launch(elsewhere_ + 100, written_, 4); });
   EXPECT_FALSE(recording->move(MovedMemory{read_, elsewhere_, 16}));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace hindcast::tests {
@@ -16,7 +17,7 @@ namespace backend = codegen::cuda;
 
 std::atomic<uint64_t> moved = 0;
 std::string why_no_recordings;
-std::atomic<bool> captures_fail = false;
+std::atomic<bool> captures_fail = false, program_records = false, moves_fail = false;
 
 const backend::Machine& emulator() { return cuda::emulator_machine(); }
 
@@ -71,6 +72,7 @@ class FakeRecording final : public codegen::Recording {
   void launch() override { graph_->launch(); }
   size_t bytes() const override { return graph_->bytes(); }
   bool move(c10::ArrayRef<codegen::MovedMemory> now) override {
+    if (moves_fail) throw std::runtime_error("the driver wants no update");
     return launches_logged_.move(now, [&](const backend::LoggedLaunches::One& one) {
       auto& kept = *static_cast<KeptLaunch*>(one.node);
       const auto* const words = reinterpret_cast<const char*>(one.argument.data());
@@ -116,6 +118,7 @@ class FakeCard final : public backend::Machine {
   }
   bool wants_memory() const override { return true; }
   std::string why_not_recorded(c10::Device /*device*/) const override { return why_no_recordings; }
+  bool is_recorded_by_program(c10::Device /*device*/) const override { return program_records; }
   std::unique_ptr<codegen::Recording> record(c10::Device device, c10::function_ref<void()> give) const override {
     return std::make_unique<FakeRecording>(device, give);
   }
@@ -136,6 +139,12 @@ uint64_t moved_launches() { return moved; }
 
 WithoutRecordings::WithoutRecordings(const std::string& why) { why_no_recordings = why; }
 WithoutRecordings::~WithoutRecordings() { why_no_recordings.clear(); }
+
+ProgramRecords::ProgramRecords() { program_records = true; }
+ProgramRecords::~ProgramRecords() { program_records = false; }
+
+FailingMoves::FailingMoves() { moves_fail = true; }
+FailingMoves::~FailingMoves() { moves_fail = false; }
 
 FailingCaptures::FailingCaptures() { captures_fail = true; }
 FailingCaptures::~FailingCaptures() { captures_fail = false; }

@@ -26,6 +26,24 @@ class WithoutRecordings {
   WithoutRecordings& operator=(const WithoutRecordings&) = delete;
 };
 
+/// While it lives, the program captures a graph of its own.
+class ProgramRecords {
+ public:
+  ProgramRecords();
+  ~ProgramRecords();
+  ProgramRecords(const ProgramRecords&) = delete;
+  ProgramRecords& operator=(const ProgramRecords&) = delete;
+};
+
+/// While it lives, no kernel of a graph can be told of a new address.
+class FailingMoves {
+ public:
+  FailingMoves();
+  ~FailingMoves();
+  FailingMoves(const FailingMoves&) = delete;
+  FailingMoves& operator=(const FailingMoves&) = delete;
+};
+
 /// While it lives, each capture fails when all was given.
 class FailingCaptures {
  public:

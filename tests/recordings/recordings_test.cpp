@@ -113,9 +113,29 @@ TEST_F(Recordings, AFailedCaptureIsRunStepByStep) {
   EXPECT_EQ(counts.without_cuda_graph.size(), 1U) << counts;
 }
 
-TEST_F(Recordings, WhereADeviceHasNoneNothingIsRecorded) {
-  const WithoutRecordings none("the program captures a CUDA graph itself");
-  EXPECT_EQ(expect_same(whole_).cuda_graphs, 0U);
+TEST_F(Recordings, WhereADeviceHasNoneTheReasonIsCounted) {
+  const WithoutRecordings none("there is no library for it");
+  const Stats counts = expect_same(whole_);
+  EXPECT_EQ(counts.cuda_graphs, 0U);
+  EXPECT_TRUE(counts.without_cuda_graph.contains("there is no library for it")) << counts;
+  Options options = with_graphs();
+  options.require_cuda_graph = true;
+  EXPECT_THROW(run_recorded(whole_.make(fake()), options, 9), std::runtime_error);
+}
+
+TEST_F(Recordings, NothingIsRecordedWhileTheProgramRecords) {
+  {
+    const ProgramRecords records;
+    EXPECT_EQ(expect_same(whole_).cuda_graphs, 0U);
+  }
+  EXPECT_EQ(expect_same(whole_).cuda_graphs, 1U);
+}
+
+TEST_F(Recordings, WhereNoKernelCanBeToldOfAnAddressTheyAreMadeAgain) {
+  const FailingMoves fail;
+  const Stats counts = expect_same(recorded_program("ALargeInputOfKernels"));
+  EXPECT_EQ(counts.cuda_graphs, engine::kMostMisfits) << counts;
+  EXPECT_EQ(counts.without_cuda_graph.size(), 1U);
 }
 
 TEST_F(Recordings, NothingIsKeptAfterReset) {
@@ -155,6 +175,12 @@ TEST_F(Recordings, TheOldestGoFirst) {
       return i < 9 ? first(i) : second(i);
     };
   };
+  RecordedProgram in_turn = two;
+  in_turn.make = [this](c10::Device device) {
+    return [first = whole_.make(device), second = recorded_program("ExpandedGradients").make(device)](int i) {
+      return i % 2 == 0 ? first(i) : second(i);
+    };
+  };
   Options options = with_graphs();
   const size_t of_first = expect_same(whole_).cuda_graph_bytes, of_both = expect_same(two).cuda_graph_bytes;
   ASSERT_GT(of_both, of_first);
@@ -163,6 +189,11 @@ TEST_F(Recordings, TheOldestGoFirst) {
   EXPECT_EQ(counts.cuda_graphs, 2U) << counts;
   EXPECT_EQ(counts.cuda_graph_bytes, of_both - of_first);
   EXPECT_TRUE(counts.without_cuda_graph.empty());
+  // One of two that are in use stays.
+  const Stats turns = expect_same(in_turn, options);
+  EXPECT_EQ(turns.cuda_graphs, 2U) << turns;
+  EXPECT_EQ(turns.without_cuda_graph.size(), 1U) << turns;
+  EXPECT_GT(turns.cuda_graph_bytes, 0U);
 }
 
 TEST_F(Recordings, RequiredOnesThrowWhereThereCanBeNone) {

@@ -130,6 +130,17 @@ RecordedStep a_large_input_of_kernels(c10::Device device) {
   };
 }
 
+// Its rows lie as columns: ATen copies it first, for the kernel.
+RecordedStep a_large_input_that_is_copied_for_kernels(c10::Device device) {
+  const Maker maker{device};
+  return [maker, w = maker.leaf(1, {512, 512}), held = Tensors()](int step) mutable {
+    forget_grads({w});
+    held.push_back(maker.constant(10 + static_cast<uint64_t>(step), {512, 512}));
+    maker.deep(at::softmax(w * held.back().t(), 1).sin().sum({1}).view({64, 8})).sum().backward();
+    return grads_of({w});
+  };
+}
+
 RecordedStep a_large_input_of_atens(c10::Device device) {
   const Maker maker{device};
   return [maker, w = maker.leaf(1, {512, 4}), held = Tensors()](int step) mutable {
@@ -216,7 +227,8 @@ const std::vector<RecordedProgram>& recorded_programs() {
       {"MovingInputs", moving_inputs},
       {"AnInputThatBeginsToMove", an_input_that_begins_to_move},
       {"ALargeInputOfKernels", a_large_input_of_kernels},
-      {"ALargeInputOfAtens", a_large_input_of_atens, 0, "an op reads an input of 1048576 bytes that lies elsewhere"},
+      {"ALargeInputThatIsCopiedForKernels", a_large_input_that_is_copied_for_kernels, 0, "an op reads a large input"},
+      {"ALargeInputOfAtens", a_large_input_of_atens, 0, "an op reads a large input that lies elsewhere"},
       {"Hooks", hooks, 2},
       {"LeavesThatShareAGradient", leaves_that_share_a_gradient},
       {"ResultsThatAreViewsOfInputs", results_that_are_views_of_inputs},
