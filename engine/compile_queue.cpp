@@ -55,6 +55,8 @@ void run(const CompileJob& job) {
   }
 }
 
+void run_later(codegen::LaterJob job) { run_in_background({.run = std::move(job.run), .is_wanted = std::move(job.is_wanted)}); }
+
 size_t waiting_bytes(const CompileJob& job) {
   const auto* const request = std::get_if<LowerRequest>(&job.what);
   return request != nullptr && request->check ? request->check->footprint() : 0;
@@ -65,6 +67,8 @@ size_t waiting_bytes(const CompileJob& job) {
 void compile(CompileJob job, bool in_background) {
   if (auto* const request = std::get_if<LowerRequest>(&job.what)) {
     request->is_cancelled = process_ends;  // who waits for this thread must not wait for all kernels of a large graph
+    // A check sees what is compiled, and who does not want a background wants no kernels that change behind the calls.
+    if (in_background && request->check == nullptr) request->later = run_later;
   }
   if (!in_background) return run(job);
   const auto shared = std::make_shared<const CompileJob>(std::move(job));

@@ -44,7 +44,7 @@ Kernels kernels_of(const codegen::Backend& backend, const codegen::Schedule& sch
   for (const codegen::Group& group : schedule.groups) {
     if (request.is_cancelled && request.is_cancelled()) throw NotLowered(NotLowered::Why::Cancelled, "cancelled");
     std::string why_not = backend.why_not_on(group.device);
-    kernels.push_back(why_not.empty() ? backend.kernel(group.body, why_not) : nullptr);
+    kernels.push_back(why_not.empty() ? backend.kernel(group.body, why_not, request.later) : nullptr);
     if (!kernels.back()) throw std::runtime_error(why_not);
   }
   return kernels;

@@ -2,6 +2,7 @@
 // The compiler, from a captured graph to a plan with kernels.
 
 #include "capture/graph/replay_check.h"
+#include "codegen/kernel/later.h"
 #include "codegen/plan/plan.h"
 
 #include <memory>
@@ -15,6 +16,7 @@ struct LowerRequest {
   bool through_aten = false;  // the groups run op by op through ATen, to the stock engine's bits: tells a wrong kernel from a wrong plan
   std::shared_ptr<const capture::ReplayCheck> check;  // null, or what the graph behind the passes and every kernel must compute
   bool (*is_cancelled)() = nullptr;                   // asked before each kernel: a large graph has many
+  codegen::RunLater later = nullptr;                  // what kernels are left to that few calls need; null: all is compiled now
   std::vector<uint32_t> own_outputs = {};             // of a program, by position: codegen/passes/own_outputs.h
 };
 

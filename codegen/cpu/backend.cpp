@@ -40,7 +40,9 @@ class CpuBackend final : public Backend {
   c10::DeviceType device() const override { return c10::kCPU; }
   const CostModel& cost_model() const override { return cpu::cost_model(); }
 
-  std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const override { return kernel_of(body, why_not); }
+  std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not, RunLater /*later*/) const override {
+    return kernel_of(body, why_not);
+  }
   std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const override {
     return make_kernel_call(group, std::static_pointer_cast<const CpuKernel>(std::move(kernel)));
   }

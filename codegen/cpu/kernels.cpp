@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/clang/compiler.h"
 #include "codegen/kernel/device_library.h"
+#include "codegen/kernel/kernel_object.h"
 #include "codegen/kernel/kernel_table.h"
 #include "codegen/kernel/leaf_requests.h"
 #include "base/fork_gate.h"
@@ -35,28 +36,28 @@ class WithClang final : public KernelCompiler {
     return clang_.compile(source);
   }
 
-  std::shared_ptr<const Kernel> load(std::string_view object, const Body& body) const override {
-    auto kernel = std::make_shared<CpuKernel>();
-    const auto loaded = clang_.load(object);
-    const auto find = [&](auto*& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(loaded->symbol(name));
-      HC_CHECK(function != nullptr, "a kernel without its function {}", name);
-    };
-    if (body.by_rows) {
-      find(kernel->rows, "rows");
-      if (has_leaves(body)) find(kernel->rows_to_leaves, "leaves");
-    } else {
-      find(kernel->dense, "dense");
-      if (has_leaves(body)) find(kernel->leaves, "leaves");
-    }
-    kernel->code = loaded;
-    kernel->bytes = object.size();
-    return kernel;
-  }
-
  private:
   const ClangCompiler& clang_;
 };
+
+std::shared_ptr<const Kernel> load(const ClangCompiler& clang, std::string_view object, const Body& body) {
+  auto kernel = std::make_shared<CpuKernel>();
+  const auto loaded = clang.load(object);
+  const auto find = [&](auto*& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(loaded->symbol(name));
+    HC_CHECK(function != nullptr, "a kernel without its function {}", name);
+  };
+  if (body.by_rows) {
+    find(kernel->rows, "rows");
+    if (has_leaves(body)) find(kernel->rows_to_leaves, "leaves");
+  } else {
+    find(kernel->dense, "dense");
+    if (has_leaves(body)) find(kernel->leaves, "leaves");
+  }
+  kernel->code = loaded;
+  kernel->bytes = object.size();
+  return kernel;
+}
 
 // Used only inside of the compiler's gate, so that no fork finds its lock held.
 KernelTable& table() {
@@ -71,7 +72,13 @@ std::shared_ptr<const CpuKernel> kernel_of(const Body& body, std::string& why_no
   const auto clang = ClangCompiler::get(&why_not);
   if (!clang) return nullptr;
   try {
-    return std::static_pointer_cast<const CpuKernel>(table().find_or_make(WithClang(*clang), source_of(body), body));
+    const std::string text = source_of(body);
+    const auto make = [&] {
+      std::shared_ptr<const Kernel> made;
+      load_object(WithClang(*clang), text, text, [&](std::string_view object) { made = load(*clang, object, body); });
+      return made;
+    };
+    return std::static_pointer_cast<const CpuKernel>(table().find_or_make(text, make));
   } catch (const std::exception& error) {
     why_not = error.what();
     return nullptr;

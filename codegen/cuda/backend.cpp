@@ -56,7 +56,9 @@ class CudaBackend final : public Backend {
   c10::DeviceType device() const override { return device_of_machine(); }
   const CostModel& cost_model() const override { return cuda::cost_model(); }
 
-  std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const override { return kernel_of(body, why_not); }
+  std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not, RunLater later) const override {
+    return kernel_of(body, later, why_not);
+  }
   std::unique_ptr<const OpCall> call(const Group& group, std::shared_ptr<const Kernel> kernel) const override {
     return make_kernel_call(group, std::static_pointer_cast<const CudaKernel>(std::move(kernel)));
   }

@@ -21,10 +21,11 @@ class KernelCall final : public PointwiseFrame {
 
   void launch(Call& call) const override {
     if (is_empty(call)) return;
-    call.is_one_loop ? launch_dense(call) : launch_nest(call);
+    if (!call.is_one_loop || !launch_dense(call)) launch_nest(call);
   }
 
-  void launch_dense(const Call& call) const {
+  // False: what takes these addresses is not compiled yet.
+  bool launch_dense(const Call& call) const {
     Arguments arguments;
     TouchedMemory touched;
     Pointers pointers;
@@ -39,8 +40,13 @@ class KernelCall final : public PointwiseFrame {
     add_scalars(call, arguments);
     arguments.add(call.numel);
     const bool all_aligned = are_aligned(call.leaves) && std::all_of(pointers.begin(), pointers.end(), is_aligned);
-    const Schedule schedule = schedule_dense(call.numel, all_aligned, shape_, machine()->limits());
+    Schedule schedule = schedule_dense(call.numel, all_aligned, shape_, machine()->limits());
+    if (!kernel_->has_or_asks_for(schedule.entry)) {
+      if (!all_aligned) return false;
+      schedule = schedule_dense_few(call.numel, shape_);
+    }
     cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched);
+    return true;
   }
 
   void add_results(const Call& call, Arguments& arguments, TouchedMemory& touched, Pointers& pointers) const {
@@ -66,18 +72,23 @@ class KernelCall final : public PointwiseFrame {
     touched.writes(call.concats);
     for (char* const pointer : nest.pointers) arguments.add(pointer);
     if (reads_padded_) arguments.lead_outside();
-    add_leaves(arguments, group_, nullptr);
+    add_leaves(arguments, group_, call.leaves);
+    touched.leaves(call.leaves);
     add_scalars(call, arguments);
-    const Loop& inner = nest.loops.back();
-    if (const auto turned = turned_loads(nest); turned.loop != nullptr) return launch_tiles(call, nest, turned, arguments, touched);
-
-    NestProblem problem{.inner = inner.size, .goes_by_vectors = goes_by_vectors(nest)};
-    for (const Loop& loop : nest.loops) problem.outer *= &loop == &inner ? 1 : loop.size;
-    const Schedule schedule = schedule_nest(problem, shape_, machine()->limits());
+    const auto turned = turned_loads(nest);
+    if (turned.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) return launch_tiles(nest, turned, arguments, touched);
+    const Schedule schedule = call.is_one_loop || turned.loop != nullptr ? schedule_nest_any(call.numel) : schedule_of(call, nest);
     const int64_t length = schedule.entry == Entry::Nest ? shape_.vector_length : 1;
-    arguments.add(problem.outer * problem.inner / length);
+    arguments.add(call.numel / length);
     add_loops(nest, length, arguments);
     cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched);
+  }
+
+  Schedule schedule_of(const Call& call, const Nest& nest) const {
+    const int64_t inner = nest.loops.back().size;
+    const NestProblem problem{.outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest)};
+    const Schedule schedule = schedule_nest(problem, shape_, machine()->limits());
+    return kernel_->has_or_asks_for(schedule.entry) ? schedule : schedule_nest_any(call.numel);
   }
 
   // As the struct Nest has them, behind the number of pieces.
@@ -146,7 +157,7 @@ class KernelCall final : public PointwiseFrame {
     return turned;
   }
 
-  void launch_tiles(const Call& call, const Nest& nest, const Turned& turned, Arguments& arguments, const TouchedMemory& touched) const {
+  void launch_tiles(const Nest& nest, const Turned& turned, Arguments& arguments, const TouchedMemory& touched) const {
     const Loop& inner = nest.loops.back();
     std::vector<const Loop*> around;
     int64_t blocks = 1;

@@ -2,27 +2,16 @@
 
 #include "base/fork.h"
 #include "base/fork_gate.h"
-#include "codegen/cuda/row_source.h"
+#include "base/log.h"
 #include "codegen/cuda/source.h"
+#include "codegen/kernel/kernel_object.h"
 #include "codegen/kernel/kernel_table.h"
 
 #include <algorithm>
 #include <exception>
-#include <vector>
 
 namespace hindcast::codegen::cuda {
 namespace {
-
-std::vector<Entry> entries_of(const Body& body) {
-  using enum Entry;
-  if (body.of_sets) return {Sets, SetsEach};
-  if (!body.by_rows) return {Dense, DenseFew, DenseEach, Nest, NestEach, NestHuge, Tiles};
-  std::vector<Entry> entries = {Rows, RowsEach, RowsLong, RowsLongEach};
-  if (may_split_rows(body)) entries.insert(entries.end(), {RowsSplit, RowsSplitEach});
-  if (goes_by_segments(body)) entries = {Segments, SegmentsEach};
-  if (has_results_over_rows(body)) entries.push_back(Merge);
-  return entries;
-}
 
 class WithMachine final : public KernelCompiler {
  public:
@@ -30,13 +19,6 @@ class WithMachine final : public KernelCompiler {
 
   std::string_view identity() const override { return machine_.identity(); }
   std::string compile(std::string_view text) const override { return machine_.compile(text); }
-  std::shared_ptr<const Kernel> load(std::string_view object, const Body& body) const override {
-    auto kernel = std::make_shared<CudaKernel>();
-    kernel->module = machine_.load(object);
-    for (const Entry entry : entries_of(body)) kernel->functions[static_cast<size_t>(entry)] = kernel->module->function(name_of(entry));
-    kernel->bytes = object.size();
-    return kernel;
-  }
 
  private:
   const Machine& machine_;
@@ -50,14 +32,59 @@ KernelTable& table() {
 
 }  // namespace
 
-size_t CudaKernel::footprint_of_one(long holders) const { return bytes / static_cast<size_t>(std::max(holders, 1L)); }
+void CudaKernel::compile(Entries entries) const {
+  const base::InsideCompiler inside;
+  const std::lock_guard lock(compiling_);
+  Entries missing;
+  entries.for_each([&](Entry entry) {
+    if (function(entry) == nullptr) missing.add({entry});
+  });
+  if (missing.empty()) return;
+  load_object(WithMachine(machine_), source_of(body_, missing), source_of(body_), [&](std::string_view object) { load(object, missing); });
+}
 
-std::shared_ptr<const CudaKernel> kernel_of(const Body& body, std::string& why_not) {
+void CudaKernel::load(std::string_view object, Entries entries) const {
+  const std::shared_ptr<const Module> module = machine_.load(object);
+  std::array<void*, kEntries> found = {};
+  entries.for_each([&](Entry entry) { found[static_cast<size_t>(entry)] = module->function(name_of(entry)); });
+  modules_.push_back(module);
+  bytes_ += object.size();
+  entries.for_each([&](Entry entry) {
+    const auto i = static_cast<size_t>(entry);
+    functions_[i].store(found[i], std::memory_order_release);
+  });
+}
+
+void CudaKernel::ask_for(Entry entry) const {
+  if (later_ == nullptr || asked_[static_cast<size_t>(entry)].exchange(true, std::memory_order_relaxed)) return;
+  const auto compile_it = [kernel = weak_from_this(), entry] {
+    const auto held = kernel.lock();
+    if (held == nullptr) return;
+    try {
+      held->compile({entry});
+    } catch (const std::exception& error) {
+      HC_LOG(CompiledAutograd, Warning, "calls do without the entry point {} of a kernel: {}", name_of(entry), error.what());
+    }
+  };
+  later_({.run = compile_it, .is_wanted = [kernel = weak_from_this()] { return !kernel.expired(); }});
+}
+
+size_t CudaKernel::footprint_of_one(long holders) const { return bytes_ / static_cast<size_t>(std::max(holders, 1L)); }
+
+std::shared_ptr<const CudaKernel> kernel_of(const Body& body, RunLater later, std::string& why_not) {
   const base::InsideCompiler inside;
   const Machine* const with = machine(&why_not);
   if (with == nullptr) return nullptr;
+  const Entries at_once = later == nullptr ? entries_of(body) : first_entries_of(body);
   try {
-    return std::static_pointer_cast<const CudaKernel>(table().find_or_make(WithMachine(*with), source_of(body), body));
+    const auto make = [&] {
+      auto made = std::make_shared<const CudaKernel>(*with, body, later);
+      made->compile(at_once);
+      return made;
+    };
+    auto kernel = std::static_pointer_cast<const CudaKernel>(table().find_or_make(source_of(body), make));
+    kernel->compile(at_once);  // one that was there may have less
+    return kernel;
   } catch (const std::exception& error) {
     why_not = error.what();
     return nullptr;

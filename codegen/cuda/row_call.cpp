@@ -48,7 +48,11 @@ class RowCall final : public RowFrame {
     problem.segments = rows.segments();
     problem.columns = rows.segment_length();
     problem.is_aligned = is_aligned(call, rows);
-    const RowSchedule schedule = schedule_rows(problem, shape_, machine()->limits());
+    RowSchedule schedule = schedule_rows(problem, shape_, machine()->limits());
+    if (!kernel_->has_or_asks_for(schedule.rows.entry)) {
+      problem.is_aligned = false;  // what takes any rows takes them element by element
+      schedule = schedule_rows_long(problem, machine()->limits());
+    }
     const Partials partials = make_partials(call, rows, schedule.slices);
     const at::Tensor numbers = make_numbers(problem.rows, schedule.splits);
     const size_t launches = schedule.splits == 0 ? 1 : passes_ + (has_numbers_ ? 1 : 0);

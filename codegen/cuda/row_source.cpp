@@ -56,23 +56,46 @@ bool has_results_over_rows(const Body& body) {
 
 bool may_split_rows(const Body& body) { return needs_whole_rows(body) && !goes_by_segments(body) && !has_results_over_rows(body); }
 
-std::string rows_source(const Body& body) {
+Entries entries_of_rows(const Body& body) {
+  using enum Entry;
+  Entries entries = {Rows, RowsEach, RowsLong, RowsLongEach};
+  if (may_split_rows(body)) entries.add({RowsSplit, RowsSplitEach});
+  if (goes_by_segments(body)) entries = {Segments, SegmentsEach};
+  if (has_results_over_rows(body)) entries.add({Merge});
+  return entries;
+}
+
+Entries first_entries_of_rows(const Body& body) {
+  using enum Entry;
+  if (goes_by_segments(body)) return entries_of_rows(body);
+  Entries entries = {Rows, RowsLongEach};
+  if (has_results_over_rows(body)) entries.add({Merge});
+  return entries;
+}
+
+std::string rows_source(const Body& body, Entries entries) {
+  using enum Entry;
   const int length = vector_length(body), items = items_in_flight(body);
   std::string text = head_of_text() + rows_struct(body);
-  if (goes_by_segments(body)) {
-    text += row_function(body, RowForm::Segments);
-    text += entry("segments", format("run_segments<{}>", length)) + entry("segments_each", "run_segments<1>");
-  } else {
-    text += row_function(body, RowForm::InRegisters) + row_function(body, RowForm::Long);
-    text +=
-        entry("rows", format("run_rows<{}, {}>", length, items)) + entry("rows_each", format("run_rows<1, {}>", elements_one_by_one(body)));
-    text += entry("rows_long", format("run_rows_long<{}>", length)) + entry("rows_long_each", "run_rows_long<1>");
-    if (may_split_rows(body)) {
-      text += row_function(body, RowForm::Split);
-      text += entry("rows_split", format("run_rows_split<{}>", length)) + entry("rows_split_each", "run_rows_split<1>");
-    }
-  }
-  return has_results_over_rows(body) ? text + "\n" + merge_source(body) : text;
+  const auto add_function = [&](Entries of, RowForm form) {
+    if (entries.has_one_of(of)) text += row_function(body, form);
+  };
+  const auto add = [&](Entry which, const std::string& call) {
+    if (entries.has(which)) text += entry(name_of(which), call);
+  };
+  add_function({Segments, SegmentsEach}, RowForm::Segments);
+  add_function({Rows, RowsEach}, RowForm::InRegisters);
+  add_function({RowsLong, RowsLongEach}, RowForm::Long);
+  add_function({RowsSplit, RowsSplitEach}, RowForm::Split);
+  add(Segments, format("run_segments<{}>", length));
+  add(SegmentsEach, "run_segments<1>");
+  add(Rows, format("run_rows<{}, {}>", length, items));
+  add(RowsEach, format("run_rows<1, {}>", elements_one_by_one(body)));
+  add(RowsLong, format("run_rows_long<{}>", length));
+  add(RowsLongEach, "run_rows_long<1>");
+  add(RowsSplit, format("run_rows_split<{}>", length));
+  add(RowsSplitEach, "run_rows_split<1>");
+  return entries.has(Merge) ? text + "\n" + merge_source(body) : text;
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -5,7 +5,7 @@
 //   rows        a row, or a tile of columns, stays in registers: memory is read once. Accesses of 16 bytes
 //   rows_each   as rows, element by element: for rows that are not aligned
 //   rows_long   each pass reads the row again. Accesses of 16 bytes
-//   rows_long_each
+//   rows_long_each   the same element by element; and in the place of each of these while it is not compiled
 //   rows_split  a few long rows, each shared by several blocks: a launch for each pass, and one for the numbers of the row
 //   rows_split_each
 //
@@ -16,6 +16,7 @@
 // Results over rows (Extent::Columns, Channels) are made in slices. A slice is what one block has of the rows, or, of rows_long and segments, what
 // one row of its threads has. `merge_slices` makes one of the slices, always in the same order.
 
+#include "codegen/cuda/entry.h"
 #include "codegen/fuse/body.h"
 
 #include <string>
@@ -30,6 +31,9 @@ bool has_results_over_rows(const Body& body);
 /// Several blocks may share a row.
 bool may_split_rows(const Body& body);
 
-std::string rows_source(const Body& body);
+/// As source.h has them for all bodies.
+Entries entries_of_rows(const Body& body);
+Entries first_entries_of_rows(const Body& body);
+std::string rows_source(const Body& body, Entries entries);
 
 }  // namespace hindcast::codegen::cuda

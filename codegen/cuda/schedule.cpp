@@ -3,7 +3,6 @@
 #include "codegen/device/indexing.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 namespace hindcast::codegen::cuda {
@@ -54,27 +53,19 @@ RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limi
     const Entry entry = problem.is_aligned ? Entry::RowsSplit : Entry::RowsSplitEach;
     return {{entry, dim(splits, problem.rows), dim(kMostThreadsOfRow)}, 0, 1, splits};
   }
-  int64_t blocks = std::max<int64_t>(problem.rows, 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, full_card(limits) / 2);
-  RowSchedule schedule{{problem.is_aligned ? Entry::RowsLong : Entry::RowsLongEach, dim(blocks), dim(kMostThreadsOfRow)}};
-  if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
-  return schedule;
+  return schedule_rows_long(problem, limits);
 }
 
 }  // namespace
-
-const char* name_of(Entry entry) {
-  constexpr std::array<const char*, kEntries> kNames = {
-      "dense",           "dense_few", "dense_each",    "nest",         "nest_each",      "nest_huge",
-      "tiles",           "rows",      "rows_each",     "rows_long",    "rows_long_each", "rows_split",
-      "rows_split_each", "segments",  "segments_each", "merge_slices", "sets",           "sets_each"};
-  return kNames[static_cast<size_t>(entry)];
-}
 
 Schedule schedule_dense(int64_t numel, bool is_aligned, Shape shape, const Limits& limits) {
   if (!is_aligned) return {Entry::DenseEach, dim(ceil_of(numel, int64_t{kThreads} * shape.elements_one_by_one)), dim(kThreads)};
   const int64_t tile = int64_t{kThreads} * shape.elements_of_thread;
   if (ceil_of(numel, tile) >= full_card(limits)) return {Entry::Dense, dim(ceil_of(numel, tile)), dim(kThreads)};
+  return schedule_dense_few(numel, shape);
+}
+
+Schedule schedule_dense_few(int64_t numel, Shape shape) {
   return {Entry::DenseFew, dim(ceil_of(numel, int64_t{kThreads} * shape.vector_length)), dim(kThreads)};
 }
 
@@ -84,10 +75,12 @@ int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape) {
 
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits) {
   const int64_t numel = problem.outer * problem.inner, blocks = ceil_of(numel, kThreads);
-  if (numel >= limits.short_indices) return {Entry::NestHuge, dim(blocks), dim(kThreads)};
+  if (numel >= limits.short_indices) return schedule_nest_any(numel);
   if (!problem.goes_by_vectors || problem.inner % shape.vector_length != 0) return {Entry::NestEach, dim(blocks), dim(kThreads)};
   return {Entry::Nest, dim(ceil_of(numel / shape.vector_length, kThreads)), dim(kThreads)};
 }
+
+Schedule schedule_nest_any(int64_t numel) { return {Entry::NestAny, dim(ceil_of(numel, kThreads)), dim(kThreads)}; }
 
 RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
   if (problem.goes_by_segments) return by_segments(problem, shape, limits);
@@ -112,6 +105,14 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
   constexpr int64_t kRowsOfThread = 4;
   blocks = std::clamp<int64_t>(ceil_of(problem.rows, at_once * kRowsOfThread), 1, std::max<int64_t>(full_card(limits) / tiles, 1));
   return {{entry, dim(blocks, tiles), dim(threads, at_once)}, blocks == 1 ? 0 : blocks, at_once};
+}
+
+RowSchedule schedule_rows_long(const RowProblem& problem, const Limits& limits) {
+  int64_t blocks = std::max<int64_t>(problem.rows, 1);
+  if (problem.has_results_over_rows) blocks = std::min(blocks, full_card(limits) / 2);
+  RowSchedule schedule{{problem.is_aligned ? Entry::RowsLong : Entry::RowsLongEach, dim(blocks), dim(kMostThreadsOfRow)}};
+  if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
+  return schedule;
 }
 
 Schedule schedule_merge(int64_t count, int64_t stores) { return {Entry::Merge, dim(ceil_of(count, kTile), stores), dim(kTile, kTileRows)}; }

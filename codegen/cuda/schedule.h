@@ -2,36 +2,12 @@
 // How a kernel is launched: which of a text's entry points, how many threads, and what each has. Numbers alone come in, so that the choice
 // for a shape can be tested alone (tests/cuda/schedule_test.cpp).
 
+#include "codegen/cuda/entry.h"
 #include "codegen/cuda/machine.h"
 
 #include <cstdint>
 
 namespace hindcast::codegen::cuda {
-
-/// The entry points of source.h and row_source.h.
-enum class Entry : uint8_t {
-  Dense,
-  DenseFew,
-  DenseEach,
-  Nest,
-  NestEach,
-  NestHuge,
-  Tiles,
-  Rows,
-  RowsEach,
-  RowsLong,
-  RowsLongEach,
-  RowsSplit,
-  RowsSplitEach,
-  Segments,
-  SegmentsEach,
-  Merge,
-  Sets,
-  SetsEach,
-};
-inline constexpr size_t kEntries = 18;
-/// As the text has it.
-const char* name_of(Entry entry);
 
 struct Schedule {
   Entry entry = Entry::Dense;
@@ -48,6 +24,8 @@ struct Shape {
 
 /// `numel` elements, at least one, that lie along. `is_aligned`: at addresses of 16 bytes.
 Schedule schedule_dense(int64_t numel, bool is_aligned, Shape shape, const Limits& limits);
+/// The same by Entry::DenseFew, which takes any number of aligned ones.
+Schedule schedule_dense_few(int64_t numel, Shape shape);
 
 /// Of a set of tensors: the blocks of Entry::Sets or Entry::SetsEach that work on it.
 int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape);
@@ -58,6 +36,8 @@ struct NestProblem {
   bool goes_by_vectors = false;  // every tensor goes along, or stands still, in the innermost loop, and is aligned in all
 };
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits);
+/// By Entry::NestAny, which takes any nest, and what lies along as well.
+Schedule schedule_nest_any(int64_t numel);
 
 struct RowProblem {
   int64_t rows = 0, segments = 1, columns = 1;  // columns: of a segment
@@ -77,6 +57,8 @@ struct RowSchedule {
   bool operator==(const RowSchedule&) const = default;
 };
 RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits);
+/// By Entry::RowsLong or Entry::RowsLongEach. The latter takes any rows that do not go by segments.
+RowSchedule schedule_rows_long(const RowProblem& problem, const Limits& limits);
 
 /// `count`: most results of a store. `stores`: over rows.
 Schedule schedule_merge(int64_t count, int64_t stores);

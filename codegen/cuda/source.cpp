@@ -218,9 +218,29 @@ std::string element_stores(const Body& body, const std::string& indent) {
   return lines;
 }
 
+// What has leaves may have no memory of its own.
+std::string element_stores_to_leaves(const Body& body, const std::string& indent) {
+  std::string lines;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    const size_t store = body.loads.size() + i;
+    const auto [first, count] = leaves_of(body, i);
+    if (count != 0) lines += format("{}if (arguments.pointers[{}] != nullptr) ", indent, store);
+    lines += format("{}*{} = result.r{};\n", count == 0 ? indent : "", place_of(body, store, false), i);
+    if (count == 0) continue;
+    const std::string_view type = type_name(body.stores[i].type);
+    lines += format("{}Vector<{}, 1> o{};\n{}o{}.set(0, result.r{});\n", indent, type, i, indent, i, i);
+    for (size_t leaf = first; leaf < first + count; ++leaf) {
+      const size_t sum = body.loads.size() + body.stores.size() + 2 * leaf;
+      lines += format("{}store_to_leaf<1>(moved<{}>(arguments.pointers[{}], to{}), moved<{}>(arguments.pointers[{}], to{}), o{});\n",
+                      indent, type, sum, store, type, sum + 1, store, i);
+    }
+  }
+  return lines;
+}
+
 std::string nest_each_function(const Body& body) {
   std::string text =
-      "template <class Index>\nHC_DEVICE void run_nest_each(const Nest& arguments) {\n"
+      "template <class Index, bool kToLeaves>\nHC_DEVICE void run_nest_each(const Nest& arguments) {\n"
       "  const Index piece = Index(blockIdx.x) * kThreads + threadIdx.x;\n"
       "  if (piece >= arguments.pieces) return;\n" +
       walk_of_nest(body, true);
@@ -228,7 +248,10 @@ std::string nest_each_function(const Body& body) {
     const std::string_view type = type_name(body.loads[i].type);
     text += "  " + load_from(body, i, format("is_there{} ? *{} : {}()", i, place_of(body, i, true), type)) + "\n";
   }
-  return text + "  " + call_of_element(body) + "\n" + element_stores(body, "  ") + "}\n\n";
+  text += "  " + call_of_element(body) + "\n";
+  if (pointers_of(body) == body.loads.size() + body.stores.size()) return text + element_stores(body, "  ") + "}\n\n";
+  text += "  if constexpr (kToLeaves) {\n" + element_stores_to_leaves(body, "    ");
+  return text + "  } else {\n" + element_stores(body, "    ") + "  }\n}\n\n";
 }
 
 // A block's tile: kTile of the innermost loop by kTile of the loop along which the loads `turned` lie. Those are read along that loop and
@@ -303,7 +326,7 @@ std::string entry(std::string_view name, std::string_view argument, const std::s
 }
 
 // A block has elements of one set. All blocks look for theirs in the same words, which the constant cache hands to all threads at once.
-std::string sets_source(const Body& body) {
+std::string sets_source(const Body& body, Entries entries) {
   const size_t tensors = body.loads.size() + body.stores.size();
   std::string text = head_of_text() + element_function(body) + dense_function(body);
   text += format("constexpr int kSets = {};\nstruct Sets {{\n", sets_of_launch(body));
@@ -319,21 +342,31 @@ std::string sets_source(const Body& body) {
   text +=
       "  dense.count = arguments.counts[set];\n"
       "  run_dense<kVector, kItems>(dense, int64(blockIdx.x) - arguments.blocks_before[set]);\n}\n\n";
-  text += entry("sets", "const Sets", format("run_sets<{}, {}>", vector_length(body), items_in_flight(body)));
-  return text + entry("sets_each", "const Sets", format("run_sets<1, {}>", elements_one_by_one(body)));
+  if (entries.has(Entry::Sets)) text += entry("sets", "const Sets", format("run_sets<{}, {}>", vector_length(body), items_in_flight(body)));
+  if (entries.has(Entry::SetsEach)) text += entry("sets_each", "const Sets", format("run_sets<1, {}>", elements_one_by_one(body)));
+  return text;
 }
 
-std::string pointwise_source(const Body& body) {
+std::string pointwise_source(const Body& body, Entries entries) {
+  using enum Entry;
   const int length = vector_length(body), items = items_in_flight(body);
-  std::string text = head_of_text() + element_function(body) + dense_function(body) + nest_struct(body) + nest_function(body) +
-                     nest_each_function(body) + tiles_function(body);
-  text += entry("dense", "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
-  text += entry("dense_few", "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
-  text += entry("dense_each", "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
-  text += entry("nest", "const Nest", format("run_nest<{}>", length));
-  text += entry("nest_each", "const Nest", "run_nest_each<uint32>");
-  text += entry("nest_huge", "const Nest", "run_nest_each<int64>");
-  return text + entry("tiles", "const Tiles", "run_tiles");
+  std::string text = head_of_text() + element_function(body);
+  if (entries.has_one_of({Dense, DenseFew, DenseEach})) text += dense_function(body);
+  if (entries.has_one_of({Nest, NestEach, NestAny})) text += nest_struct(body);
+  if (entries.has(Nest)) text += nest_function(body);
+  if (entries.has_one_of({NestEach, NestAny})) text += nest_each_function(body);
+  if (entries.has(Tiles)) text += tiles_function(body);
+  const auto add = [&](Entry which, std::string_view argument, const std::string& call, std::string_view more = "") {
+    if (entries.has(which)) text += entry(name_of(which), argument, call, more);
+  };
+  add(Dense, "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
+  add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
+  add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
+  add(Nest, "const Nest", format("run_nest<{}>", length));
+  add(NestEach, "const Nest", "run_nest_each<uint32, false>");
+  add(NestAny, "const Nest", "run_nest_each<int64, true>");
+  add(Tiles, "const Tiles", "run_tiles");
+  return text;
 }
 
 }  // namespace
@@ -385,9 +418,23 @@ int sets_of_launch(const Body& body) {
   return static_cast<int>((kWords - 1 - body.scalars) / of_set);
 }
 
-std::string source_of(const Body& body) {
-  if (body.of_sets) return sets_source(body);
-  return body.by_rows ? rows_source(body) : pointwise_source(body);
+Entries entries_of(const Body& body) {
+  using enum Entry;
+  if (body.of_sets) return {Sets, SetsEach};
+  if (body.by_rows) return entries_of_rows(body);
+  return {Dense, DenseFew, DenseEach, Nest, NestEach, NestAny, Tiles};
 }
+
+Entries first_entries_of(const Body& body) {
+  if (body.of_sets) return entries_of(body);
+  return body.by_rows ? first_entries_of_rows(body) : Entries{Entry::DenseFew, Entry::NestAny};
+}
+
+std::string source_of(const Body& body, Entries entries) {
+  if (body.of_sets) return sets_source(body, entries);
+  return body.by_rows ? rows_source(body, entries) : pointwise_source(body, entries);
+}
+
+std::string source_of(const Body& body) { return source_of(body, entries_of(body)); }
 
 }  // namespace hindcast::codegen::cuda

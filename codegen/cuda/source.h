@@ -9,7 +9,7 @@
 //   dense_each  as dense, element by element: for pointers that are not aligned
 //   nest        in loops around the innermost, along which they lie as dense's do. Accesses of 16 bytes
 //   nest_each   in loops, in any way, and with zeros around them
-//   nest_huge   as nest_each, for 2^31 elements and more
+//   nest_any    as nest_each, for 2^31 elements and more; and in the place of each of these while it is not compiled. Leaves are written too
 //   tiles       in loops; those loads that lie along another loop than the results are read through shared memory
 //
 // A body of sets has these alone (Body::of_sets):
@@ -18,7 +18,10 @@
 //   sets_each   as dense_each
 //
 // for one by rows: row_source.h.
+//
+// Not all of them are compiled at once (kernels.h): a text may have some alone.
 
+#include "codegen/cuda/entry.h"
 #include "codegen/fuse/body.h"
 
 #include <string>
@@ -35,6 +38,14 @@ int elements_one_by_one(const Body& body);
 /// Sets of tensors that one launch takes: as many as an argument of 4 KiB has room for.
 int sets_of_launch(const Body& body);
 
+/// All that the body has.
+Entries entries_of(const Body& body);
+/// What is compiled first: some one of these takes whatever call there is, and common calls have the best for them.
+Entries first_entries_of(const Body& body);
+
+/// With these entry points of the body's.
+std::string source_of(const Body& body, Entries entries);
+/// With all.
 std::string source_of(const Body& body);
 
 }  // namespace hindcast::codegen::cuda

@@ -8,6 +8,7 @@
 #include "codegen/fuse/group.h"
 #include "codegen/kernel/foreach_sets.h"
 #include "codegen/kernel/kernel.h"
+#include "codegen/kernel/later.h"
 #include "codegen/kernel/recording.h"
 #include "codegen/plan/plan.h"
 
@@ -45,8 +46,8 @@ class Backend {
 
   /// The kernel of a body: the one that this process has, else from the store on disk, else compiled. Equal bodies get one
   /// kernel, which lives as long as somebody holds it. Safe from many threads. Null, with the reason, when there is no compiler
-  /// or it failed.
-  virtual std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not) const = 0;
+  /// or it failed. `later`: what few calls need may be left to it, and calls do without until it is there. Null: all is there at once.
+  virtual std::shared_ptr<const Kernel> kernel(const Body& body, std::string& why_not, RunLater later = nullptr) const = 0;
   /// Empty: kernels run on this device. Else why not.
   virtual std::string why_not_on(c10::Device /*device*/) const { return {}; }
   /// Runs a group's kernel, which kernel(group.body) of this backend gave. The call answers what leaves ask for.

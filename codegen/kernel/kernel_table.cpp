@@ -1,95 +1,17 @@
 #include "codegen/kernel/kernel_table.h"
 
-#include "codegen/kernel/device_library.h"
-#include "codegen/store/kernel_store.h"
-#include "codegen/store/store_folder.h"
-#include "base/log.h"
-#include "base/trace.h"
-
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <exception>
-#include <vector>
 
 namespace hindcast::codegen {
-namespace {
 
-struct Counters {
-  std::atomic<uint64_t> compiled = 0, loaded = 0, compile_ns = 0;
-};
-Counters& counters() {
-  static auto* counters = new Counters;
-  return *counters;
-}
-
-store::KernelStore& store_on_disk() {
-  static auto* store = [] {
-    auto* made = new store::KernelStore({store::default_store_folder()});
-    if (const std::string problem = made->problem(); !problem.empty() && !made->options().folder.empty())
-      HC_LOG(CompiledAutograd, Warning, "kernels are not kept on disk: {}", problem);
-    return made;
-  }();
-  return *store;
-}
-
-store::KernelKey key_on_disk(const KernelCompiler& compiler, const std::string& text) {
-  std::vector<std::string_view> parts = {compiler.identity(), text};
-  for (const DeviceHeader& header : device_library()) {
-    parts.push_back(header.name);
-    parts.push_back(header.text);
-  }
-  return store::key_of(parts);
-}
-
-// Records of groups name the kernel by the hash of its text.
-void record_kernel(const std::string& text, const std::string& where_from) {
-  if (!base::tracing()) return;
-  base::JsonObject head, body;
-  head.add("kernel", store::text_of(store::key_of({text}))).add("text", where_from);
-  body.add("source", text);
-  base::write_record("kernel", std::move(head), &body);
-}
-
-std::string compile(const KernelCompiler& compiler, const std::string& text) {
-  const auto start = std::chrono::steady_clock::now();
-  std::string object = compiler.compile(text);
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
-  counters().compiled += 1;
-  counters().compile_ns += static_cast<uint64_t>(ns);
-  const std::string sentence = base::format("compiled in {:.1f} ms, {} bytes", static_cast<double>(ns) * 1e-6, object.size());
-  HC_LOG(KernelCode, Info, "{}\n{}", sentence, text);
-  record_kernel(text, sentence);
-  return object;
-}
-
-std::shared_ptr<const Kernel> make(const KernelCompiler& compiler, const std::string& text, const Body& body) {
-  const store::KernelKey key = key_on_disk(compiler, text);
-  if (const auto stored = store_on_disk().read(key)) {
-    try {
-      auto kernel = compiler.load(*stored, body);
-      counters().loaded += 1;
-      record_kernel(text, "from the store on disk");
-      return kernel;
-    } catch (const std::exception& error) {  // made by another build of the compiler that calls itself the same
-      HC_LOG(CompiledAutograd, Warning, "a kernel from the store cannot be loaded: {}", error.what());
-    }
-  }
-  const std::string object = compile(compiler, text);
-  store_on_disk().write(key, object);
-  return compiler.load(object, body);
-}
-
-}  // namespace
-
-std::shared_ptr<const Kernel> KernelTable::find_or_make(const KernelCompiler& compiler, const std::string& text, const Body& body) {
+std::shared_ptr<const Kernel> KernelTable::find_or_make(const std::string& text, const Make& make) {
   const store::KernelKey key = store::key_of({text});
   // One thread compiles at a time: two that want the same kernel get one.
   const std::lock_guard lock(mutex_);
   if (const auto known = kernels_.find(key); known != kernels_.end()) {
     if (auto kernel = known->second.lock()) return kernel;
   }
-  auto kernel = make(compiler, text, body);
+  auto kernel = make();
   if (kernels_.size() >= sweep_at_) sweep();
   kernels_[key] = kernel;
   return kernel;
@@ -103,11 +25,6 @@ size_t KernelTable::size() {
 void KernelTable::sweep() {
   std::erase_if(kernels_, [](const auto& entry) { return entry.second.expired(); });
   sweep_at_ = std::max(kSmallest, 2 * kernels_.size());
-}
-
-KernelCounts kernel_counts() {
-  const Counters& now = counters();
-  return {now.compiled, now.loaded, static_cast<double>(now.compile_ns) * 1e-3};
 }
 
 }  // namespace hindcast::codegen

@@ -1,45 +1,25 @@
 #pragma once
-// The kernels of a backend that this process has, and behind them the store on disk.
+// The kernels of a backend that this process has.
 
-#include "codegen/fuse/body.h"
 #include "codegen/kernel/kernel.h"
 #include "codegen/store/kernel_key.h"
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 
 namespace hindcast::codegen {
-
-struct KernelCounts {
-  uint64_t compiled = 0;
-  uint64_t loaded = 0;  // from the store on disk
-  double compile_us = 0;
-};
-/// Of all backends.
-KernelCounts kernel_counts();
-
-/// What a backend makes kernels with.
-class KernelCompiler {
- public:
-  virtual ~KernelCompiler() = default;
-  /// All besides the text and the device library that an object's bytes depend on.
-  virtual std::string_view identity() const = 0;
-  /// An object's bytes. Throws what is Unsupported.
-  virtual std::string compile(std::string_view text) const = 0;
-  /// `object`: what compile() gave, in this process or another. Throws for bytes that are no such object.
-  virtual std::shared_ptr<const Kernel> load(std::string_view object, const Body& body) const = 0;
-};
 
 /// The kernels that somebody holds, by a hash of their text. Those that nobody does any more leave when the table has doubled.
 /// Many threads may use it; a backend whose process may fork sees to it that no thread is in here meanwhile.
 class KernelTable {
  public:
-  /// The kernel of `text`, which is the body's: the one that is known, else from the store on disk, else compiled. Throws as the
-  /// compiler does.
-  std::shared_ptr<const Kernel> find_or_make(const KernelCompiler& compiler, const std::string& text, const Body& body);
+  using Make = std::function<std::shared_ptr<const Kernel>()>;
+
+  /// The kernel of `text`: the one that is known, else the one that `make` gives, whose exceptions leave here.
+  std::shared_ptr<const Kernel> find_or_make(const std::string& text, const Make& make);
   /// At most twice the kernels that somebody holds, or 64.
   size_t size();
 

@@ -86,9 +86,11 @@ PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call) const {
     steps.push_back(steps_of(tensor, access, call.domain, call.env));
     nest.pointers.push_back(memory_of(tensor));
   }
-  for (const at::Tensor& result : call.results) {
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const at::Tensor& result = call.results[i];  // undefined: its leaves lie as it would
+    const int64_t width = result.defined() ? static_cast<int64_t>(result.element_size()) : element_sizes_[loads_ + i];
     Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
-    for (int64_t& bytes : own) bytes *= static_cast<int64_t>(result.element_size());
+    for (int64_t& bytes : own) bytes *= width;
     nest.pointers.push_back(memory_of(result));
   }
   for (const Concats::Part& part : call.concats.parts()) {

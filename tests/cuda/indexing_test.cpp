@@ -59,7 +59,7 @@ TEST_F(LongIndices, OfANest) {
   const WithLimits with(limits);
   const auto function = [](const Tensors& x) { return Tensors{(at::constant_pad_nd(x[0], {2, 3, 1, 0}) * x[1] + x[2]).tanh()}; };
   for (const auto& [rows, kernel] :
-       {std::pair<int64_t, const char*>{26, "nest_each"}, {27, "nest_each"}, {28, "nest_huge"}, {300, "nest_huge"}}) {
+       {std::pair<int64_t, const char*>{26, "nest_each"}, {27, "nest_each"}, {28, "nest_any"}, {300, "nest_any"}}) {
     const Tensors inputs{at::randn({rows - 1, 31}), at::randn({rows, 36}), at::randn({rows, 1})};
     const ForwardProgram program(function, inputs);
     take_launched();

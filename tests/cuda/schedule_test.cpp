@@ -56,9 +56,17 @@ TEST(Schedule, Nest) {
   for (const Case& c : {Case{{4096, 1024, true}, {Entry::Nest, {4096}, {256}}},
                         {{4096, 1022, true}, {Entry::NestEach, {16352}, {256}}},
                         {{4096, 1024, false}, {Entry::NestEach, {16384}, {256}}},
-                        {{1 << 16, 1 << 15, true}, {Entry::NestHuge, {1 << 23}, {256}}}}) {
+                        {{1 << 16, 1 << 15, true}, {Entry::NestAny, {1 << 23}, {256}}}}) {
     EXPECT_EQ(schedule_nest(c.problem, kFloats, kH200), c.expected) << c.problem.outer;
   }
+}
+
+TEST(Schedule, OfWhatTakesAnyCall) {
+  EXPECT_EQ(schedule_dense_few(4096 * 1056, kFloats), (Schedule{Entry::DenseFew, {4224}, {256}}));
+  EXPECT_EQ(schedule_nest_any(1025), (Schedule{Entry::NestAny, {5}, {256}}));
+  EXPECT_EQ(schedule_rows_long({.rows = 100, .columns = 33}, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {512}}}));
+  EXPECT_EQ(schedule_rows_long({.rows = 4096, .columns = 33, .has_results_over_rows = true}, kH200),
+            (RowSchedule{{Entry::RowsLongEach, {528}, {512}}, 528}));
 }
 
 TEST(Schedule, SetsOfTensors) {

@@ -63,12 +63,21 @@ class OfCpuTensors final : public codegen::CostModel {
 };
 constinit const OfCpuTensors kCosts{};
 
-/// The texts that one backward's groups give, each once.
-std::set<std::string> texts_of(const Pattern& pattern) {
-  std::set<std::string> texts;
+std::vector<std::string> texts_of(const codegen::Body& body) {
+  const codegen::cuda::Entries first = codegen::cuda::first_entries_of(body);
+  std::vector<std::string> texts = {codegen::cuda::source_of(body, first)};
+  codegen::cuda::entries_of(body).for_each([&](codegen::cuda::Entry entry) {
+    if (!first.has(entry)) texts.push_back(codegen::cuda::source_of(body, {entry}));
+  });
+  return texts;
+}
+
+/// The kernels that one backward's groups give, each once: the texts of each, by its whole text.
+std::map<std::string, std::vector<std::string>> kernels_of(const Pattern& pattern) {
+  std::map<std::string, std::vector<std::string>> kernels;
   Options options;
   options.compiler = Compiler([&](const std::shared_ptr<const Graph>& graph) {
-    for (const auto& group : codegen::fuse(*graph, kCosts).groups) texts.insert(codegen::cuda::source_of(group.body));
+    for (const auto& group : codegen::fuse(*graph, kCosts).groups) kernels[codegen::cuda::source_of(group.body)] = texts_of(group.body);
     return std::vector<SegmentFunction>(graph->segments().size());
   });
   run_hindcast(
@@ -83,37 +92,39 @@ std::set<std::string> texts_of(const Pattern& pattern) {
         return {x.grad()};
       },
       1, options);
-  return texts;
+  return kernels;
 }
 
 }  // namespace
 
-std::vector<PatternText> texts_of_patterns() {
-  std::vector<PatternText> all;
+std::vector<PatternKernel> kernels_of_patterns() {
+  std::vector<PatternKernel> all;
   for (const Pattern& pattern : patterns()) {
-    for (const std::string& text : texts_of(pattern)) all.push_back({pattern.name, text});
+    for (const auto& [whole, texts] : kernels_of(pattern)) all.push_back({pattern.name, texts});
   }
   const engine::Update update = engine::adam({.lr = 1e-3, .weight_decay = 0.1, .is_decoupled = true, .amsgrad = true}, 1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     engine::Formula formula(type, /*clips=*/true);
     update.formula(formula, update.flags);
-    all.push_back({std::string("AdamW, clipped, ") + c10::toString(type), codegen::cuda::source_of(formula.body())});
+    all.push_back({std::string("AdamW, clipped, ") + c10::toString(type), texts_of(formula.body())});
   }
   return all;
 }
 
 std::vector<TableRow> rows_of(const codegen::cuda::Nvrtc& nvrtc) {
-  const auto made = [&](const std::string& text, int architecture) {
-    auto code = nvrtc.compile(text, codegen::device_library(), codegen::cuda::kernel_options(architecture));
-    auto accesses = wide_accesses_in(disassembled(code.object));
-    std::map<std::string, Made> by_kernel;
-    for (const auto& [kernel, use] : uses_in(code.log)) by_kernel[kernel] = {use, accesses.at(kernel)};
-    return by_kernel;
+  const auto made = [&](const std::vector<std::string>& texts, int architecture) {
+    std::map<std::string, Made> by_entry;
+    for (const std::string& text : texts) {
+      auto code = nvrtc.compile(text, codegen::device_library(), codegen::cuda::kernel_options(architecture));
+      auto accesses = wide_accesses_in(disassembled(code.object));
+      for (const auto& [entry, use] : uses_in(code.log)) by_entry[entry] = {use, accesses.at(entry)};
+    }
+    return by_entry;
   };
   std::vector<TableRow> rows;
-  for (const auto& [pattern, text] : texts_of_patterns()) {
+  for (const auto& [pattern, texts] : kernels_of_patterns()) {
     std::map<int, std::future<std::map<std::string, Made>>> by_architecture;
-    for (const int architecture : kArchitectures) by_architecture[architecture] = std::async(std::launch::async, made, text, architecture);
+    for (const int architecture : kArchitectures) by_architecture[architecture] = std::async(std::launch::async, made, texts, architecture);
     std::map<std::string, TableRow> by_kernel;
     for (auto& [architecture, kernels] : by_architecture) {
       for (const auto& [kernel, what] : kernels.get()) {

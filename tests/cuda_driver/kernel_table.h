@@ -10,12 +10,12 @@
 
 namespace hindcast::tests {
 
-/// The text of the kernels that a pattern's backward becomes.
-struct PatternText {
+/// One of the kernels that a pattern's backward becomes: its texts as they are compiled, first the one that is compiled first.
+struct PatternKernel {
   std::string pattern;
-  std::string text;
+  std::vector<std::string> texts;
 };
-std::vector<PatternText> texts_of_patterns();
+std::vector<PatternKernel> kernels_of_patterns();
 
 struct Made {
   KernelUse use;

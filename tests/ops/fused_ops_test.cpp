@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/ops/op_run.h"
-#include "codegen/kernel/kernel_table.h"
+#include "codegen/kernel/kernel_object.h"
 #include "tests/ops/scenarios.h"
 #include "tests/ops/table.h"
 #include "tests/support/same_grads.h"

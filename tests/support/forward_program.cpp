@@ -43,7 +43,7 @@ double unit_of(at::ScalarType type) {
 
 }  // namespace
 
-ForwardProgram::ForwardProgram(const Function& function, const Tensors& inputs, SizesAre sizes) {
+ForwardProgram::ForwardProgram(const Function& function, const Tensors& inputs, SizesAre sizes, codegen::RunLater later) {
   EXPECT_TRUE(capture::recorder_available());
   record(function, inputs, sizes);
   graph_->verify();
@@ -58,7 +58,7 @@ ForwardProgram::ForwardProgram(const Function& function, const Tensors& inputs, 
   kernels_ = schedule.groups.size();
   plan_ = std::make_unique<codegen::Plan>(optimised, schedule, [&](uint32_t group) {
     std::string why_not;
-    const auto kernel = backend->kernel(schedule.groups[group].body, why_not);
+    const auto kernel = backend->kernel(schedule.groups[group].body, why_not, later);
     EXPECT_NE(kernel, nullptr) << why_not;
     return backend->call(schedule.groups[group], kernel);
   });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/graph/graph.h"
+#include "codegen/kernel/later.h"
 #include "codegen/plan/plan.h"
 
 namespace hindcast::tests {
@@ -20,10 +21,10 @@ using Function = std::function<Tensors(const Tensors& inputs)>;
 
 enum class SizesAre : uint8_t { Constants, Symbols };
 
-/// Symbols: each size above 1 is one, equal sizes the same.
+/// Symbols: each size above 1 is one, equal sizes the same. `later`: as Backend::kernel() has it.
 class ForwardProgram {
  public:
-  ForwardProgram(const Function& function, const Tensors& inputs, SizesAre sizes = SizesAre::Constants);
+  ForwardProgram(const Function& function, const Tensors& inputs, SizesAre sizes = SizesAre::Constants, codegen::RunLater later = nullptr);
 
   /// Ops that ATen computes.
   const Names& left() const { return left_; }

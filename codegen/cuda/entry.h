@@ -1,0 +1,58 @@
+#pragma once
+// The entry points that a body's text may have (source.h, row_source.h), and sets of them.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+namespace hindcast::codegen::cuda {
+
+enum class Entry : uint8_t {
+  Dense,
+  DenseFew,
+  DenseEach,
+  Nest,
+  NestEach,
+  NestAny,
+  Tiles,
+  Rows,
+  RowsEach,
+  RowsLong,
+  RowsLongEach,
+  RowsSplit,
+  RowsSplitEach,
+  Segments,
+  SegmentsEach,
+  Merge,
+  Sets,
+  SetsEach,
+};
+inline constexpr size_t kEntries = 18;
+/// As the text has it.
+const char* name_of(Entry entry);
+
+class Entries {
+ public:
+  constexpr Entries() = default;
+  constexpr Entries(std::initializer_list<Entry> entries) {
+    for (const Entry entry : entries) bits_ |= bit(entry);
+  }
+
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr bool has(Entry entry) const { return (bits_ & bit(entry)) != 0; }
+  constexpr bool has_one_of(Entries others) const { return (bits_ & others.bits_) != 0; }
+  constexpr void add(Entries others) { bits_ |= others.bits_; }
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (size_t i = 0; i < kEntries; ++i) {
+      if (has(static_cast<Entry>(i))) visit(static_cast<Entry>(i));
+    }
+  }
+
+ private:
+  static constexpr uint32_t bit(Entry entry) { return uint32_t{1} << static_cast<uint32_t>(entry); }
+
+  uint32_t bits_ = 0;
+};
+
+}  // namespace hindcast::codegen::cuda
