@@ -142,7 +142,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("record_fallback(str reason) -> ()", &record_fallback);
   m.def(
       "stats() -> (Dict(str, int) counters, Dict(str, float) times, Dict(str, int) misses_by_reason, "
-      "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons)",
+      "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons, Dict(str, int) without_cuda_graph)",
       &stats);
   m.def("report() -> str", [] { return report(); });
   m.def("reset() -> ()", [] { reset(); });
