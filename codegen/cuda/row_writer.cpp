@@ -161,6 +161,8 @@ class Writer {
     std::string begin = "int64 rest = is_row ? row : 0";
     for (size_t i = 0; i < tensors(); ++i) begin += format(", to{} = 0", i);
     line(4, begin + ";");
+    // Most rows have fewer loops around them than NVRTC would unroll it by. Where blocks share a row, ptxas then keeps more threads and spills.
+    if (form_ != RowForm::Split) text_ += "#pragma unroll 1\n";
     line(4, "for (int loop = arguments.loops - 1; loop >= 0; --loop) {");
     line(6, "const int64 before = divide(rest, arguments.sizes[loop]), index = rest - before * arguments.sizes[loop].divisor;");
     line(6, "rest = before;");

@@ -162,12 +162,14 @@ std::string no_steps(const Body& body) {
   return line + ";\n";
 }
 
+// Here and in tiles the loop over the loops stays one: most nests have fewer loops than NVRTC would unroll it by.
 std::string walk_of_nest(const Body& body, bool each) {
   std::string text = "  Index rest = piece;\n" + no_steps(body);
   if (each) {
     for (size_t i = 0; i < body.loads.size(); ++i) text += format("  bool is_there{} = true;\n", i);
   }
   text +=
+      "#pragma unroll 1\n"
       "  for (int loop = arguments.loops - 1; loop >= 0; --loop) {\n"
       "    const Index before = divide(rest, arguments.sizes[loop]);\n"
       "    const int64 index = int64(rest) - int64(before) * arguments.sizes[loop].divisor;\n"
@@ -276,6 +278,7 @@ std::string tiles_function(const Body& body) {
       "  const int64 first_row = int64(rest - around * arguments.row_tiles.divisor) * kTile;\n"
       "  rest = around;\n" +
       no_steps(body) +
+      "#pragma unroll 1\n"
       "  for (int loop = arguments.loops - 1; loop >= 0; --loop) {\n"
       "    const uint32 before = divide(rest, arguments.sizes[loop]);\n"
       "    const int64 index = int64(rest) - int64(before) * arguments.sizes[loop].divisor;\n"
