@@ -66,6 +66,26 @@ HC_DEVICE T min_of(const T* numbers, int64 count) {
   return fold(numbers, count, infinity<T>(), SmallerOf<T>{});
 }
 
+/// A sum of many numbers, and what its roundings left out of it (Knuth's TwoSum): in one variable alone the error grows with each number.
+template <class T>
+struct RunningSum {
+  T sum, lost;
+};
+
+template <class T>
+HC_DEVICE void add_to(RunningSum<T>& to, T number) {
+  const T sum = to.sum + number, added = sum - to.sum;
+  to.lost = to.lost + ((to.sum - (sum - added)) + (number - added));
+  to.sum = sum;
+}
+
+/// What an infinite sum left out is NaN.
+template <class T>
+HC_DEVICE T total_of(RunningSum<T> of) {
+  const T total = of.sum + of.lost;
+  return total - total == T(0) ? total : of.sum;
+}
+
 /// What Welford's method knows of some numbers. m2: the sum of squared distances from their mean.
 template <class T>
 struct Moments {

@@ -116,6 +116,34 @@ TEST(Reductions, OfSegmentsAndOfWhatTheyHave) {
   }
 }
 
+// Each block of a long row, and each segment, is one number more: added up in one variable, they would lose a digit.
+TEST(Reductions, SumsOfManyPartsKeepTheirLastDigits) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Sum, Over::Row)};
+  program.store(result(0), Extent::Row);
+  for (const at::DimVector& sizes : {at::DimVector{3, 1, 400'000}, {3, 3000, 40}, {2, 5000, 3}}) {
+    at::manual_seed(5);
+    const at::Tensor x = at::rand(sizes), sum = x.to(at::kDouble).sum({1, 2});
+    EXPECT_LE(units(program.run(x)[0], sum, sum), 1.5) << at::IntArrayRef(sizes);
+  }
+}
+
+TEST(Reductions, SumsOfManyPartsThatAreNotFinite) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Sum, Over::Row)};
+  program.store(result(0), Extent::Row);
+  for (const at::DimVector& sizes : {at::DimVector{3, 1, 5000}, {3, 50, 40}}) {
+    for (const double odd : {double(INFINITY), -double(INFINITY), double(NAN), 3e38}) {
+      at::Tensor x = at::rand(sizes);
+      x.select(2, 7).fill_(odd);
+      x.select(2, 0).fill_(odd);
+      EXPECT_TRUE(is_same(program.run(x)[0].isfinite(), x.sum({1, 2}).isfinite())) << odd << " " << at::IntArrayRef(sizes);
+      EXPECT_TRUE(
+          is_same(program.run(x)[0].masked_fill(x.sum({1, 2}).isfinite(), 0), x.sum({1, 2}).masked_fill(x.sum({1, 2}).isfinite(), 0)));
+    }
+  }
+}
+
 // What a forward asks for: later passes read the row again.
 TEST(Reductions, ASoftmaxIsOneKernel) {
   RowProgram program;
