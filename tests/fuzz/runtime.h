@@ -51,7 +51,7 @@ inline std::string describe(const at::Tensor& tensor) {
   out << tensor.scalar_type() << tensor.sizes() << " strides";
   for (int64_t d = 0; d < tensor.dim(); ++d) out << ' ' << tensor.stride(d);
   out << (tensor.requires_grad() ? " requires_grad" : "") << (tensor.is_conj() ? " conj" : "");
-  at::Tensor values = tensor.detach().resolve_conj().resolve_neg();
+  at::Tensor values = tensor.detach().to(at::kCPU).resolve_conj().resolve_neg();
   if (values.is_complex()) values = at::view_as_real(values);
   values = values.contiguous();
   uint64_t hash = 0;
@@ -139,6 +139,9 @@ struct Step {
 
 // ---- leaves and gradients ----
 
+/// Where leaves and root gradients lie.
+inline at::Device device_of_leaves = at::kCPU;
+
 enum class Layout { Contiguous, Transposed, Sliced, Expanded };
 
 /// The same values (Expanded: repeats of the first) in another memory layout.
@@ -159,14 +162,15 @@ inline at::Tensor in_layout(const at::Tensor& tensor, Layout layout) {
 
 inline at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType dtype, Layout layout, bool requires_grad) {
   const at::NoGradGuard no_grad;
-  return in_layout(at::randn(sizes, dtype) * 0.5, layout).detach().set_requires_grad(requires_grad);
+  const at::Tensor values = (at::randn(sizes, dtype) * 0.5).to(device_of_leaves);
+  return in_layout(values, layout).detach().set_requires_grad(requires_grad);
 }
 
 /// A root gradient for `root`.
 inline at::Tensor gradient(const at::Tensor& root, Layout layout) {
   const at::NoGradGuard no_grad;
   const at::Tensor values = (at::arange(root.numel(), at::kFloat).remainder(5) - 1.5) * 0.5;
-  return in_layout(values.reshape(root.sizes()).to(root.scalar_type()), layout);
+  return in_layout(values.reshape(root.sizes()).to(root.device(), root.scalar_type()), layout);
 }
 
 /// torch::optim's two ways.

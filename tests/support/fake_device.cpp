@@ -180,6 +180,7 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return kDevices; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return at::detail::getDefaultCPUGenerator(); }
 };
 
 // ---- ops
@@ -273,7 +274,7 @@ class Call {
   }
 
   at::Tensor take(const at::Tensor& tensor, bool is_written) {
-    if (!is_fake(tensor)) return graph_ != nullptr && tensor.defined() ? tensor.clone() : tensor;  // a graph has the value that it has now
+    if (!is_fake(tensor)) return graph_ != nullptr && tensor.defined() ? value_of(tensor) : tensor;
     device_ = tensor.device();
     const bool is_to_grow = is_written && tensor.numel() == 0;  // an op's out argument
     if (is_to_grow && graph_ != nullptr) FakeGraph::refuse(c10::toString(op_.operator_name()));
@@ -282,6 +283,13 @@ class Call {
                                                  : on_cpu(tensor);
     given_.push_back({tensor, alias, is_written});
     return given_.back().alias;
+  }
+
+  // Of the host's tensor, a graph has the value that it has now.
+  static at::Tensor value_of(const at::Tensor& tensor) {
+    at::Tensor value = tensor.clone();
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) value.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return value;
   }
 
   at::IValue given_back(const at::IValue& value) {
