@@ -14,7 +14,10 @@ at::Tensor clone_exactly(const at::Tensor& tensor) {
   const at::Tensor memory = at::empty({span + 64 / item}, tensor.options());
   const int64_t offset = (past_line(tensor) - past_line(memory) + 64) % 64 / item;
   memory.narrow(0, offset, span).copy_(at::as_strided(tensor, {span}, {1}));
-  return at::as_strided(memory, tensor.sizes(), tensor.strides(), offset);
+  at::Tensor clone = at::as_strided(memory, tensor.sizes(), tensor.strides(), offset);
+  // Python's number decides less about types than a tensor of no dims does.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) clone.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return clone;
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b, Zeros zeros) {

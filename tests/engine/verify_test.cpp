@@ -2,6 +2,7 @@
 //
 // All modules of torch::nn and all rows of the op table run under it in tests/modules and tests/ops.
 
+#include <ATen/ScalarOps.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
@@ -52,6 +53,20 @@ TEST(Verify, AcceptsWhatIsRight) {
   EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
   EXPECT_EQ(hindcast::stats().unique_graphs, 2U);
   EXPECT_EQ(hindcast::stats().hits, 3U);
+}
+
+// As Python saves that of `loss * 0.5`: beside a tensor of no dims too it is no float64.
+TEST(Verify, AcceptsNumbersOfPythons) {
+  hindcast::reset();
+  const auto program = [](uint64_t seed) {
+    at::manual_seed(seed);
+    const auto x = at::randn({4, 6}).set_requires_grad(true);
+    ((x.sum() * at::native::wrapped_scalar_tensor(0.5)).sin() * x).sum().backward();
+    return std::vector<at::Tensor>{x.grad()};
+  };
+  EXPECT_TRUE(expect_same_grads(program, {1, 2, 3}, verified()));
+  EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
+  EXPECT_EQ(hindcast::stats().hits, 2U);
 }
 
 TEST(Verify, LeavesTheLeavesAndTheRandomNumbersAlone) {
