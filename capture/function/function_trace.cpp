@@ -23,21 +23,26 @@ class FunctionTrace::AtWork {
   explicit AtWork(Recorder& recorder)
       : replays_views_(c10::AutogradState::get_tls_state().get_view_replay_enabled()),
         caches_casts_(at::autocast::is_autocast_cache_enabled()),
+        has_device_threads_(c10::AutogradState::get_tls_state().get_multithreading_enabled()),
         scope_(recorder, Recorder::Autograd::AtWork) {
     // A write to a view keeps how the view was made, not the numbers that its geometry has today.
     c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
     // What is cast once and kept would be a stand-in behind the trace, and a constant in it.
     at::autocast::set_autocast_cache_enabled(false);
+    // A backward, the function's own or that of the trace, stays in this thread: nobody records in the threads that the stock engine has for
+    // accelerators.
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   }
   ~AtWork() {
     c10::AutogradState::get_tls_state().set_view_replay_enabled(replays_views_);
     at::autocast::set_autocast_cache_enabled(caches_casts_);
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(has_device_threads_);
   }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
 
  private:
-  const bool replays_views_, caches_casts_;
+  const bool replays_views_, caches_casts_, has_device_threads_;
   const Recorder::Scope scope_;
 };
 
