@@ -1,6 +1,9 @@
 #include "engine/record.h"
 
 #include "base/format.h"
+#include "base/log.h"
+#include "engine/counters/stats_recorder.h"
+#include "engine/diagnosis/step_times.h"
 
 #include <stdexcept>
 
@@ -13,16 +16,50 @@ void require(const Found& found, const std::string& why_not) {
                                         found.plan->graph().id, why_not));
 }
 
+// Null: kernels serve it, or may come yet.
+const char* why_it_stays_as_captured(const Found& found, const Options& options) {
+  switch (replay_of(options.compiler)) {
+    case Replay::Eager:
+      return "compilers::eager() runs it op by op";
+    case Replay::Compiled:
+      return "Options::compiler runs it";
+    case Replay::Kernels:
+      if (found.plan->graph().strict) return "equal bits are asked for, so that it runs op by op";
+      break;
+    case Replay::GroupsThroughAten:
+      break;
+  }
+  return found.variant->slot().is_compiled() ? "it runs op by op, as it was captured" : nullptr;
+}
+
+// What the host has to do between the steps, whatever the plan is. Null: nothing.
+const char* why_steps_are_looked_at(const Options& options) {
+  if (options.nan_guard) return "Options::nan_guard looks at each gradient";
+  if (StepClock::is_wanted()) return "each step is timed, for the log perf or for a trace";
+  return nullptr;
+}
+
+void leave_step_by_step(const Found& found, const char* why, const Options& options) {
+  if (options.require_cuda_graph) require(found, why);
+  if (!found.variant->recordings.is_news(why)) return;
+  stats_recorder().add_not_recorded(why);
+  HC_LOG(CudaGraphs, Info, "graph {}: all steps are run one by one: {}", found.plan->graph().id, why);
+}
+
 }  // namespace
 
 EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bindings, const Options& options) {
   if (!options.cuda_graphs && !options.require_cuda_graph) return {};
-  // Kernels may come yet. A plan as it was captured may also be chosen for one step, in whose order gradients of leaves are read.
-  if (found.plan->is_as_captured()) {
-    if (options.require_cuda_graph && found.variant->slot().is_compiled()) require(found, "it runs op by op, as it was captured");
-    return {};
-  }
-  EnteredPlan plan(found.variant->recordings.of(found.plan, bindings));
+  // A plan as it was captured may also be chosen for one step, in whose order gradients of leaves are read.
+  const bool is_as_captured = found.plan->is_as_captured();
+  const char* why_not = is_as_captured ? why_it_stays_as_captured(found, options) : nullptr;
+  if (why_not == nullptr) why_not = why_steps_are_looked_at(options);
+  if (why_not != nullptr) leave_step_by_step(found, why_not, options);
+  if (why_not != nullptr || is_as_captured) return {};
+
+  Recordings::OfSizes recordings = found.variant->recordings.of(found.plan, bindings);
+  if (options.require_cuda_graph) require(found, recordings.why_not);
+  EnteredPlan plan(std::move(recordings.plan));
   if (options.require_cuda_graph && plan.get() != nullptr) require(found, plan.get()->why_not_one());
   return plan;
 }

@@ -8,8 +8,8 @@
 
 namespace hindcast::engine {
 
-/// Of nobody where the options want no recordings, or the plan has none. Throws std::runtime_error where the options require one and
-/// there can be none.
+/// Of nobody where the options want no recordings, there can be none, which is counted, or a run is inside. Throws std::runtime_error
+/// where the options require one and there can be none, now or later.
 EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bindings, const Options& options);
 
 }  // namespace hindcast::engine

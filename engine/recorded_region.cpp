@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "codegen/kernel/launch_args.h"
 #include "codegen/kernel/operand_copies.h"
 #include "codegen/plan/execute.h"
 #include "engine/counters/stats_recorder.h"
@@ -12,6 +13,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace hindcast::engine {
@@ -59,13 +61,14 @@ bool move_alike(std::vector<Place>& places) {
 
 bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& delivered) {
   if (!why_not_.empty() || backend_.is_recorded_by_program(region_.device)) return false;
-  if (recording_ && !fits(call)) {
+  const bool is_misfit = recording_ && !fits(call);
+  if (is_misfit) {
     forget();
     if (++misfits_ == kMostMisfits) give_up(call, "its inputs lie elsewhere again and again");
   }
   if (!recording_) {
-    watch(call);
-    if (!why_not_.empty() || hits_ <= kHitsBeforeRecording || !record(call)) return false;
+    watch(call, is_misfit);
+    if (!why_not_.empty() || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording || !record(call)) return false;
   }
   launch(call, delivered);
   return true;
@@ -78,8 +81,17 @@ bool RecordedRegion::is_as_it_was(size_t input, const at::Tensor& tensor) const 
   return tensor.defined() && tensor.sizes() == was.sizes && tensor.strides() == was.strides;
 }
 
+// By their bits: -0 is another number than 0, and NaN the same as itself.
+bool RecordedRegion::is_number_as_it_was(size_t i, const RegionCall& call) const {
+  const at::Tensor& tensor = call.slots[region_.numbers[i]];
+  return tensor.defined() && std::bit_cast<uint64_t>(codegen::number_in(tensor)) == std::bit_cast<uint64_t>(numbers_[i]);
+}
+
 // Kernels are told of new places here.
 bool RecordedRegion::fits(const RegionCall& call) {
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    if (!is_number_as_it_was(i, call)) return false;
+  }
   c10::SmallVector<codegen::MovedMemory, 4> moved;
   std::vector<Place> places;
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -112,8 +124,9 @@ void RecordedRegion::note_place(Input& input, const at::Tensor& tensor) {
   input.memory = capture::memory_of(tensor);
 }
 
-void RecordedRegion::watch(const RegionCall& call) {
+void RecordedRegion::watch(const RegionCall& call, bool is_misfit) {
   ++hits_;
+  watch_numbers(call);
   const bool is_first = inputs_.empty();
   inputs_.resize(region_.inputs.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -125,11 +138,23 @@ void RecordedRegion::watch(const RegionCall& call) {
       return give_up(call, "an input is another tensor from step to step");
     }
     if (!tensor.defined()) continue;
-    // The allocator may settle between the first two.
-    input.moves = input.moves || (hits_ > 2 && input.address != address_of(tensor));
+    // The allocator may settle between the first two, and large tensors once more, as when a program begins to validate its model.
+    const bool may_settle = hits_ <= 2 || (is_misfit && bytes_of(tensor) >= kLargestCopiedInput);
+    input.moves = input.moves || (!may_settle && input.address != address_of(tensor));
     note_place(input, tensor);
     input.sizes = tensor.sizes();
     input.strides = tensor.strides();
+  }
+}
+
+void RecordedRegion::watch_numbers(const RegionCall& call) {
+  const bool is_first = numbers_.empty();
+  numbers_.resize(region_.numbers.size());
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    if (!is_first && !is_number_as_it_was(i, call)) changed_numbers_.push_back(region_.numbers[i]);
+    const at::Tensor& tensor = call.slots[region_.numbers[i]];
+    if (!tensor.defined()) return give_up(call, "a number of the CPU is not there");
+    numbers_[i] = codegen::number_in(tensor);
   }
 }
 
@@ -172,7 +197,9 @@ void RecordedRegion::keep(const RegionCall& call, Made made, const at::Tensor& t
   for (uint32_t i = 0; i < inputs_.size(); ++i) {
     const at::Tensor& input = call.slots[region_.inputs[i]];
     if (inputs_[i].copy.defined() || !input.defined() || !input.is_alias_of(tensor)) continue;
-    if (input.scalar_type() != tensor.scalar_type()) HC_UNSUPPORTED("a result is the memory of an input with another type");
+    const bool is_read_alike =
+        input.scalar_type() == tensor.scalar_type() && input.is_conj() == tensor.is_conj() && input.is_neg() == tensor.is_neg();
+    if (!is_read_alike) HC_UNSUPPORTED("a result is the memory of an input, read as other numbers");
     made.input = i;
     made.sizes = tensor.sizes();
     made.strides = tensor.strides();
@@ -198,13 +225,21 @@ bool RecordedRegion::record(const RegionCall& call) {
       inputs_[i].copy = like(tensor);
       tensor = inputs_[i].copy;
     }
-    recording_ = backend_.record(region_.device, [&] { run_steps(call, slots); });
+    recording_ = backend_.record(region_.device, [&] {
+      try {
+        run_steps(call, slots);
+      } catch (...) {
+        made_.clear();  // before the memory that they have
+        slots.clear();
+        throw;
+      }
+      slots.clear();
+    });
   } catch (const c10::Error& error) {
-    return give_up(call, "its steps cannot be captured", error.what_without_backtrace()), false;
+    return not_captured(call, error.what_without_backtrace()), false;
   } catch (const std::exception& error) {
-    return give_up(call, "its steps cannot be captured", error.what()), false;
+    return not_captured(call, error.what()), false;
   }
-  slots.clear();
   const bool ops_read_what_moves = std::any_of(
       inputs_.begin(), inputs_.end(), [](const Input& input) { return input.moves && !input.copy.defined() && input.is_read_by_ops; });
   if (ops_read_what_moves) return give_up(call, "an op reads a large input that lies elsewhere from step to step"), false;
@@ -214,6 +249,14 @@ bool RecordedRegion::record(const RegionCall& call) {
   HC_LOG(CudaGraphs, Info, "graph {}: steps {} to {} are recorded: {} that compute, {} bytes of memory, {} bytes copied each time",
          call.plan.graph().id, region_.first, region_.last, region_.calls, bytes(), copied_bytes_);
   return true;
+}
+
+// Memory may have been short, or another thread in the way: it is tried again at the next hits.
+void RecordedRegion::not_captured(const RegionCall& call, const std::string& why) {
+  forget();
+  if (++failures_ == kMostFailures) return give_up(call, "its steps cannot be captured", why);
+  HC_LOG(CudaGraphs, Info, "graph {}: steps {} to {} could not be captured this time: {}", call.plan.graph().id, region_.first,
+         region_.last, why);
 }
 
 void RecordedRegion::launch(const RegionCall& call, std::vector<Delivered>& delivered) {

@@ -28,6 +28,8 @@ namespace hindcast::engine {
 inline constexpr uint32_t kHitsBeforeRecording = 3;
 /// Times that a recording is thrown away since an input lies elsewhere, until its region is given up.
 inline constexpr uint32_t kMostMisfits = 4;
+/// Captures that fail, until its region is given up.
+inline constexpr uint32_t kMostFailures = 3;
 /// An input that is copied before each launch is smaller. Bytes.
 inline constexpr int64_t kLargestCopiedInput = int64_t{1} << 20;
 /// What is copied for each step that is not given by itself: less time on a card than the host takes for a step. Bytes.
@@ -55,6 +57,8 @@ class RecordedRegion {
   void forget();
   /// The same, and it is run step by step from now on.
   void give_up(const RegionCall& call, std::string why, const std::string& detail = {});
+  /// Slots of numbers of the host that are other ones than a step ago. Its steps are then run one by one.
+  const std::vector<uint32_t>& changed_numbers() const { return changed_numbers_; }
   /// Why it is run step by step from now on; empty: it is not, or not for good.
   const std::string& why_not() const { return why_not_; }
 
@@ -80,9 +84,12 @@ class RecordedRegion {
 
   static void note_place(Input& input, const at::Tensor& tensor);
   bool is_as_it_was(size_t input, const at::Tensor& tensor) const;
+  bool is_number_as_it_was(size_t number, const RegionCall& call) const;
   bool fits(const RegionCall& call);
-  void watch(const RegionCall& call);
+  void watch(const RegionCall& call, bool is_misfit);
+  void watch_numbers(const RegionCall& call);
   bool record(const RegionCall& call);
+  void not_captured(const RegionCall& call, const std::string& why);
   void run_steps(const RegionCall& call, codegen::Slots& slots);
   void note_readers(const std::vector<const c10::StorageImpl*>& read, const codegen::Step& step, const codegen::Slots& slots);
   void keep(const RegionCall& call, Made made, const at::Tensor& tensor);
@@ -91,9 +98,11 @@ class RecordedRegion {
   const Region& region_;
   const codegen::Backend& backend_;
   std::unique_ptr<codegen::Recording> recording_;
-  std::vector<Input> inputs_;  // as Region::inputs
-  std::vector<Made> made_;     // some of it in the recording's memory, and so destroyed before it
-  uint32_t hits_ = 0, misfits_ = 0;
+  std::vector<Input> inputs_;    // as Region::inputs
+  std::vector<double> numbers_;  // as Region::numbers
+  std::vector<uint32_t> changed_numbers_;
+  std::vector<Made> made_;  // some of it in the recording's memory, and so destroyed before it
+  uint32_t hits_ = 0, misfits_ = 0, failures_ = 0;
   int64_t copied_bytes_ = 0;
   std::string why_not_;
 };

@@ -27,6 +27,10 @@ struct RecordedPlan::Registry {
 RecordedPlan::RecordedPlan(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions,
                            const capture::Bindings& bindings)
     : plan_(std::move(plan)), found_(std::move(regions)), bindings_(bindings) {
+  make_regions();
+}
+
+void RecordedPlan::make_regions() {
   for (const Region& region : found_->all) {
     const codegen::Backend* const backend = codegen::backend_of(region.device.type());
     if (backend != nullptr) regions_.push_back(std::make_unique<RecordedRegion>(region, *backend));
@@ -50,6 +54,22 @@ bool RecordedPlan::is_of(const capture::Bindings& bindings) const {
   const auto& floats = bindings.floats;
   return bindings_.ints == bindings.ints && bindings_.floats.size() == floats.size() &&
          (floats.empty() || std::memcmp(bindings_.floats.data(), floats.data(), floats.size() * sizeof(double)) == 0);
+}
+
+void RecordedPlan::leave() {
+  std::vector<uint32_t> changed;
+  for (const auto& region : regions_) changed.insert(changed.end(), region->changed_numbers().begin(), region->changed_numbers().end());
+  if (!changed.empty()) cut_at(changed);
+  is_entered_.store(false, std::memory_order_release);
+}
+
+// What is not read by steps that read these is watched and recorded all the same.
+void RecordedPlan::cut_at(const std::vector<uint32_t>& numbers) {
+  changing_.insert(changing_.end(), numbers.begin(), numbers.end());
+  forget();
+  regions_.clear();  // before what they were made of
+  found_ = std::make_shared<const Regions>(find_regions(*plan_, changing_));
+  make_regions();
 }
 
 RecordedRegion* RecordedPlan::region_at(uint32_t step) {
@@ -116,7 +136,7 @@ std::string RecordedPlan::why_not_one() const {
   return regions_.empty() ? "no backend makes kernels for its device" : regions_[0]->why_not();
 }
 
-std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings) {
+Recordings::OfSizes Recordings::of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings) {
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   std::vector<std::shared_ptr<RecordedPlan>> gone;  // what goes is destroyed behind the lock
   std::shared_ptr<const BackwardPlan> old_plan;
@@ -130,7 +150,7 @@ std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const Backwar
   };
   {
     const std::lock_guard lock(mutex);
-    if (auto found = find()) return found;
+    if (auto found = find()) return {std::move(found)};
     if (plan_ == plan) regions = regions_;
   }
   if (!regions) {
@@ -140,7 +160,7 @@ std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const Backwar
   auto made = RecordedPlan::make(plan, regions, bindings);
   {
     const std::lock_guard lock(mutex);
-    if (auto found = find()) return found;
+    if (auto found = find()) return {std::move(found)};
     if (plan_ != plan) {
       old_plan = std::exchange(plan_, plan);
       regions_.swap(regions);
@@ -152,8 +172,10 @@ std::shared_ptr<RecordedPlan> Recordings::of(const std::shared_ptr<const Backwar
       plans_.pop_back();
     }
   }
-  if (!old_plan && !gone.empty() && !gone[0]->is_decided()) stats_recorder().add_not_recorded("its sizes change from step to step");
-  return made;
+  if (old_plan || gone.empty() || gone[0]->is_decided()) return {std::move(made)};
+  OfSizes found{std::move(made), "its sizes change from step to step"};
+  stats_recorder().add_not_recorded(found.why_not);
+  return found;
 }
 
 size_t RecordedPlan::trim() {

@@ -37,7 +37,7 @@ class RecordedPlan {
 
   /// False: a run is inside. A run of another thread, or of user code within that one, then goes step by step.
   bool enter() { return !is_entered_.exchange(true, std::memory_order_acquire); }
-  void leave() { is_entered_.store(false, std::memory_order_release); }
+  void leave();
 
   // Who entered:
   /// The region that begins at this step, if there is one.
@@ -56,12 +56,15 @@ class RecordedPlan {
   struct Registry;
   RecordedPlan(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions, const capture::Bindings& bindings);
   void count_bytes(size_t before, size_t after);
+  void make_regions();
+  void cut_at(const std::vector<uint32_t>& numbers);
   void forget();
   /// Of those that were not used of late: else two that have no room together would take turns at recording.
   static bool make_room(const RecordedPlan* for_one, size_t most_bytes, uint64_t used_before);
 
   const std::shared_ptr<const BackwardPlan> plan_;  // its kernels live as long as recordings of them
-  const std::shared_ptr<const Regions> found_;
+  std::shared_ptr<const Regions> found_;
+  std::vector<uint32_t> changing_;  // slots of numbers of the host
   const capture::Bindings bindings_;
   std::vector<std::unique_ptr<RecordedRegion>> regions_;  // in order
   std::atomic<bool> is_entered_ = false, is_decided_ = false;
@@ -90,10 +93,18 @@ class EnteredPlan {
 /// Safe from many threads.
 class Recordings {
  public:
-  /// To be entered. Made where the plan is new here, or its sizes are.
-  std::shared_ptr<RecordedPlan> of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings);
+  struct OfSizes {
+    std::shared_ptr<RecordedPlan> plan;  // to be entered
+    std::string why_not = {};            // another set of sizes had to go for it before it was recorded; empty: none had to
+  };
+  /// Made where the plan is new here, or its sizes are.
+  OfSizes of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings);
+
+  /// Why nothing is recorded of the variant, a text that stays. False: the last one was the same.
+  bool is_news(const char* why_not) { return told_.exchange(why_not, std::memory_order_relaxed) != why_not; }
 
  private:
+  std::atomic<const char*> told_ = nullptr;
   std::shared_ptr<const BackwardPlan> plan_;  // all are of this one
   std::shared_ptr<const Regions> regions_;
   std::vector<std::shared_ptr<RecordedPlan>> plans_;  // the one that was asked for last first

@@ -3,6 +3,8 @@
 #include "base/format.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace hindcast::engine {
 namespace {
@@ -11,10 +13,26 @@ using capture::InstrKind;
 using codegen::kNoSlot;
 using codegen::Step;
 
+// Reads a number of the host on the host, and asks the device for nothing but the op itself.
+bool may_read_numbers(const Step& step) {
+  static constexpr std::array<std::string_view, 4> kArithmetic = {"aten::add", "aten::sub", "aten::mul", "aten::div"};
+  if (!step.op) return step.call_op && step.call_op->writes_leaves();  // a kernel
+  const c10::OperatorName& name = step.op->operator_name();
+  std::string_view base = name.name;
+  if (base.back() == '_') base.remove_suffix(1);
+  return name.overload_name == "Tensor" && std::find(kArithmetic.begin(), kArithmetic.end(), base) != kArithmetic.end();
+}
+
+bool is_known(std::string_view op) { return op.starts_with("aten::") || op.starts_with("hindcast::"); }
+
 class Finder {
  public:
-  explicit Finder(const BackwardPlan& plan)
-      : plan_(plan), value_of_(plan.slot_count()), maker_(plan.slot_count(), kNoSlot), last_reader_(plan.slot_count()) {
+  Finder(const BackwardPlan& plan, const std::vector<uint32_t>& changing)
+      : plan_(plan),
+        changing_(changing),
+        value_of_(plan.slot_count()),
+        maker_(plan.slot_count(), kNoSlot),
+        last_reader_(plan.slot_count()) {
     const auto& values = plan.graph().values;
     for (uint32_t i = 0; i < values.size(); ++i) {
       if (const uint32_t slot = plan.slot_of({i}); slot != kNoSlot) value_of_[slot] = &values[i];
@@ -62,21 +80,37 @@ class Finder {
     }
     const std::string name = step.op ? c10::toString(step.op->operator_name()) : step.call_op ? step.call_op->describe() : "a sum";
     if (step.op && step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";
+    if (step.op && !is_known(name)) return name + " is another library's, and may give work to another stream, or wait for the host";
     std::string why;
-    const auto look_at = [&](uint32_t slot) {
+    const bool reads_numbers = may_read_numbers(step);
+    const auto look_at = [&](uint32_t slot, bool is_read) {
       if (slot == kNoSlot || !why.empty() || value_of_[slot] == nullptr || !value_of_[slot]->defined) return;
+      if (is_read && reads_numbers && is_number(slot)) return;
+      if (value_of_[slot]->strides.size() != value_of_[slot]->sizes.size()) {
+        why = name + " has a tensor that is not strided";
+        return;
+      }
       const c10::Device device = value_of_[slot]->device;
       if (device.is_cpu()) {
-        why = name + " has a tensor of the CPU";
+        why = name + (is_changing(slot) ? " reads a number of the CPU that changes from step to step" : " has a tensor of the CPU");
       } else if (now_.calls == 0 && now_.device.is_cpu()) {
         now_.device = device;
       } else if (device != now_.device) {
         why = name + " has tensors of another device";
       }
     };
-    for_each_slot(step, [&](codegen::SlotUse use) { look_at(use.slot); });
-    for (const uint32_t slot : step.outputs) look_at(slot);
+    for_each_slot(step, [&](codegen::SlotUse use) { look_at(use.slot, true); });
+    for (const uint32_t slot : step.outputs) look_at(slot, false);
     return why;
+  }
+
+  bool is_changing(uint32_t slot) const { return std::find(changing_.begin(), changing_.end(), slot) != changing_.end(); }
+
+  // That it is made inside of a region is out of the question: what makes it is no step of a device.
+  bool is_number(uint32_t slot) const {
+    const capture::Value* const value = value_of_[slot];
+    return value != nullptr && value->defined && value->device.is_cpu() && value->sizes.empty() && !c10::isComplexType(value->dtype) &&
+           !is_changing(slot);
   }
 
   void end_region(uint32_t last) {
@@ -104,7 +138,7 @@ class Finder {
       for_each_slot(step, [&](codegen::SlotUse use) {
         if (use.slot == kNoSlot || is_input[use.slot] || is_made_inside(use.slot)) return;
         is_input[use.slot] = true;
-        now_.inputs.push_back(use.slot);
+        (is_number(use.slot) ? now_.numbers : now_.inputs).push_back(use.slot);
       });
       for (const uint32_t slot : step.outputs) {
         if (slot != kNoSlot && last_reader_[slot] >= now_.last) now_.outputs.push_back(slot);
@@ -113,6 +147,7 @@ class Finder {
   }
 
   const BackwardPlan& plan_;
+  const std::vector<uint32_t>& changing_;
   std::vector<const capture::Value*> value_of_;  // by slot
   std::vector<uint32_t> maker_;                  // by slot: the step that makes it; kNoSlot: it comes from outside
   std::vector<uint32_t> last_reader_;            // by slot: the last step that reads it, or may leave it to somebody else
@@ -122,6 +157,6 @@ class Finder {
 
 }  // namespace
 
-Regions find_regions(const BackwardPlan& plan) { return Finder(plan).find(); }
+Regions find_regions(const BackwardPlan& plan, const std::vector<uint32_t>& changing) { return Finder(plan, changing).find(); }
 
 }  // namespace hindcast::engine

@@ -85,8 +85,11 @@ if [[ $parts == *sanitizer* && $has_card = yes ]]; then
     for program in "$bundle"/bin/test_*; do
       for tool in memcheck racecheck synccheck; do
         PYTORCH_NO_CUDA_MEMORY_CACHING=1 part "$(basename "$program").$tool" $sanitizer_limit compute-sanitizer --tool $tool --error-exitcode 99 \
-          --print-limit 20 "$program" --gtest_brief=1 --gtest_filter='-*Errors*:*Large*:*HostTime*'
+          --print-limit 20 "$program" --gtest_brief=1 --gtest_filter='-*Errors*:*Large*:*HostTime*:*Recordings*'
       done
+      # Graphs are captured with LibTorch's allocator alone.
+      part "$(basename "$program").graphs" $sanitizer_limit compute-sanitizer --tool memcheck --error-exitcode 99 --print-limit 20 \
+        "$program" --gtest_brief=1 --gtest_filter='*Recordings*'
     done
   fi
 fi

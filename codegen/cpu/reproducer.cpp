@@ -261,7 +261,7 @@ class Program {
         "  std::vector<char*> pointers;\n  std::vector<long> steps;\n  for (at::Tensor& tensor : tensors) {\n"
         "    pointers.push_back(static_cast<char*>(tensor.data_ptr()));\n    steps.push_back(tensor.element_size());\n  }\n"
         "  const std::vector<double> scalars{" +
-        join(ScalarArgs(group_.scalars).values(env_), [](double value) { return number(value); }) + "};\n";
+        join(ScalarArgs(group_).values(env_), [](double value) { return number(value); }) + "};\n";
     text += body.by_rows ? call_by_rows() : call_dense();
     return text + format("  return {{tensors.begin() + {}, tensors.end()}};\n}}\n\n", body.loads.size());
   }

@@ -51,7 +51,12 @@ class BesideCaptures {
   int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 };
 
-class CurrentContext {
+const c10::impl::DeviceGuardImplInterface& torch() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
+void* current_stream(c10::Device device) { return torch().getStreamNativeHandle(torch().getStream(device)); }
+
+}  // namespace
+
+class Card::CurrentContext {
  public:
   CurrentContext(const Driver& driver, void* context) : driver_(driver) {
     HC_CALL(driver, cuCtxGetCurrent, &former_);
@@ -65,11 +70,6 @@ class CurrentContext {
   const Driver& driver_;
   void* former_ = nullptr;
 };
-
-const c10::impl::DeviceGuardImplInterface& torch() { return *c10::impl::getDeviceGuardImpl(c10::kCUDA); }
-void* current_stream(c10::Device device) { return torch().getStreamNativeHandle(torch().getStream(device)); }
-
-}  // namespace
 
 class LoadedLibrary final : public Module {
  public:
@@ -169,17 +169,21 @@ void Card::prepare(void* kernel) const {
   }
 }
 
+// The driver is asked, and not LibTorch, which may call a device the current one before it is: CUDA's runtime gives a thread its
+// context late. In the context of another device the default stream would be that device's.
+void Card::enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const {
+  const One& card = cards_[static_cast<size_t>(index)];
+  int device = 0;
+  if (driver_.call().cuCtxGetDevice(&device) != 0 || device != card.device) [[unlikely]]
+    entered.emplace(driver_, context_of(driver_, card));
+}
+
 void Card::launch(const Launch& launch) const {
   const int index = launch.device.index();
   if (launch.device.type() != c10::kCUDA || !runs_on(index)) [[unlikely]]
     HC_UNSUPPORTED("A kernel cannot run on {}: {}", launch.device.str(), why_not_on(launch.device));
-  // The driver is asked, and not LibTorch, which may call a device the current one before it is: CUDA's runtime gives a thread its
-  // context late. In the context of another device the default stream would be that device's.
-  const One& card = cards_[static_cast<size_t>(index)];
   std::optional<CurrentContext> entered;
-  int device = 0;
-  if (driver_.call().cuCtxGetDevice(&device) != 0 || device != card.device) [[unlikely]]
-    entered.emplace(driver_, context_of(driver_, card));
+  enter(index, entered);
   void* const stream = current_stream(launch.device);
   void* arguments[] = {const_cast<void*>(launch.argument)};  // the driver copies it
   const Dim &grid = launch.grid, &block = launch.block;
@@ -202,10 +206,15 @@ std::string Card::why_not_recorded(c10::Device device) const {
   return why_not;
 }
 
+// The default stream cannot be asked while another stream is captured that it would wait for: then nothing may be given to it either.
 bool Card::is_recorded_by_program(c10::Device device) const {
+  constexpr int kCaptureOfAnother = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+  if (!runs_on(device.index())) return false;
+  std::optional<CurrentContext> entered;
+  enter(device.index(), entered);
   int status = 0;
-  HC_CALL(driver_, cuStreamIsCapturing, current_stream(device), &status);
-  return status != 0;
+  const int result = driver_.call().cuStreamIsCapturing(current_stream(device), &status);
+  return result == 0 ? status != 0 : result == kCaptureOfAnother;
 }
 
 std::unique_ptr<Recording> Card::record(c10::Device device, c10::function_ref<void()> give) const {

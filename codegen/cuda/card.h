@@ -9,6 +9,7 @@
 #include "codegen/cuda/nvrtc.h"
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 namespace hindcast::codegen::cuda {
@@ -43,6 +44,9 @@ class Card final : public Machine {
     return static_cast<size_t>(index) < cards_.size() && cards_[static_cast<size_t>(index)].capability == cards_.front().capability;
   }
   static void* context_of(const Driver& driver, const One& card);
+  /// The card's context is the thread's current one, as long as `entered` lives where it was not before.
+  class CurrentContext;
+  void enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const;
   /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
   void prepare(void* kernel) const;
 

@@ -146,7 +146,8 @@ class RowCall final : public RowFrame {
     if (most == 0) return;
     touched.reads(partials.memory);
     for (char* const pointer : partials.pointers) arguments.add(pointer);
-    for (size_t i = 0; i < count; ++i) arguments.add(rows.pointers[loads_ + i]);
+    // It does not know the others: an address that no tensor is noted for could not move.
+    for (size_t i = 0; i < count; ++i) arguments.add(group_.body.stores[i].is_over_rows() ? rows.pointers[loads_ + i] : nullptr);
     for (const int64_t number : rows.counts) arguments.add(number);
     for (const int64_t bytes : partials.bytes) arguments.add(bytes);
     arguments.add(schedule.slices);

@@ -22,10 +22,11 @@ struct Access {
 /// The tensor's dims follow each other as the axes do: in that order (dims, outermost first), or where there is none as they are.
 bool goes_along(const Access& access, const std::vector<uint8_t>& order = {});
 
-/// `value`, or `value` divided by a product of sizes.
+/// `value`, or `value` divided by a product of sizes; or what is in a tensor of the host.
 struct GroupScalar {
   capture::Arg value;  // Constant, Int or Float
   std::vector<capture::ExprId> divisors;
+  capture::ValueId number = {};  // defined: the tensor, which is among Group::unread
 };
 
 struct Group {

@@ -111,6 +111,12 @@ class Description {
   bool makes_mask() const { return member_.compute == at::kBool; }
   bool makes_complex() const { return is_complex(member_.compute); }
 
+  // On a device, ATen reads such a tensor on the host, and converts it to what the op computes in.
+  bool is_number_of_host(const Value& read) const {
+    return read.defined && read.sizes.empty() && read.device.is_cpu() && !member_.device->is_cpu() &&
+           (is_float(read.dtype) || is_integer(read.dtype)) && !makes_mask() && !makes_complex();
+  }
+
   bool sum_of_gradients() {
     for (const ValueId id : {instr_.inputs[0], instr_.inputs[1]}) {
       if (!id.defined() || value(id).dtype != value(instr_.outputs[0]).dtype) return false;
@@ -153,6 +159,10 @@ class Description {
       if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
+      if (is_number_of_host(value(arg.values[0]))) {
+        member_.numbers.push_back(arg.values[0]);
+        continue;
+      }
       const at::ScalarType type = value(arg.values[0]).dtype;
       const bool is_read_as_it_is = (op.mask_args >> i & 1 && type == at::kBool) || (op.counters >> i & 1 && is_integer(type));
       if (!is_float(type) && !is_complex(type) && !is_read_as_it_is && !is_converted(value(arg.values[0]))) return false;

@@ -56,6 +56,7 @@ struct Member {
   uint32_t channel_dims = 0;                         // Rows: those that count channels, where a row has several
   at::ScalarType compute = at::ScalarType::Float;    // Bool: of masks alone, in any arithmetic
   std::vector<MemberOperand> operands;
+  std::vector<capture::ValueId> numbers;             // Pointwise: tensors of the host that are one number each, read as scalars
   uint8_t concat_dim = 0;                            // Concat: of the result
   bool is_stack = false;                             // Concat: it is one that operands do not have
   int64_t bytes = 0;                                 // of its largest result, at capture

@@ -34,6 +34,8 @@ class OpenGroup::Builder final : public BodyBuilder {
       : open_(open), group_(open.group_), instr_(instr), member_(member), place_(place) {}
 
   Operand tensor(ValueId value) override {
+    const auto& numbers = member_.numbers;
+    if (std::find(numbers.begin(), numbers.end(), value) != numbers.end()) return number_of_host(value);
     const Views::Source source = open_.views_->source_of(value);
     open_.views_->append_views(value, group_.views);
     const Operand read = of_source(value, source.value);
@@ -78,6 +80,14 @@ class OpenGroup::Builder final : public BodyBuilder {
   Operand add(BodyOp op) {
     group_.body.ops.push_back(std::move(op));
     return {Operand::Kind::Result, static_cast<uint32_t>(group_.body.ops.size() - 1)};
+  }
+
+  Operand number_of_host(ValueId value) {
+    auto& scalars = group_.scalars;
+    const auto known = std::find_if(scalars.begin(), scalars.end(), [&](const GroupScalar& scalar) { return scalar.number == value; });
+    if (known != scalars.end()) return {Operand::Kind::Scalar, static_cast<uint32_t>(known - scalars.begin())};
+    scalars.push_back({.number = value});
+    return {Operand::Kind::Scalar, group_.body.scalars++};
   }
 
   Operand of_source(ValueId value, ValueId source) {

@@ -3,14 +3,14 @@
 namespace hindcast::codegen {
 
 CallFrame::CallFrame(const Group& group, const ResultMaker& maker)
-    : group_(group), loads_(group.body.loads.size()), maker_(maker), scalars_(group.scalars) {}
+    : group_(group), loads_(group.body.loads.size()), maker_(maker), scalars_(group) {}
 
 CallFrame::Call::Call(const Step& step_, Slots& slots_, const capture::Env& env_, const CallFrame& frame)
     : step(step_),
       slots(slots_),
       env(env_),
       domain(sizes_of(frame.group_.domain, env_)),
-      scalars(frame.scalars_.values(env_)),
+      scalars(frame.scalars_.values(env_, step_, slots_)),
       concats(
           frame.group_, domain, env_,
           [&](at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {

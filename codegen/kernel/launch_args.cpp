@@ -64,11 +64,33 @@ Ints dense_strides(at::IntArrayRef sizes, c10::ArrayRef<uint8_t> order) {
   return strides;
 }
 
-ScalarArgs::ScalarArgs(const std::vector<GroupScalar>& scalars) : values_(scalars.size()) {
+double number_in(const at::Tensor& tensor) {
+  if (!tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues)) {  // ATen's way takes a microsecond
+    if (tensor.scalar_type() == at::kDouble) return *tensor.const_data_ptr<double>();
+    if (tensor.scalar_type() == at::kFloat) return static_cast<double>(*tensor.const_data_ptr<float>());
+    if (tensor.scalar_type() == at::kLong) return static_cast<double>(*tensor.const_data_ptr<int64_t>());
+  }
+  return tensor.item().toDouble();
+}
+
+ScalarArgs::ScalarArgs(const Group& group) : values_(group.scalars.size()) {
+  const auto& scalars = group.scalars;
+  const auto& unread = group.unread;
   for (size_t i = 0; i < scalars.size(); ++i) {
+    if (scalars[i].number.defined()) {
+      const auto place = std::find(unread.begin(), unread.end(), scalars[i].number) - unread.begin();
+      numbers_.emplace_back(i, group.loads.size() + static_cast<size_t>(place));
+      continue;
+    }
     if (scalars[i].value.kind == Arg::Kind::Constant) values_[i] = scalars[i].value.constant.toScalar().toDouble();
     if (scalars[i].value.kind != Arg::Kind::Constant || !scalars[i].divisors.empty()) changing_.emplace_back(i, scalars[i]);
   }
+}
+
+c10::SmallVector<double, 16> ScalarArgs::values(const Env& env, const Step& step, const Slots& slots) const {
+  auto numbers = values(env);
+  for (const auto& [i, input] : numbers_) numbers[i] = number_in(slots[step.inputs[input].slot]);
+  return numbers;
 }
 
 c10::SmallVector<double, 16> ScalarArgs::values(const Env& env) const {

@@ -24,15 +24,22 @@ Ints sizes_of(const std::vector<capture::ExprId>& sizes, const capture::Env& env
 Ints row_major_strides(at::IntArrayRef sizes);
 /// `order`: dims, outermost first; empty: as they are.
 Ints dense_strides(at::IntArrayRef sizes, c10::ArrayRef<uint8_t> order);
+/// The number in a tensor of the host, of no dims.
+double number_in(const at::Tensor& tensor);
+
 /// A group's scalars; those that never change are known before any call.
 class ScalarArgs {
  public:
-  explicit ScalarArgs(const std::vector<GroupScalar>& scalars);
+  explicit ScalarArgs(const Group& group);
+  /// `step` and `slots`: where its numbers of the host are.
+  c10::SmallVector<double, 16> values(const capture::Env& env, const Step& step, const Slots& slots) const;
+  /// Of a group that has none.
   c10::SmallVector<double, 16> values(const capture::Env& env) const;
 
  private:
   std::vector<double> values_;
   std::vector<std::pair<size_t, GroupScalar>> changing_;
+  std::vector<std::pair<size_t, size_t>> numbers_;  // with their place among a step's inputs
 };
 /// An uninitialised tensor, from the allocator of the backend whose kernel is called.
 using MakeTensor = c10::function_ref<at::Tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type)>;

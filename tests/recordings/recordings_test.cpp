@@ -7,11 +7,16 @@
 #include <torch/autograd.h>
 
 #include <atomic>
+#include <functional>
+#include <map>
+#include <sstream>
 #include <thread>
 
 #include "engine/recorded_region.h"
+#include "engine/recordings.h"
 #include "tests/gpu/programs/recorded_programs.h"
 #include "tests/recordings/fake_card.h"
+#include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
 
 namespace hindcast::tests {
@@ -21,6 +26,31 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
 const std::vector<std::string> kNothing;
+
+Options requiring(Options options) {
+  options.require_cuda_graph = true;
+  return options;
+}
+
+/// What the steps throw; empty: nothing.
+std::string error_of(const RecordedStep& step, const Options& options, int steps = 9) {
+  try {
+    run_recorded(step, options, steps);
+  } catch (const std::runtime_error& thrown) {
+    return thrown.what();
+  }
+  return "";
+}
+
+/// Two layers, with so many sets of sizes in turn.
+RecordedStep sizes_in_turn(int count) {
+  return [count, w = leaf(1, fake(), {8, 16}), v = leaf(2, fake(), {16, 4})](int step) {
+    for (const Tensor& one : {w, v}) one.mutable_grad().reset();
+    const Tensor x = leaf(10, fake(), {2 + step % count, 8}).detach();
+    at::mm((at::mm(x, w).tanh() * 2).sin(), v).tanh().sum().backward();
+    return Tensors{w.grad(), v.grad()};
+  };
+}
 
 /// Where memory that is freed is used again, as on a card, unless a test holds it.
 class Recordings : public ::testing::Test {
@@ -58,7 +88,7 @@ TEST_P(RecordedPrograms, AreAsWithoutGraphs) {
     EXPECT_GE(counts.cuda_graphs, 3U) << counts;
     EXPECT_GT(counts.cuda_graph_launches, 10U);
   } else {
-    EXPECT_EQ(counts.cuda_graph_launches, GetParam().parts * launches_in(GetParam().steps)) << counts;
+    EXPECT_EQ(counts.cuda_graph_launches, GetParam().parts * launches_in(GetParam().steps - GetParam().lost_steps)) << counts;
   }
   EXPECT_EQ(counts.without_cuda_graph.empty(), GetParam().why_not.empty()) << counts;
   for (const auto& [reason, count] : counts.without_cuda_graph) EXPECT_NE(reason.find(GetParam().why_not), std::string::npos) << reason;
@@ -113,22 +143,34 @@ TEST_F(Recordings, AFailedCaptureIsRunStepByStep) {
   EXPECT_EQ(counts.without_cuda_graph.size(), 1U) << counts;
 }
 
+TEST_F(Recordings, ACaptureThatFailsTwiceIsTriedAgain) {
+  RecordedProgram program = whole_;
+  program.make = [this](c10::Device device) {
+    return [step = whole_.make(device)](int i) {
+      const auto fails = i < 6 ? std::make_unique<FailingCaptures>() : nullptr;
+      return step(i);
+    };
+  };
+  const Stats counts = expect_same(program);
+  EXPECT_EQ(counts.cuda_graph_launches, launches_ - 2) << counts;
+  EXPECT_TRUE(counts.without_cuda_graph.empty()) << counts;
+}
+
 TEST_F(Recordings, WhereADeviceHasNoneTheReasonIsCounted) {
   const WithoutRecordings none("there is no library for it");
   const Stats counts = expect_same(whole_);
   EXPECT_EQ(counts.cuda_graphs, 0U);
   EXPECT_TRUE(counts.without_cuda_graph.contains("there is no library for it")) << counts;
-  Options options = with_graphs();
-  options.require_cuda_graph = true;
-  EXPECT_THROW(run_recorded(whole_.make(fake()), options, 9), std::runtime_error);
+  EXPECT_NE(error_of(whole_.make(fake()), requiring(with_graphs())).find("there is no library for it"), std::string::npos);
 }
 
 TEST_F(Recordings, NothingIsRecordedWhileTheProgramRecords) {
   {
     const ProgramRecords records;
     EXPECT_EQ(expect_same(whole_).cuda_graphs, 0U);
+    EXPECT_EQ(expect_same(whole_, requiring(with_graphs())).cuda_graphs, 0U) << "a later step may be a graph: no error";
   }
-  EXPECT_EQ(expect_same(whole_).cuda_graphs, 1U);
+  EXPECT_EQ(expect_same(whole_, requiring(with_graphs())).cuda_graphs, 1U);
 }
 
 TEST_F(Recordings, WhereNoKernelCanBeToldOfAnAddressTheyAreMadeAgain) {
@@ -197,17 +239,71 @@ TEST_F(Recordings, TheOldestGoFirst) {
 }
 
 TEST_F(Recordings, RequiredOnesThrowWhereThereCanBeNone) {
-  Options options = with_graphs();
-  options.require_cuda_graph = true;
-  EXPECT_EQ(expect_same(whole_, options).cuda_graph_launches, launches_);
-  std::string error;
-  try {
-    run_recorded(recorded_program("Hooks").make(fake()), options, 9);
-  } catch (const std::runtime_error& thrown) {
-    error = thrown.what();
-  }
+  EXPECT_EQ(expect_same(whole_, requiring(with_graphs())).cuda_graph_launches, launches_);
+  const std::string error = error_of(recorded_program("Hooks").make(fake()), requiring(with_graphs()));
   EXPECT_NE(error.find("Options::require_cuda_graph"), std::string::npos) << error;
   EXPECT_NE(error.find("user code may have changed it"), std::string::npos) << error;
+}
+
+TEST_F(Recordings, MoreSizesThanHaveGraphsAreAnError) {
+  constexpr int kMost = engine::kMostRecordedSizes;
+  const std::string reason = "its sizes change from step to step";
+  for (const int count : {kMost, kMost + 1}) {
+    run_recorded(sizes_in_turn(count), with_graphs(), 8 * count);
+    EXPECT_EQ(stats().cuda_graphs >= engine::kMostRecordedSizes, count == kMost) << stats();
+    EXPECT_EQ(stats().without_cuda_graph.contains(reason), count > kMost) << stats();
+    const std::string error = error_of(sizes_in_turn(count), requiring(with_graphs()), 8 * count);
+    EXPECT_EQ(error.find(reason) != std::string::npos, count > kMost) << error;
+  }
+}
+
+/// What keeps a backward from being recorded as long as it lasts, whatever its steps are.
+struct Obstacle {
+  std::string name;
+  std::function<void(Options&)> add;
+  std::string why;
+  std::string logs = {};
+};
+
+class ObstaclesToRecordings : public Recordings, public testing::WithParamInterface<Obstacle> {
+ protected:
+  Options options_ = with_graphs();
+};
+
+TEST_P(ObstaclesToRecordings, AreCountedOnceAndAreAnErrorWhereAGraphIsRequired) {
+  GetParam().add(options_);
+  const LogCapture logs(GetParam().logs);
+  run_recorded(whole_.make(fake()), options_, 9);
+  EXPECT_EQ(stats().cuda_graph_launches, 0U);
+  EXPECT_EQ(stats().without_cuda_graph, (std::map<std::string, uint64_t>{{GetParam().why, 1}}));
+  const std::string error = error_of(whole_.make(fake()), requiring(options_));
+  EXPECT_NE(error.find("Options::require_cuda_graph: graph 0 "), std::string::npos) << error;
+  EXPECT_NE(error.find(GetParam().why), std::string::npos) << error;
+}
+
+std::vector<Obstacle> obstacles() {
+  static std::ostringstream printed;
+  return {
+      {"NanGuard", [](Options& options) { options.nan_guard = true; }, "Options::nan_guard looks at each gradient"},
+      {"OpByOp", [](Options& options) { options.compiler = compilers::eager(); }, "compilers::eager() runs it op by op"},
+      {"ACompilerOfTheUsers", [](Options& options) { options.compiler = compilers::print(printed); }, "Options::compiler runs it"},
+      {"EqualBits", [](Options& options) { options.deterministic = true; }, "equal bits are asked for, so that it runs op by op"},
+      {"TheLogPerf", [](Options&) {}, "each step is timed, for the log perf or for a trace", "perf"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ObstaclesToRecordings, testing::ValuesIn(obstacles()),
+                         [](const testing::TestParamInfo<Obstacle>& info) { return info.param.name; });
+
+TEST_F(Recordings, TheyGoOnBehindALogThatTimesSteps) {
+  const RecordedStep step = whole_.make(fake());
+  const auto logged_at_first = [&](int i) {
+    const LogCapture logs(i < 3 ? "perf" : "");
+    return step(i);
+  };
+  run_recorded(logged_at_first, with_graphs(), 12);
+  EXPECT_EQ(stats().cuda_graphs, 1U) << stats();
+  EXPECT_GT(stats().cuda_graph_launches, 0U);
 }
 
 // One of them at a time is in a graph; the other goes step by step.

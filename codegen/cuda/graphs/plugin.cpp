@@ -8,8 +8,11 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <tuple>
 
 #include <unistd.h>
 
@@ -40,19 +43,70 @@ c10::MempoolId_t new_pool() {
   return {0, ++last};
 }
 
+// cuBLAS' work space belongs to a stream, and would outlive the graph whose memory it lies in. Those of other streams are others' to keep: a
+// graph of the program's own may have the address of one.
+void forget_work_spaces_of(cudaStream_t stream) {
+  for (at::cuda::WorkspaceMapWithMutex* const spaces :
+       {&at::cuda::cublas_handle_stream_to_workspace(), &at::cuda::cublaslt_handle_stream_to_workspace()}) {
+    const std::unique_lock lock(spaces->mutex);
+    for (auto space = spaces->map.begin(); space != spaces->map.end();) {
+      space = std::get<1>(space->first) == stream ? spaces->map.erase(space) : std::next(space);
+    }
+  }
+}
+
+// While it lives, memory that is asked for on the stream comes from the pool.
+class DevicePool {
+ public:
+  DevicePool(c10::DeviceIndex device, c10::MempoolId_t pool, cudaStream_t stream) : device_(device), pool_(pool) {
+    allocator::beginAllocateToPool(device, pool, [stream](cudaStream_t asked) { return asked == stream; });
+  }
+  ~DevicePool() { allocator::endAllocateToPool(device_, pool_); }
+  DevicePool(const DevicePool&) = delete;
+  DevicePool& operator=(const DevicePool&) = delete;
+
+ private:
+  const c10::DeviceIndex device_;
+  const c10::MempoolId_t pool_;
+};
+
+// The same of memory of the host.
+class HostPool {
+ public:
+  HostPool(c10::MempoolId_t pool, cudaStream_t stream) : pool_(pool) {
+    allocator()->begin_allocate_to_pool(pool, [stream](c10::Stream asked) { return c10::cuda::CUDAStream(asked).stream() == stream; });
+  }
+  ~HostPool() { allocator()->end_allocate_to_pool(pool_); }
+  HostPool(const HostPool&) = delete;
+  HostPool& operator=(const HostPool&) = delete;
+
+  static at::HostAllocator* allocator() { return at::getHostAllocator(at::kCUDA); }
+
+ private:
+  const c10::MempoolId_t pool_;
+};
+
 class Graph final : public CapturedGraph {
  public:
   Graph(c10::DeviceIndex device, c10::function_ref<void()> give) : device_(device) {
+    TORCH_CHECK(allocator::name() == "native" && allocator::isEnabled(),
+                "hindcast records with the allocator that LibTorch has built in, and with its cache alone; this one is ",
+                allocator::name());
     StreamOfCaptures& captures = StreamOfCaptures::of(device);
     const std::lock_guard lock(captures.mutex);
     const c10::cuda::CUDAGuard on_device(device);
+    const Relaxed relaxed;
     if (captures.stream == nullptr) C10_CUDA_CHECK(cudaStreamCreateWithFlags(&captures.stream, cudaStreamNonBlocking));
     const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getStreamFromExternal(captures.stream, device));
     try {
+      forget_work_spaces_of(captures.stream);
       capture(captures.stream, give);
-      C10_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_, 0));
+      // What a library asks the driver for within the graph, and does not give back, is given back at the next launch.
+      C10_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagAutoFreeOnLaunch));
       for (const auto& segment : allocator::snapshot(pool_, /*include_traces=*/false).segments) bytes_ += segment.total_size;
+      forget_work_spaces_of(captures.stream);
     } catch (...) {
+      forget_work_spaces_of(captures.stream);
       release();
       throw;
     }
@@ -62,55 +116,61 @@ class Graph final : public CapturedGraph {
     if (getpid() == process_) release();
   }
 
-  void launch() override { C10_CUDA_CHECK(cudaGraphLaunch(executable_, c10::cuda::getCurrentCUDAStream(device_))); }
+  void launch() override {
+    const c10::cuda::CUDAGuard on_device(device_);  // the default stream is that of the current one
+    last_stream_ = c10::cuda::getCurrentCUDAStream(device_);
+    C10_CUDA_CHECK(cudaGraphLaunch(executable_, *last_stream_));
+  }
   void* executable() const override { return executable_; }
   size_t bytes() const override { return bytes_; }
 
  private:
-  // cuBLAS' work space belongs to a stream. It is forgotten before and behind a capture, so that each graph has one in its own memory.
+  // What is done here breaks no capture of another thread.
+  struct Relaxed {
+    const c10::cuda::CUDAStreamCaptureModeGuard guard{cudaStreamCaptureModeRelaxed};
+  };
+
   void capture(cudaStream_t stream, c10::function_ref<void()> give) {
-    at::cuda::clearCublasWorkspaces();
-    const auto is_ours = [stream](cudaStream_t asked) { return asked == stream; };
-    allocator::beginAllocateToPool(device_, pool_, is_ours);
+    const DevicePool pool(device_, pool_, stream);
     has_pool_ = true;
-    at::HostAllocator* const host = at::getHostAllocator(at::kCUDA);
-    host->begin_allocate_to_pool(pool_, [is_ours](c10::Stream asked) { return is_ours(c10::cuda::CUDAStream(asked).stream()); });
+    const HostPool host_pool(pool_, stream);
     has_host_pool_ = true;
-    const auto end_pools = [&] {
-      allocator::endAllocateToPool(device_, pool_);
-      host->end_allocate_to_pool(pool_);
-    };
+    const c10::cuda::CUDAStreamCaptureModeGuard strict(cudaStreamCaptureModeThreadLocal);
+    C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     try {
-      C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-      try {
-        give();
-      } catch (...) {
-        cudaStreamEndCapture(stream, &graph_);
-        (void)cudaGetLastError();
-        throw;
-      }
-      C10_CUDA_CHECK(cudaStreamEndCapture(stream, &graph_));
+      give();
     } catch (...) {
-      end_pools();
-      at::cuda::clearCublasWorkspaces();
+      cudaStreamEndCapture(stream, &graph_);
+      (void)cudaGetLastError();
       throw;
     }
-    end_pools();
-    at::cuda::clearCublasWorkspaces();
+    C10_CUDA_CHECK(cudaStreamEndCapture(stream, &graph_));
   }
 
   void release() noexcept {
     try {
-      const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+      const c10::cuda::CUDAGuard on_device(device_);
+      const Relaxed relaxed;
       if (executable_ != nullptr) C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(executable_));
       if (graph_ != nullptr) C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph_));
-      if (has_host_pool_) at::getHostAllocator(at::kCUDA)->release_pool(pool_);
+      if (has_host_pool_) HostPool::allocator()->release_pool(pool_);
       if (!has_pool_) return;
       allocator::releasePool(device_, pool_);
-      allocator::emptyCache(pool_);  // else it stays reserved until somebody runs out of memory
+      if (is_done()) allocator::emptyCache(pool_);  // else it stays reserved until somebody runs out of memory
     } catch (const std::exception& error) {
       TORCH_WARN("hindcast: a CUDA graph's memory was not given back: ", error.what());
     }
+  }
+
+  // The last launch, and what followed it on its stream: results are read from the pool there. Expandable segments are unmapped without
+  // that anybody waits.
+  bool is_done() const {
+    if (!last_stream_) return true;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const bool may_wait = cudaStreamIsCapturing(*last_stream_, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
+    const bool is_done = may_wait && cudaStreamSynchronize(*last_stream_) == cudaSuccess;
+    if (!is_done) (void)cudaGetLastError();
+    return is_done;
   }
 
   const c10::DeviceIndex device_;
@@ -118,6 +178,7 @@ class Graph final : public CapturedGraph {
   bool has_pool_ = false, has_host_pool_ = false;
   cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t executable_ = nullptr;
+  std::optional<c10::cuda::CUDAStream> last_stream_;  // that it was launched on
   size_t bytes_ = 0;
   const pid_t process_ = getpid();
 };

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ScalarOps.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
+#include <torch/library.h>
 
 #include <memory>
 #include <stdexcept>
@@ -151,6 +153,57 @@ RecordedStep a_large_input_of_atens(c10::Device device) {
   };
 }
 
+// It settles at another place once.
+RecordedStep a_large_input_of_atens_that_moves_once(c10::Device device) {
+  const Maker maker{device};
+  return [maker, w = maker.leaf(1, {512, 4}), held = Tensors()](int step) mutable {
+    forget_grads({w});
+    const Tensor x = maker.constant(10 + static_cast<uint64_t>(step), {512, 512});
+    if (step == 6) held.push_back(x);
+    maker.deep(at::tanh(at::mm(x, w))).sum().backward();
+    return grads_of({w});
+  };
+}
+
+// What `a` gets is the root's gradient itself, without its conjugation.
+RecordedStep a_conjugated_input(c10::Device device) {
+  const Maker maker{device};
+  const auto complex = [maker](uint64_t seed) { return at::complex(maker.constant(seed, {4, 4}), maker.constant(seed + 1, {4, 4})); };
+  return [maker, complex, a = complex(1).requires_grad_(), b = maker.leaf(3)](int step) {
+    forget_grads({a, b});
+    const Tensor deep = maker.deep(b.tanh());
+    (a.conj() + at::complex(deep, deep)).backward(complex(10 + static_cast<uint64_t>(step)).conj());
+    return Tensors{at::view_as_real(a.grad().resolve_conj()), b.grad()};
+  };
+}
+
+// As an extension's, which may not look at streams.
+Tensor twice(const Tensor& x) { return x * 2; }
+TORCH_LIBRARY_FRAGMENT(hindcast_tests, library) {
+  library.def("twice(Tensor x) -> Tensor");
+  library.impl("twice", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(twice)));
+}
+
+struct TwiceByAnotherLibrary : torch::autograd::Function<TwiceByAnotherLibrary> {
+  static constexpr bool is_traceable = true;
+  static Tensor forward(torch::autograd::AutogradContext* /*context*/, const Tensor& x) { return twice(x); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/, torch::autograd::variable_list grads) {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("hindcast_tests::twice", "").typed<Tensor(const Tensor&)>();
+    return {op.call(grads[0])};
+  }
+};
+
+RecordedStep an_op_of_another_library(c10::Device device) {
+  const Maker maker{device};
+  return [maker, a = maker.leaf(1)](int step) {
+    forget_grads({a});
+    const Tensor x = maker.deep(at::mm(a.tanh(), maker.constant(10 + static_cast<uint64_t>(step), {4, 4})));
+    maker.deep(TwiceByAnotherLibrary::apply(x)).sum().backward();
+    return grads_of({a});
+  };
+}
+
 // User code keeps what it is given.
 RecordedStep hooks(c10::Device device) {
   return [net = Net(device), kept = std::make_shared<Tensors>()](int step) {
@@ -205,7 +258,19 @@ RecordedStep some_sizes(c10::Device device) {
   };
 }
 
-RecordedStep a_number_of_the_host(c10::Device device) {
+// As Python makes one of the number in `x * 0.7`: to be read by a kernel, and by a product of ATen's.
+RecordedStep numbers_of_the_host(c10::Device device) {
+  const Maker maker{device};
+  return [maker, a = maker.leaf(1)](int step) {
+    forget_grads({a});
+    const auto number = [](double value) { return at::native::wrapped_scalar_tensor(value); };
+    const Tensor x = at::mm(a.tanh() * number(0.7), maker.constant(10 + static_cast<uint64_t>(step), {4, 4}));
+    maker.deep(maker.deep(at::mm(x * number(3), maker.constant(9, {4, 4})) / number(0.3)).sin() * number(1.1)).sum().backward();
+    return grads_of({a});
+  };
+}
+
+RecordedStep a_number_of_the_host_that_changes(c10::Device device) {
   const Maker maker{device};
   return [maker, a = maker.leaf(1)](int step) {
     forget_grads({a});
@@ -229,12 +294,16 @@ const std::vector<RecordedProgram>& recorded_programs() {
       {"ALargeInputOfKernels", a_large_input_of_kernels},
       {"ALargeInputThatIsCopiedForKernels", a_large_input_that_is_copied_for_kernels, 0, "an op reads a large input"},
       {"ALargeInputOfAtens", a_large_input_of_atens, 0, "an op reads a large input that lies elsewhere"},
+      {"ALargeInputOfAtensThatMovesOnce", a_large_input_of_atens_that_moves_once},
+      {"AConjugatedInput", a_conjugated_input, 0, "its steps cannot be captured"},
+      {"AnOpOfAnotherLibrary", an_op_of_another_library, 2},
       {"Hooks", hooks, 2},
       {"LeavesThatShareAGradient", leaves_that_share_a_gradient},
       {"ResultsThatAreViewsOfInputs", results_that_are_views_of_inputs},
       {"ExpandedGradients", expanded_gradients},
       {"SomeSizes", some_sizes, 1, "", 30},
-      {"ANumberOfTheHost", a_number_of_the_host, 2},
+      {"NumbersOfTheHost", numbers_of_the_host},
+      {"ANumberOfTheHostThatChanges", a_number_of_the_host_that_changes, 2, "", 11, 2},
   };
   return *programs;
 }

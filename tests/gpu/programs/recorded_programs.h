@@ -22,6 +22,7 @@ struct RecordedProgram {
   uint64_t parts = 1;   // of its backward, each a graph
   std::string why_not;  // a part of the reason that is given for none
   int steps = 9;
+  int lost_steps = 0;  // until it is known what changes
 };
 inline std::ostream& operator<<(std::ostream& out, const RecordedProgram& program) { return out << program.name; }
 
