@@ -77,9 +77,11 @@ class Touched {
   std::vector<const char*> begins_;
 };
 
+const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), kernels_in(text)); }
+
 class EmulatedModule final : public backend::Module {
  public:
-  explicit EmulatedModule(const std::string& text) : module_(compile(text, kernels_in(text))) {}
+  explicit EmulatedModule(const std::string& text) : module_(compiled(text)) {}
   void* function(const char* name) const override { return const_cast<Kernel*>(&module_.kernel(name)); }
 
  private:
@@ -95,9 +97,7 @@ class Emulator final : public backend::Machine {
   // The object is the text: what g++ makes of it cannot be loaded twice from one file.
   std::string compile(std::string_view text) const override {
     std::string own(text);
-    if (const auto traps = find_restrict_trap(own); !traps.empty())
-      throw CompileError("the pointer " + traps[0].parameter + " of " + traps[0].kernel + " is restricted, written and read");
-    cuda::compile(own, kernels_in(own));
+    compiled(own);
     return own;
   }
   std::shared_ptr<const backend::Module> load(std::string_view object) const override {
