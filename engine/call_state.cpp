@@ -13,6 +13,8 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
+
 namespace hindcast::engine {
 namespace {
 
@@ -70,8 +72,8 @@ uint64_t accelerator_state(c10::DeviceType accelerator) {
   const auto& context = at::globalContext();
   uint64_t state = 0;
   int bit = 0;
-  const auto add = [&](auto value, int bits) {
-    state |= static_cast<uint64_t>(value) << bit;
+  const auto add = [&](auto value, int bits) {  // of a negative value, none of the bits behind it
+    state |= (static_cast<uint64_t>(value) & ((uint64_t{1} << bits) - 1)) << bit;
     bit += bits;
   };
   const bool autocast = at::autocast::is_autocast_enabled(accelerator);
@@ -96,6 +98,11 @@ uint64_t accelerator_state(c10::DeviceType accelerator) {
   add(context.userEnabledOverrideableSDP(), 1);
   add(context.allowFP16BF16ReductionMathSDP(), 1);
   for (const at::SDPBackend backend : at::globalContext().sDPPriorityOrder()) add(static_cast<int>(backend), 3);
+  // Who asks for the library of matrix products settles the default first: there is no question that changes nothing.
+  add(at::globalContext().blasPreferredBackend(), 2);
+  add(context.linalgPreferredBackend(), 2);
+  constexpr int kMostTried = (1 << 12) - 1;  // a library has fewer algorithms
+  add(std::clamp(context.benchmarkLimitCuDNN(), 0, kMostTried), 12);
   HC_CHECK(bit <= 63);
   return state | uint64_t{1} << 63;
 }

@@ -10,19 +10,11 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace hindcast::engine {
 namespace {
-
-void make_plan(PlanSlot& slot, const CompileJob& job) {
-  const auto graph = job.shares ? capture::sharing_copy_of(*slot.graph()) : capture::copy_of(*slot.graph());
-  const auto* const request = std::get_if<LowerRequest>(&job.what);
-  if (request == nullptr) return slot.publish(graph, plan_of(graph));
-  Lowered lowered = lower(graph, *request);
-  slot.publish(graph, std::move(lowered.plan));
-  if (lowered.groups != 0) stats_recorder().add_fused_graph();
-}
 
 // A missing compiler fails every graph in the same words: the first time is worth a warning.
 bool is_said_first(const std::string& text) {
@@ -32,13 +24,23 @@ bool is_said_first(const std::string& text) {
   return said->size() < 100 && said->insert(text).second;
 }
 
-void tell_failure(uint32_t graph, const std::string& why) {
+void tell_failure(uint32_t graph, std::string_view what_stays, const std::string& why) {
   stats_recorder().add_compiler_failure();
   if (is_said_first(why)) {
-    HC_LOG(CompiledAutograd, Warning, "graph {} stays with ATen: {}", graph, why);
+    HC_LOG(CompiledAutograd, Warning, "{} {} stays with ATen: {}", what_stays, graph, why);
   } else {
-    HC_LOG(CompiledAutograd, Info, "graph {} stays with ATen: {}", graph, why);
+    HC_LOG(CompiledAutograd, Info, "{} {} stays with ATen: {}", what_stays, graph, why);
   }
+}
+
+void make_plan(PlanSlot& slot, const CompileJob& job) {
+  const auto graph = job.shares ? capture::sharing_copy_of(*slot.graph()) : capture::copy_of(*slot.graph());
+  const auto* const request = std::get_if<LowerRequest>(&job.what);
+  if (request == nullptr) return slot.publish(graph, plan_of(graph));
+  Lowered lowered = lower(graph, *request);
+  slot.publish(graph, std::move(lowered.plan));
+  if (lowered.groups != 0) stats_recorder().add_fused_graph();
+  if (!lowered.first_failure.empty()) tell_failure(graph->id, "a part of graph", lowered.first_failure);
 }
 
 void run(const CompileJob& job) {
@@ -51,7 +53,7 @@ void run(const CompileJob& job) {
     stats_recorder().add_refused_graph();
     HC_LOG(CompiledAutograd, Error, "graph {} stays with ATen, please report it: {}", slot->graph()->id, error.what());
   } catch (const std::exception& error) {
-    tell_failure(slot->graph()->id, error.what());
+    tell_failure(slot->graph()->id, "graph", error.what());
   }
 }
 

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "codegen/fuse/fuse.h"
 #include "codegen/kernel/backend.h"
+#include "codegen/kernel/kernel_object.h"
 #include "codegen/passes/own_outputs.h"
 #include "codegen/passes/pipeline.h"
 #include "codegen/plan/aten_call.h"
@@ -12,6 +13,7 @@
 #include "engine/diagnosis/verify.h"
 #include "engine/backward_plan.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace hindcast::engine {
@@ -39,14 +41,24 @@ void tell_groups(const codegen::Schedule& schedule, const capture::Graph& graph,
   }
 }
 
-Kernels kernels_of(const codegen::Backend& backend, const codegen::Schedule& schedule, const LowerRequest& request) {
+// What the log `kernel_code` says of a kernel that is compiled for this group.
+std::string asked_by(const codegen::Group& group, const capture::Graph& graph) {
+  return base::is_for_output(base::Channel::KernelCode, base::Level::Info) ? sentence_of(group, graph) : std::string();
+}
+
+// Null for a group whose kernel could not be compiled, with the reason. Throws where there are none at all, as without a compiler.
+Kernels kernels_of(const codegen::Backend& backend, const codegen::Schedule& schedule, const capture::Graph& graph,
+                   const LowerRequest& request, std::string& first_failure) {
   Kernels kernels;
   for (const codegen::Group& group : schedule.groups) {
     if (request.is_cancelled && request.is_cancelled()) throw NotLowered(NotLowered::Why::Cancelled, "cancelled");
+    const codegen::AskedBy group_asks(asked_by(group, graph));
     std::string why_not = backend.why_not_on(group.device);
     kernels.push_back(why_not.empty() ? backend.kernel(group.body, why_not, request.later) : nullptr);
-    if (!kernels.back()) throw std::runtime_error(why_not);
+    if (!kernels.back() && first_failure.empty()) first_failure = why_not;
   }
+  const bool any = std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) { return kernel != nullptr; });
+  if (!any && !kernels.empty()) throw std::runtime_error(first_failure);
   return kernels;
 }
 
@@ -74,14 +86,19 @@ Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const Lower
   }
 
   // Kernels, each from this process, from the disk, or compiled now; and each compared with ATen.
-  const Kernels kernels = kernels_of(*backend, schedule, request);
+  Lowered lowered;
+  const Kernels kernels = kernels_of(*backend, schedule, *graph, request, lowered.first_failure);
   if (request.check) {
     if (const auto wrong = verify_kernels(*backend, *graph, schedule, kernels, *request.check)) refuse(*wrong);
   }
 
   // The plan. Values become slots, and the schedule's items become steps.
-  const auto call = [&](uint32_t group) { return backend->call(schedule.groups[group], kernels[group]); };
-  return {plan_of(graph, schedule, call), schedule.groups.size()};
+  const auto call = [&](uint32_t group) {
+    return kernels[group] ? backend->call(schedule.groups[group], kernels[group]) : codegen::make_aten_call(schedule.groups[group], graph);
+  };
+  lowered.plan = plan_of(graph, schedule, call);
+  lowered.groups = schedule.groups.size();
+  return lowered;
 }
 
 }  // namespace hindcast::engine

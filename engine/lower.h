@@ -23,6 +23,7 @@ struct LowerRequest {
 struct Lowered {
   std::shared_ptr<const codegen::Plan> plan;
   size_t groups = 0;  // 0: nothing could be fused
+  std::string first_failure = {};  // why a group of those has no kernel and runs through ATen; empty: all have one
 };
 
 /// Why there is no plan. What else goes wrong (a compiler that is missing, a pass that fails) is a std::exception of another kind.

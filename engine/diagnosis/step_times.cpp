@@ -1,6 +1,7 @@
 #include "engine/diagnosis/step_times.h"
 
 #include "base/fork.h"
+#include "base/format.h"
 #include "base/trace.h"
 #include "capture/backward/backward_graph.h"
 
@@ -63,6 +64,8 @@ std::string name_of(const Step& step, const capture::Graph& graph) {
   }
 }
 
+bool is_logged() { return base::is_for_output(base::Channel::Perf, base::Level::Info); }
+
 // A look goes over all slots: a long plan is looked at behind some of its steps.
 constexpr size_t kMostLooks = 512;
 
@@ -71,6 +74,7 @@ constexpr size_t kMostLooks = 512;
 StepClock::StepClock(const codegen::Plan& plan)
     : plan_(plan),
       backend_(codegen::backend_of(plan.graph())),
+      copy_bandwidth_(backend_ != nullptr && is_logged() ? backend_->copy_bandwidth() : 0),
       looks_(base::tracing() && wants_held_bytes(plan)),
       looks_every_(std::max<size_t>(1, (plan.steps().size() + kMostLooks - 1) / kMostLooks)) {}
 
@@ -97,9 +101,25 @@ void StepClock::end_step(const codegen::Slots& slots) {
 
 void StepClock::finish() {
   if (base::tracing()) record_run(plan_, laps_, held_, name_of);
-  if (base::is_for_output(base::Channel::Perf, base::Level::Info)) sum_up();
+  if (is_logged()) {
+    log_steps();
+    sum_up();
+  }
   laps_.clear();
   held_.clear();
+}
+
+// Of what computes: a line for each. A step that threw has no time.
+void StepClock::log_steps() const {
+  const auto& graph = plan_.graph();
+  std::string lines;
+  for (const Lap& lap : laps_) {
+    if (lap.us == 0 || lap.step->kind == capture::InstrKind::Event || is_view(*lap.step)) continue;
+    if (!lines.empty()) lines += '\n';
+    lines += base::format("graph {}: {}: {:.1f} KiB in {:.2f} us", graph.id, name_of(*lap.step, graph), lap.bytes / 1024, lap.us);
+    if (copy_bandwidth_ > 0) lines += base::format(", {:.1f}% of a copy's bandwidth", 100 * lap.bytes / lap.us / copy_bandwidth_);
+  }
+  if (!lines.empty()) base::write_output(base::Channel::Perf, base::Level::Info, lines);
 }
 
 void StepClock::sum_up() const {

@@ -1,5 +1,6 @@
 #pragma once
-// What each step of each graph costs, while the log `perf` is on, for which report() shows the costliest, or while a trace is written.
+// What each step of each graph costs, while the log `perf` is on, which has a line for each that computes, or while a trace is written.
+// report() shows the costliest.
 
 #include "base/log.h"
 #include "codegen/kernel/backend.h"
@@ -37,11 +38,13 @@ class StepClock {
 
  private:
   void sum_up() const;
+  void log_steps() const;
   void look_at_held(int64_t step, const codegen::Slots& slots);
 
   const codegen::Plan& plan_;
   const codegen::Backend* const backend_;
-  const bool looks_;  // at what the slots hold
+  const double copy_bandwidth_;  // for the log; 0: none is known, or nobody asks
+  const bool looks_;             // at what the slots hold
   const size_t looks_every_;
   std::vector<Lap> laps_;
   std::vector<HeldBytes> held_;
