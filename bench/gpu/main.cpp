@@ -6,27 +6,33 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "bench/gpu/counts.h"
 #include "bench/gpu/measure.h"
 #include "bench/gpu/no_card.h"
 
 namespace {
 
 constexpr const char* kUsage =
-    "hindcast_bench_gpu [--quick] [--device=cpu|none] [Google Benchmark's flags]\n"
+    "hindcast_bench_gpu [--quick] [--device=cpu|none] [--counts[=REGEX]] [Google Benchmark's flags]\n"
     "  --quick        a smoke run: few rounds\n"
     "  --device=cpu   to try this program where there is no card; its numbers mean nothing\n"
     "  --device=none  what the host does for a launch, on a machine without a card\n"
+    "  --counts       launches, bytes and registers of each row's backward, without a card: a table in Markdown\n"
     "  --benchmark_filter=REGEX, --benchmark_out=FILE, --benchmark_out_format=json: Google Benchmark's own\n";
 
 struct Flags {
   int rounds = 15;
   c10::Device device = {c10::kCUDA, 0};
   bool no_card = false;
+  std::optional<std::string> counts = {};  // of the rows that it finds
 };
 
 /// Takes our flags out of argv, so that Google Benchmark finds only its own.
@@ -41,6 +47,8 @@ Flags take_flags(int& argc, char** argv) {
       flags.device = c10::kCPU;
     } else if (flag == "--device=none") {
       flags.no_card = true;
+    } else if (flag == "--counts" || flag.starts_with("--counts=")) {
+      flags.counts = flag.substr(std::min(flag.size(), std::string_view("--counts=").size()));
     } else {
       argv[kept++] = argv[i];
     }
@@ -57,6 +65,11 @@ std::string load_cuda() {
   return at::hasCUDA() ? "" : "LibTorch finds no device";
 }
 
+template <class Measure>
+void add_row(const hindcast::bench::gpu::Row& row, const Measure& measure) {
+  benchmark::RegisterBenchmark(row.name.c_str(), measure)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -67,6 +80,10 @@ int main(int argc, char** argv) {
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
       std::fputs(kUsage, stderr);
       return 2;
+    }
+    if (flags.counts) {
+      gpu::print_counts(*flags.counts);
+      return 0;
     }
     if (flags.no_card) {
       gpu::register_host_times();
@@ -83,20 +100,16 @@ int main(int argc, char** argv) {
     benchmark::AddCustomContext("libtorch", TORCH_VERSION);
     benchmark::AddCustomContext("device", flags.device.str());
     benchmark::AddCustomContext("copy_gb_per_s", std::to_string(bandwidth * 1e-3));
-    for (const gpu::Row& row : gpu::rows()) {
-      benchmark::RegisterBenchmark(row.name.c_str(),
-                                   [=](benchmark::State& state) { gpu::measure_row(state, row, flags.device, flags.rounds, bandwidth); })
-          ->UseManualTime()
-          ->Unit(benchmark::kMicrosecond)
-          ->Iterations(1);
-    }
+    const auto measure_rows = [&](const std::vector<gpu::Row>& rows) {
+      for (const gpu::Row& row : rows) {
+        add_row(row, [=](benchmark::State& state) { gpu::measure_row(state, row, flags.device, flags.rounds, bandwidth); });
+      }
+    };
+    measure_rows(gpu::rows());
     for (const gpu::Row& row : gpu::launch_bound_rows()) {
-      benchmark::RegisterBenchmark(row.name.c_str(),
-                                   [=](benchmark::State& state) { gpu::measure_steps(state, row, flags.device, flags.rounds); })
-          ->UseManualTime()
-          ->Unit(benchmark::kMicrosecond)
-          ->Iterations(1);
+      add_row(row, [=](benchmark::State& state) { gpu::measure_steps(state, row, flags.device, flags.rounds); });
     }
+    measure_rows(gpu::seed_rows());
     if (benchmark::RunSpecifiedBenchmarks() == 0) return 2;
     benchmark::Shutdown();
     return 0;

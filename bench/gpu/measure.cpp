@@ -132,7 +132,7 @@ void measure_steps(benchmark::State& state, const Row& row, c10::Device device, 
   constexpr int kSteps = 20;  // of each lane in a round
   reset();
   at::manual_seed(1);
-  const Workload work = row.build(device);
+  const Workload work = row.build({device});
   Options options;
   options.compiler = compilers::fused();
   options.async = false;
@@ -185,10 +185,10 @@ void measure_steps(benchmark::State& state, const Row& row, c10::Device device, 
 void measure_row(benchmark::State& state, const Row& row, c10::Device device, int rounds, double bandwidth) {
   reset();
   at::manual_seed(1);
-  std::vector<Workload> copies = {row.build(device)};
+  std::vector<Workload> copies = {row.build({device})};
   const double bytes = copies.front().floor_bytes;
   const int count = std::clamp(static_cast<int>(std::ceil(kLargerThanCaches / bytes)), 4, kMostCopies);
-  while (static_cast<int>(copies.size()) < count) copies.push_back(row.build(device));
+  while (static_cast<int>(copies.size()) < count) copies.push_back(row.build({device}));
 
   Options options;
   options.compiler = compilers::fused();

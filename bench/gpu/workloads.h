@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,19 @@
 
 namespace hindcast::bench::gpu {
 
+struct Place {
+  c10::Device device;
+  bool zeros = false;  // in the place of random numbers: soon made, for who looks at no values
+};
+
 struct Row {
   std::string name;
-  std::function<Workload(c10::Device device)>
+  std::function<Workload(const Place& place)>
       build;  // with its floor_bytes: saved tensors and the incoming gradient read, gradients written, once
 };
 std::vector<Row> rows();
+/// The function of the AOT tutorial, and what xFormers fuses, at the sizes and in the types that xFormers measures.
+std::vector<Row> seed_rows();
 /// Where the host's launches take the time. Run like steps of a training: one copy, each forward behind the backward before.
 std::vector<Row> launch_bound_rows();
 
