@@ -61,6 +61,7 @@ void CudaKernel::ask_for(Entry entry) const {
     const auto held = kernel.lock();
     if (held == nullptr) return;
     try {
+      const AskedBy asked_by(held->asked_by_);  // this is another thread
       held->compile({entry});
     } catch (const std::exception& error) {
       HC_LOG(CompiledAutograd, Warning, "calls do without the entry point {} of a kernel: {}", name_of(entry), error.what());

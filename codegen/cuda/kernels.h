@@ -9,6 +9,7 @@
 #include "codegen/cuda/schedule.h"
 #include "codegen/fuse/body.h"
 #include "codegen/kernel/kernel.h"
+#include "codegen/kernel/kernel_object.h"
 #include "codegen/kernel/later.h"
 
 #include <array>
@@ -24,7 +25,8 @@ namespace hindcast::codegen::cuda {
 class CudaKernel final : public Kernel, public std::enable_shared_from_this<CudaKernel> {
  public:
   /// `later`: as Backend::kernel() has it.
-  CudaKernel(const Machine& machine, const Body& body, RunLater later) : machine_(machine), body_(body), later_(later) {}
+  CudaKernel(const Machine& machine, const Body& body, RunLater later)
+      : machine_(machine), body_(body), later_(later), asked_by_(AskedBy::now()) {}
 
   /// Compiles those of the entry points that it lacks, as one text. Throws what the compiler does.
   void compile(Entries entries) const;
@@ -48,6 +50,7 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
   const Machine& machine_;
   const Body body_;
   const RunLater later_;
+  const std::string asked_by_;  // first
   // What it has grows while calls hold it.
   mutable std::array<std::atomic<void*>, kEntries> functions_ = {};
   mutable std::array<std::atomic<bool>, kEntries> asked_ = {};

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <utility>
 #include <vector>
 
 namespace hindcast::codegen {
@@ -42,8 +43,17 @@ store::KernelKey key_on_disk(const KernelCompiler& compiler, const std::string& 
   return store::key_of(parts);
 }
 
+thread_local const AskedBy* asked_by_of_thread = nullptr;
+
+void log_text(const std::string& where_from, const std::string& text) {
+  if (!base::enabled(base::Channel::KernelCode, base::Level::Info)) return;
+  const std::string asked_by = AskedBy::now();
+  HC_LOG(KernelCode, Info, "{}{}{}\n{}", where_from, asked_by.empty() ? "" : ", for ", asked_by, text);
+}
+
 // Records of groups name the kernel by the hash of its whole text.
-void record_kernel(const std::string& kernel, const std::string& where_from) {
+void tell_object(const std::string& where_from, const std::string& text, const std::string& kernel) {
+  log_text(where_from, text);
   if (!base::tracing()) return;
   base::JsonObject head, body;
   head.add("kernel", store::text_of(store::key_of({kernel}))).add("text", where_from);
@@ -57,13 +67,15 @@ std::string compile(const KernelCompiler& compiler, const std::string& text, con
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
   counters().compiled += 1;
   counters().compile_ns += static_cast<uint64_t>(ns);
-  const std::string sentence = base::format("compiled in {:.1f} ms, {} bytes", static_cast<double>(ns) * 1e-6, object.size());
-  HC_LOG(KernelCode, Info, "{}\n{}", sentence, text);
-  record_kernel(kernel, sentence);
+  tell_object(base::format("compiled in {:.1f} ms, {} bytes", static_cast<double>(ns) * 1e-6, object.size()), text, kernel);
   return object;
 }
 
 }  // namespace
+
+AskedBy::AskedBy(std::string sentence) : sentence_(std::move(sentence)), outer_(std::exchange(asked_by_of_thread, this)) {}
+AskedBy::~AskedBy() { asked_by_of_thread = outer_; }
+std::string AskedBy::now() { return asked_by_of_thread == nullptr ? std::string() : asked_by_of_thread->sentence_; }
 
 void load_object(const KernelCompiler& compiler, const std::string& text, const std::string& kernel, const LoadObject& load) {
   const store::KernelKey key = key_on_disk(compiler, text);
@@ -71,7 +83,7 @@ void load_object(const KernelCompiler& compiler, const std::string& text, const 
     try {
       load(*stored);
       counters().loaded += 1;
-      record_kernel(kernel, "from the store on disk");
+      tell_object("from the store on disk", text, kernel);
       return;
     } catch (const std::exception& error) {  // made by another build of the compiler that calls itself the same
       HC_LOG(CompiledAutograd, Warning, "a kernel from the store cannot be loaded: {}", error.what());

@@ -16,6 +16,22 @@ struct KernelCounts {
 /// Objects of all backends.
 KernelCounts kernel_counts();
 
+/// While it lives, this thread asks for kernels for whom `sentence` says, as the log `kernel_code` does. Empty: nobody says.
+class AskedBy {
+ public:
+  explicit AskedBy(std::string sentence);
+  ~AskedBy();
+  AskedBy(const AskedBy&) = delete;
+  AskedBy& operator=(const AskedBy&) = delete;
+
+  /// Of this thread.
+  static std::string now();
+
+ private:
+  const std::string sentence_;
+  const AskedBy* const outer_;
+};
+
 /// What a backend compiles with.
 class KernelCompiler {
  public:

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "codegen/cuda/entry.h"
+#include "codegen/kernel/kernel_object.h"
 #include "engine/hindcast.h"
 #include "tests/cuda_emulator/machine/machine.h"
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/support/forward_program.h"
+#include "tests/support/log_capture.h"
 
 namespace hindcast::tests::cuda {
 namespace {
@@ -240,6 +242,21 @@ TEST_F(EntryPointsOfAKernel, AreAllThereForWhoWantsThemAtOnce) {
   program.run(given);
   EXPECT_THAT(take_launched(), ElementsAre("dense_each", "dense_each")) << "equal bodies have one kernel";
   run_waiting();  // finds it there
+}
+
+TEST_F(EntryPointsOfAKernel, AreLoggedAsThoseOfWhoAskedForTheKernel) {
+  const LogCapture logs("kernel_code");
+  const Tensors given{unaligned(1023), random({1023})};
+  {
+    const codegen::AskedBy asked_by("a test");
+    const ForwardProgram program(product, given, SizesAre::Constants, wait_in_line);
+    EXPECT_EQ(logs.count(", for a test"), 1U) << logs.text();
+    program.run(given);
+    ASSERT_THAT(waiting, SizeIs(1));
+    const codegen::AskedBy another("the background");
+    run_waiting();
+  }
+  EXPECT_EQ(logs.count(", for a test"), 2U) << logs.text();
 }
 
 TEST_F(EntryPointsOfAKernel, StayAwayIfTheyCannotBeCompiled) {

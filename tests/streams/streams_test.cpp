@@ -1,6 +1,7 @@
 // Backwards whose nodes are on an accelerator: the same gradients as the stock engine's, hooks on the same streams, and nothing that reads
 // memory before it is written.
 
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DeviceGuard.h>
@@ -10,7 +11,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "capture/graph/replay_check.h"
 #include "tests/support/fake_device.h"
@@ -702,6 +705,22 @@ TEST_F(Streams, TheDeviceIsInTheKey) {
   EXPECT_EQ(stats().hits, 2U);
 }
 
+// As capture/backward/libtorch_access.h does it.
+template <class Tag, typename Tag::Pointer kMember>
+struct Grant {
+  friend constexpr typename Tag::Pointer pointer_to(Tag) { return kMember; }
+};
+struct BlasOfContext {
+  using Pointer = at::BlasBackend at::Context::*;
+  friend constexpr Pointer pointer_to(BlasOfContext);
+};
+struct LinalgOfContext {
+  using Pointer = at::LinalgBackend at::Context::*;
+  friend constexpr Pointer pointer_to(LinalgOfContext);
+};
+template struct Grant<BlasOfContext, &at::Context::blas_preferred_backend>;
+template struct Grant<LinalgOfContext, &at::Context::linalg_preferred_backend>;
+
 TEST_F(Streams, SwitchesOfTheAcceleratorAreInTheKey) {
   reset();
   const auto guard = enable(compilers::eager());
@@ -736,7 +755,26 @@ TEST_F(Streams, SwitchesOfTheAcceleratorAreInTheKey) {
     context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV,
                                 on ? at::Float32Precision::IEEE : at::Float32Precision::TF32);
   });
+  expect_another("TF32 of recurrent nets", [&](bool on) {
+    context.setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::RNN, on ? at::Float32Precision::IEEE : at::Float32Precision::TF32);
+  });
+  expect_another("cuDNN's algorithms that are tried", [&](bool on) { context.setBenchmarkLimitCuDNN(on ? 3 : 10); });
+  expect_another("FlashAttention 3", [&](bool on) { context.setSDPUseFA3(on); });
+  expect_another("attention of other libraries", [&](bool on) { context.setSDPUseOverrideable(!on); });
+  expect_another("reductions of attention", [&](bool on) { context.setAllowFP16BF16ReductionMathSDP(on); });
+  const auto order = context.sDPPriorityOrder();
+  expect_another("the order of attentions", [&](bool on) {
+    std::vector<int64_t> ranks(order.size());
+    std::transform(order.begin(), order.end(), ranks.begin(), [](at::SDPBackend backend) { return static_cast<int64_t>(backend); });
+    if (on) std::swap(ranks[0], ranks[2]);
+    context.setSDPPriorityOrder(ranks);
+  });
   expect_another("autocast", [&](bool on) { at::autocast::set_autocast_enabled(at::kPrivateUse1, on); });
+  // Their setters refuse what this LibTorch lacks without a card.
+  expect_another("the library of matrix products",
+                 [&](bool on) { context.*pointer_to(BlasOfContext{}) = on ? at::BlasBackend::Cublaslt : at::BlasBackend::Cublas; });
+  expect_another("the library of linear algebra",
+                 [&](bool on) { context.*pointer_to(LinalgOfContext{}) = on ? at::LinalgBackend::Magma : at::LinalgBackend::Default; });
 }
 
 }  // namespace
