@@ -24,6 +24,12 @@ Dim dim(int64_t x, int64_t y = 1) { return {static_cast<uint32_t>(x), static_cas
 // Blocks of kThreads that fill the card.
 int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / kThreads; }
 
+// Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
+// kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have.
+int64_t most_slices(int64_t threads_of_block, const Limits& limits) {
+  return std::max<int64_t>(int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / 2 / threads_of_block, 1);
+}
+
 // Rows that a block has at a time: whole warps, and no more rows than there are.
 int64_t rows_of_block(int64_t threads, int64_t rows) {
   if (threads >= kThreads) return 1;
@@ -35,7 +41,7 @@ RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& li
   const int64_t threads = std::min<int64_t>(power_of_two(ceil_of(problem.columns, length)), kThreads);
   const int64_t at_once = rows_of_block(threads, problem.rows);
   int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, full_card(limits));
+  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, limits));
   RowSchedule schedule{{problem.is_aligned ? Entry::Segments : Entry::SegmentsEach, dim(blocks), dim(threads, at_once)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
   return schedule;
@@ -103,13 +109,14 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
   if (!problem.has_results_over_rows) return {{entry, dim(blocks, tiles), dim(threads, at_once)}};
   // A slice is worth its place in memory if it has some rows.
   constexpr int64_t kRowsOfThread = 4;
-  blocks = std::clamp<int64_t>(ceil_of(problem.rows, at_once * kRowsOfThread), 1, std::max<int64_t>(full_card(limits) / tiles, 1));
+  blocks = std::clamp<int64_t>(ceil_of(problem.rows, at_once * kRowsOfThread), 1,
+                               std::max<int64_t>(most_slices(threads * at_once, limits) / tiles, 1));
   return {{entry, dim(blocks, tiles), dim(threads, at_once)}, blocks == 1 ? 0 : blocks, at_once};
 }
 
 RowSchedule schedule_rows_long(const RowProblem& problem, const Limits& limits) {
   int64_t blocks = std::max<int64_t>(problem.rows, 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, full_card(limits) / 2);
+  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(kMostThreadsOfRow, limits));
   RowSchedule schedule{{problem.is_aligned ? Entry::RowsLong : Entry::RowsLongEach, dim(blocks), dim(kMostThreadsOfRow)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
   return schedule;

@@ -66,7 +66,7 @@ TEST(Schedule, OfWhatTakesAnyCall) {
   EXPECT_EQ(schedule_nest_any(1025), (Schedule{Entry::NestAny, {5}, {256}}));
   EXPECT_EQ(schedule_rows_long({.rows = 100, .columns = 33}, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {512}}}));
   EXPECT_EQ(schedule_rows_long({.rows = 4096, .columns = 33, .has_results_over_rows = true}, kH200),
-            (RowSchedule{{Entry::RowsLongEach, {528}, {512}}, 528}));
+            (RowSchedule{{Entry::RowsLongEach, {264}, {512}}, 264}));
 }
 
 TEST(Schedule, SetsOfTensors) {
@@ -125,9 +125,9 @@ TEST(Schedule, Rows) {
            {"rows enough for the card", shared(1000, 1 << 15), {{Entry::RowsLong, {1000}, {512, 1}}}},
            {"columns of few rows: one block", column_sums(32, 512), {{Entry::Rows, {1, 1}, {32, 8}}, 0, 8}},
            {"columns of more", column_sums(4096, 512), {{Entry::Rows, {128, 1}, {32, 8}}, 128, 8}},
-           {"columns in tiles", column_sums(1 << 16, 4096), {{Entry::Rows, {132, 8}, {32, 8}}, 132, 8}},
-           {"a norm and its weight", norm_with_columns(1 << 14, 1024), {{Entry::Rows, {1024, 1}, {64, 4}}, 1024, 4}},
-           {"a long norm and its weight", norm_with_columns(1 << 14, 16384), {{Entry::RowsLong, {528}, {512, 1}}, 528, 1}},
+           {"columns in tiles", column_sums(1 << 16, 4096), {{Entry::Rows, {66, 8}, {32, 8}}, 66, 8}},
+           {"a norm and its weight", norm_with_columns(1 << 14, 1024), {{Entry::Rows, {528, 1}, {64, 4}}, 528, 4}},
+           {"a long norm and its weight", norm_with_columns(1 << 14, 16384), {{Entry::RowsLong, {264}, {512, 1}}, 264, 1}},
        }) {
     EXPECT_EQ(schedule_rows(c.problem, kFloats, kH200), c.expected) << c.name;
   }

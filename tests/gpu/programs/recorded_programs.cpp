@@ -188,8 +188,7 @@ struct TwiceByAnotherLibrary : torch::autograd::Function<TwiceByAnotherLibrary> 
   static constexpr bool is_traceable = true;
   static Tensor forward(torch::autograd::AutogradContext* /*context*/, const Tensor& x) { return twice(x); }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/, torch::autograd::variable_list grads) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("hindcast_tests::twice", "").typed<Tensor(const Tensor&)>();
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("hindcast_tests::twice", "").typed<Tensor(const Tensor&)>();
     return {op.call(grads[0])};
   }
 };
