@@ -33,6 +33,8 @@ class CpuCostModel final : public CostModel {
   const ReuseLimits& reuse_limits() const override { return kReuseLimits; }
 
   bool is_call_bound(int64_t numel) const override { return numel <= kSmall; }
+  // It would have more tensors to go over at once, of which the CPU's prefetchers follow few.
+  bool is_read_worth_sharing(int64_t /*bytes*/) const override { return false; }
 
   bool is_worth_it(const RowShape& rows) const override {
     // Shorter rows do not fill the vectors, and their sums cost more than their elements.

@@ -34,6 +34,7 @@ class CudaCostModel final : public CostModel {
   const ReuseLimits& reuse_limits() const override { return kReuseLimits; }
 
   bool is_call_bound(int64_t numel) const override { return numel <= kSmall; }
+  bool is_read_worth_sharing(int64_t bytes) const override { return bytes >= kLimits.large_bytes; }
 
   bool is_worth_it(const RowShape& rows) const override {
     // What lies apart in memory is copied first.

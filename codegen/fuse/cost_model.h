@@ -69,6 +69,8 @@ class CostModel {
 
   /// The call of a kernel over so many elements costs more than its work. Ops that share nothing but their domain then share a kernel.
   virtual bool is_call_bound(int64_t numel) const = 0;
+  /// Ops that both read a tensor of so many bytes, and share nothing else but their domain, share a kernel: it reads the tensor once.
+  virtual bool is_read_worth_sharing(int64_t bytes) const = 0;
   /// Else the rows are ATen's.
   virtual bool is_worth_it(const RowShape& rows) const = 0;
   virtual bool is_worth_it(const SegmentedNorm& norm) const = 0;

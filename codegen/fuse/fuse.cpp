@@ -141,6 +141,15 @@ class Fuser {
     return bytes;
   }
 
+  // A broadcast one is read from a cache.
+  bool shares_a_read(const OpenGroup& open, const Member& member) const {
+    return std::any_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) {
+      const ValueId source = source_of(operand.value);
+      const int64_t bytes = bytes_of(graph_, graph_.values[source.index]);
+      return bytes >= member.bytes / 2 && costs_.is_read_worth_sharing(bytes) && open.loads(source);
+    });
+  }
+
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
     const Group& group = open.group.group();
     const KernelLimits& limits = costs_.limits();
@@ -171,10 +180,11 @@ class Fuser {
         close(g, into == kNone ? "its reader has another domain, or it is full" : "two groups meet");
       }
     }
-    // Groups that share nothing but their domain save calls, and no reads.
-    if (into == kNone && costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes))) {
+    // Groups that share a large tensor save a read. Those that share nothing but their domain save calls.
+    if (into == kNone) {
+      const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes));
       for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == kNone;) {
-        if (open_[g].live && (place = place_in(open_[g], *member))) into = g;
+        if (open_[g].live && (is_call_bound || shares_a_read(open_[g].group, *member)) && (place = place_in(open_[g], *member))) into = g;
       }
     }
     if (into == kNone) {

@@ -4,6 +4,7 @@
 //   HINDCAST_WRITE_TABLES=1 build/release/tests/test_cuda --gtest_filter='Traffic.*'
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -153,6 +154,28 @@ TEST(Traffic, IsInTheDocs) {
     EXPECT_EQ(page.substr(from + begin.size(), to - from - begin.size()), table)
         << "the first lines of this file say how it is written anew";
   }
+}
+
+// The gradients of x and of its weight are made of nothing that the other makes. Both read the incoming gradient, of 1 MiB.
+TEST(Traffic, ALargeTensorThatTwoSumsReadIsReadOnce) {
+  if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
+  const CostsOfACard costs;
+  at::manual_seed(2);
+  const Tensor x = leaf({520, 512}), weight = leaf({512}), incoming = at::randn({520, 512});
+  const auto gradients = [&] {
+    for (const Tensor& one : {x, weight}) one.mutable_grad() = Tensor();
+    (x * at::rsqrt(x.square().mean(-1, true) + 1e-5) * weight).backward(incoming);
+    return std::vector<Tensor>{x.grad(), weight.grad()};
+  };
+  const auto stock = gradients();
+  hindcast::reset();
+  const Options options{.compiler = compilers::fused(), .async = false};
+  const auto guard = hindcast::enable(options);
+  gradients();
+  take_launched();
+  const auto ours = gradients();
+  EXPECT_THAT(take_launched(), testing::ElementsAre("rows", "merge_slices"));
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i], 1e-4, 1e-4)) << i;
 }
 
 }  // namespace

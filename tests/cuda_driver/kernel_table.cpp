@@ -50,6 +50,7 @@ class OfCpuTensors final : public codegen::CostModel {
   const codegen::KernelLimits& limits() const override { return card().limits(); }
   const codegen::ReuseLimits& reuse_limits() const override { return card().reuse_limits(); }
   bool is_call_bound(int64_t numel) const override { return card().is_call_bound(numel); }
+  bool is_read_worth_sharing(int64_t bytes) const override { return card().is_read_worth_sharing(bytes); }
   bool is_worth_it(const codegen::RowShape& rows) const override { return card().is_worth_it(rows); }
   bool is_worth_it(const codegen::SegmentedNorm& norm) const override { return card().is_worth_it(norm); }
   bool is_worth_it(const codegen::SingleOp& op) const override { return card().is_worth_it(op); }

@@ -1,7 +1,9 @@
-// The bodies that the table of operators gives rise to, as kernels for CUDA, which NVRTC compiles.
+// The bodies that the table of operators gives rise to, as kernels for CUDA, which NVRTC compiles: each for one architecture in turn, or, with
+// HINDCAST_ALL_ARCHITECTURES=1, which takes three times as long, for all of them.
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <future>
 #include <set>
 #include <string>
@@ -60,11 +62,14 @@ struct Spill {
   std::string text;
 };
 
-/// Of texts `first`, `first` + `step` and so on, each for one architecture in turn.
+/// Of texts `first`, `first` + `step` and so on.
 std::vector<Spill> spills_of(const codegen::cuda::Nvrtc& nvrtc, const std::vector<std::string>& texts, size_t first, size_t step) {
+  static const bool takes_all = std::getenv("HINDCAST_ALL_ARCHITECTURES") != nullptr;
   std::vector<Spill> spills;
-  for (size_t i = first; i < texts.size(); i += step) {
-    const int architecture = kArchitectures.at(i / step % kArchitectures.size());
+  const size_t count = texts.size() * (takes_all ? kArchitectures.size() : 1);
+  for (size_t n = first; n < count; n += step) {
+    const size_t i = n % texts.size();
+    const int architecture = kArchitectures.at((i / step + n / texts.size()) % kArchitectures.size());
     const auto code = nvrtc.compile(texts[i], codegen::device_library(), codegen::cuda::kernel_options(architecture));
     for (const auto& [kernel, use] : uses_in(code.log)) {
       if (use.spilled_bytes > kSavedAroundCalls) spills.push_back({architecture, kernel, use, texts[i]});
