@@ -246,8 +246,8 @@ MachineCode Nvrtc::compile(std::string_view text, std::span<const DeviceHeader> 
   MachineCode code = {result == 0 ? program.object() : "", without_zero(program.log())};
   if (!code.object.empty()) return code;
   const std::string problem = result == 0 ? "it gave no machine code" : functions_->nvrtcGetErrorString(result);
-  throw NvrtcError(base::format("{} refused a kernel: {}, with the options {}\n{}\n{}", identity_, problem, joined(options), code.log, text),
-                   code.log);
+  throw NvrtcError(
+      base::format("{} refused a kernel: {}, with the options {}\n{}\n{}", identity_, problem, joined(options), code.log, text), code.log);
 }
 
 std::vector<std::string> kernel_options(int architecture) {
