@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "bench/summary.h"
@@ -25,17 +26,23 @@ bool is_product(std::string_view name) {
 // While it lives, steps are timed. Nothing is written.
 class Timed {
  public:
-  Timed() : former_(base::log_thresholds()) {
+  Timed()
+      : former_(base::log_thresholds()),
+        former_output_(base::exchange_log_output(base::callback_log_output([](std::string_view /*lines*/) {}))) {
     auto thresholds = former_;
     thresholds[static_cast<size_t>(base::Channel::Perf)] = base::Level::Info;
     base::set_log_thresholds(thresholds);
   }
-  ~Timed() { base::set_log_thresholds(former_); }
+  ~Timed() {
+    base::set_log_thresholds(former_);
+    base::exchange_log_output(std::move(former_output_));
+  }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
  private:
   const base::LogThresholds former_;
+  base::LogOutput former_output_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ struct LowerRequest {
 
 struct Lowered {
   std::shared_ptr<const codegen::Plan> plan;
-  size_t groups = 0;  // 0: nothing could be fused
+  size_t groups = 0;               // 0: nothing could be fused
   std::string first_failure = {};  // why a group of those has no kernel and runs through ATen; empty: all have one
 };
 

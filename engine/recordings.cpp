@@ -59,7 +59,13 @@ bool RecordedPlan::is_of(const capture::Bindings& bindings) const {
 void RecordedPlan::leave() {
   std::vector<uint32_t> changed;
   for (const auto& region : regions_) changed.insert(changed.end(), region->changed_numbers().begin(), region->changed_numbers().end());
-  if (!changed.empty()) cut_at(changed);
+  if (!changed.empty()) {
+    try {
+      cut_at(changed);
+    } catch (const std::exception&) {  // for want of memory: all steps are run one by one
+      regions_.clear();
+    }
+  }
   is_entered_.store(false, std::memory_order_release);
 }
 
@@ -69,6 +75,7 @@ void RecordedPlan::cut_at(const std::vector<uint32_t>& numbers) {
   forget();
   regions_.clear();  // before what they were made of
   found_ = std::make_shared<const Regions>(find_regions(*plan_, changing_));
+  if (found_->all.empty()) stats_recorder().add_not_recorded(found_->why_not_one);
   make_regions();
 }
 
