@@ -19,7 +19,7 @@ bool ReductionText::is_moments(size_t op) const { return is_of_moments(body_.ops
 std::string ReductionText::begin(size_t op) const {
   switch (body_.ops[op].reduction.kind) {
     case Kind::Sum:
-      return format("RunningSum<{}> sum{} = {{0, 0}};", type_, op);
+      return format("RunningSum<{}> running{} = {{0, 0}};", type_, op);
     case Kind::Max:
       return format("{} v{} = -infinity<{}>();", type_, op, type_);
     case Kind::Min:
@@ -48,7 +48,7 @@ std::string ReductionText::element(size_t op) const {
 std::string ReductionText::end_block(size_t op) const {
   switch (body_.ops[op].reduction.kind) {
     case Kind::Sum:
-      return format("add_to(sum{}, part{});", op, op);
+      return format("add_to(running{}, part{});", op, op);
     case Kind::Max:
       return format("v{} = maximum<{}>(v{}, max_of<{}>(block{}, end - begin));", op, type_, op, type_, op);
     case Kind::Min:
@@ -64,7 +64,7 @@ std::string ReductionText::end_block(size_t op) const {
 
 std::string ReductionText::end(size_t op) const {
   const Kind kind = body_.ops[op].reduction.kind;
-  if (kind == Kind::Sum) return format("const {} v{} = total_of(sum{});", type_, op, op);
+  if (kind == Kind::Sum) return format("const {} v{} = total_of(running{});", type_, op, op);
   if (!is_moments(op)) return "";
   return format("const {} v{} = m{}.{};", type_, op, leader_of_moments(body_, op), kind == Kind::Mean ? "mean" : "m2");
 }
@@ -72,7 +72,7 @@ std::string ReductionText::end(size_t op) const {
 std::string ReductionText::add_number(size_t op) const {
   const std::string value = name_of(body_.ops[op].args[0]);
   const Kind kind = body_.ops[op].reduction.kind;
-  if (kind == Kind::Sum) return format("add_to(sum{}, {});", op, value);
+  if (kind == Kind::Sum) return format("add_to(running{}, {});", op, value);
   if (!is_moments(op)) return format("v{} = {};", op, combined(kind, format("v{}", op), value));
   return leader_of_moments(body_, op) == op ? format("m{} = merge<{}>(m{}, {{1, {}, 0}});", op, type_, op, value) : "";
 }

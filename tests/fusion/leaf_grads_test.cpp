@@ -286,5 +286,15 @@ TEST(LeafGrads, InSixteenBits) {
   }
 }
 
+// A kernel's variables: of the second op a sum, and of the second leaf a pointer.
+TEST(LeafGrads, ASumBesideLargeLeaves) {
+  const auto program = [](at::TensorOptions options) {
+    const auto a = near_leaf({512, 520}, options), b = near_leaf({512, 520}, options), row = near_leaf({512, 1}, options);
+    (a + b + row).sigmoid().sum().backward();
+    return std::vector<at::Tensor>{a.grad(), b.grad(), row.grad()};
+  };
+  expect_near_grads(program, {.units_in_double = 16});
+}
+
 }  // namespace
 }  // namespace hindcast::tests
