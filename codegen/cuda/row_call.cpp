@@ -145,9 +145,10 @@ class RowCall final : public RowFrame {
     }
     if (most == 0) return;
     touched.reads(partials.memory);
-    for (char* const pointer : partials.pointers) arguments.add(pointer);
     // It does not know the others: an address that no tensor is noted for could not move.
-    for (size_t i = 0; i < count; ++i) arguments.add(group_.body.stores[i].is_over_rows() ? rows.pointers[loads_ + i] : nullptr);
+    const auto if_over_rows = [&](size_t i, char* pointer) { return group_.body.stores[i].is_over_rows() ? pointer : nullptr; };
+    for (size_t i = 0; i < count; ++i) arguments.add(if_over_rows(i, partials.pointers[i]));
+    for (size_t i = 0; i < count; ++i) arguments.add(if_over_rows(i, rows.pointers[loads_ + i]));
     for (const int64_t number : rows.counts) arguments.add(number);
     for (const int64_t bytes : partials.bytes) arguments.add(bytes);
     arguments.add(schedule.slices);

@@ -92,7 +92,7 @@ class FuzzRecordings : public testing::TestWithParam<uint64_t> {
       const Program program = lengthened(generate(seeds.first + offset));
       const std::string difference = difference_of(program, compiler);
       if (difference.empty()) continue;
-      report(program, "it is not the same with CUDA graphs", difference,
+      report(program, "with CUDA graphs it is not the same (the program that follows runs on the CPU)", difference,
              [&](const Program& smaller) { return difference_of(smaller, compiler); });
     }
     std::cout << "fuzz: " << launches_ << " launches of CUDA graphs" << std::endl;

@@ -132,6 +132,19 @@ RecordedStep a_large_input_of_kernels(c10::Device device) {
   };
 }
 
+// A norm's kernel with sums over rows, which a second launch adds up, beside the gradient of each element.
+RecordedStep a_large_input_of_a_norms_kernels(c10::Device device) {
+  const Maker maker{device};
+  const Tensors leaves = {maker.leaf(1, {512, 512}), maker.leaf(2, {512}), maker.leaf(3, {512})};
+  return [maker, leaves, held = Tensors()](int step) mutable {
+    forget_grads(leaves);
+    held.push_back(maker.constant(10 + static_cast<uint64_t>(step), {512, 512}));
+    const Tensor normed = at::layer_norm(leaves[0] * held.back(), {512}, leaves[1], leaves[2]);
+    maker.deep(normed.sum({1}).view({64, 8})).sum().backward();
+    return grads_of(leaves);
+  };
+}
+
 // Its rows lie as columns: ATen copies it first, for the kernel.
 RecordedStep a_large_input_that_is_copied_for_kernels(c10::Device device) {
   const Maker maker{device};
@@ -291,6 +304,7 @@ const std::vector<RecordedProgram>& recorded_programs() {
       {"MovingInputs", moving_inputs},
       {"AnInputThatBeginsToMove", an_input_that_begins_to_move},
       {"ALargeInputOfKernels", a_large_input_of_kernels},
+      {"ALargeInputOfANormsKernels", a_large_input_of_a_norms_kernels},
       {"ALargeInputThatIsCopiedForKernels", a_large_input_that_is_copied_for_kernels, 0, "an op reads a large input"},
       {"ALargeInputOfAtens", a_large_input_of_atens, 0, "an op reads a large input that lies elsewhere"},
       {"ALargeInputOfAtensThatMovesOnce", a_large_input_of_atens_that_moves_once},
