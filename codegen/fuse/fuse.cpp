@@ -75,7 +75,7 @@ class Fuser {
   struct Open {
     OpenGroup group;
     std::vector<uint32_t> sinks;  // follow the kernel
-    int64_t kept_bytes = 0, waiting_bytes = 0, largest_bytes = 0;
+    int64_t kept_bytes = 0, waiting_bytes = 0, largest_bytes = 0, made_bytes = 0;
     bool live = true;
   };
 
@@ -141,20 +141,27 @@ class Fuser {
     return bytes;
   }
 
-  // A broadcast one is read from a cache.
-  bool shares_a_read(const OpenGroup& open, const Member& member) const {
+  // A broadcast one is read from a cache. What ops of one gradient make, and what they read, would be alive at once, where the stock engine
+  // has one after the other: no more of them than a kernel may make gradients of leaves.
+  bool shares_a_read(const Open& open, const Member& member) const {
+    const KernelLimits& limits = costs_.limits();
+    const int64_t largest = std::max(open.largest_bytes, member.bytes);
+    if (open.made_bytes + member.bytes > most_made_at_once(largest)) return false;
+    if (is_large(largest) && open.group.group().loads.size() + member.operands.size() > limits.loads_of_large) return false;
     return std::any_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) {
       const ValueId source = source_of(operand.value);
       const int64_t bytes = bytes_of(graph_, graph_.values[source.index]);
-      return bytes >= member.bytes / 2 && costs_.is_read_worth_sharing(bytes) && open.loads(source);
+      return bytes >= member.bytes / 2 && costs_.is_read_worth_sharing(bytes) && open.group.loads(source);
     });
   }
+
+  int64_t most_made_at_once(int64_t largest) const { return std::max(costs_.limits().kept_bytes, 4 * largest); }
 
   std::optional<OpenGroup::Place> place_in(const Open& open, const Member& member) const {
     const Group& group = open.group.group();
     const KernelLimits& limits = costs_.limits();
     if (group.members.size() >= limits.members || group.loads.size() + group.members.size() / 4 >= limits.loads) return std::nullopt;
-    if (open.kept_bytes + member.bytes > std::max(limits.kept_bytes, 4 * std::max(open.largest_bytes, member.bytes))) return std::nullopt;
+    if (open.kept_bytes + member.bytes > most_made_at_once(std::max(open.largest_bytes, member.bytes))) return std::nullopt;
     if (open.waiting_bytes + bytes_made_since(open.group, member) > limits.waiting_bytes) return std::nullopt;
     return find_place(open.group, member);
   }
@@ -184,7 +191,7 @@ class Fuser {
     if (into == kNone) {
       const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes));
       for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == kNone;) {
-        if (open_[g].live && (is_call_bound || shares_a_read(open_[g].group, *member)) && (place = place_in(open_[g], *member))) into = g;
+        if (open_[g].live && (is_call_bound || shares_a_read(open_[g], *member)) && (place = place_in(open_[g], *member))) into = g;
       }
     }
     if (into == kNone) {
@@ -257,6 +264,7 @@ class Fuser {
   void add_to(Open& open, uint32_t i, const Member& member, const OpenGroup::Place& place) const {
     open.waiting_bytes += bytes_made_since(open.group, member);
     open.largest_bytes = std::max(open.largest_bytes, member.bytes);
+    open.made_bytes += member.bytes;
     open.group.add(i, member, place);
     for (const ValueId output : graph_.instrs[i].outputs) {
       if (!output.defined() || !open.group.makes(output)) continue;

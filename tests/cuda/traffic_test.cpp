@@ -17,10 +17,12 @@
 #include <vector>
 
 #include "capture/graph/graph.h"
+#include "codegen/cuda/cost_model.h"
 #include "engine/hindcast.h"
 #include "tests/cuda_emulator/machine/machine.h"
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/cuda_emulator/runtime/launch.h"
+#include "tests/fusion/captured_groups.h"
 #include "tests/support/kept_graphs.h"
 
 namespace hindcast::tests::cuda {
@@ -176,6 +178,22 @@ TEST(Traffic, ALargeTensorThatTwoSumsReadIsReadOnce) {
   const auto ours = gradients();
   EXPECT_THAT(take_launched(), testing::ElementsAre("rows", "merge_slices"));
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i], 1e-4, 1e-4)) << i;
+}
+
+// The factors of many products are read beside one gradient. The stock engine has a product's gradients, and its factors, one after the other.
+TEST(Traffic, AFewOpsAtOnceShareARead) {
+  const CostsOfACard costs;
+  const auto graph = captured_graph([] {
+    std::vector<Tensor> factors;
+    for (int i = 0; i < 24; ++i) factors.push_back(at::mm(leaf({520, 8}), leaf({8, 512})));  // so that nobody waits for their gradients
+    Tensor sum = factors[0] * factors[1];
+    for (size_t i = 2; i < factors.size(); i += 2) sum = sum + factors[i] * factors[i + 1];
+    sum.backward(at::ones({520, 512}));
+  });
+  for (const codegen::Group& group : codegen::fuse(*graph, codegen::cuda::cost_model()).groups) {
+    EXPECT_LE(group.stores.size(), 4U);
+    EXPECT_LE(group.loads.size(), 5U);
+  }
 }
 
 }  // namespace
