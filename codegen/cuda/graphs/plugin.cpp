@@ -162,10 +162,16 @@ class Graph final : public CapturedGraph {
     }
   }
 
+  // A stream that LibTorch did not make may be gone.
+  static bool is_of_others(const c10::cuda::CUDAStream& stream) {
+    return stream.stream() != nullptr && stream.id() == reinterpret_cast<c10::StreamId>(stream.stream());
+  }
+
   // The last launch, and what followed it on its stream: results are read from the pool there. Expandable segments are unmapped without
   // that anybody waits.
   bool is_done() const {
     if (!last_stream_) return true;
+    if (is_of_others(*last_stream_)) return false;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const bool may_wait = cudaStreamIsCapturing(*last_stream_, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
     const bool is_done = may_wait && cudaStreamSynchronize(*last_stream_) == cudaSuccess;
