@@ -97,6 +97,7 @@ uint64_t accelerator_state(c10::DeviceType accelerator) {
   add(context.userEnabledFA3SDP(), 1);
   add(context.userEnabledOverrideableSDP(), 1);
   add(context.allowFP16BF16ReductionMathSDP(), 1);
+  static_assert(at::num_sdp_backends <= 5, "the word has no bit left");
   for (const at::SDPBackend backend : at::globalContext().sDPPriorityOrder()) add(static_cast<int>(backend), 3);
   // Who asks for the library of matrix products settles the default first: there is no question that changes nothing.
   add(at::globalContext().blasPreferredBackend(), 2);

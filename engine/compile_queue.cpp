@@ -7,6 +7,7 @@
 #include "engine/counters/stats_recorder.h"
 #include "engine/backward_plan.h"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <string>
@@ -16,12 +17,13 @@
 namespace hindcast::engine {
 namespace {
 
-// A missing compiler fails every graph in the same words: the first time is worth a warning.
-bool is_said_first(const std::string& text) {
+// A missing compiler fails every graph in the same words: the first time is worth a warning. Behind a kernel's first line comes its text.
+bool is_said_first(std::string text) {
+  text.resize(std::min(text.size(), text.find('\n')));
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static auto* said = new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  return said->size() < 100 && said->insert(text).second;
+  return said->size() < 100 && said->insert(std::move(text)).second;
 }
 
 void tell_failure(uint32_t graph, std::string_view what_stays, const std::string& why) {

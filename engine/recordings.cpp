@@ -35,6 +35,7 @@ void RecordedPlan::make_regions() {
     const codegen::Backend* const backend = codegen::backend_of(region.device.type());
     if (backend != nullptr) regions_.push_back(std::make_unique<RecordedRegion>(region, *backend));
   }
+  if (regions_.empty()) is_decided_.store(true, std::memory_order_relaxed);
 }
 
 std::shared_ptr<RecordedPlan> RecordedPlan::make(std::shared_ptr<const BackwardPlan> plan, std::shared_ptr<const Regions> regions,
@@ -57,14 +58,13 @@ bool RecordedPlan::is_of(const capture::Bindings& bindings) const {
 }
 
 void RecordedPlan::leave() {
-  std::vector<uint32_t> changed;
-  for (const auto& region : regions_) changed.insert(changed.end(), region->changed_numbers().begin(), region->changed_numbers().end());
-  if (!changed.empty()) {
-    try {
-      cut_at(changed);
-    } catch (const std::exception&) {  // for want of memory: all steps are run one by one
-      regions_.clear();
-    }
+  try {
+    std::vector<uint32_t> changed;
+    for (const auto& region : regions_) changed.insert(changed.end(), region->changed_numbers().begin(), region->changed_numbers().end());
+    if (!changed.empty()) cut_at(changed);
+  } catch (const std::exception&) {  // for want of memory: all steps are run one by one
+    forget();
+    regions_.clear();
   }
   is_entered_.store(false, std::memory_order_release);
 }

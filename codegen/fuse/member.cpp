@@ -159,12 +159,13 @@ class Description {
       if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
-      if (is_number_of_host(value(arg.values[0]))) {
+      const bool is_counter = op.counters >> i & 1;  // it has more digits than a scalar
+      if (is_number_of_host(value(arg.values[0])) && !is_counter) {
         member_.numbers.push_back(arg.values[0]);
         continue;
       }
       const at::ScalarType type = value(arg.values[0]).dtype;
-      const bool is_read_as_it_is = (op.mask_args >> i & 1 && type == at::kBool) || (op.counters >> i & 1 && is_integer(type));
+      const bool is_read_as_it_is = (op.mask_args >> i & 1 && type == at::kBool) || (is_counter && is_integer(type));
       if (!is_float(type) && !is_complex(type) && !is_read_as_it_is && !is_converted(value(arg.values[0]))) return false;
       member_.operands.push_back({arg.values[0]});
     }

@@ -1,5 +1,8 @@
 #include "codegen/plan/aten_call.h"
 
+#include "base/format.h"
+
+#include <string>
 #include <unordered_map>
 
 namespace hindcast::codegen {
@@ -19,6 +22,8 @@ class AtenCall final : public OpCall {
     for (const uint32_t i : instrs_) capture::Graph::replay(values, graph_->instrs[i], env);
     for (size_t i = 0; i < results_.size(); ++i) slots[step.outputs[i]] = std::move(values.at(results_[i].index));
   }
+
+  std::string describe() const override { return base::format("{} ops through ATen", instrs_.size()); }
 
  private:
   std::shared_ptr<const capture::Graph> graph_;
