@@ -16,9 +16,11 @@
 #include "base/format.h"
 #include "bench/gpu/aten_calls.h"
 #include "bench/gpu/counting_card.h"
-#include "bench/gpu/machine_code.h"
 #include "bench/gpu/workloads.h"
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/kernel/device_library.h"
 #include "engine/hindcast.h"
+#include "tests/support/machine_code.h"
 
 namespace hindcast::bench::gpu {
 namespace {
@@ -31,6 +33,22 @@ const CountingCard& card() {
   static const CountingCard counting;
   return counting;
 }
+
+/// What the code of texts needs on an H100 or an H200. A text is compiled once.
+class Uses {
+ public:
+  explicit Uses(const codegen::cuda::Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
+  const tests::KernelUse& of(const EntryPoint& entry) {
+    const auto [found, is_new] = by_text_.try_emplace(*entry.text);
+    if (is_new)
+      found->second = tests::uses_in(nvrtc_.compile(*entry.text, codegen::device_library(), codegen::cuda::kernel_options(90)).log);
+    return found->second.at(entry.name);
+  }
+
+ private:
+  const codegen::cuda::Nvrtc& nvrtc_;
+  std::map<std::string, std::map<std::string, tests::KernelUse>> by_text_;
+};
 
 struct Calls {
   int64_t count = 0;
@@ -131,25 +149,24 @@ std::string width_of(const Launches& launches) {
   return has_vectors && has_elements ? "16, one element" : has_vectors ? "16" : has_elements ? "one element" : "";
 }
 
-std::string registers_of(const Launches& launches, std::optional<MachineCode>& code) {
-  if (!code) return " | ";
-  Registers most;
+std::string registers_of(const Launches& launches, std::optional<Uses>& uses) {
+  if (!uses) return " | ";
+  int registers = 0, spilled_bytes = 0;
   for (const EntryPoint& one : launches.entries) {
-    const Registers& registers = code->registers_of(*one.text, one.name);
-    most.used = std::max(most.used, registers.used);
-    most.spilled_bytes = std::max(most.spilled_bytes, registers.spilled_bytes);
+    registers = std::max(registers, uses->of(one).registers);
+    spilled_bytes = std::max(spilled_bytes, uses->of(one).spilled_bytes);
   }
-  return format("{} | {}", most.used, most.spilled_bytes);
+  return format("{} | {}", registers, spilled_bytes);
 }
 
-std::string cells_of(const Counts& counts, std::optional<MachineCode>& code) {
+std::string cells_of(const Counts& counts, std::optional<Uses>& uses) {
   return format("{} | {} | {} | {} | {} | {}", counts.stock.count, counts.launches.entries.size(), counts.left.count,
-                kernels_in(counts.launches), width_of(counts.launches), registers_of(counts.launches, code));
+                kernels_in(counts.launches), width_of(counts.launches), registers_of(counts.launches, uses));
 }
 
-void add(std::vector<Line>& lines, const Row& row, const Counts& counts, std::optional<MachineCode>& code) {
+void add(std::vector<Line>& lines, const Row& row, const Counts& counts, std::optional<Uses>& uses) {
   const auto [pattern, sizes, type] = parts_of(row.name);
-  const std::string cells = cells_of(counts, code);
+  const std::string cells = cells_of(counts, uses);
   auto line = std::find_if(lines.begin(), lines.end(),
                            [&](const Line& one) { return one.pattern == pattern && one.type == type && one.cells == cells; });
   if (line == lines.end()) line = lines.insert(lines.end(), {.pattern = pattern, .type = type, .cells = cells});
@@ -176,9 +193,9 @@ std::string markdown_of(const std::vector<Line>& lines) {
 void print_counts(const std::string& only) {
   codegen::cuda::install_machine(card());
   std::string why_not;
-  std::optional<MachineCode> code;
+  std::optional<Uses> uses;
   if (const auto* const nvrtc = codegen::cuda::Nvrtc::get(&why_not)) {
-    code.emplace(*nvrtc);
+    uses.emplace(*nvrtc);
   } else {
     std::fprintf(stderr, "registers are not known: %s\n", why_not.c_str());
   }
@@ -188,7 +205,7 @@ void print_counts(const std::string& only) {
   for (const Row& row : all) {
     if (!std::regex_search(row.name, std::regex(only))) continue;
     std::fprintf(stderr, "%s\n", row.name.c_str());
-    add(lines, row, counts_of(row), code);
+    add(lines, row, counts_of(row), uses);
   }
   std::fputs(markdown_of(lines).c_str(), stdout);
 }
