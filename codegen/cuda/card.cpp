@@ -17,6 +17,9 @@ namespace {
 
 // CUdevice_attribute
 constexpr int kThreadsOfBlock = 1, kSharedBytesOfBlock = 8, kMultiprocessors = 16, kThreadsOfMultiprocessor = 39;
+constexpr int kMostSharedBytesOfBlock = 97;
+// CUfunction_attribute
+constexpr int kStaticSharedBytes = 1, kMostDynamicSharedBytes = 8;
 constexpr int kMajorOfCapability = 75, kMinorOfCapability = 76;
 
 int attribute(const Driver& driver, int which, int device) {
@@ -120,6 +123,7 @@ std::unique_ptr<const Card> Card::open(const Driver& driver, const Nvrtc& nvrtc,
           base::format("{} compiles for no card of compute capability {}.{}", nvrtc.identity(), capability / 10, capability % 10));
     card->limits_ = {attribute(driver, kMultiprocessors, device), attribute(driver, kThreadsOfMultiprocessor, device),
                      attribute(driver, kThreadsOfBlock, device), attribute(driver, kSharedBytesOfBlock, device)};
+    card->limits_.most_shared_bytes = attribute(driver, kMostSharedBytesOfBlock, device);
     card->options_ = kernel_options(architecture);
     card->identity_ = nvrtc.identity();
     for (const std::string& option : card->options_) card->identity_ += " " + option;
@@ -155,10 +159,19 @@ void* Card::context_of(const Driver& driver, const One& card) {
   return context;
 }
 
+// More than 48 KiB has to be asked for.
+void Card::allow_shared_memory(void* kernel, int device) const {
+  int of_arrays = 0;
+  HC_CALL(driver_, cuKernelGetAttribute, &of_arrays, kStaticSharedBytes, kernel, device);
+  const auto most = static_cast<int>(limits_.most_shared_bytes) - of_arrays;
+  HC_CALL(driver_, cuKernelSetAttribute, kMostDynamicSharedBytes, most, kernel, device);
+}
+
 // An object that a card does not take is found here, in the background, where there is another way; and no launch loads code.
 void Card::prepare(void* kernel) const {
   for (size_t i = 0; i < cards_.size(); ++i) {
     if (!runs_on(static_cast<int>(i))) continue;
+    allow_shared_memory(kernel, cards_[i].device);
     unsigned flags = 0;
     int active = 0;
     HC_CALL(driver_, cuDevicePrimaryCtxGetState, cards_[i].device, &flags, &active);

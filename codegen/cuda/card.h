@@ -49,6 +49,7 @@ class Card final : public Machine {
   void enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const;
   /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
   void prepare(void* kernel) const;
+  void allow_shared_memory(void* kernel, int device) const;
 
   const Driver& driver_;
   const Nvrtc& nvrtc_;

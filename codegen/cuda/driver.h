@@ -30,6 +30,8 @@ namespace hindcast::codegen::cuda {
                         void** values, unsigned count))                                                                                    \
   X(cuLibraryGetKernel, (void** kernel, void* library, const char* name))                                                                  \
   X(cuKernelGetFunction, (void** function, void* kernel))                                                                                  \
+  X(cuKernelGetAttribute, (int* value, int attribute, void* kernel, int device))                                                           \
+  X(cuKernelSetAttribute, (int attribute, int value, void* kernel, int device))                                                            \
   X(cuLibraryUnload, (void* library))                                                                                                      \
   X(cuStreamIsCapturing, (void* stream, int* status))                                                                                      \
   X(cuStreamGetCaptureInfo_v2, (void* stream, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count)) \

@@ -5,10 +5,28 @@
 namespace hindcast::codegen::cuda {
 
 const char* name_of(Entry entry) {
-  constexpr std::array<const char*, kEntries> kNames = {
-      "dense",           "dense_few", "dense_each",    "nest",         "nest_each",      "nest_any",
-      "tiles",           "rows",      "rows_each",     "rows_long",    "rows_long_each", "rows_split",
-      "rows_split_each", "segments",  "segments_each", "merge_slices", "sets",           "sets_each"};
+  constexpr std::array<const char*, kEntries> kNames = {"dense",
+                                                        "dense_few",
+                                                        "dense_each",
+                                                        "nest",
+                                                        "nest_each",
+                                                        "nest_any",
+                                                        "tiles",
+                                                        "rows",
+                                                        "rows_each",
+                                                        "rows_shared",
+                                                        "rows_shared_each",
+                                                        "rows_long",
+                                                        "rows_long_each",
+                                                        "rows_split",
+                                                        "rows_split_each",
+                                                        "segments",
+                                                        "segments_each",
+                                                        "segments_shared",
+                                                        "segments_shared_each",
+                                                        "merge_slices",
+                                                        "sets",
+                                                        "sets_each"};
   return kNames[static_cast<size_t>(entry)];
 }
 

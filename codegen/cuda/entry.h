@@ -17,17 +17,21 @@ enum class Entry : uint8_t {
   Tiles,
   Rows,
   RowsEach,
+  RowsShared,
+  RowsSharedEach,
   RowsLong,
   RowsLongEach,
   RowsSplit,
   RowsSplitEach,
   Segments,
   SegmentsEach,
+  SegmentsShared,
+  SegmentsSharedEach,
   Merge,
   Sets,
   SetsEach,
 };
-inline constexpr size_t kEntries = 18;
+inline constexpr size_t kEntries = 22;
 /// As the text has it.
 const char* name_of(Entry entry);
 

@@ -17,7 +17,7 @@ class KernelCall final : public PointwiseFrame {
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
  private:
-  bool can_write_leaves(const Call& call) const override { return call.is_one_loop; }
+  bool can_write_leaves(const Call& /*call*/) const override { return true; }
 
   void launch(Call& call) const override {
     if (is_empty(call)) return;
@@ -77,7 +77,7 @@ class KernelCall final : public PointwiseFrame {
     add_scalars(call, arguments);
     const auto turned = turned_loads(nest);
     if (turned.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) return launch_tiles(nest, turned, arguments, touched);
-    const Schedule schedule = call.is_one_loop || turned.loop != nullptr ? schedule_nest_any(call.numel) : schedule_of(call, nest);
+    const Schedule schedule = call.is_one_loop || turned.loop != nullptr ? schedule_nest_any(call.numel, shape_) : schedule_of(call, nest);
     const int64_t length = schedule.entry == Entry::Nest ? shape_.vector_length : 1;
     arguments.add(call.numel / length);
     add_loops(nest, length, arguments);
@@ -86,9 +86,10 @@ class KernelCall final : public PointwiseFrame {
 
   Schedule schedule_of(const Call& call, const Nest& nest) const {
     const int64_t inner = nest.loops.back().size;
-    const NestProblem problem{.outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest)};
+    const NestProblem problem{
+        .outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest) && are_aligned(call.leaves)};
     const Schedule schedule = schedule_nest(problem, shape_, machine()->limits());
-    return kernel_->has_or_asks_for(schedule.entry) ? schedule : schedule_nest_any(call.numel);
+    return kernel_->has_or_asks_for(schedule.entry) ? schedule : schedule_nest_any(call.numel, shape_);
   }
 
   // As the struct Nest has them, behind the number of pieces.

@@ -19,6 +19,7 @@ class TouchedMemory {
   void reads(const at::Tensor& tensor) { add(tensor, true); }
   void writes(const at::Tensor& tensor) { add(tensor, false); }
   void writes(const Concats& concats);
+  void result(const at::Tensor& tensor, bool is_added) { add(tensor, is_added); }
   void leaves(const LeafWrites* leaves);
   void add(const void* begin, int64_t bytes, bool has_values) {
     if (is_wanted_) all_.push_back({begin, bytes, has_values});

@@ -17,6 +17,7 @@ std::string merge_source(const Body& body) {
       "  char *partials[{}], *results[{}];\n"
       "  int64 counts[{}], partial_bytes[{}];\n"
       "  int64 slices, rows, rows_at_once;  // rows that a slice takes together\n"
+      "  uint64 adds;                       // to what is there: results, a bit each\n"
       "}};\n\n",
       body.stores.size(), body.stores.size(), body.stores.size(), body.stores.size());
   text +=
@@ -52,7 +53,8 @@ std::string merge_source(const Body& body) {
                    reductions.combine(store.over_rows), i);
     const auto put = [&](size_t to, const std::string& value) {
       const std::string_view result = type_name(body.stores[to].type);
-      text += format("    (({}*)arguments.results[{}])[at] = convert<{}>({});\n", result, to, result, value);
+      text += format("    put_result(({}*)arguments.results[{}] + at, convert<{}>({}), arguments.adds >> {} & 1);\n", result, to, result,
+                     value, to);
     };
     put(i, is_mean ? "all.from + all.mean" : "all");
     if (m2) put(*m2, "all.m2");

@@ -11,6 +11,8 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
+int64_t whole_accesses(int64_t bytes) { return (bytes + kAccess - 1) / kAccess * kAccess; }
+
 class RowCall final : public RowFrame {
  public:
   RowCall(const Group& group, std::shared_ptr<const CudaKernel> kernel)
@@ -18,6 +20,7 @@ class RowCall final : public RowFrame {
         kernel_(std::move(kernel)),
         shape_(shape_of(group.body)),
         passes_(passes_over_row(group.body)),
+        widths_kept_(widths_kept(group.body)),
         has_numbers_(std::any_of(group.body.stores.begin(), group.body.stores.end(),
                                  [](const BodyStore& store) { return store.extent == Extent::Row; })),
         problem_{.needs_whole_rows = needs_whole_rows(group.body),
@@ -38,6 +41,7 @@ class RowCall final : public RowFrame {
 
   bool may_take_input(const Call& /*call*/, size_t store) const override { return takes_memory_[store]; }
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
+  bool can_add_to_leaf(size_t store) const override { return group_.body.stores[store].extent != Extent::Element; }
 
   void launch(Call& call) const override {
     Rows rows;
@@ -48,10 +52,12 @@ class RowCall final : public RowFrame {
     problem.segments = rows.segments();
     problem.columns = rows.segment_length();
     problem.is_aligned = is_aligned(call, rows);
+    problem.kept_bytes = 0;
+    for (const int64_t width : widths_kept_) problem.kept_bytes += whole_accesses(rows.row_length() * width);
     RowSchedule schedule = schedule_rows(problem, shape_, machine()->limits());
     if (!kernel_->has_or_asks_for(schedule.rows.entry)) {
-      problem.is_aligned = false;  // what takes any rows takes them element by element
-      schedule = schedule_rows_long(problem, machine()->limits());
+      schedule = schedule_any_rows(problem, shape_, machine()->limits());
+      problem.is_aligned = schedule.rows.entry == Entry::Segments;
     }
     const Partials partials = make_partials(call, rows, schedule.slices);
     const at::Tensor numbers = make_numbers(problem.rows, schedule.splits);
@@ -62,8 +68,8 @@ class RowCall final : public RowFrame {
 
   // Of no rows: sums, as others were refused.
   void clear_results(const Call& call) const {
-    for (const at::Tensor& result : call.results) {
-      if (result.defined()) result.zero_();
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      if (call.results[i].defined() && !call.is_added(i)) call.results[i].zero_();
     }
   }
 
@@ -73,7 +79,7 @@ class RowCall final : public RowFrame {
     const auto width = static_cast<int64_t>(c10::elementSize(group_.body.compute));
     for (size_t i = 0; i < call.results.size(); ++i) {
       const bool is_over_rows = group_.body.stores[i].is_over_rows();
-      partials.bytes.push_back(is_over_rows ? (rows.counts[i] * width + kAccess - 1) / kAccess * kAccess : 0);
+      partials.bytes.push_back(is_over_rows ? whole_accesses(rows.counts[i] * width) : 0);
       bytes += partials.bytes.back() * slices;
     }
     if (bytes != 0) partials.memory = result_maker().make_new({bytes}, {1}, at::kByte, group_.device);
@@ -103,7 +109,7 @@ class RowCall final : public RowFrame {
     }
     for (size_t i = 0; i < call.results.size(); ++i) {
       arguments.add(partials.pointers[i]);
-      touched.writes(call.results[i]);
+      touched.result(call.results[i], call.is_added(i));
     }
     touched.writes(partials.memory);
     touched.leaves(call.leaves);
@@ -129,7 +135,9 @@ class RowCall final : public RowFrame {
     arguments.add((pieces + splits - 1) / splits);
     arguments.add(memory_of(numbers));
     pass == 0 ? touched.writes(numbers) : touched.reads(numbers);
-    cuda::launch(*kernel_, schedule.rows, 0, arguments, group_.device, touched);
+    arguments.add(problem.kept_bytes);
+    arguments.add(static_cast<int64_t>(call.added));
+    cuda::launch(*kernel_, schedule.rows, static_cast<uint32_t>(schedule.shared_bytes), arguments, group_.device, touched);
   }
 
   void launch_merge(const Call& call, const Rows& rows, const RowSchedule& schedule, const Partials& partials) const {
@@ -141,7 +149,7 @@ class RowCall final : public RowFrame {
       if (!group_.body.stores[i].is_over_rows()) continue;
       most = std::max(most, rows.counts[i]);
       ++stores;
-      touched.writes(call.results[i]);
+      touched.result(call.results[i], call.is_added(i));
     }
     if (most == 0) return;
     touched.reads(partials.memory);
@@ -154,6 +162,7 @@ class RowCall final : public RowFrame {
     arguments.add(schedule.slices);
     arguments.add(rows.row_count);
     arguments.add(schedule.rows_at_once);
+    arguments.add(static_cast<int64_t>(call.added));
     cuda::launch(*kernel_, schedule_merge(most, stores), 0, arguments, group_.device, touched);
   }
 
@@ -176,6 +185,7 @@ class RowCall final : public RowFrame {
   const std::shared_ptr<const CudaKernel> kernel_;
   const Shape shape_;
   const size_t passes_;
+  const std::vector<int64_t> widths_kept_;
   const bool has_numbers_;  // results of a row each
   const RowProblem problem_;
   std::vector<bool> takes_memory_;  // by store: of an operand

@@ -27,6 +27,8 @@ std::string rows_struct(const Body& body) {
              "  int64 is_whole;                        // the one slice is the result\n"
              "  int64 pass, splits, pieces_of_split;   // of rows that several blocks share\n"
              "  char* numbers;                         // that these blocks made of the row\n"
+             "  int64 kept_bytes;                      // of shared memory, for a row\n"
+             "  uint64 adds;                           // to what is there: results, a bit each\n"
              "}};\n\n",
              tensors, tensors, std::max<size_t>(stores, 1), std::max<size_t>(stores, 1));
 }
@@ -60,39 +62,50 @@ Entries entries_of_rows(const Body& body) {
   using enum Entry;
   Entries entries = {Rows, RowsEach, RowsLong, RowsLongEach};
   if (may_split_rows(body)) entries.add({RowsSplit, RowsSplitEach});
-  if (goes_by_segments(body)) entries = {Segments, SegmentsEach};
+  if (!widths_kept(body).empty()) entries.add({RowsShared, RowsSharedEach});
+  if (goes_by_segments(body)) {
+    entries = {Segments, SegmentsEach};
+    if (!widths_kept(body).empty()) entries.add({SegmentsShared, SegmentsSharedEach});
+  }
   if (has_results_over_rows(body)) entries.add({Merge});
   return entries;
 }
 
 Entries first_entries_of_rows(const Body& body) {
   using enum Entry;
-  if (goes_by_segments(body)) return entries_of_rows(body);
   Entries entries = {Rows, RowsLongEach};
+  if (goes_by_segments(body)) entries = {Segments, SegmentsEach};
   if (has_results_over_rows(body)) entries.add({Merge});
   return entries;
 }
 
 std::string rows_source(const Body& body, Entries entries) {
   using enum Entry;
-  const int length = vector_length(body), items = items_in_flight(body);
+  const int length = vector_length(body), items = items_in_flight(body), one_by_one = elements_one_by_one(body);
+  // Sums over rows are in memory, and addressed one by one.
+  const int of_long = has_results_over_rows(body) ? 1 : std::min(items, 2);
   std::string text = head_of_text() + rows_struct(body);
+  if (!widths_kept(body).empty()) text += "extern __shared__ __align__(16) char smem[];  // what rows keep from pass to pass\n\n";
   const auto add_function = [&](Entries of, RowForm form) {
     if (entries.has_one_of(of)) text += row_function(body, form);
   };
   const auto add = [&](Entry which, const std::string& call) {
     if (entries.has(which)) text += entry(name_of(which), call);
   };
-  add_function({Segments, SegmentsEach}, RowForm::Segments);
+  add_function({Segments, SegmentsEach, SegmentsShared, SegmentsSharedEach}, RowForm::Segments);
   add_function({Rows, RowsEach}, RowForm::InRegisters);
-  add_function({RowsLong, RowsLongEach}, RowForm::Long);
+  add_function({RowsShared, RowsSharedEach, RowsLong, RowsLongEach}, RowForm::Long);
   add_function({RowsSplit, RowsSplitEach}, RowForm::Split);
-  add(Segments, format("run_segments<{}>", length));
-  add(SegmentsEach, "run_segments<1>");
+  add(Segments, format("run_segments<{}, false>", length));
+  add(SegmentsEach, "run_segments<1, false>");
+  add(SegmentsShared, format("run_segments<{}, true>", length));
+  add(SegmentsSharedEach, "run_segments<1, true>");
   add(Rows, format("run_rows<{}, {}>", length, items));
-  add(RowsEach, format("run_rows<1, {}>", elements_one_by_one(body)));
-  add(RowsLong, format("run_rows_long<{}>", length));
-  add(RowsLongEach, "run_rows_long<1>");
+  add(RowsEach, format("run_rows<1, {}>", one_by_one));
+  add(RowsShared, format("run_rows_long<{}, {}, true>", length, of_long));
+  add(RowsSharedEach, format("run_rows_long<1, {}, true>", one_by_one));
+  add(RowsLong, format("run_rows_long<{}, {}, false>", length, of_long));
+  add(RowsLongEach, format("run_rows_long<1, {}, false>", one_by_one));
   add(RowsSplit, format("run_rows_split<{}>", length));
   add(RowsSplitEach, "run_rows_split<1>");
   return entries.has(Merge) ? text + "\n" + merge_source(body) : text;

@@ -49,7 +49,8 @@ class Writer {
     text_ += scalar_lines(body_, "arguments.scalars", "  ");
     line(2, "const int64 of_row = arguments.segments * arguments.columns / kVector, begin = blockIdx.x * arguments.pieces_of_split;");
     line(2, "const int64 pieces = min(of_row, begin + arguments.pieces_of_split), row = blockIdx.y;");
-    line(2, "constexpr bool is_row = true;");
+    line(2, "constexpr bool is_row = true, kKeeps = false;");
+    line(2, "constexpr int kItems = 1;");
     shift_ = -2;
     place_row();
     for (size_t pass = 0; pass < passes_.count(); ++pass) {
@@ -105,7 +106,9 @@ class Writer {
 
   void begin_function() {
     const char* const name = form_ == RowForm::InRegisters ? "rows" : form_ == RowForm::Long ? "rows_long" : "segments";
-    text_ += form_ == RowForm::InRegisters ? "template <int kVector, int kItems>\n" : "template <int kVector>\n";
+    text_ += form_ == RowForm::InRegisters ? "template <int kVector, int kItems>\n"
+             : form_ == RowForm::Long      ? "template <int kVector, int kItems, bool kKeeps>\n"
+                                           : "template <int kVector, bool kKeeps>\n";
     text_ += format("HC_DEVICE void run_{}(const Rows& arguments) {{\n", name);
     text_ += scalar_lines(body_, "arguments.scalars", "  ");
     line(2, "const int64 slices = int64(gridDim.x) * blockDim.y;");
@@ -117,6 +120,17 @@ class Writer {
       line(2, "const int64 pieces = arguments.segments * arguments.columns / kVector;");
     } else {
       line(2, "const int64 pieces = arguments.columns / kVector;");
+    }
+    if (form_ != RowForm::InRegisters && !widths_kept(body_).empty()) begin_kept_loads();
+  }
+
+  // What one pass read and a later one reads again. A thread reads what it put there itself.
+  void begin_kept_loads() {
+    std::string begin = "smem + threadIdx.y * arguments.kept_bytes";
+    for (size_t i = 0; i < loads_; ++i) {
+      if (!passes_.is_read_again(i)) continue;
+      line(2, format("[[maybe_unused]] {}* const kept{} = ({}*)({});", type_of(i), i, type_of(i), begin));
+      begin = format("(char*)kept{} + bytes_kept(arguments.segments * arguments.columns, sizeof({}))", i, type_of(i));
     }
   }
 
@@ -192,12 +206,45 @@ class Writer {
   std::string vector_of(size_t load) const {
     return format("load_vector<kVector>((const {}*)(arguments.pointers[{}] + to{} + {}))", type_of(load), load, load, bytes_of_piece(load));
   }
+  // Of a piece, in the form that may keep it.
+  void load_piece(int indent, size_t pass, size_t load, const std::string& to) {
+    const bool is_kept = passes_.is_read_again(load) && form_ != RowForm::Split, is_first = passes_.first_pass_of(load) == pass;
+    const std::string kept =
+        format("kept{} + {}", load, form_ == RowForm::Segments ? "segment * arguments.columns + piece * kVector" : "piece * kVector");
+    const std::string again = format("kKeeps ? load_vector<kVector>((const {}*)({})) : ", type_of(load), kept);
+    line(indent, format("{} = {}{};", to, is_kept && !is_first ? again : "", vector_of(load)));
+    if (is_kept && is_first) line(indent, format("if (kKeeps) store_vector<kVector>({}, {});", kept, to));
+  }
 
   void begin_items(int indent) {
     text_ += "#pragma unroll\n";
     line(indent, "for (int k = 0; k < kItems; ++k) {");
-    line(indent + 2, "const uint32 piece = first_piece + k * blockDim.x;");
-    line(indent + 2, "if (!is_row || piece >= pieces) continue;");
+    if (form_ == RowForm::InRegisters) {
+      line(indent + 2, "const uint32 piece = first_piece + k * blockDim.x;");
+      line(indent + 2, "if (!is_row || piece >= pieces) continue;");
+    } else {
+      line(indent + 2, "const int64 piece = part + k * int(blockDim.x);");
+      line(indent + 2, "if (piece >= pieces) continue;");
+    }
+  }
+
+  // What a thread has of the row at a time: all its loads first, so that they are in flight together.
+  void begin_part(size_t pass) {
+    const char* const first = form_ == RowForm::Split ? "begin + threadIdx.x" : "threadIdx.x";
+    line(4, format("for (int64 part = {}; is_row && part < pieces; part += kItems * int(blockDim.x)) {{", first));
+    bool loads = false;
+    for (size_t i = 0; i < loads_; ++i) {
+      if (!is_dense(i) || !passes_.loads(pass, i)) continue;
+      loads = true;
+      line(6, format("Vector<{}, kVector> a{}[kItems];", type_of(i), i));
+    }
+    if (!loads) return;
+    begin_items(6);
+    where_in_segments(8);
+    for (size_t i = 0; i < loads_; ++i) {
+      if (is_dense(i) && passes_.loads(pass, i)) load_piece(8, pass, i, format("a{}[k]", i));
+    }
+    line(6, "}");
   }
 
   void load_row() {
@@ -237,20 +284,23 @@ class Writer {
   void flat_pass(size_t pass) {
     const std::vector<size_t> reductions = reductions_of(pass);
     add_lines(4, reductions, &ReductionText::begin);
-    if (form_ == RowForm::InRegisters) {
-      begin_items(4);
-    } else {
-      const char* const first = form_ == RowForm::Split ? "begin + threadIdx.x" : "threadIdx.x";
-      line(4, format("for (int64 piece = {}; is_row && piece < pieces; piece += blockDim.x) {{", first));
+    const bool by_parts = form_ != RowForm::InRegisters;
+    if (by_parts) {
+      begin_part(pass);
+      shift_ += 2;
     }
+    begin_items(4);
     where_in_segments(6);
     for (size_t i = 0; i < loads_; ++i) {
       if (is_per_segment(i) && passes_.loads(pass, i))
         line(6, load_from(body_, i, place(i, format("segment * arguments.segment_steps[{}]", i))));
-      if (is_dense(i) && passes_.loads(pass, i) && form_ != RowForm::InRegisters) line(6, format("const auto a{} = {};", i, vector_of(i)));
     }
     elements(pass, reductions, [](size_t) { return true; });
     line(4, "}");
+    if (by_parts) {
+      shift_ -= 2;
+      line(4, "}");
+    }
     add_lines(4, reductions, &ReductionText::end);
   }
 
@@ -274,7 +324,9 @@ class Writer {
     of_elements.insert(of_elements.end(), of_segment.begin(), of_segment.end());
     line(6, "for (int64 piece = threadIdx.x; is_row && piece < pieces; piece += blockDim.x) {");
     for (size_t i = 0; i < loads_; ++i) {
-      if (is_dense(i) && passes_.loads(pass, i)) line(8, format("const auto a{} = {};", i, vector_of(i)));
+      if (!is_dense(i) || !passes_.loads(pass, i)) continue;
+      line(8, format("Vector<{}, kVector> a{};", type_of(i), i));
+      load_piece(8, pass, i, format("a{}", i));
     }
     elements(pass, of_elements, [&](size_t op) { return !passes_.is_of_segments(op); });
     line(6, "}");
@@ -320,7 +372,7 @@ class Writer {
     }
     text_ += "#pragma unroll\n";
     line(indent, "for (int j = 0; j < kVector; ++j) {");
-    const std::string item = form_ == RowForm::InRegisters ? "[k]" : "";
+    const std::string item = form_ == RowForm::Segments ? "" : "[k]";
     for (size_t i = 0; i < loads_; ++i) {
       if (is_dense(i) && passes_.loads(pass, i)) line(indent + 2, load_from(body_, i, format("a{}{}.get(j)", i, item)));
     }
@@ -395,8 +447,9 @@ class Writer {
   void store_numbers_of_row() {
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       if (body_.stores[i].extent == Extent::Row)
-        line(4, format("if ({} && threadIdx.x == 0) {} = {};", form_ == RowForm::Split ? "blockIdx.x == 0" : "is_row",
-                       place(loads_ + i, "0"), converted(body_, body_.stores[i])));
+        line(4,
+             format("if ({} && threadIdx.x == 0) put_result(&{}, {}, arguments.adds >> {} & 1);",
+                    form_ == RowForm::Split ? "blockIdx.x == 0" : "is_row", place(loads_ + i, "0"), converted(body_, body_.stores[i]), i));
     }
   }
 
@@ -420,9 +473,10 @@ class Writer {
       }
       line(6, "if (threadIdx.y != 0 || piece >= pieces) continue;");
       const auto put = [&](size_t to, const std::string& value) {
-        line(6, format("store_result<{}>(arguments.pointers[{}], arguments.partial_bytes[{}], arguments.is_whole, int64(piece) * kVector + "
-                       "j, {});",
-                       type_of(loads_ + to), loads_ + to, to, value));
+        line(6,
+             format("store_result<{}>(arguments.pointers[{}], arguments.partial_bytes[{}], arguments.is_whole, arguments.adds >> {} & 1,",
+                    type_of(loads_ + to), loads_ + to, to, to));
+        line(8, format("int64(piece) * kVector + j, {});", value));
       };
       put(i, store.over_rows == Kind::Mean ? "all.from + all.mean" : "all");
       if (m2) put(*m2, "all.m2");
@@ -444,6 +498,15 @@ class Writer {
 }  // namespace
 
 std::string row_function(const Body& body, RowForm form) { return Writer(body, form).run(); }
+
+std::vector<int64_t> widths_kept(const Body& body) {
+  const RowPasses passes(body, is_cheap);
+  std::vector<int64_t> widths;
+  for (size_t i = 0; i < body.loads.size(); ++i) {
+    if (passes.is_read_again(i)) widths.push_back(static_cast<int64_t>(c10::elementSize(body.loads[i].type)));
+  }
+  return widths;
+}
 
 size_t passes_over_row(const Body& body) { return RowPasses(body, is_cheap).count(); }
 

@@ -3,14 +3,20 @@
 
 #include "codegen/fuse/body.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hindcast::codegen::cuda {
 
 enum class RowForm : uint8_t { InRegisters, Long, Split, Segments };
 
-/// `template <...> void run_rows(const Rows& arguments)`, and so on: run_rows_long, run_rows_split, run_segments.
+/// `template <...> void run_rows(const Rows& arguments)`, and so on: run_rows_long, run_rows_split, run_segments. Those of `kKeeps` hold what
+/// several passes read in shared memory.
 std::string row_function(const Body& body, RowForm form);
+
+/// Of the loads that several passes read, and that shared memory may hold in the meantime: the bytes of an element.
+std::vector<int64_t> widths_kept(const Body& body);
 
 /// Times that a row is gone over.
 size_t passes_over_row(const Body& body);

@@ -36,18 +36,43 @@ int64_t rows_of_block(int64_t threads, int64_t rows) {
   return std::clamp(power_of_two(rows), std::max<int64_t>(kWarp / threads, 1), kThreads / threads);
 }
 
+// Of what shared memory may have, some is for the numbers of reductions.
+bool has_room_for(int64_t bytes, const Limits& limits) {
+  constexpr int64_t kNumbers = 4 << 10;
+  return bytes != 0 && bytes + kNumbers <= limits.most_shared_bytes;
+}
+
 RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& limits) {
-  const int64_t length = problem.is_aligned ? shape.vector_length : 1;
-  const int64_t threads = std::min<int64_t>(power_of_two(ceil_of(problem.columns, length)), kThreads);
-  const int64_t at_once = rows_of_block(threads, problem.rows);
+  const int64_t length = problem.is_aligned ? shape.vector_length : 1, pieces = ceil_of(problem.columns, length);
+  int64_t threads = std::min<int64_t>(power_of_two(pieces), kThreads), at_once = rows_of_block(threads, problem.rows);
+  const bool keeps = has_room_for(problem.kept_bytes * at_once, limits);
+  // Blocks that keep much are few on a multiprocessor: they have more threads.
+  if (keeps && at_once == 1 && problem.kept_bytes * limits.threads_of_multiprocessor > limits.most_shared_bytes * threads &&
+      pieces > threads)
+    threads = kMostThreadsOfRow;
   int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
   if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, limits));
-  RowSchedule schedule{{problem.is_aligned ? Entry::Segments : Entry::SegmentsEach, dim(blocks), dim(threads, at_once)}};
+  const Entry entry =
+      problem.is_aligned ? (keeps ? Entry::SegmentsShared : Entry::Segments) : (keeps ? Entry::SegmentsSharedEach : Entry::SegmentsEach);
+  RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
+  if (keeps) schedule.shared_bytes = problem.kept_bytes * at_once;
   return schedule;
 }
 
-// Each pass reads the row from memory, most of the time from a cache.
+RowSchedule one_row_a_block(const RowProblem& problem, const Limits& limits) {
+  int64_t blocks = std::max<int64_t>(problem.rows, 1);
+  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(kMostThreadsOfRow, limits));
+  const bool keeps = has_room_for(problem.kept_bytes, limits);
+  const Entry entry =
+      problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
+  RowSchedule schedule{{entry, dim(blocks), dim(kMostThreadsOfRow)}};
+  if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
+  if (keeps) schedule.shared_bytes = problem.kept_bytes;
+  return schedule;
+}
+
+// Where shared memory does not hold a row, each pass reads it again.
 RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
   // So few that most of the card would be idle: a block has some thousand elements at least.
   constexpr int64_t kPiecesOfThread = 4, kMostRows = 65535;
@@ -59,7 +84,7 @@ RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limi
     const Entry entry = problem.is_aligned ? Entry::RowsSplit : Entry::RowsSplitEach;
     return {{entry, dim(splits, problem.rows), dim(kMostThreadsOfRow)}, 0, 1, splits};
   }
-  return schedule_rows_long(problem, limits);
+  return one_row_a_block(problem, limits);
 }
 
 }  // namespace
@@ -80,13 +105,16 @@ int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape) {
 }
 
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits) {
-  const int64_t numel = problem.outer * problem.inner, blocks = ceil_of(numel, kThreads);
-  if (numel >= limits.short_indices) return schedule_nest_any(numel);
-  if (!problem.goes_by_vectors || problem.inner % shape.vector_length != 0) return {Entry::NestEach, dim(blocks), dim(kThreads)};
+  const int64_t numel = problem.outer * problem.inner;
+  Schedule any = schedule_nest_any(numel, shape);
+  if (numel >= limits.short_indices) return any;
+  if (!problem.goes_by_vectors || problem.inner % shape.vector_length != 0) return {Entry::NestEach, any.grid, any.block};
   return {Entry::Nest, dim(ceil_of(numel / shape.vector_length, kThreads)), dim(kThreads)};
 }
 
-Schedule schedule_nest_any(int64_t numel) { return {Entry::NestAny, dim(ceil_of(numel, kThreads)), dim(kThreads)}; }
+Schedule schedule_nest_any(int64_t numel, Shape shape) {
+  return {Entry::NestAny, dim(ceil_of(numel, int64_t{kThreads} * shape.elements_one_by_one)), dim(kThreads)};
+}
 
 RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
   if (problem.goes_by_segments) return by_segments(problem, shape, limits);
@@ -114,12 +142,11 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
   return {{entry, dim(blocks, tiles), dim(threads, at_once)}, blocks == 1 ? 0 : blocks, at_once};
 }
 
-RowSchedule schedule_rows_long(const RowProblem& problem, const Limits& limits) {
-  int64_t blocks = std::max<int64_t>(problem.rows, 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(kMostThreadsOfRow, limits));
-  RowSchedule schedule{{problem.is_aligned ? Entry::RowsLong : Entry::RowsLongEach, dim(blocks), dim(kMostThreadsOfRow)}};
-  if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
-  return schedule;
+RowSchedule schedule_any_rows(RowProblem problem, Shape shape, const Limits& limits) {
+  problem.kept_bytes = 0;
+  if (problem.goes_by_segments) return by_segments(problem, shape, limits);
+  problem.is_aligned = false;
+  return one_row_a_block(problem, limits);
 }
 
 Schedule schedule_merge(int64_t count, int64_t stores) { return {Entry::Merge, dim(ceil_of(count, kTile), stores), dim(kTile, kTileRows)}; }

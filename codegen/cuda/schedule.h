@@ -37,7 +37,7 @@ struct NestProblem {
 };
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits);
 /// By Entry::NestAny, which takes any nest, and what lies along as well.
-Schedule schedule_nest_any(int64_t numel);
+Schedule schedule_nest_any(int64_t numel, Shape shape);
 
 struct RowProblem {
   int64_t rows = 0, segments = 1, columns = 1;  // columns: of a segment
@@ -46,6 +46,7 @@ struct RowProblem {
   bool has_results_over_rows = false;
   bool may_be_split = false;  // several blocks may share a row
   bool goes_by_segments = false;
+  int64_t kept_bytes = 0;  // of shared memory, for what several passes over a row read. 0: there is no such thing
 };
 
 struct RowSchedule {
@@ -54,11 +55,12 @@ struct RowSchedule {
   int64_t slices = 0;
   int64_t rows_at_once = 1;  // of a slice
   int64_t splits = 0;        // blocks that share a row. 0: each row has one
+  int64_t shared_bytes = 0;  // of a block, for the rows that it has at a time
   bool operator==(const RowSchedule&) const = default;
 };
 RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits);
-/// By Entry::RowsLong or Entry::RowsLongEach. The latter takes any rows that do not go by segments.
-RowSchedule schedule_rows_long(const RowProblem& problem, const Limits& limits);
+/// By entry points that are compiled first, and take any rows: Entry::RowsLongEach; Entry::Segments or Entry::SegmentsEach.
+RowSchedule schedule_any_rows(RowProblem problem, Shape shape, const Limits& limits);
 
 /// `count`: most results of a store. `stores`: over rows.
 Schedule schedule_merge(int64_t count, int64_t stores);

@@ -189,6 +189,26 @@ std::string place_of(const Body& body, size_t tensor, bool is_load) {
   return format("({}{}*)(arguments.pointers[{}] + to{})", is_load ? "const " : "", type_name(type), tensor, tensor);
 }
 
+// Of vectors `o`, so many bytes behind a tensor's first. What has leaves may have no memory of its own; they lie as it does.
+template <class BytesOf>
+std::string stores_in_nest(const Body& body, const std::string& length, const std::string& indent, BytesOf bytes_of) {
+  std::string lines;
+  for (size_t i = 0; i < body.stores.size(); ++i) {
+    const size_t store = body.loads.size() + i;
+    const std::string_view type = type_name(body.stores[i].type);
+    const std::string at = bytes_of(store);
+    const auto [first, count] = leaves_of(body, i);
+    lines += indent + (count == 0 ? "" : format("if (arguments.pointers[{}] != nullptr) ", store));
+    lines += format("store_vector<{}>(({}*)(arguments.pointers[{}] + {}), o{});\n", length, type, store, at, i);
+    for (size_t leaf = first; leaf < first + count; ++leaf) {
+      const size_t sum = body.loads.size() + body.stores.size() + 2 * leaf;
+      lines += format("{}store_to_leaf<{}>(moved<{}>(arguments.pointers[{}], {}), moved<{}>(arguments.pointers[{}], {}), o{});\n", indent,
+                      length, type, sum, at, type, sum + 1, at, i);
+    }
+  }
+  return lines;
+}
+
 std::string nest_function(const Body& body) {
   std::string text =
       "template <int kVector>\nHC_DEVICE void run_nest(const Nest& arguments) {\n"
@@ -208,52 +228,27 @@ std::string nest_function(const Body& body) {
     if (!is_still(body, i)) text += "    " + load_from(body, i, format("a{}.get(j)", i)) + "\n";
   }
   text += "    " + call_of_element(body) + "\n" + results_to_vectors(body, "", "    ") + "  }\n";
-  for (size_t i = 0; i < body.stores.size(); ++i)
-    text += format("  store_vector<kVector>({}, o{});\n", place_of(body, body.loads.size() + i, false), i);
-  return text + "}\n\n";
+  return text + stores_in_nest(body, "kVector", "  ", [](size_t tensor) { return format("to{}", tensor); }) + "}\n\n";
 }
 
-std::string element_stores(const Body& body, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.stores.size(); ++i)
-    lines += format("{}*{} = result.r{};\n", indent, place_of(body, body.loads.size() + i, false), i);
-  return lines;
-}
-
-// What has leaves may have no memory of its own.
-std::string element_stores_to_leaves(const Body& body, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    const size_t store = body.loads.size() + i;
-    const auto [first, count] = leaves_of(body, i);
-    if (count != 0) lines += format("{}if (arguments.pointers[{}] != nullptr) ", indent, store);
-    lines += format("{}*{} = result.r{};\n", count == 0 ? indent : "", place_of(body, store, false), i);
-    if (count == 0) continue;
-    const std::string_view type = type_name(body.stores[i].type);
-    lines += format("{}Vector<{}, 1> o{};\n{}o{}.set(0, result.r{});\n", indent, type, i, indent, i, i);
-    for (size_t leaf = first; leaf < first + count; ++leaf) {
-      const size_t sum = body.loads.size() + body.stores.size() + 2 * leaf;
-      lines += format("{}store_to_leaf<1>(moved<{}>(arguments.pointers[{}], to{}), moved<{}>(arguments.pointers[{}], to{}), o{});\n",
-                      indent, type, sum, store, type, sum + 1, store, i);
-    }
-  }
-  return lines;
-}
-
+// A thread's elements lie kThreads apart: all loads first, so that they are in flight together.
 std::string nest_each_function(const Body& body) {
+  const std::string items = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n",
+                    piece = "    const Index piece = first + k * kThreads;\n    if (piece >= arguments.pieces) continue;\n";
   std::string text =
-      "template <class Index, bool kToLeaves>\nHC_DEVICE void run_nest_each(const Nest& arguments) {\n"
-      "  const Index piece = Index(blockIdx.x) * kThreads + threadIdx.x;\n"
-      "  if (piece >= arguments.pieces) return;\n" +
-      walk_of_nest(body, true);
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    const std::string_view type = type_name(body.loads[i].type);
-    text += "  " + load_from(body, i, format("is_there{} ? *{} : {}()", i, place_of(body, i, true), type)) + "\n";
-  }
-  text += "  " + call_of_element(body) + "\n";
-  if (pointers_of(body) == body.loads.size() + body.stores.size()) return text + element_stores(body, "  ") + "}\n\n";
-  text += "  if constexpr (kToLeaves) {\n" + element_stores_to_leaves(body, "    ");
-  return text + "  } else {\n" + element_stores(body, "    ") + "  }\n}\n\n";
+      "template <class Index, int kItems>\nHC_DEVICE void run_nest_each(const Nest& arguments) {\n"
+      "  const Index first = Index(blockIdx.x) * (kThreads * kItems) + threadIdx.x;\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) text += format("  Vector<{}, 1> a{}[kItems];\n", type_name(body.loads[i].type), i);
+  for (size_t i = 0; i < body.stores.size(); ++i) text += format("  int64 place{}[kItems];\n", i);
+  text += items + piece + walk_of_nest(body, true);
+  for (size_t i = 0; i < body.loads.size(); ++i)
+    text += format("    a{}[k].set(0, is_there{} ? *{} : {}());\n", i, i, place_of(body, i, true), type_name(body.loads[i].type));
+  for (size_t i = 0; i < body.stores.size(); ++i) text += format("    place{}[k] = to{};\n", i, body.loads.size() + i);
+  text += "  }\n" + items + piece + "    constexpr int j = 0;\n";
+  for (size_t i = 0; i < body.loads.size(); ++i) text += "    " + load_from(body, i, format("a{}[k].get(j)", i)) + "\n";
+  text += "    " + call_of_element(body) + "\n" + result_vectors(body, "1", "", "    ") + results_to_vectors(body, "", "    ");
+  const auto place = [&](size_t tensor) { return format("place{}[k]", tensor - body.loads.size()); };
+  return text + stores_in_nest(body, "1", "    ", place) + "  }\n}\n\n";
 }
 
 // A block's tile: kTile of the innermost loop by kTile of the loop along which the loads `turned` lie. Those are read along that loop and
@@ -301,21 +296,18 @@ std::string tiles_function(const Body& body) {
         i, i, type, i, i, i, i);
   }
   text += "  __syncthreads();\n  if (x >= columns) return;\n  for (int y = threadIdx.y; y < rows; y += kTileRows) {\n";
-  const auto place = [&](size_t tensor, std::string_view type) {
-    return format(
-        "({}*)(arguments.pointers[{}] + to{} + (first_row + y) * arguments.row_steps[{}] + (first_column + x) *\n"
-        "        arguments.column_steps[{}])",
-        type, tensor, tensor, tensor, tensor);
+  const auto place = [&](size_t tensor) {
+    return format("to{} + (first_row + y) * arguments.row_steps[{}] + (first_column + x) * arguments.column_steps[{}]", tensor, tensor,
+                  tensor);
   };
   for (size_t i = 0; i < body.loads.size(); ++i) {
-    const std::string there = "*" + place(i, format("const {}", type_name(body.loads[i].type)));
+    const std::string there = format("*(const {}*)(arguments.pointers[{}] + {})", type_name(body.loads[i].type), i, place(i));
     const std::string turned = format("arguments.turned >> {} & 1 ? tile{}[x * (kTile + 1) + y] : {}", i, i, there);
     text += "    " + load_from(body, i, is_still(body, i) ? there : turned) + "\n";
   }
-  text += "    " + call_of_element(body) + "\n";
-  for (size_t i = 0; i < body.stores.size(); ++i)
-    text += format("    *{} = result.r{};\n", place(body.loads.size() + i, type_name(body.stores[i].type)), i);
-  return text + "  }\n}\n\n";
+  text += "    " + call_of_element(body) + "\n    constexpr int j = 0;\n";
+  text += result_vectors(body, "1", "", "    ") + results_to_vectors(body, "", "    ");
+  return text + stores_in_nest(body, "1", "    ", place) + "  }\n}\n\n";
 }
 
 // What reduces far angles takes many registers itself.
@@ -366,8 +358,8 @@ std::string pointwise_source(const Body& body, Entries entries) {
   add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
   add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
   add(Nest, "const Nest", format("run_nest<{}>", length));
-  add(NestEach, "const Nest", "run_nest_each<uint32, false>");
-  add(NestAny, "const Nest", "run_nest_each<int64, true>");
+  add(NestEach, "const Nest", format("run_nest_each<uint32, {}>", elements_one_by_one(body)));
+  add(NestAny, "const Nest", format("run_nest_each<int64, {}>", elements_one_by_one(body)));
   add(Tiles, "const Tiles", "run_tiles");
   return text;
 }

@@ -117,15 +117,24 @@ HC_DEVICE typename Combine::Type over_rows_of_block(typename Combine::Type value
   return value;
 }
 
+/// A result, or what it adds to a leaf's gradient that is there.
+template <class T>
+HC_DEVICE void put_result(T* to, T value, bool adds) {
+  *to = adds ? convert<T>(widen(*to) + widen(value)) : value;
+}
+
 /// A number of a slice of the rows, of which there may be one: then it is a result, of another type.
 template <class Result, class T>
-HC_DEVICE void store_result(char* memory, int64 slice_bytes, bool is_whole, int64 at, T value) {
+HC_DEVICE void store_result(char* memory, int64 slice_bytes, bool is_whole, bool adds, int64 at, T value) {
   if (is_whole) {
-    reinterpret_cast<Result*>(memory)[at] = convert<Result>(value);
+    put_result(reinterpret_cast<Result*>(memory) + at, convert<Result>(value), adds);
   } else {
     reinterpret_cast<T*>(memory + blockIdx.x * slice_bytes)[at] = value;
   }
 }
+
+/// What elements of this size take of shared memory.
+HC_DEVICE int64 bytes_kept(int64 elements, int size) { return (elements * size + 15) / 16 * 16; }
 
 /// Slices take rows in turns, `at_once` of them.
 HC_DEVICE int64 rows_of_slice(int64 rows, int64 slices, int64 at_once, int64 slice) {

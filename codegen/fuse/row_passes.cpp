@@ -14,6 +14,18 @@ RowPasses::RowPasses(const Body& body, IsCheap* is_cheap) : body_(body), is_chea
 
 bool RowPasses::has_segments() const { return std::find(extents_.begin(), extents_.end(), Extent::Segment) != extents_.end(); }
 
+size_t RowPasses::first_pass_of(size_t load) const {
+  for (size_t pass = 0; pass < count_; ++pass) {
+    if (loads_[pass][load]) return pass;
+  }
+  return kNone;
+}
+
+bool RowPasses::is_read_again(size_t load) const {
+  const auto passes = std::count_if(loads_.begin(), loads_.end(), [&](const std::vector<bool>& of_pass) { return of_pass[load]; });
+  return body_.loads[load].pattern == AccessPattern::Dense && passes > 1;
+}
+
 void RowPasses::order_ops() {
   for (const BodyOp& op : body_.ops) {
     size_t ready = 0;

@@ -35,6 +35,10 @@ class RowPasses {
   bool reduces(size_t pass, size_t op) const { return body_.ops[op].reduces_row() && ready_[op] == pass + 1; }
   bool computes(size_t pass, size_t op) const { return needed_[pass][op] && !reads_slot(pass, op); }
   bool loads(size_t pass, size_t load) const { return loads_[pass][load]; }
+  /// kNone: no pass does.
+  size_t first_pass_of(size_t load) const;
+  /// Elements that more than one pass loads.
+  bool is_read_again(size_t load) const;
 
   /// kNone: the value is not kept.
   size_t slot(size_t op) const { return slot_[op]; }

@@ -46,6 +46,13 @@ void CallFrame::make_results(Call& call, const LeafWrites& leaves) const {
       call.results.emplace_back();
       continue;
     }
+    if (const LeafWrites::Write* const only = leaves.only_write_of(i);
+        only != nullptr && i < 64 && store.leaves == 0 && can_add_to_leaf(i)) {
+      const ResultLayout layout = layout_of(call, i);
+      call.results.push_back(alias_of(only->gradient, layout.sizes, layout.strides));
+      call.added |= uint64_t{1} << i;
+      continue;
+    }
     const ResultLayout layout = layout_of(call, i);
     const at::ScalarType type = maker_.made_as(group_.body, store);
     call.results.push_back(may_take_input(call, i) ? memory.make(layout.sizes, layout.strides, type)
@@ -57,6 +64,10 @@ void CallFrame::put_results(Call& call, const LeafWrites& leaves) const {
   for (size_t i = 0; i < call.results.size(); ++i) {
     at::Tensor& result = call.results[i];
     const BodyStore& store = group_.body.stores[i];
+    if (call.is_added(i)) {  // steps on the way to the leaf, as a view, still have something to go through
+      call.slots[call.step.outputs[i]] = std::move(result);
+      continue;
+    }
     if (result.defined() && result.scalar_type() != store.type) result = result.to(store.type);
     if (call.leaves == nullptr || store.leaves == 0) {
       for (const LeafWrites::Write& write : leaves.writes()) {

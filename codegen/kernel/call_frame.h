@@ -47,6 +47,8 @@ class CallFrame : public OpCall {
     Concats concats;
     c10::SmallVector<at::Tensor, 16> results;
     const LeafWrites* leaves = nullptr;  // where the kernel writes to them
+    uint64_t added = 0;                  // a bit each: the result is a leaf's gradient, to which the kernel adds
+    bool is_added(size_t store) const { return store < 64 && (added >> store & 1) != 0; }
     // Of a kernel without rows:
     Ints strides;  // elements, of a result with the domain's sizes
     int64_t numel = 1;
@@ -60,6 +62,8 @@ class CallFrame : public OpCall {
   virtual bool may_take_input(const Call& call, size_t store) const = 0;
   /// The kernel has a function that writes to leaves, and this call can use it.
   virtual bool can_write_leaves(const Call& call) const = 0;
+  /// The kernel may add the result to what is there, of a store of which it does not write the leaves otherwise.
+  virtual bool can_add_to_leaf(size_t /*store*/) const { return false; }
   virtual void launch(Call& call) const = 0;
 
   static char* memory_of(const at::Tensor& tensor) {

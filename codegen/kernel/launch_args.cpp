@@ -113,6 +113,13 @@ void make_plain(at::Tensor& tensor) {
   }
 }
 
+at::Tensor alias_of(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const c10::DispatchKeySet key(c10::computeDispatchKey(std::nullopt, std::nullopt, tensor.device()));
+  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), key, tensor.dtype());
+  alias.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, tensor.storage_offset());
+  return alias;
+}
+
 // Only memory of an allocator: what a user lent (from_blob) is not ours to write to, nor is memory that is copied on writing.
 bool is_given_away(const at::Tensor& tensor) {
   if (tensor.use_count() != 1 || tensor.is_inference()) return false;
@@ -136,9 +143,7 @@ at::Tensor ResultMemory::make(at::IntArrayRef sizes, at::IntArrayRef strides, at
     const bool lies_alike = operand->sizes() == sizes ? operand->strides() == strides
                                                       : operand->is_contiguous() && at::IntArrayRef(row_major_strides(sizes)) == strides;
     if (!lies_alike) continue;
-    const c10::DispatchKeySet key(c10::computeDispatchKey(std::nullopt, std::nullopt, operand->device()));
-    at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(operand->storage()), key, operand->dtype());
-    result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+    at::Tensor result = alias_of(*operand, sizes, strides);
     operand = nullptr;
     return result;
   }

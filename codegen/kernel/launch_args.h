@@ -45,6 +45,8 @@ class ScalarArgs {
 using MakeTensor = c10::function_ref<at::Tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type)>;
 /// A tensor whose memory holds its values, as those with the negative, conjugate or zero bit do not.
 void make_plain(at::Tensor& tensor);
+/// The tensor's memory, laid out otherwise.
+at::Tensor alias_of(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides);
 /// Memory for results: of an operand that lies as the result will, is used here for the last time and held by nobody else, else
 /// new. Each operand gives its memory once.
 class ResultMemory {

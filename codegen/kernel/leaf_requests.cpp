@@ -85,6 +85,13 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
   }
 }
 
+const LeafWrites::Write* LeafWrites::only_write_of(size_t store) const {
+  if (!is_only_added(store)) return nullptr;
+  const auto is_of_store = [&](const Write& write) { return write.store == store; };
+  const auto* const first = std::find_if(writes_.begin(), writes_.end(), is_of_store);
+  return std::count_if(writes_.begin(), writes_.end(), is_of_store) == 1 ? first : nullptr;
+}
+
 bool LeafWrites::is_only_added(size_t store) const { return std::find(only_added_.begin(), only_added_.end(), store) != only_added_.end(); }
 
 }  // namespace hindcast::codegen

@@ -38,6 +38,8 @@ class LeafWrites {
   c10::ArrayRef<Write> writes() const { return writes_; }
   /// Nobody reads a result but leaves that add it: a kernel that does that itself needs no memory for it.
   bool is_only_added(size_t store) const;
+  /// Of such a result, where one leaf reads it; else null.
+  const Write* only_write_of(size_t store) const;
 
  private:
   c10::SmallVector<Write, 4> writes_;

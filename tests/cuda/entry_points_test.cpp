@@ -180,10 +180,26 @@ INSTANTIATE_TEST_SUITE_P(OfRows, EntryPoints,
                                               kFirstOfRows,
                                               {"rows_long_each"},
                                               {"rows_each"}},
+                                         Case{"InSharedMemory",
+                                              softmax,
+                                              [] {
+                                                return Tensors{random({8, 20000})};
+                                              },
+                                              kFirstOfRows,
+                                              {"rows_long_each"},
+                                              {"rows_shared"}},
+                                         Case{"InSharedMemoryNotAligned",
+                                              softmax,
+                                              [] {
+                                                return Tensors{random({8, 20001})};
+                                              },
+                                              kFirstOfRows,
+                                              {"rows_long_each"},
+                                              {"rows_shared_each"}},
                                          Case{"Long",
                                               softmax,
                                               [] {
-                                                return Tensors{random({8, 40000})};
+                                                return Tensors{random({8, 80000})};
                                               },
                                               kFirstOfRows,
                                               {"rows_long_each"},
@@ -191,12 +207,12 @@ INSTANTIATE_TEST_SUITE_P(OfRows, EntryPoints,
                                          Case{"LongNotAligned",
                                               softmax,
                                               [] {
-                                                return Tensors{random({8, 20001})};
+                                                return Tensors{random({8, 80001})};
                                               },
                                               kFirstOfRows,
                                               {"rows_long_each"},
                                               {"rows_long_each"}},
-                                         Case{"Shared",
+                                         Case{"OfSeveralBlocks",
                                               softmax,
                                               [] {
                                                 return Tensors{random({2, 40000})};
@@ -204,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(OfRows, EntryPoints,
                                               kFirstOfRows,
                                               {"rows_long_each"},
                                               Names(3, "rows_split")},
-                                         Case{"SharedNotAligned",
+                                         Case{"OfSeveralBlocksNotAligned",
                                               softmax,
                                               [] {
                                                 return Tensors{random({2, 20001})};

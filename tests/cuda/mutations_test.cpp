@@ -132,12 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "if (piece >= arguments.pieces) return;",
                  "if (piece > arguments.pieces) return;",
                  {WriteAfterWrite}},
-        Mutation{"OneElementOfANestBehind",
-                 strided,
-                 "if (piece >= arguments.pieces) return;",
-                 "if (piece > arguments.pieces) return;",
-                 {WriteAfterWrite},
-                 1},
+        Mutation{"OneElementOfANestTwice", strided, "first + k * kThreads;", "first + k * (kThreads - 1);", {WriteAfterWrite}},
         Mutation{
             "OneElementOfThePadding", padded, "index < arguments.behind[loop][0]", "index <= arguments.behind[loop][0]", {GlobalBounds}},
         Mutation{"TileWithoutABarrier",
@@ -162,7 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"SumReadTooEarly", rows_in_registers, "  __syncthreads();\n  T result", "  T result", {Uninitialised, ReadAfterWrite}},
         Mutation{"HalfAWarp", rows_in_registers, "kWholeWarp = 0xffffffffu", "kWholeWarp = 0x0000ffffu", {Warp}},
         Mutation{"OnePieceOfARowBehind", rows_one_by_one, "piece >= pieces) continue;", "piece > pieces) continue;", {GlobalBounds}},
-        Mutation{"OneElementOfALongRowBehind", long_rows, "is_row && piece < pieces;", "is_row && piece <= pieces;", {GlobalBounds}},
+        Mutation{
+            "OneElementOfALongRowBehind", long_rows, "if (piece >= pieces) continue;", "if (piece > pieces) continue;", {GlobalBounds}},
         Mutation{"ARowThatIsNone", short_rows, "row < arguments.rows;", "row <= arguments.rows;", {WriteAfterWrite}},
         Mutation{"NumberOfARowByAll", rows_in_registers, "if (is_row && threadIdx.x == 0)", "if (is_row)", {WriteAfterWrite}}),
     [](const auto& info) { return info.param.name; });

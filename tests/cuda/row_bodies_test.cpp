@@ -140,5 +140,44 @@ TEST_F(RowBodies, Segments) {
   }
 }
 
+// What the second pass reads the first one kept: in shared memory, or not where a row is larger than that.
+TEST_F(RowBodies, ReadTwice) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}, reduction(Kind::Min, Over::Row, result(1))};
+  program.store(result(2), Extent::Row);
+  for (const Case& c : {Case{{7, 100}, {"rows"}},
+                        {{9, 20000}, {"rows_shared"}},
+                        {{9, 20001}, {"rows_shared_each"}},
+                        {{9, 30000}, {"rows_long"}},
+                        {{9, 30001}, {"rows_long_each"}},
+                        {{1, 30001}, {"rows_split_each", "rows_split_each", "rows_split_each"}}}) {
+    SCOPED_TRACE(at::IntArrayRef(c.sizes));
+    const at::Tensor x = at::randn(c.sizes, at::kDouble);
+    EXPECT_TRUE(is_same(run(program, x, c.kernels)[0], x.amin(1) - x.amax(1)));
+  }
+}
+
+TEST_F(RowBodies, SegmentsReadTwice) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row),
+                 {"sub", {kX, result(0)}},
+                 reduction(Kind::Min, Over::Row, result(1)),
+                 reduction(Kind::Max, Over::Segment, result(1))};
+  program.store(result(2), Extent::Row);
+  program.store(result(3), Extent::Channels, Kind::Max);
+  for (const Case& c : {Case{{1, 2, 3}, {"segments_shared_each", "merge_slices"}},
+                        {{300, 5, 8}, {"segments_shared", "merge_slices"}},
+                        {{600, 8, 129}, {"segments_shared_each", "merge_slices"}},
+                        {{3, 3, 3000}, {"segments_shared", "merge_slices"}},
+                        {{3, 3, 10000}, {"segments", "merge_slices"}},
+                        {{3, 3, 10001}, {"segments_each", "merge_slices"}}}) {
+    SCOPED_TRACE(at::IntArrayRef(c.sizes));
+    const at::Tensor x = at::randn(c.sizes, at::kDouble), below = x - x.amax({1, 2}, true);
+    const Tensors ours = run(program, x, c.kernels);
+    EXPECT_TRUE(is_same(ours[0], below.amin({1, 2})));
+    EXPECT_TRUE(is_same(ours[1], below.amax({0, 2})));
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests::cuda

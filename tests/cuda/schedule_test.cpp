@@ -16,7 +16,8 @@ static void PrintTo(const Schedule& schedule, std::ostream* out) {
 }
 static void PrintTo(const RowSchedule& schedule, std::ostream* out) {
   PrintTo(schedule.rows, out);
-  *out << ", slices " << schedule.slices << " of " << schedule.rows_at_once << ", splits " << schedule.splits;
+  *out << ", slices " << schedule.slices << " of " << schedule.rows_at_once << ", splits " << schedule.splits << ", shared bytes "
+       << schedule.shared_bytes;
 }
 
 }  // namespace hindcast::codegen::cuda
@@ -54,19 +55,23 @@ TEST(Schedule, Nest) {
     Schedule expected;
   };
   for (const Case& c : {Case{{4096, 1024, true}, {Entry::Nest, {4096}, {256}}},
-                        {{4096, 1022, true}, {Entry::NestEach, {16352}, {256}}},
-                        {{4096, 1024, false}, {Entry::NestEach, {16384}, {256}}},
-                        {{1 << 16, 1 << 15, true}, {Entry::NestAny, {1 << 23}, {256}}}}) {
+                        {{4096, 1022, true}, {Entry::NestEach, {2044}, {256}}},
+                        {{4096, 1024, false}, {Entry::NestEach, {2048}, {256}}},
+                        {{1 << 16, 1 << 15, true}, {Entry::NestAny, {1 << 20}, {256}}}}) {
     EXPECT_EQ(schedule_nest(c.problem, kFloats, kH200), c.expected) << c.problem.outer;
   }
 }
 
 TEST(Schedule, OfWhatTakesAnyCall) {
   EXPECT_EQ(schedule_dense_few(4096 * 1056, kFloats), (Schedule{Entry::DenseFew, {4224}, {256}}));
-  EXPECT_EQ(schedule_nest_any(1025), (Schedule{Entry::NestAny, {5}, {256}}));
-  EXPECT_EQ(schedule_rows_long({.rows = 100, .columns = 33}, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {512}}}));
-  EXPECT_EQ(schedule_rows_long({.rows = 4096, .columns = 33, .has_results_over_rows = true}, kH200),
+  EXPECT_EQ(schedule_nest_any(2049, kFloats), (Schedule{Entry::NestAny, {2}, {256}}));
+  const RowProblem rows = {.rows = 100, .columns = 32, .is_aligned = true, .kept_bytes = 128};
+  EXPECT_EQ(schedule_any_rows(rows, kFloats, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {512}}}));
+  EXPECT_EQ(schedule_any_rows({.rows = 4096, .columns = 33, .has_results_over_rows = true}, kFloats, kH200),
             (RowSchedule{{Entry::RowsLongEach, {264}, {512}}, 264}));
+  RowProblem segments = rows;
+  segments.goes_by_segments = true;
+  EXPECT_EQ(schedule_any_rows(segments, kFloats, kH200), (RowSchedule{{Entry::Segments, {4}, {8, 32}}}));
 }
 
 TEST(Schedule, SetsOfTensors) {
@@ -104,6 +109,15 @@ RowProblem norm_with_columns(int64_t rows, int64_t columns) {
   return problem;
 }
 
+RowProblem kept(RowProblem problem, int64_t bytes_of_element) {
+  problem.kept_bytes = problem.columns * problem.segments * bytes_of_element;
+  return problem;
+}
+RowProblem group_norm(int64_t rows, int64_t segments, int64_t columns) {
+  return kept(
+      {.rows = rows, .segments = segments, .columns = columns, .is_aligned = true, .needs_whole_rows = true, .goes_by_segments = true}, 4);
+}
+
 TEST(Schedule, Rows) {
   struct Case {
     const char* name;
@@ -120,6 +134,14 @@ TEST(Schedule, Rows) {
            {"a longer one", norm(4096, 8196), {{Entry::RowsLong, {4096}, {512, 1}}}},
            {"a row that is not aligned", norm(1 << 14, 1023, false), {{Entry::RowsEach, {8192}, {128, 2}}}},
            {"a long one", norm(8, 100001, false), {{Entry::RowsLongEach, {8}, {512, 1}}}},
+           {"one that shared memory holds", kept(norm(4096, 50304), 4), {{Entry::RowsShared, {4096}, {512, 1}}, 0, 1, 0, 201216}},
+           {"one that it does not", kept(norm(4096, 50304), 8), {{Entry::RowsLong, {4096}, {512, 1}}}},
+           {"what registers hold", kept(norm(4096, 8192), 4), {{Entry::Rows, {4096}, {512, 1}}}},
+           {"kept, not aligned", kept(norm(800, 50257, false), 4), {{Entry::RowsSharedEach, {800}, {512, 1}}, 0, 1, 0, 201028}},
+           {"small groups", group_norm(512, 4, 64), {{Entry::SegmentsShared, {32}, {16, 16}}, 0, 1, 0, 16384}},
+           {"groups", group_norm(512, 4, 1024), {{Entry::SegmentsShared, {512}, {256, 1}}, 0, 1, 0, 16384}},
+           {"large groups", group_norm(512, 10, 4096), {{Entry::SegmentsShared, {512}, {512, 1}}, 0, 1, 0, 163840}},
+           {"groups that shared memory does not hold", group_norm(512, 40, 4096), {{Entry::Segments, {512}, {256, 1}}}},
            {"one row of a million", shared(1, 1 << 20), {{Entry::RowsSplit, {128}, {512, 1}}, 0, 1, 128}},
            {"a hundred of 32768", shared(100, 1 << 15), {{Entry::RowsSplit, {4, 100}, {512, 1}}, 0, 1, 4}},
            {"rows enough for the card", shared(1000, 1 << 15), {{Entry::RowsLong, {1000}, {512, 1}}}},
@@ -140,7 +162,8 @@ TEST(Schedule, BlocksHaveWholeWarps) {
         for (const bool over_rows : {false, true}) {
           for (const bool by_segments : {false, true}) {
             const auto schedule =
-                schedule_rows({rows, 3, columns, false, whole, over_rows, whole && !over_rows, by_segments}, kFloats, kH200).rows;
+                schedule_rows({rows, 3, columns, false, whole, over_rows, whole && !over_rows, by_segments, 12 * columns}, kFloats, kH200)
+                    .rows;
             const uint32_t threads = schedule.block.x * schedule.block.y;
             EXPECT_EQ(threads % 32, 0U);
             EXPECT_LE(threads, schedule.block.y > 1 ? 256U : 512U);

@@ -181,8 +181,10 @@ TEST_F(Skeletons, LongRows) {
   const auto inputs = [](int64_t columns) {
     return [columns](at::ScalarType type) { return Tensors{random({8, columns}, type), random({columns}, type), random({columns}, type)}; };
   };
-  expect_like_aten(softmax, inputs(100000), {at::kFloat, at::kHalf}, always({"rows_long"}));
-  expect_like_aten(norm, inputs(20001), {at::kFloat, at::kBFloat16}, always({"rows_long_each"}));
+  expect_like_aten(softmax, inputs(20000), {at::kFloat, at::kHalf}, always({"rows_shared"}));
+  expect_like_aten(norm, inputs(20001), {at::kFloat, at::kBFloat16}, always({"rows_shared_each"}));
+  expect_like_aten(softmax, inputs(100000), {at::kFloat}, always({"rows_long"}));
+  expect_like_aten(norm, inputs(60001), {at::kFloat}, always({"rows_long_each"}));
 }
 
 TEST_F(Skeletons, FewLongRowsAreShared) {

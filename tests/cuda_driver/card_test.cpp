@@ -40,11 +40,12 @@ class CardTest : public testing::Test {
 };
 
 TEST_F(CardTest, HasTheLimitsOfTheFirstCard) {
-  fake_.attributes = {{1, 512}, {8, 1000}, {16, 7}, {39, 1536}};
+  fake_.attributes = {{1, 512}, {8, 1000}, {16, 7}, {39, 1536}, {97, 3000}};
   const auto card = open();
   ASSERT_TRUE(card) << why_not_;
   EXPECT_EQ(card->limits().threads_of_block, 512);
   EXPECT_EQ(card->limits().shared_bytes, 1000);
+  EXPECT_EQ(card->limits().most_shared_bytes, 3000);
   EXPECT_EQ(card->limits().multiprocessors, 7);
   EXPECT_EQ(card->limits().threads_of_multiprocessor, 1536);
   EXPECT_EQ(card->device(), c10::kCUDA);
@@ -115,11 +116,20 @@ TEST_F(CardTest, AFunctionIsLoadedWhereLibTorchWorksAndNotByItsFirstLaunch) {
   EXPECT_EQ(FakeDriver::current_context(), handle(0x5e));
 }
 
+TEST_F(CardTest, AKernelMayHaveAllTheSharedMemoryThatItsArraysLeave) {
+  fake_.active = {false, false};  // a device that starts to work later has it too
+  open()->load("object")->function("rows_shared");
+  const std::string most = std::to_string((227 << 10) - 1000);
+  for (const int device : {0, 1})
+    EXPECT_EQ(fake_.count("cuKernelSetAttribute 8 to " + most + " on " + std::to_string(FakeDriver::device_of(device))), 1U);
+}
+
 TEST_F(CardTest, WhatCannotBeLoadedThrowsWithTheCallsName) {
   const auto card = open();
   fake_.failure = kNoBinary;
-  for (const std::string call : {"cuLibraryLoadData", "cuLibraryGetKernel", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
-                                 "cuCtxGetCurrent", "cuCtxSetCurrent", "cuKernelGetFunction"}) {
+  for (const std::string call :
+       {"cuLibraryLoadData", "cuLibraryGetKernel", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain", "cuCtxGetCurrent",
+        "cuCtxSetCurrent", "cuKernelGetFunction", "cuKernelGetAttribute", "cuKernelSetAttribute"}) {
     const auto fresh = open();  // it knows no context yet
     fake_.failing = call;
     try {

@@ -41,7 +41,7 @@ class FakeDriver {
 
   /// Compute capabilities.
   std::vector<int> cards = {90, 90};
-  std::map<int, int> attributes = {{1, 1024}, {8, 48 << 10}, {16, 132}, {39, 2048}};
+  std::map<int, int> attributes = {{1, 1024}, {8, 48 << 10}, {16, 132}, {39, 2048}, {97, 227 << 10}};
   std::vector<bool> active = {true, false};
   /// The call that fails, and how.
   std::string failing;
@@ -208,6 +208,14 @@ inline codegen::cuda::DriverFunctions FakeDriver::functions() const {
     *kernel = handle(0xf00 + std::strlen(name));
     const int result = now()->called("cuLibraryGetKernel", name);
     return result == 0 && library != handle(0x11b) ? kUnknown : result;
+  };
+  f.cuKernelGetAttribute = [](int* value, int attribute, void*, int) {
+    *value = attribute == 1 ? 1000 : 0;
+    return now()->called("cuKernelGetAttribute");
+  };
+  f.cuKernelSetAttribute = [](int attribute, int value, void*, int device) {
+    return now()->called("cuKernelSetAttribute",
+                         std::to_string(attribute) + " to " + std::to_string(value) + " on " + std::to_string(device));
   };
   f.cuKernelGetFunction = [](void** function, void* kernel) {
     *function = kernel;

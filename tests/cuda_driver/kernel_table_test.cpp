@@ -64,7 +64,8 @@ TEST_F(KernelTable, IsInTheDocs) {
 TEST_F(KernelTable, KernelsThatAreMadeForItMove16BytesAtATime) {
   size_t checked = 0;
   for (const TableRow& row : rows) {
-    if (!is_one_of(row.kernel, {"dense", "dense_few", "nest", "rows", "rows_long", "segments", "sets"})) continue;
+    if (!is_one_of(row.kernel, {"dense", "dense_few", "nest", "rows", "rows_shared", "rows_long", "segments", "segments_shared", "sets"}))
+      continue;
     for (const auto& [architecture, made] : row.by_architecture) {
       ++checked;
       EXPECT_GT(made.accesses.loads, 0) << row.pattern << " " << row.kernel << " sm_" << architecture;

@@ -64,6 +64,7 @@ class Heap {
     } else {
       begin = static_cast<char*>(std::aligned_alloc(64, size));
     }
+    std::memset(begin, 0xff, size);  // NaNs: what nobody wrote shows in the results
     auto* const memory = new Memory{StreamModel::of_process().allocate(stream, static_cast<int64_t>(bytes)), begin, size, stream.hash()};
     used_[begin] = memory;
     bytes_ += static_cast<int64_t>(size);

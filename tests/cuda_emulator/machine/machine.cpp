@@ -6,14 +6,21 @@
 #include "tests/cuda_emulator/runtime/launch.h"
 #include "tests/cuda_emulator/runtime/memory.h"
 
+#include <c10/util/Flags.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <regex>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+C10_DECLARE_bool(caffe2_cpu_allocator_do_junk_fill);
 
 namespace hindcast::tests::cuda {
 namespace {
@@ -79,6 +86,15 @@ class Touched {
 
 const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), kernels_in(text)); }
 
+// For tests that read what NVRTC makes of all suites' kernels (tests/cuda_driver/texts_of_suites_test.cpp).
+void keep(std::string_view text) {
+  static const char* const folder = std::getenv("HINDCAST_KEPT_TEXTS");
+  if (folder == nullptr) return;
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path path = std::filesystem::path(folder) / (std::to_string(std::hash<std::string_view>()(text)) + ".cu");
+  if (!std::filesystem::exists(path)) std::ofstream(path) << text;
+}
+
 class EmulatedModule final : public backend::Module {
  public:
   explicit EmulatedModule(const std::string& text) : module_(compiled(text)) {}
@@ -101,6 +117,7 @@ class Emulator final : public backend::Machine {
     return own;
   }
   std::shared_ptr<const backend::Module> load(std::string_view object) const override {
+    keep(object);
     return std::make_shared<EmulatedModule>(edit_of_texts ? edit_of_texts(std::string(object)) : std::string(object));
   }
 
@@ -121,6 +138,8 @@ class Emulator final : public backend::Machine {
 }  // namespace
 
 const backend::Machine& emulator_machine() {
+  // New memory is of NaNs: what one launch left out and a later one reads shows in the results.
+  FLAGS_caffe2_cpu_allocator_do_junk_fill = true;
   static const auto* const machine = new Emulator;  // threads of the library may still use it at exit
   return *machine;
 }

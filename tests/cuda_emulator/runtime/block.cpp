@@ -34,7 +34,7 @@ Block::Block(const Kernel& kernel, const LaunchShape& shape, void** arguments)
   now_.first_block = blocks_so_far + 1;
   for (auto& [name, span] : binding_.shared_arrays) {
     if (name == "smem") span.end = span.begin + shape.shared_bytes;
-    if (span.end > span.begin) shared_.push_back({span.begin, span.end, name, Shadow(span.end - span.begin, false)});
+    if (span.end > span.begin) shared_.push_back({span.begin, span.end, name, Shadow(span.begin, span.end - span.begin, false)});
   }
   *binding_.variables.block_size = index_of(shape.block);
   *binding_.variables.grid_size = index_of(shape.grid);

@@ -8,6 +8,8 @@
 namespace hindcast::tests::cuda {
 namespace {
 
+uint64_t blocks_at_ends = UINT64_MAX;
+
 /// What today's cards take.
 void check(const Kernel& kernel, const LaunchShape& shape) {
   constexpr uint32_t kMostThreads = 1024, kMostBlocksInYAndZ = 65535;
@@ -22,6 +24,9 @@ void check(const Kernel& kernel, const LaunchShape& shape) {
 
 }  // namespace
 
+WithBlocksAtEnds::WithBlocksAtEnds(uint64_t blocks) { blocks_at_ends = blocks; }
+WithBlocksAtEnds::~WithBlocksAtEnds() { blocks_at_ends = UINT64_MAX; }
+
 Traffic take_traffic() { return std::exchange(Block::traffic(), {}); }
 
 void launch(const Kernel& kernel, const LaunchShape& shape, void** arguments) {
@@ -29,7 +34,11 @@ void launch(const Kernel& kernel, const LaunchShape& shape, void** arguments) {
   const std::lock_guard lock(one_at_a_time);
   check(kernel, shape);
   Block block(kernel, shape, arguments);
-  for (uint64_t number = 0; number < shape.grid.count(); ++number) block.run(number);
+  const uint64_t count = shape.grid.count();
+  for (uint64_t number = 0; number < count; ++number) {
+    if (number >= blocks_at_ends && count - number > blocks_at_ends) number = count - blocks_at_ends;
+    block.run(number);
+  }
 }
 
 }  // namespace hindcast::tests::cuda

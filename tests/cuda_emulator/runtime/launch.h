@@ -15,6 +15,15 @@ struct LaunchShape {
 /// With cuLaunchKernel's array of arguments, each entry the address of one. Throws KernelError at the first error that the kernel makes.
 void launch(const Kernel& kernel, const LaunchShape& shape, void** arguments);
 
+/// While it lives, launches run only so many of their first blocks and of their last ones: of large tensors what is at their ends.
+class WithBlocksAtEnds {
+ public:
+  explicit WithBlocksAtEnds(uint64_t blocks);
+  ~WithBlocksAtEnds();
+  WithBlocksAtEnds(const WithBlocksAtEnds&) = delete;
+  WithBlocksAtEnds& operator=(const WithBlocksAtEnds&) = delete;
+};
+
 /// Bytes of global memory that launches touched, each byte once for every launch that read it, and once for every one that wrote it: what
 /// a card moves whose cache holds all that a launch reads twice.
 struct Traffic {

@@ -10,7 +10,7 @@ Memory& Memory::global() {
 void Memory::add(const void* begin, uint64_t bytes, std::string name, bool written) {
   if (bytes == 0) return;
   const uint64_t address = reinterpret_cast<uint64_t>(begin);
-  regions_.insert_or_assign(address, Region{address, address + bytes, std::move(name), Shadow(bytes, written)});
+  regions_.insert_or_assign(address, Region{address, address + bytes, std::move(name), Shadow(address, bytes, written)});
   recent_ = {};
 }
 

@@ -1,5 +1,7 @@
 #include "tests/cuda_emulator/runtime/shadow.h"
 
+#include <algorithm>
+
 namespace hindcast::tests::cuda {
 
 constexpr uint32_t kWarp = 32;
@@ -53,19 +55,31 @@ void Cell::add(const Moment& now, AccessKind kind) {
 }
 
 Shadow::Range Shadow::cells_of(uint64_t offset, uint64_t bytes) {
-  while (offset % piece_ != 0 || (bytes % piece_ != 0 && offset + bytes != bytes_)) split(piece_ / 2);
-  return {cells_.data() + offset / piece_, cells_.data() + (offset + bytes + piece_ - 1) / piece_};
+  const uint64_t begin = offset + skip_, end = begin + bytes;
+  while (begin % piece_ != 0 || (bytes % piece_ != 0 && end != end_)) split(piece_ / 2);
+  std::vector<Cell>& part = parts_[begin / kPart];
+  if (part.empty()) {
+    part.resize(kPart / piece_);
+    for (Cell& cell : part) cell.written_by_host = written_;
+  }
+  const uint64_t first = begin % kPart;
+  return {part.data() + first / piece_, part.data() + std::min(first + bytes + piece_ - 1, kPart) / piece_};
 }
 
 void Shadow::set_written(bool written) {
-  for (Cell& cell : cells_) cell.written_by_host = written;
+  written_ = written;
+  for (std::vector<Cell>& part : parts_) {
+    for (Cell& cell : part) cell.written_by_host = written;
+  }
 }
 
 void Shadow::split(uint32_t piece) {
-  const uint32_t parts = piece_ / piece;
-  std::vector<Cell> cells((bytes_ + piece - 1) / piece);
-  for (size_t i = 0; i < cells.size(); ++i) cells[i] = cells_[i / parts];
-  cells_ = std::move(cells);
+  const uint32_t times = piece_ / piece;
+  for (std::vector<Cell>& part : parts_) {
+    std::vector<Cell> cells(part.size() * times);
+    for (size_t i = 0; i < cells.size(); ++i) cells[i] = part[i / times];
+    part = std::move(cells);
+  }
   piece_ = piece;
 }
 

@@ -55,12 +55,15 @@ struct Cell {
   void add(const Moment& now, AccessKind kind);
 };
 
-/// The cells of some memory: one for the smallest piece that was ever accessed, as one for each byte would be slow.
+/// The cells of some memory: one for the smallest piece that was ever accessed, as one for each byte would be slow. They are made when they
+/// are first asked for: a large tensor of which little is touched costs little.
 class Shadow {
  public:
-  Shadow(uint64_t bytes, bool written) : bytes_(bytes), cells_((bytes + piece_ - 1) / piece_) { set_written(written); }
+  /// `begin`: an address, by which an aligned access lies in one part.
+  Shadow(uint64_t begin, uint64_t bytes, bool written)
+      : skip_(begin % kAlignment), end_(skip_ + bytes), written_(written), parts_((end_ + kPart - 1) / kPart) {}
 
-  /// The cells of an access, which lies within the memory.
+  /// The cells of an access, which lies within the memory, at an address that is a multiple of its bytes.
   struct Range {
     Cell *begin, *end;
   };
@@ -68,11 +71,14 @@ class Shadow {
   void set_written(bool written);
 
  private:
+  static constexpr uint64_t kAlignment = 16, kPart = 4096;  // bytes
+
   void split(uint32_t piece);
 
-  uint64_t bytes_;
+  uint64_t skip_, end_;
   uint32_t piece_ = 4;
-  std::vector<Cell> cells_;
+  bool written_;
+  std::vector<std::vector<Cell>> parts_;
 };
 
 }  // namespace hindcast::tests::cuda

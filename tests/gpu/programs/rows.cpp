@@ -99,7 +99,7 @@ std::vector<DeviceProgram> row_programs() {
   const std::vector<at::ScalarType> types = {at::kFloat, at::kDouble};
   std::vector<DeviceProgram> programs = {
       {"SoftmaxOfColumns", softmax_of_columns, types, {}, kOfDifferences},
-      {"GroupNormOfChangingSizes", group_norm_of_changing_sizes, types, {"segments_each", "segments"}, kOfDifferences},
+      {"GroupNormOfChangingSizes", group_norm_of_changing_sizes, types, {"segments_shared_each", "segments_shared"}, kOfDifferences},
       {"PartsOfRows", parts_of_rows, kFloats, {}, kOfDifferences},
       {"Extremes", extremes, types, {}, kOfDifferences},
       {"RootMeanSquareNorm", root_mean_square_norm, kFloats, {}, kOfDifferences},
@@ -138,14 +138,14 @@ std::vector<DeviceProgram> row_programs() {
     int64_t groups;
     const char* kernel;
   };
-  for (const Images& images : {Images{"Odd", {3, 8, 5, 5}, 4, "segments_each"},
-                               {"OneGroup", {2, 6, 4, 4}, 1, "segments"},
-                               {"AGroupEach", {2, 6, 4, 4}, 6, "segments"},
-                               {"OneImage", {1, 8, 6, 6}, 2, "segments"},
-                               {"OneChannel", {4, 1, 3, 7}, 1, "segments_each"},
-                               {"Lines", {2, 12, 7}, 3, "segments_each"},
-                               {"Wide", {2, 8, 40, 30}, 2, "segments"},
-                               {"Many", {300, 4, 3, 3}, 2, "segments_each"}}) {
+  for (const Images& images : {Images{"Odd", {3, 8, 5, 5}, 4, "segments_shared_each"},
+                               {"OneGroup", {2, 6, 4, 4}, 1, "segments_shared"},
+                               {"AGroupEach", {2, 6, 4, 4}, 6, "segments_shared"},
+                               {"OneImage", {1, 8, 6, 6}, 2, "segments_shared"},
+                               {"OneChannel", {4, 1, 3, 7}, 1, "segments_shared_each"},
+                               {"Lines", {2, 12, 7}, 3, "segments_shared_each"},
+                               {"Wide", {2, 8, 40, 30}, 2, "segments_shared"},
+                               {"Many", {300, 4, 3, 3}, 2, "segments_shared_each"}}) {
     const auto groups = [images](const Setting& setting) { return group_norm(setting, images.sizes, images.groups); };
     programs.push_back({std::string("GroupNorm") + images.name, groups, types, {images.kernel, "merge_slices"}, kOfDifferences});
     for (const bool training : {true, false}) {

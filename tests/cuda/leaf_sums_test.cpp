@@ -1,0 +1,147 @@
+// Sums of kernels that leaves add to the gradients that they have: the kernel does it where it puts its result, and no call of ATen's is left.
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/hindcast.h"
+#include "tests/cuda_emulator/machine/machine.h"
+#include "tests/cuda_emulator/runtime/compile.h"
+
+namespace hindcast::tests::cuda {
+namespace {
+
+using at::Tensor;
+using testing::ElementsAre;
+
+uint64_t adds = 0;
+
+/// Calls of add_ while it lives.
+class CountedAdds {
+ public:
+  CountedAdds() {
+    adds = 0;
+    handle_ =
+        at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+          if (std::string_view(call.name()) == "aten::add_") ++adds;
+          return nullptr;
+        }));
+  }
+  ~CountedAdds() { at::removeCallback(handle_); }
+  CountedAdds(const CountedAdds&) = delete;
+  CountedAdds& operator=(const CountedAdds&) = delete;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+struct Program {
+  std::vector<Tensor> leaves;
+  std::function<Tensor()> forward;
+};
+
+class LeafSums : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
+    at::manual_seed(1);
+    hindcast::reset();
+  }
+
+  /// The third backward's calls of add_; gradients add up over all three.
+  static uint64_t adds_of(const Program& program) {
+    const Tensor incoming = at::randn_like(program.forward());
+    std::vector<Tensor> first, expected;
+    for (const Tensor& leaf : program.leaves) {
+      first.push_back(at::randn_like(leaf));
+      leaf.mutable_grad() = first.back().clone();
+    }
+    for (int step = 0; step < 3; ++step) program.forward().backward(incoming);
+    for (size_t i = 0; i < first.size(); ++i) {
+      expected.push_back(program.leaves[i].grad());
+      program.leaves[i].mutable_grad() = first[i];
+    }
+    Options options;
+    options.compiler = compilers::fused();
+    options.async = false;
+    const CostsOfACard costs;
+    const Guard guard = enable(options);
+    uint64_t seen = 0;
+    for (int step = 0; step < 3; ++step) {
+      const Tensor root = program.forward();
+      take_launched();
+      const CountedAdds counted;
+      root.backward(incoming);
+      seen = adds;
+    }
+    for (size_t i = 0; i < first.size(); ++i) {
+      EXPECT_TRUE(program.leaves[i].grad().is_same(first[i])) << i;
+      EXPECT_TRUE(at::allclose(first[i], expected[i], 1e-4, 1e-4)) << i;
+    }
+    EXPECT_EQ(stats().compiler_failures + stats().refused_graphs, 0U) << report();
+    return seen;
+  }
+};
+
+Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
+
+TEST_F(LeafSums, OfColumnsInOneBlock) {
+  const Tensor x = at::randn({24, 64}), bias = leaf({64});
+  EXPECT_EQ(adds_of({{bias}, [=] { return at::gelu(x + bias); }}), 0U);
+  EXPECT_THAT(take_launched(), ElementsAre("rows"));
+}
+
+TEST_F(LeafSums, OfColumnsInSlices) {
+  for (const int64_t columns : {64, 33}) {
+    const Tensor x = at::randn({3000, columns}), bias = leaf({columns});
+    EXPECT_EQ(adds_of({{bias}, [=] { return at::gelu(x + bias); }}), 0U);
+    EXPECT_THAT(take_launched(), ElementsAre(columns == 64 ? "rows" : "rows_each", "merge_slices"));
+  }
+}
+
+TEST_F(LeafSums, OfAnotherShape) {
+  const Tensor x = at::randn({24, 64}), bias = leaf({1, 64});
+  EXPECT_EQ(adds_of({{bias}, [=] { return at::gelu(x + bias); }}), 0U);
+}
+
+TEST_F(LeafSums, OfRows) {
+  const Tensor x = at::randn({24, 64}), factor = leaf({24, 1});
+  EXPECT_EQ(adds_of({{factor}, [=] { return (x * factor).tanh(); }}), 0U);
+}
+
+TEST_F(LeafSums, OfLongRows) {
+  const Tensor x = at::randn({9, 20000}), factor = leaf({9, 1});
+  EXPECT_EQ(adds_of({{factor}, [=] { return (x * factor).tanh(); }}), 0U);
+}
+
+TEST_F(LeafSums, OfANormsWeights) {
+  const Tensor x = leaf({600, 64}), weight = leaf({64}), bias = leaf({64});
+  EXPECT_LE(adds_of({{x, weight, bias}, [=] { return at::layer_norm(x, {64}, weight, bias); }}), 1U);  // of x, which is small
+}
+
+// One sum for two leaves: both add it themselves.
+TEST_F(LeafSums, OfTwoLeaves) {
+  const Tensor x = at::randn({24, 64}), a = leaf({64}), b = leaf({64});
+  EXPECT_EQ(adds_of({{a, b}, [=] { return at::gelu(x + (a + b)); }}), 2U);
+}
+
+// Large enough for the kernel to write it, and no single loop.
+TEST_F(LeafSums, OfANestsElements) {
+  const Tensor factor = at::randn({1024}), odd = at::randn({1023});
+  for (const Tensor& other : {factor, odd}) {
+    const Tensor x = leaf({1100, other.size(0)});
+    EXPECT_EQ(adds_of({{x}, [=] { return (x * other).tanh(); }}), 0U);
+    EXPECT_THAT(take_launched(), ElementsAre(other.is_same(factor) ? "nest" : "nest_each"));
+  }
+  const Tensor turned = at::randn({1024, 1100}).t(), x = leaf({1100, 1024});
+  EXPECT_EQ(adds_of({{x}, [=] { return (x * turned).tanh(); }}), 0U);
+  EXPECT_THAT(take_launched(), ElementsAre("tiles"));
+}
+
+}  // namespace
+}  // namespace hindcast::tests::cuda
