@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # gpu_bundle.sh: makes build/gpu-bundle, a folder that a machine with a card runs as it is: run.sh, the programs that need a card,
-# and the libraries that are neither torch's nor every machine's. Clang's plug-in, which compiles for CPUs, stays here.
+# the libraries that are neither torch's nor every machine's, what runs torch.compile beside them, and the table of operators. Clang's
+# plug-in, which compiles for CPUs, stays here.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -13,8 +14,10 @@ everywhere='^(libtorch_cpu|libc10|libstdc\+\+|libgcc_s|libm|libc|libdl|librt|lib
 scripts/build.sh release "${programs[@]##*/}" hindcast_cuda_graphs
 
 rm -rf "$bundle"
-mkdir -p "$bundle/bin" "$bundle/lib"
+mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/python"
 cp scripts/gpu_run.sh "$bundle/run.sh"
+cp bench/gpu/*.py "$bundle/python"
+cp tests/ops/ops.table "$bundle"
 for program in "${programs[@]}"; do
   built=build/release/$program copy=$bundle/bin/${program##*/}
   strip --strip-unneeded -o "$copy" "$built"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -12,9 +13,14 @@
 namespace hindcast::bench::gpu {
 namespace {
 
-thread_local AtenCalls* counting = nullptr;
+using Clock = std::chrono::steady_clock;
 
-struct CallThatCounts final : at::ObserverContext {};
+// Of all threads: the backward of a card runs in a thread of autograd's, to which the callbacks of the calling thread go along.
+AtenCalls* counting = nullptr;
+
+struct CallThatCounts final : at::ObserverContext {
+  Clock::time_point start;
+};
 
 bool launches_nothing(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name();
@@ -61,18 +67,27 @@ AtenCalls::~AtenCalls() {
 }
 
 std::unique_ptr<at::ObserverContext> AtenCalls::at_start(const at::RecordFunction& call) {
+  if (counting->is_inside_) return nullptr;
   const auto schema = call.operator_schema();
   if (!schema || launches_nothing(*schema)) return nullptr;
-  if (counting->depth_++ == 0) counting->read_ = bytes_of(call.inputs().slice(overwrites(*schema) ? 1 : 0));
-  return std::make_unique<CallThatCounts>();
+  counting->is_inside_ = true;
+  counting->read_ = bytes_of(call.inputs().slice(overwrites(*schema) ? 1 : 0));
+  auto context = std::make_unique<CallThatCounts>();
+  context->start = Clock::now();
+  return context;
 }
 
 void AtenCalls::at_end(const at::RecordFunction& call, at::ObserverContext* context) {
-  if (context == nullptr || --counting->depth_ != 0) return;
+  if (context == nullptr) return;
+  const double us = std::chrono::duration<double, std::micro>(Clock::now() - static_cast<CallThatCounts*>(context)->start).count();
+  counting->is_inside_ = false;
   const double written = bytes_of(c10::ArrayRef<const c10::IValue>(call.outputs().data(), call.outputs().size()));
   if (written == 0) return;  // no tensor comes out: numbers, and questions about tensors
   counting->count_ += 1;
   counting->bytes_ += counting->read_ + written;
+  OperatorCalls& calls = counting->by_name_[call.name()];
+  calls.count += 1;
+  calls.us += us;
 }
 
 }  // namespace hindcast::bench::gpu

@@ -15,7 +15,7 @@
 
 #include "base/format.h"
 #include "bench/gpu/aten_calls.h"
-#include "bench/gpu/counting_card.h"
+#include "bench/gpu/no_card.h"
 #include "bench/gpu/workloads.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/kernel/device_library.h"
@@ -29,8 +29,8 @@ using base::format;
 
 constexpr double kMiB = 1 << 20;
 
-const CountingCard& card() {
-  static const CountingCard counting;
+const NoCard& card() {
+  static const NoCard counting;
   return counting;
 }
 

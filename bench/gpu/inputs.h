@@ -22,6 +22,8 @@ struct Source {
   at::Tensor leaf(at::IntArrayRef sizes) const { return numbers(sizes).set_requires_grad(true); }
 };
 
+using Function = at::Tensor (*)(const std::vector<at::Tensor>& leaves);
+
 /// The tensors of a pattern: `x` of the sizes, the others of the last one.
 struct Inputs {
   Source source;
@@ -53,21 +55,28 @@ inline Workload pattern(const Inputs& in, std::vector<at::Tensor> leaves, double
   return work;
 }
 
+/// The same of a function that reads its leaves alone.
+inline Workload of_leaves(const Inputs& in, const std::vector<at::Tensor>& leaves, double passes, Function function) {
+  return pattern(in, leaves, passes, [=] { return function(leaves); });
+}
+
 /// at::dropout is this one on a card, with a mask of bytes, and another one on the CPU.
 inline at::Tensor dropout(const at::Tensor& y) { return std::get<0>(at::native_dropout(y, 0.1, /*train=*/true)); }
 
 struct Named {
   std::string name;
   Workload (*build)(at::IntArrayRef sizes, const Source& from);
+  Function function = nullptr;  // of a workload of_leaves()
 };
 
 inline Row row_of(const Named& one, const std::vector<int64_t>& sizes, at::ScalarType type) {
   std::string name = one.name;
   for (size_t i = 0; i < sizes.size(); ++i) name += (i == 0 ? "/" : "x") + std::to_string(sizes[i]);
   name += type == at::kFloat ? "/float32" : type == at::kHalf ? "/float16" : "/bfloat16";
-  return {name, [build = one.build, sizes, type](const Place& place) {
-            return build(sizes, {at::TensorOptions(place.device).dtype(type), place.zeros});
-          }};
+  const auto build = [build = one.build, sizes, type](const Place& place) {
+    return build(sizes, {at::TensorOptions(place.device).dtype(type), place.zeros});
+  };
+  return {name, build, one.function};
 }
 
 }  // namespace hindcast::bench::gpu

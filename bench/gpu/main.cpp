@@ -7,24 +7,29 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/gpu/counted_machine.h"
 #include "bench/gpu/counts.h"
+#include "bench/gpu/host_times.h"
 #include "bench/gpu/measure.h"
-#include "bench/gpu/no_card.h"
+#include "codegen/cuda/machine.h"
 
 namespace {
 
 constexpr const char* kUsage =
-    "hindcast_bench_gpu [--quick] [--device=cpu|none] [--counts[=REGEX]] [Google Benchmark's flags]\n"
+    "hindcast_bench_gpu [--quick] [--rounds=N] [--device=cpu|none] [--counts[=REGEX]] [Google Benchmark's flags]\n"
     "  --quick        a smoke run: few rounds\n"
+    "  --rounds=N     of both engines in turn (15)\n"
     "  --device=cpu   to try this program where there is no card; its numbers mean nothing\n"
-    "  --device=none  what the host does for a launch, on a machine without a card\n"
+    "  --device=none  what the host does for a launch, and for a hit, on a machine without a card\n"
     "  --counts       launches, bytes and registers of each row's backward, without a card: a table in Markdown\n"
     "  --benchmark_filter=REGEX, --benchmark_out=FILE, --benchmark_out_format=json: Google Benchmark's own\n";
 
@@ -43,6 +48,8 @@ Flags take_flags(int& argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--quick") {
       flags.rounds = 2;
+    } else if (flag.starts_with("--rounds=") && std::atoi(argv[i] + std::string_view("--rounds=").size()) > 0) {
+      flags.rounds = std::atoi(argv[i] + std::string_view("--rounds=").size());
     } else if (flag == "--device=cpu") {
       flags.device = c10::kCPU;
     } else if (flag == "--device=none") {
@@ -65,10 +72,37 @@ std::string load_cuda() {
   return at::hasCUDA() ? "" : "LibTorch finds no device";
 }
 
-template <class Measure>
-void add_row(const hindcast::bench::gpu::Row& row, const Measure& measure) {
-  benchmark::RegisterBenchmark(row.name.c_str(), measure)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(1);
+/// Counts the launches of hindcast's kernels, once a tensor lies on the card.
+void count_launches() {
+  std::string why_not;
+  if (const auto* const card = hindcast::codegen::cuda::machine(&why_not)) {
+    hindcast::bench::gpu::install_counted(*card);
+  } else {
+    std::fprintf(stderr, "hindcast has no kernels here: %s\n", why_not.c_str());
+  }
 }
+
+template <class Measure>
+void add_row(const std::string& name, const Measure& measure) {
+  benchmark::RegisterBenchmark(name.c_str(), measure)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(1);
+}
+
+/// Stock's times over hindcast's.
+class Ratios {
+ public:
+  void add(double ratio) {
+    if (ratio > 0) logarithms_ += std::log(ratio), ++count_;
+  }
+  void print() const {
+    if (count_ > 0)
+      std::printf("forward and backward of %d rows: %.2f times as fast as eager, as the geometric mean\n", count_,
+                  std::exp(logarithms_ / count_));
+  }
+
+ private:
+  double logarithms_ = 0;
+  int count_ = 0;
+};
 
 }  // namespace
 
@@ -86,7 +120,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (flags.no_card) {
-      gpu::register_host_times();
+      gpu::register_host_times(flags.rounds);
       benchmark::RunSpecifiedBenchmarks();
       return 0;
     }
@@ -97,20 +131,27 @@ int main(int argc, char** argv) {
       }
     }
     const double bandwidth = gpu::copy_bandwidth(flags.device);
+    if (flags.device.is_cuda()) count_launches();
     benchmark::AddCustomContext("libtorch", TORCH_VERSION);
     benchmark::AddCustomContext("device", flags.device.str());
     benchmark::AddCustomContext("copy_gb_per_s", std::to_string(bandwidth * 1e-3));
     const auto measure_rows = [&](const std::vector<gpu::Row>& rows) {
       for (const gpu::Row& row : rows) {
-        add_row(row, [=](benchmark::State& state) { gpu::measure_row(state, row, flags.device, flags.rounds, bandwidth); });
+        add_row(row.name, [=](benchmark::State& state) { gpu::measure_row(state, row, flags.device, flags.rounds, bandwidth); });
       }
     };
     measure_rows(gpu::rows());
     for (const gpu::Row& row : gpu::launch_bound_rows()) {
-      add_row(row, [=](benchmark::State& state) { gpu::measure_steps(state, row, flags.device, flags.rounds); });
+      add_row(row.name, [=](benchmark::State& state) { gpu::measure_steps(state, row, flags.device, flags.rounds); });
     }
     measure_rows(gpu::seed_rows());
+    Ratios ratios;
+    for (const gpu::Row& row : gpu::seed_rows()) {
+      add_row("whole/" + row.name,
+              [=, &ratios](benchmark::State& state) { ratios.add(gpu::measure_whole(state, row, flags.device, flags.rounds)); });
+    }
     if (benchmark::RunSpecifiedBenchmarks() == 0) return 2;
+    ratios.print();
     benchmark::Shutdown();
     return 0;
   } catch (const std::exception& error) {

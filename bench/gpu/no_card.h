@@ -1,10 +1,55 @@
 #pragma once
-// What the host does for a launch, measured where there is no card: kernels are written, and their launches go nowhere.
+// A card that runs nothing.
+
+#include "codegen/cuda/machine.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace hindcast::bench::gpu {
 
-/// Installs a card that does nothing, and registers the rows host/...: one call of a kernel each, from the tensors in their slots to the
-/// results in theirs. Memory comes from LibTorch's allocator for the CPU; what the driver takes for a launch is not in it.
-void register_host_times();
+/// One of the entry points of a text.
+struct EntryPoint {
+  std::shared_ptr<const std::string> text;
+  std::string name;
+};
+
+struct Launches {
+  std::vector<EntryPoint> entries;  // one a launch, in order
+  /// What a launch reads and what it writes, each byte once for each launch. Not counted are a byte's further reads, most of them from a
+  /// cache, and writes to gradients that were there before, which are seen as read.
+  double bytes = 0;
+};
+
+/// With the limits of an H100 and an H200. It takes the tensors of the CPU; what kernels would write stays as it was allocated.
+class NoCard final : public codegen::cuda::Machine {
+ public:
+  /// Launches are kept until somebody takes them.
+  NoCard() = default;
+  /// Launches go to `next`, as launches on its device, for who measures what they cost the host. Null: nowhere.
+  explicit NoCard(const codegen::cuda::Machine* next) : is_counting_(false), next_(next) {}
+
+  c10::DeviceType device() const override { return c10::kCPU; }
+  const codegen::cuda::Limits& limits() const override { return limits_; }
+  std::string_view identity() const override { return "no card"; }
+  std::string compile(std::string_view text) const override { return std::string(text); }
+  std::shared_ptr<const codegen::cuda::Module> load(std::string_view object) const override;
+  void launch(const codegen::cuda::Launch& launch) const override;
+  bool wants_memory() const override { return is_counting_; }
+
+  /// Since it was asked last.
+  Launches take() const;
+
+ private:
+  const codegen::cuda::Limits limits_;
+  const bool is_counting_ = true;
+  const codegen::cuda::Machine* const next_ = nullptr;
+  mutable std::mutex mutex_;
+  mutable Launches launches_;
+};
 
 }  // namespace hindcast::bench::gpu

@@ -1,4 +1,6 @@
 // The functions of two tutorials on a card. A floor has what bench/seed_workloads.cpp counts, with masks of bytes, as a card's are.
+//
+// Each is there twice by its name: as a function of its leaves, and as the workload of it.
 
 #include "bench/gpu/inputs.h"
 
@@ -6,52 +8,65 @@ namespace hindcast::bench::gpu {
 namespace {
 
 using at::Tensor;
+using Tensors = std::vector<Tensor>;
 using Activation = Tensor (*)(const Tensor&);
 
 Tensor relu(const Tensor& y) { return at::relu(y); }
 Tensor gelu(const Tensor& y) { return at::gelu(y); }
 Tensor silu(const Tensor& y) { return at::silu(y); }
 
+Tensor normalized(const Tensor& y, const Tensor& weight = {}, const Tensor& bias = {}) {
+  return at::layer_norm(y, {y.size(-1)}, weight, bias);
+}
+
+template <Activation activation>
+Tensor bias_activation_dropout(const Tensors& in) {
+  return dropout(activation(in[0] + in[1]));
+}
+
 // Saved: the activation's input or result, the mask. Gradients: x, bias.
 template <Activation activation>
 Workload bias_activation_dropout(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
   const double passes = /*incoming=*/1 + /*saved=*/1 + in.mask() + /*gradients=*/1 + in.of_width();
-  return pattern(in, {in.x, in.bias}, passes, [in] { return dropout(activation(in.x + in.bias)); });
+  return of_leaves(in, {in.x, in.bias}, passes, bias_activation_dropout<activation>);
 }
+
+Tensor bias_dropout_residual(const Tensors& in) { return dropout(in[0] + in[1]) + in[2]; }
 
 // Saved: the mask. Gradients: x, bias, and the residual's, which is the incoming one, copied.
 Workload bias_dropout_residual(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
-  const Tensor residual = in.leaf();
   const double passes = /*incoming=*/1 + /*saved=*/in.mask() + /*gradients=*/2 + in.of_width();
-  return pattern(in, {in.x, in.bias, residual}, passes, [in, residual] { return dropout(in.x + in.bias) + residual; });
+  return of_leaves(in, {in.x, in.bias, in.leaf()}, passes, bias_dropout_residual);
 }
+
+Tensor bias_dropout_residual_norm(const Tensors& in) { return normalized(dropout(in[0] + in[1]) + in[2], in[3], in[4]); }
 
 // Saved: the mask; the norm's input, mean, deviation and weight. Gradients: x, bias, residual, the norm's weight and bias.
 Workload bias_dropout_residual_norm(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
-  const Tensor residual = in.leaf(), norm_bias = from.leaf({sizes.back()});
   const double passes = /*incoming=*/1 + /*saved=*/in.mask() + 1 + 2 * in.of_rows() + in.of_width() + /*gradients=*/2 + 3 * in.of_width();
-  return pattern(in, {in.x, in.bias, residual, in.weight, norm_bias}, passes, [in, residual, norm_bias] {
-    return at::layer_norm(dropout(in.x + in.bias) + residual, in.weight.sizes(), in.weight, norm_bias);
-  });
+  return of_leaves(in, {in.x, in.bias, in.leaf(), in.weight, from.leaf({sizes.back()})}, passes, bias_dropout_residual_norm);
 }
+
+Tensor add_norm_add(const Tensors& in) { return normalized(in[0] + in[1]) + in[2]; }
 
 // The tutorial's fn(a, b, c): a norm without weights. Saved: its input, mean, deviation. Gradients: a, b, c; that of c is the incoming one,
 // copied.
 Workload add_norm_add(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
-  const Tensor b = in.leaf(), c = in.leaf();
   const double passes = /*incoming=*/1 + /*saved=*/1 + 2 * in.of_rows() + /*gradients=*/3;
-  return pattern(in, {in.x, b, c}, passes, [in, b, c] { return at::layer_norm(in.x + b, {in.x.size(-1)}) + c; });
+  return of_leaves(in, {in.x, in.leaf(), in.leaf()}, passes, add_norm_add);
 }
+
+Tensor layer_norm(const Tensors& in) { return normalized(in[0], in[1], in[2]); }
 
 // Saved: its input, mean, deviation and weight. Gradients: x, weight, bias.
 Workload layer_norm(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
   const double passes = /*incoming=*/1 + /*saved=*/1 + 2 * in.of_rows() + in.of_width() + /*gradients=*/1 + 2 * in.of_width();
-  return pattern(in, {in.x, in.weight, in.bias}, passes, [in] { return at::layer_norm(in.x, in.weight.sizes(), in.weight, in.bias); });
+  return of_leaves(in, {in.x, in.weight, in.bias}, passes, layer_norm);
 }
 
 }  // namespace
@@ -60,11 +75,12 @@ std::vector<Row> seed_rows() {
   const std::vector<std::vector<int64_t>> shapes = {{8, 256, 512},   {8, 512, 1024},   {4, 1024, 1024},
                                                     {2, 2048, 2048}, {1, 2048, 12288}, {2, 4096, 4096}};
   std::vector<Row> all;
-  for (const Named& one :
-       {Named{"seed/bias_relu_dropout", bias_activation_dropout<relu>}, Named{"seed/bias_gelu_dropout", bias_activation_dropout<gelu>},
-        Named{"seed/bias_silu_dropout", bias_activation_dropout<silu>}, Named{"seed/bias_dropout_residual", bias_dropout_residual},
-        Named{"seed/bias_dropout_residual_norm", bias_dropout_residual_norm}, Named{"seed/add_norm_add", add_norm_add},
-        Named{"seed/layer_norm", layer_norm}}) {
+  for (const Named& one : {Named{"seed/bias_relu_dropout", bias_activation_dropout<relu>, bias_activation_dropout<relu>},
+                           Named{"seed/bias_gelu_dropout", bias_activation_dropout<gelu>, bias_activation_dropout<gelu>},
+                           Named{"seed/bias_silu_dropout", bias_activation_dropout<silu>, bias_activation_dropout<silu>},
+                           Named{"seed/bias_dropout_residual", bias_dropout_residual, bias_dropout_residual},
+                           Named{"seed/bias_dropout_residual_norm", bias_dropout_residual_norm, bias_dropout_residual_norm},
+                           Named{"seed/add_norm_add", add_norm_add, add_norm_add}, Named{"seed/layer_norm", layer_norm, layer_norm}}) {
     for (const at::ScalarType type : {at::kHalf, at::kFloat}) {
       for (const std::vector<int64_t>& sizes : shapes) all.push_back(row_of(one, sizes, type));
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <functional>
@@ -21,6 +22,8 @@ struct Row {
   std::string name;
   std::function<Workload(const Place& place)>
       build;  // with its floor_bytes: saved tensors and the incoming gradient read, gradients written, once
+  /// The workload's forward where it reads its leaves alone; else none.
+  std::function<at::Tensor(const std::vector<at::Tensor>& leaves)> function = {};
 };
 std::vector<Row> rows();
 /// The function of the AOT tutorial, and what xFormers fuses, at the sizes and in the types that xFormers measures.

@@ -71,7 +71,7 @@ const std::vector<Op> kOps = {
     VALUE(AlongDim, kComplex | kKeepsLayout | kSavesNothing, 1, a.flip(i)),
     VALUE(AlongDim, kComplex | kKeepsLayout | kSavesNothing, 1, a.roll(1, i)),
     VALUE(AlongDim, kReal, 1, std::get<0>(a.sort(i))),
-    VALUE(AlongDim, kComplex, 2, a.index_select(i, at::arange(a.size(i)).flip(0))),
+    VALUE(AlongDim, kComplex, 2, a.index_select(i, at::arange(a.size(i)).to(a.device()).flip(0))),
     VALUE(AlongDim, kReal, 2, a.gather(i, at::zeros_like(a, at::kLong))),
     VALUE(LastDims, kReal | kNoHalf, 3, at::layer_norm(a, sizes)),
     VALUE(ToReal, kComplex | kView | kSavesNothing, 8, at::real(a)),
@@ -92,7 +92,7 @@ const std::vector<Op> kOps = {
     VALUE(Broadcast, kReal | kKeepsLayout, 1, a.atan2(b.abs() + 1)),
     VALUE(Broadcast, kReal | kKeepsLayout, 1, (a.abs() + 0.5).pow(b)),
     VALUE(LikeBoth, kReal | kKeepsLayout, 2, a.lerp(b, s)),
-    VALUE(LikeBoth, kReal, 1, a.index_add(0, at::arange(a.size(0)).flip(0), b)),
+    VALUE(LikeBoth, kReal, 1, a.index_add(0, at::arange(a.size(0)).to(a.device()).flip(0), b)),
     VALUE(TotalOfBoth, kReal, 2, at::mse_loss(a, b)),
     VALUE(TotalOfBoth, kReal, 1, at::smooth_l1_loss(a, b)),
     VALUE(TotalOfBoth, kReal, 1, at::binary_cross_entropy_with_logits(a, b.sigmoid())),
@@ -106,7 +106,7 @@ const std::vector<Op> kOps = {
     VALUE(Total, kReal | kSavesResult, 1, a.max()),
     VALUE(Total, kReal | kSavesResult, 1, a.prod()),
     VALUE(Total, kReal, 1, a.index({a.detach() > 0}).sum()),
-    VALUE(Classes, kReal | kNoHalf, 3, at::cross_entropy_loss(a, at::arange(a.size(0)).remainder(a.size(1)))),
+    VALUE(Classes, kReal | kNoHalf, 3, at::cross_entropy_loss(a, at::arange(a.size(0)).to(a.device()).remainder(a.size(1)))),
     VALUE(DropDim, kComplex | kSavesNothing, 5, a.sum(i)),
     VALUE(DropDim, kComplex | kSavesNothing, 3, a.mean(i)),
     VALUE(DropDim, kReal | kSavesResult, 2, a.amax(i)),
@@ -132,8 +132,8 @@ const std::vector<Op> kOps = {
     VALUE(Reshape, kComplex | kView | kSavesNothing | kKeepsLayout, 4, a.reshape(sizes)),
     VALUES(Unbind, kComplex | kManyViews | kView | kSavesNothing, 2, a.unbind(i)),
     VALUES(Split, kComplex | kManyViews | kView | kSavesNothing, 3, a.split(j, i)),
-    VALUE(Pick, kReal, 2, a.index_select(i, at::arange(j).remainder(a.size(i)))),
-    VALUE(PickFirst, kReal, 2, a.index({at::arange(j).remainder(a.size(0))})),
+    VALUE(Pick, kReal, 2, a.index_select(i, at::arange(j).to(a.device()).remainder(a.size(i)))),
+    VALUE(PickFirst, kReal, 2, a.index({at::arange(j).to(a.device()).remainder(a.size(0))})),
 
     // Products.
     VALUE(Mm, kComplex, 5, a.mm(b)),
@@ -155,7 +155,7 @@ const std::vector<Op> kOps = {
     DO(WriteFrom, kComplex, 6, a.mul_(b)),
     DO(WriteFrom, kComplex | kSavesNothing, 4, a.add_(b)),
     DO(WriteFrom, kReal | kSavesNothing, 3, a.copy_(b)),
-    DO(WriteRows, kReal, 2, a.index_add_(0, at::arange(a.size(0)), b)),
+    DO(WriteRows, kReal, 2, a.index_add_(0, at::arange(a.size(0)).to(a.device()), b)),
 
     // Hooks.
     DO(Hook, kComplex, 4, watch(log, name, a)),

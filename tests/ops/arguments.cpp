@@ -193,10 +193,10 @@ class Evaluator {
 
   at::Tensor written_out(const Expr& expr) {
     const std::vector<Expr>& items = expr.items.at(0).items;
-    if (expr.word == "ints") return at::tensor(sizes(items, 0), at::kLong);
+    if (expr.word == "ints") return at::tensor(sizes(items, 0), at::kLong).to(device_of_operands);
     std::vector<double> reals;
     for (const Expr& item : items) reals.push_back(real(item));
-    return at::tensor(reals, at::kDouble).to(maker_.setting().dtype);
+    return at::tensor(reals, at::kDouble).to(device_of_operands, maker_.setting().dtype);
   }
 
   at::Tensor made(const Expr& expr) {
@@ -212,11 +212,11 @@ class Evaluator {
     if (word == "pos") return maker_.leaf(maker_.uniform(0.5, 2.5, all));
     if (word == "unit") return maker_.leaf(maker_.uniform(0.05, 0.95, all));
     if (word == "spd") return maker_.leaf(maker_.positive_definite(all), false);
-    if (word == "zeros") return at::zeros(all, dtype);
-    if (word == "ones") return at::ones(all, dtype);
+    if (word == "zeros") return at::zeros(all, at::device(device_of_operands).dtype(dtype));
+    if (word == "ones") return at::ones(all, at::device(device_of_operands).dtype(dtype));
     if (word == "mask") return maker_.mask(all);
     if (word == "perm") return maker_.permutation(all.at(0));
-    if (word == "arange") return at::arange(all.at(0), at::kLong);
+    if (word == "arange") return at::arange(all.at(0), at::device(device_of_operands).dtype(at::kLong));
     refuse(expr,
            "a tensor: f, g0, in, pos, unit, c, real, spd, idx, mask, perm, arange, ints, vals, zeros, ones, via, "
            "const, leaf, cast or aten::op");

@@ -64,26 +64,28 @@ TensorMaker::TensorMaker(const Setting& setting) : setting_(setting), generator_
 
 at::Tensor TensorMaker::normal(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto wide = c10::isComplexType(dtype) ? at::kComplexDouble : at::kDouble;
-  return at::randn(sizes, generator_, at::TensorOptions(wide)).to(dtype);
+  return at::randn(sizes, generator_, at::TensorOptions(wide)).to(device_of_operands, dtype);
 }
 
 at::Tensor TensorMaker::uniform(double low, double high, at::IntArrayRef sizes) {
   at::Tensor values = at::rand(sizes, generator_, at::kDouble) * (high - low) + low;
   if (c10::isComplexType(setting_.dtype)) values = at::complex(values, at::rand(sizes, generator_, at::kDouble) * (high - low) + low);
-  return values.to(setting_.dtype);
+  return values.to(device_of_operands, setting_.dtype);
 }
 
 at::Tensor TensorMaker::positive_definite(at::IntArrayRef sizes) {
   const auto wide = c10::isComplexType(setting_.dtype) ? at::kComplexDouble : at::kDouble;
   const at::Tensor factor = normal(sizes, wide);
-  return (at::matmul(factor, factor.mH()) + sizes.back() * at::eye(sizes.back(), wide)).to(setting_.dtype);
+  return (at::matmul(factor, factor.mH()) + sizes.back() * at::eye(sizes.back(), factor.options())).to(setting_.dtype);
 }
 
-at::Tensor TensorMaker::index(int64_t bound, at::IntArrayRef sizes) { return at::randint(bound, sizes, generator_, at::kLong); }
+at::Tensor TensorMaker::index(int64_t bound, at::IntArrayRef sizes) {
+  return at::randint(bound, sizes, generator_, at::kLong).to(device_of_operands);
+}
 
-at::Tensor TensorMaker::mask(at::IntArrayRef sizes) { return at::randint(2, sizes, generator_, at::kBool); }
+at::Tensor TensorMaker::mask(at::IntArrayRef sizes) { return at::randint(2, sizes, generator_, at::kBool).to(device_of_operands); }
 
-at::Tensor TensorMaker::permutation(int64_t n) { return at::randperm(n, generator_, at::kLong); }
+at::Tensor TensorMaker::permutation(int64_t n) { return at::randperm(n, generator_, at::kLong).to(device_of_operands); }
 
 at::Tensor TensorMaker::leaf(at::Tensor values, bool special_values) {
   if (values.layout() != at::kStrided) return new_leaf(values);
@@ -109,8 +111,8 @@ at::Tensor TensorMaker::constant(at::Tensor values) {
 at::Tensor root_gradient(const at::Tensor& output, Root root, uint64_t seed) {
   const c10::NoGradGuard no_grad;
   const auto wide = output.is_complex() ? at::kComplexDouble : at::kDouble;
-  const at::Tensor values =
-      at::randn(output.sizes(), at::detail::createCPUGenerator(seed + 1000), at::TensorOptions(wide)).to(output.scalar_type());
+  const at::Tensor values = at::randn(output.sizes(), at::detail::createCPUGenerator(seed + 1000), at::TensorOptions(wide))
+                                .to(output.device(), output.scalar_type());
   switch (root) {
     case Root::Loss:
     case Root::Contiguous:

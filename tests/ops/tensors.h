@@ -9,6 +9,9 @@
 
 namespace hindcast::tests::ops {
 
+/// Where operands and root gradients lie.
+inline at::Device device_of_operands = at::kCPU;
+
 /// Makes the tensors of one run: the same ones for the same setting, and knows which of them are leaves.
 class TensorMaker {
  public:

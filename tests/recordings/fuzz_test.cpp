@@ -14,6 +14,7 @@
 #include "tests/fuzz/generate.h"
 #include "tests/fuzz/interpret.h"
 #include "tests/fuzz/report.h"
+#include "tests/gpu/programs/lengthened.h"
 #include "tests/recordings/fake_card.h"
 #include "tests/support/log_capture.h"
 
@@ -21,21 +22,6 @@ namespace hindcast::tests::fuzz {
 namespace {
 
 constexpr uint64_t kCases = 4;  // so that ctest's halves are equal
-
-/// The program with enough steps of one kind for graphs to be recorded and launched, and again with other sizes.
-Program lengthened(Program program) {
-  const std::vector<Step> few = program.steps;
-  program.steps.clear();
-  for (size_t i = 0; i < few.size() && i < 3; ++i) {
-    for (int repeated = 0; repeated < 7; ++repeated) {
-      Step step = few[i];
-      step.number = static_cast<int>(program.steps.size());
-      if (repeated > 0) step.scalar = few[i].scalar;
-      program.steps.push_back(step);
-    }
-  }
-  return program;
-}
 
 class FuzzRecordings : public testing::TestWithParam<uint64_t> {
  protected:

@@ -1,0 +1,124 @@
+// Random programs on a card: what each lets a user see is the same with the stock engine and with hindcast, and with and without CUDA
+// graphs; and each kernel is compared with ATen and with float64 before it serves. HINDCAST_FUZZ_SEEDS="first:count" chooses others.
+
+#include <ATen/Parallel.h>
+
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "tests/fuzz/chosen_seeds.h"
+#include "tests/fuzz/compare.h"
+#include "tests/fuzz/current_seed.h"
+#include "tests/fuzz/generate.h"
+#include "tests/fuzz/interpret.h"
+#include "tests/fuzz/report.h"
+#include "tests/gpu/deterministic.h"
+#include "tests/gpu/on_gpu.h"
+#include "tests/gpu/programs/lengthened.h"
+#include "tests/support/log_capture.h"
+
+namespace hindcast::tests::fuzz {
+namespace {
+
+class GpuFuzz : public OnGpu {
+ protected:
+  void SetUp() override {
+    OnGpu::SetUp();
+    if (IsSkipped()) return;
+    name_the_seed_on_crashes();
+    at::set_num_threads(1);
+    deterministic_.emplace();
+    device_of_leaves = {at::kCUDA, 0};
+  }
+  void TearDown() override { device_of_leaves = at::kCPU; }
+
+  using DifferenceOf = std::function<std::string(const Program&)>;
+
+  /// `program_of`: of a seed. `difference_of`: empty where there is none. The first two that have one are made smaller, which takes long.
+  void expect_none(uint64_t count, const std::string& what, const std::function<Program(uint64_t)>& program_of,
+                   const DifferenceOf& difference_of) {
+    const Seeds seeds = chosen_seeds(count);
+    int failures = 0;
+    for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
+      set_current_seed(seed);
+      const Program program = program_of(seed);
+      const std::string difference = difference_of(program);
+      if (difference.empty()) continue;
+      if (++failures <= 2) {
+        report(program, what + " (the program that follows runs on the CPU)", difference, difference_of);
+      } else {
+        ADD_FAILURE() << "seed " << seed << ": " << what << "\n" << difference;
+      }
+    }
+  }
+
+  /// Of calls of ATen's, or of kernels, with and without CUDA graphs.
+  void expect_same_with_graphs(uint64_t count, const Compiler& compiler) {
+    uint64_t launches = 0;
+    const auto observed = [&](const Program& program, bool with_graphs) {
+      Options options = options_of(program);
+      options.verify = options.nan_guard = false;  // each reads values on the host
+      options.compiler = compiler;
+      options.async = false;
+      options.cuda_graphs = with_graphs;
+      const LogCapture warnings("");
+      hindcast::reset();
+      const Guard guard = hindcast::enable(options);
+      const Observed seen = interpret(program);
+      launches += hindcast::stats().cuda_graph_launches;
+      return seen.events;
+    };
+    expect_none(
+        count, "with CUDA graphs it is not the same", [](uint64_t seed) { return lengthened(generate(seed)); },
+        [&](const Program& program) { return first_difference(observed(program, false), observed(program, true)); });
+    std::cout << "fuzz: " << launches << " launches of CUDA graphs" << std::endl;
+    EXPECT_GT(launches, 0U);
+  }
+
+ private:
+  std::optional<Deterministic> deterministic_;
+};
+
+TEST_F(GpuFuzz, BothEnginesAgree) {
+  Counts counts;
+  expect_none(300, "the engines differ", generate, [&](const Program& program) {
+    const Comparison comparison = compare(program);
+    counts.add(comparison.counts);
+    return comparison.difference;
+  });
+  std::cout << "fuzz: " << counts.text() << std::endl;
+  if (counts.programs < 100) return;
+  // That it tests what it should: most calls are taken over, most of these are hits, few steps are broken.
+  EXPECT_GT(counts.hits * 2, counts.taken_over) << counts.text();
+  EXPECT_GT(counts.taken_over * 10, counts.calls * 7) << counts.text();
+  EXPECT_LT(counts.broken_steps * 10, counts.steps) << counts.text();
+}
+
+TEST_F(GpuFuzz, NoKernelIsRefused) {
+  uint64_t fused = 0;
+  expect_none(60, "a kernel was refused", generate, [&](const Program& program) -> std::string {
+    Options options = options_of(program);
+    options.compiler = compilers::fused();
+    options.async = false;
+    options.verify = true;
+    const LogCapture warnings("");
+    hindcast::reset();
+    {
+      const Guard guard = hindcast::enable(options);
+      interpret(program);
+    }
+    const Stats stats = hindcast::stats();
+    fused += stats.fused_graphs;
+    return stats.refused_graphs + stats.compiler_failures == 0 ? "" : warnings.text();
+  });
+  std::cout << "fuzz: " << fused << " graphs with kernels" << std::endl;
+  EXPECT_GT(fused, 0U);
+}
+
+TEST_F(GpuFuzz, CudaGraphsOfATensCallsChangeNothing) { expect_same_with_graphs(100, compilers::fused_through_aten()); }
+
+TEST_F(GpuFuzz, CudaGraphsOfKernelsChangeNothing) { expect_same_with_graphs(30, compilers::fused()); }
+
+}  // namespace
+}  // namespace hindcast::tests::fuzz

@@ -1,0 +1,138 @@
+// The table of operators on a card: under both engines, and with kernels. HINDCAST_OPS_TABLE says where the table is, in place of the
+// source folder.
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/deterministic.h"
+#include "tests/gpu/on_gpu.h"
+#include "tests/ops/op_run.h"
+#include "tests/ops/scenarios.h"
+#include "tests/ops/table.h"
+#include "tests/ops/tensors.h"
+#include "tests/support/same_grads.h"
+
+namespace hindcast::tests::ops {
+namespace {
+
+std::vector<Row> rows() {
+  const char* const path = std::getenv("HINDCAST_OPS_TABLE");
+  return read_rows(path == nullptr ? table_path("ops.table") : path);
+}
+
+/// New values and sizes. A NaN among the operands is an error of the device in some operators, which ends all that follows.
+std::vector<Setting> runs_of(const Row& row, const std::string& dtype) {
+  Setting setting;
+  setting.dtype = dtype_of(dtype);
+  std::vector<Setting> runs;
+  for (Setting run : scenarios(row, shape_of(row, setting)).front().runs) {
+    if (run.values != Values::Random) continue;
+    run.dtype = setting.dtype;
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+class GpuOps : public OnGpu {
+ protected:
+  void SetUp() override {
+    OnGpu::SetUp();
+    if (IsSkipped()) return;
+    at::set_num_threads(1);
+    deterministic_.emplace();
+    device_of_operands = {at::kCUDA, 0};
+  }
+  void TearDown() override { device_of_operands = at::kCPU; }
+
+  /// Calls back for each row, dtype and run that LibTorch has on a card.
+  template <class Compare>
+  void for_each_run(const std::vector<std::string>& dtypes, const Compare& compare) {
+    for (const Row& row : rows()) {
+      SCOPED_TRACE("line " + std::to_string(row.line) + ": " + row.text);
+      hindcast::reset();
+      for (const std::string& dtype : row.dtypes) {
+        if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) continue;
+        std::vector<Setting> runs;
+        try {
+          runs = runs_of(row, dtype);
+        } catch (const std::exception& error) {
+          without_.insert(row.op);
+          continue;
+        }
+        for (const Setting& run : runs) {
+          const SeededProgram program = [&](uint64_t) { return run_row(row, run); };
+          const Outcome stock = run_stock(program, run.seed);
+          if (!stock.error.empty() && !row.raises) {
+            without_.insert(row.op);
+            break;
+          }
+          SCOPED_TRACE(describe(run));
+          compare(row, run, program, stock);
+          ++runs_;
+        }
+      }
+    }
+    std::cout << "op table: " << runs_ << " runs; not on a card: " << without_.size() << " operators";
+    for (const std::string& op : without_) std::cout << "\n    " << op;
+    std::cout << std::endl;
+    EXPECT_GT(runs_, 1000U);
+  }
+
+  uint64_t runs_ = 0;
+  std::set<std::string> without_;
+
+ private:
+  std::optional<Deterministic> deterministic_;
+};
+
+bool is_equal(const Outcome& a, const Outcome& b) {
+  if (a.error != b.error || a.tensors.size() != b.tensors.size()) return false;
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    if (!bit_equal(a.tensors[i], b.tensors[i])) return false;
+  }
+  return true;
+}
+
+TEST_F(GpuOps, GiveTheStockGradients) {
+  std::set<std::string> unsteady;
+  for_each_run({"f32", "f64", "c64", "bf16"}, [&](const Row& row, const Setting& run, const SeededProgram& program, const Outcome& stock) {
+    const Outcome ours = run_hindcast(program, run.seed);
+    if (is_equal(stock, ours)) return;
+    // Of an operator that adds in any order on a card, stock's own bits change.
+    for (int again = 0; again < 5; ++again) {
+      if (is_equal(stock, run_stock(program, run.seed))) continue;
+      unsteady.insert(row.op);
+      return;
+    }
+    expect_equal(stock, ours);
+  });
+  for (const std::string& op : unsteady) std::cout << "op table: stock's own bits change: " << op << std::endl;
+}
+
+TEST_F(GpuOps, NoKernelIsRefused) {
+  Options options;
+  options.compiler = compilers::fused();
+  options.async = false;
+  options.verify = true;
+  uint64_t fused = 0, last = 0;
+  for_each_run({"f32"}, [&](const Row& /*row*/, const Setting& run, const SeededProgram& program, const Outcome& /*stock*/) {
+    run_hindcast(program, run.seed, options);
+    const Stats stats = hindcast::stats();
+    EXPECT_EQ(stats.refused_graphs + stats.compiler_failures, 0U);
+    fused += stats.fused_graphs - (stats.fused_graphs < last ? 0 : last);  // each row begins anew
+    last = stats.fused_graphs;
+  });
+  std::cout << "op table: " << fused << " graphs with kernels" << std::endl;
+  EXPECT_GT(fused, 100U);
+}
+
+}  // namespace
+}  // namespace hindcast::tests::ops
