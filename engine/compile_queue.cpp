@@ -52,9 +52,11 @@ void run(const CompileJob& job) {
     make_plan(*slot, job);
   } catch (const NotLowered& error) {
     if (error.why() == NotLowered::Why::Cancelled) return;
+    slot->give_up();
     stats_recorder().add_refused_graph();
     HC_LOG(CompiledAutograd, Error, "graph {} stays with ATen, please report it: {}", slot->graph()->id, error.what());
   } catch (const std::exception& error) {
+    slot->give_up();
     tell_failure(slot->graph()->id, "graph", error.what());
   }
 }
@@ -79,6 +81,7 @@ void compile(CompileJob job, bool in_background) {
   const bool is_added = run_in_background(
       {.run = [shared] { run(*shared); }, .is_wanted = [shared] { return !shared->slot.expired(); }, .bytes = waiting_bytes(*shared)});
   if (is_added) return;
+  if (const auto slot = shared->slot.lock()) slot->give_up();
   stats_recorder().add_dropped_check();
   HC_LOG(CompiledAutograd, Info, "a graph stays with ATen: the checks that wait for their turn hold {} MiB already",
          kMostWaitingBytes >> 20);

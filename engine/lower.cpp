@@ -46,6 +46,24 @@ std::string asked_by(const codegen::Group& group, const capture::Graph& graph) {
   return base::is_for_output(base::Channel::KernelCode, base::Level::Info) ? sentence_of(group, graph) : std::string();
 }
 
+struct Fused {
+  std::shared_ptr<const capture::Graph> graph;
+  codegen::Schedule schedule;
+};
+
+// Fusion. Copies for leaves that found no kernel to be part of are taken back.
+Fused fuse(std::shared_ptr<const capture::Graph> graph, const codegen::CostModel& costs) {
+  const codegen::OwnGradients own = codegen::with_own_gradients(graph, costs);
+  codegen::Schedule schedule = codegen::fuse(*own.graph, costs);
+  const bool all_found_one = std::all_of(own.copies.begin(), own.copies.end(), [&](uint32_t copy) {
+    return std::any_of(schedule.groups.begin(), schedule.groups.end(), [&](const codegen::Group& group) {
+      return group.members.size() > 1 && std::find(group.members.begin(), group.members.end(), copy) != group.members.end();
+    });
+  });
+  if (!all_found_one) return {graph, codegen::fuse(*graph, costs)};
+  return {own.graph, std::move(schedule)};
+}
+
 // Null for a group whose kernel could not be compiled, with the reason. Throws where there are none at all, as without a compiler.
 Kernels kernels_of(const codegen::Backend& backend, const codegen::Schedule& schedule, const capture::Graph& graph,
                    const LowerRequest& request, std::string& first_failure) {
@@ -71,11 +89,12 @@ Lowered lower(const std::shared_ptr<const capture::Graph>& captured, const Lower
 
   // Passes. From here on the graph computes nothing twice and nothing that nobody reads.
   const codegen::Optimised optimised = codegen::optimise(captured, backend->cost_model(), request.through_aten);
-  const auto graph = codegen::with_own_outputs(optimised.graph, request.own_outputs);
   if (request.check && optimised.graph != captured) check_passes(optimised, *request.check);
 
   // Fusion. Each group becomes one kernel; the schedule is the order in which groups and the ops that are left to ATen then run.
-  const codegen::Schedule schedule = codegen::fuse(*graph, backend->cost_model());
+  const Fused fused = fuse(codegen::with_own_outputs(optimised.graph, request.own_outputs), backend->cost_model());
+  const std::shared_ptr<const capture::Graph>& graph = fused.graph;
+  const codegen::Schedule& schedule = fused.schedule;
   tell_groups(schedule, *graph, request.through_aten ? nullptr : backend);
   if (schedule.groups.empty() && graph == captured) return {plan_of(captured)};
 

@@ -35,8 +35,10 @@ class PlanSlot {
   /// What was captured. The plan's own graph may be another: passes run over it.
   std::shared_ptr<const capture::Graph> graph() const;
 
-  /// publish() has been called: no other plan is under way.
+  /// No other plan is under way.
   bool is_compiled() const { return is_compiled_.load(std::memory_order_relaxed); }
+  /// The plan stays what it is: there will be no other one.
+  void give_up() { is_compiled_.store(true, std::memory_order_relaxed); }
 
   /// Who asks from now on gets `better`. `graph` is the one that was captured, or a copy.
   void publish(std::shared_ptr<const capture::Graph> graph, std::shared_ptr<const codegen::Plan> better);

@@ -148,6 +148,7 @@ Recordings::OfSizes Recordings::of(const std::shared_ptr<const BackwardPlan>& pl
   std::vector<std::shared_ptr<RecordedPlan>> gone;  // what goes is destroyed behind the lock
   std::shared_ptr<const BackwardPlan> old_plan;
   std::shared_ptr<const Regions> regions;
+  bool goes_on = false;
   const auto find = [&]() -> std::shared_ptr<RecordedPlan> {
     if (plan_ != plan) return nullptr;
     const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const auto& one) { return one->is_of(bindings); });
@@ -172,14 +173,17 @@ Recordings::OfSizes Recordings::of(const std::shared_ptr<const BackwardPlan>& pl
       old_plan = std::exchange(plan_, plan);
       regions_.swap(regions);
       gone.swap(plans_);
+      gone_undecided_ = 0;
     }
     plans_.insert(plans_.begin(), made);
     if (plans_.size() > kMostRecordedSizes) {
       gone.push_back(std::move(plans_.back()));
       plans_.pop_back();
+      gone_undecided_ = gone.back()->is_decided() ? 0 : gone_undecided_ + 1;
+      goes_on = gone_undecided_ > kMostOfAStart;
     }
   }
-  if (old_plan || gone.empty() || gone[0]->is_decided()) return {std::move(made)};
+  if (!goes_on) return {std::move(made)};
   OfSizes found{std::move(made), "its sizes change from step to step"};
   stats_recorder().add_not_recorded(found.why_not);
   return found;

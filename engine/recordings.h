@@ -19,6 +19,8 @@ namespace hindcast::engine {
 
 /// Sets of sizes of one variant that are watched or recorded at a time.
 inline constexpr size_t kMostRecordedSizes = 4;
+/// So many sets that had to go for others one behind the other, before they were recorded, are more than those of a start.
+inline constexpr uint32_t kMostOfAStart = 2 * kMostRecordedSizes;
 /// Launches of others since its last one, after which a plan's recordings may go for those of others.
 inline constexpr uint64_t kIdleLaunches = 4;
 
@@ -95,7 +97,7 @@ class Recordings {
  public:
   struct OfSizes {
     std::shared_ptr<RecordedPlan> plan;  // to be entered
-    std::string why_not = {};            // another set of sizes had to go for it before it was recorded; empty: none had to
+    std::string why_not = {};            // sets of sizes go for others all the time, before they are recorded; empty: they do not
   };
   /// Made where the plan is new here, or its sizes are.
   OfSizes of(const std::shared_ptr<const BackwardPlan>& plan, const capture::Bindings& bindings);
@@ -108,6 +110,7 @@ class Recordings {
   std::shared_ptr<const BackwardPlan> plan_;  // all are of this one
   std::shared_ptr<const Regions> regions_;
   std::vector<std::shared_ptr<RecordedPlan>> plans_;  // the one that was asked for last first
+  uint32_t gone_undecided_ = 0;                       // since one went that was decided
 };
 
 }  // namespace hindcast::engine

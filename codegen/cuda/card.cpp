@@ -91,7 +91,7 @@ class LoadedLibrary final : public Module {
     const BesideCaptures beside(card_.driver_);
     void* kernel = nullptr;
     card_.driver_.check(card_.driver_.call().cuLibraryGetKernel(&kernel, library_, name), "cuLibraryGetKernel", name);
-    card_.prepare(kernel);
+    card_.prepare(kernel, name);
     return kernel;
   }
 
@@ -168,10 +168,10 @@ void Card::allow_shared_memory(void* kernel, int device) const {
 }
 
 // An object that a card does not take is found here, in the background, where there is another way; and no launch loads code.
-void Card::prepare(void* kernel) const {
+void Card::prepare(void* kernel, std::string_view name) const {
   for (size_t i = 0; i < cards_.size(); ++i) {
     if (!runs_on(static_cast<int>(i))) continue;
-    allow_shared_memory(kernel, cards_[i].device);
+    if (name.find("shared") != name.npos) allow_shared_memory(kernel, cards_[i].device);
     unsigned flags = 0;
     int active = 0;
     HC_CALL(driver_, cuDevicePrimaryCtxGetState, cards_[i].device, &flags, &active);

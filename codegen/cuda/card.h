@@ -48,7 +48,7 @@ class Card final : public Machine {
   class CurrentContext;
   void enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const;
   /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
-  void prepare(void* kernel) const;
+  void prepare(void* kernel, std::string_view name) const;
   void allow_shared_memory(void* kernel, int device) const;
 
   const Driver& driver_;

@@ -39,7 +39,7 @@ class KernelCall final : public PointwiseFrame {
     touched.leaves(call.leaves);
     add_scalars(call, arguments);
     arguments.add(call.numel);
-    const bool all_aligned = are_aligned(call.leaves) && std::all_of(pointers.begin(), pointers.end(), is_aligned);
+    const bool all_aligned = are_aligned(group_, call.leaves) && std::all_of(pointers.begin(), pointers.end(), is_aligned);
     Schedule schedule = schedule_dense(call.numel, all_aligned, shape_, machine()->limits());
     if (!kernel_->has_or_asks_for(schedule.entry)) {
       if (!all_aligned) return false;
@@ -87,7 +87,7 @@ class KernelCall final : public PointwiseFrame {
   Schedule schedule_of(const Call& call, const Nest& nest) const {
     const int64_t inner = nest.loops.back().size;
     const NestProblem problem{
-        .outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest) && are_aligned(call.leaves)};
+        .outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest) && are_aligned(group_, call.leaves)};
     const Schedule schedule = schedule_nest(problem, shape_, machine()->limits());
     return kernel_->has_or_asks_for(schedule.entry) ? schedule : schedule_nest_any(call.numel, shape_);
   }

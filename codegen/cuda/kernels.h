@@ -1,7 +1,7 @@
 #pragma once
 // Kernels for CUDA: the machine's compiler makes them, NVRTC or that of an emulator.
 //
-// A body's text has up to seven entry points, and a compiler takes hundreds of milliseconds for them all. So a kernel begins with some
+// A body's text has up to nine entry points, and a compiler takes hundreds of milliseconds for them all. So a kernel begins with some
 // (first_entries_of() in source.h). Each other one is compiled when a call first wants it, as an object of its own, beside the calls.
 
 #include "codegen/cuda/entry.h"

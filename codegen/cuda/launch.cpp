@@ -38,9 +38,11 @@ void add_leaves(Arguments& arguments, const Group& group, const LeafWrites* leav
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAccess == 0; }
 
-bool are_aligned(const LeafWrites* leaves) {
-  return leaves == nullptr || std::all_of(leaves->writes().begin(), leaves->writes().end(),
-                                          [](const LeafWrites::Write& write) { return is_aligned(write.memory); });
+bool are_aligned(const Group& group, const LeafWrites* leaves) {
+  const auto is_one = [&](const LeafWrites::Write& write) {
+    return group.body.stores[write.store].leaves == 0 || is_aligned(write.memory);
+  };
+  return leaves == nullptr || std::all_of(leaves->writes().begin(), leaves->writes().end(), is_one);
 }
 
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,

@@ -39,8 +39,8 @@ void add_leaves(Arguments& arguments, const Group& group, const LeafWrites* leav
 
 /// An access of 16 bytes may begin there.
 bool is_aligned(const void* pointer);
-/// All gradients of leaves that a kernel writes to are aligned. Null: none are written.
-bool are_aligned(const LeafWrites* leaves);
+/// All gradients that get elements of the kernel are aligned. Null: none are written.
+bool are_aligned(const Group& group, const LeafWrites* leaves);
 
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
             const TouchedMemory& memory);

@@ -179,7 +179,7 @@ class RowCall final : public RowFrame {
       if (std::any_of(rows.rows.begin(), rows.rows.end(), is_off)) return false;
       if (rows.segments() != 1 && is_off(rows.columns[0])) return false;
     }
-    return are_aligned(call.leaves);
+    return are_aligned(group_, call.leaves);
   }
 
   const std::shared_ptr<const CudaKernel> kernel_;

@@ -4,14 +4,17 @@
 //
 //   rows        a row, or a tile of columns, stays in registers: memory is read once. Accesses of 16 bytes
 //   rows_each   as rows, element by element: for rows that are not aligned
-//   rows_long   each pass reads the row again. Accesses of 16 bytes
+//   rows_shared   longer rows: what several passes read waits in shared memory. Accesses of 16 bytes
+//   rows_shared_each
+//   rows_long   rows that have no room there: each pass reads the row again. Accesses of 16 bytes
 //   rows_long_each   the same element by element; and in the place of each of these while it is not compiled
 //   rows_split  a few long rows, each shared by several blocks: a launch for each pass, and one for the numbers of the row
 //   rows_split_each
 //
 // where a row has segments that stay apart, in place of these:
 //
-//   segments, segments_each   segment by segment; each pass reads the row again
+//   segments, segments_each   segment by segment; each pass reads the row again; and in the place of these while they are not compiled:
+//   segments_shared, segments_shared_each   what several passes read waits in shared memory
 //
 // Results over rows (Extent::Columns, Channels) are made in slices. A slice is what one block has of the rows, or, of rows_long and segments, what
 // one row of its threads has. `merge_slices` makes one of the slices, always in the same order.

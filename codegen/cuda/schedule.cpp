@@ -26,8 +26,10 @@ int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors}
 
 // Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
 // kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have.
-int64_t most_slices(int64_t threads_of_block, const Limits& limits) {
-  return std::max<int64_t>(int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / 2 / threads_of_block, 1);
+int64_t most_slices(int64_t threads_of_block, const Limits& limits, int64_t shared_bytes = 0) {
+  const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / 2 / threads_of_block;
+  const int64_t by_memory = shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / shared_bytes);
+  return std::max<int64_t>(std::min(by_threads, by_memory), 1);
 }
 
 // Rows that a block has at a time: whole warps, and no more rows than there are.
@@ -45,25 +47,27 @@ bool has_room_for(int64_t bytes, const Limits& limits) {
 RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& limits) {
   const int64_t length = problem.is_aligned ? shape.vector_length : 1, pieces = ceil_of(problem.columns, length);
   int64_t threads = std::min<int64_t>(power_of_two(pieces), kThreads), at_once = rows_of_block(threads, problem.rows);
-  const bool keeps = has_room_for(problem.kept_bytes * at_once, limits);
+  const bool keeps = has_room_for(problem.kept_bytes * std::max<int64_t>(kWarp / threads, 1), limits);
+  while (keeps && !has_room_for(problem.kept_bytes * at_once, limits)) at_once /= 2;
   // Blocks that keep much are few on a multiprocessor: they have more threads.
   if (keeps && at_once == 1 && problem.kept_bytes * limits.threads_of_multiprocessor > limits.most_shared_bytes * threads &&
       pieces > threads)
     threads = kMostThreadsOfRow;
+  const int64_t shared_bytes = keeps ? problem.kept_bytes * at_once : 0;
   int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, limits));
+  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, limits, shared_bytes));
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::SegmentsShared : Entry::Segments) : (keeps ? Entry::SegmentsSharedEach : Entry::SegmentsEach);
   RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
-  if (keeps) schedule.shared_bytes = problem.kept_bytes * at_once;
+  schedule.shared_bytes = shared_bytes;
   return schedule;
 }
 
 RowSchedule one_row_a_block(const RowProblem& problem, const Limits& limits) {
   int64_t blocks = std::max<int64_t>(problem.rows, 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(kMostThreadsOfRow, limits));
   const bool keeps = has_room_for(problem.kept_bytes, limits);
+  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(kMostThreadsOfRow, limits, keeps ? problem.kept_bytes : 0));
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
   RowSchedule schedule{{entry, dim(blocks), dim(kMostThreadsOfRow)}};

@@ -406,25 +406,26 @@ class Fuser {
   void add_leaves(Group& group, const std::vector<uint32_t>& sinks) const {
     if (c10::isComplexType(group.body.compute)) return;
     for (uint32_t store = 0; store < group.stores.size(); ++store) {
-      std::vector<uint32_t> leaves;
+      const ValueId value = group.stores[store];
+      const bool is_sum = group.body.stores[store].extent != Extent::Element;
+      std::vector<uint32_t> leaves, of_another_shape;
       for (const uint32_t sink : sinks) {
-        if (capture::keeps(graph_.instrs[sink]) && graph_.instrs[sink].inputs[0] == group.stores[store]) leaves.push_back(sink);
+        if (!capture::keeps(graph_.instrs[sink])) continue;
+        const ValueId gradient = graph_.instrs[sink].inputs[0];
+        const Views::Source source = views_.source_of(gradient);
+        if (gradient == value) leaves.push_back(sink);
+        // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
+        if (gradient != value && is_sum && source.value == value && source.offsets.empty()) of_another_shape.push_back(sink);
       }
       std::vector<uint32_t> inside = group.members;
       inside.insert(inside.end(), leaves.begin(), leaves.end());
-      const bool is_taken = !is_read_elsewhere(group.stores[store], inside);
-      for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back()});
-      if (group.body.stores[store].extent == Extent::Element) {
-        if (bytes_of(graph_, graph_.values[group.stores[store].index]) >= costs_.limits().leaf_bytes)
-          group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
-        continue;
-      }
-      // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
-      for (const uint32_t sink : sinks) {
-        if (!capture::keeps(graph_.instrs[sink]) || graph_.instrs[sink].inputs[0] == group.stores[store]) continue;
-        const Views::Source source = views_.source_of(graph_.instrs[sink].inputs[0]);
-        if (source.value == group.stores[store] && source.offsets.empty()) group.leaves.push_back({store, sink, true});
-      }
+      const bool is_taken = !is_read_elsewhere(value, inside);
+      inside.insert(inside.end(), of_another_shape.begin(), of_another_shape.end());
+      const bool is_of_leaves = !is_read_elsewhere(value, inside);
+      for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back(), is_of_leaves});
+      for (const uint32_t leaf : of_another_shape) group.leaves.push_back({store, leaf, true, is_of_leaves});
+      if (!is_sum && bytes_of(graph_, graph_.values[value.index]) >= costs_.limits().leaf_bytes)
+        group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
     }
   }
 

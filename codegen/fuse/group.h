@@ -60,6 +60,7 @@ struct Group {
     uint32_t store;     // into stores
     uint32_t instr;     // its Accumulate
     bool takes_result;  // if it has no gradient yet: the last one of a result that nobody else reads, or of another shape
+    bool is_of_leaves;  // nobody but leaves reads the result, in whatever shape
   };
   std::vector<Leaf> leaves;
   std::string stopped;  // why it stopped growing

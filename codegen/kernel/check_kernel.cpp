@@ -81,9 +81,15 @@ class InDouble {
   std::vector<capture::Instr> instrs_;
 };
 
-/// Its results, then the gradients of `leaves`: the first leaf of each result gets a buffer, others have a gradient of zeros.
+/// What leaves have before.
+enum class Before : uint8_t {
+  Buffers,  // the first one of each result gets a buffer, others have a gradient of zeros
+  Ones,     // all have a gradient of ones
+};
+
+/// Its results, then the gradients of `leaves`.
 Slots run_kernel(const OpCall& call, const Group& group, const Values& values, const capture::Env& env,
-                 const std::vector<Group::Leaf>& leaves) {
+                 const std::vector<Group::Leaf>& leaves, Before before = Before::Buffers) {
   Step step;
   Slots slots;
   for (const auto load : inputs_of(group)) {
@@ -98,10 +104,10 @@ Slots run_kernel(const OpCall& call, const Group& group, const Values& values, c
   std::vector<at::Tensor> added(leaves.size());
   std::vector<LeafRequest> requests(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
-    step.leaves.push_back({0, leaves[i].takes_result});
-    const bool is_first = i == 0 || leaves[i - 1].store != leaves[i].store;
-    if (!is_first) added[i] = at::zeros_like(values.at(group.stores[leaves[i].store].index));
-    requests[i] = {is_first ? State::BufferWanted : State::AddWanted, added[i]};
+    step.leaves.push_back({.takes_result = leaves[i].takes_result});
+    const bool wants_buffer = before == Before::Buffers && (i == 0 || leaves[i - 1].store != leaves[i].store);
+    if (!wants_buffer) added[i] = at::full_like(values.at(group.stores[leaves[i].store].index), before == Before::Ones ? 1 : 0);
+    requests[i] = {wants_buffer ? State::BufferWanted : State::AddWanted, added[i]};
   }
   call.run_to_leaves(step, slots, env, requests);
   for (size_t i = 0; i < leaves.size(); ++i) slots.push_back(requests[i].state == State::Added ? added[i] : requests[i].gradient);
@@ -111,6 +117,17 @@ Slots run_kernel(const OpCall& call, const Group& group, const Values& values, c
 
 // A zero may have another sign.
 bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.nan_to_num(1, 2, 3), b.nan_to_num(1, 2, 3)); }
+
+// It may be rounded once or twice.
+bool is_sum_of_ones_and(const at::Tensor& sum, const at::Tensor& result) {
+  const double units = 2 * unit_of(sum.scalar_type());
+  return at::allclose(sum.to(at::kDouble), result.to(at::kDouble) + 1, units, units, /*equal_nan=*/true);
+}
+
+bool is_of_leaves(const Group& group, size_t store) {
+  return std::any_of(group.leaves.begin(), group.leaves.end(),
+                     [&](const Group::Leaf& leaf) { return leaf.store == store && leaf.is_of_leaves; });
+}
 
 bool lies_alike(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides();
@@ -153,13 +170,18 @@ std::optional<std::string> find_difference(const Backend& backend, const capture
                            : std::optional<std::string>("has another layout than ATen's");
     if (wrong) return base::format("a kernel of {} ops is wrong: its result {} {}", group.members.size(), i, *wrong);
   }
-  if (!has_leaves(group.body)) return std::nullopt;
-  const Slots written = run_kernel(*call, group, values, env, group.leaves);
-  for (size_t i = 0; i < written.size(); ++i) {
-    const size_t store = i < stored.size() ? i : group.leaves[i - stored.size()].store;
-    // Sums may reach a leaf in another shape.
-    if (!written[i].defined() || !is_same(written[i].flatten(), stored[store].flatten()))
-      return base::format("a kernel of {} ops is wrong: to leaves it writes another result {}", group.members.size(), store);
+  if (group.leaves.empty()) return std::nullopt;
+  for (const Before before : {Before::Buffers, Before::Ones}) {
+    const Slots written = run_kernel(*call, group, values, env, group.leaves, before);
+    for (size_t i = 0; i < written.size(); ++i) {
+      const size_t leaf = i - stored.size(), store = i < stored.size() ? i : group.leaves[leaf].store;
+      const bool adds = before == Before::Ones && i >= stored.size();
+      if (before == Before::Ones && i < stored.size() && is_of_leaves(group, i)) continue;
+      // Sums may reach a leaf in another shape.
+      if (!written[i].defined() || !(adds ? is_sum_of_ones_and : is_same)(written[i].flatten(), stored[store].flatten()))
+        return base::format("a kernel of {} ops is wrong: to leaves it {} another result {}", group.members.size(),
+                            adds ? "adds" : "writes", store);
+    }
   }
   return std::nullopt;
 }

@@ -49,7 +49,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
   std::optional<c10::DispatchKeySet> plain;
   bool all_add = true;
   for (size_t i = 0; i < requests.size(); ++i) {
-    const auto [store, instr, takes_result] = group.leaves[i];
+    const auto [store, instr, takes_result, is_of_leaves] = group.leaves[i];
     if (i == 0 || group.leaves[i - 1].store != store) all_add = true;
     LeafRequest& request = requests[i];
     if (request.state == State::None) {
@@ -81,7 +81,7 @@ LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots,
     writes_.push_back({i, store, std::move(grad), memory, true});
     request = {State::Added, {}};
     const bool is_last = i + 1 == group.leaves.size() || group.leaves[i + 1].store != store;
-    if (is_last && takes_result && all_add) only_added_.push_back(store);
+    if (is_last && is_of_leaves && all_add) only_added_.push_back(store);
   }
 }
 

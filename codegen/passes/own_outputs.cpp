@@ -1,5 +1,7 @@
 #include "codegen/passes/own_outputs.h"
 
+#include "codegen/fuse/member.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
@@ -19,6 +21,7 @@ namespace {
 constexpr int64_t kSmall = 64 << 10;
 
 bool is_dense(const Graph& graph, const Value& value) {
+  if (value.strides.size() != value.sizes.size()) return false;  // it is sparse
   int64_t expected = 1;
   for (size_t dim = value.sizes.size(); dim-- > 0;) {
     const int64_t size = graph.symbols->hint(value.sizes[dim]);
@@ -26,12 +29,6 @@ bool is_dense(const Graph& graph, const Value& value) {
     expected *= size;
   }
   return true;
-}
-
-int64_t bytes_of(const Graph& graph, const Value& value) {
-  auto bytes = static_cast<int64_t>(c10::elementSize(value.dtype));
-  for (const capture::ExprId size : value.sizes) bytes *= graph.symbols->hint(size);
-  return bytes;
 }
 
 // Times 1: the same bits, by an op that kernels take in.
@@ -47,14 +44,20 @@ capture::Instr copy_of(Graph& graph, ValueId value) {
   return instr;
 }
 
-void read_instead(Graph& graph, ValueId value, ValueId instead) {
+bool reads(const capture::Instr& instr, ValueId value) {
+  bool is_read = false;
+  capture::for_each_use(instr, [&](ValueId used) { is_read = is_read || used == value; });
+  return is_read;
+}
+
+// Those that `is_one` says of.
+template <class IsOne>
+void read_instead(Graph& graph, ValueId value, ValueId instead, IsOne is_one) {
   const auto replace = [&](ValueId& used) {
     if (used == value) used = instead;
   };
   for (size_t i = 0; i < graph.instrs.size(); ++i) {
-    bool is_read = false;
-    capture::for_each_use(graph.instrs[i], [&](ValueId used) { is_read = is_read || used == value; });
-    if (!is_read) continue;
+    if (!reads(graph.instrs[i], value) || !is_one(graph.instrs[i])) continue;
     capture::Instr& instr = graph.instrs.edit(i);
     for (Arg& arg : instr.args) std::for_each(arg.values.begin(), arg.values.end(), replace);
     std::for_each(instr.inputs.begin(), instr.inputs.end(), replace);
@@ -66,7 +69,7 @@ void read_instead(Graph& graph, ValueId value, ValueId instead) {
 ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
   capture::Instr instr = copy_of(graph, value);
   const ValueId copy = instr.outputs[0];
-  if (is_input) read_instead(graph, value, copy);
+  if (is_input) read_instead(graph, value, copy, [](const capture::Instr&) { return true; });
   if (is_input) {
     graph.instrs.insert_front({std::move(instr)});
   } else {
@@ -98,6 +101,39 @@ std::shared_ptr<const Graph> with_own_outputs(const std::shared_ptr<const Graph>
   if (!copy) return graph;
   copy->verify();
   return copy;
+}
+
+// Readers that stay with ATen read the gradient itself: the kernel need not keep the copy for them.
+OwnGradients with_own_gradients(const std::shared_ptr<const Graph>& graph, const CostModel& costs) {
+  const auto is_leaf = [](const capture::Instr& instr) { return capture::keeps(instr); };
+  const auto is_in_kernels = [&](const capture::Instr& instr) { return capture::computes(instr) && describe(*graph, instr).has_value(); };
+  std::vector<ValueId> wanted;
+  for (const ValueId input : graph->inputs) {
+    if (!input.defined()) continue;
+    const Value& value = graph->values[input.index];
+    if (!value.defined || !c10::isFloatingType(value.dtype) || value.device.type() != costs.device() || !is_dense(*graph, value) ||
+        bytes_of(*graph, value) < costs.limits().leaf_bytes)
+      continue;
+    bool has_leaf = false, has_reader = false;
+    for (size_t i = 0; i < graph->instrs.size() && !(has_leaf && has_reader); ++i) {
+      if (!reads(graph->instrs[i], input)) continue;
+      has_leaf = has_leaf || is_leaf(graph->instrs[i]);
+      has_reader = has_reader || is_in_kernels(graph->instrs[i]);
+    }
+    if (has_leaf && has_reader) wanted.push_back(input);
+  }
+  if (wanted.empty()) return {graph};
+  const std::shared_ptr<Graph> copy = graph->copy();
+  OwnGradients own;
+  for (const ValueId input : wanted) {
+    capture::Instr instr = copy_of(*copy, input);
+    read_instead(*copy, input, instr.outputs[0], [&](const capture::Instr& reader) { return is_leaf(reader) || is_in_kernels(reader); });
+    copy->instrs.insert_front({std::move(instr)});
+    own.copies.push_back(static_cast<uint32_t>(own.copies.size()));
+  }
+  copy->verify();
+  own.graph = copy;
+  return own;
 }
 
 }  // namespace hindcast::codegen

@@ -69,6 +69,8 @@ class LeafSums : public testing::Test {
     Options options;
     options.compiler = compilers::fused();
     options.async = false;
+    options.verify = true;  // kernels add to gradients in the check too
+    hindcast::reset();
     const CostsOfACard costs;
     const Guard guard = enable(options);
     uint64_t seen = 0;
@@ -83,6 +85,7 @@ class LeafSums : public testing::Test {
       EXPECT_TRUE(program.leaves[i].grad().is_same(first[i])) << i;
       EXPECT_TRUE(at::allclose(first[i], expected[i], 1e-4, 1e-4)) << i;
     }
+    EXPECT_GT(stats().fused_graphs, 0U);
     EXPECT_EQ(stats().compiler_failures + stats().refused_graphs, 0U) << report();
     return seen;
   }
@@ -122,6 +125,18 @@ TEST_F(LeafSums, OfLongRows) {
 TEST_F(LeafSums, OfANormsWeights) {
   const Tensor x = leaf({600, 64}), weight = leaf({64}), bias = leaf({64});
   EXPECT_LE(adds_of({{x, weight, bias}, [=] { return at::layer_norm(x, {64}, weight, bias); }}), 1U);  // of x, which is small
+}
+
+// Others read the sum too: it stays what it is, and does not become the gradient to which it was added.
+TEST_F(LeafSums, ThatOthersRead) {
+  const Tensor x = at::randn({24, 64}), a = leaf({64}), c = leaf({64}), d = leaf({64});
+  adds_of({{a, c, d}, [=] { return at::gelu(x + (a + c * d)); }});
+  adds_of({{a, c, d}, [=] { return at::gelu(x + (a.view({1, 64}) + c * d)); }});
+  const Tensor square = leaf({8, 8}), w = leaf({64, 64}), row = leaf({1, 64});
+  adds_of({{square, c, d}, [=] { return at::gelu(x + (square.view({64}) + c * d)); }});
+  adds_of({{a, row, w}, [=] { return at::gelu(x + (a.view({1, 64}) + at::mm(row, w))); }});
+  const Tensor of_rows = leaf({24}), factor = leaf({24, 1}), more = leaf({24, 1});
+  adds_of({{of_rows, factor, more}, [=] { return (x * (of_rows.view({24, 1}) + factor * more)).tanh(); }});
 }
 
 // One sum for two leaves: both add it themselves.

@@ -53,6 +53,7 @@ std::vector<Pattern> patterns() {
   made.push_back({"gelu(x + bias)", {x, bias}, [=] { return at::gelu(x + bias); }, 3 * all + row});
   made.push_back({"silu(x) * y", {x, y}, [=] { return at::silu(x) * y; }, 6 * all});
   made.push_back({"silu(x) * y of float16", {half, other}, [=] { return at::silu(half) * other; }, 3 * all});
+  made.push_back({"tanh(x) + y", {x, y}, [=] { return x.tanh() + y; }, 4 * all});
   made.push_back({"softmax(x)", {x}, [=] { return at::softmax(x, -1); }, 3 * all});
   made.push_back(
       {"layer_norm(x)", {x, weight, bias}, [=] { return at::layer_norm(x, {kColumns}, weight, bias); }, 3 * all + 3 * row + 2 * rows});

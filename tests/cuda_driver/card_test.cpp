@@ -118,6 +118,8 @@ TEST_F(CardTest, AFunctionIsLoadedWhereLibTorchWorksAndNotByItsFirstLaunch) {
 
 TEST_F(CardTest, AKernelMayHaveAllTheSharedMemoryThatItsArraysLeave) {
   fake_.active = {false, false};  // a device that starts to work later has it too
+  open()->load("object")->function("rows");
+  EXPECT_EQ(fake_.count("cuKernelGetAttribute"), 0U);
   open()->load("object")->function("rows_shared");
   const std::string most = std::to_string((227 << 10) - 1000);
   for (const int device : {0, 1})
@@ -133,7 +135,7 @@ TEST_F(CardTest, WhatCannotBeLoadedThrowsWithTheCallsName) {
     const auto fresh = open();  // it knows no context yet
     fake_.failing = call;
     try {
-      fresh->load("object")->function("dense");
+      fresh->load("object")->function("rows_shared");
       FAIL() << call;
     } catch (const DriverError& error) {
       EXPECT_THAT(error.what(), HasSubstr(call + " failed"));

@@ -80,8 +80,8 @@ size_t adds_to(const Tensors& grads, const at::Tensor& load) {
   group.loads.push_back({0});
   step.inputs.push_back({0, false});
   for (const at::Tensor& grad : grads) {
-    group.leaves.push_back({0, 0, &grad == &grads.back()});
-    step.leaves.push_back({0, &grad == &grads.back()});
+    group.leaves.push_back({0, 0, &grad == &grads.back(), true});
+    step.leaves.push_back({.takes_result = &grad == &grads.back()});
     requests.push_back({State::AddWanted, grad});
   }
   const codegen::LeafWrites writes(group, step, slots, requests, codegen::cpu::empty_strided_recycled, [](size_t) {

@@ -14,6 +14,7 @@
 
 #include "engine/recorded_region.h"
 #include "engine/recordings.h"
+#include "tests/cuda_emulator/machine/machine.h"
 #include "tests/gpu/programs/recorded_programs.h"
 #include "tests/recordings/fake_card.h"
 #include "tests/support/log_capture.h"
@@ -254,6 +255,29 @@ TEST_F(Recordings, MoreSizesThanHaveGraphsAreAnError) {
     EXPECT_EQ(stats().without_cuda_graph.contains(reason), count > kMost) << stats();
     const std::string error = error_of(sizes_in_turn(count), requiring(with_graphs()), 8 * count);
     EXPECT_EQ(error.find(reason) != std::string::npos, count > kMost) << error;
+  }
+}
+
+TEST_F(Recordings, AStartWithManySizesIsNoError) {
+  constexpr int kSizes = engine::kMostRecordedSizes + 3;
+  const auto settles = [of_sizes = sizes_in_turn(kSizes)](int step) { return of_sizes(step < kSizes ? step : kSizes); };
+  EXPECT_EQ(error_of(settles, requiring(with_graphs()), 20), "");
+  EXPECT_GT(stats().cuda_graph_launches, 0U) << stats();
+  EXPECT_TRUE(stats().without_cuda_graph.empty()) << stats();
+}
+
+TEST_F(Recordings, KernelsThatCannotBeCompiledAreAnError) {
+  const cuda::WithEdit refuse([](const std::string&) -> std::string { throw std::runtime_error("refused by the test"); });
+  for (const bool async : {false, true}) {
+    Options options = with_graphs();
+    options.async = async;
+    const LogCapture logs("compiled_autograd");
+    const auto step = [inner = whole_.make(fake())](int i) {
+      if (i == 2) wait();
+      return inner(i);
+    };
+    const std::string error = error_of(step, requiring(options));
+    EXPECT_NE(error.find("it runs op by op, as it was captured"), std::string::npos) << error;
   }
 }
 

@@ -61,6 +61,10 @@ void Block::check(Region& region, bool shared, uint64_t address, uint64_t bytes,
   if (address + bytes > region.end) {
     fail(shared ? Wrong::SharedBounds : Wrong::GlobalBounds, address, element, words(region, bytes, kind));
   }
+  if (const uint64_t first = region.shadow.of_part(offset); first < bytes) {  // of a struct, for example
+    check(region, shared, address, first, kind);
+    return check(region, shared, address + first, bytes - first, kind);
+  }
   Moment now = now_;
   // A block's shared memory is its own: what others left in it counts for nothing.
   if (shared) now.first_block = now.block;

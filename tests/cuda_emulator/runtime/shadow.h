@@ -63,7 +63,9 @@ class Shadow {
   Shadow(uint64_t begin, uint64_t bytes, bool written)
       : skip_(begin % kAlignment), end_(skip_ + bytes), written_(written), parts_((end_ + kPart - 1) / kPart) {}
 
-  /// The cells of an access, which lies within the memory, at an address that is a multiple of its bytes.
+  /// Bytes behind the offset that lie in one part.
+  uint64_t of_part(uint64_t offset) const { return kPart - (offset + skip_) % kPart; }
+  /// The cells of an access, which lies within the memory and in one part.
   struct Range {
     Cell *begin, *end;
   };
