@@ -51,17 +51,38 @@ struct Fused {
   codegen::Schedule schedule;
 };
 
-// Fusion. Copies for leaves that found no kernel to be part of are taken back.
-Fused fuse(std::shared_ptr<const capture::Graph> graph, const codegen::CostModel& costs) {
-  const codegen::OwnGradients own = codegen::with_own_gradients(graph, costs);
-  codegen::Schedule schedule = codegen::fuse(*own.graph, costs);
-  const bool all_found_one = std::all_of(own.copies.begin(), own.copies.end(), [&](uint32_t copy) {
-    return std::any_of(schedule.groups.begin(), schedule.groups.end(), [&](const codegen::Group& group) {
-      return group.members.size() > 1 && std::find(group.members.begin(), group.members.end(), copy) != group.members.end();
-    });
-  });
-  if (!all_found_one) return {graph, codegen::fuse(*graph, costs)};
-  return {own.graph, std::move(schedule)};
+// A kernel that reads the gradient makes the copy, and leaves alone take it.
+bool is_made_on_the_way(capture::ValueId copy, const codegen::Schedule& schedule, const capture::Graph& graph) {
+  for (const codegen::Group& group : schedule.groups) {
+    const auto store = std::find(group.stores.begin(), group.stores.end(), copy);
+    if (store == group.stores.end()) continue;
+    const auto at = static_cast<uint32_t>(store - group.stores.begin());
+    const auto is_leaf = [&](const codegen::Group::Leaf& leaf) { return leaf.store == at && leaf.is_of_leaves; };
+    const auto is_reader = [&](uint32_t member) {
+      bool reads = false;
+      capture::for_each_use(graph.instrs[member], [&](capture::ValueId used) { reads = reads || used == copy; });
+      return reads;
+    };
+    return std::any_of(group.leaves.begin(), group.leaves.end(), is_leaf) &&
+           std::any_of(group.members.begin(), group.members.end(), is_reader);
+  }
+  return false;
+}
+
+// Fusion. Copies for leaves that no kernel makes on the way are taken back.
+Fused fuse(const std::shared_ptr<const capture::Graph>& graph, const codegen::CostModel& costs) {
+  std::vector<capture::ValueId> gradients = codegen::gradients_for_leaves(*graph, costs);
+  while (!gradients.empty()) {
+    const codegen::OwnGradients own = codegen::with_own_gradients(graph, gradients);
+    codegen::Schedule schedule = codegen::fuse(*own.graph, costs);
+    std::vector<capture::ValueId> kept;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (is_made_on_the_way(own.copies[i], schedule, *own.graph)) kept.push_back(gradients[i]);
+    }
+    if (kept.size() == gradients.size()) return {own.graph, std::move(schedule)};
+    gradients = std::move(kept);
+  }
+  return {graph, codegen::fuse(*graph, costs)};
 }
 
 // Null for a group whose kernel could not be compiled, with the reason. Throws where there are none at all, as without a compiler.

@@ -29,7 +29,9 @@ const char* why_it_stays_as_captured(const Found& found, const Options& options)
     case Replay::GroupsThroughAten:
       break;
   }
-  return found.variant->slot().is_compiled() ? "it runs op by op, as it was captured" : nullptr;
+  // A better plan may have come since this one was found.
+  const PlanSlot& slot = found.variant->slot();
+  return slot.is_compiled() && slot.plan() == found.plan ? "it runs op by op, as it was captured" : nullptr;
 }
 
 // What the host has to do between the steps, whatever the plan is. Null: nothing.

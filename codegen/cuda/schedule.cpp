@@ -24,11 +24,15 @@ Dim dim(int64_t x, int64_t y = 1) { return {static_cast<uint32_t>(x), static_cas
 // Blocks of kThreads that fill the card.
 int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / kThreads; }
 
+// Bytes of shared memory, at most, that are for the numbers of reductions.
+constexpr int64_t kNumbers = 4 << 10;
+
 // Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
 // kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have.
 int64_t most_slices(int64_t threads_of_block, const Limits& limits, int64_t shared_bytes = 0) {
   const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / 2 / threads_of_block;
-  const int64_t by_memory = shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / shared_bytes);
+  const int64_t by_memory =
+      shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / (shared_bytes + kNumbers));
   return std::max<int64_t>(std::min(by_threads, by_memory), 1);
 }
 
@@ -38,11 +42,7 @@ int64_t rows_of_block(int64_t threads, int64_t rows) {
   return std::clamp(power_of_two(rows), std::max<int64_t>(kWarp / threads, 1), kThreads / threads);
 }
 
-// Of what shared memory may have, some is for the numbers of reductions.
-bool has_room_for(int64_t bytes, const Limits& limits) {
-  constexpr int64_t kNumbers = 4 << 10;
-  return bytes != 0 && bytes + kNumbers <= limits.most_shared_bytes;
-}
+bool has_room_for(int64_t bytes, const Limits& limits) { return bytes != 0 && bytes + kNumbers <= limits.most_shared_bytes; }
 
 RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& limits) {
   const int64_t length = problem.is_aligned ? shape.vector_length : 1, pieces = ceil_of(problem.columns, length);

@@ -65,6 +65,10 @@ void read_instead(Graph& graph, ValueId value, ValueId instead, IsOne is_one) {
   }
 }
 
+bool is_in_kernels(const Graph& graph, const capture::Instr& instr) {
+  return capture::computes(instr) && describe(graph, instr).has_value();
+}
+
 // Of an input first of all: who reads it reads the copy, and so may be in the kernel that makes it.
 ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
   capture::Instr instr = copy_of(graph, value);
@@ -103,33 +107,46 @@ std::shared_ptr<const Graph> with_own_outputs(const std::shared_ptr<const Graph>
   return copy;
 }
 
-// Readers that stay with ATen read the gradient itself: the kernel need not keep the copy for them.
-OwnGradients with_own_gradients(const std::shared_ptr<const Graph>& graph, const CostModel& costs) {
-  const auto is_leaf = [](const capture::Instr& instr) { return capture::keeps(instr); };
-  const auto is_in_kernels = [&](const capture::Instr& instr) { return capture::computes(instr) && describe(*graph, instr).has_value(); };
-  std::vector<ValueId> wanted;
-  for (const ValueId input : graph->inputs) {
+std::vector<ValueId> gradients_for_leaves(const Graph& graph, const CostModel& costs) {
+  // User code in between may write to the gradient, and then later readers see that.
+  const auto runs_user_code = [](const capture::Instr& instr) {
+    return capture::is_barrier(instr) || (!capture::computes(instr) && instr.order == capture::EventOrder::Leave);
+  };
+  std::vector<ValueId> found;
+  for (size_t i = 0; i < graph.instrs.size(); ++i) {
+    if (runs_user_code(graph.instrs[i])) return {};
+  }
+  for (const ValueId input : graph.inputs) {
     if (!input.defined()) continue;
-    const Value& value = graph->values[input.index];
-    if (!value.defined || !c10::isFloatingType(value.dtype) || value.device.type() != costs.device() || !is_dense(*graph, value) ||
-        bytes_of(*graph, value) < costs.limits().leaf_bytes)
+    const Value& value = graph.values[input.index];
+    if (!value.defined || !c10::isFloatingType(value.dtype) || value.device.type() != costs.device() || !is_dense(graph, value) ||
+        bytes_of(graph, value) < costs.limits().leaf_bytes)
       continue;
     bool has_leaf = false, has_reader = false;
-    for (size_t i = 0; i < graph->instrs.size() && !(has_leaf && has_reader); ++i) {
-      if (!reads(graph->instrs[i], input)) continue;
-      has_leaf = has_leaf || is_leaf(graph->instrs[i]);
-      has_reader = has_reader || is_in_kernels(graph->instrs[i]);
+    for (size_t i = 0; i < graph.instrs.size() && !(has_leaf && has_reader); ++i) {
+      if (!reads(graph.instrs[i], input)) continue;
+      has_leaf = has_leaf || capture::keeps(graph.instrs[i]);
+      has_reader = has_reader || is_in_kernels(graph, graph.instrs[i]);
     }
-    if (has_leaf && has_reader) wanted.push_back(input);
+    if (has_leaf && has_reader) found.push_back(input);
   }
-  if (wanted.empty()) return {graph};
+  return found;
+}
+
+// Readers that are no part of any kernel read the gradient itself.
+OwnGradients with_own_gradients(const std::shared_ptr<const Graph>& graph, std::span<const ValueId> gradients) {
+  if (gradients.empty()) return {graph};
   const std::shared_ptr<Graph> copy = graph->copy();
   OwnGradients own;
-  for (const ValueId input : wanted) {
-    capture::Instr instr = copy_of(*copy, input);
-    read_instead(*copy, input, instr.outputs[0], [&](const capture::Instr& reader) { return is_leaf(reader) || is_in_kernels(reader); });
+  for (const ValueId gradient : gradients) {
+    capture::Instr instr = copy_of(*copy, gradient);
+    const auto reads_copy = [&](const capture::Instr& reader) { return capture::keeps(reader) || is_in_kernels(*copy, reader); };
+    for (size_t i = 0; i < copy->instrs.size(); ++i) {
+      if (capture::keeps(copy->instrs[i]) && reads(copy->instrs[i], gradient)) instr.origin = copy->instrs[i].origin;
+    }
+    read_instead(*copy, gradient, instr.outputs[0], reads_copy);
+    own.copies.push_back(instr.outputs[0]);
     copy->instrs.insert_front({std::move(instr)});
-    own.copies.push_back(static_cast<uint32_t>(own.copies.size()));
   }
   copy->verify();
   own.graph = copy;

@@ -17,12 +17,15 @@ namespace hindcast::codegen {
 std::shared_ptr<const capture::Graph> with_own_outputs(const std::shared_ptr<const capture::Graph>& graph,
                                                        std::span<const uint32_t> outputs);
 
-/// The same for leaves of a backward that get an incoming gradient as it is, as that of a residual, where kernels may read it too. `copies`:
-/// the instrs that make the copies, each of which is worth it in a kernel with others alone.
+/// Incoming gradients that leaves of a backward get as they are, as that of a residual, and that kernels may read too. None where user code
+/// runs in between.
+std::vector<capture::ValueId> gradients_for_leaves(const capture::Graph& graph, const CostModel& costs);
+
+/// The same for these: their leaves and what may be in kernels read copies, which are made first of all. `copies`: by gradient.
 struct OwnGradients {
   std::shared_ptr<const capture::Graph> graph;
-  std::vector<uint32_t> copies = {};
+  std::vector<capture::ValueId> copies = {};
 };
-OwnGradients with_own_gradients(const std::shared_ptr<const capture::Graph>& graph, const CostModel& costs);
+OwnGradients with_own_gradients(const std::shared_ptr<const capture::Graph>& graph, std::span<const capture::ValueId> gradients);
 
 }  // namespace hindcast::codegen

@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <functional>
 #include <string>
@@ -125,6 +126,33 @@ TEST_F(LeafSums, OfLongRows) {
 TEST_F(LeafSums, OfANormsWeights) {
   const Tensor x = leaf({600, 64}), weight = leaf({64}), bias = leaf({64});
   EXPECT_LE(adds_of({{x, weight, bias}, [=] { return at::layer_norm(x, {64}, weight, bias); }}), 1U);  // of x, which is small
+}
+
+// Leaves that get incoming gradients as they are: kernels that read those make the copies, unless user code comes in between.
+TEST_F(LeafSums, AndWhatComesIn) {
+  for (const bool has_hook : {false, true}) {
+    const auto gradients = [&] {
+      at::manual_seed(1);
+      const std::vector<Tensor> leaves = {leaf({64, 64}), leaf({64, 64}), leaf({64, 64}), leaf({64, 64}), leaf({64, 64})};
+      if (has_hook) leaves[1].register_hook([](const Tensor& gradient) { gradient.mul_(2); });
+      const Tensor x = leaves[0].tanh(), first = at::randn({64, 64}), second = at::randn({64, 64});
+      torch::autograd::backward({(x + leaves[1]) + leaves[2], x + leaves[3].tanh() + leaves[4]}, {first, second});
+      std::vector<Tensor> all;
+      for (const Tensor& one : leaves) all.push_back(one.grad());
+      return all;
+    };
+    const std::vector<Tensor> stock = gradients();
+    Options options;
+    options.compiler = compilers::fused();
+    options.async = false;
+    hindcast::reset();
+    const CostsOfACard costs;
+    const Guard guard = enable(options);
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<Tensor> ours = gradients();
+      for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i], 1e-5, 1e-5)) << has_hook << step << i;
+    }
+  }
 }
 
 // Others read the sum too: it stays what it is, and does not become the gradient to which it was added.

@@ -111,6 +111,44 @@ TEST(OwnGradients, OfAProductAlone) {
       {.units_in_double = 64});
 }
 
+// Both are read by one op: their sum.
+TEST(OwnGradients, OfTwoRoots) {
+  expect_near_grads([](at::TensorOptions options) {
+    const Tensors leaves = {large(options), large(options), large(options)};
+    const Tensor first = at::randn({kRows, kColumns}, options), second = at::randn({kRows, kColumns}, options), x = leaves[0].tanh();
+    torch::autograd::backward({x + leaves[1], x + leaves[2]}, {first, second});
+    expect_own(grads_of(leaves), first);
+    expect_own(grads_of(leaves), second);
+    return grads_of(leaves);
+  });
+}
+
+// The hook writes to what comes in, and later readers see that.
+TEST(OwnGradients, ThatAHookWritesTo) {
+  expect_near_grads([](at::TensorOptions options) {
+    const Tensors leaves = {large(options), large(options), large(options), large(options), large(options)};
+    leaves[1].register_hook([](const Tensor& gradient) { gradient.mul_(2); });
+    torch::autograd::backward({(leaves[0].tanh() + leaves[1]) + leaves[2], leaves[3].tanh() + leaves[4]},
+                              {at::randn({kRows, kColumns}, options), at::randn({kRows, kColumns}, options)});
+    return grads_of(leaves);
+  });
+}
+
+// What a hook returns lies otherwise in the first steps: the rest of the backward is a graph of its own.
+TEST(OwnGradients, OfARestThatIsResumed) {
+  int calls = 0;
+  expect_near_grads(
+      [&](at::TensorOptions options) {
+        const Tensors leaves = {large(options), large(options), large(options)};
+        leaves[0].register_hook([](const Tensor& gradient) { gradient.mul_(3); });
+        const Tensor y = at::add(leaves[0] + leaves[1], leaves[2].tanh(), 2);
+        y.register_hook([&](const Tensor& gradient) { return calls++ % 6 < 2 ? gradient.t().contiguous().t() : gradient.clone(); });
+        y.backward(at::randn({kRows, kColumns}, options));
+        return grads_of(leaves);
+      },
+      {.fused_graphs = 0, .steps = 6, .misses = 6});
+}
+
 TEST(OwnGradients, WithHooks) {
   expect_near_grads([](at::TensorOptions options) {
     const Tensors leaves = {large(options), large(options)};
