@@ -101,13 +101,14 @@ std::vector<uint32_t> Plan::find_last_uses(const Schedule& schedule, const FindH
 }
 
 void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use) {
+  const std::vector<bool> is_copied = find_views_to_be_copied();
   steps_.reserve(schedule.items.size());
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (item.is_group) {
       add_step(schedule.groups[item.index], place, last_use, make_group_call(item.index));
     } else {
-      add_step(item.index, place, last_use);
+      add_step(item.index, place, last_use, is_copied[item.index]);
     }
   }
 }
@@ -128,7 +129,36 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
   step.call_op = std::move(call);
 }
 
-void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use) {
+// A leaf takes what nobody else holds. Kernels may have read through a view before, which in the captured order somebody reads later: then
+// the leaf copies it, as there. Else it would take the caller's memory.
+std::vector<bool> Plan::find_views_to_be_copied() const {
+  std::vector<bool> is_of_input(graph_->values.size()), is_read_later(graph_->values.size()), result(graph_->instrs.size());
+  for (const ValueId input : graph_->inputs) {
+    if (input.defined()) is_of_input[input.index] = true;
+  }
+  for (size_t i = 0; i < graph_->instrs.size(); ++i) {
+    bool reads_one = false;
+    capture::for_each_use(graph_->instrs[i],
+                          [&](ValueId value) { reads_one = reads_one || (value.defined() && is_of_input[value.index]); });
+    for (const ValueId output : graph_->instrs[i].outputs) {
+      if (output.defined() && reads_one && graph_->values[output.index].is_view) is_of_input[output.index] = true;
+    }
+  }
+  for (size_t i = graph_->instrs.size(); i-- > 0;) {
+    const Instr& instr = graph_->instrs[i];
+    if (capture::keeps(instr) && instr.inputs[0].defined()) {
+      const uint32_t value = instr.inputs[0].index;
+      result[i] = graph_->values[value].is_view && is_of_input[value] && is_read_later[value];
+    }
+    if (capture::waits(instr)) continue;
+    capture::for_each_use(instr, [&](ValueId value) {
+      if (value.defined()) is_read_later[value.index] = true;
+    });
+  }
+  return result;
+}
+
+void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied) {
   const Instr& instr = graph_->instrs[i];
   Step& step = steps_.emplace_back();
   step.kind = instr.kind;
@@ -149,7 +179,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
   for (const Arg& arg : instr.args) step.args.push_back(plan_arg(arg, place, last_use));
   for (const ValueId value : instr.inputs) {
     const uint32_t slot = slot_of(value);
-    step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == place});
+    step.inputs.push_back({slot, slot != kNoSlot && last_use[slot] == place && !is_copied});
   }
   const uint32_t base = slot_of(instr.base);
   step.base = {base, base != kNoSlot && last_use[base] == place};

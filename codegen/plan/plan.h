@@ -148,7 +148,9 @@ class Plan {
   void assign_slots();
   std::vector<uint32_t> find_last_uses(const Schedule& schedule, const FindHolds& find_holds);
   void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use);
-  void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use);
+  /// By instr.
+  std::vector<bool> find_views_to_be_copied() const;
+  void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied);
   void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, std::unique_ptr<const OpCall> call);
   StepArg plan_arg(const capture::Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use);
 

@@ -111,6 +111,30 @@ TEST(OwnGradients, OfAProductAlone) {
       {.units_in_double = 64});
 }
 
+// The leaf gets a view of the incoming gradient, through which kernels read: the user's memory stays the user's.
+TEST(OwnGradients, OfAViewOfWhatComesIn) {
+  for (const int64_t rows : {kRows, int64_t{32}}) {
+    expect_near_grads(
+        [rows](at::TensorOptions options) {
+          const Tensors leaves = {near_leaf({rows, kColumns}, options), near_leaf({rows, kColumns}, options)};
+          const Tensor incoming = at::randn({rows, kColumns}, options), before = incoming.clone();
+          for (int step = 0; step < 2; ++step)
+            torch::autograd::backward({(leaves[0].tanh() + leaves[1]).view({kColumns, rows})}, {incoming.view({kColumns, rows})});
+          expect_own(grads_of(leaves), incoming);
+          EXPECT_TRUE(incoming.equal(before));
+          return grads_of(leaves);
+        },
+        {.fused_graphs = rows == kRows ? 1U : 0U});
+    expect_near_grads([rows](at::TensorOptions options) {
+      const Tensors leaves = {near_leaf({rows, kColumns}, options), near_leaf({rows, kColumns}, options)};
+      const Tensor incoming = at::randn({rows, kColumns}, options);
+      for (int step = 0; step < 2; ++step) (at::layer_norm(leaves[0], {kColumns}) + leaves[1]).view({-1}).backward(incoming.view({-1}));
+      expect_own(grads_of(leaves), incoming);
+      return grads_of(leaves);
+    });
+  }
+}
+
 // Both are read by one op: their sum.
 TEST(OwnGradients, OfTwoRoots) {
   expect_near_grads([](at::TensorOptions options) {
