@@ -1,6 +1,7 @@
 #include "codegen/cuda/card.h"
 
 #include "codegen/cuda/card_recording.h"
+#include "codegen/cuda/entry.h"
 #include "codegen/cuda/graph_library.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -171,7 +172,7 @@ void Card::allow_shared_memory(void* kernel, int device) const {
 void Card::prepare(void* kernel, std::string_view name) const {
   for (size_t i = 0; i < cards_.size(); ++i) {
     if (!runs_on(static_cast<int>(i))) continue;
-    if (name.find("shared") != name.npos) allow_shared_memory(kernel, cards_[i].device);
+    if (asks_for_shared_memory(name)) allow_shared_memory(kernel, cards_[i].device);
     unsigned flags = 0;
     int active = 0;
     HC_CALL(driver_, cuDevicePrimaryCtxGetState, cards_[i].device, &flags, &active);

@@ -1,5 +1,6 @@
 #include "codegen/cuda/entry.h"
 
+#include <algorithm>
 #include <array>
 
 namespace hindcast::codegen::cuda {
@@ -28,6 +29,12 @@ const char* name_of(Entry entry) {
                                                         "sets",
                                                         "sets_each"};
   return kNames[static_cast<size_t>(entry)];
+}
+
+bool asks_for_shared_memory(std::string_view name) {
+  using enum Entry;
+  constexpr std::array kThey = {RowsShared, RowsSharedEach, SegmentsShared, SegmentsSharedEach};
+  return std::any_of(kThey.begin(), kThey.end(), [&](Entry entry) { return name == name_of(entry); });
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 
 namespace hindcast::codegen::cuda {
 
@@ -34,6 +35,8 @@ enum class Entry : uint8_t {
 inline constexpr size_t kEntries = 22;
 /// As the text has it.
 const char* name_of(Entry entry);
+/// Of an entry point by its name: it may want more shared memory than a block has without asking.
+bool asks_for_shared_memory(std::string_view name);
 
 class Entries {
  public:

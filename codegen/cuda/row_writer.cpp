@@ -121,7 +121,7 @@ class Writer {
     } else {
       line(2, "const int64 pieces = arguments.columns / kVector;");
     }
-    if (form_ != RowForm::InRegisters && !widths_kept(body_).empty()) begin_kept_loads();
+    if (form_ != RowForm::InRegisters) begin_kept_loads();
   }
 
   // What one pass read and a later one reads again. A thread reads what it put there itself.

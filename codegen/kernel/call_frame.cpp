@@ -46,8 +46,8 @@ void CallFrame::make_results(Call& call, const LeafWrites& leaves) const {
       call.results.emplace_back();
       continue;
     }
-    if (const LeafWrites::Write* const only = leaves.only_write_of(i);
-        only != nullptr && i < 64 && store.leaves == 0 && can_add_to_leaf(i)) {
+    const bool may_add = i < 64 && store.leaves == 0 && can_add_to_leaf(i);
+    if (const LeafWrites::Write* const only = may_add ? leaves.only_write_of(i) : nullptr; only != nullptr) {
       const ResultLayout layout = layout_of(call, i);
       call.results.push_back(alias_of(only->gradient, layout.sizes, layout.strides));
       call.added |= uint64_t{1} << i;

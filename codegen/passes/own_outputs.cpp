@@ -112,25 +112,26 @@ std::vector<ValueId> gradients_for_leaves(const Graph& graph, const CostModel& c
   const auto runs_user_code = [](const capture::Instr& instr) {
     return capture::is_barrier(instr) || (!capture::computes(instr) && instr.order == capture::EventOrder::Leave);
   };
-  std::vector<ValueId> found;
+  std::unordered_set<uint32_t> inputs;
+  for (const ValueId input : graph.inputs) inputs.insert(input.index);
+  std::vector<ValueId> for_leaves;
   for (size_t i = 0; i < graph.instrs.size(); ++i) {
-    if (runs_user_code(graph.instrs[i])) return {};
+    const capture::Instr& instr = graph.instrs[i];
+    if (runs_user_code(instr)) return {};
+    if (!capture::keeps(instr) || !instr.inputs[0].defined() || !inputs.contains(instr.inputs[0].index)) continue;
+    const Value& value = graph.values[instr.inputs[0].index];
+    const bool is_worth_it = value.defined && c10::isFloatingType(value.dtype) && value.device.type() == costs.device() &&
+                             is_dense(graph, value) && bytes_of(graph, value) >= costs.limits().leaf_bytes;
+    // Of several leaves the first one.
+    if (is_worth_it && inputs.erase(instr.inputs[0].index) != 0) for_leaves.push_back(instr.inputs[0]);
   }
-  for (const ValueId input : graph.inputs) {
-    if (!input.defined()) continue;
-    const Value& value = graph.values[input.index];
-    if (!value.defined || !c10::isFloatingType(value.dtype) || value.device.type() != costs.device() || !is_dense(graph, value) ||
-        bytes_of(graph, value) < costs.limits().leaf_bytes)
-      continue;
-    bool has_leaf = false, has_reader = false;
-    for (size_t i = 0; i < graph.instrs.size() && !(has_leaf && has_reader); ++i) {
-      if (!reads(graph.instrs[i], input)) continue;
-      has_leaf = has_leaf || capture::keeps(graph.instrs[i]);
-      has_reader = has_reader || is_in_kernels(graph, graph.instrs[i]);
+  std::erase_if(for_leaves, [&](ValueId gradient) {
+    for (size_t i = 0; i < graph.instrs.size(); ++i) {
+      if (reads(graph.instrs[i], gradient) && is_in_kernels(graph, graph.instrs[i])) return false;
     }
-    if (has_leaf && has_reader) found.push_back(input);
-  }
-  return found;
+    return true;
+  });
+  return for_leaves;
 }
 
 // Readers that are no part of any kernel read the gradient itself.

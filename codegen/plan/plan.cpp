@@ -132,7 +132,9 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
 // A leaf takes what nobody else holds. Kernels may have read through a view before, which in the captured order somebody reads later: then
 // the leaf copies it, as there. Else it would take the caller's memory.
 std::vector<bool> Plan::find_views_to_be_copied() const {
-  std::vector<bool> is_of_input(graph_->values.size()), is_read_later(graph_->values.size()), result(graph_->instrs.size());
+  std::vector<bool> result(graph_->instrs.size());
+  if (is_as_captured_) return result;  // who reads it later holds it
+  std::vector<bool> is_of_input(graph_->values.size()), is_read_later(graph_->values.size());
   for (const ValueId input : graph_->inputs) {
     if (input.defined()) is_of_input[input.index] = true;
   }
