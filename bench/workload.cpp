@@ -100,6 +100,14 @@ Workload mul_leaves(int count) {
           }};
 }
 
+Workload residual(int64_t rows, int64_t columns) {
+  const at::Tensor x = leaf(at::randn({rows, columns})), y = leaf(at::randn({rows, columns}));
+  Workload work{{x, y}, [x, y] { return x.tanh() + y; }};
+  work.incoming = at::randn({rows, columns});
+  work.floor_bytes = 4.0 * static_cast<double>(work.incoming.nbytes());  // it, what tanh saved, and two gradients
+  return work;
+}
+
 Workload cat_leaves(int count) {
   std::vector<at::Tensor> leaves;
   for (int i = 0; i < count; ++i) leaves.push_back(leaf(at::rand({8})));

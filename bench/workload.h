@@ -35,6 +35,7 @@ Workload zeroed_in_place(Workload work);  // the same with zero_grad(set_to_none
 // Many leaves of 8 floats: each behind a mul of its own, or all under one cat.
 Workload mul_leaves(int count);
 Workload cat_leaves(int count);
+Workload residual(int64_t rows, int64_t columns);  // tanh(x) + y: y gets the incoming gradient as it is
 
 Workload sin_chain(int ops, int64_t floats);  // large tensors: time and memory are the kernels'
 

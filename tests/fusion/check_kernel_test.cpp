@@ -99,11 +99,14 @@ TEST(CheckKernel, LooksAtBothPartsOfComplexNumbers) {
   EXPECT_TRUE(Captured(at::kComplexFloat).check(complex_kernel<true>));
 }
 
+std::vector<long> has_no_term;  // by run
+
 template <bool kWrong>
-void leaves_kernel(char* const* pointers, const double* scalars, long count, const long* /*is_block*/) {
+void leaves_kernel(char* const* pointers, const double* scalars, long count, const long* is_block) {
   kernel<0>(pointers, scalars, count);
   auto* sum = reinterpret_cast<float*>(pointers[3]);
   const auto* term = reinterpret_cast<const float*>(pointers[4]);
+  if (has_no_term.empty() || has_no_term.back() != is_block[2]) has_no_term.push_back(is_block[2]);
   for (long i = 0; i < count; ++i) sum[i] = term[i] + reinterpret_cast<const float*>(pointers[2])[i];
   if (kWrong) sum[count - 1] += 1e-6F;
 }
@@ -135,7 +138,9 @@ TEST(CheckKernel, FindsALeafThatGetsAnotherResult) {
   Captured captured;
   ASSERT_EQ(captured.group.leaves.size(), 1U);
   captured.group.body.stores[0].leaves = 1;  // as of a large one
+  has_no_term.clear();
   EXPECT_EQ(captured.check(kernel<0>, leaves_kernel<false>), std::nullopt);
+  EXPECT_EQ(has_no_term, (std::vector<long>{1, 0})) << "at first there is nothing to add to, then there is";
   const auto wrong = captured.check(kernel<0>, leaves_kernel<true>);
   ASSERT_TRUE(wrong);
   EXPECT_NE(wrong->find("to leaves it writes another result 0"), std::string::npos) << *wrong;

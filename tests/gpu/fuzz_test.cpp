@@ -15,7 +15,7 @@
 #include "tests/fuzz/report.h"
 #include "tests/gpu/deterministic.h"
 #include "tests/gpu/on_gpu.h"
-#include "tests/gpu/programs/lengthened.h"
+#include "tests/gpu/programs/recorded_fuzz.h"
 #include "tests/support/log_capture.h"
 
 namespace hindcast::tests::fuzz {
@@ -57,11 +57,7 @@ class GpuFuzz : public OnGpu {
   void expect_same_with_graphs(uint64_t count, const Compiler& compiler) {
     uint64_t launches = 0;
     const auto observed = [&](const Program& program, bool with_graphs) {
-      Options options = options_of(program);
-      options.verify = options.nan_guard = false;  // each reads values on the host
-      options.compiler = compiler;
-      options.async = false;
-      options.cuda_graphs = with_graphs;
+      const Options options = options_of_recordings(program, compiler, with_graphs);
       const LogCapture warnings("");
       hindcast::reset();
       const Guard guard = hindcast::enable(options);

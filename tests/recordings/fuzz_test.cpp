@@ -14,7 +14,7 @@
 #include "tests/fuzz/generate.h"
 #include "tests/fuzz/interpret.h"
 #include "tests/fuzz/report.h"
-#include "tests/gpu/programs/lengthened.h"
+#include "tests/gpu/programs/recorded_fuzz.h"
 #include "tests/recordings/fake_card.h"
 #include "tests/support/log_capture.h"
 
@@ -40,11 +40,7 @@ class FuzzRecordings : public testing::TestWithParam<uint64_t> {
   };
 
   static Run run(const Program& program, const Compiler& compiler, bool with_graphs) {
-    Options options = options_of(program);
-    options.verify = options.nan_guard = false;  // each reads values on the host
-    options.compiler = compiler;
-    options.async = false;
-    options.cuda_graphs = with_graphs;
+    const Options options = options_of_recordings(program, compiler, with_graphs);
     const LogCapture warnings("");
     hindcast::reset();
     synchronize_fake_device();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "engine/hindcast.h"
+#include "tests/fuzz/compare.h"
 #include "tests/fuzz/program.h"
 
 namespace hindcast::tests::fuzz {
@@ -17,6 +19,16 @@ inline Program lengthened(Program program) {
     }
   }
   return program;
+}
+
+/// With or without CUDA graphs, and nothing that reads values on the host.
+inline Options options_of_recordings(const Program& program, const Compiler& compiler, bool with_graphs) {
+  Options options = options_of(program);
+  options.verify = options.nan_guard = false;
+  options.compiler = compiler;
+  options.async = false;
+  options.cuda_graphs = with_graphs;
+  return options;
 }
 
 }  // namespace hindcast::tests::fuzz
