@@ -33,9 +33,8 @@ std::string rows_struct(const Body& body) {
              tensors, tensors, std::max<size_t>(stores, 1), std::max<size_t>(stores, 1));
 }
 
-std::string entry(std::string_view name, const std::string& call) {
-  return format("extern \"C\" __global__ void __launch_bounds__(kMostThreadsOfRow) {}(const Rows arguments) {{ {}(arguments); }}\n", name,
-                call);
+std::string entry(std::string_view name, int threads, const std::string& call) {
+  return format("extern \"C\" __global__ void __launch_bounds__({}) {}(const Rows arguments) {{ {}(arguments); }}\n", threads, name, call);
 }
 
 }  // namespace
@@ -90,7 +89,7 @@ std::string rows_source(const Body& body, Entries entries) {
     if (entries.has_one_of(of)) text += row_function(body, form);
   };
   const auto add = [&](Entry which, const std::string& call) {
-    if (entries.has(which)) text += entry(name_of(which), call);
+    if (entries.has(which)) text += entry(name_of(which), most_threads_of_row(body), call);
   };
   add_function({Segments, SegmentsEach, SegmentsShared, SegmentsSharedEach}, RowForm::Segments);
   add_function({Rows, RowsEach}, RowForm::InRegisters);

@@ -8,7 +8,6 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-using device::kMostThreadsOfRow;
 using device::kThreads;
 using device::kTile;
 using device::kTileRows;
@@ -28,9 +27,11 @@ int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors}
 constexpr int64_t kNumbers = 4 << 10;
 
 // Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
-// kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have.
-int64_t most_slices(int64_t threads_of_block, const Limits& limits, int64_t shared_bytes = 0) {
-  const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / 2 / threads_of_block;
+// kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have. Where blocks may have
+// half as many threads, a thread has twice the registers.
+int64_t most_slices(int64_t threads_of_block, Shape shape, const Limits& limits, int64_t shared_bytes = 0) {
+  const int64_t part = 2 * device::kMostThreadsOfRow / shape.most_threads_of_row;
+  const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / part / threads_of_block;
   const int64_t by_memory =
       shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / (shared_bytes + kNumbers));
   return std::max<int64_t>(std::min(by_threads, by_memory), 1);
@@ -52,10 +53,10 @@ RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& li
   // Blocks that keep much are few on a multiprocessor: they have more threads.
   if (keeps && at_once == 1 && problem.kept_bytes * limits.threads_of_multiprocessor > limits.most_shared_bytes * threads &&
       pieces > threads)
-    threads = kMostThreadsOfRow;
+    threads = shape.most_threads_of_row;
   const int64_t shared_bytes = keeps ? problem.kept_bytes * at_once : 0;
   int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, limits, shared_bytes));
+  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, shared_bytes));
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::SegmentsShared : Entry::Segments) : (keeps ? Entry::SegmentsSharedEach : Entry::SegmentsEach);
   RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
@@ -64,13 +65,14 @@ RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& li
   return schedule;
 }
 
-RowSchedule one_row_a_block(const RowProblem& problem, const Limits& limits) {
+RowSchedule one_row_a_block(const RowProblem& problem, Shape shape, const Limits& limits) {
   int64_t blocks = std::max<int64_t>(problem.rows, 1);
   const bool keeps = has_room_for(problem.kept_bytes, limits);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(kMostThreadsOfRow, limits, keeps ? problem.kept_bytes : 0));
+  if (problem.has_results_over_rows)
+    blocks = std::min(blocks, most_slices(shape.most_threads_of_row, shape, limits, keeps ? problem.kept_bytes : 0));
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
-  RowSchedule schedule{{entry, dim(blocks), dim(kMostThreadsOfRow)}};
+  RowSchedule schedule{{entry, dim(blocks), dim(shape.most_threads_of_row)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
   if (keeps) schedule.shared_bytes = problem.kept_bytes;
   return schedule;
@@ -83,12 +85,12 @@ RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limi
   const int64_t length = problem.is_aligned ? shape.vector_length : 1;
   const int64_t pieces = problem.segments * problem.columns / length;
   const int64_t splits =
-      std::min(full_card(limits) / 2 / std::max<int64_t>(problem.rows, 1), pieces / (kMostThreadsOfRow * kPiecesOfThread));
+      std::min(full_card(limits) / 2 / std::max<int64_t>(problem.rows, 1), pieces / (shape.most_threads_of_row * kPiecesOfThread));
   if (problem.may_be_split && splits >= 2 && problem.rows <= kMostRows) {
     const Entry entry = problem.is_aligned ? Entry::RowsSplit : Entry::RowsSplitEach;
-    return {{entry, dim(splits, problem.rows), dim(kMostThreadsOfRow)}, 0, 1, splits};
+    return {{entry, dim(splits, problem.rows), dim(shape.most_threads_of_row)}, 0, 1, splits};
   }
-  return one_row_a_block(problem, limits);
+  return one_row_a_block(problem, shape, limits);
 }
 
 }  // namespace
@@ -127,7 +129,7 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
   const int64_t pieces = ceil_of(problem.segments * problem.columns, length);
   int64_t threads = power_of_two(ceil_of(pieces, items)), tiles = 1;
   if (problem.needs_whole_rows) {
-    if (threads > kMostThreadsOfRow) return long_rows(problem, shape, limits);
+    if (threads > shape.most_threads_of_row) return long_rows(problem, shape, limits);
     // Few rows: a row is shared by more threads, that each have less of it.
     while (threads < kThreads && threads < pieces && problem.rows * threads < full_card(limits) * kThreads) threads *= 2;
   } else {
@@ -142,7 +144,7 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
   // A slice is worth its place in memory if it has some rows.
   constexpr int64_t kRowsOfThread = 4;
   blocks = std::clamp<int64_t>(ceil_of(problem.rows, at_once * kRowsOfThread), 1,
-                               std::max<int64_t>(most_slices(threads * at_once, limits) / tiles, 1));
+                               std::max<int64_t>(most_slices(threads * at_once, shape, limits) / tiles, 1));
   return {{entry, dim(blocks, tiles), dim(threads, at_once)}, blocks == 1 ? 0 : blocks, at_once};
 }
 
@@ -150,7 +152,7 @@ RowSchedule schedule_any_rows(RowProblem problem, Shape shape, const Limits& lim
   problem.kept_bytes = 0;
   if (problem.goes_by_segments) return by_segments(problem, shape, limits);
   problem.is_aligned = false;
-  return one_row_a_block(problem, limits);
+  return one_row_a_block(problem, shape, limits);
 }
 
 Schedule schedule_merge(int64_t count, int64_t stores) { return {Entry::Merge, dim(ceil_of(count, kTile), stores), dim(kTile, kTileRows)}; }

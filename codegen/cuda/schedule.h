@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/entry.h"
 #include "codegen/cuda/machine.h"
+#include "codegen/device/indexing.h"
 
 #include <cstdint>
 
@@ -20,6 +21,7 @@ struct Shape {
   int vector_length = 1;        // elements
   int elements_of_thread = 1;   // that a thread has in flight
   int elements_one_by_one = 1;  // where they are not aligned
+  int most_threads_of_row = device::kMostThreadsOfRow;
 };
 
 /// `numel` elements, at least one, that lie along. `is_aligned`: at addresses of 16 bytes.

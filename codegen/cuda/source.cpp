@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "codegen/cuda/body_lines.h"
 #include "codegen/cuda/row_source.h"
+#include "codegen/device/indexing.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/kernel/body_text.h"
 
@@ -364,6 +365,14 @@ std::string pointwise_source(const Body& body, Entries entries) {
   return text;
 }
 
+// Of a thread that has `length` elements of a row: they, sums of columns, and where the row lies in each tensor.
+size_t registers_of_row(const Body& body, size_t length) {
+  size_t bytes = (body.loads.size() + body.stores.size()) * sizeof(char*);
+  for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? length * c10::elementSize(load.type) : 0;
+  for (const BodyStore& store : body.stores) bytes += store.extent == Extent::Columns ? length * c10::elementSize(body.compute) : 0;
+  return bytes / sizeof(float);
+}
+
 }  // namespace
 
 int vector_length(const Body& body) {
@@ -383,7 +392,17 @@ int vector_length(const Body& body) {
   }
   size_t length = kAccess / (narrowest == 0 ? kNarrowest : narrowest);
   while (length * widest > kMostOfType) length /= 2;
+  // A thread has 255 registers at most, and some are for what is computed.
+  constexpr size_t kMostOfRow = 128;
+  while (body.by_rows && length > 1 && registers_of_row(body, length) > kMostOfRow) length /= 2;
   return static_cast<int>(std::max<size_t>(length, 1));
+}
+
+int most_threads_of_row(const Body& body) {
+  // By 512 threads a thread has 128 registers. 11 operands of float16 (68 by this count) spill there, for sm_100.
+  constexpr size_t kMany = 64;
+  const size_t registers = registers_of_row(body, static_cast<size_t>(vector_length(body)));
+  return registers > kMany ? device::kThreads : device::kMostThreadsOfRow;
 }
 
 int items_in_flight(const Body& body) {

@@ -34,6 +34,8 @@ int vector_length(const Body& body);
 int items_in_flight(const Body& body);
 /// Elements that a thread has in flight where accesses are of one each.
 int elements_one_by_one(const Body& body);
+/// Threads of a block of a kernel by rows, at most: fewer where a thread of the body takes more registers than so many threads have.
+int most_threads_of_row(const Body& body);
 
 /// Sets of tensors that one launch takes: as many as an argument of 4 KiB has room for.
 int sets_of_launch(const Body& body);

@@ -6,12 +6,12 @@
 
 namespace hindcast::device {
 
-inline constexpr int kThreads = 256;  // of a block, but for long rows
-inline constexpr int kMostThreadsOfRow = 512;
-inline constexpr int kMostLoops = 8;     // around an element: a domain has no more axes
-inline constexpr int kNumberBytes = 32;  // of a number of a row that is not done: moments of float64
-inline constexpr int kTile = 32;         // elements of a tile's side
-inline constexpr int kTileRows = 8;      // rows of a tile that a block's threads have at a time
+inline constexpr int kThreads = 256;           // of a block
+inline constexpr int kMostThreadsOfRow = 512;  // of a block of long rows
+inline constexpr int kMostLoops = 8;           // around an element: a domain has no more axes
+inline constexpr int kNumberBytes = 32;        // of a number of a row that is not done: moments of float64
+inline constexpr int kTile = 32;               // elements of a tile's side
+inline constexpr int kTileRows = 8;            // rows of a tile that a block's threads have at a time
 
 /// Divides numbers below 2^31 by `divisor` with a product and a shift (Granlund and Montgomery, Division by Invariant Integers using
 /// Multiplication), where the divisor is below 2^31 too; others as they are. Two words of 8 bytes.

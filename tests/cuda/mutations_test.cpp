@@ -158,6 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"HalfAWarp", rows_in_registers, "kWholeWarp = 0xffffffffu", "kWholeWarp = 0x0000ffffu", {Warp}},
         Mutation{"OnePieceOfARowBehind", rows_one_by_one, "piece >= pieces) continue;", "piece > pieces) continue;", {GlobalBounds}},
         Mutation{
+            "MoreThreadsThanItSays", long_rows, "__launch_bounds__(512) rows_long_each", "__launch_bounds__(256) rows_long_each", {Launch}},
+        Mutation{
             "OneElementOfALongRowBehind", long_rows, "if (piece >= pieces) continue;", "if (piece > pieces) continue;", {GlobalBounds}},
         Mutation{"ARowThatIsNone", short_rows, "row < arguments.rows;", "row <= arguments.rows;", {WriteAfterWrite}},
         Mutation{"NumberOfARowByAll", rows_in_registers, "if (is_row && threadIdx.x == 0)", "if (is_row)", {WriteAfterWrite}}),

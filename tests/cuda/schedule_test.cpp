@@ -118,6 +118,16 @@ RowProblem group_norm(int64_t rows, int64_t segments, int64_t columns) {
       {.rows = rows, .segments = segments, .columns = columns, .is_aligned = true, .needs_whole_rows = true, .goes_by_segments = true}, 4);
 }
 
+// A thread has twice the registers where blocks have half the threads: a row that takes more of them is a long one.
+TEST(Schedule, RowsOfManyOperands) {
+  const Shape many = {.vector_length = 4, .elements_of_thread = 4, .elements_one_by_one = 1, .most_threads_of_row = 256};
+  EXPECT_EQ(schedule_rows(norm(100, 1024), many, kH200), (RowSchedule{{Entry::Rows, {100}, {256}}}));
+  EXPECT_EQ(schedule_rows(norm(100, 1028), many, kH200), (RowSchedule{{Entry::RowsLong, {100}, {256}}}));
+  EXPECT_EQ(schedule_rows(kept(norm(100, 1028), 4), many, kH200), (RowSchedule{{Entry::RowsShared, {100}, {256}}, 0, 1, 0, 4112}));
+  EXPECT_EQ(schedule_rows(norm_with_columns(100000, 2048), many, kH200), (RowSchedule{{Entry::RowsLong, {264}, {256}}, 264}));
+  EXPECT_EQ(schedule_any_rows(norm(100, 1024), many, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {256}}}));
+}
+
 TEST(Schedule, Rows) {
   struct Case {
     const char* name;

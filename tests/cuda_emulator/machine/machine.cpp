@@ -1,6 +1,7 @@
 #include "tests/cuda_emulator/machine/machine.h"
 
 #include "codegen/cpu/cost_model.h"
+#include "codegen/device/indexing.h"
 #include "tests/cuda_emulator/restrict_trap.h"
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/cuda_emulator/runtime/launch.h"
@@ -40,12 +41,27 @@ std::function<std::string(std::string)> edit_of_texts;
 
 Dim3 dim_of(const backend::Dim& dim) { return {dim.x, dim.y, dim.z}; }
 
-std::vector<std::string> kernels_in(const std::string& text) {
-  static const std::regex entry(R"(extern "C" __global__ void __launch_bounds__\(\w+\) (\w+)\()");
+/// The text's kernels, and the threads of a block that each says it has at most.
+std::map<std::string, uint64_t> kernels_in(const std::string& text) {
+  static const std::regex entry(R"(extern "C" __global__ void __launch_bounds__\((\w+)\) (\w+)\()");
+  std::map<std::string, uint64_t> kernels;
+  for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
+    const std::string threads = (*found)[1];
+    kernels[(*found)[2]] = threads == "kThreads" ? device::kThreads : std::stoul(threads);
+  }
+  return kernels;
+}
+
+std::vector<std::string> names_of(const std::map<std::string, uint64_t>& kernels) {
   std::vector<std::string> names;
-  for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) names.push_back((*found)[1]);
+  for (const auto& [name, threads] : kernels) names.push_back(name);
   return names;
 }
+
+struct Function {
+  const Kernel* kernel;
+  uint64_t most_threads;  // of a block: a card refuses more
+};
 
 // One launch at a time has its memory known.
 class Touched {
@@ -84,7 +100,7 @@ class Touched {
   std::vector<const char*> begins_;
 };
 
-const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), kernels_in(text)); }
+const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), names_of(kernels_in(text))); }
 
 // For tests that read what NVRTC makes of all suites' kernels (tests/cuda_driver/texts_of_suites_test.cpp).
 void keep(std::string_view text) {
@@ -97,11 +113,14 @@ void keep(std::string_view text) {
 
 class EmulatedModule final : public backend::Module {
  public:
-  explicit EmulatedModule(const std::string& text) : module_(compiled(text)) {}
-  void* function(const char* name) const override { return const_cast<Kernel*>(&module_.kernel(name)); }
+  explicit EmulatedModule(const std::string& text) {
+    const cuda::Module& module = compiled(text);  // lives until the program ends
+    for (const auto& [name, threads] : kernels_in(text)) functions_[name] = {&module.kernel(name), threads};
+  }
+  void* function(const char* name) const override { return const_cast<Function*>(&functions_.at(name)); }
 
  private:
-  const cuda::Module& module_;  // lives until the program ends
+  std::map<std::string, Function> functions_;
 };
 
 class Emulator final : public backend::Machine {
@@ -126,8 +145,13 @@ class Emulator final : public backend::Machine {
     const Touched touched(launch.memory);
     void* argument = const_cast<void*>(launch.argument);
     const LaunchShape shape{dim_of(launch.grid), dim_of(launch.block), launch.shared_bytes};
-    cuda::launch(*static_cast<const Kernel*>(launch.function), shape, &argument);
-    if (launched.size() < kMostNames) launched.push_back(static_cast<const Kernel*>(launch.function)->name);
+    const auto& [kernel, most_threads] = *static_cast<const Function*>(launch.function);
+    if (shape.block.count() > most_threads) {
+      const std::string what = "expected at most " + std::to_string(most_threads) + " threads in a block, as __launch_bounds__ says";
+      throw KernelError({.kind = Wrong::Launch, .kernel = kernel->name, .block = shape.grid, .thread = shape.block, .what = what});
+    }
+    cuda::launch(*kernel, shape, &argument);
+    if (launched.size() < kMostNames) launched.push_back(kernel->name);
     launches += 1;
     threads += shape.grid.count() * shape.block.count();
   }
