@@ -48,7 +48,7 @@ void queue(const std::shared_ptr<Variant>& variant, NewCapture& capture, const O
 bool keep_or_throw(NewCapture& capture, const Options& options) {
   capture::Graph& graph = *capture.graph;
   if (options.verify) {  // a graph whose replay on copies gives other bits than the capture did must never serve
-    if (const auto wrong = verify_graph(graph, capture.check)) return refuse(graph, *wrong), true;
+    if (const auto wrong = verify_capture(graph, capture.check)) return refuse(graph, *wrong), true;
   }
   graph.id = static_cast<uint32_t>(stats_recorder().add_graph());
   graph.strict = capture.to_the_bit;

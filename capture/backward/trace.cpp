@@ -165,6 +165,9 @@ class Tracer {
   template <class Run>
   void run_hooks(HookStage stage, std::vector<Traced>& list, const std::vector<Traced>& kept, Run run) {
     if (request_.on_hooks) request_.on_hooks();
+    if (recording_) {  // a hook may write to them
+      for (const Traced& item : list) writer_.keep_result(item);
+    }
     variable_list results = run();
     if (streams_) streams_->enter_again();
     writer_.add_hooks(stage, list, kept, results);

@@ -104,7 +104,6 @@ void TraceWriter::add_hooks(HookStage stage, const std::vector<Traced>& list, co
     }
     add_boundary_result(result, std::move(sizes));
   }
-  for (const Traced& item : list) keep_result(item);
 }
 
 ValueId TraceWriter::add_boundary_result(const at::Tensor& result, std::vector<ExprId> sizes) {
@@ -133,13 +132,17 @@ void TraceWriter::note_buffer(uint32_t input, ValueId value) {
 
 void TraceWriter::keep_input(ValueId value, const at::Tensor& real) {
   if (!real.defined()) return;
-  if (request_.check) request_.check->inputs.emplace_back(value, kept(real, request_.collected));
+  if (request_.check) {
+    request_.check->inputs.emplace_back(value, kept(real, request_.collected));
+    request_.check->watch(real);
+  }
   if (request_.observer) request_.observer->on_input(value, real);
 }
 
 void TraceWriter::keep_result(const Traced& item) {
-  if (request_.check && item.real.defined() && is_plain(item.real))
-    request_.check->results.emplace_back(item.value, kept(item.real, request_.collected));
+  if (!request_.check || !item.real.defined() || !is_plain(item.real)) return;
+  request_.check->results.emplace_back(item.value, kept(item.real, request_.collected));
+  request_.check->watch(item.real);
 }
 
 void TraceWriter::see_gradient(const Traced& gradient) {

@@ -3,6 +3,8 @@
 #include "base/format.h"
 #include "hooks/node_streams.h"
 
+#include <algorithm>
+
 namespace hindcast::capture {
 
 std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph) const {
@@ -12,6 +14,15 @@ std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph)
   }
   graph.replay(values);
   return values;
+}
+
+void ReplayCheck::watch(const at::Tensor& copied) {
+  const c10::VariableVersion& version = copied.unsafeGetTensorImpl()->version_counter();
+  if (version.enabled()) versions.emplace_back(version, version.current_version());  // an inference tensor has none
+}
+
+bool ReplayCheck::is_written_since() const {
+  return std::any_of(versions.begin(), versions.end(), [](const auto& then) { return then.first.current_version() != then.second; });
 }
 
 std::optional<c10::DeviceType> ReplayCheck::accelerator() const {

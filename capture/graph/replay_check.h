@@ -9,6 +9,13 @@ namespace hindcast::capture {
 /// What a capture was given and what it made, as copies: enough to replay the graph and compare.
 struct ReplayCheck {
   std::vector<std::pair<ValueId, at::Tensor>> inputs, results;
+  /// Of what was copied: as it was then.
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> versions;
+
+  void watch(const at::Tensor& copied);
+  /// A hook, or an accumulation, wrote in place to what had been copied. The replay runs no hooks: then its results may be other ones than the
+  /// capture's, though the graph is right.
+  bool is_written_since() const;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
   std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
   /// Bytes of the copies.

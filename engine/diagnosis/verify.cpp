@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "codegen/kernel/check_kernel.h"
 #include "engine/diagnosis/reproducer.h"
 
@@ -25,6 +26,20 @@ std::optional<std::string> verify_graph(const capture::Graph& graph, const captu
   std::unordered_map<uint32_t, at::Tensor> given;
   for (const auto& [value, tensor] : check.inputs) given[value.index] = tensor;
   return with_reproducer({graph, given, *wrong});
+}
+
+std::optional<std::string> verify_capture(const capture::Graph& graph, capture::ReplayCheck& check) {
+  const capture::ReplayOnAccelerator alone(check.accelerator());
+  if (!check.is_written_since()) return verify_graph(graph, check);
+  const auto wrong = check.find_difference(graph);
+  if (!wrong) return std::nullopt;
+  HC_LOG(CompiledAutograd, Warning,
+         "a captured graph cannot be compared with its backward, which wrote in place to tensors that it had read, as hooks may: {}",
+         *wrong);
+  const auto values = check.replay(graph);
+  std::erase_if(check.results, [&](const auto& result) { return !values.contains(result.first.index); });
+  for (auto& [value, tensor] : check.results) tensor = values.at(value.index);
+  return std::nullopt;
 }
 
 std::optional<std::string> verify_kernels(const codegen::Backend& backend, const capture::Graph& graph, const codegen::Schedule& schedule,

@@ -18,6 +18,10 @@ namespace hindcast::engine {
 std::optional<std::string> verify_graph(const capture::Graph& graph, const capture::ReplayCheck& check,
                                         capture::Zeros zeros = capture::Zeros::Signed);
 
+/// The same for the graph of a capture that has just ended. Where a hook wrote in place meanwhile to what the backward read, the replay cannot be
+/// compared with the capture: the log says so, and `check` has the replay's results from then on, for what is made of the graph.
+std::optional<std::string> verify_capture(const capture::Graph& graph, capture::ReplayCheck& check);
+
 /// The kernel of every group, by its place in the schedule, against ATen, on what the capture was given.
 std::optional<std::string> verify_kernels(const codegen::Backend& backend, const capture::Graph& graph, const codegen::Schedule& schedule,
                                           const std::vector<std::shared_ptr<const codegen::Kernel>>& kernels,

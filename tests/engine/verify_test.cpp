@@ -69,6 +69,48 @@ TEST(Verify, AcceptsNumbersOfPythons) {
   EXPECT_EQ(hindcast::stats().hits, 2U);
 }
 
+// Hooks that write in place: to the gradient that comes in, which other nodes read then, and to one on the way.
+TEST(Verify, AcceptsHooksThatWriteInPlace) {
+  const auto of_the_incoming_gradient = [](uint64_t seed) {
+    at::manual_seed(seed);
+    const auto x = at::randn({4, 4}).set_requires_grad(true), z = at::randn({4, 4}).set_requires_grad(true);
+    const at::Tensor other = z.cos(), y = x.sin(), root = y + other;  // y's node, the later one, is called first
+    y.register_hook([](const at::Tensor& grad) { return at::Tensor(grad).mul_(2), at::Tensor(); });
+    root.backward(at::randn({4, 4}));
+    return std::vector<at::Tensor>{x.grad(), z.grad()};
+  };
+  const auto on_the_way = [](uint64_t seed) {
+    at::manual_seed(seed);
+    const auto x = at::randn({4, 4}).set_requires_grad(true);
+    const at::Tensor y = x.sin();
+    y.register_hook([](const at::Tensor& grad) { return at::Tensor(grad).mul_(2), at::Tensor(); });
+    (y.tanh() + x).exp().sum().backward();
+    return std::vector<at::Tensor>{x.grad()};
+  };
+  // The gradient that is there comes in.
+  const auto grad_of_leaf = [](uint64_t seed) {
+    at::manual_seed(seed);
+    const auto x = at::randn({4, 4}).set_requires_grad(true);
+    const auto z = at::randn({4, 4}).set_requires_grad(true);
+    x.mutable_grad() = at::randn({4, 4});
+    const at::Tensor other = z.cos(), y = x.sin();
+    (y + other).backward(x.grad());
+    return std::vector<at::Tensor>{x.grad(), z.grad()};
+  };
+  struct Case {
+    std::vector<at::Tensor> (*program)(uint64_t seed);
+    size_t warnings;
+  };
+  for (const Case& c : {Case{of_the_incoming_gradient, 1}, {on_the_way, 0}, {grad_of_leaf, 1}}) {
+    hindcast::reset();
+    LogCapture logs("");
+    EXPECT_TRUE(expect_same_grads(c.program, {1, 2, 3}, verified()));
+    EXPECT_EQ(hindcast::stats().refused_graphs, 0U) << logs.text();
+    EXPECT_EQ(logs.count("cannot be compared with its backward"), c.warnings) << logs.text();
+    EXPECT_EQ(hindcast::stats().hits, 2U);
+  }
+}
+
 TEST(Verify, LeavesTheLeavesAndTheRandomNumbersAlone) {
   hindcast::reset();
   expect_same_grads(
