@@ -126,6 +126,9 @@ void PartialResults::merge(const Pointers& to, int64_t rows_before, const Pointe
       }
       case Kind::M2:
         break;  // with its mean
+      case Kind::Largest:
+      case Kind::Powers:
+        break;  // of rows alone
     }
   }
 }

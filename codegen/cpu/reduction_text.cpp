@@ -26,20 +26,23 @@ std::string ReductionText::begin(size_t op) const {
       return format("{} v{} = infinity<{}>();", type_, op, type_);
     case Kind::Mean:
     case Kind::M2:
-      return leader_of_moments(body_, op) == op ? format("Moments<{}> m{} = {{0, 0, 0}};", type_, op) : "";
+      return leader_of_pair(body_, op) == op ? format("Moments<{}> m{} = {{0, 0, 0}};", type_, op) : "";
+    case Kind::Largest:
+    case Kind::Powers:
+      break;  // rows are in a CPU's caches: a second pass costs less than more of exp
   }
   return "";
 }
 
 std::string ReductionText::begin_block(size_t op) const {
   if (body_.ops[op].reduction.kind == Kind::Sum) return format("{} part{} = 0;", type_, op);
-  return leader_of_moments(body_, op) == op ? format("{} block{}[{}];", type_, op, kBlockLength) : "";
+  return leader_of_pair(body_, op) == op ? format("{} block{}[{}];", type_, op, kBlockLength) : "";
 }
 
 std::string ReductionText::element(size_t op) const {
   const std::string value = name_of(body_.ops[op].args[0]);
   if (body_.ops[op].reduction.kind != Kind::Sum)
-    return leader_of_moments(body_, op) == op ? format("        block{}[i - begin] = {};\n", op, value) : "";
+    return leader_of_pair(body_, op) == op ? format("        block{}[i - begin] = {};\n", op, value) : "";
   std::string lines = "        {\n#pragma clang fp reassociate(on)\n";
   for (const std::string_view part : parts_) lines += format("        part{}{} += {}{};\n", op, part, value, part);
   return lines + "        }\n";
@@ -55,9 +58,12 @@ std::string ReductionText::end_block(size_t op) const {
       return format("v{} = minimum<{}>(v{}, min_of<{}>(block{}, end - begin));", op, type_, op, type_, op);
     case Kind::Mean:
     case Kind::M2:
-      return leader_of_moments(body_, op) == op
+      return leader_of_pair(body_, op) == op
                  ? format("m{} = merge<{}>(m{}, moments_of<{}>(block{}, end - begin));", op, type_, op, type_, op)
                  : "";
+    case Kind::Largest:
+    case Kind::Powers:
+      break;
   }
   return "";
 }
@@ -66,7 +72,7 @@ std::string ReductionText::end(size_t op) const {
   const Kind kind = body_.ops[op].reduction.kind;
   if (kind == Kind::Sum) return format("const {} v{} = total_of(running{});", type_, op, op);
   if (!is_moments(op)) return "";
-  return format("const {} v{} = m{}.{};", type_, op, leader_of_moments(body_, op), kind == Kind::Mean ? "mean" : "m2");
+  return format("const {} v{} = m{}.{};", type_, op, leader_of_pair(body_, op), kind == Kind::Mean ? "mean" : "m2");
 }
 
 std::string ReductionText::add_number(size_t op) const {
@@ -74,7 +80,7 @@ std::string ReductionText::add_number(size_t op) const {
   const Kind kind = body_.ops[op].reduction.kind;
   if (kind == Kind::Sum) return format("add_to(running{}, {});", op, value);
   if (!is_moments(op)) return format("v{} = {};", op, combined(kind, format("v{}", op), value));
-  return leader_of_moments(body_, op) == op ? format("m{} = merge<{}>(m{}, {{1, {}, 0}});", op, type_, op, value) : "";
+  return leader_of_pair(body_, op) == op ? format("m{} = merge<{}>(m{}, {{1, {}, 0}});", op, type_, op, value) : "";
 }
 
 std::string ReductionText::combined(Kind kind, const std::string& a, const std::string& b) const {

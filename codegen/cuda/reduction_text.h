@@ -12,7 +12,7 @@ class ReductionText {
  public:
   explicit ReductionText(const Body& body);
 
-  /// `float v0 = 0;`: before the first element. Of Welford's pair of one operand the op that stands first has the accumulator.
+  /// `float v0 = 0;`: before the first element. Of a pair (Welford's, a softmax's) the op that stands first has the accumulator.
   std::string begin(size_t op) const;
   /// Around the elements of one vector: `kVector` of them, of number j.
   std::string begin_vector(size_t op) const;
@@ -26,9 +26,10 @@ class ReductionText {
   std::string end_numbers(size_t op) const;
 
   /// What one thread, or all of a row, has: its name and type. Of a pair the op that stands first has it.
-  bool is_leader(size_t op) const { return leader_of_moments(body_, op) == op; }
+  bool is_leader(size_t op) const { return leader_of_pair(body_, op) == op; }
   std::string accumulator(size_t op) const;
   std::string type_of_number(size_t op) const;
+  std::string type_of_number(Reduction::Kind kind) const;
 
   /// `Adds<float>()`.
   std::string combine(Reduction::Kind kind) const;
@@ -38,7 +39,7 @@ class ReductionText {
   std::string combined(Reduction::Kind kind, const std::string& a, const std::string& b) const;
 
  private:
-  bool is_moments(size_t op) const;
+  bool is_of_pair(size_t op) const;
 
   const Body& body_;
   const std::string type_;

@@ -20,6 +20,7 @@ class RowCall final : public RowFrame {
         kernel_(std::move(kernel)),
         shape_(shape_of(group.body)),
         passes_(passes_over_row(group.body)),
+        numbers_(numbers_of_split_row(group.body)),
         widths_kept_(widths_kept(group.body)),
         has_numbers_(std::any_of(group.body.stores.begin(), group.body.stores.end(),
                                  [](const BodyStore& store) { return store.extent == Extent::Row; })),
@@ -95,7 +96,7 @@ class RowCall final : public RowFrame {
   // What blocks that share a row tell each other, from pass to pass.
   at::Tensor make_numbers(int64_t rows, int64_t splits) const {
     if (splits == 0) return {};
-    const int64_t bytes = rows * splits * static_cast<int64_t>(group_.body.ops.size()) * device::kNumberBytes;
+    const int64_t bytes = rows * splits * static_cast<int64_t>(numbers_) * device::kNumberBytes;
     return result_maker().make_new({bytes}, {1}, at::kByte, group_.device);
   }
 
@@ -184,7 +185,7 @@ class RowCall final : public RowFrame {
 
   const std::shared_ptr<const CudaKernel> kernel_;
   const Shape shape_;
-  const size_t passes_;
+  const size_t passes_, numbers_;
   const std::vector<int64_t> widths_kept_;
   const bool has_numbers_;  // results of a row each
   const RowProblem problem_;

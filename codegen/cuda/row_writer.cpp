@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "codegen/cuda/body_lines.h"
+#include "codegen/cuda/online_softmax.h"
 #include "codegen/cuda/reduction_text.h"
 #include "codegen/fuse/row_passes.h"
 #include "codegen/kernel/body_text.h"
@@ -19,10 +20,24 @@ using Over = Reduction::Over;
 // What a pass needs again it computes again, from registers or from what a cache holds.
 bool is_cheap(const BodyOp&) { return true; }
 
+size_t reductions_before(const Body& body, size_t op) {
+  const auto end = body.ops.begin() + static_cast<std::ptrdiff_t>(op);
+  return static_cast<size_t>(std::count_if(body.ops.begin(), end, [](const BodyOp& one) { return one.reduces_row(); }));
+}
+size_t reductions_in(const Body& body) { return reductions_before(body, body.ops.size()); }
+
+// A row in registers is there for each reduction. Others are read again.
+Body body_of(const Body& body, RowForm form) { return form == RowForm::InRegisters ? body : with_online_softmax(body); }
+
 class Writer {
  public:
   Writer(const Body& body, RowForm form)
-      : body_(body), form_(form), passes_(body, is_cheap), reductions_(body), type_(type_name(body.compute)), loads_(body.loads.size()) {}
+      : body_(body_of(body, form)),
+        form_(form),
+        passes_(body_, is_cheap),
+        reductions_(body_),
+        type_(type_name(body.compute)),
+        loads_(body.loads.size()) {}
 
   std::string run() { return form_ == RowForm::Split ? split_rows() : rows_of_blocks(); }
 
@@ -75,7 +90,7 @@ class Writer {
   // Where the blocks of this row leave their numbers.
   std::string numbers_of(size_t op) const {
     return format("(({}*)(arguments.numbers + (row * {} + {}) * arguments.splits * kNumberBytes))", reductions_.type_of_number(op),
-                  body_.ops.size(), op);
+                  reductions_in(body_), reductions_before(body_, op));
   }
 
   void meet(size_t pass) {
@@ -485,7 +500,7 @@ class Writer {
     }
   }
 
-  const Body& body_;
+  const Body body_;
   const RowForm form_;
   const RowPasses passes_;
   const ReductionText reductions_;
@@ -500,7 +515,8 @@ class Writer {
 std::string row_function(const Body& body, RowForm form) { return Writer(body, form).run(); }
 
 std::vector<int64_t> widths_kept(const Body& body) {
-  const RowPasses passes(body, is_cheap);
+  const Body long_rows = with_online_softmax(body);
+  const RowPasses passes(long_rows, is_cheap);
   std::vector<int64_t> widths;
   for (size_t i = 0; i < body.loads.size(); ++i) {
     if (passes.is_read_again(i)) widths.push_back(static_cast<int64_t>(c10::elementSize(body.loads[i].type)));
@@ -508,11 +524,17 @@ std::vector<int64_t> widths_kept(const Body& body) {
   return widths;
 }
 
-size_t passes_over_row(const Body& body) { return RowPasses(body, is_cheap).count(); }
+size_t numbers_of_split_row(const Body& body) { return reductions_in(with_online_softmax(body)); }
+
+size_t passes_over_row(const Body& body) { return RowPasses(with_online_softmax(body), is_cheap).count(); }
 
 bool is_written_last(const Body& body, size_t store) {
-  const RowPasses passes(body, is_cheap);
-  return body.stores[store].extent == Extent::Element && passes.pass_of(body.stores[store].value) + 1 == passes.count();
+  if (body.stores[store].extent != Extent::Element) return false;
+  const auto is_last_in = [&](const Body& form) {
+    const RowPasses passes(form, is_cheap);
+    return passes.pass_of(form.stores[store].value) + 1 == passes.count();
+  };
+  return is_last_in(body) && is_last_in(with_online_softmax(body));
 }
 
 }  // namespace hindcast::codegen::cuda

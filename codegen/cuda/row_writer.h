@@ -18,9 +18,12 @@ std::string row_function(const Body& body, RowForm form);
 /// Of the loads that several passes read, and that shared memory may hold in the meantime: the bytes of an element.
 std::vector<int64_t> widths_kept(const Body& body);
 
-/// Times that a row is gone over.
+/// How many numbers of kNumberBytes the blocks that share a row leave each other.
+size_t numbers_of_split_row(const Body& body);
+
+/// Times that a row is gone over which registers do not hold.
 size_t passes_over_row(const Body& body);
-/// The store is one of elements in the last pass over a row: it may lie where a load did.
+/// The store is one of elements in the last pass over a row, whichever kernel goes over it: it may lie where a load did.
 bool is_written_last(const Body& body, size_t store);
 
 }  // namespace hindcast::codegen::cuda

@@ -4,6 +4,7 @@
 
 #include "codegen/device/complex.h"
 #include "codegen/device/indexing.h"
+#include "codegen/device/powers.h"
 #include "codegen/device/reductions.h"
 
 #if HC_CUDA
@@ -42,6 +43,10 @@ HC_DEVICE MomentsFrom<T> from_lane(MomentsFrom<T> value, int distance) {
   const int count = __shfl_xor_sync(kWholeWarp, static_cast<int>(value.count), distance);
   return {count, from_lane(value.from, distance), from_lane(value.mean, distance), from_lane(value.m2, distance)};
 }
+template <class T>
+HC_DEVICE PowersFrom<T> from_lane(PowersFrom<T> value, int distance) {
+  return {from_lane(value.largest, distance), from_lane(value.from, distance), from_lane(value.sum, distance)};
+}
 
 template <class T>
 struct Adds {
@@ -58,10 +63,11 @@ struct Smaller {
   using Type = T;
   HC_DEVICE_MEMBER T operator()(T a, T b) const { return minimum<T>(a, b); }
 };
-template <class T>
+/// Of two numbers that go together, which know how.
+template <class Pair>
 struct Merges {
-  using Type = MomentsFrom<T>;
-  HC_DEVICE_MEMBER MomentsFrom<T> operator()(MomentsFrom<T> a, MomentsFrom<T> b) const { return merge<T>(a, b); }
+  using Type = Pair;
+  HC_DEVICE_MEMBER Pair operator()(Pair a, Pair b) const { return merge(a, b); }
 };
 
 /// Of some numbers that one thread has: Welford's pair in two passes over registers.

@@ -34,6 +34,9 @@ struct Reduction {
     Min,
     Mean,  // with M2 of the same operand: Welford's pair, which one pass over the operand makes
     M2,    // the sum of squared distances from the mean: of n numbers n times the variance
+    // With Powers of the same operand: a pair that one pass makes, too. No group has it, it is what a backend makes of a Max and a Sum.
+    Largest,
+    Powers,  // the sum of exp(operand - Largest)
   };
   enum class Over : uint8_t {
     Row,       // a row's elements: gives a number of the row
@@ -104,8 +107,10 @@ struct Body {
 std::string name_of(const BodyOp& op);
 /// Mean or M2: half of Welford's pair.
 inline bool is_of_moments(Reduction::Kind kind) { return kind == Reduction::Kind::Mean || kind == Reduction::Kind::M2; }
-/// Of a reduction of such a kind, the first one over the same of the same operand, which has the accumulator of both. Of others itself.
-size_t leader_of_moments(const Body& body, size_t op);
+/// Largest or Powers: half of a softmax's pair.
+inline bool is_of_powers(Reduction::Kind kind) { return kind == Reduction::Kind::Largest || kind == Reduction::Kind::Powers; }
+/// Of half of a pair, the first half over the same of the same operand, which has the accumulator of both. Of others itself.
+size_t leader_of_pair(const Body& body, size_t op);
 /// A result over rows is one of moments.
 bool has_moments_over_rows(const Body& body);
 /// Of a Mean over rows: the store of the M2 of the same value.

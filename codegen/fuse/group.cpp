@@ -35,16 +35,17 @@ std::string name_of(const BodyOp& op) {
   if (op.kind == BodyOp::Kind::Functor) return std::string(op.function);
   if (op.kind == BodyOp::Kind::OneHot) return "one_hot";
   constexpr std::array<std::string_view, 4> kOver = {"row", "segment", "segments", "rows"};
-  constexpr std::array<std::string_view, 5> kKind = {"sum", "max", "min", "mean", "m2"};
+  constexpr std::array<std::string_view, 7> kKind = {"sum", "max", "min", "mean", "m2", "largest", "powers"};
   return base::format("{}_{}", kOver[static_cast<size_t>(op.reduction.over)], kKind[static_cast<size_t>(op.reduction.kind)]);
 }
 
-size_t leader_of_moments(const Body& body, size_t op) {
+size_t leader_of_pair(const Body& body, size_t op) {
   const BodyOp& of = body.ops[op];
-  if (!is_of_moments(of.reduction.kind)) return op;
+  const auto is_of_pair = is_of_moments(of.reduction.kind) ? is_of_moments : is_of_powers;
+  if (!is_of_pair(of.reduction.kind)) return op;
   for (size_t i = 0; i < op; ++i) {
     const BodyOp& other = body.ops[i];
-    const bool is_alike = other.kind == BodyOp::Kind::Reduction && is_of_moments(other.reduction.kind);
+    const bool is_alike = other.kind == BodyOp::Kind::Reduction && is_of_pair(other.reduction.kind);
     if (is_alike && other.reduction.over == of.reduction.over && other.args == of.args) return i;
   }
   return op;

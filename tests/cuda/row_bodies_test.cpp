@@ -157,6 +157,160 @@ TEST_F(RowBodies, ReadTwice) {
   }
 }
 
+// The maximum, the sum of the powers from it, and what a store of elements makes of them.
+RowProgram softmax() {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row),
+                 {"sub", {kX, result(0)}},
+                 {"exp", {result(1)}},
+                 reduction(Kind::Sum, Over::Row, result(2)),
+                 {"div", {result(2), result(3)}}};
+  program.store(result(4), Extent::Element);
+  program.store(result(0), Extent::Row);
+  program.store(result(3), Extent::Row);
+  return program;
+}
+// A row that is not in registers is read twice: once for both numbers, and once for the elements.
+const std::vector<Case> kOfSoftmax = {{{7, 100}, {"rows"}},
+                                      {{9, 101}, {"rows_each"}},
+                                      {{9, 20000}, {"rows_shared"}},
+                                      {{9, 20001}, {"rows_shared_each"}},
+                                      {{70, 60000}, {"rows_long"}},
+                                      {{70, 60001}, {"rows_long_each"}},
+                                      {{1, 60000}, {"rows_split", "rows_split", "rows_split"}},
+                                      {{1, 60001}, {"rows_split_each", "rows_split_each", "rows_split_each"}}};
+
+TEST_F(RowBodies, OnlineSoftmax) {
+  for (const auto& [sizes, kernels] : kOfSoftmax) {
+    for (const double rises : {0.0, 160.0}) {
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << " rises by " << rises);
+      const at::Tensor x = at::randn(sizes) + at::linspace(-rises / 2, rises / 2, sizes[1]);
+      const Tensors ours = run(softmax(), x, kernels);
+      const at::Tensor largest = x.amax(1), exact = x.to(at::kDouble), sum = (exact - exact.amax(1, true)).exp().sum(1);
+      EXPECT_TRUE(is_same(ours[1], largest));
+      EXPECT_LE(units(ours[2], sum, sum), 16);
+      EXPECT_LE(units(ours[0], exact.softmax(1), exact.softmax(1) + 1e-30), 32);
+    }
+  }
+}
+
+// Each element is the largest so far. To scale the sum to each would cost 27 units of the second row.
+TEST_F(RowBodies, OnlineSoftmaxOfARowThatRisesSlowly) {
+  for (const Case& c : {Case{{3, 60000}, {"rows_long"}}, {{3, 262145}, {"rows_long_each"}}, {{3, 20001}, {"rows_shared_each"}}}) {
+    for (const double rise : {0.1, 10.0}) {
+      const at::Tensor x = at::linspace(0, rise, c.sizes[1]).expand(c.sizes).contiguous(), exact = x.to(at::kDouble);
+      const at::Tensor sum = (exact - exact.amax(1, true)).exp().sum(1);
+      EXPECT_LE(units(run(softmax(), x, c.kernels)[2], sum, sum), 8) << at::IntArrayRef(c.sizes) << " by " << rise;
+    }
+  }
+}
+
+// Two sums of one maximum, what else a body has, and each type.
+TEST_F(RowBodies, OnlineSoftmaxBesideOthers) {
+  RowProgram program = softmax();
+  program.ops.push_back({"isinf", {result(0)}});
+  program.ops.push_back({"where", {result(5), result(5), result(0)}});
+  program.ops.push_back({"sub", {kX, result(6)}});
+  program.ops.push_back({"exp", {result(7)}});
+  program.ops.push_back(reduction(Kind::Sum, Over::Row, result(8)));
+  program.ops.push_back(reduction(Kind::Min, Over::Row));
+  program.store(result(9), Extent::Row);
+  program.store(result(10), Extent::Row);
+  program.store(kX, Extent::Columns, Kind::Max);
+  for (const Case& c : {Case{{9, 20001}, {"rows_shared_each", "merge_slices"}},
+                        {{9, 20000}, {"rows_shared", "merge_slices"}},
+                        {{9, 120000}, {"rows_long", "merge_slices"}}}) {
+    for (const at::ScalarType type : {at::kHalf, at::kFloat, at::kDouble}) {
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(c.sizes) << " " << type);
+      const at::Tensor x = at::randn(c.sizes, type), exact = x.to(at::kDouble), sum = (exact - exact.amax(1, true)).exp().sum(1);
+      const Tensors ours = run(program, x, c.kernels);
+      const double unit = type == at::kHalf ? 1e-3 : type == at::kFloat ? 1e-6 : 1e-14;
+      EXPECT_TRUE(at::allclose(ours[0].to(at::kDouble), exact.softmax(1), unit, 1e-7));
+      EXPECT_TRUE(is_same(ours[1], x.amax(1)) && is_same(ours[4], x.amin(1)) && is_same(ours[5], x.amax(0)));
+      for (const size_t i : {2, 3}) EXPECT_TRUE(at::allclose(ours[i].to(at::kDouble), sum, unit, 0)) << i;
+    }
+  }
+}
+
+TEST_F(RowBodies, OnlineSoftmaxBySegments) {
+  RowProgram program = softmax();
+  program.ops.push_back(reduction(Kind::Max, Over::Segment, result(2)));
+  program.store(result(5), Extent::Channels, Kind::Max);
+  for (const Case& c : {Case{{5, 3, 1}, {"segments_shared_each", "merge_slices"}},
+                        {{300, 5, 8}, {"segments_shared", "merge_slices"}},
+                        {{3, 3, 21000}, {"segments", "merge_slices"}}}) {
+    SCOPED_TRACE(at::IntArrayRef(c.sizes));
+    const at::Tensor x = at::randn(c.sizes), exact = x.to(at::kDouble), powers = (exact - exact.amax({1, 2}, true)).exp();
+    const Tensors ours = run(program, x, c.kernels);
+    EXPECT_TRUE(at::allclose(ours[0].to(at::kDouble), powers / powers.sum({1, 2}, true), 1e-5, 1e-9));
+    EXPECT_TRUE(is_same(ours[1], x.amax({1, 2})));
+    EXPECT_TRUE(at::allclose(ours[2].to(at::kDouble), powers.sum({1, 2}), 1e-5, 0));
+    EXPECT_TRUE(at::allclose(ours[3].to(at::kDouble), powers.amax({0, 2}), 1e-5, 0));
+  }
+}
+
+// What may be infinite where the maximum is not: the sum then has a NaN, which the maximum does not know.
+TEST_F(RowBodies, PowersFromTheSmallestAreNotOnline) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row),
+                 reduction(Kind::Min, Over::Row),
+                 {"sub", {kX, result(1)}},
+                 {"exp", {result(2)}},
+                 reduction(Kind::Sum, Over::Row, result(3))};
+  program.store(result(0), Extent::Row);
+  program.store(result(4), Extent::Row);
+  at::Tensor x = at::randn({9, 20001});
+  x[1][7] = -INFINITY;
+  const at::Tensor expected = (x - x.amin(1, true)).exp().sum(1);
+  EXPECT_TRUE(at::allclose(run(program, x, {"rows_shared_each"})[1], expected, 1e-5, 0, /*equal_nan=*/true));
+}
+
+TEST_F(RowBodies, OnlineSoftmaxOfWhatIsNotFinite) {
+  const double inf = INFINITY;
+  for (const auto& [sizes, kernels] : kOfSoftmax) {
+    for (const double odd : {inf, -inf, double(NAN)}) {
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << " with " << odd);
+      at::Tensor x = at::randn(sizes);
+      x[sizes[0] / 2].slice(0, 0, sizes[1] / 2).fill_(odd);  // whole vectors, whole threads and blocks that share the row
+      x[0][sizes[1] - 1] = odd;
+      x[sizes[0] - 1][0] = odd;
+      const Tensors ours = run(softmax(), x, kernels);
+      const at::Tensor expected = x.softmax(1);
+      EXPECT_TRUE(is_same(ours[1], x.amax(1)));
+      EXPECT_TRUE(at::equal(ours[2].isnan(), expected.isnan().any(1)));
+      EXPECT_TRUE(at::allclose(ours[0], expected, 1e-5, 1e-9, /*equal_nan=*/true));
+    }
+    const Tensors ours = run(softmax(), at::full(sizes, -inf), kernels);
+    EXPECT_TRUE(ours[2].isnan().all().item<bool>()) << at::IntArrayRef(sizes);
+    EXPECT_TRUE(ours[0].isnan().all().item<bool>()) << at::IntArrayRef(sizes);
+  }
+}
+
+// What logsumexp takes for an infinite maximum: then the powers are from 0. A long row is read once, so nothing of it is kept.
+TEST_F(RowBodies, OnlineLogSumExp) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row),
+                 {"isinf", {result(0)}},
+                 {"sub", {result(0), result(0)}},
+                 {"where", {result(1), result(1), result(0)}},  // 1 in the place of 0
+                 {"sub", {kX, result(3)}},
+                 {"exp", {result(4)}},
+                 reduction(Kind::Sum, Over::Row, result(5)),
+                 {"log", {result(6)}},
+                 {"add", {result(7), result(3)}}};
+  program.store(result(8), Extent::Row);
+  for (const Case& c :
+       {Case{{7, 100}, {"rows"}}, {{9, 101}, {"rows_each"}}, {{9, 20000}, {"rows_long"}}, {{9, 20001}, {"rows_long_each"}}}) {
+    const auto& [sizes, kernels] = c;
+    at::Tensor x = at::randn(sizes);
+    x[0].fill_(-INFINITY);
+    x[1][sizes[1] / 2] = INFINITY;
+    x[2][sizes[1] / 3] = -INFINITY;
+    x[3][sizes[1] / 4] = NAN;
+    EXPECT_TRUE(at::allclose(run(program, x, kernels)[0], x.logsumexp(1), 1e-5, 1e-5, /*equal_nan=*/true)) << at::IntArrayRef(sizes);
+  }
+}
+
 TEST_F(RowBodies, SegmentsReadTwice) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row),
