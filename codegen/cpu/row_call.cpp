@@ -18,8 +18,9 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Rows whose results over rows are made one behind the other, in one variable a column; those of more rows are merged from such blocks.
-constexpr int64_t kBlock = 256;
+// Rows whose results over rows are made one behind the other, in one variable a column: such a sum loses a bit each time it is four times as
+// long. Those of more rows are merged from such blocks, and of many blocks by as many at a time.
+constexpr int64_t kBlock = 64;
 // Elements of a row that still stays in the innermost cache, beside what the kernel reads.
 constexpr int64_t kLongestStreamed = 4096;
 
@@ -178,16 +179,21 @@ class RowCall final : public RowFrame {
         buffered.write((end - row) * row_length);
       }
     };
-    if (over_rows_.empty() || end - begin <= kBlock) return run_block(pointers, begin, end);
-    std::vector<char> block(static_cast<size_t>(over_rows_.bytes(launch.counts)));
-    Pointers at(pointers.begin(), pointers.end());
-    over_rows_.move_to(block.data(), at, launch.counts);
-    for (int64_t row = begin; row < end; row += kBlock) {
-      const int64_t behind = std::min(end, row + kBlock);
-      over_rows_.clear(at, launch.counts);
-      run_block(at, row, behind);
-      over_rows_.merge(pointers, row - begin, at, behind - row, launch.counts);
-    }
+    const auto run_blocks = [&](const auto& self, const Pointers& to, int64_t first, int64_t last) -> void {
+      if (over_rows_.empty() || last - first <= kBlock) return run_block(to, first, last);
+      int64_t rows = kBlock;
+      while (rows * kBlock < last - first) rows *= kBlock;
+      std::vector<char> part(static_cast<size_t>(over_rows_.bytes(launch.counts)));
+      Pointers at(to.begin(), to.end());
+      over_rows_.move_to(part.data(), at, launch.counts);
+      for (int64_t row = first; row < last; row += rows) {
+        const int64_t behind = std::min(last, row + rows);
+        over_rows_.clear(at, launch.counts);
+        self(self, at, row, behind);
+        over_rows_.merge(to, row - first, at, behind - row, launch.counts);
+      }
+    };
+    run_blocks(run_blocks, pointers, begin, end);
   }
 
   void run_block(const Launch& launch, RowsKernel* kernel, RowPacking* row_packing, NontemporalStores::Block& buffered,
