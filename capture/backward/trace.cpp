@@ -38,6 +38,7 @@ class Tracer {
       const bool resumed = i == resume.call && resume.stage != Stage::NodeStart;
       run_node(i, resumed ? resume.stage : Stage::NodeStart);
     }
+    if (incoming_.have_moved()) request_.check->is_written = true;
     return writer_.finish();
   }
 
@@ -46,6 +47,8 @@ class Tracer {
     Resume& resume = request_.resume;
     // The resumed facts: places first, then tensor by tensor a meta word, the sizes, and what the layout class adds.
     uint32_t fact = 1 + static_cast<uint32_t>(resume.buffers.size());
+    const NodeCall& root = collected_.calls.front();
+    for (uint32_t i = 0; request_.check && i < root.tensor_count; ++i) incoming_.add(collected_.tensors[root.first_tensor + i]);
     for (at::Tensor& tensor : resume.values) resumed_.push_back(flows_in(std::move(tensor), fact));
     for (auto& [input, tensor] : resume.buffers) buffers_.put(input, flows_in(std::move(tensor), fact));
     resume.values.clear();
@@ -62,6 +65,7 @@ class Tracer {
     fact += static_cast<uint32_t>(own.size());
     writer_.graph().inputs.push_back(id);
     writer_.keep_input(id, tensor);
+    if (request_.check) incoming_.add(tensor);
     return {std::move(tensor), id};
   }
 
@@ -168,7 +172,14 @@ class Tracer {
     if (recording_) {  // a hook may write to them
       for (const Traced& item : list) writer_.keep_result(item);
     }
+    Versions given;
+    if (request_.check) {
+      for (const auto* items : {&list, &kept}) {
+        for (const Traced& item : *items) given.add(item.real);
+      }
+    }
     variable_list results = run();
+    if (request_.check && given.have_moved()) request_.check->is_written = true;
     if (streams_) streams_->enter_again();
     writer_.add_hooks(stage, list, kept, results);
     list.assign(results.size(), {});
@@ -209,9 +220,14 @@ class Tracer {
     if (recording_ && request_.on_opaque) request_.on_opaque(node.name(), why_opaque(call));
     ValueIds read = values(inputs);
     for (const Traced& input : inputs) writer_.keep_result(input);
+    Versions given;
     variable_list gradients;
-    for (Traced& input : inputs) gradients.push_back(std::move(input.real));
+    for (Traced& input : inputs) {
+      if (request_.check) given.add(input.real);
+      gradients.push_back(std::move(input.real));
+    }
     variable_list results = node(std::move(gradients));
+    if (request_.check && given.have_moved()) request_.check->is_written = true;
     if (streams_) streams_->enter_again();
     torch::autograd::validate_outputs(node.next_edges(), results,
                                       [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
@@ -248,6 +264,7 @@ class Tracer {
   GradientBuffers buffers_;
   FormulaTracer formula_;
   std::vector<Traced> resumed_;
+  Versions incoming_;  // with a check
 };
 
 }  // namespace

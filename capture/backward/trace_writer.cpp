@@ -132,17 +132,13 @@ void TraceWriter::note_buffer(uint32_t input, ValueId value) {
 
 void TraceWriter::keep_input(ValueId value, const at::Tensor& real) {
   if (!real.defined()) return;
-  if (request_.check) {
-    request_.check->inputs.emplace_back(value, kept(real, request_.collected));
-    request_.check->watch(real);
-  }
+  if (request_.check) request_.check->inputs.emplace_back(value, kept(real, request_.collected));
   if (request_.observer) request_.observer->on_input(value, real);
 }
 
 void TraceWriter::keep_result(const Traced& item) {
-  if (!request_.check || !item.real.defined() || !is_plain(item.real)) return;
-  request_.check->results.emplace_back(item.value, kept(item.real, request_.collected));
-  request_.check->watch(item.real);
+  if (request_.check && item.real.defined() && is_plain(item.real))
+    request_.check->results.emplace_back(item.value, kept(item.real, request_.collected));
 }
 
 void TraceWriter::see_gradient(const Traced& gradient) {

@@ -16,13 +16,14 @@ std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph)
   return values;
 }
 
-void ReplayCheck::watch(const at::Tensor& copied) {
-  const c10::VariableVersion& version = copied.unsafeGetTensorImpl()->version_counter();
-  if (version.enabled()) versions.emplace_back(version, version.current_version());  // an inference tensor has none
+void Versions::add(const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+  if (version.enabled()) then_.emplace_back(version, version.current_version());  // an inference tensor has none
 }
 
-bool ReplayCheck::is_written_since() const {
-  return std::any_of(versions.begin(), versions.end(), [](const auto& then) { return then.first.current_version() != then.second; });
+bool Versions::have_moved() const {
+  return std::any_of(then_.begin(), then_.end(), [](const auto& then) { return then.first.current_version() != then.second; });
 }
 
 std::optional<c10::DeviceType> ReplayCheck::accelerator() const {

@@ -6,16 +6,22 @@
 
 namespace hindcast::capture {
 
+/// Whether tensors are written to in place, by LibTorch's counters. A write that moves no counter, as by `.data`, is not seen.
+class Versions {
+ public:
+  void add(const at::Tensor& tensor);
+  bool have_moved() const;
+
+ private:
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> then_;
+};
+
 /// What a capture was given and what it made, as copies: enough to replay the graph and compare.
 struct ReplayCheck {
   std::vector<std::pair<ValueId, at::Tensor>> inputs, results;
-  /// Of what was copied: as it was then.
-  std::vector<std::pair<c10::VariableVersion, uint32_t>> versions;
-
-  void watch(const at::Tensor& copied);
-  /// A hook, or an accumulation, wrote in place to what had been copied. The replay runs no hooks: then its results may be other ones than the
-  /// capture's, though the graph is right.
-  bool is_written_since() const;
+  /// A hook wrote in place to a tensor that it was given, or something did to a gradient that came in (an accumulation, where that is a leaf's
+  /// `.grad`). The replay does no such thing: its results may be other ones than the capture's, though the graph is right.
+  bool is_written = false;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
   std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
   /// Bytes of the copies.

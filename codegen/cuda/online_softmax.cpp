@@ -71,12 +71,13 @@ class Rewriter {
     return std::nullopt;
   }
 
-  // The maximum, or `where(..., ..., maximum)` of nothing but the maximum. Others may be infinite where the maximum is not: then the sum has
-  // a NaN that cannot be known from the maximum.
+  // The maximum, or `where(isinf(maximum), ..., maximum)`. Others may be infinite where the maximum is not: then the sum has a NaN that cannot be
+  // known from the maximum.
   bool stands_for(Operand from, Operand maximum) const {
     if (from == maximum) return true;
     const BodyOp* const where = find_functor(body_, from, "where");
-    return where != nullptr && where->args[2] == maximum && is_made_of(where->args[0], maximum) && is_made_of(where->args[1], maximum);
+    const BodyOp* const isinf = where == nullptr ? nullptr : find_functor(body_, where->args[0], "isinf");
+    return isinf != nullptr && isinf->args[0] == maximum && where->args[2] == maximum && is_made_of(where->args[1], maximum);
   }
   bool is_made_of(Operand operand, Operand maximum) const {
     if (operand == maximum || operand.kind == Operand::Kind::Scalar) return true;

@@ -47,7 +47,7 @@ std::string ReductionText::begin(size_t op) const {
   if (!is_leader(op)) return "";
   const Kind kind = body_.ops[op].reduction.kind;
   const std::string none = is_of_moments(kind)  ? format("{{0, {}(0), {}(0), {}(0)}}", type_, type_, type_)
-                           : is_of_powers(kind) ? format("{{-infinity<{}>(), -infinity<{}>(), {}(0)}}", type_, type_, type_)
+                           : is_of_powers(kind) ? format("{{-infinity<{}>(), -infinity<{}>(), {}(0), {}(0)}}", type_, type_, type_, type_)
                                                 : neutral(kind);
   return format("{} {} = {};", type_of_number(op), accumulator(op), none);
 }

@@ -28,9 +28,9 @@ constexpr int64_t kNumbers = 4 << 10;
 
 // Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
 // kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have. Where blocks may have
-// half as many threads, a thread has twice the registers.
+// 256 threads, a thread has more than 128, and there is room for one block.
 int64_t most_slices(int64_t threads_of_block, Shape shape, const Limits& limits, int64_t shared_bytes = 0) {
-  const int64_t part = 2 * device::kMostThreadsOfRow / shape.most_threads_of_row;
+  const int64_t part = shape.most_threads_of_row == kThreads ? 8 : 2;
   const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / part / threads_of_block;
   const int64_t by_memory =
       shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / (shared_bytes + kNumbers));

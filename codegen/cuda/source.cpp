@@ -365,11 +365,14 @@ std::string pointwise_source(const Body& body, Entries entries) {
   return text;
 }
 
-// Of a thread that has `length` elements of a row: they, sums of columns, and where the row lies in each tensor.
+// Of a thread that has `length` elements of a row: they, the results, sums of columns, and where the row lies in each tensor.
 size_t registers_of_row(const Body& body, size_t length) {
   size_t bytes = (body.loads.size() + body.stores.size()) * sizeof(char*);
   for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? length * c10::elementSize(load.type) : 0;
-  for (const BodyStore& store : body.stores) bytes += store.extent == Extent::Columns ? length * c10::elementSize(body.compute) : 0;
+  for (const BodyStore& store : body.stores) {
+    if (store.extent == Extent::Element) bytes += length * c10::elementSize(store.type);
+    if (store.extent == Extent::Columns) bytes += length * c10::elementSize(body.compute);
+  }
   return bytes / sizeof(float);
 }
 

@@ -9,7 +9,7 @@ namespace hindcast::device {
 inline constexpr int kThreads = 256;           // of a block
 inline constexpr int kMostThreadsOfRow = 512;  // of a block of long rows
 inline constexpr int kMostLoops = 8;           // around an element: a domain has no more axes
-inline constexpr int kNumberBytes = 32;        // of a number of a row that is not done: moments of float64
+inline constexpr int kNumberBytes = 32;        // of a number of a row that is not done: a pair of float64
 inline constexpr int kTile = 32;               // elements of a tile's side
 inline constexpr int kTileRows = 8;            // rows of a tile that a block's threads have at a time
 

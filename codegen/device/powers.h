@@ -7,11 +7,11 @@
 
 namespace hindcast::device {
 
-/// The sum is of exp(x - from). `from` follows the largest element only where that is far above: each time it moves, the whole sum is rounded,
-/// and a row that rises slowly would lose a digit by that.
+/// The sum is of exp(x - from), and `rest` is what rounding left out of it: equal numbers are rounded alike each time. `from` follows the largest
+/// element only where that is far above: each time it moves, the whole sum is rounded, and a row that rises slowly would lose a digit by that.
 template <class T>
 struct PowersFrom {
-  T largest, from, sum;
+  T largest, from, sum, rest;
 };
 
 /// exp(x - from). Of two that are infinite alike it is 1: they have no distance, and whoever takes that of the row's elements finds it.
@@ -24,7 +24,9 @@ template <class T>
 HC_DEVICE PowersFrom<T> merge(PowersFrom<T> a, PowersFrom<T> b) {
   const bool swaps = a.from < b.from;
   const PowersFrom<T> more = swaps ? b : a, less = swaps ? a : b;
-  return {maximum<T>(a.largest, b.largest), more.from, more.sum + less.sum * power_from<T>(less.from, more.from)};
+  const T share = power_from<T>(less.from, more.from);
+  const Pair<T> sum = exact_sum(more.sum, less.sum * share);
+  return {maximum<T>(a.largest, b.largest), more.from, sum.high, more.rest + less.rest * share + sum.low};
 }
 
 /// With some numbers more, which one thread has.
@@ -35,18 +37,19 @@ HC_DEVICE PowersFrom<T> with_powers(PowersFrom<T> all, const T (&numbers)[kCount
 #pragma unroll
   for (int i = 1; i < kCount; ++i) largest = maximum<T>(largest, numbers[i]);
   if (!(largest <= all.from + T(kFar))) {  // NaN is far from all
-    all.sum *= power_from<T>(all.from, largest);
-    all.from = largest;
+    const T share = power_from<T>(all.from, largest);
+    all = {all.largest, largest, all.sum * share, all.rest * share};
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) sum += power_from<T>(numbers[i], all.from);
-  return {maximum<T>(all.largest, largest), all.from, all.sum + sum};
+  const Pair<T> with = exact_sum(all.sum, sum);
+  return {maximum<T>(all.largest, largest), all.from, with.high, all.rest + with.low};
 }
 
 /// Of exp(x - largest).
 template <class T>
 HC_DEVICE T sum_of_powers(PowersFrom<T> all) {
-  return all.sum * power_from<T>(all.from, all.largest);
+  return (all.sum + all.rest) * power_from<T>(all.from, all.largest);
 }
 
 }  // namespace hindcast::device

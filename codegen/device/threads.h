@@ -45,7 +45,8 @@ HC_DEVICE MomentsFrom<T> from_lane(MomentsFrom<T> value, int distance) {
 }
 template <class T>
 HC_DEVICE PowersFrom<T> from_lane(PowersFrom<T> value, int distance) {
-  return {from_lane(value.largest, distance), from_lane(value.from, distance), from_lane(value.sum, distance)};
+  return {from_lane(value.largest, distance), from_lane(value.from, distance), from_lane(value.sum, distance),
+          from_lane(value.rest, distance)};
 }
 
 template <class T>

@@ -52,8 +52,8 @@ std::set<std::string> texts_of_table() {
 
 using codegen::Operand;
 
-/// Makes one number of `loads` elements, the row's sum of which changes each; of the first ones the columns' sums are results too.
-codegen::Body row_of_many(size_t loads, size_t columns, at::ScalarType type) {
+/// Makes `results` of `loads` elements, the row's sum of which changes each; of the first ones the columns' sums are results too.
+codegen::Body row_of_many(size_t loads, size_t results, size_t columns, at::ScalarType type) {
   codegen::Body body;
   body.compute = type == at::kDouble ? at::kDouble : at::kFloat;
   body.by_rows = true;
@@ -66,7 +66,7 @@ codegen::Body row_of_many(size_t loads, size_t columns, at::ScalarType type) {
   const Operand sum = last();
   body.ops.push_back({"mul", {sum, load(0)}});
   for (size_t i = 1; i < loads; ++i) body.ops.push_back({"mul", {last(), load(i)}});
-  body.stores.push_back({last(), type});
+  for (size_t i = 0; i < results; ++i) body.stores.push_back({{Operand::Kind::Result, last().index - static_cast<uint32_t>(i)}, type});
   for (size_t i = 0; i < columns; ++i) body.stores.push_back({load(i), type, codegen::Extent::Columns});
   return body;
 }
@@ -78,8 +78,11 @@ TEST(NvrtcBodies, OfManyOperandsStayInRegisters) {
   std::vector<std::string> texts;
   for (const size_t loads : {11, 12, 16, 28}) {
     for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kDouble}) {
-      for (const size_t columns : {0, 3}) texts.push_back(codegen::cuda::source_of(row_of_many(loads, columns, type)));
+      for (const size_t columns : {0, 3}) texts.push_back(codegen::cuda::source_of(row_of_many(loads, 1, columns, type)));
     }
+  }
+  for (const at::ScalarType type : {at::kFloat, at::kHalf}) {
+    for (const size_t loads : {6, 8}) texts.push_back(codegen::cuda::source_of(row_of_many(loads, loads, 0, type)));
   }
   expect_no_spills(*nvrtc, texts);
 }

@@ -17,7 +17,8 @@ namespace {
 /// Bytes that functions of CUDA's own save where they are called, as a division does on its slow path.
 constexpr int kSavedAroundCalls = 64;
 
-/// A kernel that has fewer registers than it may does not lack them: it saves more around a call, or ptxas has chosen more threads.
+/// A kernel that has fewer registers than it may does not lack them: it saves more around a call, or ptxas has chosen more threads. Neither takes
+/// much.
 bool lacks_registers(const std::string& text, const std::string& kernel, const KernelUse& use) {
   static const std::regex entry(R"(__launch_bounds__\((\w+)\) (\w+)\()");
   constexpr int kRegisters = 65536, kMostOfThread = 255;  // of a multiprocessor
@@ -25,6 +26,7 @@ bool lacks_registers(const std::string& text, const std::string& kernel, const K
   for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
     if ((*found)[2] == kernel && (*found)[1] != "kThreads") threads = std::stoi((*found)[1]);
   }
+  if (use.spilled_bytes > 2 * kSavedAroundCalls) return true;
   return use.spilled_bytes > kSavedAroundCalls && use.registers >= std::min(kRegisters / threads, kMostOfThread) - 8;
 }
 
