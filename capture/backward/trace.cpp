@@ -174,9 +174,8 @@ class Tracer {
     }
     Versions given;
     if (request_.check) {
-      for (const auto* items : {&list, &kept}) {
-        for (const Traced& item : *items) given.add(item.real);
-      }
+      for (const Traced& item : list) given.add(item.real);
+      for (const Traced& item : kept) given.add(item.real);
     }
     variable_list results = run();
     if (request_.check && given.have_moved()) request_.check->is_written = true;

@@ -162,6 +162,28 @@ TEST(Verify, RefusesAGraphThatGivesOtherBitsWhenItIsReplayed) {
   EXPECT_THAT(hindcast::report(), HasSubstr("refused graphs"));
 }
 
+// Writes that the replay does not miss: to a leaf's gradient and to a saved leaf by a hook behind the accumulation, and the engine's own sum in the
+// place of a result that a node gave.
+TEST(Verify, RefusesItThoughOthersWriteInPlace) {
+  const auto program = [](uint64_t) {
+    calls = 0;
+    const auto w = at::ones({4}).set_requires_grad(true), v = at::ones({4}).set_requires_grad(true);
+    w.register_hook(hindcast::traceable([](at::Tensor grad) { return call_the_operator(grad); }));
+    hindcast::on_grad_ready(v, [](const at::Tensor& leaf) {
+      const at::NoGradGuard guard;
+      leaf.mutable_grad().mul_(2);
+      at::Tensor(leaf).add_(1);
+    });
+    const at::Tensor x = w.clone(), m = x.sin(), y = Doubled::apply(x);
+    ((m + y) * v).sum().backward();
+    return std::vector<at::Tensor>{w.grad(), v.grad()};
+  };
+  hindcast::reset();
+  EXPECT_TRUE(expect_same_grads(program, {1, 2, 3}, verified()));
+  EXPECT_EQ(hindcast::stats().refused_graphs, 3U);
+  EXPECT_EQ(hindcast::stats().hits, 0U);
+}
+
 // What verify covers is the record of the backward. What a user's compiler makes of it is not run on the copies: a
 // compiler that is wrong gives its wrong gradients, with verify as without.
 TEST(Verify, LooksAtTheGraphNotAtWhatACompilerMakesOfIt) {
