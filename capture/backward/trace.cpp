@@ -38,7 +38,7 @@ class Tracer {
       const bool resumed = i == resume.call && resume.stage != Stage::NodeStart;
       run_node(i, resumed ? resume.stage : Stage::NodeStart);
     }
-    if (incoming_.have_moved()) request_.check->is_written = true;
+    if (request_.check && incoming_.have_moved()) request_.check->is_written = true;
     return writer_.finish();
   }
 
@@ -47,8 +47,10 @@ class Tracer {
     Resume& resume = request_.resume;
     // The resumed facts: places first, then tensor by tensor a meta word, the sizes, and what the layout class adds.
     uint32_t fact = 1 + static_cast<uint32_t>(resume.buffers.size());
-    const NodeCall& root = collected_.calls.front();
-    for (uint32_t i = 0; request_.check && i < root.tensor_count; ++i) incoming_.add(collected_.tensors[root.first_tensor + i]);
+    if (request_.check && recording_ && resume.call == 0 && !collected_.calls.empty()) {
+      const NodeCall& root = collected_.calls.front();
+      for (uint32_t i = 0; i < root.tensor_count; ++i) incoming_.add(collected_.tensors.at(root.first_tensor + i));
+    }
     for (at::Tensor& tensor : resume.values) resumed_.push_back(flows_in(std::move(tensor), fact));
     for (auto& [input, tensor] : resume.buffers) buffers_.put(input, flows_in(std::move(tensor), fact));
     resume.values.clear();
