@@ -47,7 +47,7 @@ class Tracer {
     Resume& resume = request_.resume;
     // The resumed facts: places first, then tensor by tensor a meta word, the sizes, and what the layout class adds.
     uint32_t fact = 1 + static_cast<uint32_t>(resume.buffers.size());
-    if (request_.check && recording_ && resume.call == 0 && !collected_.calls.empty()) {
+    if (request_.check && !collected_.calls.empty()) {  // none: nothing is left to do
       const NodeCall& root = collected_.calls.front();
       for (uint32_t i = 0; i < root.tensor_count; ++i) incoming_.add(collected_.tensors.at(root.first_tensor + i));
     }
@@ -171,12 +171,12 @@ class Tracer {
   template <class Run>
   void run_hooks(HookStage stage, std::vector<Traced>& list, const std::vector<Traced>& kept, Run run) {
     if (request_.on_hooks) request_.on_hooks();
-    if (recording_) {  // a hook may write to them
-      for (const Traced& item : list) writer_.keep_result(item);
-    }
     Versions given;
     if (request_.check) {
-      for (const Traced& item : list) given.add(item.real);
+      for (const Traced& item : list) {
+        writer_.keep_result(item);  // before a hook writes to it
+        given.add(item.real);
+      }
       for (const Traced& item : kept) given.add(item.real);
     }
     variable_list results = run();

@@ -18,7 +18,7 @@ namespace hindcast::engine {
 std::optional<std::string> verify_graph(const capture::Graph& graph, const capture::ReplayCheck& check,
                                         capture::Zeros zeros = capture::Zeros::Signed);
 
-/// The same for the graph of a capture that has just ended. Where a hook wrote in place meanwhile to what the backward read, the replay cannot be
+/// The same for the graph of a capture that has just ended. Where a hook wrote in place (ReplayCheck::is_written), the replay cannot be
 /// compared with the capture: the log says so, and `check` has the replay's results from then on, for what is made of the graph.
 std::optional<std::string> verify_capture(const capture::Graph& graph, capture::ReplayCheck& check);
 

@@ -157,19 +157,6 @@ TEST_F(RowBodies, ReadTwice) {
   }
 }
 
-// The maximum, the sum of the powers from it, and what a store of elements makes of them.
-RowProgram softmax() {
-  RowProgram program;
-  program.ops = {reduction(Kind::Max, Over::Row),
-                 {"sub", {kX, result(0)}},
-                 {"exp", {result(1)}},
-                 reduction(Kind::Sum, Over::Row, result(2)),
-                 {"div", {result(2), result(3)}}};
-  program.store(result(4), Extent::Element);
-  program.store(result(0), Extent::Row);
-  program.store(result(3), Extent::Row);
-  return program;
-}
 // A row that is not in registers is read twice: once for both numbers, and once for the elements.
 const std::vector<Case> kOfSoftmax = {{{7, 100}, {"rows"}},
                                       {{9, 101}, {"rows_each"}},

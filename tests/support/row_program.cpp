@@ -80,6 +80,19 @@ RowProgram moments() {
   return program;
 }
 
+RowProgram softmax() {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row),
+                 {"sub", {kX, result(0)}},
+                 {"exp", {result(1)}},
+                 reduction(Kind::Sum, Over::Row, result(2)),
+                 {"div", {result(2), result(3)}}};
+  program.store(result(4), Extent::Element);
+  program.store(result(0), Extent::Row);
+  program.store(result(3), Extent::Row);
+  return program;
+}
+
 double units(const at::Tensor& ours, const at::Tensor& exact, const at::Tensor& scale) {
   const double unit = ours.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   return (ours.to(at::kDouble) - exact).abs().div(scale).max().item<double>() / unit;

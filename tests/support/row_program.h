@@ -28,6 +28,8 @@ struct RowProgram {
 
 /// Mean and sum of squared distances from it: of each row, and of each column.
 RowProgram moments();
+/// Of each row: the softmax, the maximum, and the sum of the powers from it.
+RowProgram softmax();
 /// The largest distance in units of what rounding takes of `scale`.
 double units(const at::Tensor& ours, const at::Tensor& exact, const at::Tensor& scale);
 
