@@ -132,7 +132,7 @@ class OneBackward {
       if (has_many_streams) avoid_kernels(found);
       const auto& compiled = found.variant->compiled;
       const bool by_segments = !compiled.empty() && !has_many_streams;
-      const EnteredPlan recorded = enter_recorded_plan(found, work_.bindings, options_);
+      const EnteredPlan recorded = enter_recorded_plan(found, work_.bindings, options_, has_many_streams);
       auto next =
           engine::run({*found.plan, by_segments ? &compiled : nullptr, work_.bindings, work_.env, work_.collected, std::move(resume),
                        call_.keep_graph, results_, observer(), recorded.get(), options_.cuda_graph_bytes, streams_});

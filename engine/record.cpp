@@ -50,11 +50,12 @@ void leave_step_by_step(const Found& found, const char* why, const Options& opti
 
 }  // namespace
 
-EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bindings, const Options& options) {
+EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bindings, const Options& options, bool has_many_streams) {
   if (!options.cuda_graphs && !options.require_cuda_graph) return {};
   // A plan as it was captured may also be chosen for one step, in whose order gradients of leaves are read.
   const bool is_as_captured = found.plan->is_as_captured();
-  const char* why_not = is_as_captured ? why_it_stays_as_captured(found, options) : nullptr;
+  const char* why_not = has_many_streams ? "its nodes have several streams" : nullptr;
+  if (why_not == nullptr && is_as_captured) why_not = why_it_stays_as_captured(found, options);
   if (why_not == nullptr) why_not = why_steps_are_looked_at(options);
   if (why_not != nullptr) leave_step_by_step(found, why_not, options);
   if (why_not != nullptr || is_as_captured) return {};

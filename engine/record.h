@@ -10,6 +10,6 @@ namespace hindcast::engine {
 
 /// Of nobody where the options want no recordings, there can be none, which is counted, or a run is inside. Throws std::runtime_error
 /// where the options require one and there can be none, now or later.
-EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bindings, const Options& options);
+EnteredPlan enter_recorded_plan(const Found& found, const capture::Bindings& bindings, const Options& options, bool has_many_streams);
 
 }  // namespace hindcast::engine

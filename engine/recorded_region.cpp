@@ -68,7 +68,8 @@ bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& deliver
   }
   if (!recording_) {
     watch(call, is_misfit);
-    if (!why_not_.empty() || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording || !record(call)) return false;
+    if (!why_not_.empty() || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording || backend_.compiles_for_calls()) return false;
+    if (!record(call)) return false;
   }
   launch(call, delivered);
   return true;

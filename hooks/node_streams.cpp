@@ -85,10 +85,14 @@ void NodeStreams::put(uint32_t input, const at::Tensor& gradient, const MaybeStr
   const MaybeStream stream = consumer.stream();
   crossing_.add(input, at::Tensor(gradient), producer, stream, &consumer);
   crossing_.buffer[input].reset();
-  if (!stream || !gradient.has_storage() || gradient.device().type() != guard_.type()) return;
+  if (stream) note_reader(gradient, *stream);
+}
+
+void NodeStreams::note_reader(const at::Tensor& gradient, const c10::Stream& stream) {
+  if (!gradient.has_storage() || gradient.device().type() != guard_.type()) return;
   const auto storage = gradient.storage().getWeakStorageImpl();
   auto& streams = readers_.try_emplace(gradient.storage().unsafeGetStorageImpl(), Readers{storage, {}}).first->second.streams;
-  if (std::find(streams.begin(), streams.end(), *stream) == streams.end()) streams.push_back(*stream);
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
 // The InputBuffer knows who made the two gradients, and not that other nodes got the one that is written to, and may still read it.
@@ -107,7 +111,10 @@ void NodeStreams::wait_for_readers(const at::Tensor& sum, const c10::Stream& wri
 at::Tensor NodeStreams::add(uint32_t input, at::Tensor sum, at::Tensor gradient, bool sum_is_view, Node& consumer) {
   // A reference more keeps the InputBuffer from writing to it.
   const at::Tensor shown = sum_is_view ? sum : at::Tensor();
-  if (const MaybeStream& writer = crossing_.opt_accum_streams[input]) wait_for_readers(sum, *writer);
+  if (const MaybeStream& adds = crossing_.opt_accum_streams[input]) {
+    wait_for_readers(sum, *adds);
+    for (const at::Tensor& read : {sum, gradient}) note_reader(read, *adds);
+  }
   crossing_.buffer[input] = std::move(sum);
   crossing_.add(input, std::move(gradient), entered_, consumer.stream(), &consumer);
   return std::move(crossing_.buffer[input]);

@@ -64,7 +64,7 @@ class NodeStreams {
   void join(const c10::Stream& stream) const;
 
  private:
-  /// Who a storage was given to. A weak reference keeps its address from another storage.
+  /// Who a storage was given to, or added by. A weak reference keeps its address from another storage.
   struct Readers {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     c10::SmallVector<c10::Stream, 2> streams;
@@ -72,6 +72,7 @@ class NodeStreams {
 
   void make_current(const std::vector<MaybeStream>& streams) const;
   void put(uint32_t input, const at::Tensor& gradient, const MaybeStream& producer, torch::autograd::Node& consumer);
+  void note_reader(const at::Tensor& gradient, const c10::Stream& stream);
   void wait_for_readers(const at::Tensor& sum, const c10::Stream& writer) const;
   /// The caller's, of the tensor's device.
   MaybeStream stream_of_caller(const at::Tensor& tensor) const;

@@ -59,6 +59,14 @@ codegen::cuda::DriverFunctions functions() {
     *value = attribute(which);
     return 0;
   };
+  f.cuCtxGetCurrent = [](void** context) {
+    *context = &context;
+    return 0;
+  };
+  f.cuStreamIsCapturing = [](void*, int* status) {
+    *status = 0;
+    return 0;
+  };
   f.cuCtxGetDevice = [](int* device) {
     *device = 0;
     return 0;

@@ -3,6 +3,7 @@
 #include "base/fork.h"
 #include "codegen/cuda/cost_model.h"
 #include "codegen/cuda/foreach.h"
+#include "codegen/cuda/graph_library.h"
 #include "codegen/cuda/kernel_call.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/source.h"
@@ -90,6 +91,7 @@ class CudaBackend final : public Backend {
     const Machine* const with = machine();
     return with != nullptr && with->is_recorded_by_program(device);
   }
+  bool compiles_for_calls() const override { return cuda::compiles_for_calls(); }
   std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override {
     return machine()->record(device, give);
   }
@@ -102,7 +104,10 @@ class CudaBackend final : public Backend {
   // LibTorch's allocator of the device has what there is to count.
   MemoryCounts memory_counts() const override { return {}; }
   void reset_memory_counts() const override {}
-  size_t trim_memory() const override { return 0; }
+  size_t trim_memory() const override {
+    if (const CudaGraphsTable* const graphs = opened_graph_library()) graphs->give_back();
+    return 0;  // bytes of graphs are counted where the graphs are given up
+  }
 };
 
 constinit const CudaBackend kBackend{};

@@ -83,7 +83,7 @@ class LoadedLibrary final : public Module {
   }
   // The driver waits for kernels that run. A child has what its parent loaded in no card; and a process that ends has none either.
   ~LoadedLibrary() override {
-    if (getpid() != process_) return;
+    if (getpid() != process_ || is_kept_.load(std::memory_order_relaxed)) return;
     const BesideCaptures beside(card_.driver_);
     card_.driver_.call().cuLibraryUnload(library_);
   }
@@ -95,11 +95,13 @@ class LoadedLibrary final : public Module {
     card_.prepare(kernel, name);
     return kernel;
   }
+  void keep() const override { is_kept_.store(true, std::memory_order_relaxed); }
 
  private:
   const Card& card_;
   const pid_t process_;
   void* library_ = nullptr;
+  mutable std::atomic<bool> is_kept_ = false;
 };
 
 std::unique_ptr<const Card> Card::open(const Driver& driver, const Nvrtc& nvrtc, std::string* why_not) {
@@ -184,12 +186,29 @@ void Card::prepare(void* kernel, std::string_view name) const {
 }
 
 // The driver is asked, and not LibTorch, which may call a device the current one before it is: CUDA's runtime gives a thread its
-// context late. In the context of another device the default stream would be that device's.
+// context late. In the context of another device the default stream would be that device's. A thread without a
+// context is not asked for its device: tools that watch the driver report each call that fails.
 void Card::enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const {
   const One& card = cards_[static_cast<size_t>(index)];
+  void* current = nullptr;
+  HC_CALL(driver_, cuCtxGetCurrent, &current);
+  if (current != nullptr && current == card.context.load(std::memory_order_acquire)) [[likely]]
+    return;
   int device = 0;
-  if (driver_.call().cuCtxGetDevice(&device) != 0 || device != card.device) [[unlikely]]
+  if (current == nullptr || driver_.call().cuCtxGetDevice(&device) != 0 || device != card.device)
     entered.emplace(driver_, context_of(driver_, card));
+}
+
+void Card::with_context_of(c10::DeviceIndex index, c10::function_ref<void()> call) const {
+  std::optional<CurrentContext> entered;
+  enter(index, entered);
+  call();
+}
+
+// A graph of the program's own has the kernels that are launched while it is captured, and no object of ours lives as long.
+bool Card::is_captured(void* stream) const {
+  int status = 0;
+  return driver_.call().cuStreamIsCapturing(stream, &status) == 0 && status != 0;
 }
 
 void Card::launch(const Launch& launch) const {
@@ -208,8 +227,11 @@ void Card::launch(const Launch& launch) const {
                   base::format("a grid of {}x{}x{} blocks of {}x{}x{} threads and {} bytes of shared memory", grid.x, grid.y, grid.z,
                                block.x, block.y, block.z, launch.shared_bytes));
   }
-  if (CardRecording* const recording = CardRecording::current()) [[unlikely]]
+  if (CardRecording* const recording = CardRecording::current()) [[unlikely]] {
     recording->log(launch, stream);
+  } else if (launch.module != nullptr && is_captured(stream)) [[unlikely]] {
+    launch.module->keep();
+  }
 }
 
 bool Card::wants_memory() const { return CardRecording::current() != nullptr; }
@@ -234,7 +256,7 @@ bool Card::is_recorded_by_program(c10::Device device) const {
 std::unique_ptr<Recording> Card::record(c10::Device device, c10::function_ref<void()> give) const {
   std::string why_not = why_not_recorded(device);
   if (!why_not.empty()) HC_UNSUPPORTED("{}", why_not);
-  return std::make_unique<CardRecording>(driver_, *graph_library(nullptr), device.index(), give);
+  return std::make_unique<CardRecording>(*this, *graph_library(nullptr), device.index(), give);
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -31,6 +31,10 @@ class Card final : public Machine {
   bool is_recorded_by_program(c10::Device device) const override;
   std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override;
 
+  const Driver& driver() const { return driver_; }
+  /// What calls the driver for a device that need not be the thread's current one. The thread may have none.
+  void with_context_of(c10::DeviceIndex index, c10::function_ref<void()> call) const;
+
  private:
   friend class LoadedLibrary;
   struct One {
@@ -47,6 +51,7 @@ class Card final : public Machine {
   /// The card's context is the thread's current one, as long as `entered` lives where it was not before.
   class CurrentContext;
   void enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const;
+  bool is_captured(void* stream) const;
   /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
   void prepare(void* kernel, std::string_view name) const;
   void allow_shared_memory(void* kernel, int device) const;

@@ -1,6 +1,7 @@
 #include "codegen/cuda/card_recording.h"
 
 #include "base/check.h"
+#include "codegen/cuda/card.h"
 
 namespace hindcast::codegen::cuda {
 namespace {
@@ -22,8 +23,8 @@ struct KernelNode {
 
 CardRecording* CardRecording::current() { return made_now; }
 
-CardRecording::CardRecording(const Driver& driver, const CudaGraphsTable& graphs, c10::DeviceIndex device, c10::function_ref<void()> give)
-    : driver_(driver) {
+CardRecording::CardRecording(const Card& card, const CudaGraphsTable& graphs, c10::DeviceIndex device, c10::function_ref<void()> give)
+    : card_(card), device_(device) {
   graph_ = graphs.capture(device, [&] {
     struct Now {
       explicit Now(CardRecording* recording) { made_now = recording; }
@@ -40,20 +41,24 @@ void CardRecording::log(const Launch& launch, void* stream) {
   void* graph = nullptr;
   void* const* last = nullptr;
   size_t count = 0;
-  HC_CALL(driver_, cuStreamGetCaptureInfo_v2, stream, &status, &id, &graph, &last, &count);
+  HC_CALL(card_.driver(), cuStreamGetCaptureInfo_v2, stream, &status, &id, &graph, &last, &count);
   HC_CHECK(count == 1, "{} nodes are the last ones of a stream behind a launch", count);
   launches_.add(launch, last[0]);
 }
 
 bool CardRecording::move(c10::ArrayRef<MovedMemory> moved) {
-  return launches_.move(moved, [&](const LoggedLaunches::One& launch) {
+  const Driver& driver = card_.driver();
+  const auto update = [&](const LoggedLaunches::One& launch) {
     KernelNode node;
-    HC_CALL(driver_, cuGraphKernelNodeGetParams_v2, launch.node, &node);
+    HC_CALL(driver, cuGraphKernelNodeGetParams_v2, launch.node, &node);
     void* arguments[] = {const_cast<uint64_t*>(launch.argument.data())};  // the driver copies it
     node.arguments = arguments;
     node.extra = nullptr;
-    HC_CALL(driver_, cuGraphExecKernelNodeSetParams_v2, graph_->executable(), launch.node, &node);
-  });
+    HC_CALL(driver, cuGraphExecKernelNodeSetParams_v2, graph_->executable(), launch.node, &node);
+  };
+  bool is_moved = false;
+  card_.with_context_of(device_, [&] { is_moved = launches_.move(moved, update); });
+  return is_moved;
 }
 
 }  // namespace hindcast::codegen::cuda

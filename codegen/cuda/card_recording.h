@@ -1,7 +1,6 @@
 #pragma once
 // A CUDA graph of a card: captured by LibTorch (codegen/cuda/graphs), its nodes updated by the driver.
 
-#include "codegen/cuda/driver.h"
 #include "codegen/cuda/graphs/plugin.h"
 #include "codegen/cuda/logged_launches.h"
 #include "codegen/kernel/recording.h"
@@ -10,10 +9,12 @@
 
 namespace hindcast::codegen::cuda {
 
+class Card;
+
 class CardRecording final : public Recording {
  public:
-  /// As Backend::record().
-  CardRecording(const Driver& driver, const CudaGraphsTable& graphs, c10::DeviceIndex device, c10::function_ref<void()> give);
+  /// As Backend::record(). `card` must outlive it.
+  CardRecording(const Card& card, const CudaGraphsTable& graphs, c10::DeviceIndex device, c10::function_ref<void()> give);
 
   void launch() override { graph_->launch(); }
   bool move(c10::ArrayRef<MovedMemory> moved) override;
@@ -25,7 +26,8 @@ class CardRecording final : public Recording {
   void log(const Launch& launch, void* stream);
 
  private:
-  const Driver& driver_;
+  const Card& card_;
+  const c10::DeviceIndex device_;
   LoggedLaunches launches_;
   std::unique_ptr<CapturedGraph> graph_;
 };

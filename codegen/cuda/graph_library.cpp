@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <filesystem>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct Found {
   std::string why_not;
 };
 
+std::atomic<const CudaGraphsTable*> opened = nullptr;
+
 Found open() {
   void* library = nullptr;
   std::string errors;
@@ -43,6 +46,7 @@ Found open() {
   const auto entry = reinterpret_cast<CudaGraphsEntry>(dlsym(library, HINDCAST_CUDA_GRAPHS_ENTRY));
   if (entry == nullptr || entry()->version != kCudaGraphsVersion)
     return {nullptr, base::format("{} is not of this build of hindcast: install both from one build", kLibrary)};
+  opened.store(entry(), std::memory_order_release);
   return {entry(), ""};
 }
 
@@ -53,5 +57,7 @@ const CudaGraphsTable* graph_library(std::string* why_not) {
   if (found->table == nullptr && why_not != nullptr) *why_not = found->why_not;
   return found->table;
 }
+
+const CudaGraphsTable* opened_graph_library() { return opened.load(std::memory_order_acquire); }
 
 }  // namespace hindcast::codegen::cuda

@@ -10,5 +10,7 @@ namespace hindcast::codegen::cuda {
 
 /// Null where it cannot be opened, and then why.
 const CudaGraphsTable* graph_library(std::string* why_not);
+/// Null where nobody has opened it.
+const CudaGraphsTable* opened_graph_library();
 
 }  // namespace hindcast::codegen::cuda

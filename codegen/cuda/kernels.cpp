@@ -30,7 +30,18 @@ KernelTable& table() {
   return *table;
 }
 
+/// One entry point that a call asked for, until it is there, or will not be.
+struct AskedFor {
+  AskedFor() { ++count; }
+  ~AskedFor() { --count; }
+  AskedFor(const AskedFor&) = delete;
+  AskedFor& operator=(const AskedFor&) = delete;
+  static inline std::atomic<int> count = 0;
+};
+
 }  // namespace
+
+bool compiles_for_calls() { return AskedFor::count.load(std::memory_order_relaxed) != 0; }
 
 void CudaKernel::compile(Entries entries) const {
   const base::InsideCompiler inside;
@@ -51,13 +62,14 @@ void CudaKernel::load(std::string_view object, Entries entries) const {
   bytes_ += object.size();
   entries.for_each([&](Entry entry) {
     const auto i = static_cast<size_t>(entry);
-    functions_[i].store(found[i], std::memory_order_release);
+    loaded_[i].module = module.get();
+    loaded_[i].function.store(found[i], std::memory_order_release);
   });
 }
 
 void CudaKernel::ask_for(Entry entry) const {
   if (later_ == nullptr || asked_[static_cast<size_t>(entry)].exchange(true, std::memory_order_relaxed)) return;
-  const auto compile_it = [kernel = weak_from_this(), entry] {
+  const auto compile_it = [kernel = weak_from_this(), entry, asked = std::make_shared<const AskedFor>()] {
     const auto held = kernel.lock();
     if (held == nullptr) return;
     try {

@@ -32,7 +32,9 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
   void compile(Entries entries) const;
 
   /// Null: it is not compiled.
-  void* function(Entry entry) const { return functions_[static_cast<size_t>(entry)].load(std::memory_order_acquire); }
+  void* function(Entry entry) const { return loaded_[static_cast<size_t>(entry)].function.load(std::memory_order_acquire); }
+  /// The module of the entry point's function(), which is there.
+  const Module* module(Entry entry) const { return loaded_[static_cast<size_t>(entry)].module; }
   /// Whether a launch can have it. If not, it will be compiled beside the calls. Waits for nothing.
   bool has_or_asks_for(Entry entry) const {
     if (function(entry) != nullptr) [[likely]]
@@ -52,7 +54,11 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
   const RunLater later_;
   const std::string asked_by_;  // first
   // What it has grows while calls hold it.
-  mutable std::array<std::atomic<void*>, kEntries> functions_ = {};
+  struct Loaded {
+    std::atomic<void*> function = nullptr;  // set last
+    const Module* module = nullptr;
+  };
+  mutable std::array<Loaded, kEntries> loaded_ = {};
   mutable std::array<std::atomic<bool>, kEntries> asked_ = {};
   mutable std::atomic<size_t> bytes_ = 0;  // of the objects
   mutable std::mutex compiling_;           // locked inside of the compilers' gate only, so that no fork finds it held
@@ -61,6 +67,9 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
 
 /// As Backend::kernel().
 std::shared_ptr<const CudaKernel> kernel_of(const Body& body, RunLater later, std::string& why_not);
+
+/// Some entry point is not there yet that a call asked for.
+bool compiles_for_calls();
 
 /// Of a body's text.
 Shape shape_of(const Body& body);

@@ -48,6 +48,7 @@ bool are_aligned(const Group& group, const LeafWrites* leaves) {
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
             const TouchedMemory& memory) {
   machine()->launch({.function = kernel.function(schedule.entry),
+                     .module = kernel.module(schedule.entry),
                      .grid = schedule.grid,
                      .block = schedule.block,
                      .shared_bytes = shared_bytes,

@@ -43,6 +43,8 @@ class Module {
   Module& operator=(const Module&) = delete;
   /// An entry point, for Launch. Throws where there is none of this name.
   virtual void* function(const char* name) const = 0;
+  /// Its code stays loaded until the process ends, even if nobody holds it any more.
+  virtual void keep() const {}
 
  protected:
   Module() = default;
@@ -57,6 +59,7 @@ struct Memory {
 
 struct Launch {
   void* function = nullptr;
+  const Module* module = nullptr;  // that the function is of; null: one that nobody unloads
   Dim grid, block;
   uint32_t shared_bytes = 0;  // of dynamic shared memory
   /// Every kernel has one parameter, a struct.

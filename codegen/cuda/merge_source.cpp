@@ -37,7 +37,7 @@ std::string merge_source(const Body& body) {
       ++number;
       continue;  // with its mean
     }
-    text += format("  if (blockIdx.y == {}) {{\n    {} all = {};\n", number++, slice_type,
+    text += format("  if (blockIdx.y == {}) {{\n    {} all[1] = {{{}}};\n", number++, slice_type,
                    is_mean ? format("{{0, {}(0), {}(0), {}(0)}}", type, type, type) : reductions.neutral(store.over_rows));
     text +=
         format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += kTileRows) {{\n", i);
@@ -48,16 +48,16 @@ std::string merge_source(const Body& body) {
     } else {
       text += format("      const {} one = {};\n", slice_type, partial(i));
     }
-    text += format("      all = {}(all, one);\n    }}\n", reductions.combine(store.over_rows));
-    text += format("    all = over_rows_of_block(all, {});\n    if (threadIdx.y != 0 || at >= arguments.counts[{}]) return;\n",
+    text += format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(store.over_rows));
+    text += format("    over_rows_of_block(all, {});\n    if (threadIdx.y != 0 || at >= arguments.counts[{}]) return;\n",
                    reductions.combine(store.over_rows), i);
     const auto put = [&](size_t to, const std::string& value) {
       const std::string_view result = type_name(body.stores[to].type);
       text += format("    put_result(({}*)arguments.results[{}] + at, convert<{}>({}), arguments.adds >> {} & 1);\n", result, to, result,
                      value, to);
     };
-    put(i, is_mean ? "all.from + all.mean" : "all");
-    if (m2) put(*m2, "all.m2");
+    put(i, is_mean ? "all[0].from + all[0].mean" : "all[0]");
+    if (m2) put(*m2, "all[0].m2");
     text += "  }\n";
   }
   return text + "}\n";

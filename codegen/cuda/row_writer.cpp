@@ -383,6 +383,7 @@ class Writer {
     const int indent = form_ == RowForm::Segments ? 8 : 6;
     add_lines(indent, reductions, &ReductionText::begin_vector);
     for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (writes(i, pass, Extent::Columns) && form_ != RowForm::InRegisters) load_sums(indent, i);
       if (writes(i, pass, Extent::Element)) line(indent, format("Vector<{}, kVector> o{};", type_of(loads_ + i), i));
     }
     text_ += "#pragma unroll\n";
@@ -408,12 +409,23 @@ class Writer {
     }
     line(indent, "}");
     add_lines(indent, reductions, &ReductionText::end_vector);
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (writes(i, pass, Extent::Columns) && form_ != RowForm::InRegisters)
+        line(indent, format("store_vector<kVector>(c{} + {}, sum{});", i, first_column(), i));
+    }
     store_vectors(indent, pass);
   }
 
-  std::string column() const {
-    return form_ == RowForm::Segments ? "segment * arguments.columns + piece * kVector + j" : "int64(piece) * kVector + j";
+  // Sums over rows that are in memory, of all columns of a vector in one access.
+  void load_sums(int indent, size_t i) {
+    line(indent, format("Vector<{}, kVector> sum{} = {{}};", type_, i));
+    line(indent, format("if (first >= slices) sum{} = load_vector<kVector>((const {}*)c{} + {});", i, type_, i, first_column()));
   }
+
+  std::string first_column() const {
+    return form_ == RowForm::Segments ? "segment * arguments.columns + piece * kVector" : "int64(piece) * kVector";
+  }
+  std::string column() const { return first_column() + " + j"; }
   bool writes(size_t store, size_t pass, Extent extent) const {
     return body_.stores[store].extent == extent && passes_.pass_of(body_.stores[store].value) == pass;
   }
@@ -439,22 +451,26 @@ class Writer {
     const BodyStore& store = body_.stores[i];
     if (store.over_rows == Kind::M2) return;  // with its mean
     const std::string value = name_of(store.value);
-    const auto place = [&](size_t of) { return form_ == RowForm::InRegisters ? format("c{}[k][j]", of) : format("c{}[{}]", of, column()); };
-    const std::string first = form_ == RowForm::InRegisters ? "false" : "first < slices";  // nothing is in memory yet
+    const bool in_registers = form_ == RowForm::InRegisters;
+    const auto place = [&](size_t of) { return in_registers ? format("c{}[k][j]", of) : format("sum{}.get(j)", of); };
+    const auto put = [&](int by, size_t of, const std::string& number) {
+      line(indent + by, in_registers ? format("{} = {};", place(of), number) : format("sum{}.set(j, {});", of, number));
+    };
+    const std::string first = "first < slices";  // nothing is in memory yet
     const auto m2 = m2_beside(body_, i);
     if (store.over_rows != Kind::Mean) {
       const std::string sum = reductions_.combined(store.over_rows, place(i), value);
-      line(indent, first == "false" ? format("{} = {};", place(i), sum) : format("{} = {} ? {} : {};", place(i), first, value, sum));
+      put(0, i, in_registers ? sum : format("{} ? {} : {}", first, value, sum));
       return;
     }
     line(indent, "{");
     line(indent + 2, format("const {} mean = {}, distance = {} - mean;", type_,
-                            first == "false" ? place(i) : format("{} ? {}(0) : {}", first, type_, place(i)), value));
+                            in_registers ? place(i) : format("{} ? {}(0) : {}", first, type_, place(i)), value));
     line(indent + 2, format("const {} now = mean + distance * share;", type_));
-    line(indent + 2, format("{} = now;", place(i)));
+    put(2, i, "now");
     if (m2) {
-      const std::string before = first == "false" ? place(*m2) : format("({} ? {}(0) : {})", first, type_, place(*m2));
-      line(indent + 2, format("{} = {} + distance * ({} - now);", place(*m2), before, value));
+      const std::string before = in_registers ? place(*m2) : format("({} ? {}(0) : {})", first, type_, place(*m2));
+      put(2, *m2, format("{} + distance * ({} - now)", before, value));
     }
     line(indent, "}");
   }
@@ -477,24 +493,26 @@ class Writer {
       text_ += "#pragma unroll\n";
       line(2, "for (int k = 0; k < kItems; ++k) {");
       line(4, "const uint32 piece = first_piece + k * blockDim.x;");
+      std::string numbers = format("c{}[k]", i);
+      if (store.over_rows == Kind::Mean) {
+        numbers = "moments";
+        line(4, format("MomentsFrom<{}> moments[kVector];", type_));
+        text_ += "#pragma unroll\n";
+        line(4, format("for (int j = 0; j < kVector; ++j) moments[j] = {{seen, {}(0), c{}[k][j], {}}};", type_, i,
+                       m2 ? format("c{}[k][j]", *m2) : format("{}(0)", type_)));
+      }
+      line(4, format("over_rows_of_block({}, {});", numbers, reductions_.combine(store.over_rows)));
+      line(4, "if (threadIdx.y != 0 || piece >= pieces) continue;");
       text_ += "#pragma unroll\n";
       line(4, "for (int j = 0; j < kVector; ++j) {");
-      if (store.over_rows == Kind::Mean) {
-        line(6, format("const MomentsFrom<{}> own = {{seen, {}(0), c{}[k][j], {}}};", type_, type_, i,
-                       m2 ? format("c{}[k][j]", *m2) : format("{}(0)", type_)));
-        line(6, format("const MomentsFrom<{}> all = over_rows_of_block(own, {});", type_, reductions_.combine(Kind::Mean)));
-      } else {
-        line(6, format("const {} all = over_rows_of_block(c{}[k][j], {});", type_, i, reductions_.combine(store.over_rows)));
-      }
-      line(6, "if (threadIdx.y != 0 || piece >= pieces) continue;");
       const auto put = [&](size_t to, const std::string& value) {
         line(6,
              format("store_result<{}>(arguments.pointers[{}], arguments.partial_bytes[{}], arguments.is_whole, arguments.adds >> {} & 1,",
                     type_of(loads_ + to), loads_ + to, to, to));
         line(8, format("int64(piece) * kVector + j, {});", value));
       };
-      put(i, store.over_rows == Kind::Mean ? "all.from + all.mean" : "all");
-      if (m2) put(*m2, "all.m2");
+      put(i, store.over_rows == Kind::Mean ? "moments[j].from + moments[j].mean" : numbers + "[j]");
+      if (m2) put(*m2, "moments[j].m2");
       line(4, "}");
       line(2, "}");
     }

@@ -65,15 +65,22 @@ RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& li
   return schedule;
 }
 
-RowSchedule one_row_a_block(const RowProblem& problem, Shape shape, const Limits& limits) {
-  int64_t blocks = std::max<int64_t>(problem.rows, 1);
+RowSchedule rows_by_passes(const RowProblem& problem, Shape shape, const Limits& limits) {
   const bool keeps = has_room_for(problem.kept_bytes, limits);
-  if (problem.has_results_over_rows)
-    blocks = std::min(blocks, most_slices(shape.most_threads_of_row, shape, limits, keeps ? problem.kept_bytes : 0));
+  const int64_t pieces = problem.segments * problem.columns / (problem.is_aligned ? shape.vector_length : 1);
+  const int64_t threads = keeps ? shape.most_threads_of_row : std::min<int64_t>(power_of_two(pieces), shape.most_threads_of_row);
+  const int64_t at_once = rows_of_block(threads, problem.rows);
+  int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
+  if (problem.has_results_over_rows) {
+    // Each row of a block has a slice of its own: one of few short rows would be as large as they are.
+    constexpr int64_t kRowsOfSlice = 16;
+    if (at_once > 1) blocks = std::max<int64_t>(ceil_of(problem.rows, at_once * kRowsOfSlice), 1);
+    blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, keeps ? problem.kept_bytes : 0));
+  }
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
-  RowSchedule schedule{{entry, dim(blocks), dim(shape.most_threads_of_row)}};
-  if (problem.has_results_over_rows) schedule.slices = std::min(blocks, problem.rows);
+  RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
+  if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
   if (keeps) schedule.shared_bytes = problem.kept_bytes;
   return schedule;
 }
@@ -90,7 +97,7 @@ RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limi
     const Entry entry = problem.is_aligned ? Entry::RowsSplit : Entry::RowsSplitEach;
     return {{entry, dim(splits, problem.rows), dim(shape.most_threads_of_row)}, 0, 1, splits};
   }
-  return one_row_a_block(problem, shape, limits);
+  return rows_by_passes(problem, shape, limits);
 }
 
 }  // namespace
@@ -111,11 +118,12 @@ int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape) {
 }
 
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits) {
-  const int64_t numel = problem.outer * problem.inner;
-  Schedule any = schedule_nest_any(numel, shape);
-  if (numel >= limits.short_indices) return any;
-  if (!problem.goes_by_vectors || problem.inner % shape.vector_length != 0) return {Entry::NestEach, any.grid, any.block};
-  return {Entry::Nest, dim(ceil_of(numel / shape.vector_length, kThreads)), dim(kThreads)};
+  const int64_t numel = problem.outer * problem.inner, vectors = numel / shape.vector_length;
+  if (problem.goes_by_vectors && problem.inner % shape.vector_length == 0 && vectors < limits.short_indices)
+    return {Entry::Nest, dim(ceil_of(vectors, kThreads)), dim(kThreads)};
+  Schedule each = schedule_nest_any(numel, shape);
+  if (numel < limits.short_indices) each.entry = Entry::NestEach;
+  return each;
 }
 
 Schedule schedule_nest_any(int64_t numel, Shape shape) {
@@ -152,7 +160,7 @@ RowSchedule schedule_any_rows(RowProblem problem, Shape shape, const Limits& lim
   problem.kept_bytes = 0;
   if (problem.goes_by_segments) return by_segments(problem, shape, limits);
   problem.is_aligned = false;
-  return one_row_a_block(problem, shape, limits);
+  return rows_by_passes(problem, shape, limits);
 }
 
 Schedule schedule_merge(int64_t count, int64_t stores) { return {Entry::Merge, dim(ceil_of(count, kTile), stores), dim(kTile, kTileRows)}; }

@@ -105,7 +105,8 @@ std::string result_vectors(const Body& body, const std::string& length, const st
   return lines;
 }
 
-// Elements [begin, begin + kTileOfBlock): all loads, then all results, then all stores. What is left of a tile goes element by element.
+// Elements of one tile: all loads, then all results, then all stores. What is left of a tile goes vector by vector, and the rest of a vector
+// element by element.
 std::string dense_function(const Body& body) {
   std::string text = "struct Dense {\n" + argument_fields(body) + "  int64 count;\n};\n\n";
   text +=
@@ -113,28 +114,39 @@ std::string dense_function(const Body& body) {
       "  constexpr int kElements = kThreads * kVector * kItems;\n"
       "  const int64 begin = block * kElements, count = arguments.count - begin;\n";
   text += loads_that_stand_still(body, "  ") + pointers_of_dense(body);
-  text += "  if (count < kElements) {\n    for (int at = threadIdx.x; at < count; at += kThreads) {\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_still(body, i)) text += "      " + load_from(body, i, format("p{}[at]", i)) + "\n";
-  }
+  const auto for_each_along = [&](auto line) {
+    for (size_t i = 0; i < body.loads.size(); ++i) {
+      if (!is_still(body, i)) text += line(i);
+    }
+  };
+  // Of one vector of the thread, whose place in the tile is `at`.
+  const auto compute = [&](const std::string& index, const std::string& indent) {
+    text += "#pragma unroll\n" + indent + "for (int j = 0; j < kVector; ++j) {\n";
+    for_each_along([&](size_t i) { return indent + "  " + load_from(body, i, format("a{}{}.get(j)", i, index)) + "\n"; });
+    text += indent + "  " + call_of_element(body) + "\n" + results_to_vectors(body, index, indent + "  ") + indent + "}\n";
+  };
+  text +=
+      "  if (kItems == 1 || count < kElements) {\n"
+      "    const int left = min(count, int64(kElements)), of_vectors = left / kVector * kVector;\n"
+      "#pragma unroll 1\n"
+      "    for (int at = threadIdx.x * kVector; at < of_vectors; at += kThreads * kVector) {\n";
+  for_each_along([&](size_t i) { return format("      const auto a{} = load_vector<kVector>(p{} + at);\n", i, i); });
+  text += result_vectors(body, "kVector", "", "      ");
+  compute("", "      ");
+  text += vector_stores(body, "kVector", "", "      ") + "    }\n";
+  text += "    if constexpr (kVector > 1) {\n      const int at = of_vectors + threadIdx.x;\n      if (at >= left) return;\n";
+  for_each_along([&](size_t i) { return "      " + load_from(body, i, format("p{}[at]", i)) + "\n"; });
   text += "      " + call_of_element(body) + "\n      constexpr int j = 0;\n" + result_vectors(body, "1", "", "      ") +
           results_to_vectors(body, "", "      ") + vector_stores(body, "1", "", "      ") + "    }\n    return;\n  }\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_still(body, i)) text += format("  Vector<{}, kVector> a{}[kItems];\n", type_name(body.loads[i].type), i);
-  }
+  for_each_along([&](size_t i) { return format("  Vector<{}, kVector> a{}[kItems];\n", type_name(body.loads[i].type), i); });
   text += result_vectors(body, "kVector", "[kItems]", "  ");
   const std::string loop = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n",
                     place = "    const int at = (k * kThreads + threadIdx.x) * kVector;\n";
   text += loop + place;
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_still(body, i)) text += format("    a{}[k] = load_vector<kVector>(p{} + at);\n", i, i);
-  }
-  text += "  }\n" + loop + "#pragma unroll\n    for (int j = 0; j < kVector; ++j) {\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_still(body, i)) text += "      " + load_from(body, i, format("a{}[k].get(j)", i)) + "\n";
-  }
-  text += "      " + call_of_element(body) + "\n" + results_to_vectors(body, "[k]", "      ") + "    }\n  }\n";
-  return text + loop + place + vector_stores(body, "kVector", "[k]", "    ") + "  }\n}\n\n";
+  for_each_along([&](size_t i) { return format("    a{}[k] = load_vector<kVector>(p{} + at);\n", i, i); });
+  text += "  }\n" + loop;
+  compute("[k]", "    ");
+  return text + "  }\n" + loop + place + vector_stores(body, "kVector", "[k]", "    ") + "  }\n}\n\n";
 }
 
 // Loops, outermost first; `pieces` are elements or vectors of them, of which the innermost loop counts. Steps are bytes.

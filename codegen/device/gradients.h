@@ -1,7 +1,8 @@
 #pragma once
 // The backward formulas that LibTorch has as ops of their own, each as its vectorised CPU kernel computes it: the same order of
 // operations, the same side of every boundary, the same NaN. (Of a tensor's last few elements LibTorch's scalar code at times makes
-// something else of a NaN.) Operands: the op's tensors in the order of its schema, then its numbers.
+// something else of a NaN.) On a card, NaN in `self` or `result` gives what LibTorch's kernels for CUDA make of it. Operands: the op's
+// tensors in the order of its schema, then its numbers.
 
 #include "codegen/device/activations.h"
 
@@ -25,7 +26,7 @@ HC_FUNCTOR T prelu_backward_weight(T grad, T self) {
 }
 template <class T>
 HC_FUNCTOR T hardtanh_backward(T grad, T self, T min, T max) {
-  return select((self > min) & (self < max), grad, T(0));
+  return select(HC_CARD ? !((self <= min) | (self >= max)) : (self > min) & (self < max), grad, T(0));
 }
 template <class T>
 HC_FUNCTOR T hardsigmoid_backward(T grad, T self) {
@@ -38,7 +39,7 @@ HC_FUNCTOR T hardswish_backward(T grad, T self) {
 }
 template <class T>
 HC_FUNCTOR T hardshrink_backward(T grad, T self, T lambda) {
-  return select((self < -lambda) | (self > lambda), grad, T(0));
+  return select(HC_CARD ? !((self >= -lambda) & (self <= lambda)) : (self < -lambda) | (self > lambda), grad, T(0));
 }
 template <class T>
 HC_FUNCTOR T softshrink_backward(T grad, T self, T lambda) {
@@ -48,13 +49,13 @@ HC_FUNCTOR T softshrink_backward(T grad, T self, T lambda) {
 template <class T>
 HC_FUNCTOR T elu_backward(T grad, T self, T alpha, T scale, T input_scale) {
   const T negative = grad * input_scale * (alpha * scale) * exp(self * input_scale);
-  return select(self > T(0), grad * scale, negative);
+  return select(HC_CARD ? !(self <= T(0)) : self > T(0), grad * scale, negative);
 }
 /// elu_backward where is_result is set.
 template <class T>
 HC_FUNCTOR T elu_backward_from_result(T grad, T result, T alpha, T scale, T input_scale) {
   const T negative = grad * input_scale * (result + alpha * scale);
-  return select(result > T(0), grad * scale, negative);
+  return select(HC_CARD ? !(result <= T(0)) : result > T(0), grad * scale, negative);
 }
 
 template <class T>
@@ -72,7 +73,7 @@ HC_FUNCTOR T logit_backward(T grad, T self, T eps) {
   const T low = select(clamps, eps, T(0));
   const T high = select(clamps, T(1) - eps, T(1));
   const T outside = select(clamps, T(0), nan<T>());
-  return select((self >= low) & (self <= high), grad / (self * (T(1) - self)), outside);
+  return select(HC_CARD ? !((self < low) | (self > high)) : (self >= low) & (self <= high), grad / (self * (T(1) - self)), outside);
 }
 template <class T>
 HC_FUNCTOR T silu_backward(T grad, T self) {

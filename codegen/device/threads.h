@@ -10,7 +10,8 @@
 #if HC_CUDA
 namespace hindcast::device {
 
-inline constexpr int kMostWarps = 32;  // of a block
+inline constexpr int kMostWarps = 32;            // of a block
+inline constexpr int kBytesOfNumbers = 8 << 10;  // of shared memory, for numbers that rows of a block hand each other
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
 HC_DEVICE float from_lane(float value, int distance) { return __shfl_xor_sync(kWholeWarp, value, distance); }
@@ -90,8 +91,10 @@ HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine 
   const int threads = blockDim.x, lanes = threads < 32 ? threads : 32;
   for (int distance = 1; distance < lanes; distance *= 2) {
     const T other = from_lane(value, distance);
-    // The lower lane's comes first in both: a merge of two pairs rounds otherwise the other way round.
-    value = (threadIdx.x & distance) == 0 ? combine(value, other) : combine(other, value);
+    // The lower lane's comes first in both: a merge of two pairs rounds otherwise the other way round. Chosen before, as both halves of a warp
+    // would go through both merges.
+    const bool is_lower = (threadIdx.x & distance) == 0;
+    value = combine(is_lower ? value : other, is_lower ? other : value);
   }
   if (threads <= 32) return value;
   __shared__ T of_warps[kMostWarps];
@@ -104,24 +107,32 @@ HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine 
   return result;
 }
 
-/// Over the rows that a block has at a time, each thread's number with those of its column: the result is that of the first row's threads.
-/// A block of several rows has kThreads threads, and a power of two of rows.
-template <class Combine>
-HC_DEVICE typename Combine::Type over_rows_of_block(typename Combine::Type value, Combine combine) {
+/// Over the rows that a block has at a time, each of a thread's numbers with those of its column: the results are those of the first row's
+/// threads. A block of several rows has kThreads threads, and a power of two of rows. Barriers are for many numbers together, as far as the
+/// shared memory goes that a block has for numbers.
+template <int kCount, class Combine>
+HC_DEVICE void over_rows_of_block(typename Combine::Type (&values)[kCount], Combine combine) {
   using T = typename Combine::Type;
-  if (blockDim.y == 1) return value;
-  __shared__ T of_threads[kThreads];
+  constexpr int kRoom = kBytesOfNumbers / int(kThreads * sizeof(T)), kAtOnce = kRoom < 1 ? 1 : kRoom < kCount ? kRoom : kCount;
+  static_assert(kCount % kAtOnce == 0, "powers of two");
+  if (blockDim.y == 1) return;
+  __shared__ T of_threads[kAtOnce][kThreads];
   const int thread = threadIdx.y * blockDim.x + threadIdx.x;
-  __syncthreads();  // the numbers of the reduction before are read
-  of_threads[thread] = value;
-  for (unsigned rows = blockDim.y / 2; rows > 0; rows /= 2) {
-    __syncthreads();
-    if (threadIdx.y < rows) {
-      value = combine(value, of_threads[thread + rows * blockDim.x]);
-      of_threads[thread] = value;
+#pragma unroll
+  for (int first = 0; first < kCount; first += kAtOnce) {
+    __syncthreads();  // the numbers of the reduction before are read
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) of_threads[i][thread] = values[first + i];
+    for (unsigned rows = blockDim.y / 2; rows > 0; rows /= 2) {
+      __syncthreads();
+      if (threadIdx.y >= rows) continue;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        values[first + i] = combine(values[first + i], of_threads[i][thread + rows * blockDim.x]);
+        of_threads[i][thread] = values[first + i];
+      }
     }
   }
-  return value;
 }
 
 /// A result, or what it adds to a leaf's gradient that is there.

@@ -15,6 +15,13 @@
 #define HC_DEVICE_CALLED static __attribute__((noinline, unused))
 #endif
 
+// The card's architecture, 900 for sm_90. 0: a CPU, also one that runs CUDA's text.
+#ifdef __CUDA_ARCH__
+#define HC_CARD __CUDA_ARCH__
+#else
+#define HC_CARD 0
+#endif
+
 // An op of generated kernels: it has a row in base/pointwise_ops.def.
 #define HC_FUNCTOR HC_DEVICE
 
@@ -72,12 +79,35 @@ HC_DEVICE T select(bool condition, T yes, T no) {
 
 HC_DEVICE float widen(bfloat16 value) { return bit_cast<float>(static_cast<uint32>(value.bits) << 16); }
 
-/// To the nearest, ties to even; every NaN becomes 0x7FC0, as in LibTorch.
+// A card has instructions for what takes a CPU several: those would cost a kernel more time than its memory does. NaN becomes 0x7FFF there, as
+// in LibTorch on CUDA.
+#if HC_CARD >= 800
+HC_DEVICE bfloat16 narrow_to_bfloat16(float value) {
+  bfloat16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+#else
+/// To the nearest, ties to even; every NaN becomes 0x7FC0, as in LibTorch on the CPU.
 HC_DEVICE bfloat16 narrow_to_bfloat16(float value) {
   const uint32 bits = bit_cast<uint32>(value);
   const uint32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return {static_cast<uint16>(select(value != value, 0x7fc0u, rounded))};
 }
+#endif
+
+#if HC_CARD
+HC_DEVICE float widen(float16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+HC_DEVICE float16 narrow_to_float16(float value) {
+  float16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+#else
 
 HC_DEVICE float widen(float16 value) {
   const uint32 magnitude = value.bits & 0x7fffu;
@@ -102,6 +132,7 @@ HC_DEVICE float16 narrow_to_float16(float value) {
   const uint32 clamped = select(magnitude >= 0x477ff000u, 0x7c00u, finite);
   return {static_cast<uint16>(sign | select(magnitude > 0x7f800000u, 0x7e00u, clamped))};
 }
+#endif
 
 template <class T>
 HC_DEVICE T widen(T value) {

@@ -60,6 +60,8 @@ class Backend {
   virtual std::string why_not_recorded(c10::Device device) const;
   /// The program records what this thread gives to the device now, by means of its own.
   virtual bool is_recorded_by_program(c10::Device /*device*/) const { return false; }
+  /// Entry points are on their way that calls asked for: what is recorded now would go on with those in their place.
+  virtual bool compiles_for_calls() const { return false; }
   /// What `give` gives to the current stream of `device`, kernels and ATen's alike, is written down and not done. Memory that it asks for
   /// is the recording's: it may be read as long as the recording is there, and each launch writes to it again. Throws what `give` throws,
   /// and where something of it cannot be recorded. The current stream is another one meanwhile.

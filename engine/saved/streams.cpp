@@ -61,7 +61,8 @@ StartStreams::Scope::Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> 
   for (const at::Tensor& input : inputs) {
     if (const auto stream = current_stream_for(input)) note_reader(input, *stream);
   }
-  device_ = guard.exchangeDevice(*start.device_);
+  device_ = guard.getDevice();
+  guard.uncheckedSetDevice(*start.device_);  // makes no context on a device that the process does not use
 }
 
 StartStreams::Scope::~Scope() {

@@ -113,6 +113,11 @@ TEST_F(LargeTensors, ThatAreNotAligned) {
 
 TEST_F(LargeTensors, WithABroadcastOperand) {
   const Tensor x = made({kMany / 1024, 1024}), y = at::randn({1024}, at::kHalf);
+  expect_equal_at_ends(product(x, y, {-1, 0}, {"nest"}), x, y.repeat({kEnd / 1024}));  // vectors are counted, of 8
+}
+
+TEST_F(LargeTensors, WithABroadcastOperandThatIsNotAligned) {
+  const Tensor x = made({kMany / 1024, 1024}), y = at::randn({1025}, at::kHalf).slice(0, 1);
   expect_equal_at_ends(product(x, y, {-1, 0}, {"nest_any"}), x, y.repeat({kEnd / 1024}));
 }
 

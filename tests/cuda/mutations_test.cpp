@@ -31,6 +31,7 @@ Tensors product(const Tensors& x) { return {(x[0] * x[1]).tanh() * x[1]}; }
 // The last block has fewer elements than the others.
 void dense() { run(product, {at::randn({1500}), at::randn({1500})}); }
 void large() { run(product, {at::randn({20000}), at::randn({20000})}); }
+void several_items() { run(product, {at::randn({70001}), at::randn({70001})}); }
 void strided() { run(product, {at::randn({9, 66}).slice(1, 0, 66, 2), at::randn({9, 33})}); }
 void broadcast() { run(product, {at::randn({33, 20}), at::randn({20})}); }
 void turned() { run(product, {at::randn({65, 40}).t(), at::randn({40, 65})}); }
@@ -119,11 +120,12 @@ using enum Wrong;
 INSTANTIATE_TEST_SUITE_P(
     Elements, Mutations,
     testing::Values(
-        Mutation{"OneElementBehind", dense, "at < count;", "at <= count;", {GlobalBounds}},
+        Mutation{"OneElementBehind", dense, "if (at >= left)", "if (at > left)", {GlobalBounds}},
+        Mutation{"OneVectorBehind", dense, "left / kVector * kVector;", "(left / kVector + 1) * kVector;", {GlobalBounds}},
         Mutation{"BlocksOverlap", large, "block * kElements,", "block * (kElements - 4),", {WriteAfterWrite}},
         Mutation{"BlocksBeginElsewhere", large, "block * kElements,", "block * kElements + 1,", {Misaligned}},
         Mutation{"ItemsOverlap",
-                 large,
+                 several_items,
                  "(k * kThreads + threadIdx.x) * kVector",
                  "(k * kThreads + threadIdx.x) * kVector / 2",
                  {Misaligned, WriteAfterWrite}},
@@ -171,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"NextColumnTooEarly", columns, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}, 1},
         Mutation{"HalvesWithoutABarrier",
                  columns,
-                 "rows /= 2) {\n    __syncthreads();",
+                 "rows /= 2) {\n      __syncthreads();",
                  "rows /= 2) {",
                  {Uninitialised, ReadAfterWrite, WriteAfterRead}},
         Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}},

@@ -57,18 +57,28 @@ TEST(Schedule, Nest) {
   for (const Case& c : {Case{{4096, 1024, true}, {Entry::Nest, {4096}, {256}}},
                         {{4096, 1022, true}, {Entry::NestEach, {2044}, {256}}},
                         {{4096, 1024, false}, {Entry::NestEach, {2048}, {256}}},
-                        {{1 << 16, 1 << 15, true}, {Entry::NestAny, {1 << 20}, {256}}}}) {
+                        {{1 << 16, 1 << 15, true}, {Entry::Nest, {1 << 21}, {256}}},
+                        {{1 << 16, 1 << 15, false}, {Entry::NestAny, {1 << 20}, {256}}},
+                        {{1 << 18, 1 << 15, true}, {Entry::NestAny, {1 << 22}, {256}}}}) {
     EXPECT_EQ(schedule_nest(c.problem, kFloats, kH200), c.expected) << c.problem.outer;
   }
+}
+
+RowProblem norm(int64_t rows, int64_t columns, bool is_aligned = true) {
+  return {.rows = rows, .columns = columns, .is_aligned = is_aligned, .needs_whole_rows = true};
 }
 
 TEST(Schedule, OfWhatTakesAnyCall) {
   EXPECT_EQ(schedule_dense_few(4096 * 1056, kFloats), (Schedule{Entry::DenseFew, {4224}, {256}}));
   EXPECT_EQ(schedule_nest_any(2049, kFloats), (Schedule{Entry::NestAny, {2}, {256}}));
   const RowProblem rows = {.rows = 100, .columns = 32, .is_aligned = true, .kept_bytes = 128};
-  EXPECT_EQ(schedule_any_rows(rows, kFloats, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {512}}}));
+  EXPECT_EQ(schedule_any_rows(rows, kFloats, kH200), (RowSchedule{{Entry::RowsLongEach, {13}, {32, 8}}}));
+  EXPECT_EQ(schedule_any_rows(norm(100000, 10), kFloats, kH200), (RowSchedule{{Entry::RowsLongEach, {6250}, {16, 16}}}));
+  EXPECT_EQ(schedule_any_rows(norm(100, 5000), kFloats, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {512}}}));
   EXPECT_EQ(schedule_any_rows({.rows = 4096, .columns = 33, .has_results_over_rows = true}, kFloats, kH200),
-            (RowSchedule{{Entry::RowsLongEach, {264}, {512}}, 264}));
+            (RowSchedule{{Entry::RowsLongEach, {64}, {64, 4}}, 256}));
+  EXPECT_EQ(schedule_any_rows({.rows = 3, .columns = 33, .has_results_over_rows = true}, kFloats, kH200),
+            (RowSchedule{{Entry::RowsLongEach, {1}, {64, 4}}, 3}));
   RowProblem segments = rows;
   segments.goes_by_segments = true;
   EXPECT_EQ(schedule_any_rows(segments, kFloats, kH200), (RowSchedule{{Entry::Segments, {4}, {8, 32}}}));
@@ -92,9 +102,6 @@ TEST(Schedule, SetsOfTensors) {
   }
 }
 
-RowProblem norm(int64_t rows, int64_t columns, bool is_aligned = true) {
-  return {.rows = rows, .columns = columns, .is_aligned = is_aligned, .needs_whole_rows = true};
-}
 RowProblem shared(int64_t rows, int64_t columns) {
   RowProblem problem = norm(rows, columns);
   problem.may_be_split = true;

@@ -172,6 +172,27 @@ TEST_F(CardTest, ALibraryIsUnloadedWithItsModule) {
   EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
 }
 
+// The program launches its graph again when hindcast may have forgotten the kernel.
+TEST_F(CardTest, WhatAGraphOfTheProgramsOwnHasStaysLoaded) {
+  const auto card = open();
+  const auto launch_of = [&](bool captures) {
+    const auto module = card->load("object");
+    const int argument = 0;
+    fake_.captures = captures;
+    card->launch({.function = module->function("dense"), .module = module.get(), .argument = &argument, .device = cuda(1)});
+    fake_.captures = false;
+    card->launch({.function = module->function("dense"), .module = module.get(), .argument = &argument, .device = cuda(1)});
+  };
+  launch_of(false);
+  EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
+  launch_of(true);
+  EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
+  // The driver does not say where another stream is captured that this one would wait for.
+  fake_.failing = "cuStreamIsCapturing";
+  launch_of(true);
+  EXPECT_EQ(fake_.count("cuLibraryUnload"), 2U);
+}
+
 TEST_F(CardTest, AChildUnloadsNothingOfItsParents) {
   const auto card = open();
   auto module = card->load("object");
@@ -217,6 +238,7 @@ TEST_F(CardTest, AThreadWithoutAContextHasThePrimaryOneForTheLaunch) {
     EXPECT_EQ(FakeDriver::current_context(), nullptr);
   }
   EXPECT_EQ(fake_.count("cuDevicePrimaryCtxRetain 11"), 1U);
+  EXPECT_EQ(fake_.count("cuCtxGetDevice without a context"), 0U);  // which is an error that compute-sanitizer would report
 }
 
 TEST_F(CardTest, AContextOfTheDeviceStaysAndOneOfAnotherDeviceIsLeftForTheLaunch) {

@@ -63,6 +63,7 @@ class FakeDriver {
     void* executable = nullptr;
     void* node = nullptr;
     std::string argument;
+    void* context = nullptr;  // that was current
   };
   std::vector<Updated> updates() const {
     const std::lock_guard lock(mutex_);
@@ -184,7 +185,10 @@ inline codegen::cuda::DriverFunctions FakeDriver::functions() const {
     return now()->called("cuDevicePrimaryCtxRetain", std::to_string(device));
   };
   f.cuCtxGetDevice = [](int* device) {
-    if (current_context() == nullptr) return 201;  // CUDA_ERROR_INVALID_CONTEXT
+    if (current_context() == nullptr) {
+      now()->called("cuCtxGetDevice", "without a context");
+      return 201;  // CUDA_ERROR_INVALID_CONTEXT
+    }
     *device = device_of(static_cast<int>(reinterpret_cast<uintptr_t>(current_context()) % 16));
     return now()->called("cuCtxGetDevice");
   };
@@ -245,7 +249,8 @@ inline codegen::cuda::DriverFunctions FakeDriver::functions() const {
     std::memcpy(&arguments, static_cast<const char*>(parameters) + 40, sizeof(arguments));
     const int result = now()->called("cuGraphExecKernelNodeSetParams_v2");
     const std::lock_guard lock(now()->mutex_);
-    now()->updates_.push_back({executable, node, std::string(static_cast<const char*>(arguments[0]), now()->argument_bytes)});
+    now()->updates_.push_back(
+        {executable, node, std::string(static_cast<const char*>(arguments[0]), now()->argument_bytes), current_context()});
     return result;
   };
   f.cuLaunchKernel = [](void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,

@@ -1,6 +1,7 @@
 // NVRTC is found where LibTorch's packages have it, or a sentence says why not; what it refuses is an exception with its log.
 
 #include "codegen/cuda/nvrtc.h"
+#include "codegen/kernel/device_library.h"
 #include "tests/support/machine_code.h"
 
 #include <gmock/gmock.h>
@@ -134,6 +135,21 @@ TEST(Nvrtc, ProductsAreRoundedBeforeTheyAreAdded) {
   const auto instructions = [&](const std::vector<std::string>& options) { return disassembled(nvrtc->compile(text, {}, options).object); };
   EXPECT_THAT(instructions({"--gpu-architecture=sm_90"}), HasSubstr("FFMA"));
   EXPECT_THAT(instructions(kernel_options(90)), testing::AllOf(HasSubstr("FMUL"), HasSubstr("FADD"), testing::Not(HasSubstr("FFMA"))));
+}
+
+// In integer arithmetic these take some 20 instructions a number, which is more than a card's memory leaves time for.
+TEST(Nvrtc, HalvesAreConvertedByInstructionsOfTheCard) {
+  HC_GET_NVRTC(nvrtc);
+  if (disassembler(&why_not).empty()) GTEST_SKIP() << why_not;
+  for (const std::string type : {"float16", "bfloat16"}) {
+    const std::string text = "#include \"codegen/device/types.h\"\nusing namespace hindcast::device;\nextern \"C\" __global__ void k(" +
+                             type + "* x) { x[0] = convert<" + type + ">(widen(x[1]) * 3.0f); }\n";
+    for (const int architecture : kArchitectures) {
+      const std::string instructions = disassembled(nvrtc->compile(text, codegen::device_library(), kernel_options(architecture)).object);
+      EXPECT_THAT(instructions, testing::AllOf(HasSubstr("F2FP"), testing::Not(HasSubstr("LOP3")), testing::Not(HasSubstr("ISETP"))))
+          << type << ", sm_" << architecture;
+    }
+  }
 }
 
 }  // namespace

@@ -35,10 +35,12 @@ class FakeCapture final : public codegen::cuda::CapturedGraph {
   size_t bytes() const override { return 4096; }
 };
 
-const codegen::cuda::CudaGraphsTable kGraphs = {codegen::cuda::kCudaGraphsVersion, [](c10::DeviceIndex, c10::function_ref<void()> give) {
+const codegen::cuda::CudaGraphsTable kGraphs = {codegen::cuda::kCudaGraphsVersion,
+                                                [](c10::DeviceIndex, c10::function_ref<void()> give) {
                                                   give();
                                                   return std::unique_ptr<codegen::cuda::CapturedGraph>(new FakeCapture);
-                                                }};
+                                                },
+                                                [] {}};
 
 class RecordingOfACard : public testing::Test {
  protected:
@@ -70,7 +72,7 @@ class RecordingOfACard : public testing::Test {
                    .memory = memory});
   }
   std::unique_ptr<CardRecording> record(c10::function_ref<void()> give) const {
-    return std::make_unique<CardRecording>(driver_, kGraphs, 0, give);
+    return std::make_unique<CardRecording>(*card_, kGraphs, 0, give);
   }
   static std::string bytes_of(const Argument& argument) { return {reinterpret_cast<const char*>(&argument), sizeof(argument)}; }
 
@@ -89,6 +91,22 @@ TEST_F(RecordingOfACard, IsLaunchedAsOften) {
   recording->launch();
   EXPECT_EQ(launched, 2);
   EXPECT_EQ(recording->bytes(), 4096U);
+}
+
+// A recording holds what it launches.
+TEST_F(RecordingOfACard, KeepsNoCodeBeyondItsOwnEnd) {
+  fake_.captures = true;
+  auto module = card_->load("object");
+  record([&] {
+    const Argument argument{read_, written_, 4};
+    card_->launch({.function = module->function("dense"),
+                   .module = module.get(),
+                   .argument = &argument,
+                   .argument_bytes = sizeof(argument),
+                   .device = {c10::kCUDA, 0}});
+  });
+  module.reset();
+  EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
 }
 
 TEST_F(RecordingOfACard, WantsToKnowMemoryWhileItIsMade) {
@@ -110,6 +128,7 @@ TEST_F(RecordingOfACard, TellsKernelsOfMovedMemory) {
   EXPECT_TRUE(recording->move(MovedMemory{read_, elsewhere_ + 16, sizeof(read_)}));
   const auto updates = fake_.updates();
   ASSERT_EQ(updates.size(), 2U);
+  EXPECT_EQ(updates[0].context, FakeDriver::context_of(0));  // this thread has none
   EXPECT_EQ(updates[0].executable, handle(0xe0));
   EXPECT_EQ(updates[0].node, FakeDriver::node_of(0));
   EXPECT_EQ(updates[0].argument, bytes_of({elsewhere_ + 24, written_, number}));

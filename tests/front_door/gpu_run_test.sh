@@ -55,6 +55,7 @@ esac'
 stand_in bin/nvidia-smi 'exit 9'
 stand_in bundle/bin/test_a 'echo "failing words"; exit 3'
 stand_in bundle/bin/test_b 'echo "$LD_LIBRARY_PATH" >"$(dirname "$0")/../../path"; echo "$HINDCAST_OPS_TABLE" >"$(dirname "$0")/../../ops"
+mkdir -p "$HINDCAST_CACHE_DIR"; ls "$HINDCAST_CACHE_DIR" >"$(dirname "$0")/../../found"; : >"$HINDCAST_CACHE_DIR/kernel"
 echo "[  PASSED  ] 5 tests."'
 stand_in bundle/bin/hindcast_bench_gpu '
 for word; do [[ $word == --benchmark_out=* ]] && out=${word#--benchmark_out=}; done
@@ -86,6 +87,7 @@ stand_in bin/nvidia-smi 'echo "GPU 0: a card"'
 stand_in bin/compute-sanitizer 'exit 0'
 stand_in bundle/bin/test_a 'exit 0'
 run PYTHON=the_python
+expect 'a later command has the kernels of the one before' grep -qx kernel "$work/found"
 expect 'all is well' [ $code = 0 ]
 for tool in memcheck racecheck synccheck initcheck; do
   expect "$tool runs" called "^compute-sanitizer --tool $tool --error-exitcode 99 .*test_b .*--gtest_filter=-\*Errors\*"

@@ -55,12 +55,30 @@ const std::string& object() {
 void run(const Module& module, const char* name, const Tensor& in, const Tensor& out) {
   const Arguments arguments = {in.const_data_ptr<float>(), out.mutable_data_ptr<float>(), in.numel()};
   card().launch({.function = module.function(name),
+                 .module = &module,
                  .grid = {static_cast<uint32_t>((in.numel() + kThreads - 1) / kThreads)},
                  .block = {kThreads},
                  .argument = &arguments,
                  .argument_bytes = sizeof(arguments),
                  .device = in.device()});
 }
+
+/// What a program calls that captures graphs itself.
+struct Graphs {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*begin)(void*, int) = function<int(void*, int)>("cuStreamBeginCapture_v2");
+  int (*end)(void*, void**) = function<int(void*, void**)>("cuStreamEndCapture");
+  int (*instantiate)(void**, void*, unsigned long long) = function<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags");
+  int (*launch)(void*, void*) = function<int(void*, void*)>("cuGraphLaunch");
+  int (*destroy_executable)(void*) = function<int(void*)>("cuGraphExecDestroy");
+  int (*destroy)(void*) = function<int(void*)>("cuGraphDestroy");
+
+ private:
+  template <class Function>
+  Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(dlsym(driver, name));
+  }
+};
 
 Tensor numbers(int64_t count) { return at::randn({count}, at::kCUDA); }
 bool is_right(const Tensor& in, const Tensor& out) { return at::equal(out.cpu(), 2 * in.cpu() + 1); }
@@ -153,17 +171,13 @@ TEST_F(GpuCard, ALaunchReturnsBeforeItsKernelHasRun) {
 
 // A load is what a capture in the strictest mode forbids to all threads.
 TEST_F(GpuCard, LoadingDisturbsNoCaptureOfAnotherThread) {
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  const auto begin = reinterpret_cast<int (*)(void*, int)>(dlsym(driver, "cuStreamBeginCapture_v2"));
-  const auto end = reinterpret_cast<int (*)(void*, void**)>(dlsym(driver, "cuStreamEndCapture"));
-  const auto destroy = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuGraphDestroy"));
-  ASSERT_TRUE(begin != nullptr && end != nullptr && destroy != nullptr);
+  const Graphs graphs;
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
   const c10::Stream stream = guard.getStreamFromGlobalPool({c10::kCUDA, 0});
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
   synchronize();
   object();
-  ASSERT_EQ(begin(stream.native_handle(), 0), 0);
+  ASSERT_EQ(graphs.begin(stream.native_handle(), 0), 0);
   std::string problem;
   std::thread([&] {
     try {
@@ -175,9 +189,30 @@ TEST_F(GpuCard, LoadingDisturbsNoCaptureOfAnotherThread) {
     }
   }).join();
   void* graph = nullptr;
-  EXPECT_EQ(end(stream.native_handle(), &graph), 0);
+  EXPECT_EQ(graphs.end(stream.native_handle(), &graph), 0);
   EXPECT_EQ(problem, "");
-  if (graph != nullptr) destroy(graph);
+  if (graph != nullptr) graphs.destroy(graph);
+}
+
+TEST_F(GpuCard, AGraphOfTheProgramsOwnOutlivesTheModule) {
+  const Graphs graphs;
+  const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
+  const Tensor in = numbers(1000), out = at::full_like(in, -1);
+  synchronize();
+  const c10::StreamGuard stream(guard.getStreamFromGlobalPool(in.device()));
+  void* const handle = stream.current_stream().native_handle();
+  auto module = card().load(object());
+  ASSERT_EQ(graphs.begin(handle, 2), 0);
+  run(*module, "twice_plus_one", in, out);
+  void *graph = nullptr, *executable = nullptr;
+  ASSERT_EQ(graphs.end(handle, &graph), 0);
+  ASSERT_EQ(graphs.instantiate(&executable, graph, 0), 0);
+  module.reset();
+  EXPECT_EQ(graphs.launch(executable, handle), 0);
+  synchronize();
+  EXPECT_TRUE(is_right(in, out));
+  graphs.destroy_executable(executable);
+  graphs.destroy(graph);
 }
 
 TEST_F(GpuCardErrors, WhatCannotBeLaunchedIsSaidAndTheCardGoesOn) {
@@ -244,6 +279,7 @@ TEST_F(GpuCard, HostTimeOfALaunch) {
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
   const Arguments arguments = {in.const_data_ptr<float>(), out.mutable_data_ptr<float>(), in.numel()};
   const Launch launch = {.function = module->function("twice_plus_one"),
+                         .module = module.get(),
                          .grid = {4},
                          .block = {kThreads},
                          .argument = &arguments,

@@ -1,6 +1,10 @@
 // Backwards on a card that are replayed as CUDA graphs. tests/recordings has the same programs on a card that is none.
 
+#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <thread>
 
 #include "tests/gpu/on_gpu.h"
 #include "tests/gpu/programs/recorded_programs.h"
@@ -30,6 +34,35 @@ TEST_P(GpuRecordings, AreAsWithoutGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuRecordings, testing::ValuesIn(recorded_programs()),
                          [](const testing::TestParamInfo<RecordedProgram>& info) { return info.param.name; });
+
+int64_t reserved_bytes() {
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return c10::getDeviceAllocator(c10::kCUDA)->getDeviceStats(0).reserved_bytes[kAll].current;
+}
+
+using GpuGraphMemory = OnGpu;
+
+// Named as recordings are, for the sanitizer's runs: those with LibTorch's allocator.
+TEST_F(GpuGraphMemory, RecordingsThatGoDuringACaptureGiveItBackLater) {
+  const c10::Device device(c10::kCUDA, 0);
+  ASSERT_EQ(card().why_not_recorded(device), "");
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const auto give = [&] { at::full({kBytes}, 1, at::device(device).dtype(at::kByte)); };
+  give();
+  synchronize();
+  const int64_t before = reserved_bytes();
+  auto first = card().record(device, give);
+  first->launch();
+  EXPECT_GE(reserved_bytes(), before + kBytes);
+  const auto second = card().record(device, [&] {
+    std::thread([&] { first.reset(); }).join();
+    give();
+  });
+  synchronize();
+  EXPECT_GE(reserved_bytes(), before + 2 * kBytes);
+  trim();
+  EXPECT_LT(reserved_bytes(), before + 2 * kBytes);
+}
 
 }  // namespace
 }  // namespace hindcast::tests

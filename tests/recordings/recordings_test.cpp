@@ -2,7 +2,9 @@
 // on the device nothing that reads memory before it is written, or when it is somebody else's.
 
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
@@ -12,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "codegen/cuda/kernels.h"
 #include "engine/recorded_region.h"
 #include "engine/recordings.h"
 #include "tests/cuda_emulator/machine/machine.h"
@@ -75,6 +78,26 @@ class Recordings : public ::testing::Test {
  private:
   const CachedFakeMemory cached_;
 };
+
+std::vector<codegen::LaterJob> jobs_later;
+
+// Else the graph would keep those in their place.
+TEST_F(Recordings, WaitForEntryPointsThatCallsAskedFor) {
+  codegen::Body body{.loads = {{at::kFloat}}, .ops = {{"neg", {{codegen::Operand::Kind::Load, 0}}}}};
+  body.stores.push_back({{codegen::Operand::Kind::Result, 0}, at::kFloat, codegen::Extent::Element});
+  std::string why_not;
+  const auto kernel = codegen::cuda::kernel_of(
+      body, [](codegen::LaterJob job) { jobs_later.push_back(std::move(job)); }, why_not);
+  ASSERT_TRUE(kernel) << why_not;
+  ASSERT_FALSE(kernel->has_or_asks_for(codegen::cuda::Entry::Tiles));
+  ASSERT_EQ(jobs_later.size(), 1U);
+  const RecordedStep step = whole_.make(fake());
+  run_recorded(step, with_graphs(), whole_.steps);
+  EXPECT_EQ(stats().cuda_graphs, 0U);
+  jobs_later.clear();
+  EXPECT_EQ(error_of(step, requiring(with_graphs())), "");
+  EXPECT_GE(stats().cuda_graphs, 1U);
+}
 
 class RecordedPrograms : public Recordings, public testing::WithParamInterface<RecordedProgram> {};
 
@@ -314,6 +337,34 @@ std::vector<Obstacle> obstacles() {
       {"EqualBits", [](Options& options) { options.deterministic = true; }, "equal bits are asked for, so that it runs op by op"},
       {"TheLogPerf", [](Options&) {}, "each step is timed, for the log perf or for a trace", "perf"},
   };
+}
+
+TEST_F(Recordings, SeveralStreamsAreAnErrorWhereAGraphIsRequired) {
+  const RecordedStep step = [w = leaf(1, fake(), {8, 8})](int i) {
+    w.mutable_grad().reset();
+    const c10::Stream current = stream(0), side = stream(1);
+    const auto after = [&](const c10::Stream& first, const c10::Stream& then) {
+      c10::Event event(fake().type());
+      event.record(first);
+      then.wait(event);
+    };
+    const Tensor x = leaf(10 + i, fake(), {8, 8}).detach();
+    after(current, side);
+    Tensor y;
+    {
+      const c10::StreamGuard on_side(side);
+      y = at::mm(x, w).tanh();
+    }
+    after(side, current);
+    c10::impl::VirtualGuardImpl(fake().type()).recordDataPtrOnStream(y.storage().data_ptr(), current);
+    (y * 2).sin().sum().backward();
+    return Tensors{w.grad()};
+  };
+  const std::string error = error_of(step, requiring(with_graphs()));
+  EXPECT_NE(error.find("its nodes have several streams"), std::string::npos) << error;
+  reset();
+  run_recorded(step, with_graphs(), 9);
+  EXPECT_EQ(stats().without_cuda_graph, (std::map<std::string, uint64_t>{{"its nodes have several streams", 1}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ObstaclesToRecordings, testing::ValuesIn(obstacles()),

@@ -271,6 +271,21 @@ TEST_F(Streams, ASumInMemoryThatAnotherStreamReads) {
       {.stock_is_ordered = false});
 }
 
+// One gradient for two inputs: at the first it is added, and that reads it; at the second another one is added to its memory, on another
+// stream. The stock engine does not wait for the sum.
+TEST_F(Streams, ASumInMemoryThatAnotherSumReads) {
+  expect_same(
+      [](Seen& seen) {
+        const auto x = leaf(1, fake()), w = leaf(2, fake());
+        const at::Tensor u = on_side(1, [&] { return x.sin(); }), v = on_side(2, [&] { return x.cos(); });
+        const at::Tensor c = v.exp(), t = u + v, d = u.cos();
+        (t * w + c + d).sum().backward();
+        seen.show(x.grad());
+        seen.show(w.grad());
+      },
+      {.stock_is_ordered = false});
+}
+
 TEST_F(Streams, ScalarsOnTheCpu) {
   expect_same([](Seen& seen) {
     const auto x = leaf(1, fake()), s = leaf(2, at::kCPU, {});

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include <unistd.h>
 
@@ -86,6 +87,91 @@ class HostPool {
   const c10::MempoolId_t pool_;
 };
 
+// A pool that its graph no longer needs. What it has is of use to nobody else until the pool is emptied: by us, or by an allocation that finds
+// no memory.
+class ReleasedPool {
+ public:
+  // `last_stream`: that its graph was launched on; none: it never was.
+  ReleasedPool(c10::DeviceIndex device, c10::MempoolId_t pool, std::optional<c10::cuda::CUDAStream> last_stream)
+      : device_(device), pool_(pool), last_stream_(last_stream) {
+    allocator::releasePool(device, pool);
+  }
+
+  // It cannot be told when the last launch on a stream is done that LibTorch did not make, and that may be gone.
+  bool can_be_emptied() const {
+    return !last_stream_ || last_stream_->stream() == nullptr ||
+           last_stream_->id() != reinterpret_cast<c10::StreamId>(last_stream_->stream());
+  }
+
+  // False: not now. LibTorch's allocator throws while any thread captures a graph on the device, or allocates to a pool.
+  bool empty(bool may_wait) const {
+    const c10::cuda::CUDAGuard on_device(device_);
+    if (!is_done(may_wait)) return false;
+    try {
+      allocator::emptyCache(pool_);
+      return true;
+    } catch (const c10::Error&) {
+      return false;
+    }
+  }
+
+ private:
+  // The last launch, and what followed it on its stream: results are read from the pool there. Expandable segments are unmapped without
+  // that anybody waits.
+  bool is_done(bool may_wait) const {
+    if (!last_stream_) return true;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const bool can_ask = cudaStreamIsCapturing(*last_stream_, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
+    const bool is_done = can_ask && (may_wait ? cudaStreamSynchronize(*last_stream_) : cudaStreamQuery(*last_stream_)) == cudaSuccess;
+    if (!is_done) (void)cudaGetLastError();
+    return is_done;
+  }
+
+  c10::DeviceIndex device_;
+  c10::MempoolId_t pool_;
+  std::optional<c10::cuda::CUDAStream> last_stream_;
+};
+
+// Those that could not be emptied when their graphs went.
+class FullPools {
+ public:
+  static FullPools& of_process() {
+    static auto& all = *new FullPools;
+    return all;
+  }
+
+  void add(const ReleasedPool& pool) {
+    const std::lock_guard lock(mutex_);
+    pools_.push_back(pool);
+  }
+  // Waits for no stream, and asks the device outside of the lock.
+  void empty() {
+    std::vector<ReleasedPool> tried;
+    {
+      const std::lock_guard lock(mutex_);
+      tried.swap(pools_);
+    }
+    std::erase_if(tried, [](const ReleasedPool& pool) { return pool.empty(/*may_wait=*/false); });
+    const std::lock_guard lock(mutex_);
+    pools_.insert(pools_.end(), tried.begin(), tried.end());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<ReleasedPool> pools_;
+};
+
+// A child of fork() has none of its parent's device, and no call to it succeeds.
+bool is_child() {
+  static const pid_t process = getpid();
+  return getpid() != process;
+}
+
+// What is done here breaks no capture of another thread.
+struct Relaxed {
+  const c10::cuda::CUDAStreamCaptureModeGuard guard{cudaStreamCaptureModeRelaxed};
+};
+
 class Graph final : public CapturedGraph {
  public:
   Graph(c10::DeviceIndex device, c10::function_ref<void()> give) : device_(device) {
@@ -111,9 +197,8 @@ class Graph final : public CapturedGraph {
       throw;
     }
   }
-  // A child of fork() has none of its parent's device, and no call to it succeeds.
   ~Graph() override {
-    if (getpid() == process_) release();
+    if (!is_child()) release();
   }
 
   void launch() override {
@@ -125,16 +210,12 @@ class Graph final : public CapturedGraph {
   size_t bytes() const override { return bytes_; }
 
  private:
-  // What is done here breaks no capture of another thread.
-  struct Relaxed {
-    const c10::cuda::CUDAStreamCaptureModeGuard guard{cudaStreamCaptureModeRelaxed};
-  };
-
   void capture(cudaStream_t stream, c10::function_ref<void()> give) {
     const DevicePool pool(device_, pool_, stream);
     has_pool_ = true;
     const HostPool host_pool(pool_, stream);
     has_host_pool_ = true;
+    refuse_pools_of_the_program(stream);
     const c10::cuda::CUDAStreamCaptureModeGuard strict(cudaStreamCaptureModeThreadLocal);
     C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     try {
@@ -147,6 +228,14 @@ class Graph final : public CapturedGraph {
     C10_CUDA_CHECK(cudaStreamEndCapture(stream, &graph_));
   }
 
+  // A pool that the program gives its own allocations to (torch.cuda.use_mem_pool) comes first, and would have the graph's memory: it may go
+  // before the graph does.
+  void refuse_pools_of_the_program(cudaStream_t stream) const {
+    allocator::raw_delete(allocator::raw_alloc_with_stream(1, stream));
+    TORCH_CHECK(!allocator::snapshot(pool_, /*include_traces=*/false).segments.empty(),
+                "memory comes from a pool of the program's own, as within torch.cuda.use_mem_pool()");
+  }
+
   void release() noexcept {
     try {
       const c10::cuda::CUDAGuard on_device(device_);
@@ -155,28 +244,11 @@ class Graph final : public CapturedGraph {
       if (graph_ != nullptr) C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph_));
       if (has_host_pool_) HostPool::allocator()->release_pool(pool_);
       if (!has_pool_) return;
-      allocator::releasePool(device_, pool_);
-      if (is_done()) allocator::emptyCache(pool_);  // else it stays reserved until somebody runs out of memory
+      const ReleasedPool released(device_, pool_, last_stream_);
+      if (released.can_be_emptied() && !released.empty(/*may_wait=*/true)) FullPools::of_process().add(released);
     } catch (const std::exception& error) {
       TORCH_WARN("hindcast: a CUDA graph's memory was not given back: ", error.what());
     }
-  }
-
-  // A stream that LibTorch did not make may be gone.
-  static bool is_of_others(const c10::cuda::CUDAStream& stream) {
-    return stream.stream() != nullptr && stream.id() == reinterpret_cast<c10::StreamId>(stream.stream());
-  }
-
-  // The last launch, and what followed it on its stream: results are read from the pool there. Expandable segments are unmapped without
-  // that anybody waits.
-  bool is_done() const {
-    if (!last_stream_) return true;
-    if (is_of_others(*last_stream_)) return false;
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const bool may_wait = cudaStreamIsCapturing(*last_stream_, &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
-    const bool is_done = may_wait && cudaStreamSynchronize(*last_stream_) == cudaSuccess;
-    if (!is_done) (void)cudaGetLastError();
-    return is_done;
   }
 
   const c10::DeviceIndex device_;
@@ -184,12 +256,18 @@ class Graph final : public CapturedGraph {
   bool has_pool_ = false, has_host_pool_ = false;
   cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t executable_ = nullptr;
-  std::optional<c10::cuda::CUDAStream> last_stream_;  // that it was launched on
+  std::optional<c10::cuda::CUDAStream> last_stream_;
   size_t bytes_ = 0;
-  const pid_t process_ = getpid();
 };
 
+void give_back() {
+  if (is_child()) return;
+  const Relaxed relaxed;
+  FullPools::of_process().empty();
+}
+
 std::unique_ptr<CapturedGraph> capture(c10::DeviceIndex device, c10::function_ref<void()> give) {
+  give_back();
   return std::make_unique<Graph>(device, give);
 }
 
@@ -197,7 +275,7 @@ std::unique_ptr<CapturedGraph> capture(c10::DeviceIndex device, c10::function_re
 }  // namespace hindcast::codegen::cuda
 
 extern "C" __attribute__((visibility("default"))) const hindcast::codegen::cuda::CudaGraphsTable* hindcast_cuda_graphs_table() {
-  static constexpr hindcast::codegen::cuda::CudaGraphsTable table = {hindcast::codegen::cuda::kCudaGraphsVersion,
-                                                                     &hindcast::codegen::cuda::capture};
+  static constexpr hindcast::codegen::cuda::CudaGraphsTable table = {
+      hindcast::codegen::cuda::kCudaGraphsVersion, &hindcast::codegen::cuda::capture, &hindcast::codegen::cuda::give_back};
   return &table;
 }

@@ -13,7 +13,7 @@
 
 namespace hindcast::codegen::cuda {
 
-inline constexpr uint32_t kCudaGraphsVersion = 1;
+inline constexpr uint32_t kCudaGraphsVersion = 2;
 
 /// One CUDA graph, and the memory that it was given.
 class CapturedGraph {
@@ -38,6 +38,8 @@ struct CudaGraphsTable {
   /// `give` runs with a stream of its own as the current one, in CUDA's mode that watches this thread alone. Throws what `give` throws, and
   /// what LibTorch says where something cannot be captured; the stream is as it was then.
   std::unique_ptr<CapturedGraph> (*capture)(c10::DeviceIndex device, c10::function_ref<void()> give);
+  /// Memory of graphs that went while LibTorch's allocator could give nothing back. Each capture() does so, too.
+  void (*give_back)();
 };
 
 /// What the shared object exports, under the name below.

@@ -1,6 +1,9 @@
 // Elements, in all the ways that tensors may lie.
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
 
 #include "tests/gpu/programs/device_program.h"
 
@@ -112,6 +115,28 @@ Tensors not_aligned(const Setting& setting) {
   return grads_of(leaves);
 }
 
+// Where they have a side to choose, LibTorch's kernels for CUDA and for the CPU do not choose the same one for NaN. As many elements as fill
+// the CPU's vectors: it has a third opinion of the last few.
+Tensors of_nan(const Setting& setting) {
+  const at::Tensor with_nan = setting.constant({64, 64});
+  with_nan.slice(1, 0, 64, 7).fill_(NAN);
+  const auto leaf = [&] { return with_nan.clone().set_requires_grad(true); };
+  const Tensors leaves{leaf(), leaf(), leaf(), leaf(), leaf(), leaf(), leaf()};
+  at::Tensor in_place = leaves[6] * 1;
+  const Tensors results{at::hardtanh(leaves[0]),     at::elu(leaves[1]),        at::hardshrink(leaves[2]), at::softshrink(leaves[3]),
+                        at::logit(leaves[4], 0.125), at::leaky_relu(leaves[5]), at::elu_(in_place)};
+  const at::Tensor weights = setting.constant({64, 64});
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& result : results) gradients.push_back(weights * 2);
+  torch::autograd::backward(results, gradients);
+  Tensors shown;
+  for (const at::Tensor& gradient : grads_of(leaves)) {
+    shown.push_back(gradient.isnan().to(gradient.scalar_type()));
+    shown.push_back(gradient.nan_to_num());
+  }
+  return shown;
+}
+
 }  // namespace
 
 std::vector<DeviceProgram> pointwise_programs() {
@@ -127,6 +152,7 @@ std::vector<DeviceProgram> pointwise_programs() {
       {"OneNumber", one_number, kFloats},
       {"ChangingSizes", changing_sizes, kFloats, {"rows", "rows_each"}},
       {"NotAligned", not_aligned, kFloats},
+      {"OfNan", of_nan},
       {"PartsInOnePiece",
        [](const Setting& setting) {
          return parts(setting, {40, 7}, 0);
