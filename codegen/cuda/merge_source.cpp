@@ -13,6 +13,7 @@ std::string merge_source(const Body& body) {
   const ReductionText reductions(body);
   const std::string_view type = type_name(body.compute);
   std::string text = format(
+      "constexpr int kSlicesTogether = 16;\n\n"
       "struct Merge {{\n"
       "  char *partials[{}], *results[{}];\n"
       "  int64 counts[{}], partial_bytes[{}];\n"
@@ -39,16 +40,28 @@ std::string merge_source(const Body& body) {
     }
     text += format("  if (blockIdx.y == {}) {{\n    {} all[1] = {{{}}};\n", number++, slice_type,
                    is_mean ? format("{{0, {}(0), {}(0), {}(0)}}", type, type, type) : reductions.neutral(store.over_rows));
-    text +=
-        format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += kTileRows) {{\n", i);
+    const std::string loop =
+        format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += ", i);
     if (is_mean) {
+      text += loop + "kTileRows) {\n";
       text += "      const int64 rows = rows_of_slice(arguments.rows, arguments.slices, arguments.rows_at_once, slice);\n";
       text += format("      const {} one = {{rows, {}(0), {}, {}}};\n", slice_type, type, partial(i),
                      m2 ? partial(*m2) : format("{}(0)", type));
+      text += format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(store.over_rows));
     } else {
-      text += format("      const {} one = {};\n", slice_type, partial(i));
+      // Read together, and then added in their order.
+      text += loop + "kTileRows * kSlicesTogether) {\n";
+      text += format(
+          "      {} some[kSlicesTogether];\n"
+          "#pragma unroll\n"
+          "      for (int k = 0; k < kSlicesTogether; ++k) {{\n"
+          "        const int64 one = slice + k * kTileRows;\n"
+          "        some[k] = one < arguments.slices ? (({}*)(arguments.partials[{}] + one * arguments.partial_bytes[{}]))[at] : {};\n"
+          "      }}\n"
+          "#pragma unroll\n"
+          "      for (int k = 0; k < kSlicesTogether; ++k) all[0] = {}(all[0], some[k]);\n    }}\n",
+          type, type, i, i, reductions.neutral(store.over_rows), reductions.combine(store.over_rows));
     }
-    text += format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(store.over_rows));
     text += format("    over_rows_of_block(all, {});\n    if (threadIdx.y != 0 || at >= arguments.counts[{}]) return;\n",
                    reductions.combine(store.over_rows), i);
     const auto put = [&](size_t to, const std::string& value) {

@@ -27,9 +27,7 @@ class RowCall final : public RowFrame {
         problem_{.needs_whole_rows = needs_whole_rows(group.body),
                  .has_results_over_rows = has_results_over_rows(group.body),
                  .may_be_split = may_split_rows(group.body),
-                 .goes_by_segments = goes_by_segments(group.body)} {
-    for (size_t i = 0; i < group.stores.size(); ++i) takes_memory_.push_back(is_written_last(group.body, i) && is_read_as_written(i));
-  }
+                 .goes_by_segments = goes_by_segments(group.body)} {}
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
  private:
@@ -40,7 +38,8 @@ class RowCall final : public RowFrame {
     c10::SmallVector<int64_t, 16> bytes;   // of one slice
   };
 
-  bool may_take_input(const Call& /*call*/, size_t store) const override { return takes_memory_[store]; }
+  // Threads read elements of others, for nothing.
+  bool may_take_input(const Call& /*call*/, size_t /*store*/) const override { return false; }
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
   bool can_add_to_leaf(size_t store) const override { return group_.body.stores[store].extent != Extent::Element; }
 
@@ -189,7 +188,6 @@ class RowCall final : public RowFrame {
   const std::vector<int64_t> widths_kept_;
   const bool has_numbers_;  // results of a row each
   const RowProblem problem_;
-  std::vector<bool> takes_memory_;  // by store: of an operand
 };
 
 }  // namespace

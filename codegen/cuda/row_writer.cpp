@@ -8,6 +8,7 @@
 #include "codegen/kernel/body_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace hindcast::codegen::cuda {
@@ -191,11 +192,15 @@ class Writer {
     for (size_t i = 0; i < tensors(); ++i) begin += format(", to{} = 0", i);
     line(4, begin + ";");
     // Most rows have fewer loops around them than NVRTC would unroll it by. Where blocks share a row, ptxas then keeps more threads and spills.
+    line(4, "if (arguments.loops == 1) {");
+    for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} = rest * arguments.row_steps[0][{}];", i, i));
+    line(4, "} else {");
     if (form_ != RowForm::Split) text_ += "#pragma unroll 1\n";
     line(4, "for (int loop = arguments.loops - 1; loop >= 0; --loop) {");
     line(6, "const int64 before = divide(rest, arguments.sizes[loop]), index = rest - before * arguments.sizes[loop].divisor;");
     line(6, "rest = before;");
     for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} += index * arguments.row_steps[loop][{}];", i, i));
+    line(4, "}");
     line(4, "}");
     for (size_t i = 0; i < loads_; ++i) {
       if (body_.loads[i].pattern == AccessPattern::Still) line(4, load_from(body_, i, place(i, "0")));
@@ -266,7 +271,10 @@ class Writer {
     for (size_t i = 0; i < loads_; ++i) {
       if (is_dense(i) && is_needed(i)) line(4, format("Vector<{}, kVector> a{}[kItems];", type_of(i), i));
     }
-    begin_items(4);
+    // A thread without a piece reads the first one, for nothing: else registers would keep the row before for it, while nobody needs that.
+    text_ += "#pragma unroll\n";
+    line(4, "for (int k = 0; k < kItems; ++k) {");
+    line(6, "const uint32 wanted = first_piece + k * blockDim.x, piece = is_row && wanted < pieces ? wanted : 0;");
     where_in_segments(6);
     for (size_t i = 0; i < loads_; ++i) {
       if (is_dense(i) && is_needed(i)) line(6, format("a{}[k] = {};", i, vector_of(i)));
@@ -316,7 +324,24 @@ class Writer {
       shift_ -= 2;
       line(4, "}");
     }
-    add_lines(4, reductions, &ReductionText::end);
+    end_reductions(reductions);
+  }
+
+  // Sums wait for the same barriers.
+  void end_reductions(std::vector<size_t> ops) {
+    std::vector<size_t> sums;
+    std::copy_if(ops.begin(), ops.end(), std::back_inserter(sums), [&](size_t op) { return body_.ops[op].reduction.kind == Kind::Sum; });
+    if (!sums.empty()) {
+      std::string names;
+      for (const size_t op : sums) names += (names.empty() ? "" : ", ") + reductions_.accumulator(op);
+      line(4, "{");
+      line(6, format("{} sums[] = {{{}}};", type_, names));
+      line(6, "sums_over_row(sums);");
+      for (size_t i = 0; i < sums.size(); ++i) line(6, format("{} = sums[{}];", reductions_.accumulator(sums[i]), i));
+      line(4, "}");
+      std::erase_if(ops, [&](size_t op) { return body_.ops[op].reduction.kind == Kind::Sum; });
+    }
+    add_lines(4, ops, &ReductionText::end);
   }
 
   void pass_by_segments(size_t pass) {
@@ -545,14 +570,5 @@ std::vector<int64_t> widths_kept(const Body& body) {
 size_t numbers_of_split_row(const Body& body) { return reductions_in(with_online_softmax(body)); }
 
 size_t passes_over_row(const Body& body) { return RowPasses(with_online_softmax(body), is_cheap).count(); }
-
-bool is_written_last(const Body& body, size_t store) {
-  if (body.stores[store].extent != Extent::Element) return false;
-  const auto is_last_in = [&](const Body& form) {
-    const RowPasses passes(form, is_cheap);
-    return passes.pass_of(form.stores[store].value) + 1 == passes.count();
-  };
-  return is_last_in(body) && is_last_in(with_online_softmax(body));
-}
 
 }  // namespace hindcast::codegen::cuda

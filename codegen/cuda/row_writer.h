@@ -23,7 +23,5 @@ size_t numbers_of_split_row(const Body& body);
 
 /// Times that a row is gone over which registers do not hold.
 size_t passes_over_row(const Body& body);
-/// The store is one of elements in the last pass over a row, whichever kernel goes over it: it may lie where a load did.
-bool is_written_last(const Body& body, size_t store);
 
 }  // namespace hindcast::codegen::cuda

@@ -27,10 +27,10 @@ int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors}
 constexpr int64_t kNumbers = 4 << 10;
 
 // Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
-// kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have. Where blocks may have
-// 256 threads, a thread has more than 128, and there is room for one block.
+// kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have; for two blocks where
+// they may have 256 threads.
 int64_t most_slices(int64_t threads_of_block, Shape shape, const Limits& limits, int64_t shared_bytes = 0) {
-  const int64_t part = shape.most_threads_of_row == kThreads ? 8 : 2;
+  const int64_t part = shape.most_threads_of_row == kThreads ? 4 : 2;
   const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / part / threads_of_block;
   const int64_t by_memory =
       shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / (shared_bytes + kNumbers));
@@ -132,6 +132,7 @@ Schedule schedule_nest_any(int64_t numel, Shape shape) {
 
 RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
   if (problem.goes_by_segments) return by_segments(problem, shape, limits);
+  if (problem.segments * problem.columns == 0) return rows_by_passes(problem, shape, limits);  // no piece to read
   const int64_t length = problem.is_aligned ? shape.vector_length : 1;
   const int64_t items = problem.is_aligned ? shape.elements_of_thread / length : shape.elements_one_by_one;
   const int64_t pieces = ceil_of(problem.segments * problem.columns, length);

@@ -107,6 +107,35 @@ HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine 
   return result;
 }
 
+/// The same of some sums, which wait for the same barriers. Which lane's number comes first makes no difference to one.
+template <int kCount, class T>
+HC_DEVICE void sums_over_row(T (&values)[kCount]) {
+  const int threads = blockDim.x;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    if (distance >= threads) break;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = values[i] + from_lane(values[i], distance);
+  }
+  if (threads <= 32) return;
+  __shared__ T of_warps[kMostWarps][kCount];
+  const int warps = threads / 32, first = threadIdx.y * warps;
+  __syncthreads();  // the numbers of the sums before are read
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) of_warps[first + threadIdx.x / 32][i] = values[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = of_warps[first][i];
+#pragma unroll
+  for (int warp = 1; warp < kMostThreadsOfRow / 32; ++warp) {  // all are read at once, and added in their order
+    if (warp >= warps) continue;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = values[i] + of_warps[first + warp][i];
+  }
+}
+
 /// Over the rows that a block has at a time, each of a thread's numbers with those of its column: the results are those of the first row's
 /// threads. A block of several rows has kThreads threads, and a power of two of rows. Barriers are for many numbers together, as far as the
 /// shared memory goes that a block has for numbers.

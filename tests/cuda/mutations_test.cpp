@@ -43,13 +43,22 @@ void padded() {
       {at::randn({10, 31}), at::randn({11, 36})});
 }
 
-// Two sums of a row, which take turns in shared memory.
+// Two maxima of a row, which take turns in shared memory.
 void rows(int64_t columns) {
   RowProgram program;
-  program.ops = {reduction(Kind::Sum, Over::Row), {"mul", {kX, kX}}, reduction(Kind::Sum, Over::Row, result(1))};
+  program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}, reduction(Kind::Max, Over::Row, result(1))};
   program.store(result(0), Extent::Row);
   program.store(result(2), Extent::Row);
   program.run(at::randn({3, columns}));
+}
+// Two sums together, and two more.
+void sums_of_rows() {
+  RowProgram program;
+  const auto sum = [](codegen::Operand of) { return reduction(Kind::Sum, Over::Row, of); };
+  program.ops = {sum(kX),        {"mul", {kX, kX}}, sum(result(1)), {"sub", {kX, result(0)}}, {"mul", {result(3), result(2)}},
+                 sum(result(3)), sum(result(4))};
+  for (const uint32_t op : {0, 2, 5, 6}) program.store(result(op), Extent::Row);
+  program.run(at::randn({3, 1024}));
 }
 void short_rows() { rows(64); }
 void rows_in_registers() { rows(1024); }
@@ -120,8 +129,8 @@ using enum Wrong;
 INSTANTIATE_TEST_SUITE_P(
     Elements, Mutations,
     testing::Values(
-        Mutation{"OneElementBehind", dense, "if (at >= left)", "if (at > left)", {GlobalBounds}},
-        Mutation{"OneVectorBehind", dense, "left / kVector * kVector;", "(left / kVector + 1) * kVector;", {GlobalBounds}},
+        Mutation{"OneElementBehind", dense, "if (at >= left)", "if (at > left)", {GlobalBounds, WriteAfterWrite}},
+        Mutation{"OneVectorBehind", dense, "left / kVector * kVector;", "(left / kVector + 1) * kVector;", {GlobalBounds, WriteAfterWrite}},
         Mutation{"BlocksOverlap", large, "block * kElements,", "block * (kElements - 4),", {WriteAfterWrite}},
         Mutation{"BlocksBeginElsewhere", large, "block * kElements,", "block * kElements + 1,", {Misaligned}},
         Mutation{"ItemsOverlap",
@@ -155,36 +164,52 @@ const std::string kBeforeIsRead = "__syncthreads();  // the numbers of the reduc
 INSTANTIATE_TEST_SUITE_P(
     Rows, Mutations,
     testing::Values(
-        Mutation{"SecondSumTooEarly", rows_in_registers, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}},
-        Mutation{"SumReadTooEarly", rows_in_registers, "  __syncthreads();\n  T result", "  T result", {Uninitialised, ReadAfterWrite}},
+        Mutation{"SumsTooEarly",
+                 sums_of_rows,
+                 "__syncthreads();  // the numbers of the sums before are read",
+                 kNone,
+                 {ReadAfterWrite, WriteAfterRead}},
+        Mutation{"SumsReadTooEarly",
+                 sums_of_rows,
+                 "  }\n  __syncthreads();\n#pragma unroll\n  for (int i = 0; i < kCount; ++i) values",
+                 "  }\n#pragma unroll\n  for (int i = 0; i < kCount; ++i) values",
+                 {Uninitialised, ReadAfterWrite}},
+        Mutation{"SecondNumberTooEarly", rows_in_registers, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}},
+        Mutation{"NumberReadTooEarly", rows_in_registers, "  __syncthreads();\n  T result", "  T result", {Uninitialised, ReadAfterWrite}},
         Mutation{"HalfAWarp", rows_in_registers, "kWholeWarp = 0xffffffffu", "kWholeWarp = 0x0000ffffu", {Warp}},
-        Mutation{"OnePieceOfARowBehind", rows_one_by_one, "piece >= pieces) continue;", "piece > pieces) continue;", {GlobalBounds}},
-        Mutation{
-            "MoreThreadsThanItSays", long_rows, "__launch_bounds__(512) rows_long_each", "__launch_bounds__(256) rows_long_each", {Launch}},
+        Mutation{"OnePieceOfARowBehind", rows_one_by_one, "wanted < pieces ?", "wanted <= pieces ?", {GlobalBounds}},
+        Mutation{"MoreThreadsThanItSays",
+                 long_rows,
+                 "__launch_bounds__(512) rows_shared_each",
+                 "__launch_bounds__(256) rows_shared_each",
+                 {Launch}},
         Mutation{
             "OneElementOfALongRowBehind", long_rows, "if (piece >= pieces) continue;", "if (piece > pieces) continue;", {GlobalBounds}},
-        Mutation{"ARowThatIsNone", short_rows, "row < arguments.rows;", "row <= arguments.rows;", {WriteAfterWrite}},
+        Mutation{"ARowThatIsNone", short_rows, "row < arguments.rows;", "row <= arguments.rows;", {GlobalBounds, WriteAfterWrite}},
         Mutation{"NumberOfARowByAll", rows_in_registers, "if (is_row && threadIdx.x == 0)", "if (is_row)", {WriteAfterWrite}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     OverRows, Mutations,
-    testing::Values(
-        Mutation{"NextColumnTooEarly", columns, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}, 1},
-        Mutation{"HalvesWithoutABarrier",
-                 columns,
-                 "rows /= 2) {\n      __syncthreads();",
-                 "rows /= 2) {",
-                 {Uninitialised, ReadAfterWrite, WriteAfterRead}},
-        Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}},
-        Mutation{"SlicesInOnePlace", columns, "blockIdx.x * slice_bytes", "0 * slice_bytes", {WriteAfterWrite}},
-        Mutation{"OneSliceTooMany", columns, "slice < arguments.slices;", "slice <= arguments.slices;", {GlobalBounds, Uninitialised}},
-        Mutation{"SliceWithoutRows", channels, "slice < arguments.rows && ", kNone, {GlobalBounds}},
-        Mutation{"ChannelByAll",
-                 channels,
-                 "if (is_row && threadIdx.x == 0) {",
-                 "if (is_row) {",
-                 {ReadAfterWrite, WriteAfterRead, WriteAfterWrite}}),
+    testing::Values(Mutation{"NextColumnTooEarly", columns, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}, 1},
+                    Mutation{"HalvesWithoutABarrier",
+                             columns,
+                             "rows /= 2) {\n      __syncthreads();",
+                             "rows /= 2) {",
+                             {Uninitialised, ReadAfterWrite, WriteAfterRead}},
+                    Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}},
+                    Mutation{"SlicesInOnePlace", columns, "blockIdx.x * slice_bytes", "0 * slice_bytes", {WriteAfterWrite}},
+                    Mutation{"SlicesThatAreNone",
+                             columns,
+                             "one < arguments.slices ?",
+                             "one < arguments.slices + kTileRows ?",
+                             {GlobalBounds, Uninitialised}},
+                    Mutation{"SliceWithoutRows", channels, "slice < arguments.rows && ", kNone, {GlobalBounds}},
+                    Mutation{"ChannelByAll",
+                             channels,
+                             "if (is_row && threadIdx.x == 0) {",
+                             "if (is_row) {",
+                             {ReadAfterWrite, WriteAfterRead, WriteAfterWrite}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

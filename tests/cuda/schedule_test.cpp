@@ -131,7 +131,7 @@ TEST(Schedule, RowsOfManyOperands) {
   EXPECT_EQ(schedule_rows(norm(100, 1024), many, kH200), (RowSchedule{{Entry::Rows, {100}, {256}}}));
   EXPECT_EQ(schedule_rows(norm(100, 1028), many, kH200), (RowSchedule{{Entry::RowsLong, {100}, {256}}}));
   EXPECT_EQ(schedule_rows(kept(norm(100, 1028), 4), many, kH200), (RowSchedule{{Entry::RowsShared, {100}, {256}}, 0, 1, 0, 4112}));
-  EXPECT_EQ(schedule_rows(norm_with_columns(100000, 2048), many, kH200), (RowSchedule{{Entry::RowsLong, {132}, {256}}, 132}));
+  EXPECT_EQ(schedule_rows(norm_with_columns(100000, 2048), many, kH200), (RowSchedule{{Entry::RowsLong, {264}, {256}}, 264}));
   EXPECT_EQ(schedule_any_rows(norm(100, 1024), many, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {256}}}));
 }
 
