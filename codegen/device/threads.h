@@ -152,6 +152,7 @@ HC_DEVICE void over_rows_of_block(typename Combine::Type (&values)[kCount], Comb
     __syncthreads();  // the numbers of the reduction before are read
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) of_threads[i][thread] = values[first + i];
+#pragma unroll 1
     for (unsigned rows = blockDim.y / 2; rows > 0; rows /= 2) {
       __syncthreads();
       if (threadIdx.y >= rows) continue;
