@@ -135,6 +135,13 @@ TEST(Schedule, RowsOfManyOperands) {
   EXPECT_EQ(schedule_any_rows(norm(100, 1024), many, kH200), (RowSchedule{{Entry::RowsLongEach, {100}, {256}}}));
 }
 
+// What holds a row in registers reads a piece of it in any case.
+TEST(Schedule, RowsOfNothing) {
+  EXPECT_EQ(schedule_rows(norm(5, 0), kFloats, kH200).rows.entry, Entry::RowsLong);
+  EXPECT_EQ(schedule_rows(norm(5, 0, false), kFloats, kH200).rows.entry, Entry::RowsLongEach);
+  EXPECT_EQ(schedule_rows(column_sums(5, 0), kFloats, kH200).rows.entry, Entry::RowsLong);
+}
+
 TEST(Schedule, Rows) {
   struct Case {
     const char* name;
