@@ -327,20 +327,23 @@ class Writer {
     end_reductions(reductions);
   }
 
-  // Sums wait for the same barriers.
+  // Some sums wait for the same barriers: as many as shared memory has room for (schedule.cpp, kNumbers).
   void end_reductions(std::vector<size_t> ops) {
+    constexpr size_t kTogether = 4;
+    const auto is_sum = [&](size_t op) { return body_.ops[op].reduction.kind == Kind::Sum; };
     std::vector<size_t> sums;
-    std::copy_if(ops.begin(), ops.end(), std::back_inserter(sums), [&](size_t op) { return body_.ops[op].reduction.kind == Kind::Sum; });
-    if (!sums.empty()) {
+    std::copy_if(ops.begin(), ops.end(), std::back_inserter(sums), is_sum);
+    for (size_t first = 0; first < sums.size(); first += kTogether) {
+      const size_t behind = std::min(first + kTogether, sums.size());
       std::string names;
-      for (const size_t op : sums) names += (names.empty() ? "" : ", ") + reductions_.accumulator(op);
+      for (size_t i = first; i < behind; ++i) names += (names.empty() ? "" : ", ") + reductions_.accumulator(sums[i]);
       line(4, "{");
       line(6, format("{} sums[] = {{{}}};", type_, names));
       line(6, "sums_over_row(sums);");
-      for (size_t i = 0; i < sums.size(); ++i) line(6, format("{} = sums[{}];", reductions_.accumulator(sums[i]), i));
+      for (size_t i = first; i < behind; ++i) line(6, format("{} = sums[{}];", reductions_.accumulator(sums[i]), i - first));
       line(4, "}");
-      std::erase_if(ops, [&](size_t op) { return body_.ops[op].reduction.kind == Kind::Sum; });
     }
+    std::erase_if(ops, is_sum);
     add_lines(4, ops, &ReductionText::end);
   }
 

@@ -23,8 +23,9 @@ Dim dim(int64_t x, int64_t y = 1) { return {static_cast<uint32_t>(x), static_cas
 // Blocks of kThreads that fill the card.
 int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / kThreads; }
 
-// Bytes of shared memory, at most, that are for the numbers of reductions.
-constexpr int64_t kNumbers = 4 << 10;
+// Bytes of shared memory, at most, that are for the numbers of reductions: 32 warps' of one to four sums, of a pair of each kind, of a maximum and
+// a minimum, of the widest type.
+constexpr int64_t kNumbers = 6 << 10;
 
 // Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
 // kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have; for two blocks where
