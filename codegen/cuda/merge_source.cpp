@@ -4,10 +4,51 @@
 #include "codegen/cuda/reduction_text.h"
 #include "codegen/kernel/body_text.h"
 
+#include <optional>
+
 namespace hindcast::codegen::cuda {
 
 using base::format;
 using Kind = Reduction::Kind;
+
+namespace {
+
+std::string partial(const Body& body, size_t store, const std::string& slice) {
+  return format("(({}*)(arguments.partials[{}] + {} * arguments.partial_bytes[{}]))[at]", type_name(body.compute), store, slice, store);
+}
+
+// Each thread takes every kTileRows-th slice.
+std::string loop_over_slices(size_t store, const std::string& step) {
+  return format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += {}) {{\n", store,
+                step);
+}
+
+std::string moments_of_slices(const Body& body, const ReductionText& reductions, size_t mean, std::optional<size_t> m2) {
+  const std::string_view type = type_name(body.compute);
+  return loop_over_slices(mean, "kTileRows") +
+         "      const int64 rows = rows_of_slice(arguments.rows, arguments.slices, arguments.rows_at_once, slice);\n" +
+         format("      const MomentsFrom<{}> one = {{rows, {}(0), {}, {}}};\n", type, type, partial(body, mean, "slice"),
+                m2 ? partial(body, *m2, "slice") : format("{}(0)", type)) +
+         format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(Kind::Mean));
+}
+
+// Read together, and then added in their order.
+std::string numbers_of_slices(const Body& body, const ReductionText& reductions, size_t store) {
+  const Kind kind = body.stores[store].over_rows;
+  return loop_over_slices(store, "kTileRows * kSlicesTogether") +
+         format(
+             "      {} some[kSlicesTogether];\n"
+             "#pragma unroll\n"
+             "      for (int k = 0; k < kSlicesTogether; ++k) {{\n"
+             "        const int64 one = slice + k * kTileRows;\n"
+             "        some[k] = one < arguments.slices ? {} : {};\n"
+             "      }}\n"
+             "#pragma unroll\n"
+             "      for (int k = 0; k < kSlicesTogether; ++k) all[0] = {}(all[0], some[k]);\n    }}\n",
+             type_name(body.compute), partial(body, store, "one"), reductions.neutral(kind), reductions.combine(kind));
+}
+
+}  // namespace
 
 std::string merge_source(const Body& body) {
   const ReductionText reductions(body);
@@ -30,9 +71,6 @@ std::string merge_source(const Body& body) {
     if (!store.is_over_rows()) continue;
     const bool is_mean = store.over_rows == Kind::Mean;
     const auto m2 = is_mean ? m2_beside(body, i) : std::nullopt;
-    const auto partial = [&](size_t of) {
-      return format("(({}*)(arguments.partials[{}] + slice * arguments.partial_bytes[{}]))[at]", type, of, of);
-    };
     const std::string slice_type = is_mean ? format("MomentsFrom<{}>", type) : std::string(type);
     if (store.over_rows == Kind::M2) {
       ++number;
@@ -40,28 +78,7 @@ std::string merge_source(const Body& body) {
     }
     text += format("  if (blockIdx.y == {}) {{\n    {} all[1] = {{{}}};\n", number++, slice_type,
                    is_mean ? format("{{0, {}(0), {}(0), {}(0)}}", type, type, type) : reductions.neutral(store.over_rows));
-    const std::string loop =
-        format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += ", i);
-    if (is_mean) {
-      text += loop + "kTileRows) {\n";
-      text += "      const int64 rows = rows_of_slice(arguments.rows, arguments.slices, arguments.rows_at_once, slice);\n";
-      text += format("      const {} one = {{rows, {}(0), {}, {}}};\n", slice_type, type, partial(i),
-                     m2 ? partial(*m2) : format("{}(0)", type));
-      text += format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(store.over_rows));
-    } else {
-      // Read together, and then added in their order.
-      text += loop + "kTileRows * kSlicesTogether) {\n";
-      text += format(
-          "      {} some[kSlicesTogether];\n"
-          "#pragma unroll\n"
-          "      for (int k = 0; k < kSlicesTogether; ++k) {{\n"
-          "        const int64 one = slice + k * kTileRows;\n"
-          "        some[k] = one < arguments.slices ? (({}*)(arguments.partials[{}] + one * arguments.partial_bytes[{}]))[at] : {};\n"
-          "      }}\n"
-          "#pragma unroll\n"
-          "      for (int k = 0; k < kSlicesTogether; ++k) all[0] = {}(all[0], some[k]);\n    }}\n",
-          type, type, i, i, reductions.neutral(store.over_rows), reductions.combine(store.over_rows));
-    }
+    text += is_mean ? moments_of_slices(body, reductions, i, m2) : numbers_of_slices(body, reductions, i);
     text += format("    over_rows_of_block(all, {});\n    if (threadIdx.y != 0 || at >= arguments.counts[{}]) return;\n",
                    reductions.combine(store.over_rows), i);
     const auto put = [&](size_t to, const std::string& value) {
