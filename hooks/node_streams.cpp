@@ -113,7 +113,8 @@ at::Tensor NodeStreams::add(uint32_t input, at::Tensor sum, at::Tensor gradient,
   const at::Tensor shown = sum_is_view ? sum : at::Tensor();
   if (const MaybeStream& adds = crossing_.opt_accum_streams[input]) {
     wait_for_readers(sum, *adds);
-    for (const at::Tensor& read : {sum, gradient}) note_reader(read, *adds);
+    note_reader(sum, *adds);
+    note_reader(gradient, *adds);
   }
   crossing_.buffer[input] = std::move(sum);
   crossing_.add(input, std::move(gradient), entered_, consumer.stream(), &consumer);

@@ -186,8 +186,8 @@ void Card::prepare(void* kernel, std::string_view name) const {
 }
 
 // The driver is asked, and not LibTorch, which may call a device the current one before it is: CUDA's runtime gives a thread its
-// context late. In the context of another device the default stream would be that device's. A thread without a
-// context is not asked for its device: tools that watch the driver report each call that fails.
+// context late. In the context of another device the default stream would be that device's. A thread without a context is not asked for
+// its device: tools that watch the driver report each call that fails.
 void Card::enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const {
   const One& card = cards_[static_cast<size_t>(index)];
   void* current = nullptr;

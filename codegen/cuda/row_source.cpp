@@ -81,7 +81,7 @@ Entries first_entries_of_rows(const Body& body) {
 std::string rows_source(const Body& body, Entries entries) {
   using enum Entry;
   const int length = vector_length(body), items = items_in_flight(body), one_by_one = elements_one_by_one(body);
-  // Sums over rows are in memory, and addressed one by one; what reads much has no registers for two.
+  // Sums over rows are in memory, and read and written for each piece; what reads much has no registers for two.
   const int of_long = has_results_over_rows(body) || items < 4 ? 1 : 2;
   std::string text = head_of_text() + rows_struct(body);
   if (!widths_kept(body).empty()) text += "extern __shared__ __align__(16) char smem[];  // what rows keep from pass to pass\n\n";

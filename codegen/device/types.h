@@ -108,7 +108,6 @@ HC_DEVICE float16 narrow_to_float16(float value) {
   return result;
 }
 #else
-
 HC_DEVICE float widen(float16 value) {
   const uint32 magnitude = value.bits & 0x7fffu;
   const uint32 sign = static_cast<uint32>(value.bits & 0x8000u) << 16;
