@@ -46,6 +46,11 @@ struct bfloat16 {
   uint16 bits;
 };
 
+/// How a bool lies in memory. As LibTorch has it, every byte but 0 is true: a view of bytes has such, and those of a `bool` are 0 and 1.
+struct bool8 {
+  uint8 bits;
+};
+
 template <class T>
 inline constexpr bool is_floating = false;
 template <>
@@ -59,6 +64,8 @@ template <>
 inline constexpr bool is_storage_only<float16> = true;
 template <>
 inline constexpr bool is_storage_only<bfloat16> = true;
+template <>
+inline constexpr bool is_storage_only<bool8> = true;
 
 template <class A, class B>
 inline constexpr bool is_same = false;
@@ -77,6 +84,7 @@ HC_DEVICE T select(bool condition, T yes, T no) {
   return condition ? yes : no;
 }
 
+HC_DEVICE bool widen(bool8 value) { return value.bits != 0; }
 HC_DEVICE float widen(bfloat16 value) { return bit_cast<float>(static_cast<uint32>(value.bits) << 16); }
 
 // A card has instructions for what takes a CPU several: those would cost a kernel more time than its memory does. NaN becomes 0x7FFF there, as
@@ -147,6 +155,8 @@ HC_DEVICE To convert(From from) {
     return convert<To>(widen(from));
   } else if constexpr (is_same<To, bool>) {
     return from != From(0);
+  } else if constexpr (is_same<To, bool8>) {
+    return {static_cast<uint8>(convert<bool>(from))};
   } else if constexpr (is_same<To, bfloat16>) {
     return narrow_to_bfloat16(static_cast<float>(from));
   } else if constexpr (is_same<To, float16>) {

@@ -29,7 +29,7 @@ std::string_view type_name(at::ScalarType type) {
     case at::ScalarType::Byte:
       return "uint8";
     case at::ScalarType::Bool:
-      return "bool";
+      return "bool8";
     case at::ScalarType::ComplexFloat:
       return "complex64";
     case at::ScalarType::ComplexDouble:
@@ -68,13 +68,15 @@ namespace {
 
 bool is_as_it_lies(const Body& body, size_t load) {
   const at::ScalarType type = body.loads[load].type;
-  return type == body.compute || type == at::kBool || type == at::kInt || type == at::kLong;
+  return type == body.compute || type == at::kInt || type == at::kLong;
 }
 
 }  // namespace
 
 std::string_view type_of_load(const Body& body, size_t load) {
-  return type_name(is_as_it_lies(body, load) ? body.loads[load].type : body.compute);
+  const at::ScalarType type = body.loads[load].type;
+  if (type == at::kBool) return "bool";
+  return type_name(is_as_it_lies(body, load) ? type : body.compute);
 }
 
 std::string load_from(const Body& body, size_t load, const std::string& place) {

@@ -59,6 +59,22 @@ TEST(Masks, OfTensorsAndTogether) {
   });
 }
 
+// As LibTorch reads them: every byte but 0 is true.
+TEST(Masks, OfBytesThatAreNeitherZeroNorOne) {
+  const at::Tensor mask = (at::arange(5 * 48).remainder(5) * 63).to(at::kByte).view(at::kBool).view({5, 48}), row = mask[1];
+  expect_near_grads([&](at::TensorOptions options) {
+    const auto x = near_leaf({5, 48}, options), y = near_leaf({5, 48}, options);
+    const auto both = at::logical_and(mask, x > 0).logical_or(row);
+    (x * mask + at::where(mask, x * y, y * 2) + x.masked_fill(row, 0.5) * y.masked_fill(both, 2)).square().sum().backward();
+    return Tensors{x.grad(), y.grad()};
+  });
+  expect_near_grads([&](at::TensorOptions options) {
+    const auto x = near_leaf({5, 48}, options), y = near_leaf({5, 48}, options);
+    (at::softmax(x * mask, 1) * at::where(row, y, x)).sum(1).square().sum().backward();
+    return Tensors{x.grad(), y.grad()};
+  });
+}
+
 TEST(Masks, OfShortFloats) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     expect_near_grads([type](at::TensorOptions options) {
