@@ -84,7 +84,7 @@ Kernel by_rows() {
   return kernel;
 }
 
-void measure_call(benchmark::State& state, const Kernel& kernel) {
+void measure_call(benchmark::State& state, const Kernel& kernel, bool layouts_change) {
   const codegen::Backend& backend = *codegen::backend_of(c10::kCPU);
   std::string why_not;
   const auto compiled = backend.kernel(kernel.group.body, why_not);
@@ -94,10 +94,16 @@ void measure_call(benchmark::State& state, const Kernel& kernel) {
   capture::Evaluator(*kernel.symbols).evaluate(capture::bindings_at_capture(*kernel.symbols), env);
   codegen::Step step;
   codegen::Slots slots = kernel.loads;
+  // More layouts than a call keeps: rows that are further and further apart.
+  std::vector<at::Tensor> first;
+  for (int64_t i = 0; i < (layouts_change ? 8 : 1); ++i)
+    first.push_back(i == 0 ? slots[0] : at::randn({slots[0].size(0), slots[0].size(1) + 4 * i}).narrow(1, 0, slots[0].size(1)));
   for (uint32_t i = 0; i < slots.size(); ++i) step.inputs.push_back({i, false});
   step.outputs.push_back(static_cast<uint32_t>(slots.size()));
   slots.emplace_back();
+  size_t next = 0;
   for (auto _ : state) {
+    slots[0] = first[next++ % first.size()];
     call->run(step, slots, env);
     slots.back().reset();
   }
@@ -154,9 +160,18 @@ void register_host_times(int rounds) {
   if (card == nullptr) std::fprintf(stderr, "launches end before the card, which cannot be had here: %s\n", why_not.c_str());
   static const NoCard machine(card);
   install_counted(machine);
-  using Call = std::pair<const char*, Kernel (*)()>;
-  for (const auto& [name, make] : {Call{"host/dense", dense}, {"host/nest", nest}, {"host/rows", by_rows}}) {
-    benchmark::RegisterBenchmark(name, [make = make](benchmark::State& state) { measure_call(state, make()); })
+  struct Call {
+    const char* name;
+    Kernel (*make)();
+    bool layouts_change = false;
+  };
+  const Call calls[] = {{"host/dense", dense},
+                        {"host/nest", nest},
+                        {"host/nest_of_new_layout", nest, true},
+                        {"host/rows", by_rows},
+                        {"host/rows_of_new_layout", by_rows, true}};
+  for (const Call& call : calls) {
+    benchmark::RegisterBenchmark(call.name, [call](benchmark::State& state) { measure_call(state, call.make(), call.layouts_change); })
         ->Unit(benchmark::kMicrosecond)
         ->Repetitions(9)
         ->ReportAggregatesOnly();

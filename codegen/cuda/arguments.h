@@ -14,7 +14,7 @@ namespace hindcast::codegen::cuda {
 
 class Arguments {
  public:
-  void add(const void* pointer) {
+  void add_address(const void* pointer) {
     pointers_.push_back(static_cast<uint16_t>(words_.size()));
     words_.push_back(reinterpret_cast<uintptr_t>(pointer));
   }
@@ -24,16 +24,21 @@ class Arguments {
     words_.push_back(uint64_t{divider.magic} | uint64_t{divider.shift} << 32);
   }
   /// Of the arithmetic's type, or of its parts.
-  void add_scalar(at::ScalarType compute, double number) {
-    const bool is_wide = c10::toRealValueType(compute) == at::kDouble;
-    words_.push_back(is_wide ? std::bit_cast<uint64_t>(number) : uint64_t{std::bit_cast<uint32_t>(static_cast<float>(number))});
-  }
+  void add_scalar(at::ScalarType compute, double number) { words_.push_back(word_of(compute, number)); }
   /// A table of `rows` by `columns` words, which the kernel's struct has `room` rows of.
   template <class Number>
   void add_table(size_t rows, size_t columns, size_t room, Number number) {
     for (size_t row = 0; row < room; ++row) {
       for (size_t column = 0; column < columns; ++column) add(row < rows ? static_cast<int64_t>(number(row, column)) : int64_t{0});
     }
+  }
+
+  /// Where there is a number already.
+  void set_scalar(size_t word, at::ScalarType compute, double number) { words_[word] = word_of(compute, number); }
+  /// `base`, which the address that is there is an offset to; null stays null.
+  void lead(size_t pointer, const void* base) {
+    uint64_t& address = words_[pointers_[pointer]];
+    address = base == nullptr ? 0 : reinterpret_cast<uintptr_t>(base) + address;
   }
 
   const void* data() const { return words_.data(); }
@@ -45,8 +50,13 @@ class Arguments {
   c10::ArrayRef<uint16_t> pointers() const { return pointers_; }
 
  private:
-  c10::SmallVector<uint64_t, 160> words_;
-  c10::SmallVector<uint16_t, 32> pointers_;
+  static uint64_t word_of(at::ScalarType compute, double number) {
+    const bool is_wide = c10::toRealValueType(compute) == at::kDouble;
+    return is_wide ? std::bit_cast<uint64_t>(number) : uint64_t{std::bit_cast<uint32_t>(static_cast<float>(number))};
+  }
+
+  c10::SmallVector<uint64_t, 96> words_;
+  c10::SmallVector<uint16_t, 16> pointers_;
   bool lead_outside_ = false;
 };
 

@@ -37,7 +37,7 @@ class Batch {
     for_each_place([&](size_t set) { return std::exchange(blocks, blocks + blocks_of_set(sets_.numel[set], is_aligned_, shape_)); });
     for (const size_t set : members_) add_pointers(set, arguments, touched);
     const size_t tensors = body_.loads.size() + body_.stores.size();
-    for (size_t i = members_.size() * tensors; i < static_cast<size_t>(most_) * tensors; ++i) arguments.add(nullptr);
+    for (size_t i = members_.size() * tensors; i < static_cast<size_t>(most_) * tensors; ++i) arguments.add_address(nullptr);
     const Schedule schedule{is_aligned_ ? Entry::Sets : Entry::SetsEach, {static_cast<uint32_t>(blocks)}, {device::kThreads}};
     cuda::launch(kernel_, schedule, 0, arguments, sets_.device, touched);
     members_.clear();
@@ -49,12 +49,12 @@ class Batch {
     const auto* const first = &sets_.memory[set * (loads + body_.stores.size())];
     for (size_t i = 0; i < loads; ++i) {
       const bool is_still = body_.loads[i].pattern == AccessPattern::Still;
-      arguments.add(first[i]);
+      arguments.add_address(first[i]);
       touched.add(first[i], (is_still ? 1 : sets_.numel[set]) * static_cast<int64_t>(c10::elementSize(body_.loads[i].type)), true);
     }
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       char* const memory = first[loads + i];
-      arguments.add(memory);
+      arguments.add_address(memory);
       // What is written in place was read before, from the same memory.
       if (std::find(first, first + loads, memory) == first + loads)
         touched.add(memory, sets_.numel[set] * static_cast<int64_t>(c10::elementSize(body_.stores[i].type)), false);

@@ -1,6 +1,7 @@
 #include "codegen/cuda/kernel_call.h"
 
 #include "codegen/cuda/launch.h"
+#include "codegen/cuda/prepared_calls.h"
 #include "codegen/cuda/results.h"
 #include "codegen/cuda/row_call.h"
 #include "codegen/kernel/pointwise_frame.h"
@@ -13,8 +14,14 @@ namespace {
 class KernelCall final : public PointwiseFrame {
  public:
   KernelCall(const Group& group, std::shared_ptr<const CudaKernel> kernel)
-      : PointwiseFrame(group, result_maker()), kernel_(std::move(kernel)), shape_(shape_of(group.body)) {}
-  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
+      : PointwiseFrame(group, result_maker()), kernel_(std::move(kernel)), shape_(shape_of(group.body)) {
+    for (size_t i = 0; i < element_sizes_.size(); ++i)
+      accesses_.push_back(is_still(i) || reads_padded_ ? 1 : std::min<int64_t>(element_sizes_[i] * shape_.vector_length, kAccess));
+  }
+  size_t footprint() const override {
+    return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()) +
+           PreparedCalls::footprint(element_sizes_.size(), 1);
+  }
 
  private:
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
@@ -24,102 +31,130 @@ class KernelCall final : public PointwiseFrame {
     if (!call.is_one_loop || !launch_dense(call)) launch_nest(call);
   }
 
-  // False: what takes these addresses is not compiled yet.
+  // False: what takes these addresses is not compiled yet. The argument is little more than addresses, and is made at each call.
   bool launch_dense(const Call& call) const {
+    const Addresses addresses = addresses_of(call);
     Arguments arguments;
-    TouchedMemory touched;
-    Pointers pointers;
-    for (size_t i = 0; i < loads_; ++i) {
-      if (!is_still(i)) pointers.push_back(memory_of(call.load(i)));
-      arguments.add(memory_of(call.load(i)));
-      touched.reads(call.load(i));
+    bool all_aligned = true;
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      arguments.add_address(addresses[i]);
+      all_aligned = all_aligned && (is_still(i) || is_aligned(addresses[i]));
     }
-    add_results(call, arguments, touched, pointers);
-    add_leaves(arguments, group_, call.leaves);
-    touched.leaves(call.leaves);
-    add_scalars(call, arguments);
+    for (const double scalar : call.scalars) arguments.add_scalar(group_.body.compute, scalar);
     arguments.add(call.numel);
-    const bool all_aligned = are_aligned(group_, call.leaves) && std::all_of(pointers.begin(), pointers.end(), is_aligned);
     Schedule schedule = schedule_dense(call.numel, all_aligned, shape_, machine()->limits());
     if (!kernel_->has_or_asks_for(schedule.entry)) {
       if (!all_aligned) return false;
       schedule = schedule_dense_few(call.numel, shape_);
     }
-    cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched);
+    cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched_by(call));
     return true;
   }
 
-  void add_results(const Call& call, Arguments& arguments, TouchedMemory& touched, Pointers& pointers) const {
-    for (const at::Tensor& result : call.results) {
-      pointers.push_back(memory_of(result));
-      touched.writes(result);
-    }
-    for (const Concats::Part& part : call.concats.parts()) pointers.push_back(part.memory);
-    touched.writes(call.concats);
-    for (auto i = pointers.end() - static_cast<std::ptrdiff_t>(group_.body.stores.size()); i != pointers.end(); ++i) arguments.add(*i);
+  // Loads, stores, leaves.
+  Addresses addresses_of(const Call& call) const {
+    Addresses addresses;
+    for (size_t i = 0; i < loads_; ++i) addresses.push_back(memory_of(call.load(i)));
+    for (const at::Tensor& result : call.results) addresses.push_back(memory_of(result));
+    for (const Concats::Part& part : call.concats.parts()) addresses.push_back(part.memory);
+    add_leaves(addresses, group_, call.leaves);
+    return addresses;
   }
 
-  void add_scalars(const Call& call, Arguments& arguments) const {
-    for (const double scalar : call.scalars) arguments.add_scalar(group_.body.compute, scalar);
+  // `nest`: it has the loads, some of which may be copies. Null: all are read where they are.
+  TouchedMemory touched_by(const Call& call, const Nest* nest = nullptr) const {
+    TouchedMemory touched;
+    for (size_t i = 0; i < loads_; ++i) touched.reads(nest == nullptr ? call.load(i) : nest->loads[i]);
+    for (const at::Tensor& result : call.results) touched.writes(result);
+    touched.writes(call.concats);
+    touched.leaves(call.leaves);
+    return touched;
   }
 
   void launch_nest(const Call& call) const {
+    Addresses addresses = addresses_of(call);
+    const LayoutKey key = key_of(call, addresses);
+    bool comes_again = false;
+    if (const auto prepared = prepared_.find(key, comes_again)) [[likely]]
+      return launch(prepared->launches[0], addresses, call, touched_by(call));
     const Nest nest = nest_of(call);
-    Arguments arguments;
-    TouchedMemory touched;
-    for (const at::Tensor& load : nest.loads) touched.reads(load);
-    for (const at::Tensor& result : call.results) touched.writes(result);
-    touched.writes(call.concats);
-    for (char* const pointer : nest.pointers) arguments.add(pointer);
-    if (reads_padded_) arguments.lead_outside();
-    add_leaves(arguments, group_, call.leaves);
-    touched.leaves(call.leaves);
-    add_scalars(call, arguments);
-    const auto turned = turned_loads(nest);
-    if (turned.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) return launch_tiles(nest, turned, arguments, touched);
-    const Schedule schedule = call.is_one_loop || turned.loop != nullptr ? schedule_nest_any(call.numel, shape_) : schedule_of(call, nest);
-    const int64_t length = schedule.entry == Entry::Nest ? shape_.vector_length : 1;
-    arguments.add(call.numel / length);
-    add_loops(nest, length, arguments);
-    cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched);
+    for (size_t i = 0; i < loads_; ++i) addresses[i] = memory_of(nest.loads[i]);
+    PreparedCall prepared = prepare(call, nest, addresses);
+    launch(prepared.launches[0], addresses, call, touched_by(call, &nest));
+    if (comes_again && prepared.lasts) prepared_.keep(key, std::move(prepared));
+  }
+
+  void launch(const PreparedLaunch& prepared, const Addresses& addresses, const Call& call, const TouchedMemory& touched) const {
+    cuda::launch(*kernel_, prepared.schedule, prepared.shared_bytes, prepared.argument.with(addresses, group_.body.compute, call.scalars),
+                 group_.device, touched);
+  }
+
+  LayoutKey key_of(const Call& call, const Addresses& addresses) const {
+    LayoutKey key;
+    key.add(call.domain);
+    for (size_t i = 0; i < loads_; ++i) key.add_load(call.load(i), group_.accesses[i], call.env);
+    for (const Concats::Part& part : call.concats.parts()) key.add(part.steps);
+    key.add_alignment(addresses, accesses_);
+    return key;
+  }
+
+  PreparedCall prepare(const Call& call, const Nest& nest, const Addresses& addresses) const {
+    PreparedCall prepared;
+    PreparedLaunch& launch = prepared.launches.emplace_back();
+    for (size_t i = 0; i < loads_; ++i) prepared.lasts = prepared.lasts && nest.loads[i].is_same(call.load(i));
+    for (size_t i = 0; i < addresses.size(); ++i) launch.argument.add_address(i, i < loads_ ? nest.pointers[i] - addresses[i] : 0);
+    if (reads_padded_) launch.argument.lead_outside();
+    launch.argument.leave_scalars(call.scalars.size());
+    const Turned turned = turned_loads(nest);
+    if (turned.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) {
+      add_tiles(nest, turned, launch);
+      return prepared;
+    }
+    const bool waits = turned.loop != nullptr || call.is_one_loop;  // for an entry point that it asked for
+    if (!waits) launch.schedule = schedule_of(call, nest);
+    if (waits || !kernel_->has_or_asks_for(launch.schedule.entry)) {
+      launch.schedule = schedule_nest_any(call.numel, shape_);
+      prepared.lasts = false;
+    }
+    const int64_t length = launch.schedule.entry == Entry::Nest ? shape_.vector_length : 1;
+    launch.argument.add(call.numel / length);
+    add_loops(nest, length, launch.argument);
+    return prepared;
   }
 
   Schedule schedule_of(const Call& call, const Nest& nest) const {
     const int64_t inner = nest.loops.back().size;
     const NestProblem problem{
         .outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest) && are_aligned(group_, call.leaves)};
-    const Schedule schedule = schedule_nest(problem, shape_, machine()->limits());
-    return kernel_->has_or_asks_for(schedule.entry) ? schedule : schedule_nest_any(call.numel, shape_);
+    return schedule_nest(problem, shape_, machine()->limits());
   }
 
   // As the struct Nest has them, behind the number of pieces.
-  void add_loops(const Nest& nest, int64_t length, Arguments& arguments) const {
+  void add_loops(const Nest& nest, int64_t length, ArgumentPattern& argument) const {
     const auto& loops = nest.loops;
     const size_t count = loops.size(), inner = count - 1;
     const auto in_pieces = [&](size_t loop, int64_t number) { return loop == inner ? number / length : number; };
-    arguments.add(static_cast<int64_t>(count));
-    arguments.add(loops[0].spans.empty() ? int64_t{0} : int64_t{1});
-    for (size_t i = 0; i < device::kMostLoops; ++i) arguments.add(device::divider_of(i < count ? in_pieces(i, loops[i].size) : 1));
-    arguments.add_table(count, nest.pointers.size(), device::kMostLoops,
-                        [&](size_t loop, size_t tensor) { return loops[loop].steps[tensor] * (loop == inner ? length : 1); });
+    argument.add(static_cast<int64_t>(count));
+    argument.add(loops[0].spans.empty() ? int64_t{0} : int64_t{1});
+    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < count ? in_pieces(i, loops[i].size) : 1));
+    argument.add_table(count, nest.pointers.size(), device::kMostLoops,
+                       [&](size_t loop, size_t tensor) { return loops[loop].steps[tensor] * (loop == inner ? length : 1); });
     const size_t loads = std::max<size_t>(loads_, 1);
     const auto span = [&](size_t loop, size_t load) {
       return loops[loop].spans.empty() || load >= loads_ ? codegen::Span{0, loops[loop].size} : loops[loop].spans[load];
     };
-    arguments.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).begin; });
-    arguments.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).end; });
+    argument.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).begin; });
+    argument.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).end; });
   }
 
   // Along the innermost loop each tensor goes as the text has it, and begins at an aligned address in all others.
   bool goes_by_vectors(const Nest& nest) const {
     if (reads_padded_) return false;
     for (size_t i = 0; i < nest.pointers.size(); ++i) {
-      const int64_t width = element_sizes_[i], vector = std::min<int64_t>(width * shape_.vector_length, kAccess);
-      if (nest.loops.back().steps[i] != (is_still(i) ? 0 : width)) return false;
-      if (is_still(i)) continue;
-      if (reinterpret_cast<uintptr_t>(nest.pointers[i]) % static_cast<uintptr_t>(vector) != 0) return false;
+      if (nest.loops.back().steps[i] != (is_still(i) ? 0 : element_sizes_[i])) return false;
+      if (reinterpret_cast<uintptr_t>(nest.pointers[i]) % static_cast<uintptr_t>(accesses_[i]) != 0) return false;
       for (size_t loop = 0; loop + 1 < nest.loops.size(); ++loop) {
-        if (nest.loops[loop].steps[i] % vector != 0) return false;
+        if (nest.loops[loop].steps[i] % accesses_[i] != 0) return false;
       }
     }
     return true;
@@ -158,7 +193,7 @@ class KernelCall final : public PointwiseFrame {
     return turned;
   }
 
-  void launch_tiles(const Nest& nest, const Turned& turned, Arguments& arguments, const TouchedMemory& touched) const {
+  void add_tiles(const Nest& nest, const Turned& turned, PreparedLaunch& launch) const {
     const Loop& inner = nest.loops.back();
     std::vector<const Loop*> around;
     int64_t blocks = 1;
@@ -169,24 +204,27 @@ class KernelCall final : public PointwiseFrame {
     }
     const auto tiles = [](int64_t size) { return (size + device::kTile - 1) / device::kTile; };
     blocks *= tiles(inner.size) * tiles(turned.loop->size);
-    arguments.add(static_cast<int64_t>(turned.loads));
-    arguments.add(turned.loop->size);
-    arguments.add(inner.size);
-    arguments.add(static_cast<int64_t>(around.size()));
-    arguments.add(device::divider_of(tiles(turned.loop->size)));
-    arguments.add(device::divider_of(tiles(inner.size)));
-    for (size_t i = 0; i < device::kMostLoops; ++i) arguments.add(device::divider_of(i < around.size() ? around[i]->size : 1));
+    ArgumentPattern& argument = launch.argument;
+    argument.add(static_cast<int64_t>(turned.loads));
+    argument.add(turned.loop->size);
+    argument.add(inner.size);
+    argument.add(static_cast<int64_t>(around.size()));
+    argument.add(device::divider_of(tiles(turned.loop->size)));
+    argument.add(device::divider_of(tiles(inner.size)));
+    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < around.size() ? around[i]->size : 1));
     const size_t tensors = nest.pointers.size();
-    for (size_t i = 0; i < tensors; ++i) arguments.add(turned.loop->steps[i]);
-    for (size_t i = 0; i < tensors; ++i) arguments.add(inner.steps[i]);
-    arguments.add_table(around.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return around[loop]->steps[i]; });
-    for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) arguments.add(i < loads_ ? turned.places[i] : int64_t{0});
-    const Schedule schedule{Entry::Tiles, {static_cast<uint32_t>(blocks), 1, 1}, {device::kTile, device::kTileRows, 1}};
-    cuda::launch(*kernel_, schedule, turned.bytes, arguments, group_.device, touched);
+    for (size_t i = 0; i < tensors; ++i) argument.add(turned.loop->steps[i]);
+    for (size_t i = 0; i < tensors; ++i) argument.add(inner.steps[i]);
+    argument.add_table(around.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return around[loop]->steps[i]; });
+    for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) argument.add(i < loads_ ? turned.places[i] : int64_t{0});
+    launch.schedule = {Entry::Tiles, {static_cast<uint32_t>(blocks), 1, 1}, {device::kTile, device::kTileRows, 1}};
+    launch.shared_bytes = turned.bytes;
   }
 
   const std::shared_ptr<const CudaKernel> kernel_;
   const Shape shape_;
+  std::vector<int64_t> accesses_;  // bytes, by tensor, as Entry::Nest has them; 1: any address will do
+  mutable PreparedCalls prepared_;
 };
 
 }  // namespace

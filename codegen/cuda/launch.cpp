@@ -25,17 +25,6 @@ void TouchedMemory::leaves(const LeafWrites* leaves) {
   for (const LeafWrites::Write& write : leaves->writes()) add(write.gradient, write.adds);
 }
 
-void add_leaves(Arguments& arguments, const Group& group, const LeafWrites* leaves) {
-  const auto* write = leaves == nullptr ? nullptr : leaves->writes().begin();
-  const auto* const end = leaves == nullptr ? nullptr : leaves->writes().end();
-  for (size_t i = 0; i < group.leaves.size(); ++i) {
-    const auto* const wanted = write != end && write->leaf == i ? write++ : nullptr;
-    if (group.body.stores[group.leaves[i].store].leaves == 0) continue;
-    arguments.add(wanted == nullptr ? nullptr : wanted->memory);
-    arguments.add(wanted == nullptr || !wanted->adds ? nullptr : wanted->memory);
-  }
-}
-
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAccess == 0; }
 
 bool are_aligned(const Group& group, const LeafWrites* leaves) {

@@ -33,10 +33,6 @@ class TouchedMemory {
   c10::SmallVector<Memory, 8> all_;
 };
 
-/// The pointers to leaves that a kernel takes: for each leaf that the body has, of its sum and of the term that is added. Null where nobody
-/// wants one, and where there is nothing to add to.
-void add_leaves(Arguments& arguments, const Group& group, const LeafWrites* leaves);
-
 /// An access of 16 bytes may begin there.
 bool is_aligned(const void* pointer);
 /// All gradients that get elements of the kernel are aligned. Null: none are written.

@@ -1,6 +1,7 @@
 #include "codegen/cuda/row_call.h"
 
 #include "codegen/cuda/launch.h"
+#include "codegen/cuda/prepared_calls.h"
 #include "codegen/cuda/results.h"
 #include "codegen/cuda/row_source.h"
 #include "codegen/cuda/row_writer.h"
@@ -12,6 +13,18 @@ namespace hindcast::codegen::cuda {
 namespace {
 
 int64_t whole_accesses(int64_t bytes) { return (bytes + kAccess - 1) / kAccess * kAccess; }
+
+// Bytes of an access, by tensor. 1: its elements are read or written one by one.
+std::vector<int64_t> accesses_of(const Body& body, const Shape& shape) {
+  std::vector<int64_t> accesses;
+  const auto add = [&](bool goes_by_vectors, at::ScalarType type) {
+    const auto vector = static_cast<int64_t>(c10::elementSize(type)) * shape.vector_length;
+    accesses.push_back(goes_by_vectors ? std::min(vector, kAccess) : 1);
+  };
+  for (const BodyLoad& load : body.loads) add(load.pattern == AccessPattern::Dense, load.type);
+  for (const BodyStore& store : body.stores) add(store.extent == Extent::Element, store.type);
+  return accesses;
+}
 
 class RowCall final : public RowFrame {
  public:
@@ -27,26 +40,99 @@ class RowCall final : public RowFrame {
         problem_{.needs_whole_rows = needs_whole_rows(group.body),
                  .has_results_over_rows = has_results_over_rows(group.body),
                  .may_be_split = may_split_rows(group.body),
-                 .goes_by_segments = goes_by_segments(group.body)} {}
-  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
+                 .goes_by_segments = goes_by_segments(group.body)},
+        accesses_(accesses_of(group.body, shape_)) {}
+  size_t footprint() const override {
+    return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()) +
+           PreparedCalls::footprint(loads_ + group_.body.stores.size(), passes_ + 2);
+  }
 
  private:
-  // Results over rows on their way, slice by slice.
-  struct Partials {
-    at::Tensor memory;
-    c10::SmallVector<char*, 16> pointers;  // by store
-    c10::SmallVector<int64_t, 16> bytes;   // of one slice
-  };
-
   // Threads read elements of others, for nothing.
   bool may_take_input(const Call& /*call*/, size_t /*store*/) const override { return false; }
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
   bool can_add_to_leaf(size_t store) const override { return group_.body.stores[store].extent != Extent::Element; }
 
+  // Places of addresses: loads, stores, leaves, then memory on the way.
+  size_t place_of_store(size_t store) const { return loads_ + store; }
+  size_t place_of_partials(const Addresses& addresses) const { return addresses.size(); }
+  size_t place_of_numbers(const Addresses& addresses) const { return addresses.size() + 1; }
+
   void launch(Call& call) const override {
+    Addresses addresses;
+    for (size_t i = 0; i < loads_; ++i) addresses.push_back(memory_of(call.load(i)));
+    for (const at::Tensor& result : call.results) addresses.push_back(memory_of(result));
+    add_leaves(addresses, group_, call.leaves);
+    const LayoutKey key = key_of(call, addresses);
+    bool comes_again = false;
+    if (const auto prepared = prepared_.find(key, comes_again)) [[likely]]
+      return launch(*prepared, addresses, call, nullptr);
     Rows rows;
     lay_out_rows(call, rows);
     if (rows.row_count == 0) return clear_results(call);
+    for (size_t i = 0; i < loads_; ++i) addresses[i] = rows.pointers[i];
+    PreparedCall prepared = prepare(call, rows, addresses);
+    launch(prepared, addresses, call, &rows);
+    if (comes_again && prepared.lasts) prepared_.keep(key, std::move(prepared));
+  }
+
+  LayoutKey key_of(const Call& call, const Addresses& addresses) const {
+    LayoutKey key;
+    key.add(call.domain);
+    for (size_t i = 0; i < loads_; ++i) key.add_load(call.load(i), group_.accesses[i], call.env);
+    for (const at::Tensor& result : call.results) key.add(result.defined() ? result.numel() : -1);
+    key.add(static_cast<int64_t>(call.added));
+    key.add_alignment(addresses, accesses_);
+    return key;
+  }
+
+  // `rows`: it has the loads, some of which may be copies. Null: all are read where they are.
+  void launch(const PreparedCall& prepared, Addresses& addresses, const Call& call, const Rows* rows) const {
+    const auto make = [&](int64_t bytes) {
+      return bytes == 0 ? at::Tensor() : result_maker().make_new({bytes}, {1}, at::kByte, group_.device);
+    };
+    const at::Tensor partials = make(prepared.partial_bytes), numbers = make(prepared.number_bytes);
+    addresses.push_back(memory_of(partials));
+    addresses.push_back(memory_of(numbers));
+    const size_t passes = prepared.launches.size() - (partials.defined() ? 1 : 0);
+    for (size_t i = 0; i < prepared.launches.size(); ++i) {
+      const PreparedLaunch& one = prepared.launches[i];
+      const TouchedMemory touched = i < passes ? touched_by_rows(call, rows, partials, numbers, i) : touched_by_merge(call, partials);
+      cuda::launch(*kernel_, one.schedule, one.shared_bytes, one.argument.with(addresses, group_.body.compute, call.scalars), group_.device,
+                   touched);
+    }
+  }
+
+  TouchedMemory touched_by_rows(const Call& call, const Rows* rows, const at::Tensor& partials, const at::Tensor& numbers,
+                                size_t pass) const {
+    TouchedMemory touched;
+    for (size_t i = 0; i < loads_; ++i) touched.reads(rows == nullptr ? call.load(i) : rows->tensors[i]);
+    for (size_t i = 0; i < call.results.size(); ++i) touched.result(call.results[i], call.is_added(i));
+    touched.writes(partials);
+    touched.leaves(call.leaves);
+    pass == 0 ? touched.writes(numbers) : touched.reads(numbers);
+    return touched;
+  }
+
+  TouchedMemory touched_by_merge(const Call& call, const at::Tensor& partials) const {
+    TouchedMemory touched;
+    touched.reads(partials);
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      if (group_.body.stores[i].is_over_rows()) touched.result(call.results[i], call.is_added(i));
+    }
+    return touched;
+  }
+
+  // Of no rows: sums, as others were refused.
+  void clear_results(const Call& call) const {
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      if (call.results[i].defined() && !call.is_added(i)) call.results[i].zero_();
+    }
+  }
+
+  PreparedCall prepare(const Call& call, const Rows& rows, const Addresses& addresses) const {
+    PreparedCall prepared;
+    for (size_t i = 0; i < loads_; ++i) prepared.lasts = prepared.lasts && rows.tensors[i].is_same(call.load(i));
     RowProblem problem = problem_;
     problem.rows = rows.row_count;
     problem.segments = rows.segments();
@@ -58,124 +144,110 @@ class RowCall final : public RowFrame {
     if (!kernel_->has_or_asks_for(schedule.rows.entry)) {
       schedule = schedule_any_rows(problem, shape_, machine()->limits());
       problem.is_aligned = schedule.rows.entry == Entry::Segments;
+      prepared.lasts = false;
     }
-    const Partials partials = make_partials(call, rows, schedule.slices);
-    const at::Tensor numbers = make_numbers(problem.rows, schedule.splits);
-    const size_t launches = schedule.splits == 0 ? 1 : passes_ + (has_numbers_ ? 1 : 0);
-    for (size_t pass = 0; pass < launches; ++pass) launch_rows(call, rows, problem, schedule, partials, numbers, pass);
-    if (schedule.slices != 0) launch_merge(call, rows, schedule, partials);
+    const Partials partials = make_partials(rows, schedule.slices);
+    prepared.partial_bytes = partials.all_bytes;
+    prepared.number_bytes = problem.rows * schedule.splits * static_cast<int64_t>(numbers_) * device::kNumberBytes;
+    const size_t passes = schedule.splits == 0 ? 1 : passes_ + (has_numbers_ ? 1 : 0);
+    prepared.launches.reserve(passes + (partials.all_bytes != 0 ? 1 : 0));
+    for (size_t pass = 0; pass < passes; ++pass) prepare_rows(call, rows, problem, schedule, partials, addresses, pass, prepared);
+    if (partials.all_bytes != 0) prepare_merge(call, rows, schedule, partials, addresses, prepared);
+    return prepared;
   }
 
-  // Of no rows: sums, as others were refused.
-  void clear_results(const Call& call) const {
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      if (call.results[i].defined() && !call.is_added(i)) call.results[i].zero_();
-    }
-  }
-
-  Partials make_partials(const Call& call, const Rows& rows, int64_t slices) const {
+  // Results over rows on their way, slice by slice, in one piece of memory.
+  struct Partials {
+    c10::SmallVector<int64_t, 16> offsets, bytes;  // by store; bytes of one slice. Of other stores: 0
+    int64_t all_bytes = 0;
+    bool are_of(size_t store) const { return bytes[store] != 0; }
+  };
+  Partials make_partials(const Rows& rows, int64_t slices) const {
     Partials partials;
-    int64_t bytes = 0;
     const auto width = static_cast<int64_t>(c10::elementSize(group_.body.compute));
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      const bool is_over_rows = group_.body.stores[i].is_over_rows();
-      partials.bytes.push_back(is_over_rows ? whole_accesses(rows.counts[i] * width) : 0);
-      bytes += partials.bytes.back() * slices;
-    }
-    if (bytes != 0) partials.memory = result_maker().make_new({bytes}, {1}, at::kByte, group_.device);
-    char* memory = memory_of(partials.memory);
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      const bool is_partial = slices != 0 && group_.body.stores[i].is_over_rows();
-      partials.pointers.push_back(is_partial ? memory : rows.pointers[loads_ + i]);
-      if (is_partial) memory += partials.bytes[i] * slices;
+    for (size_t i = 0; i < rows.counts.size(); ++i) {
+      partials.offsets.push_back(partials.all_bytes);
+      partials.bytes.push_back(group_.body.stores[i].is_over_rows() ? whole_accesses(rows.counts[i] * width) : 0);
+      partials.all_bytes += partials.bytes.back() * slices;
     }
     return partials;
   }
 
-  // What blocks that share a row tell each other, from pass to pass.
-  at::Tensor make_numbers(int64_t rows, int64_t splits) const {
-    if (splits == 0) return {};
-    const int64_t bytes = rows * splits * static_cast<int64_t>(numbers_) * device::kNumberBytes;
-    return result_maker().make_new({bytes}, {1}, at::kByte, group_.device);
+  void add_stores(const Partials& partials, const Addresses& addresses, ArgumentPattern& argument) const {
+    for (size_t i = 0; i < partials.bytes.size(); ++i) {
+      if (partials.all_bytes != 0 && partials.are_of(i)) {
+        argument.add_address(place_of_partials(addresses), partials.offsets[i]);
+      } else {
+        argument.add_address(place_of_store(i));
+      }
+    }
   }
 
-  void launch_rows(const Call& call, const Rows& rows, const RowProblem& problem, const RowSchedule& schedule, const Partials& partials,
-                   const at::Tensor& numbers, size_t pass) const {
-    Arguments arguments;
-    TouchedMemory touched;
-    for (size_t i = 0; i < loads_; ++i) {
-      arguments.add(rows.pointers[i]);
-      touched.reads(rows.tensors[i]);
-    }
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      arguments.add(partials.pointers[i]);
-      touched.result(call.results[i], call.is_added(i));
-    }
-    touched.writes(partials.memory);
-    touched.leaves(call.leaves);
-    add_leaves(arguments, group_, call.leaves);
-    for (const double scalar : call.scalars) arguments.add_scalar(group_.body.compute, scalar);
+  void prepare_rows(const Call& call, const Rows& rows, const RowProblem& problem, const RowSchedule& schedule, const Partials& partials,
+                    const Addresses& addresses, size_t pass, PreparedCall& prepared) const {
+    PreparedLaunch& launch = prepared.launches.emplace_back();
+    launch.schedule = schedule.rows;
+    launch.shared_bytes = static_cast<uint32_t>(schedule.shared_bytes);
+    ArgumentPattern& argument = launch.argument;
+    const size_t tensors = rows.tensors.size(), results = call.results.size();
+    argument.add_addresses(0, loads_);
+    add_stores(partials, addresses, argument);
+    argument.add_addresses(tensors, addresses.size());
+    argument.leave_scalars(call.scalars.size());
     const int64_t length = problem.is_aligned ? shape_.vector_length : 1;
-    arguments.add(problem.rows);
-    arguments.add(problem.segments);
-    arguments.add(problem.columns);
-    arguments.add(device::divider_of(std::max<int64_t>(problem.columns / length, 1)));
-    arguments.add(static_cast<int64_t>(rows.rows.size()));
-    for (size_t i = 0; i < device::kMostLoops; ++i) arguments.add(device::divider_of(i < rows.rows.size() ? rows.rows[i].size : 1));
-    const size_t tensors = rows.tensors.size();
-    arguments.add_table(rows.rows.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return rows.rows[loop].steps[i]; });
-    for (size_t i = 0; i < tensors; ++i) arguments.add(problem.segments == 1 ? int64_t{0} : rows.columns[0].steps[i]);
-    const size_t stores = std::max<size_t>(call.results.size(), 1);
-    for (size_t i = 0; i < stores; ++i) arguments.add(i < call.results.size() ? partials.bytes[i] : int64_t{0});
-    for (size_t i = 0; i < stores; ++i) arguments.add(i < call.results.size() ? rows.counts[i] : int64_t{0});
-    arguments.add(int64_t{schedule.slices == 0});
+    argument.add(problem.rows);
+    argument.add(problem.segments);
+    argument.add(problem.columns);
+    argument.add(device::divider_of(std::max<int64_t>(problem.columns / length, 1)));
+    argument.add(static_cast<int64_t>(rows.rows.size()));
+    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < rows.rows.size() ? rows.rows[i].size : 1));
+    argument.add_table(rows.rows.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return rows.rows[loop].steps[i]; });
+    for (size_t i = 0; i < tensors; ++i) argument.add(problem.segments == 1 ? int64_t{0} : rows.columns[0].steps[i]);
+    const size_t stores = std::max<size_t>(results, 1);
+    for (size_t i = 0; i < stores; ++i) argument.add(i < results ? partials.bytes[i] : int64_t{0});
+    for (size_t i = 0; i < stores; ++i) argument.add(i < results ? rows.counts[i] : int64_t{0});
+    argument.add(int64_t{schedule.slices == 0});
     const int64_t pieces = problem.segments * problem.columns / length, splits = std::max<int64_t>(schedule.splits, 1);
-    arguments.add(static_cast<int64_t>(pass));
-    arguments.add(splits);
-    arguments.add((pieces + splits - 1) / splits);
-    arguments.add(memory_of(numbers));
-    pass == 0 ? touched.writes(numbers) : touched.reads(numbers);
-    arguments.add(problem.kept_bytes);
-    arguments.add(static_cast<int64_t>(call.added));
-    cuda::launch(*kernel_, schedule.rows, static_cast<uint32_t>(schedule.shared_bytes), arguments, group_.device, touched);
+    argument.add(static_cast<int64_t>(pass));
+    argument.add(splits);
+    argument.add((pieces + splits - 1) / splits);
+    argument.add_address(place_of_numbers(addresses));
+    argument.add(problem.kept_bytes);
+    argument.add(static_cast<int64_t>(call.added));
   }
 
-  void launch_merge(const Call& call, const Rows& rows, const RowSchedule& schedule, const Partials& partials) const {
-    Arguments arguments;
-    TouchedMemory touched;
-    const size_t count = call.results.size();
+  void prepare_merge(const Call& call, const Rows& rows, const RowSchedule& schedule, const Partials& partials, const Addresses& addresses,
+                     PreparedCall& prepared) const {
+    PreparedLaunch& launch = prepared.launches.emplace_back();
+    ArgumentPattern& argument = launch.argument;
     int64_t most = 0, stores = 0;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < partials.bytes.size(); ++i) {
       if (!group_.body.stores[i].is_over_rows()) continue;
       most = std::max(most, rows.counts[i]);
       ++stores;
-      touched.result(call.results[i], call.is_added(i));
     }
-    if (most == 0) return;
-    touched.reads(partials.memory);
+    launch.schedule = schedule_merge(most, stores);
     // It does not know the others: an address that no tensor is noted for could not move.
-    const auto if_over_rows = [&](size_t i, char* pointer) { return group_.body.stores[i].is_over_rows() ? pointer : nullptr; };
-    for (size_t i = 0; i < count; ++i) arguments.add(if_over_rows(i, partials.pointers[i]));
-    for (size_t i = 0; i < count; ++i) arguments.add(if_over_rows(i, rows.pointers[loads_ + i]));
-    for (const int64_t number : rows.counts) arguments.add(number);
-    for (const int64_t bytes : partials.bytes) arguments.add(bytes);
-    arguments.add(schedule.slices);
-    arguments.add(rows.row_count);
-    arguments.add(schedule.rows_at_once);
-    arguments.add(static_cast<int64_t>(call.added));
-    cuda::launch(*kernel_, schedule_merge(most, stores), 0, arguments, group_.device, touched);
+    for (size_t i = 0; i < partials.bytes.size(); ++i) {
+      partials.are_of(i) ? argument.add_address(place_of_partials(addresses), partials.offsets[i]) : argument.add(int64_t{0});
+    }
+    for (size_t i = 0; i < partials.bytes.size(); ++i) {
+      partials.are_of(i) ? argument.add_address(place_of_store(i)) : argument.add(int64_t{0});
+    }
+    for (const int64_t number : rows.counts) argument.add(number);
+    for (const int64_t bytes : partials.bytes) argument.add(bytes);
+    argument.add(schedule.slices);
+    argument.add(rows.row_count);
+    argument.add(schedule.rows_at_once);
+    argument.add(static_cast<int64_t>(call.added));
   }
 
   // Each row, and each segment of one, begins at an aligned address and is made of whole vectors.
   bool is_aligned(const Call& call, const Rows& rows) const {
     if (rows.segment_length() % shape_.vector_length != 0) return false;
     for (size_t i = 0; i < rows.tensors.size(); ++i) {
-      if (i < loads_ ? group_.body.loads[i].pattern != AccessPattern::Dense : group_.body.stores[i - loads_].extent != Extent::Element)
-        continue;
-      const at::ScalarType type = i < loads_ ? group_.body.loads[i].type : group_.body.stores[i - loads_].type;
-      const int64_t vector = std::min<int64_t>(static_cast<int64_t>(c10::elementSize(type)) * shape_.vector_length, kAccess);
-      const auto is_off = [&](const Loop& loop) { return loop.size != 1 && loop.steps[i] % vector != 0; };
-      if (reinterpret_cast<uintptr_t>(rows.pointers[i]) % static_cast<uintptr_t>(vector) != 0) return false;
+      const auto is_off = [&](const Loop& loop) { return loop.size != 1 && loop.steps[i] % accesses_[i] != 0; };
+      if (reinterpret_cast<uintptr_t>(rows.pointers[i]) % static_cast<uintptr_t>(accesses_[i]) != 0) return false;
       if (std::any_of(rows.rows.begin(), rows.rows.end(), is_off)) return false;
       if (rows.segments() != 1 && is_off(rows.columns[0])) return false;
     }
@@ -188,6 +260,8 @@ class RowCall final : public RowFrame {
   const std::vector<int64_t> widths_kept_;
   const bool has_numbers_;  // results of a row each
   const RowProblem problem_;
+  const std::vector<int64_t> accesses_;
+  mutable PreparedCalls prepared_;
 };
 
 }  // namespace

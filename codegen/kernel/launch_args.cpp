@@ -25,15 +25,6 @@ int64_t value_of(const Offset& offset, const Env& env) {
   return std::clamp<int64_t>(number < 0 ? number + size : number, 0, size);
 }
 
-// By dim: how many elements come before the tensor's first.
-Ints offsets_of(const Access& access, const Env& env) {
-  Ints sums(access.offsets.size(), 0);
-  for (size_t dim = 0; dim < sums.size(); ++dim) {
-    for (const Offset& offset : access.offsets[dim]) sums[dim] += value_of(offset, env);
-  }
-  return sums;
-}
-
 }  // namespace
 
 std::string describe_kernel(const Group& group) {
@@ -182,6 +173,14 @@ Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& di
     stride *= domain[axis];
   }
   return steps;
+}
+
+Ints offsets_of(const Access& access, const Env& env) {
+  Ints sums(access.offsets.size(), 0);
+  for (size_t dim = 0; dim < sums.size(); ++dim) {
+    for (const Offset& offset : access.offsets[dim]) sums[dim] += value_of(offset, env);
+  }
+  return sums;
 }
 
 std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, const Env& env) {

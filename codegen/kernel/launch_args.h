@@ -66,7 +66,9 @@ Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, 
 /// The same of memory that has these sizes and these strides in bytes. `dim_of_axis`: as Access has it.
 Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& dim_of_axis, at::IntArrayRef domain);
 
-/// For a tensor that is read with zeros around it: at::constant_pad_nd's numbers.
+/// For a tensor that is read with zeros around it, by dim: how many of them come before its first element.
+Ints offsets_of(const Access& access, const capture::Env& env);
+/// The same as at::constant_pad_nd's numbers.
 std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, const capture::Env& env);
 
 /// Where along an axis or a loop a tensor has elements; around them it has zeros.
