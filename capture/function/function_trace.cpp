@@ -48,6 +48,17 @@ class FunctionTrace::AtWork {
 
 namespace {
 
+/// Gives the tangents to the nodes that made the results. As gradients of the engine's own root they would all come from the stream of the
+/// first one, and the engine would tell the allocator of those that go on to another stream: stand-ins have no memory. This node has no
+/// stream, so that each tangent comes from the current one of its device.
+struct TangentsNode final : torch::autograd::Node {
+  explicit TangentsNode(const at::Tensor& start) : Node(torch::autograd::edge_list()) { add_input_metadata(start); }
+  variable_list apply(variable_list&&) override { return tangents; }
+  std::string name() const override { return "hindcast::Tangents"; }
+
+  variable_list tangents;
+};
+
 // Of the same memory and version, without history.
 at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data(); }
 
@@ -327,9 +338,10 @@ variable_list FunctionTrace::backward(const variable_list& tangents) {
 }
 
 variable_list FunctionTrace::run_engine(const variable_list& tangents) {
+  const at::Tensor start = at::zeros({});
   const AtWork at_work(recorder_);
-  torch::autograd::edge_list roots, ends;
-  variable_list given;
+  const auto root = own_node(new TangentsNode(start));
+  torch::autograd::edge_list ends;
   size_t next = 0;
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].is_differentiable) continue;
@@ -338,8 +350,8 @@ variable_list FunctionTrace::run_engine(const variable_list& tangents) {
     if (tangent.defined()) {
       const Value& result = graph_->values[results_[i].value.index];
       value = recorder_.new_value(tangent, result.sizes);
-      roots.push_back(torch::autograd::impl::gradient_edge(result_stand_ins_[i]));
-      given.push_back(recorder_.stand_in(tangent.requires_grad() ? without_history(tangent) : tangent, value));
+      root->add_next_edge(torch::autograd::impl::gradient_edge(result_stand_ins_[i]));
+      root->tangents.push_back(recorder_.stand_in(tangent.requires_grad() ? without_history(tangent) : tangent, value));
     }
     tangents_.push_back(value);
   }
@@ -347,8 +359,8 @@ variable_list FunctionTrace::run_engine(const variable_list& tangents) {
     if (primal.gradient.is_valid()) ends.push_back(primal.gradient);
   }
   variable_list found(ends.size());
-  if (!roots.empty() && !ends.empty()) {
-    found = torch::autograd::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, /*create_graph=*/false,
+  if (!root->tangents.empty() && !ends.empty()) {
+    found = torch::autograd::Engine::get_default_engine().execute({{root, 0}}, {start}, /*keep_graph=*/true, /*create_graph=*/false,
                                                                   /*accumulate_grad=*/false, ends);
   }
   variable_list gradients;

@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -172,9 +173,36 @@ void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   of_->look_for_escapes(made);
 }
 
+// The engine knows one stream of a node, of one device; an eager function has a node for each op, and each has its stream.
+void AotNode::note_streams(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& results) {
+  const auto own = stream();  // the one that was current for the results
+  const auto is_on_another = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.is_cpu() || (own && own->device() == tensor.device())) return false;
+    return hooks::current_stream_for(tensor).has_value();
+  };
+  if (std::none_of(primals.begin(), primals.end(), is_on_another) && std::none_of(results.begin(), results.end(), is_on_another)) return;
+  std::vector<at::Tensor> touched = primals;
+  touched.insert(touched.end(), results.begin(), results.end());
+  started_on_.emplace(touched);
+}
+
 variable_list AotNode::apply(variable_list&& tangents) {
   const std::lock_guard lock(mutex_);
   if (is_released_) refuse_second_time();
+  if (!started_on_) [[likely]]
+    return run(tangents);
+  variable_list gradients;
+  {
+    const hooks::StartStreams::Scope scope(*started_on_, tangents, stream());
+    gradients = run(tangents);
+  }
+  for (const at::Tensor& gradient : gradients) {
+    if (const auto reader = hooks::current_stream_for(gradient)) hooks::note_reader(gradient, *reader);
+  }
+  return gradients;
+}
+
+variable_list AotNode::run(variable_list& tangents) {
   if (at::GradMode::is_enabled()) return of_edges(run_as_it_is(tangents, /*create_graph=*/true));
   if (!has_inputs_) complete(tangents);
   if (live_) return of_edges(backward_of_trace(tangents));
@@ -232,7 +260,10 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents) {
   return gradients;
 }
 
-const capture::NodeProgram* AotNode::program() const { return halves_ && halves_->backward->has_plan() ? &halves_->of_node : nullptr; }
+const capture::NodeProgram* AotNode::program() const {
+  if (started_on_) return nullptr;  // in another graph its ops would run on one stream
+  return halves_ && halves_->backward->has_plan() ? &halves_->of_node : nullptr;
+}
 
 std::optional<variable_list> AotNode::run_as_captured(const variable_list& gradients) {
   const std::lock_guard lock(mutex_);

@@ -3,12 +3,14 @@
 
 #include "capture/backward/program_node.h"
 #include "engine/aot/specialisation.h"
+#include "hooks/start_streams.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace hindcast::engine {
@@ -40,6 +42,8 @@ class AotNode final : public capture::ProgramNode {
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
+  /// When this node's results have their history: what the call touched.
+  void note_streams(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& results);
   /// Inputs of the function, for it to run once more.
   void keep_inputs(const std::vector<at::Tensor>& inputs);
 
@@ -55,6 +59,7 @@ class AotNode final : public capture::ProgramNode {
  private:
   using variable_list = torch::autograd::variable_list;
 
+  variable_list run(variable_list& tangents);
   void complete(variable_list& tangents) const;
   void end(std::unique_ptr<capture::FunctionTrace> trace);
   void check_versions() const;
@@ -78,6 +83,7 @@ class AotNode final : public capture::ProgramNode {
   std::vector<torch::autograd::SavedVariable> saved_;   // by Halves::saved
   std::vector<torch::autograd::SavedVariable> inputs_;  // where the function can run again
   bool has_inputs_ = false, is_released_ = false;
+  std::optional<hooks::StartStreams> started_on_;  // where this node's own stream is not all that the call ran on
 };
 
 /// While alive, backwards of this thread run on LibTorch's engine.

@@ -148,7 +148,7 @@ std::vector<Versioned> CheckpointFrame::recompute() const {
   }
   Recomputation recomputation(expected());
   {
-    const StartStreams::Scope on_streams(streams_, inputs);
+    const hooks::StartStreams::Scope on_streams(streams_, inputs);
     const WithRandomState with_random(random);
     const AutocastState::Scope with_autocast(autocast_);
     const c10::AutoGradMode grad(true);

@@ -13,7 +13,7 @@
 #include "engine/saved/checkpoint.h"
 #include "engine/saved/recomputation.h"
 #include "engine/saved/slot.h"
-#include "engine/saved/streams.h"
+#include "hooks/start_streams.h"
 #include "hooks/saved_tensor_hooks.h"
 
 #include <torch/csrc/autograd/saved_variable.h>
@@ -49,7 +49,7 @@ class CheckpointFrame final : public hooks::SavedTensorHooks, public std::enable
   const CheckpointOptions options_;
   const CheckpointScope::Rerun rerun_;
   const AutocastState autocast_;
-  const StartStreams streams_;
+  const hooks::StartStreams streams_;
   std::vector<torch::autograd::SavedVariable> inputs_;
   // Behind the lock of frame.cpp.
   capture::RandomState random_;  // of no generator: nothing was drawn, or nobody cares

@@ -3,7 +3,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "engine/saved/slot.h"
-#include "engine/saved/streams.h"
+#include "hooks/start_streams.h"
 #include "engine/takeover.h"
 #include "hooks/saved_tensor_hooks.h"
 
@@ -44,12 +44,12 @@ class OffloadHooks final : public torch::autograd::SavedVariableHooks {
     const at::Tensor source = tensor.resolve_conj().resolve_neg();
     copy_ = at::empty_like(source, source.options().device(at::kCPU).pinned_memory(is_pinned_), at::MemoryFormat::Preserve);
     copy_.copy_(source.detach(), /*non_blocking=*/is_pinned_);
-    stream_ = engine::current_stream_for(tensor);
+    stream_ = hooks::current_stream_for(tensor);
   }
 
   at::Tensor call_unpack_hook() override {
     if (kept_.defined()) return kept_.checked();
-    engine::hand_over(copy_, stream_);
+    hooks::hand_over(copy_, stream_);
     return copy_.to(copy_.options().device(*device_).pinned_memory(false), /*non_blocking=*/is_pinned_);
   }
 

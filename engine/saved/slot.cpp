@@ -1,7 +1,7 @@
 #include "engine/saved/slot.h"
 
 #include "base/format.h"
-#include "engine/saved/streams.h"
+#include "hooks/start_streams.h"
 
 #include <c10/util/Exception.h>
 
@@ -48,12 +48,14 @@ void SavedFacts::check_version(const at::Tensor& other) const {
 }
 
 Versioned::Versioned(const at::Tensor& tensor)
-    : tensor_(tensor.requires_grad() ? tensor.detach() : tensor), version_(version_of(tensor)), stream_(current_stream_for(tensor)) {}
+    : tensor_(tensor.requires_grad() ? tensor.detach() : tensor),
+      version_(version_of(tensor)),
+      stream_(hooks::current_stream_for(tensor)) {}
 
 const at::Tensor& Versioned::checked() const {
   const uint32_t now = version_of(tensor_);
   TORCH_CHECK(now == version_, modified(tensor_.toString(), sizes_of(tensor_), now, version_));
-  hand_over(tensor_, stream_);
+  hooks::hand_over(tensor_, stream_);
   return tensor_;
 }
 

@@ -326,6 +326,105 @@ TEST_F(AotOnACard, TheFirstBackwardMayBeUnderAGuard) {
   for (const Around around : kAll) expect_traced_once(several_results, around);
 }
 
+// ---- of two devices
+
+/// x on device 0 and w on device 1 to two results there, whose gradients lead back.
+Tensors on_two_devices(const Tensors& in) { return {in[0].sin() * in[0], (in[1] * in[1]).sin().exp()}; }
+
+/// One step: forward on stream 1 of device 0 and stream 2 of device 1, what is around it on the default streams and stream 3 of device 1.
+/// `reads_both`: else only the result of device 1 has a gradient.
+Tensors step_of_two_devices(const Function& call, const Tensors& leaves, bool reads_both,
+                            const std::function<std::optional<Guard>()>& guard) {
+  for (const Tensor& leaf : leaves) leaf.mutable_grad() = Tensor();
+  order(stream(0, 0), stream(1, 0));
+  order(stream(0, 1), stream(3, 1));
+  Tensor in, loss;
+  {
+    const c10::StreamGuard third(stream(3, 1));
+    in = leaves[1] * 2;
+  }
+  order(stream(3, 1), stream(2, 1));
+  Tensors results;
+  {
+    const c10::StreamGuard first(stream(1, 0)), second(stream(2, 1));
+    results = call({leaves[0], in});
+  }
+  order(stream(2, 1), stream(3, 1));
+  {
+    const c10::StreamGuard third(stream(3, 1));
+    loss = (results[1] * results[1]).sum();
+  }
+  order(stream(3, 1), stream(0, 1));
+  order(stream(1, 0), stream(0, 0));
+  const Tensor of_second = loss;
+  if (reads_both) loss = loss.to(fake(0)) + (results[0] * results[0]).sum();
+  {
+    const std::optional<Guard> around = guard();
+    loss.backward();
+  }
+  Tensors seen;
+  for (const Tensor& leaf : leaves) seen.push_back(leaf.grad().defined() ? to_cpu(leaf.grad()) : Tensor());
+  synchronize_fake_device();  // before what was made on one stream and read on another goes
+  return seen;
+}
+
+// A node has one stream, of one device. What the function did on the other one waits for its inputs, and is waited for.
+TEST_F(AotOnACard, ABackwardOfTwoDevicesIsInOrder) {
+  for (const Around around : kAll) {
+    for (const bool reads_both : {true, false}) {
+      SCOPED_TRACE(std::string(name_of(around)) + (reads_both ? ", both results" : ", one result"));
+      reset();
+      const auto compiled = aot_function(Function(on_two_devices), with_kernels());
+      const Function call = [&](const Tensors& inputs) { return compiled(inputs); };
+      for (uint64_t step = 0; step < 5; ++step) {
+        SCOPED_TRACE("step " + std::to_string(step));
+        synchronize_fake_device();
+        const Tensors leaves = {leaf(step + 1, fake(0), {6, 16}), leaf(step + 100, fake(1), {6, 16})};
+        synchronize_fake_device();
+        const Tensors stock = step_of_two_devices(on_two_devices, leaves, reads_both, no_guard);
+        EXPECT_EQ(take_unordered(), kNothing) << "the function as it is";
+        synchronize_fake_device();
+        const Tensors ours = step_of_two_devices(call, leaves, reads_both, [&] { return step == 0 ? no_guard() : guard_of(around); });
+        EXPECT_EQ(take_unordered(), kNothing);
+        expect_near(ours, stock, /*to_the_bit=*/false);
+      }
+      EXPECT_EQ(compiled.stats().traces, 1U);
+      EXPECT_EQ(compiled.stats().eager, 0U);
+      EXPECT_GE(compiled.stats().hits, 4U);
+    }
+  }
+}
+
+// Then the node has no stream at all, and runs on those of backward()'s caller.
+TEST_F(AotOnACard, ABackwardOfAResultOnTheHostIsInOrder) {
+  const Function function = [](const Tensors& in) -> Tensors { return {(in[0].sin() * in[0]).exp().to(at::kCPU)}; };
+  const auto step = [](const Function& call, const Tensor& x, const std::function<std::optional<Guard>()>& guard) {
+    x.mutable_grad() = Tensor();
+    const Tensor loss = on_side(1, call, {x})[0].square().sum();
+    {
+      const std::optional<Guard> around = guard();
+      loss.backward();
+    }
+    return Tensors{to_cpu(x.grad())};
+  };
+  for (const Around around : kAll) {
+    SCOPED_TRACE(name_of(around));
+    reset();
+    const auto compiled = aot_function(function, with_kernels());
+    const Function call = [&](const Tensors& inputs) { return compiled(inputs); };
+    for (uint64_t i = 0; i < 5; ++i) {
+      SCOPED_TRACE(i);
+      const Tensor x = leaf(i + 1, fake(), {6, 16});
+      const Tensors stock = step(function, x, no_guard);
+      EXPECT_EQ(take_unordered(), kNothing) << "the function as it is";
+      expect_near(step(call, x, [&] { return i == 0 ? no_guard() : guard_of(around); }), stock, /*to_the_bit=*/false);
+      EXPECT_EQ(take_unordered(), kNothing);
+    }
+    EXPECT_EQ(compiled.stats().traces, 1U);
+    EXPECT_EQ(compiled.stats().eager, 0U);
+  }
+}
+
 // The same thread, in the middle of the forward.
 TEST_F(AotOnACard, ABackwardInTheFunctionIsAPartOfIt) {
   const Function function = [](const Tensors& in) -> Tensors {

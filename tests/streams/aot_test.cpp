@@ -1,7 +1,6 @@
-// Functions that are compiled ahead of time, on an accelerator: their programs run on the streams of their callers and of their nodes.
+// Functions that are compiled ahead of time, beside an accelerator. Their streams: tests/recordings/aot_test.cpp.
 
 #include <ATen/autocast_mode.h>
-#include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 #include <torch/types.h>
@@ -9,33 +8,13 @@
 #include <functional>
 
 #include "engine/aot/aot.h"
-#include "tests/streams/two_engines.h"
 #include "tests/support/fake_device.h"
 
 namespace hindcast::tests {
 namespace {
 
-TEST(StreamsOfFunctions, AreThoseOfTheirCallers) {
-  install_fake_device();
-  AotOptions options;
-  options.async = false;
-  const AotFunction<std::function<at::Tensor(at::Tensor, at::Tensor)>> function{
-      [](const at::Tensor& x, const at::Tensor& w) { return (x.mm(w) * x).tanh(); }, options};
-  for (const int side : {0, 1}) {
-    expect_same([&](Seen& seen) {
-      const auto x = leaf(1, fake()), w = leaf(2, fake());
-      at::Tensor y = on_side(side, [&] { return function(x, w); });
-      auto z = function(y * x, w);
-      seen.hook(y, "y");
-      z.sum().backward();
-      seen.show(x.grad());
-      seen.show(w.grad());
-    });
-  }
-}
-
 // A program holds what autocast made of the function.
-TEST(StreamsOfFunctions, SwitchesOfTheAcceleratorAreAnotherProgram) {
+TEST(FunctionsBesideAnAccelerator, SwitchesOfTheAcceleratorAreAnotherProgram) {
   install_fake_device();
   AotOptions options;
   options.async = false;

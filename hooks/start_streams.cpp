@@ -1,4 +1,4 @@
-#include "engine/saved/streams.h"
+#include "hooks/start_streams.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/Event.h>
@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace hindcast::engine {
+namespace hindcast::hooks {
 namespace {
 
 using c10::impl::VirtualGuardImpl;
@@ -23,12 +23,11 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
   later.wait(event);
 }
 
-// The allocator keeps the memory until this stream has read it.
+}  // namespace
+
 void note_reader(const at::Tensor& tensor, const c10::Stream& reader) {
   if (tensor.has_storage()) VirtualGuardImpl(reader.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), reader);
 }
-
-}  // namespace
 
 std::optional<c10::Stream> current_stream_for(const at::Tensor& tensor) {
   if (!is_on_accelerator(tensor)) return std::nullopt;
@@ -51,12 +50,14 @@ StartStreams::StartStreams(c10::ArrayRef<at::Tensor> inputs) {
   if (!streams_.empty()) device_ = VirtualGuardImpl(streams_.front().device_type()).getDevice();
 }
 
-StartStreams::Scope::Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> inputs) : during_(start.streams_) {
+StartStreams::Scope::Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> inputs, std::optional<c10::Stream> node)
+    : node_(node), during_(start.streams_) {
   if (during_.empty()) return;
   const VirtualGuardImpl guard(during_.front().device_type());
   for (const c10::Stream& stream : during_) {
     before_.push_back(guard.exchangeStream(stream));
     order(before_.back(), stream);
+    if (node_) order(*node_, stream);
   }
   for (const at::Tensor& input : inputs) {
     if (const auto stream = current_stream_for(input)) note_reader(input, *stream);
@@ -71,8 +72,9 @@ StartStreams::Scope::~Scope() {
   for (size_t i = 0; i < during_.size(); ++i) {
     guard.exchangeStream(before_[i]);
     order(during_[i], before_[i]);
+    if (node_) order(during_[i], *node_);
   }
   guard.uncheckedSetDevice(*device_);
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::hooks
