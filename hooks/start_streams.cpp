@@ -25,7 +25,7 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 
 }  // namespace
 
-void note_reader(const at::Tensor& tensor, const c10::Stream& reader) {
+void keep_for(const at::Tensor& tensor, const c10::Stream& reader) {
   if (tensor.has_storage()) VirtualGuardImpl(reader.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), reader);
 }
 
@@ -39,42 +39,49 @@ void hand_over(const at::Tensor& tensor, const std::optional<c10::Stream>& maker
   const c10::Stream now = VirtualGuardImpl(maker->device_type()).getStream(maker->device());
   if (now == *maker) return;
   order(*maker, now);
-  if (tensor.device() == maker->device()) note_reader(tensor, now);
+  if (tensor.device() == maker->device()) keep_for(tensor, now);
 }
 
-StartStreams::StartStreams(c10::ArrayRef<at::Tensor> inputs) {
-  for (const at::Tensor& input : inputs) {
-    const auto stream = current_stream_for(input);
-    if (stream && std::find(streams_.begin(), streams_.end(), *stream) == streams_.end()) streams_.push_back(*stream);
+c10::SmallVector<c10::Device, 2> accelerators_of(c10::ArrayRef<at::Tensor> tensors) {
+  c10::SmallVector<c10::Device, 2> devices;
+  for (const at::Tensor& tensor : tensors) {
+    if (is_on_accelerator(tensor) && std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
   }
-  if (!streams_.empty()) device_ = VirtualGuardImpl(streams_.front().device_type()).getDevice();
+  return devices;
+}
+
+StartStreams::StartStreams(c10::ArrayRef<c10::Device> devices) {
+  if (devices.empty()) return;
+  const VirtualGuardImpl guard(devices.front().type());
+  for (const c10::Device device : devices) streams_.push_back(guard.getStream(device));
+  device_ = guard.getDevice();
 }
 
 StartStreams::Scope::Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> inputs, std::optional<c10::Stream> node)
-    : node_(node), during_(start.streams_) {
-  if (during_.empty()) return;
-  const VirtualGuardImpl guard(during_.front().device_type());
-  for (const c10::Stream& stream : during_) {
-    before_.push_back(guard.exchangeStream(stream));
-    order(before_.back(), stream);
-    if (node_) order(*node_, stream);
+    : node_(node), streams_(start.streams_) {
+  if (streams_.empty()) return;
+  const VirtualGuardImpl guard(streams_.front().device_type());
+  former_.device = guard.getDevice();
+  for (const c10::Stream& stream : streams_) {
+    former_.streams.push_back(guard.exchangeStream(stream));
+    order(node_ ? *node_ : former_.streams.back(), stream);
   }
   for (const at::Tensor& input : inputs) {
-    if (const auto stream = current_stream_for(input)) note_reader(input, *stream);
+    if (const auto stream = current_stream_for(input)) keep_for(input, *stream);
   }
-  device_ = guard.getDevice();
   guard.uncheckedSetDevice(*start.device_);  // makes no context on a device that the process does not use
 }
 
-StartStreams::Scope::~Scope() {
-  if (during_.empty()) return;
-  const VirtualGuardImpl guard(during_.front().device_type());
-  for (size_t i = 0; i < during_.size(); ++i) {
-    guard.exchangeStream(before_[i]);
-    order(during_[i], before_[i]);
-    if (node_) order(during_[i], *node_);
-  }
-  guard.uncheckedSetDevice(*device_);
+void StartStreams::Scope::leave() const {
+  for (size_t i = 0; i < streams_.size(); ++i) order(streams_[i], node_ ? *node_ : former_.streams[i]);
+}
+
+StartStreams::Scope::Former::~Former() {
+  if (!device) return;
+  const VirtualGuardImpl guard(device->type());
+  for (const c10::Stream& stream : streams) guard.exchangeStream(stream);
+  guard.uncheckedSetDevice(*device);
 }
 
 }  // namespace hindcast::hooks

@@ -6,8 +6,10 @@
 // it.
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
 
 #include <optional>
 #include <vector>
@@ -18,15 +20,19 @@ namespace hindcast::hooks {
 std::optional<c10::Stream> current_stream_for(const at::Tensor& tensor);
 
 /// The allocator keeps the tensor's memory until this stream has read it.
-void note_reader(const at::Tensor& tensor, const c10::Stream& reader);
+void keep_for(const at::Tensor& tensor, const c10::Stream& reader);
 
 /// What the current stream is given from now on may read the tensor, which `maker` has made.
 void hand_over(const at::Tensor& tensor, const std::optional<c10::Stream>& maker);
 
+/// The devices of an accelerator that tensors are on, each once.
+c10::SmallVector<c10::Device, 2> accelerators_of(c10::ArrayRef<at::Tensor> tensors);
+
+/// The device and the streams that are current now, of some devices.
 class StartStreams {
  public:
-  /// The current device and streams, for the devices of the inputs.
-  explicit StartStreams(c10::ArrayRef<at::Tensor> inputs);
+  /// `devices`: of the accelerator.
+  explicit StartStreams(c10::ArrayRef<c10::Device> devices);
 
   class Scope;
 
@@ -35,19 +41,26 @@ class StartStreams {
   std::vector<c10::Stream> streams_;
 };
 
-/// While alive, these are current again. They wait for those that were, which in the end wait for them; and so with `node`, the stream of the
-/// node that asks: the engine has told no other one of the node's inputs, and orders no other one with those who read its results.
+/// While alive, they are current again. They wait for those that were. With `node`, the stream of the autograd node that asks, they wait for
+/// that stream and no other: the engine orders it alone with who made the node's inputs and who reads its results.
 class StartStreams::Scope {
  public:
+  /// `inputs`: what is read now. Their memory is kept until then.
   Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> inputs, std::optional<c10::Stream> node = std::nullopt);
-  ~Scope();
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
+  /// The end of the work: who was waited for waits for it. Not where it threw.
+  void leave() const;
 
  private:
-  std::optional<c10::Device> device_;
+  /// Puts back what was current. A member: the constructor may throw.
+  struct Former {
+    ~Former();
+    std::vector<c10::Stream> streams;
+    std::optional<c10::Device> device;
+  };
+
   const std::optional<c10::Stream> node_;
-  std::vector<c10::Stream> before_, during_;
+  const std::vector<c10::Stream> streams_;
+  Former former_;
 };
 
 }  // namespace hindcast::hooks

@@ -117,7 +117,7 @@ void collect_inputs(Node& node, uint32_t call, Devices& devices, Collected& out,
 
 const char* collect_program(const ProgramNode& node, FieldSink& sink) {
   const NodeProgram* program = node.program();
-  if (program == nullptr) return "a function's backward that no program is known for";
+  if (program == nullptr) return "a function's backward that no program is known for, or that has several streams";
   sink.constant(program->number);
   for (const auto& variable : node.saved()) sink.saved(variable);
   for (const int64_t number : node.integers()) sink.size(number);

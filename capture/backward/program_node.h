@@ -25,7 +25,7 @@ class ProgramNode : public torch::autograd::Node {
   using Node::Node;
 
   // The caller holds the node's mutex.
-  /// Null: there is none, and the node is called as itself.
+  /// Null: there is none, or it has several streams. The node is called as itself.
   virtual const NodeProgram* program() const = 0;
   virtual std::span<const torch::autograd::SavedVariable> saved() const = 0;
   /// Values of the program's integer symbols.

@@ -52,7 +52,7 @@ namespace {
 /// first one, and the engine would tell the allocator of those that go on to another stream: stand-ins have no memory. This node has no
 /// stream, so that each tangent comes from the current one of its device.
 struct TangentsNode final : torch::autograd::Node {
-  explicit TangentsNode(const at::Tensor& start) : Node(torch::autograd::edge_list()) { add_input_metadata(start); }
+  explicit TangentsNode(const at::Tensor& start) { add_input_metadata(start); }
   variable_list apply(variable_list&&) override { return tangents; }
   std::string name() const override { return "hindcast::Tangents"; }
 
@@ -338,7 +338,8 @@ variable_list FunctionTrace::backward(const variable_list& tangents) {
 }
 
 variable_list FunctionTrace::run_engine(const variable_list& tangents) {
-  const at::Tensor start = at::zeros({});
+  at::Tensor start;
+  Recorder::unrecorded([&] { start = at::zeros({}); });
   const AtWork at_work(recorder_);
   const auto root = own_node(new TangentsNode(start));
   torch::autograd::edge_list ends;

@@ -135,7 +135,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(node, *known, results, primals);
     node->set_saved(halves, primals, outputs, results);
-    node->note_streams(primals, outputs);
+    node->note_streams(halves->devices);
     if (known->can_run_again()) node->keep_inputs(call_.inputs);
   }
   outputs.clear();
@@ -300,8 +300,8 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(node, *known, results, primals);
+    node->note_streams(devices_of(*trace->joint().graph));
     node->set_live(std::move(trace));
-    node->note_streams(primals, results);
     if (known->can_run_again()) node->keep_inputs(call_.inputs);
     std::vector<at::Tensor> tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/true);
     node->note_versions();

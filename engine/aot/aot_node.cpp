@@ -170,20 +170,15 @@ void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (!trace) return;
   const auto made = trace->take_made();
   trace.reset();
-  of_->look_for_escapes(made);
+  // Behind a backward that failed, LibTorch's engine may hold stand-ins in the queue of a device for a while.
+  if (!of_->is_eager() && !of_->is_dropped()) of_->look_for_escapes(made);
 }
 
 // The engine knows one stream of a node, of one device; an eager function has a node for each op, and each has its stream.
-void AotNode::note_streams(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& results) {
+void AotNode::note_streams(c10::ArrayRef<c10::Device> devices) {
   const auto own = stream();  // the one that was current for the results
-  const auto is_on_another = [&](const at::Tensor& tensor) {
-    if (!tensor.defined() || tensor.is_cpu() || (own && own->device() == tensor.device())) return false;
-    return hooks::current_stream_for(tensor).has_value();
-  };
-  if (std::none_of(primals.begin(), primals.end(), is_on_another) && std::none_of(results.begin(), results.end(), is_on_another)) return;
-  std::vector<at::Tensor> touched = primals;
-  touched.insert(touched.end(), results.begin(), results.end());
-  started_on_.emplace(touched);
+  const auto is_another = [&](const c10::Device& device) { return !own || own->device() != device; };
+  if (std::any_of(devices.begin(), devices.end(), is_another)) started_on_.emplace(devices);
 }
 
 variable_list AotNode::apply(variable_list&& tangents) {
@@ -195,9 +190,11 @@ variable_list AotNode::apply(variable_list&& tangents) {
   {
     const hooks::StartStreams::Scope scope(*started_on_, tangents, stream());
     gradients = run(tangents);
+    scope.leave();
   }
+  if (stream()) return gradients;  // the engine tells the allocator who reads them
   for (const at::Tensor& gradient : gradients) {
-    if (const auto reader = hooks::current_stream_for(gradient)) hooks::note_reader(gradient, *reader);
+    if (const auto reader = hooks::current_stream_for(gradient)) hooks::keep_for(gradient, *reader);
   }
   return gradients;
 }

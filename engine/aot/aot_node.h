@@ -42,8 +42,8 @@ class AotNode final : public capture::ProgramNode {
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
-  /// When this node's results have their history: what the call touched.
-  void note_streams(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& results);
+  /// When this node's results have their history. `devices`: of the accelerator, where the call ran.
+  void note_streams(c10::ArrayRef<c10::Device> devices);
   /// Inputs of the function, for it to run once more.
   void keep_inputs(const std::vector<at::Tensor>& inputs);
 
@@ -83,7 +83,7 @@ class AotNode final : public capture::ProgramNode {
   std::vector<torch::autograd::SavedVariable> saved_;   // by Halves::saved
   std::vector<torch::autograd::SavedVariable> inputs_;  // where the function can run again
   bool has_inputs_ = false, is_released_ = false;
-  std::optional<hooks::StartStreams> started_on_;  // where this node's own stream is not all that the call ran on
+  std::optional<hooks::StartStreams> started_on_;  // what the call ran on, where that is more than this node's own stream
 };
 
 /// While alive, backwards of this thread run on LibTorch's engine.

@@ -84,8 +84,18 @@ std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& ca
   return copy;
 }
 
+std::vector<c10::Device> devices_of(const capture::Graph& graph) {
+  std::vector<c10::Device> devices;
+  for (const capture::Value& value : graph.values) {
+    if (value.device.is_cpu() || value.device.is_meta()) continue;
+    if (std::find(devices.begin(), devices.end(), value.device) == devices.end()) devices.push_back(value.device);
+  }
+  return devices;
+}
+
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request) {
   auto halves = std::make_shared<Halves>();
+  halves->devices = devices_of(*joint.graph);
   halves->traced = request.traced != nullptr ? *request.traced : joint;
   if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
   capture::Partitioned parts;

@@ -21,9 +21,13 @@ struct Saved {
   uint32_t index = 0;  // of the primal, of the result, or of the forward program's output
 };
 
+/// Of its values, each once, but for the host.
+std::vector<c10::Device> devices_of(const capture::Graph& graph);
+
 struct Halves {
   capture::Joint joint;
-  capture::Joint traced;  // the same as it was recorded: its kernels draw no random numbers. What two traces are compared by
+  std::vector<c10::Device> devices;  // of the joint program
+  capture::Joint traced;             // the same as it was recorded: its kernels draw no random numbers. What two traces are compared by
   std::vector<capture::ValueId> saved_values;
   std::vector<Saved> saved;                          // where they are to be had
   std::shared_ptr<const Program> forward, backward;  // backward: null where no gradient was asked for

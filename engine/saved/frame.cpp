@@ -64,7 +64,7 @@ CheckpointFrame::CheckpointFrame(const CheckpointOptions& options, const std::ve
     : options_(options),
       rerun_(std::move(rerun)),
       autocast_(AutocastState::now()),
-      streams_(inputs),
+      streams_(hooks::accelerators_of(inputs)),
       random_(options.preserve_rng_state ? capture::RandomState::of(inputs) : capture::RandomState()) {
   for (const at::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
 }
@@ -157,6 +157,7 @@ std::vector<Versioned> CheckpointFrame::recompute() const {
       rerun_(inputs);
     } catch (const Recomputation::Done&) {
     }
+    on_streams.leave();
   }
   return std::move(recomputation).result();
 }

@@ -368,6 +368,31 @@ Tensors step_of_two_devices(const Function& call, const Tensors& leaves, bool re
   return seen;
 }
 
+/// A gradient goes from one device to the other within the function.
+Tensors from_one_to_the_other(const Tensors& in) { return {in[0].sin() * in[0], (in[0].to(fake(1)) * in[1]).sin()}; }
+
+// It cannot be traced, and runs as it is.
+TEST_F(AotOnACard, AFunctionThatGoesToAnotherDeviceIsInOrder) {
+  for (const Around around : kAll) {
+    SCOPED_TRACE(name_of(around));
+    reset();
+    const auto compiled = aot_function(Function(from_one_to_the_other), with_kernels());
+    const Function call = [&](const Tensors& inputs) { return compiled(inputs); };
+    for (uint64_t step = 0; step < 4; ++step) {
+      SCOPED_TRACE(step);
+      synchronize_fake_device();
+      const Tensors leaves = {leaf(step + 1, fake(0), {6, 16}), leaf(step + 100, fake(1), {6, 16})};
+      synchronize_fake_device();
+      const Tensors stock = step_of_two_devices(from_one_to_the_other, leaves, true, no_guard);
+      EXPECT_EQ(take_unordered(), kNothing) << "the function as it is";
+      synchronize_fake_device();
+      expect_near(step_of_two_devices(call, leaves, true, [&] { return guard_of(around); }), stock, /*to_the_bit=*/false);
+      EXPECT_EQ(take_unordered(), kNothing);
+    }
+    EXPECT_EQ(compiled.stats().eager, 3U);
+  }
+}
+
 // A node has one stream, of one device. What the function did on the other one waits for its inputs, and is waited for.
 TEST_F(AotOnACard, ABackwardOfTwoDevicesIsInOrder) {
   for (const Around around : kAll) {
