@@ -219,6 +219,7 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   const bool may_be_over_rows = member.kind == Member::Kind::Reduction && member.reduction != Reduction::Kind::Mean;
   if (group_.body.by_rows) {
     const uint32_t columns = place.columns & all;
+    if (!go_in_two_loops(columns, place)) return false;
     return columns == axes || (may_be_over_rows && columns == (all & ~axes));
   }
   // Columns hold the innermost axis: a reduction over others goes over all rows.
@@ -227,8 +228,23 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
   return make_rows(has_innermost ? axes : all & ~axes, member, place);
 }
 
+// A kernel goes along a row in two loops at most: over its segments, and along one. Axes of rows between those of columns make more of them.
+bool OpenGroup::go_in_two_loops(uint32_t columns, const Place& place) const {
+  enum class Of : uint8_t { Rows, Columns, Channels };
+  int loops = 0;
+  Of before = Of::Rows;
+  for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
+    if (graph_->symbols->constant(place.domain[axis]) == 1) continue;
+    const Of now = !(columns >> axis & 1) ? Of::Rows : place.channels >> axis & 1 ? Of::Channels : Of::Columns;
+    if (now != Of::Rows && now != before) ++loops;
+    before = now;
+  }
+  return loops <= 2;
+}
+
 // What the group loads already must be a number of the row, or lie along it.
 bool OpenGroup::make_rows(uint32_t columns, const Member& member, Place& place) const {
+  if (!go_in_two_loops(columns, place)) return false;
   place.columns = columns;
   for (size_t i = 0; i < group_.loads.size(); ++i) {
     if (!pattern_of(group_.loads[i], moved(group_.accesses[i], place), place.domain, columns, place.channels)) return false;

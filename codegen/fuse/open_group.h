@@ -64,6 +64,7 @@ class OpenGroup {
   bool is_as_large_as_an_operand(const Member& member, Extent extent) const;
   std::optional<Place> place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers, bool is_of_rows) const;
   bool set_columns(const Member& member, Place& place) const;
+  bool go_in_two_loops(uint32_t columns, const Place& place) const;
   bool make_rows(uint32_t columns, const Member& member, Place& place) const;
   bool can_read(const Member& member, const Place& place, const MemberOperand& operand) const;
   std::optional<Access> access_of(const Place& place, const Member& member, const MemberOperand& operand) const;

@@ -33,6 +33,35 @@ TEST(Rows, TheGradientOfABiasIsASumOverRows) {
   }
 }
 
+// Axes that are summed and axes that are kept in any order, also such that alternate, and with sizes of 0.
+TEST(Rows, TheGradientOfABiasThatIsBroadcastAnywhere) {
+  const std::vector<at::DimVector> shapes = {{2, 3, 2, 3, 2}, {2, 0, 3, 3}, {2, 0, 0}, {0, 3, 2}, {3, 2, 0}};
+  for (const at::DimVector& sizes : shapes) {
+    for (uint32_t kept = 0; kept < 1U << sizes.size(); ++kept) {
+      at::DimVector of_bias = sizes;
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        if (!(kept >> i & 1)) of_bias[i] = 1;
+      }
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << " and " << at::IntArrayRef(of_bias));
+      expect_near_grads(
+          [&](at::TensorOptions options) {
+            const auto x = near_leaf(sizes, options), bias = near_leaf(of_bias, options);
+            ((x * 2).tanh() - bias).pow(2).sum().backward();
+            return grads_of({x, bias});
+          },
+          {.fused_graphs = 0});
+    }
+  }
+  for (const at::DimVector& of_bias : {at::DimVector{2, 2, 1, 2, 1, 2}, {1, 2, 1, 2, 1, 2}, {2, 1, 2, 1, 1, 2}}) {
+    SCOPED_TRACE(at::IntArrayRef(of_bias));
+    expect_near_grads([&](at::TensorOptions options) {
+      const auto x = near_leaf({2, 2, 2, 2, 2, 2}, options), bias = near_leaf(of_bias, options);
+      (x.permute({5, 3, 1, 0, 2, 4}) - bias).pow(2).sum().backward();
+      return grads_of({x, bias});
+    });
+  }
+}
+
 TEST(Rows, LayerNorm) {
   struct Case {
     at::DimVector sizes, normal;
