@@ -1,10 +1,10 @@
 #include "hooks/node_streams.h"
 
 #include "base/check.h"
+#include "hooks/start_streams.h"
 
 #include <ATen/Context.h>
 #include <c10/core/AutogradState.h>
-#include <c10/core/Event.h>
 
 #include <algorithm>
 #include <utility>
@@ -100,12 +100,7 @@ void NodeStreams::wait_for_readers(const at::Tensor& sum, const c10::Stream& wri
   if (!sum.has_storage() || sum.storage().use_count() != 1) return;  // it is not written to
   const auto readers = readers_.find(sum.storage().unsafeGetStorageImpl());
   if (readers == readers_.end()) return;
-  for (const c10::Stream& stream : readers->second.streams) {
-    if (stream == writer) continue;
-    c10::Event event(guard_.type());
-    event.record(stream);
-    writer.wait(event);
-  }
+  for (const c10::Stream& stream : readers->second.streams) order(stream, writer);
 }
 
 at::Tensor NodeStreams::add(uint32_t input, at::Tensor sum, at::Tensor gradient, bool sum_is_view, Node& consumer) {
@@ -131,11 +126,7 @@ void NodeStreams::wait(uint32_t input, const at::Tensor& gradient) const {
 }
 
 void NodeStreams::join(const c10::Stream& stream) const {
-  const MaybeStream& callers = callers_[stream.device_index()];
-  if (!callers || *callers == stream) return;
-  c10::Event event(guard_.type());
-  event.record(stream);
-  callers->wait(event);
+  if (const MaybeStream& callers = callers_[stream.device_index()]) order(stream, *callers);
 }
 
 void wait_for_all_streams(c10::DeviceType accelerator) {

@@ -16,14 +16,14 @@ bool is_on_accelerator(const at::Tensor& tensor) {
   return at::accelerator::getAccelerator() == tensor.device().type();
 }
 
+}  // namespace
+
 void order(const c10::Stream& earlier, const c10::Stream& later) {
   if (earlier == later) return;
   c10::Event event(earlier.device_type());
   event.record(earlier);
   later.wait(event);
 }
-
-}  // namespace
 
 void keep_for(const at::Tensor& tensor, const c10::Stream& reader) {
   if (tensor.has_storage()) VirtualGuardImpl(reader.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), reader);

@@ -19,6 +19,9 @@ namespace hindcast::hooks {
 /// Of the tensor's device in this thread; none for the CPU.
 std::optional<c10::Stream> current_stream_for(const at::Tensor& tensor);
 
+/// What `later` is given from now on waits for what `earlier` was given so far.
+void order(const c10::Stream& earlier, const c10::Stream& later);
+
 /// The allocator keeps the tensor's memory until this stream has read it.
 void keep_for(const at::Tensor& tensor, const c10::Stream& reader);
 

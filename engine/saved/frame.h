@@ -13,8 +13,8 @@
 #include "engine/saved/checkpoint.h"
 #include "engine/saved/recomputation.h"
 #include "engine/saved/slot.h"
-#include "hooks/start_streams.h"
 #include "hooks/saved_tensor_hooks.h"
+#include "hooks/start_streams.h"
 
 #include <torch/csrc/autograd/saved_variable.h>
 

@@ -3,9 +3,9 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "engine/saved/slot.h"
-#include "hooks/start_streams.h"
 #include "engine/takeover.h"
 #include "hooks/saved_tensor_hooks.h"
+#include "hooks/start_streams.h"
 
 #include <ATen/ops/empty_like.h>
 
