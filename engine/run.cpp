@@ -11,6 +11,7 @@
 #include "engine/saved_gradients.h"
 #include "engine/diagnosis/step_times.h"
 #include "hooks/accumulate_grad.h"
+#include "hooks/current_node.h"
 #include "hooks/run_hooks.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -295,6 +296,7 @@ class Runner final : private codegen::StepRunner {
   void accumulate(const Step& step, const EventStep& event) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node_of(step));
     const auto& call = collected_.calls[step.origin];
+    const hooks::CurrentNode current(leaf);
     if (call.hooks & capture::kPostAccumulateHooks) {
       user_code_ran_ = true;
       stats_recorder().add_hook_calls(1);
@@ -337,6 +339,7 @@ class Runner final : private codegen::StepRunner {
 
   bool run_hook(const Step& step, const EventStep& event) {
     Node& node = node_of(step);
+    const hooks::CurrentNode current(node);
     user_code_ran_ = true;
     stats_recorder().add_hook_calls(1);
     variable_list gradients, kept;
@@ -363,6 +366,7 @@ class Runner final : private codegen::StepRunner {
 
   bool call_node(const Step& step, const EventStep& event) {
     Node& node = node_of(step);
+    const hooks::CurrentNode current(node);
     user_code_ran_ = true;
     stats_recorder().add_opaque_calls(1);
     variable_list gradients, kept;

@@ -6,6 +6,7 @@
 #include "base/fork.h"
 #include "engine/call_state.h"
 #include "engine/counters/fallback.h"
+#include "hooks/current_node.h"
 #include "hooks/saved_tensor_hooks.h"
 
 #include <ATen/ops/zeros.h>
@@ -43,6 +44,21 @@ struct CarrierNode final : Node {
 struct ThreadCarrier {
   at::Tensor gradient = at::zeros({});  // a CPU scalar, else the stock engine moves the node to a device thread
   decltype(capture::own_node<CarrierNode>(nullptr)) node = capture::own_node(new CarrierNode(gradient));
+};
+
+ThreadCarrier& thread_carrier() {
+  static thread_local ThreadCarrier carrier;
+  return carrier;
+}
+
+// Who asks LibTorch for the current node may leave hooks on the carrier: they would run in all later backwards of the thread.
+struct RenewCarrier {
+  ThreadCarrier& carrier;
+  ~RenewCarrier() {
+    CarrierNode& node = *carrier.node;
+    if (!node.pre_hooks().empty() || !node.post_hooks().empty() || !node.tensor_pre_hooks().empty())
+      carrier.node = capture::own_node(new CarrierNode(carrier.gradient));
+  }
 };
 
 class TakeoverEngine final : public Engine {
@@ -106,7 +122,8 @@ class TakeoverEngine final : public Engine {
       if (!outputs.empty()) tell(roots, outputs, accumulate_grad);
       body();
     };
-    static thread_local ThreadCarrier carrier;
+    ThreadCarrier& carrier = thread_carrier();
+    const RenewCarrier renew{carrier};
     carrier.node->body = &with_needed;
     // With an output of its own the graph task is one for some gradients only, as re-entrant checkpoints ask LibTorch.
     const edge_list carried = outputs.empty() ? edge_list{} : edge_list{Edge(carrier.node, 0)};
@@ -165,6 +182,11 @@ void install() {
   // Never destroyed: LibTorch may ask for its engine until the process ends.
   installed.store(new TakeoverEngine(current));
   set_default_engine_stub(&stub);
+}
+
+Node* current_node() {
+  Node* const node = hooks::CurrentNode::of_thread();
+  return node != nullptr && get_current_node() == thread_carrier().node ? node : nullptr;
 }
 
 const Options* current_options() { return thread_options; }

@@ -7,10 +7,16 @@
 
 #include "engine/options.h"
 
+#include <torch/csrc/autograd/function.h>
+
 namespace hindcast::engine {
 
 /// Installs the engine if it is not the current one. Thread-safe.
 void install();
+
+/// The node whose hooks run on this thread, or which is called as itself, in a backward of ours; null elsewhere, and where it is the
+/// former engine's node.
+torch::autograd::Node* current_node();
 
 /// The options of this thread's innermost guard, or null.
 const Options* current_options();

@@ -1,6 +1,35 @@
 #include "hooks/accumulate_grad.h"
 
+#include <typeinfo>
+
 namespace hindcast::hooks {
+namespace {
+
+bool is_ordinary(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return typeid(impl) == typeid(c10::TensorImpl) && tensor.layout() == at::kStrided && !impl.is_python_dispatch() && !tensor.is_inference();
+}
+
+// LibTorch's template would take such a gradient as it is, and `detach()` it from those who know it. Nobody does: a Python
+// object of it would hold it too.
+bool becomes_grad(const at::Tensor& gradient, const at::Tensor& variable) {
+  return gradient.use_count() == 1 && gradient.unsafeGetTensorImpl()->autograd_meta() == nullptr && is_ordinary(gradient) &&
+         variable.layout() == at::kStrided && !c10::GradMode::is_enabled() &&
+         torch::autograd::utils::obeys_layout_contract(gradient, variable);
+}
+
+void accumulate(const at::Tensor& variable, at::Tensor&& gradient, bool has_post_hooks) {
+  at::Tensor& grad = variable.mutable_grad();
+  if (!grad.defined() && becomes_grad(gradient, variable)) {
+    grad = std::move(gradient);  // detached, it would be the same tensor 0.5 us later
+    return;
+  }
+  const at::Tensor new_grad = std::move(gradient);
+  torch::autograd::AccumulateGrad::accumulateGrad(variable, grad, new_grad, 1 + size_t{has_post_hooks},
+                                                  [&grad](at::Tensor&& updated) { grad = std::move(updated); });
+}
+
+}  // namespace
 
 void accumulate_grad(torch::autograd::AccumulateGrad& node, std::mutex& mutex, at::Tensor&& gradient, bool has_post_hooks) {
   const at::Tensor& variable = node.variable;
@@ -8,13 +37,9 @@ void accumulate_grad(torch::autograd::AccumulateGrad& node, std::mutex& mutex, a
     if (variable.grad_fn()) throw std::logic_error("leaf variable has been moved into the graph interior");
     if (!variable.requires_grad()) return;
   }
-  const at::Tensor new_grad = std::move(gradient);
+  at::Tensor incoming = std::move(gradient);
   const std::lock_guard lock(mutex);
-  if (new_grad.defined()) {
-    at::Tensor& grad = variable.mutable_grad();
-    torch::autograd::AccumulateGrad::accumulateGrad(variable, grad, new_grad, 1 + size_t{has_post_hooks},
-                                                    [&grad](at::Tensor&& updated) { grad = std::move(updated); });
-  }
+  if (incoming.defined()) accumulate(variable, std::move(incoming), has_post_hooks);
   // Also when nothing flowed in: LibTorch 2.11 calls it all the same.
   if (auto& hook = node.tensor_post_acc_grad_hooks(); hook != nullptr) (*hook)(variable);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // AccumulateGrad: a gradient into a leaf's `.grad`, through LibTorch's own template, so that stealing, cloning to the
-// leaf's layout, adding in place and sparse gradients are its own.
+// leaf's layout, adding in place and sparse gradients are its own. Only what it would give back unchanged does not go there.
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 

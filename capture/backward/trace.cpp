@@ -7,6 +7,7 @@
 #include "capture/backward/libtorch_access.h"
 #include "capture/backward/trace_writer.h"
 #include "hooks/accumulate_grad.h"
+#include "hooks/current_node.h"
 #include "hooks/run_hooks.h"
 #include "hooks/traceable.h"
 
@@ -76,6 +77,7 @@ class Tracer {
   void run_node(uint32_t index, Stage stage) {
     const NodeCall& call = collected_.calls[index];
     Node& node = *call.node;
+    const hooks::CurrentNode current(node);
     writer_.begin_node(index);
     if (streams_ && streams_->has_inputs()) streams_->enter(node.stream());
     if (recording_ && stage == Stage::NodeStart) writer_.add_event(EventKind::NodeStart);

@@ -7,6 +7,7 @@
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
 #include "python/csrc/aot.h"
+#include "python/csrc/current_node.h"
 #include "python/csrc/graphs.h"
 #include "python/csrc/guards.h"
 #include "python/csrc/optim.h"
@@ -138,6 +139,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("enable(int options) -> int", &enable);
   m.def("disable(int guard) -> ()", &disable);
   m.def("take_warnings() -> (str[] categories, str[] texts, str[] files, int[] lines)", &take_warnings);
+  m.def("current_node() -> Tensor?", &tensor_of_current_node);
   m.def("active() -> bool", [] { return active(); });
   m.def("record_fallback(str reason) -> ()", &record_fallback);
   m.def(

@@ -139,7 +139,20 @@ class Engine(torch._C._ImperativeEngine):
         return self._pytorchs(tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad)
 
 
+_pytorchs_current_node = torch._C._current_autograd_node
+
+
+def _current_autograd_node() -> Any:
+    """The node whose hooks run, or that runs itself. PyTorch's own function names the node that carries hindcast's backward."""
+    holder = call("current_node")
+    if holder is None:
+        return _pytorchs_current_node()
+    with torch._C.DisableTorchFunction():
+        return holder.grad_fn
+
+
 def install() -> None:
     """Puts hindcast's engine in front of PyTorch's, where it stays."""
     if not isinstance(Variable._execution_engine, Engine):
         Variable._execution_engine = Engine()
+        torch._C._current_autograd_node = _current_autograd_node

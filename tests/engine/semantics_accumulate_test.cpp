@@ -107,6 +107,29 @@ TEST(AccumulateGrad, VersionOfAFreshGradIsZero) {
   });
 }
 
+// A gradient that nobody holds becomes the leaf's without `detach()`: nothing may tell it from a detached one.
+TEST(AccumulateGrad, AFreshGradIsADetachedOne) {
+  expect_same_steps(3, [](Log& log, int) {
+    const auto x = leaf({3, 4}), w = leaf({3, 4}), v = leaf({3}), u = leaf({4});
+    w.register_hook([](const at::Tensor& grad) { return grad.clone().requires_grad_(); });
+    v.register_hook([](const at::Tensor& grad) { return (grad * 1).view({3}); });
+    u.register_hook([](const at::Tensor& grad) { return at::_neg_view(grad.clone()); });
+    ((x * w).sin() * v.unsqueeze(1) + u).exp().sum().backward();
+    for (const at::Tensor& leaf : {x, w, v, u}) {
+      const at::Tensor& grad = leaf.grad();
+      c10::TensorImpl& impl = *grad.unsafeGetTensorImpl();
+      log.show("grad", grad);
+      log.note("held " + std::to_string(grad.use_count()) + ", storage held " + std::to_string(grad.storage().use_count()));
+      log.note("version " + std::to_string(grad._version()) + (grad.requires_grad() ? ", requires grad" : ""));
+      log.note(std::string(grad.is_view() ? "view" : "no view") + (impl.allow_tensor_metadata_change() ? "" : ", fixed"));
+      log.note(c10::toString(impl.key_set()));
+      grad.resize_({2});
+      grad.requires_grad_();
+      log.show("resized", grad);
+    }
+  });
+}
+
 TEST(AccumulateGrad, ZeroedGradIsAddedTo) {
   expect_same(
       [](Log& log) {

@@ -156,5 +156,25 @@ TEST(ChangingHooks, WhileBatchSizesChange) {
   });
 }
 
+// LibTorch's current node in a hook is the one that carries the backward; its hooks must not outlive that.
+TEST(ChangingHooks, OnTheCurrentNodeOfLibTorch) {
+  const auto guard = enable(compilers::eager());
+  int calls = 0;
+  const auto backward = [&](bool with_hook) {
+    const auto x = leaf({3});
+    const auto y = x.sin();
+    y.register_hook([&](const at::Tensor&) {
+      if (!with_hook) return;
+      torch::autograd::get_current_node()->add_post_hook(post_hook([&](const variable_list& outputs, const variable_list&) {
+        ++calls;
+        return outputs;
+      }));
+    });
+    y.sum().backward();
+  };
+  for (int step = 0; step < 4; ++step) backward(step % 2 == 0);
+  EXPECT_EQ(calls, 2);
+}
+
 }  // namespace
 }  // namespace hindcast::tests

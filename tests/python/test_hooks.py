@@ -1,5 +1,6 @@
 import gc
 import weakref
+from contextlib import nullcontext
 
 import hindcast
 import pytest
@@ -189,3 +190,70 @@ def test_hooks_and_what_they_hold_are_freed():
     del y, held
     gc.collect()
     assert gone() is None
+
+
+def test_the_current_node_is_the_one_whose_hook_runs():
+    class Halved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x / 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(torch._C._current_autograd_node().name())
+            return grad / 2
+
+    def note(*_):
+        seen.append(torch._C._current_autograd_node().name())
+
+    def inner_backward(_):
+        with torch.enable_grad():
+            y = leaf(2).cos()
+            y.register_hook(note)
+            y.sum().backward()
+        note()
+
+    def program():
+        seen.clear()
+        w = leaf(3)
+        for _ in range(STEPS):
+            y = Halved.apply(w.sin()) * 2
+            y.register_hook(note)
+            y.grad_fn.register_prehook(note)
+            y.grad_fn.register_hook(note)
+            y.register_hook(inner_backward)
+            hooks = [w.register_hook(note), w.register_post_accumulate_grad_hook(note)]
+            y.sum().backward()
+            for hook in hooks:
+                hook.remove()
+        assert torch._C._current_autograd_node() is None
+        return list(seen), w.grad
+
+    seen = []
+    assert same_as_stock(program)["hits"] == STEPS - 1
+
+
+def test_an_unpack_hook_registers_a_hook_on_its_node():
+    """As offloading of activations to the host does, to free what it brought back once the node has run."""
+    seen = []
+
+    def unpack(tensor):
+        def hook(gradients, inputs):
+            seen.append(len(inputs))
+            return tuple(None if gradient is None else gradient / 2 for gradient in gradients)
+
+        torch._C._current_autograd_node().register_hook(hook)
+        return tensor
+
+    def program():
+        seen.clear()
+        w = leaf(3, 3)
+        gradients = []
+        for step in range(2 * STEPS):
+            with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack) if step % 2 else nullcontext():
+                loss = sum(torch.var_mean(w.exp(), dim=0)).sum()
+            loss.backward()
+            gradients.append(w.grad.clone())
+        return gradients, list(seen)
+
+    same_as_stock(program)
