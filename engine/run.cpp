@@ -296,7 +296,6 @@ class Runner final : private codegen::StepRunner {
   void accumulate(const Step& step, const EventStep& event) {
     auto& leaf = static_cast<torch::autograd::AccumulateGrad&>(node_of(step));
     const auto& call = collected_.calls[step.origin];
-    const hooks::CurrentNode current(leaf);
     if (call.hooks & capture::kPostAccumulateHooks) {
       user_code_ran_ = true;
       stats_recorder().add_hook_calls(1);
@@ -339,7 +338,6 @@ class Runner final : private codegen::StepRunner {
 
   bool run_hook(const Step& step, const EventStep& event) {
     Node& node = node_of(step);
-    const hooks::CurrentNode current(node);
     user_code_ran_ = true;
     stats_recorder().add_hook_calls(1);
     variable_list gradients, kept;
@@ -366,7 +364,6 @@ class Runner final : private codegen::StepRunner {
 
   bool call_node(const Step& step, const EventStep& event) {
     Node& node = node_of(step);
-    const hooks::CurrentNode current(node);
     user_code_ran_ = true;
     stats_recorder().add_opaque_calls(1);
     variable_list gradients, kept;
@@ -376,6 +373,7 @@ class Runner final : private codegen::StepRunner {
       if (keeps_inputs) kept.push_back(gradients.back());
     }
     if (!request_.keep_graph) node.will_release_variables();
+    const hooks::CurrentNode current(node);
     variable_list outputs = node(std::move(gradients));
     enter_again();
     torch::autograd::validate_outputs(node.next_edges(), outputs,

@@ -7,7 +7,9 @@
 
 #include "engine/options.h"
 
-#include <torch/csrc/autograd/function.h>
+namespace torch::autograd {
+struct Node;
+}
 
 namespace hindcast::engine {
 

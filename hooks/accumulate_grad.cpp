@@ -1,5 +1,7 @@
 #include "hooks/accumulate_grad.h"
 
+#include "hooks/current_node.h"
+
 #include <typeinfo>
 
 namespace hindcast::hooks {
@@ -18,14 +20,13 @@ bool becomes_grad(const at::Tensor& gradient, const at::Tensor& variable) {
          torch::autograd::utils::obeys_layout_contract(gradient, variable);
 }
 
-void accumulate(const at::Tensor& variable, at::Tensor&& gradient, bool has_post_hooks) {
+void accumulate(const at::Tensor& variable, at::Tensor gradient, bool has_post_hooks) {
   at::Tensor& grad = variable.mutable_grad();
   if (!grad.defined() && becomes_grad(gradient, variable)) {
-    grad = std::move(gradient);  // detached, it would be the same tensor 0.5 us later
+    grad = std::move(gradient);  // detached, it would be the same tensor, later
     return;
   }
-  const at::Tensor new_grad = std::move(gradient);
-  torch::autograd::AccumulateGrad::accumulateGrad(variable, grad, new_grad, 1 + size_t{has_post_hooks},
+  torch::autograd::AccumulateGrad::accumulateGrad(variable, grad, gradient, 1 + size_t{has_post_hooks},
                                                   [&grad](at::Tensor&& updated) { grad = std::move(updated); });
 }
 
@@ -37,11 +38,13 @@ void accumulate_grad(torch::autograd::AccumulateGrad& node, std::mutex& mutex, a
     if (variable.grad_fn()) throw std::logic_error("leaf variable has been moved into the graph interior");
     if (!variable.requires_grad()) return;
   }
-  at::Tensor incoming = std::move(gradient);
   const std::lock_guard lock(mutex);
-  if (incoming.defined()) accumulate(variable, std::move(incoming), has_post_hooks);
+  if (gradient.defined()) accumulate(variable, std::move(gradient), has_post_hooks);
   // Also when nothing flowed in: LibTorch 2.11 calls it all the same.
-  if (auto& hook = node.tensor_post_acc_grad_hooks(); hook != nullptr) (*hook)(variable);
+  if (auto& hook = node.tensor_post_acc_grad_hooks(); hook != nullptr) {
+    const CurrentNode current(node);
+    (*hook)(variable);
+  }
 }
 
 }  // namespace hindcast::hooks

@@ -2,7 +2,9 @@
 // Whose user code runs: the node that the stock engine would be evaluating. LibTorch's own `get_current_node()` cannot be told from
 // outside, and names the node that carries our backward.
 
-#include <torch/csrc/autograd/function.h>
+namespace torch::autograd {
+struct Node;
+}
 
 namespace hindcast::hooks {
 

@@ -77,7 +77,6 @@ class Tracer {
   void run_node(uint32_t index, Stage stage) {
     const NodeCall& call = collected_.calls[index];
     Node& node = *call.node;
-    const hooks::CurrentNode current(node);
     writer_.begin_node(index);
     if (streams_ && streams_->has_inputs()) streams_->enter(node.stream());
     if (recording_ && stage == Stage::NodeStart) writer_.add_event(EventKind::NodeStart);
@@ -229,6 +228,7 @@ class Tracer {
       if (request_.check) given.add(input.real);
       gradients.push_back(std::move(input.real));
     }
+    const hooks::CurrentNode current(node);
     variable_list results = node(std::move(gradients));
     if (request_.check && given.have_moved()) request_.check->is_written = true;
     if (streams_) streams_->enter_again();

@@ -28,7 +28,7 @@ class KernelCall final : public PointwiseFrame {
   void launch(Call& call) const override {
     if (call.leaves != nullptr) return run_leaves(call);
     if (call.is_one_loop) return run_dense(call);
-    if (!is_empty(call)) run_nest(call);
+    if (!call.is_empty()) run_nest(call);
   }
 
   void run_dense(const Call& call) const {

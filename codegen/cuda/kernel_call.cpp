@@ -27,7 +27,7 @@ class KernelCall final : public PointwiseFrame {
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
 
   void launch(Call& call) const override {
-    if (is_empty(call)) return;
+    if (call.is_empty()) return;
     if (!call.is_one_loop || !launch_dense(call)) launch_nest(call);
   }
 

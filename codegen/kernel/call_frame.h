@@ -7,6 +7,8 @@
 #include "codegen/kernel/launch_args.h"
 #include "codegen/kernel/leaf_requests.h"
 
+#include <algorithm>
+
 namespace hindcast::codegen {
 
 /// Where a backend's results come from. One per backend, never destroyed.
@@ -38,6 +40,7 @@ class CallFrame : public OpCall {
   struct Call {
     Call(const Step& step_, Slots& slots_, const capture::Env& env_, const CallFrame& frame);
     const at::Tensor& load(size_t i) const { return slots[step.inputs[i].slot]; }
+    bool is_empty() const { return std::find(domain.begin(), domain.end(), 0) != domain.end(); }
 
     const Step& step;
     Slots& slots;

@@ -23,7 +23,7 @@ void PointwiseFrame::lay_out(Call& call) const {
     call.strides[axis] = call.numel;
     call.numel *= std::max<int64_t>(call.domain[axis], 1);
   }
-  call.is_one_loop = !is_empty(call) && call.concats.are_dense() && is_one_loop(call);
+  call.is_one_loop = !call.is_empty() && call.concats.are_dense() && is_one_loop(call);
 }
 
 ResultLayout PointwiseFrame::layout_of(const Call& call, size_t store) const {
@@ -32,8 +32,6 @@ ResultLayout PointwiseFrame::layout_of(const Call& call, size_t store) const {
   const Ints shape = sizes_of(group_.shapes[store], call.env);
   return {shape, dense_strides(shape, group_.orders[store]), type};
 }
-
-bool PointwiseFrame::is_empty(const Call& call) { return std::find(call.domain.begin(), call.domain.end(), 0) != call.domain.end(); }
 
 // Every load lies in memory as the results do, or is one element.
 bool PointwiseFrame::is_one_loop(const Call& call) const {

@@ -17,7 +17,6 @@ class PointwiseFrame : public CallFrame {
   ResultLayout layout_of(const Call& call, size_t store) const final;
   bool may_take_input(const Call& call, size_t /*store*/) const final { return call.is_one_loop; }
 
-  static bool is_empty(const Call& call);
   bool is_still(size_t load) const { return load < loads_ && group_.body.loads[load].pattern == AccessPattern::Still; }
 
   /// By Body::loads, then Body::stores.

@@ -56,10 +56,10 @@ bool RowFrame::is_read_as_written(size_t store) const {
 void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   const at::IntArrayRef domain = call.domain;
   c10::SmallVector<Ints, 16> steps;
-  const bool has_elements = std::find(domain.begin(), domain.end(), 0) == domain.end();
+  const bool is_empty = call.is_empty();
   for (size_t i = 0; i < loads_; ++i) {
     rows.tensors.push_back(call.load(i));
-    if (C10_UNLIKELY(!has_elements)) {  // strides around a size of 0 do not follow each other, and nothing is read
+    if (C10_UNLIKELY(is_empty)) {  // strides around a size of 0 do not follow each other, and nothing is read
       steps.emplace_back(domain.size(), 0);
       continue;
     }

@@ -3,6 +3,7 @@
 #include "engine/takeover.h"
 
 #include <ATen/EmptyTensor.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 namespace hindcast::python {

@@ -165,9 +165,14 @@ TEST(ChangingHooks, OnTheCurrentNodeOfLibTorch) {
     const auto y = x.sin();
     y.register_hook([&](const at::Tensor&) {
       if (!with_hook) return;
-      torch::autograd::get_current_node()->add_post_hook(post_hook([&](const variable_list& outputs, const variable_list&) {
+      const auto current = torch::autograd::get_current_node();
+      current->add_post_hook(post_hook([&](const variable_list& outputs, const variable_list&) {
         ++calls;
         return outputs;
+      }));
+      current->add_pre_hook(pre_hook([](const variable_list& gradients) {
+        ADD_FAILURE() << "of a node that has run";
+        return gradients;
       }));
     });
     y.sum().backward();
