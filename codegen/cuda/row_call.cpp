@@ -40,7 +40,9 @@ class RowCall final : public RowFrame {
         problem_{.needs_whole_rows = needs_whole_rows(group.body),
                  .has_results_over_rows = has_results_over_rows(group.body),
                  .may_be_split = may_split_rows(group.body),
-                 .goes_by_segments = goes_by_segments(group.body)},
+                 .goes_by_segments = goes_by_segments(group.body),
+                 .sums = std::count_if(group.body.stores.begin(), group.body.stores.end(),
+                                       [](const BodyStore& store) { return store.extent == Extent::Columns; })},
         accesses_(accesses_of(group.body, shape_)) {}
   size_t footprint() const override {
     return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()) +
@@ -140,6 +142,7 @@ class RowCall final : public RowFrame {
     problem.is_aligned = is_aligned(call, rows);
     problem.kept_bytes = 0;
     for (const int64_t width : widths_kept_) problem.kept_bytes += whole_accesses(rows.row_length() * width);
+    problem.sum_bytes = whole_accesses(rows.row_length() * width_of_number());
     RowSchedule schedule = schedule_rows(problem, shape_, machine()->limits());
     if (!kernel_->has_or_asks_for(schedule.rows.entry)) {
       schedule = schedule_any_rows(problem, shape_, machine()->limits());
@@ -156,6 +159,8 @@ class RowCall final : public RowFrame {
     return prepared;
   }
 
+  int64_t width_of_number() const { return static_cast<int64_t>(c10::elementSize(group_.body.compute)); }
+
   // Results over rows on their way, slice by slice, in one piece of memory.
   struct Partials {
     c10::SmallVector<int64_t, 16> offsets, bytes;  // by store; bytes of one slice. Of other stores: 0
@@ -164,10 +169,9 @@ class RowCall final : public RowFrame {
   };
   Partials make_partials(const Rows& rows, int64_t slices) const {
     Partials partials;
-    const auto width = static_cast<int64_t>(c10::elementSize(group_.body.compute));
     for (size_t i = 0; i < rows.counts.size(); ++i) {
       partials.offsets.push_back(partials.all_bytes);
-      partials.bytes.push_back(group_.body.stores[i].is_over_rows() ? whole_accesses(rows.counts[i] * width) : 0);
+      partials.bytes.push_back(group_.body.stores[i].is_over_rows() ? whole_accesses(rows.counts[i] * width_of_number()) : 0);
       partials.all_bytes += partials.bytes.back() * slices;
     }
     return partials;
@@ -213,6 +217,7 @@ class RowCall final : public RowFrame {
     argument.add((pieces + splits - 1) / splits);
     argument.add_address(place_of_numbers(addresses));
     argument.add(problem.kept_bytes);
+    argument.add(schedule.kept_sums);
     argument.add(static_cast<int64_t>(call.added));
   }
 

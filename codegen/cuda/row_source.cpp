@@ -27,7 +27,7 @@ std::string rows_struct(const Body& body) {
              "  int64 is_whole;                        // the one slice is the result\n"
              "  int64 pass, splits, pieces_of_split;   // of rows that several blocks share\n"
              "  char* numbers;                         // that these blocks made of the row\n"
-             "  int64 kept_bytes;                      // of shared memory, for a row\n"
+             "  int64 kept_bytes, kept_sums;           // of shared memory, for a row; sums of columns that wait there\n"
              "  uint64 adds;                           // to what is there: results, a bit each\n"
              "}};\n\n",
              tensors, tensors, std::max<size_t>(stores, 1), std::max<size_t>(stores, 1));

@@ -4,7 +4,7 @@
 //
 //   rows        a row, or a tile of columns, stays in registers: memory is read once. Accesses of 16 bytes
 //   rows_each   as rows, element by element: for rows that are not aligned
-//   rows_shared   longer rows: what several passes read waits in shared memory. Accesses of 16 bytes
+//   rows_shared   longer rows: what several passes read waits in shared memory, and so do sums of columns. Accesses of 16 bytes
 //   rows_shared_each
 //   rows_long   rows that have no room there: each pass reads the row again. Accesses of 16 bytes
 //   rows_long_each   the same element by element; and in the place of each of these while it is not compiled

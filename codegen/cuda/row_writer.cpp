@@ -55,7 +55,7 @@ class Writer {
     numbers_of_row(passes_.count());
     store_numbers_of_row();
     line(2, "}");
-    if (form_ == RowForm::InRegisters) store_results_over_rows();
+    form_ == RowForm::InRegisters ? store_results_over_rows() : store_kept_sums();
     return text_ + "}\n\n";
   }
 
@@ -142,17 +142,24 @@ class Writer {
 
   // What one pass read and a later one reads again. A thread reads what it put there itself.
   void begin_kept_loads() {
-    std::string begin = "smem + threadIdx.y * arguments.kept_bytes";
+    behind_kept_ = "smem + threadIdx.y * arguments.kept_bytes";
     for (size_t i = 0; i < loads_; ++i) {
       if (!passes_.is_read_again(i)) continue;
-      line(2, format("[[maybe_unused]] {}* const kept{} = ({}*)({});", type_of(i), i, type_of(i), begin));
-      begin = format("(char*)kept{} + bytes_kept(arguments.segments * arguments.columns, sizeof({}))", i, type_of(i));
+      has_kept_loads_ = true;
+      line(2, format("[[maybe_unused]] {}* const kept{} = ({}*)({});", type_of(i), i, type_of(i), behind_kept_));
+      behind_kept_ = format("(char*)kept{} + bytes_kept(arguments.segments * arguments.columns, sizeof({}))", i, type_of(i));
     }
+  }
+
+  // Sums of columns wait there too, as many as there is room for (schedule.cpp): else each row would read and write them in memory.
+  bool may_keep_sum(size_t store) const {
+    return form_ == RowForm::Long && has_kept_loads_ && body_.stores[store].extent == Extent::Columns;
   }
 
   // In registers, or in the memory of the slice, which only this thread's elements touch. That of channels is shared by the row's threads.
   void begin_results_over_rows() {
     bool has_channels = false;
+    size_t sums = 0;
     if (has_moments_over_rows(body_)) line(2, "int seen = 0;");
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       const BodyStore& store = body_.stores[i];
@@ -166,8 +173,18 @@ class Writer {
         line(2, "}");
         continue;
       }
-      line(2,
-           format("{}* const c{} = ({}*)(arguments.pointers[{}] + slice * arguments.partial_bytes[{}]);", type_, i, type_, loads_ + i, i));
+      const std::string of_slice = format("({}*)(arguments.pointers[{}] + slice * arguments.partial_bytes[{}])", type_, loads_ + i, i);
+      if (may_keep_sum(i)) {
+        const std::string bytes = format("bytes_kept(arguments.segments * arguments.columns, sizeof({}))", type_);
+        const std::string vector = format("Vector<{}, kVector>", type_);
+        line(2, format("{}* const slice{} = {};", type_, i, of_slice));
+        line(2, format("const bool keeps{} = kKeeps && arguments.kept_sums > {};", i, sums));
+        line(2, format("{}* const c{} = keeps{} ? ({}*)({} + {} * {}) : slice{};", type_, i, i, type_, behind_kept_, sums++, bytes, i));
+        line(2, format("const int64 step{} = keeps{} ? {}::kChunk : {}::kBytes, apart{} = {}::kChunk * (keeps{} ? pieces : 1);", i, i,
+                       vector, vector, i, vector, i));
+      } else {
+        line(2, format("{}* const c{} = {};", type_, i, of_slice));
+      }
       if (store.extent != Extent::Channels) continue;
       has_channels = true;
       // A slice without rows has no memory.
@@ -439,7 +456,7 @@ class Writer {
     add_lines(indent, reductions, &ReductionText::end_vector);
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       if (writes(i, pass, Extent::Columns) && form_ != RowForm::InRegisters)
-        line(indent, format("store_vector<kVector>(c{} + {}, sum{});", i, first_column(), i));
+        line(indent, "store_vector<kVector>(" + sums_at(i, "sum") + ");");
     }
     store_vectors(indent, pass);
   }
@@ -447,7 +464,14 @@ class Writer {
   // Sums over rows that are in memory, of all columns of a vector in one access.
   void load_sums(int indent, size_t i) {
     line(indent, format("Vector<{}, kVector> sum{} = {{}};", type_, i));
-    line(indent, format("if (first >= slices) sum{} = load_vector<kVector>((const {}*)c{} + {});", i, type_, i, first_column()));
+    line(indent, format("if (first >= slices) sum{} = load_vector<kVector>({});", i, sums_at(i)));
+  }
+
+  // What load_vector and, with `value`, store_vector take for the sums of a piece.
+  std::string sums_at(size_t i, const std::string& value = "") const {
+    const std::string more = value.empty() ? "" : format(", {}{}", value, i);
+    if (!may_keep_sum(i)) return format("c{} + {}{}", i, first_column(), more);
+    return format("({}*)((char*)c{} + piece * step{}){}, apart{}", type_, i, i, more, i);
   }
 
   std::string first_column() const {
@@ -512,6 +536,18 @@ class Writer {
     }
   }
 
+  void store_kept_sums() {
+    bool has_any = false;
+    for (size_t i = 0; i < body_.stores.size(); ++i) has_any = has_any || may_keep_sum(i);
+    if (!has_any) return;
+    line(2, "for (int64 piece = threadIdx.x; kKeeps && slice < arguments.rows && piece < pieces; piece += blockDim.x) {");
+    for (size_t i = 0; i < body_.stores.size(); ++i) {
+      if (!may_keep_sum(i)) continue;
+      line(4, format("if (keeps{}) store_vector<kVector>(slice{} + {}, load_vector<kVector>({}));", i, i, first_column(), sums_at(i)));
+    }
+    line(2, "}");
+  }
+
   // The rows of a block become one slice. Where that is all rows, it is the result.
   void store_results_over_rows() {
     for (size_t i = 0; i < body_.stores.size(); ++i) {
@@ -552,6 +588,8 @@ class Writer {
   const ReductionText reductions_;
   const std::string type_;
   const size_t loads_;
+  std::string behind_kept_;  // the address in shared memory behind what passes keep
+  bool has_kept_loads_ = false;
   int shift_ = 0;  // of what is indented otherwise than in a loop over rows
   std::string text_;
 };

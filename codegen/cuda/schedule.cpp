@@ -49,7 +49,10 @@ bool has_room_for(int64_t bytes, const Limits& limits) { return bytes != 0 && by
 RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& limits) {
   const int64_t length = problem.is_aligned ? shape.vector_length : 1, pieces = ceil_of(problem.columns, length);
   int64_t threads = std::min<int64_t>(power_of_two(pieces), kThreads), at_once = rows_of_block(threads, problem.rows);
-  const bool keeps = has_room_for(problem.kept_bytes * std::max<int64_t>(kWarp / threads, 1), limits);
+  const int64_t rows_of_warp = std::max<int64_t>(kWarp / threads, 1);
+  // Small groups wait for each segment's barrier: rather on a multiprocessor that has nothing else to do.
+  while (at_once > rows_of_warp && ceil_of(problem.rows, at_once) < limits.multiprocessors) at_once /= 2;
+  const bool keeps = has_room_for(problem.kept_bytes * rows_of_warp, limits);
   while (keeps && !has_room_for(problem.kept_bytes * at_once, limits)) at_once /= 2;
   // Blocks that keep much are few on a multiprocessor: they have more threads.
   if (keeps && at_once == 1 && problem.kept_bytes * limits.threads_of_multiprocessor > limits.most_shared_bytes * threads &&
@@ -66,23 +69,33 @@ RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& li
   return schedule;
 }
 
+// Sums of columns for which a block has room beside a row. Blocks of one row each write them once, and read none.
+int64_t sums_kept(const RowProblem& problem, int64_t blocks, const Limits& limits) {
+  if (problem.sums == 0 || problem.rows <= blocks) return 0;
+  return std::clamp<int64_t>((limits.most_shared_bytes - kNumbers - problem.kept_bytes) / problem.sum_bytes, 0, problem.sums);
+}
+
 RowSchedule rows_by_passes(const RowProblem& problem, Shape shape, const Limits& limits) {
   const bool keeps = has_room_for(problem.kept_bytes, limits);
   const int64_t pieces = problem.segments * problem.columns / (problem.is_aligned ? shape.vector_length : 1);
   const int64_t threads = keeps ? shape.most_threads_of_row : std::min<int64_t>(power_of_two(pieces), shape.most_threads_of_row);
   const int64_t at_once = rows_of_block(threads, problem.rows);
-  int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
+  int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1), shared_bytes = keeps ? problem.kept_bytes : 0, kept_sums = 0;
   if (problem.has_results_over_rows) {
     // Each row of a block has a slice of its own: one of few short rows would be as large as they are.
     constexpr int64_t kRowsOfSlice = 16;
     if (at_once > 1) blocks = std::max<int64_t>(ceil_of(problem.rows, at_once * kRowsOfSlice), 1);
-    blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, keeps ? problem.kept_bytes : 0));
+    blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, shared_bytes));
+    if (keeps) kept_sums = sums_kept(problem, blocks, limits);
+    shared_bytes += kept_sums * problem.sum_bytes;
+    blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, shared_bytes));
   }
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
   RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
-  if (keeps) schedule.shared_bytes = problem.kept_bytes;
+  schedule.shared_bytes = shared_bytes;
+  schedule.kept_sums = kept_sums;
   return schedule;
 }
 

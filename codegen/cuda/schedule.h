@@ -49,6 +49,8 @@ struct RowProblem {
   bool may_be_split = false;  // several blocks may share a row
   bool goes_by_segments = false;
   int64_t kept_bytes = 0;  // of shared memory, for what several passes over a row read. 0: there is no such thing
+  int64_t sums = 0;        // of columns, which may wait in shared memory beside them
+  int64_t sum_bytes = 0;   // of one, for all columns
 };
 
 struct RowSchedule {
@@ -57,7 +59,8 @@ struct RowSchedule {
   int64_t slices = 0;
   int64_t rows_at_once = 1;  // of a slice
   int64_t splits = 0;        // blocks that share a row. 0: each row has one
-  int64_t shared_bytes = 0;  // of a block, for the rows that it has at a time
+  int64_t shared_bytes = 0;  // of a block, for the rows that it has at a time, and for the sums
+  int64_t kept_sums = 0;     // of columns, that wait in shared memory
   bool operator==(const RowSchedule&) const = default;
 };
 RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& limits);

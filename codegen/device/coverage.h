@@ -17,6 +17,8 @@
 // xlogy and xlog1py, products of a logarithm: at most 2; measured 1.67 for float, 1.70 for double.
 // gelu and gelu_backward: tests/device/gelu_test.cpp says it range by range.
 //
+// On a card, most of float are CUDA's own (card_functions.h), which CUDA's documentation says the errors of.
+//
 // Special values are those of C's library: infinities, NaN, the sign of zero, subnormal arguments and results.
 // sin, cos and tan: every float and double. sin_near, cos_near and tan_near: up to kNearAngle<T>, anything beyond. On a CPU those of float
 // take a tenth (tan_near a fifth), those of double a quarter of the time that sin, cos and tan of all angles take.

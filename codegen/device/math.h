@@ -2,6 +2,7 @@
 // The transcendental functions, for float and double: no branches and no calls, so that loops over them become vector code.
 // How exact each is stands in coverage.h; tests/device/math_test.cpp measures it.
 
+#include "codegen/device/card_functions.h"
 #include "codegen/device/error_function.h"
 #include "codegen/device/exponentials.h"
 #include "codegen/device/logarithms.h"

@@ -56,35 +56,38 @@ struct Vector {
   HC_DEVICE_MEMBER void set(int i, T value) { at[i] = Memory::stored(value); }
 };
 
-/// `from` is aligned for the chunks.
+/// `from` is aligned for the chunks. `apart`: bytes from one chunk to the next. Where each thread of a warp has several, shared memory gives out
+/// twice as many at a time if the first ones of all threads lie side by side, then the second ones.
 template <int kCount, class T>
-HC_DEVICE Vector<T, kCount> load_vector(const T* from) {
+HC_DEVICE Vector<T, kCount> load_vector(const T* from, int64 apart = Vector<T, kCount>::kChunk) {
   using Result = Vector<T, kCount>;
   if constexpr (kCount == 1) {
     Result one;
     one.set(0, *from);
     return one;
   } else {
+    using Access = Chunk<Result::kChunk>;
     struct Chunks {
-      Chunk<Result::kChunk> chunk[Result::kChunks];
+      Access chunk[Result::kChunks];
     } chunks;
 #pragma unroll
-    for (int i = 0; i < Result::kChunks; ++i) chunks.chunk[i] = reinterpret_cast<const Chunk<Result::kChunk>*>(from)[i];
+    for (int i = 0; i < Result::kChunks; ++i) chunks.chunk[i] = *reinterpret_cast<const Access*>((const char*)from + i * apart);
     return bit_cast<Result>(chunks);
   }
 }
 
 template <int kCount, class T>
-HC_DEVICE void store_vector(T* to, Vector<T, kCount> value) {
+HC_DEVICE void store_vector(T* to, Vector<T, kCount> value, int64 apart = Vector<T, kCount>::kChunk) {
   if constexpr (kCount == 1) {
     *to = value.get(0);
   } else {
+    using Access = Chunk<Vector<T, kCount>::kChunk>;
     struct Chunks {
-      Chunk<Vector<T, kCount>::kChunk> chunk[Vector<T, kCount>::kChunks];
+      Access chunk[Vector<T, kCount>::kChunks];
     };
     const auto chunks = bit_cast<Chunks>(value);
 #pragma unroll
-    for (int i = 0; i < Vector<T, kCount>::kChunks; ++i) reinterpret_cast<Chunk<Vector<T, kCount>::kChunk>*>(to)[i] = chunks.chunk[i];
+    for (int i = 0; i < Vector<T, kCount>::kChunks; ++i) *reinterpret_cast<Access*>((char*)to + i * apart) = chunks.chunk[i];
   }
 }
 

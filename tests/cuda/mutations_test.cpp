@@ -70,6 +70,16 @@ void columns() {
   program.store(kX, Extent::Columns);
   program.run(at::randn({500, 68}));
 }
+// Of more rows than blocks: sums wait in shared memory, the two of floats, and of doubles none.
+void columns_of_long_rows(at::ScalarType type) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}};
+  program.store(kX, Extent::Columns);
+  program.store(result(1), Extent::Columns);
+  program.run(at::randn({7, 18000}, type));
+}
+void kept_columns() { columns_of_long_rows(at::kFloat); }
+void columns_without_room() { columns_of_long_rows(at::kDouble); }
 // Three rows and room for four in a block.
 void channels() {
   RowProgram program;
@@ -197,6 +207,12 @@ INSTANTIATE_TEST_SUITE_P(
                              "rows /= 2) {\n      __syncthreads();",
                              "rows /= 2) {",
                              {Uninitialised, ReadAfterWrite, WriteAfterRead}},
+                    Mutation{"KeptSumsOverlap",
+                             kept_columns,
+                             "+ 1 * bytes_kept(",
+                             "- 16 + 1 * bytes_kept(",
+                             {ReadAfterWrite, WriteAfterRead, WriteAfterWrite}},
+                    Mutation{"SumsWithoutRoom", columns_without_room, "arguments.kept_sums > 1", "true", {SharedBounds, GlobalBounds}},
                     Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}},
                     Mutation{"SlicesInOnePlace", columns, "blockIdx.x * slice_bytes", "0 * slice_bytes", {WriteAfterWrite}},
                     Mutation{"SlicesThatAreNone",

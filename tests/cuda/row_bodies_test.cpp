@@ -157,6 +157,32 @@ TEST_F(RowBodies, ReadTwice) {
   }
 }
 
+// Sums of columns wait in shared memory beside the rows, as many as there is room for: all four, three, one, none. Two blocks have the rows.
+TEST_F(RowBodies, SumsOfColumnsBesideKeptRows) {
+  RowProgram program;
+  program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}};
+  program.store(kX, Extent::Columns, Kind::Mean);
+  program.store(kX, Extent::Columns, Kind::M2);
+  program.store(result(1), Extent::Element);
+  program.store(kX, Extent::Columns, Kind::Max);
+  program.store(result(1), Extent::Columns);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    for (const int64_t columns : {8200, 9001, 11000, 14001, 20000, 28001, 36000}) {
+      const std::string kernel = columns % 8 == 0 ? "rows_shared" : "rows_shared_each";
+      if (columns * c10::elementSize(type) > (size_t{220} << 10)) continue;
+      SCOPED_TRACE(testing::Message() << columns << " " << type);
+      const at::Tensor x = at::randn({7, columns}, type), exact = x.to(at::kDouble), distance = x - x.amax(1, true);
+      const Tensors ours = run(program, x, {kernel, "merge_slices"});
+      const double unit = type == at::kFloat ? 1e-5 : 1e-13;
+      const auto [variance, mean] = at::var_mean(exact, {0}, 0);
+      EXPECT_TRUE(at::allclose(ours[0].to(at::kDouble), mean, unit, unit));
+      EXPECT_TRUE(at::allclose(ours[1].to(at::kDouble), variance * 7, unit, unit));
+      EXPECT_TRUE(is_same(ours[2], distance) && is_same(ours[3], x.amax(0)));
+      EXPECT_TRUE(at::allclose(ours[4].to(at::kDouble), distance.to(at::kDouble).sum(0), unit, unit));
+    }
+  }
+}
+
 // A row that is not in registers is read twice: once for both numbers, and once for the elements.
 const std::vector<Case> kOfSoftmax = {{{7, 100}, {"rows"}},
                                       {{9, 101}, {"rows_each"}},

@@ -17,7 +17,7 @@ static void PrintTo(const Schedule& schedule, std::ostream* out) {
 static void PrintTo(const RowSchedule& schedule, std::ostream* out) {
   PrintTo(schedule.rows, out);
   *out << ", slices " << schedule.slices << " of " << schedule.rows_at_once << ", splits " << schedule.splits << ", shared bytes "
-       << schedule.shared_bytes;
+       << schedule.shared_bytes << ", kept sums " << schedule.kept_sums;
 }
 
 }  // namespace hindcast::codegen::cuda
@@ -81,7 +81,7 @@ TEST(Schedule, OfWhatTakesAnyCall) {
             (RowSchedule{{Entry::RowsLongEach, {1}, {64, 4}}, 3}));
   RowProblem segments = rows;
   segments.goes_by_segments = true;
-  EXPECT_EQ(schedule_any_rows(segments, kFloats, kH200), (RowSchedule{{Entry::Segments, {4}, {8, 32}}}));
+  EXPECT_EQ(schedule_any_rows(segments, kFloats, kH200), (RowSchedule{{Entry::Segments, {25}, {8, 4}}}));
 }
 
 TEST(Schedule, SetsOfTensors) {
@@ -118,6 +118,12 @@ RowProblem norm_with_columns(int64_t rows, int64_t columns) {
 
 RowProblem kept(RowProblem problem, int64_t bytes_of_element) {
   problem.kept_bytes = problem.columns * problem.segments * bytes_of_element;
+  return problem;
+}
+RowProblem with_sums(RowProblem problem, int64_t sums) {
+  problem.has_results_over_rows = true;
+  problem.sums = sums;
+  problem.sum_bytes = problem.columns * 4;
   return problem;
 }
 RowProblem group_norm(int64_t rows, int64_t segments, int64_t columns) {
@@ -165,10 +171,22 @@ TEST(Schedule, Rows) {
            {"kept, with sums over rows: what the card holds at a time",
             kept(norm_with_columns(1 << 14, 16384), 8),
             {{Entry::RowsShared, {132}, {512, 1}}, 132, 1, 0, 131072}},
+           {"sums wait there too", with_sums(kept(norm(2048, 12288), 4), 2), {{Entry::RowsShared, {132}, {512, 1}}, 132, 1, 0, 147456, 2}},
+           {"two blocks have room for them",
+            with_sums(kept(norm(2048, 8200), 4), 2),
+            {{Entry::RowsShared, {264}, {512, 1}}, 264, 1, 0, 98400, 2}},
+           {"room for two of three",
+            with_sums(kept(norm(2048, 12288), 8), 3),
+            {{Entry::RowsShared, {132}, {512, 1}}, 132, 1, 0, 196608, 2}},
+           {"room for none", with_sums(kept(norm(2048, 16384), 12), 1), {{Entry::RowsShared, {132}, {512, 1}}, 132, 1, 0, 196608, 0}},
+           {"a row for each block: no sums to wait",
+            with_sums(kept(norm(264, 12288), 4), 2),
+            {{Entry::RowsShared, {264}, {512, 1}}, 264, 1, 0, 49152}},
            {"many small segments: fewer rows at a time",
-            group_norm(512, 64, 64),
-            {{Entry::SegmentsShared, {64}, {16, 8}}, 0, 1, 0, 131072}},
-           {"small groups", group_norm(512, 4, 64), {{Entry::SegmentsShared, {32}, {16, 16}}, 0, 1, 0, 16384}},
+            group_norm(1 << 14, 64, 64),
+            {{Entry::SegmentsShared, {2048}, {16, 8}}, 0, 1, 0, 131072}},
+           {"small groups", group_norm(1 << 14, 4, 64), {{Entry::SegmentsShared, {1024}, {16, 16}}, 0, 1, 0, 16384}},
+           {"few small groups: fewer at a time", group_norm(512, 4, 64), {{Entry::SegmentsShared, {256}, {16, 2}}, 0, 1, 0, 2048}},
            {"groups", group_norm(512, 4, 1024), {{Entry::SegmentsShared, {512}, {256, 1}}, 0, 1, 0, 16384}},
            {"large groups", group_norm(512, 10, 4096), {{Entry::SegmentsShared, {512}, {512, 1}}, 0, 1, 0, 163840}},
            {"groups that shared memory does not hold", group_norm(512, 40, 4096), {{Entry::Segments, {512}, {256, 1}}}},
