@@ -176,12 +176,9 @@ class Writer {
       const std::string of_slice = format("({}*)(arguments.pointers[{}] + slice * arguments.partial_bytes[{}])", type_, loads_ + i, i);
       if (may_keep_sum(i)) {
         const std::string bytes = format("bytes_kept(arguments.segments * arguments.columns, sizeof({}))", type_);
-        const std::string vector = format("Vector<{}, kVector>", type_);
         line(2, format("{}* const slice{} = {};", type_, i, of_slice));
         line(2, format("const bool keeps{} = kKeeps && arguments.kept_sums > {};", i, sums));
         line(2, format("{}* const c{} = keeps{} ? ({}*)({} + {} * {}) : slice{};", type_, i, i, type_, behind_kept_, sums++, bytes, i));
-        line(2, format("const int64 step{} = keeps{} ? {}::kChunk : {}::kBytes, apart{} = {}::kChunk * (keeps{} ? pieces : 1);", i, i,
-                       vector, vector, i, vector, i));
       } else {
         line(2, format("{}* const c{} = {};", type_, i, of_slice));
       }
@@ -467,11 +464,14 @@ class Writer {
     line(indent, format("if (first >= slices) sum{} = load_vector<kVector>({});", i, sums_at(i)));
   }
 
-  // What load_vector and, with `value`, store_vector take for the sums of a piece.
+  // What load_vector and, with `value`, store_vector take for the sums of a piece. Where they wait in shared memory their chunks lie apart. (With
+  // the distances in variables, ptxas gives a thread of a layer norm 72 registers, not 64: then a multiprocessor has one block, not two.)
   std::string sums_at(size_t i, const std::string& value = "") const {
     const std::string more = value.empty() ? "" : format(", {}{}", value, i);
     if (!may_keep_sum(i)) return format("c{} + {}{}", i, first_column(), more);
-    return format("({}*)((char*)c{} + piece * step{}){}, apart{}", type_, i, i, more, i);
+    const std::string vector = format("Vector<{}, kVector>::", type_);
+    const std::string bytes = format("(keeps{} ? piece * {}kChunk : piece * {}kBytes)", i, vector, vector);
+    return format("({}*)((char*)c{} + {}){}, {}kChunk * (keeps{} ? int(pieces) : 1)", type_, i, bytes, more, vector, i);
   }
 
   std::string first_column() const {

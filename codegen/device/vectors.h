@@ -59,7 +59,7 @@ struct Vector {
 /// `from` is aligned for the chunks. `apart`: bytes from one chunk to the next. Where each thread of a warp has several, shared memory gives out
 /// twice as many at a time if the first ones of all threads lie side by side, then the second ones.
 template <int kCount, class T>
-HC_DEVICE Vector<T, kCount> load_vector(const T* from, int64 apart = Vector<T, kCount>::kChunk) {
+HC_DEVICE Vector<T, kCount> load_vector(const T* from, int apart = Vector<T, kCount>::kChunk) {
   using Result = Vector<T, kCount>;
   if constexpr (kCount == 1) {
     Result one;
@@ -77,7 +77,7 @@ HC_DEVICE Vector<T, kCount> load_vector(const T* from, int64 apart = Vector<T, k
 }
 
 template <int kCount, class T>
-HC_DEVICE void store_vector(T* to, Vector<T, kCount> value, int64 apart = Vector<T, kCount>::kChunk) {
+HC_DEVICE void store_vector(T* to, Vector<T, kCount> value, int apart = Vector<T, kCount>::kChunk) {
   if constexpr (kCount == 1) {
     *to = value.get(0);
   } else {
