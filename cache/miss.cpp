@@ -47,7 +47,7 @@ std::string detail(const Miss& miss) {
     case Miss::Kind::LimitReached:
       return format(
           "{} would need one more than the {} variants that Options::limit allows; from now on a backward "
-          "that none of them fits runs its nodes as themselves",
+          "that none of them fits is not captured",
           node, miss.limit);
   }
   return {};

@@ -83,7 +83,8 @@ class Worker final : private base::ForkLock {
 
   void work() {
     // Training goes first; a thread's own niceness is Linux' reading of PRIO_PROCESS.
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);
+    const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+    setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + 10);
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });

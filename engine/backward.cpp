@@ -36,6 +36,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
+#include <exception>
 #include <optional>
 
 namespace hindcast::engine {
@@ -67,7 +68,7 @@ class OneBackward {
     if (options_.nan_guard) nan_guard_.emplace(work_.collected);
     if (needs_carrier(found)) {
       in_carrier_([&] {
-        tell_nodes(work_.collected);
+        tell_nodes(work_.collected, call_.roots.size() == 1);
         run_on_streams(std::move(resume), std::move(found));
       });
     } else {
@@ -104,10 +105,10 @@ class OneBackward {
     return found ? found.plan->has_barriers() : !call_.outputs.empty();
   }
 
-  // The start of a structure that is known is worth a capture in any case: they are few, by Options::limit.
+  // The start of a structure that is known is worth a capture in any case: they are few, by Options::limit. At the limit it is told once.
   bool may_capture(const capture::Resume& resume) {
     const Start where = start(resume);
-    if (where == Start() && entry_) return true;
+    if (where == Start() && entry_) return !entry_->is_at_its_limit(options_.limit);
     const cache::KeyHash seen = where == Start() ? structure_ : structure_of_rest(structure_, where, work_.resumed);
     return Payoff::of_process().may_capture(seen, now_, [&] { return Captures::of_process().room(options_); });
   }
@@ -159,6 +160,14 @@ class OneBackward {
     log_misses(work_.collected, is_new_structure, resume, next.misses);
     if (next.allowed && backs_off_) Payoff::of_process().captured();
 
+    struct NoteRaised {
+      const OneBackward& of;
+      const bool counts;
+      const int exceptions = std::uncaught_exceptions();
+      ~NoteRaised() {
+        if (counts && std::uncaught_exceptions() > exceptions) Payoff::of_process().raised(of.structure_);
+      }
+    } note_raised{*this, backs_off_ && where == Start()};
     capture::ReplayCheck check;
     auto graph =
         capture::trace({work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,

@@ -30,7 +30,13 @@ Payoff::Sighting Payoff::sight(const cache::KeyHash& structure, uint64_t now) {
 
 void Payoff::too_large(const cache::KeyHash& structure) {
   const std::lock_guard lock(mutex_);
-  sighting_of(structure) = {structure.high, 0, 1, true};
+  sighting_of(structure) = {structure.high, 0, 1, 0, true};
+}
+
+void Payoff::raised(const cache::KeyHash& structure) {
+  const std::lock_guard lock(mutex_);
+  Sighting& sighting = sighting_of(structure);
+  if (sighting.structure == structure.high && ++sighting.raised >= kMostRaised) sighting.is_never_kept = true;
 }
 
 void Payoff::earn() {

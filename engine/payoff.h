@@ -46,7 +46,7 @@ class Payoff {
   template <class AskRoom>
   bool may_capture(const cache::KeyHash& structure, uint64_t now, AskRoom room) {
     const Sighting seen = sight(structure, now);
-    if (seen.is_too_large) return false;
+    if (seen.is_never_kept) return false;
     const bool is_welcome = seen.count != 0 || credit_.load(std::memory_order_relaxed) > 0;
     if (!is_welcome) return false;
     const Room there_is = room();
@@ -55,6 +55,8 @@ class Payoff {
   }
   /// It was captured, and is too large to be kept: not again.
   void too_large(const cache::KeyHash& structure);
+  /// Its capture ended by an exception, as a hook may end every backward. After some: not again.
+  void raised(const cache::KeyHash& structure);
 
   void captured() { credit_.fetch_sub(kPrice, std::memory_order_relaxed); }
   /// A hit of a capture that had so many before.
@@ -67,11 +69,13 @@ class Payoff {
   static constexpr int64_t kPrice = 4, kCredit = 64 * kPrice;
   static constexpr uint32_t kHitsThatCount = 8;
   static constexpr uint64_t kReturns = 16;
+  static constexpr uint32_t kMostRaised = 8;
   struct Sighting {
     uint64_t structure = 0;
-    uint64_t first = 0;  // number of the call
-    uint32_t count = 0;  // 0: never seen
-    bool is_too_large = false;
+    uint64_t first = 0;   // number of the call
+    uint32_t count = 0;   // 0: never seen
+    uint32_t raised = 0;  // captures of it that ended by an exception
+    bool is_never_kept = false;
   };
   /// What was known of it; once more from now on.
   Sighting sight(const cache::KeyHash& structure, uint64_t now);

@@ -169,6 +169,14 @@ capture::DynamicFacts split(DynamicRow row, size_t resumed) {
 
 }  // namespace
 
+bool Entry::is_at_its_limit(size_t limit) const {
+  if (!limit_was_reached_.load(std::memory_order_relaxed)) return false;
+  const SharedLook look(plan_slots_mutex());
+  const auto from_start =
+      std::count_if(variants_.begin(), variants_.end(), [](const auto& variant) { return variant->starts_at(Start()); });
+  return static_cast<size_t>(from_start) >= limit;
+}
+
 NextCapture Entry::plan_capture(const capture::Collected& collected, CallOrigins origins, Start start, CallFacts facts,
                                 const Options& options) const {
   const auto earlier = starting_at(start);

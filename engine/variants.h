@@ -96,6 +96,8 @@ class Entry {
  public:
   /// The variant that starts there and matches.
   Found find(Start start, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const;
+  /// A capture from the start was asked for when there were as many as `limit` allows, and there still are.
+  bool is_at_its_limit(size_t limit) const;
   /// How to capture what find() did not find, and what to say about it.
   NextCapture plan_capture(const capture::Collected& collected, CallOrigins origins, Start start, CallFacts facts,
                            const Options& options) const;

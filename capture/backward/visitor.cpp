@@ -18,6 +18,7 @@ const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, C
   } catch (const std::exception&) {
     return "LibTorch's visitor cannot collect it";  // calling it as itself raises the right error, if it is one
   }
+  if (!compiler.sv_to_hooks.empty()) return "saved tensor with hooks";
   const CacheKey key = args.key();
   cache::append_size(out.key, key.key_size);
   cache::append_bytes(out.key, key.key, key.key_size);

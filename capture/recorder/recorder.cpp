@@ -349,6 +349,9 @@ at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::Operato
     traced->views = input->views;
     traced->views.push_back({op, args, i, output});
     graph_.values.edit(id.index).is_view = true;
+    // As autograd's own views do.
+    if (!real.is_inference() && !input->real.is_inference())
+      real.unsafeGetTensorImpl()->set_version_counter(input->real.unsafeGetTensorImpl()->version_counter());
     return wrapped;
   }
   return wrapped;

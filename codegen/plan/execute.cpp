@@ -11,10 +11,25 @@ void add_gradients(const Step& step, Slots& slots) {
   if (step.outputs[0] != kNoSlot) slots[step.outputs[0]] = std::move(sum);
 }
 
+// What is viewed may be given away to the view.
+void run_shown_view(const Step& step, Slots& slots, const capture::Env& env) {
+  const at::Tensor& viewed = slots[step.args[0].slots[0].slot];
+  if (!viewed.defined() || !viewed.has_storage() || viewed.is_inference()) return step.call_op->run(step, slots, env);
+  const c10::VariableVersion version = viewed.unsafeGetTensorImpl()->version_counter();
+  const c10::Storage memory = viewed.storage();
+  step.call_op->run(step, slots, env);
+  for (const uint32_t slot : step.outputs) {
+    if (slot == kNoSlot || !slots[slot].defined() || !slots[slot].has_storage() || slots[slot].is_inference()) continue;
+    if (slots[slot].storage().is_alias_of(memory)) slots[slot].unsafeGetTensorImpl()->set_version_counter(version);
+  }
+}
+
 }  // namespace
 
 void run_step(const Step& step, Slots& slots, const capture::Env& env) {
-  if (step.call_op) {
+  if (step.shares_version) {
+    run_shown_view(step, slots, env);
+  } else if (step.call_op) {
     step.call_op->run(step, slots, env);
   } else {
     add_gradients(step, slots);

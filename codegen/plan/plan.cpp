@@ -101,14 +101,14 @@ std::vector<uint32_t> Plan::find_last_uses(const Schedule& schedule, const FindH
 }
 
 void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use) {
-  const std::vector<bool> is_copied = find_views_to_be_copied();
+  const std::vector<bool> is_copied = find_views_to_be_copied(), is_shown = find_shown_views();
   steps_.reserve(schedule.items.size());
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
     if (item.is_group) {
       add_step(schedule.groups[item.index], place, last_use, make_group_call(item.index));
     } else {
-      add_step(item.index, place, last_use, is_copied[item.index]);
+      add_step(item.index, place, last_use, is_copied[item.index], is_shown[item.index]);
     }
   }
 }
@@ -160,7 +160,28 @@ std::vector<bool> Plan::find_views_to_be_copied() const {
   return result;
 }
 
-void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied) {
+// Views that user code gets as a gradient, and what such a view is a view of.
+std::vector<bool> Plan::find_shown_views() const {
+  std::vector<bool> result(graph_->instrs.size()), is_shown(graph_->values.size());
+  for (size_t i = graph_->instrs.size(); i-- > 0;) {
+    const Instr& instr = graph_->instrs[i];
+    const auto show = [&](ValueId value) {
+      if (value.defined()) is_shown[value.index] = true;
+    };
+    if (instr.kind == InstrKind::Event) {
+      if (!capture::waits(instr)) for_each_use(instr, show);
+      continue;
+    }
+    if (instr.kind != InstrKind::Op || instr.args.empty() || instr.args[0].kind != Arg::Kind::Value) continue;
+    result[i] = std::any_of(instr.outputs.begin(), instr.outputs.end(), [&](ValueId output) {
+      return output.defined() && is_shown[output.index] && graph_->values[output.index].is_view;
+    });
+    if (result[i]) show(instr.args[0].values[0]);
+  }
+  return result;
+}
+
+void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied, bool is_shown) {
   const Instr& instr = graph_->instrs[i];
   Step& step = steps_.emplace_back();
   step.kind = instr.kind;
@@ -172,6 +193,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
   }
   step.op = instr.op;
   step.target_arg = instr.target_arg;
+  step.shares_version = is_shown;
   step.sum_is_view = instr.kind == InstrKind::AddGrads && graph_->values[instr.inputs[0].index].is_view;
   for (const ValueId value : instr.outputs) {
     const uint32_t slot = slot_of(value);

@@ -94,6 +94,8 @@ struct Step {
   std::vector<Leaf> leaves;
   uint32_t first_leaf = 0;   // number of leaves[0] among those of all kernels of the plan, which have a LeafRequest each
   bool sum_is_view = false;  // AddGrads: the first gradient
+  /// Makes a view of its first argument that user code gets, or a view of which it gets: both count writes together, as views of autograd's do.
+  bool shares_version = false;
 };
 
 /// A segment for a user's graph compiler, in slots.
@@ -150,7 +152,8 @@ class Plan {
   void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use);
   /// By instr.
   std::vector<bool> find_views_to_be_copied() const;
-  void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied);
+  std::vector<bool> find_shown_views() const;
+  void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied, bool is_shown);
   void add_step(const Group& group, uint32_t place, const std::vector<uint32_t>& last_use, std::unique_ptr<const OpCall> call);
   StepArg plan_arg(const capture::Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use);
 

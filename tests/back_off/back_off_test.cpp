@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+#include <vector>
+
 #include "engine/hindcast.h"
 #include "tests/support/log_capture.h"
 
@@ -156,6 +159,50 @@ TEST_F(BackOff, ContinuationsThatDoNotComeBackAreNotCaptured) {
     ASSERT_TRUE(at::equal(step(), expected));
   }
   EXPECT_LT(hindcast::stats().kept_bytes, size_t{16} << 20);
+}
+
+// A number that the graph has in it, another one in each step.
+TEST_F(BackOff, WhatIsAtItsLimitGoesToTheStockEngine) {
+  const auto step = [](int i) {
+    const auto x = at::full({4}, 0.5).set_requires_grad(true);
+    at::huber_loss(x * 2, at::zeros({4}), at::Reduction::Sum, 1 + 1e-3 * i).backward();
+    return x.grad();
+  };
+  std::vector<at::Tensor> stock;
+  for (int i = 0; i < 200; ++i) stock.push_back(step(i));
+  LogCapture logs("");
+  const auto guard = hindcast::enable();
+  for (int i = 0; i < 200; ++i) EXPECT_TRUE(at::equal(step(i), stock[static_cast<size_t>(i)])) << i;
+  EXPECT_EQ(hindcast::stats().unique_graphs, 8U) << "Options::limit";
+  EXPECT_EQ(hindcast::stats().misses, 9U) << "the ninth says so";
+  EXPECT_EQ(left(), 191U);
+  EXPECT_EQ(logs.count("limit reached"), 1U) << logs.text();
+}
+
+TEST_F(BackOff, WhatFitsACaptureHitsAlsoAtTheLimit) {
+  const auto step = [](int i) {
+    const auto x = at::full({4}, 0.5).set_requires_grad(true);
+    at::huber_loss(x * 2, at::zeros({4}), at::Reduction::Sum, 1 + 1e-3 * i).backward();
+  };
+  const auto guard = hindcast::enable();
+  for (int i = 0; i < 12; ++i) step(i);
+  const uint64_t before = hits();
+  for (int i = 0; i < 8; ++i) step(i);
+  EXPECT_EQ(hits() - before, 8U);
+}
+
+TEST_F(BackOff, WhatAHookEndsEachTimeGoesToTheStockEngine) {
+  const auto step = [] {
+    const auto x = at::full({4}, 0.5).set_requires_grad(true);
+    const auto y = x.sin();
+    y.register_hook([](const at::Tensor&) -> at::Tensor { throw std::domain_error("far enough"); });
+    EXPECT_THROW(y.exp().sum().backward(), std::domain_error);
+    return x.grad();
+  };
+  const auto guard = hindcast::enable();
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(step().defined());
+  EXPECT_EQ(hindcast::stats().misses, 8U);
+  EXPECT_EQ(left(), 92U);
 }
 
 }  // namespace

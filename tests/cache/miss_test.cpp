@@ -77,7 +77,7 @@ TEST(MissSentence, LimitReached) {
   miss.limit = 8;
   EXPECT_EQ(sentence(miss),
             "Cache miss due to limit reached: MulBackward0 (NodeCall 2) would need one more than the 8 variants that "
-            "Options::limit allows; from now on a backward that none of them fits runs its nodes as themselves");
+            "Options::limit allows; from now on a backward that none of them fits is not captured");
 }
 
 TEST(MissName, IsTheEnumerator) {

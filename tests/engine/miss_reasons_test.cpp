@@ -169,7 +169,7 @@ TEST_F(MissReason, TheLimit) {
   options.limit = 1;
   EXPECT_EQ(reason(backward(3), backward(5), "LimitReached", options),
             "Cache miss due to limit reached: SumBackward0 (NodeCall 1) would need one more than the 1 variants that "
-            "Options::limit allows; from now on a backward that none of them fits runs its nodes as themselves");
+            "Options::limit allows; from now on a backward that none of them fits is not captured");
 }
 
 TEST_F(MissReason, TheLimitIsAWarningWithoutAnyChannel) {

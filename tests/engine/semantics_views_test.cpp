@@ -270,5 +270,43 @@ TEST(Views, WriteOnTheSecondRunOfAStructure) {
   });
 }
 
+// A gradient may be a view of the caller's tensor. Who saved that tensor sees a write through the gradient, and the other way round.
+TEST(Views, GradientsThatAreViewsCountWritesWithWhatTheyView) {
+  using Reshape = at::Tensor (*)(const at::Tensor&);
+  for (const Reshape reshape : {Reshape([](const at::Tensor& p) {
+                                  return p.view({3, 4});
+                                }),
+                                Reshape([](const at::Tensor& p) {
+                                  return p.view({4, 3}).t();
+                                }),
+                                Reshape([](const at::Tensor& p) {
+                                  return p.view({4, 3, 1}).permute({1, 2, 0}).squeeze(1);
+                                })}) {
+    expect_same_steps(12, [reshape](Log& log, int step) {
+      const auto p = leaf({12}), v = leaf({3, 4}), gradient = at::full({3, 4}, 2.0, at::kDouble);
+      const auto loss = (v * gradient.to(v.scalar_type())).sum();
+      const auto g = gradient.to(v.scalar_type());
+      const auto of_saved = (v * g).sum();
+      const auto y = reshape(p);
+      if (step / 2 % 2 == 1) y.register_hook([&](at::Tensor grad) { log.note("version in the hook: " + std::to_string(grad._version())); });
+      at::Tensor result;
+      if (step % 2 == 0) {
+        y.backward(g);
+        result = p.grad();
+      } else {
+        result = torch::autograd::grad({y}, {p}, {g})[0];
+      }
+      log.note("versions: " + std::to_string(result._version()) + ", " + std::to_string(g._version()));
+      g.add_(0);
+      log.note("written to what is viewed: " + std::to_string(result._version()));
+      result.mul_(100);
+      log.note("written to the view: " + std::to_string(g._version()));
+      log.attempt("who saved it", [&] { of_saved.backward(); });
+      log.attempt("another", [&] { loss.backward(); });
+      log.show("grads", {p.grad(), v.grad()});
+    });
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests

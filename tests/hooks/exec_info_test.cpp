@@ -101,5 +101,23 @@ TEST(ExecInfo, OfBackward) {
   });
 }
 
+// LibTorch's engine does not note a root that is alone.
+TEST(ExecInfo, OfRootsAmongAllNodes) {
+  for (const bool alone : {true, false}) {
+    expect_same_steps(3, [alone](Log& log, int) {
+      const Tensors t = graph(log);
+      Node* const root = node_of(t.loss);
+      Node* const inner = node_of(t.mid);
+      t.loss.register_hook([&log, root, inner](const at::Tensor& gradient) {
+        const auto& nodes = *torch::autograd::get_current_graph_task_nodes_in_graph();
+        log.note("root: " + std::to_string(nodes.contains(root)) + ", inner: " + std::to_string(nodes.contains(inner)));
+        return gradient;
+      });
+      alone ? torch::autograd::backward({t.loss}) : torch::autograd::backward({t.loss, t.aside.sum()});
+      log.show("a.grad", t.a.grad());
+    });
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests

@@ -45,3 +45,19 @@ def test_backward_with_inputs():
 
 def test_backward():
     same_as_stock(lambda: what_a_hook_sees(lambda loss, a, y: loss.backward()))
+
+
+def test_hooks_of_many_gradients_the_root_among_them():
+    def program():
+        seen = []
+        for _ in range(STEPS):
+            w, other = leaf(2), leaf(2)
+            z = (w * 3).sum()
+            for name, tensors in (("w", (z, w)), ("other", (z, other))):
+                torch.autograd.graph.register_multi_grad_hook(
+                    tensors, lambda grads, name=name: seen.append((name, [g is not None for g in grads]))
+                )
+            z.backward()
+        return seen
+
+    same_as_stock(program)
