@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 namespace hindcast::engine {
 
@@ -106,6 +107,8 @@ class Pause {
     left_ = length_;
   }
   void took_one() { in_a_row_ = length_ = left_ = 0; }
+  /// How many calls to come it would skip. The caller skips them, and counts them.
+  uint32_t take() { return std::exchange(left_, 0); }
 
  private:
   static constexpr uint32_t kPatience = 16, kLongest = 15;

@@ -88,10 +88,10 @@ std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {
   return {texts, pictures};
 }
 
-void record_fallback(const std::string& name) {
+void record_fallbacks(const std::string& name, int64_t count) {
   const auto reason = engine::find_fallback_reason(name);
   TORCH_CHECK_VALUE(reason, "no fallback reason '", name, "'");
-  engine::record_fallback(*reason);
+  for (int64_t i = 0; i < count; ++i) engine::record_fallback(*reason);
 }
 
 void set_logs(const std::string& spec, const std::string& out) {
@@ -129,7 +129,7 @@ void define_optim(torch::Library& m) {
 TORCH_LIBRARY(hindcast, m) {
   m.def(
       "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "
-      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> (Tensor?[]? gradients, bool warned)",
+      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> (Tensor?[]? gradients, bool warned, int unseen)",
       &run_backward);
   m.def(
       "keep_options(str compiler, str dynamic, int limit, int cache_size, int cache_bytes, int cuda_graph_bytes, bool back_off, "
@@ -141,7 +141,8 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("take_warnings() -> (str[] categories, str[] texts, str[] files, int[] lines)", &take_warnings);
   m.def("current_node() -> Tensor?", &tensor_of_current_node);
   m.def("active() -> bool", [] { return active(); });
-  m.def("record_fallback(str reason) -> ()", &record_fallback);
+  m.def("take_pause() -> int", &take_pause);
+  m.def("record_fallbacks(str reason, int count) -> ()", &record_fallbacks);
   m.def(
       "stats() -> (Dict(str, int) counters, Dict(str, float) times, Dict(str, int) misses_by_reason, "
       "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons, Dict(str, int) without_cuda_graph)",

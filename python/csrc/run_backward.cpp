@@ -1,6 +1,8 @@
 #include "python/csrc/run_backward.h"
 
 #include "capture/recorder/libtorch_compat.h"
+#include "engine/payoff.h"
+#include "engine/takeover.h"
 #include "python/csrc/torch_functions.h"
 #include "python/csrc/warnings.h"
 
@@ -41,6 +43,11 @@ Edge wanted_edge(const at::Tensor& input, bool accumulate_grad) {
 
 }  // namespace
 
+int64_t take_pause() {
+  const Options* const options = engine::current_options();
+  return options != nullptr && engine::backs_off(*options) ? engine::Pause::of_thread().take() : 0;
+}
+
 Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph, at::TensorList inputs,
                      bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions) {
   const KeptWarnings warnings;
@@ -59,7 +66,7 @@ Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors
       torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, wanted);
 
   OptionalTensors results;
-  if (accumulate_grad) return {std::move(results), warnings.any()};
+  if (accumulate_grad) return {std::move(results), warnings.any(), take_pause()};
   results.reserve(found.size());
   for (at::Tensor& gradient : found) {
     TORCH_CHECK(allow_unreachable || gradient.defined(),
@@ -68,11 +75,11 @@ Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors
                 " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
     results.push_back(gradient.defined() ? std::optional(std::move(gradient)) : std::nullopt);
   }
-  return {std::move(results), warnings.any()};
+  return {std::move(results), warnings.any(), take_pause()};
 }
 
 Outcome leave_to_pytorch(at::TensorList, const OptionalTensors&, bool, bool, at::TensorList, bool, bool, std::optional<int64_t>) {
-  return {std::nullopt, false};
+  return {std::nullopt, false, 0};
 }
 
 }  // namespace hindcast::python

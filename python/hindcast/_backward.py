@@ -27,10 +27,28 @@ _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
 class _ThreadState(threading.local):
     def __init__(self) -> None:
-        self.guards: set[int] = set()  # that this thread has entered and not left
+        self.guards: dict[int, int] = {}  # that this thread has entered and not left, and the number of their options
+        self.options = 0  # of the innermost
+        # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them.
+        self.unseen, self.unseen_with = 0, 0
+        self.uncounted = 0  # of these, that came
+
+    def enter(self, guard: int, options: int) -> None:
+        self.guards[guard] = self.options = options
+
+    def leave(self, guard: int) -> None:
+        del self.guards[guard]
+        self.options = next(reversed(self.guards.values()), 0)
 
 
 thread_state = _ThreadState()
+
+
+def count_unseen() -> None:
+    """Counts the calls of this thread that hindcast did not look at."""
+    if thread_state.uncounted:
+        call("record_fallbacks", "DoesNotPay", thread_state.uncounted)
+        thread_state.uncounted = 0
 
 
 def mode_reason() -> Optional[str]:
@@ -79,9 +97,11 @@ def _take_over(
     reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
     if reason is not None:
         return reason, None, False
-    found, warned = _run_backward(
+    found, warned, unseen = _run_backward(
         tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad, torch_functions
     )
+    if unseen:
+        thread_state.unseen, thread_state.unseen_with = unseen, thread_state.options
     return "FunctorchTensor" if found is None else None, found, warned
 
 
@@ -89,7 +109,7 @@ _warned_of_compiled_autograd = False
 
 
 def _count(reason: str) -> None:
-    call("record_fallback", reason)
+    call("record_fallbacks", reason, 1)
     global _warned_of_compiled_autograd
     if reason == "CompiledAutograd" and not _warned_of_compiled_autograd:
         _warned_of_compiled_autograd = True
@@ -107,7 +127,14 @@ class Engine(torch._C._ImperativeEngine):
     @property
     def run_backward(self) -> Any:
         """What is called in the caller's own frame, which PyTorch's warnings name."""
-        return self._run_backward if thread_state.guards else self._pytorchs
+        state = thread_state
+        if not state.guards:
+            return self._pytorchs
+        if state.unseen and state.unseen_with == state.options:
+            state.unseen -= 1
+            state.uncounted += 1
+            return self._pytorchs
+        return self._run_backward
 
     def _run_backward(
         self,
@@ -119,6 +146,8 @@ class Engine(torch._C._ImperativeEngine):
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
     ) -> Any:
+        if thread_state.uncounted:
+            count_unseen()
         arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad)
         try:
             if torch._C._is_torch_function_mode_enabled():
@@ -129,6 +158,7 @@ class Engine(torch._C._ImperativeEngine):
             else:
                 reason, found, warned = _take_over(*arguments, None)
         except BaseException:
+            thread_state.unseen, thread_state.unseen_with = call("take_pause"), thread_state.options
             warn_of_kept_beside_an_error()
             raise
         if warned:

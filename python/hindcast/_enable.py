@@ -137,14 +137,14 @@ class enable(_DecoratorContextManager):
         install()
         guard = call("enable", self._options)
         self._entered.append(guard)
-        thread_state.guards.add(guard)
+        thread_state.enter(guard, self._options)
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         guard = self._entered[-1]
         if guard not in thread_state.guards:
             raise RuntimeError("hindcast.enable: a guard was left on another thread than the one that entered it")
         self._entered.pop()
-        thread_state.guards.remove(guard)
+        thread_state.leave(guard)
         call("disable", guard)
 
 

@@ -3,6 +3,7 @@
 import os
 from typing import Any, NamedTuple, Optional, Union
 
+from ._backward import count_unseen, thread_state
 from ._library import call
 
 _NOT_RECOMPILES = ("NewNode", "LimitReached")
@@ -25,6 +26,7 @@ def stats() -> dict[str, Any]:
     engine) with ``fallbacks_by_reason``, ``opaque_nodes`` (nodes called as themselves, by name) with ``opaque_reasons``,
     ``misses_by_reason``, and the other fields of hindcast's C++ ``Stats``.
     """
+    count_unseen()
     counters, times, misses, fallbacks, opaque_nodes, opaque_reasons, without_cuda_graph = call("stats")
     return {
         **counters,
@@ -41,6 +43,7 @@ def stats() -> dict[str, Any]:
 
 def report() -> str:
     """The counters as text for people, with the reasons of recent misses."""
+    count_unseen()
     return str(call("report"))
 
 
@@ -51,6 +54,7 @@ def graphs() -> list[Graph]:
 
 def reset() -> None:
     """Forgets every captured graph and zeroes the counters. Backwards that are running finish undisturbed."""
+    thread_state.uncounted = 0
     call("reset")
 
 
