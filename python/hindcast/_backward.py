@@ -29,6 +29,7 @@ class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.guards: dict[int, int] = {}  # that this thread has entered and not left, and the number of their options
         self.options = 0  # of the innermost
+        self.disabled = 0  # calls that came while these switch hindcast off, and that are not counted yet
         # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them.
         self.unseen, self.unseen_with = 0, 0
         self.uncounted = 0  # of these, that came
@@ -42,10 +43,14 @@ class _ThreadState(threading.local):
 
 
 thread_state = _ThreadState()
+disabled_options: set[int] = set()  # numbers of options with enabled=False
 
 
 def count_unseen() -> None:
     """Counts the calls of this thread that hindcast did not look at."""
+    if thread_state.disabled:
+        call("record_fallbacks", "Disabled", thread_state.disabled)
+        thread_state.disabled = 0
     if thread_state.uncounted:
         call("record_fallbacks", "DoesNotPay", thread_state.uncounted)
         thread_state.uncounted = 0
@@ -129,6 +134,9 @@ class Engine(torch._C._ImperativeEngine):
         """What is called in the caller's own frame, which PyTorch's warnings name."""
         state = thread_state
         if not state.guards:
+            return self._pytorchs
+        if state.options in disabled_options:
+            state.disabled += 1
             return self._pytorchs
         if state.unseen and state.unseen_with == state.options:
             state.unseen -= 1

@@ -5,7 +5,7 @@ from typing import Any, Literal, Optional
 
 from torch.utils._contextlib import _DecoratorContextManager
 
-from ._backward import install, mode_reason, thread_state
+from ._backward import disabled_options, install, mode_reason, thread_state
 from ._library import call, ops
 
 _CHOICES = {
@@ -124,6 +124,8 @@ class enable(_DecoratorContextManager):
         number = _kept.get(options)
         if number is None:
             number = _kept[options] = call("keep_options", *options)
+            if not enabled:
+                disabled_options.add(number)
         self._options = number
         self._entered: list[int] = []
 
