@@ -98,17 +98,5 @@ TEST(SavedTensorHooks, AreNotCalledForANodeThatIsNotNeeded) {
   });
 }
 
-TEST(SavedTensorHooks, UnpackOnceWhereTheFormulaNeedsTheTensor) {
-  expect_same_steps(3, [](Log& log, int) {
-    const auto x = leaf({3, 3}), w = leaf({3, 3});
-    const auto y = at::mm(x, w);
-    auto& node = dynamic_cast<torch::autograd::generated::MmBackward0&>(*y.grad_fn());
-    node.self_.register_hooks(std::make_unique<NotingHooks>(log, "self", as_it_is, as_it_is));
-    node.mat2_.register_hooks(std::make_unique<NotingHooks>(log, "mat2", as_it_is, as_it_is));
-    y.sum().backward();
-    log.show("grads", {x.grad(), w.grad()});
-  });
-}
-
 }  // namespace
 }  // namespace hindcast::tests

@@ -3,7 +3,7 @@
 import hindcast
 import pytest
 import torch
-from side_by_side import STEPS, error_of, leaf, same_as_stock
+from side_by_side import STEPS, assert_same, error_of, leaf, run_seeded, same_as_stock
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
@@ -28,6 +28,27 @@ def test_checkpoint(use_reentrant):
 
     stats = same_as_stock(program)
     assert stats["backwards"] == STEPS and stats["hits"] == STEPS - 1
+
+
+def test_checkpoint_runs_as_often_under_libtorchs_visitor():
+    def program():
+        layer, order = nn.BatchNorm1d(3), []
+
+        def block(x):
+            order.append("block")
+            return layer(x @ torch.eye(3)).tanh()
+
+        for step in range(STEPS):
+            order.append(step)
+            checkpoint(block, torch.randn(4, 3, requires_grad=True), use_reentrant=False).sum().backward()
+        return order, layer.running_mean, layer.num_batches_tracked, [p.grad for p in layer.parameters()]
+
+    expected = run_seeded(program)
+    for collector in ("typed", "visitor"):
+        hindcast.reset()
+        with hindcast.enable("eager", collector=collector):
+            assert_same(run_seeded(program), expected, collector)
+        assert hindcast.stats()["hits"] == STEPS - 1
 
 
 def test_checkpoint_draws_the_same_random_numbers():
