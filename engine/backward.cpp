@@ -160,14 +160,14 @@ class OneBackward {
     log_misses(work_.collected, is_new_structure, resume, next.misses);
     if (next.allowed && backs_off_) Payoff::of_process().captured();
 
-    struct NoteRaised {
+    struct TellPayoff {  // also when a hook throws
       const OneBackward& of;
-      const bool counts;
+      const bool tells;
       const int exceptions = std::uncaught_exceptions();
-      ~NoteRaised() {
-        if (counts && std::uncaught_exceptions() > exceptions) Payoff::of_process().raised(of.structure_);
+      ~TellPayoff() {
+        if (tells) Payoff::of_process().traced(of.structure_, std::uncaught_exceptions() > exceptions);
       }
-    } note_raised{*this, backs_off_ && where == Start()};
+    } tell_payoff{*this, backs_off_ && where == Start()};
     capture::ReplayCheck check;
     auto graph =
         capture::trace({work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,

@@ -33,10 +33,12 @@ void Payoff::too_large(const cache::KeyHash& structure) {
   sighting_of(structure) = {structure.high, 0, 1, 0, true};
 }
 
-void Payoff::raised(const cache::KeyHash& structure) {
+void Payoff::traced(const cache::KeyHash& structure, bool raised) {
   const std::lock_guard lock(mutex_);
   Sighting& sighting = sighting_of(structure);
-  if (sighting.structure == structure.high && ++sighting.raised >= kMostRaised) sighting.is_never_kept = true;
+  if (sighting.structure != structure.high) return;
+  sighting.raised = raised ? sighting.raised + 1 : 0;
+  if (sighting.raised >= kMostRaised) sighting.is_never_kept = true;
 }
 
 void Payoff::earn() {

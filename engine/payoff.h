@@ -56,8 +56,8 @@ class Payoff {
   }
   /// It was captured, and is too large to be kept: not again.
   void too_large(const cache::KeyHash& structure);
-  /// Its capture ended by an exception, as a hook may end every backward. After some: not again.
-  void raised(const cache::KeyHash& structure);
+  /// Its nodes ran once, to be captured, or an exception ended that, as a hook may end every backward. After some in a row: not again.
+  void traced(const cache::KeyHash& structure, bool raised);
 
   void captured() { credit_.fetch_sub(kPrice, std::memory_order_relaxed); }
   /// A hit of a capture that had so many before.
@@ -75,7 +75,7 @@ class Payoff {
     uint64_t structure = 0;
     uint64_t first = 0;   // number of the call
     uint32_t count = 0;   // 0: never seen
-    uint32_t raised = 0;  // captures of it that ended by an exception
+    uint32_t raised = 0;  // captures of it in a row that ended by an exception
     bool is_never_kept = false;
   };
   /// What was known of it; once more from now on.

@@ -142,18 +142,17 @@ class Writer {
 
   // What one pass read and a later one reads again. A thread reads what it put there itself.
   void begin_kept_loads() {
-    behind_kept_ = "smem + threadIdx.y * arguments.kept_bytes";
+    std::string begin = "smem + threadIdx.y * arguments.kept_bytes";
     for (size_t i = 0; i < loads_; ++i) {
       if (!passes_.is_read_again(i)) continue;
-      has_kept_loads_ = true;
-      line(2, format("[[maybe_unused]] {}* const kept{} = ({}*)({});", type_of(i), i, type_of(i), behind_kept_));
-      behind_kept_ = format("(char*)kept{} + bytes_kept(arguments.segments * arguments.columns, sizeof({}))", i, type_of(i));
+      line(2, format("[[maybe_unused]] {}* const kept{} = ({}*)({});", type_of(i), i, type_of(i), begin));
+      begin = behind_kept_ = format("(char*)kept{} + bytes_kept(arguments.segments * arguments.columns, sizeof({}))", i, type_of(i));
     }
   }
 
   // Sums of columns wait there too, as many as there is room for (schedule.cpp): else each row would read and write them in memory.
   bool may_keep_sum(size_t store) const {
-    return form_ == RowForm::Long && has_kept_loads_ && body_.stores[store].extent == Extent::Columns;
+    return form_ == RowForm::Long && !behind_kept_.empty() && body_.stores[store].extent == Extent::Columns;
   }
 
   // In registers, or in the memory of the slice, which only this thread's elements touch. That of channels is shared by the row's threads.
@@ -464,8 +463,8 @@ class Writer {
     line(indent, format("if (first >= slices) sum{} = load_vector<kVector>({});", i, sums_at(i)));
   }
 
-  // What load_vector and, with `value`, store_vector take for the sums of a piece. Where they wait in shared memory their chunks lie apart. (With
-  // the distances in variables, ptxas gives a thread of a layer norm 72 registers, not 64: then a multiprocessor has one block, not two.)
+  // What load_vector and, with `value`, store_vector take for the sums of a piece. Where they wait in shared memory their chunks lie apart. (The
+  // distances in variables would take registers, by which a multiprocessor has one block of a layer norm, not two.)
   std::string sums_at(size_t i, const std::string& value = "") const {
     const std::string more = value.empty() ? "" : format(", {}{}", value, i);
     if (!may_keep_sum(i)) return format("c{} + {}{}", i, first_column(), more);
@@ -537,12 +536,13 @@ class Writer {
   }
 
   void store_kept_sums() {
-    bool has_any = false;
-    for (size_t i = 0; i < body_.stores.size(); ++i) has_any = has_any || may_keep_sum(i);
-    if (!has_any) return;
-    line(2, "for (int64 piece = threadIdx.x; kKeeps && slice < arguments.rows && piece < pieces; piece += blockDim.x) {");
+    std::vector<size_t> sums;
     for (size_t i = 0; i < body_.stores.size(); ++i) {
-      if (!may_keep_sum(i)) continue;
+      if (may_keep_sum(i)) sums.push_back(i);
+    }
+    if (sums.empty()) return;
+    line(2, "for (int64 piece = threadIdx.x; kKeeps && slice < arguments.rows && piece < pieces; piece += blockDim.x) {");
+    for (const size_t i : sums) {
       line(4, format("if (keeps{}) store_vector<kVector>(slice{} + {}, load_vector<kVector>({}));", i, i, first_column(), sums_at(i)));
     }
     line(2, "}");
@@ -588,9 +588,8 @@ class Writer {
   const ReductionText reductions_;
   const std::string type_;
   const size_t loads_;
-  std::string behind_kept_;  // the address in shared memory behind what passes keep
-  bool has_kept_loads_ = false;
-  int shift_ = 0;  // of what is indented otherwise than in a loop over rows
+  std::string behind_kept_;  // the address in shared memory behind what passes keep. Empty: they keep nothing
+  int shift_ = 0;            // of what is indented otherwise than in a loop over rows
   std::string text_;
 };
 

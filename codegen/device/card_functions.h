@@ -1,6 +1,6 @@
 #pragma once
 // On a card these functions of float are CUDA's, as in LibTorch's kernels: the card has instructions for powers of two, logarithms and
-// reciprocals, and the arithmetic of the other headers takes two to four times as many. Sine and cosine of near angles take few there too.
+// reciprocals, and the arithmetic of the other headers takes many in their place. That of sine and cosine of near angles takes few.
 
 #include "codegen/device/arithmetic.h"
 #include "codegen/device/error_function.h"

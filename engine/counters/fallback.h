@@ -22,8 +22,9 @@ namespace hindcast::engine {
     "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "        \
     "stock engine does what it does, or raises the error at its place.")                                                       \
   X(DoesNotPay, true,                                                                                                          \
-    "this program's backwards have other structures all the time, and captures of them were not hit: one that comes back is "  \
-    "captured then. Options::back_off = false captures all; Options::cache_size and cache_bytes say how many are kept.")       \
+    "captures do not pay: structures do not come back, or fit none of as many captures as Options::limit allows, or an "       \
+    "exception ends each capture. Options::back_off = false captures all; Options::cache_size and cache_bytes say how many "   \
+    "structures are kept.")                                                                                                    \
   X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                              \
   X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")     \
   X(GradientEdge, true, "a root or a wanted input is no tensor but a gradient edge, which no operator takes.")                 \

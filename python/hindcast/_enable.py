@@ -5,7 +5,7 @@ from typing import Any, Literal, Optional
 
 from torch.utils._contextlib import _DecoratorContextManager
 
-from ._backward import disabled_options, install, mode_reason, thread_state
+from ._backward import count_unseen, disabled_options, install, mode_reason, thread_state
 from ._library import call, ops
 
 _CHOICES = {
@@ -148,6 +148,7 @@ class enable(_DecoratorContextManager):
         self._entered.pop()
         thread_state.leave(guard)
         call("disable", guard)
+        count_unseen()  # the thread may end
 
 
 def is_enabled() -> bool:

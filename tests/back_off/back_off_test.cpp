@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "engine/hindcast.h"
+#include "engine/payoff.h"
 #include "tests/support/log_capture.h"
 
 namespace hindcast::tests {
@@ -159,6 +161,22 @@ TEST_F(BackOff, ContinuationsThatDoNotComeBackAreNotCaptured) {
     ASSERT_TRUE(at::equal(step(), expected));
   }
   EXPECT_LT(hindcast::stats().kept_bytes, size_t{16} << 20);
+}
+
+TEST(Payoff, ExceptionsNowAndThenAreNoReason) {
+  const auto payoff = std::make_unique<engine::Payoff>();
+  const cache::KeyHash structure{1, 2};
+  uint64_t now = 0;
+  const auto may_capture = [&] { return payoff->may_capture(structure, ++now, [] { return engine::Payoff::Room(); }); };
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 7; ++i) {
+      EXPECT_TRUE(may_capture());
+      payoff->traced(structure, /*raised=*/true);
+    }
+    EXPECT_TRUE(may_capture());
+    payoff->traced(structure, /*raised=*/round == 2);
+  }
+  EXPECT_FALSE(may_capture()) << "eight in a row";
 }
 
 // A number that the graph has in it, another one in each step.

@@ -63,6 +63,18 @@ def test_guards_nest_and_the_innermost_wins():
     assert counts() == (1, 0)
 
 
+def test_calls_of_a_thread_that_ended_are_counted():
+    def switched_off():
+        with hindcast.enable(enabled=False):
+            backward()
+            backward()
+
+    thread = threading.Thread(target=switched_off)
+    thread.start()
+    thread.join()
+    assert hindcast.stats()["fallbacks_by_reason"] == {"Disabled": 2}
+
+
 def test_one_guard_may_be_entered_again():
     guard = hindcast.enable("eager")
     with guard, guard:
