@@ -32,6 +32,7 @@
 #include "engine/stopwatch.h"
 #include "engine/streams.h"
 #include "engine/workspace.h"
+#include "hooks/thread_state.h"
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -68,6 +69,8 @@ class OneBackward {
     if (options_.nan_guard) nan_guard_.emplace(work_.collected);
     if (needs_carrier(found)) {
       in_carrier_([&] {
+        const hooks::ThreadState at_start;
+        thread_state_ = &at_start;
         tell_nodes(work_.collected, call_.roots.size() == 1);
         run_on_streams(std::move(resume), std::move(found));
       });
@@ -136,7 +139,7 @@ class OneBackward {
       const EnteredPlan recorded = enter_recorded_plan(found, work_.bindings, options_, has_many_streams);
       auto next =
           engine::run({*found.plan, by_segments ? &compiled : nullptr, work_.bindings, work_.env, work_.collected, std::move(resume),
-                       call_.keep_graph, results_, observer(), recorded.get(), options_.cuda_graph_bytes, streams_});
+                       call_.keep_graph, results_, observer(), recorded.get(), options_.cuda_graph_bytes, streams_, thread_state_});
       stats_recorder().add_run_ns(watch.ns());
       HC_LOG(Perf, Info, "graph {} replayed in {:.1f} us", found.plan->graph().id, watch.us());
       if (!next) return;
@@ -169,10 +172,10 @@ class OneBackward {
       }
     } tell_payoff{*this, backs_off_ && where == Start()};
     capture::ReplayCheck check;
-    auto graph =
-        capture::trace({work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,
-                        [](const std::string& name, const std::string& reason) { stats_recorder().add_opaque_node(name, reason); },
-                        [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer(), streams_});
+    auto graph = capture::trace(
+        {work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,
+         [](const std::string& name, const std::string& reason) { stats_recorder().add_opaque_node(name, reason); },
+         [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer(), streams_, thread_state_});
     stats_recorder().add_trace_ns(watch.ns());
     HC_LOG(Perf, Info, "captured in {:.1f} us", watch.us());
     if (!graph) return;  // it was not allowed: nodes ran as themselves
@@ -198,6 +201,7 @@ class OneBackward {
   bool has_captured_ = false;              // something was not found: a miss
   std::optional<NanGuard> nan_guard_;      // speaks when it goes, whether the backward is done or has thrown
   hooks::NodeStreams* streams_ = nullptr;  // where nodes are on an accelerator
+  const hooks::ThreadState* thread_state_ = nullptr;
 };
 
 }  // namespace

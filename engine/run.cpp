@@ -13,6 +13,7 @@
 #include "hooks/accumulate_grad.h"
 #include "hooks/current_node.h"
 #include "hooks/run_hooks.h"
+#include "hooks/thread_state.h"
 
 #include <torch/csrc/autograd/engine.h>
 
@@ -196,6 +197,11 @@ class Runner final : private codegen::StepRunner {
       streams_->enter_again();
   }
 
+  bool state_is_changed() const { return request_.thread_state && request_.thread_state->is_changed(); }
+  void end_user_code() const {
+    if (request_.thread_state) request_.thread_state->restore_if_changed();
+  }
+
   // The user's function runs in place of the segment's first ATen step; the others only give back what they used last.
   bool in_compiled_segment(const Step& step) {
     const auto& segments = plan_.segments();
@@ -312,7 +318,10 @@ class Runner final : private codegen::StepRunner {
     }
     see_gradient(step, gradient);
     hooks::accumulate_grad(leaf, capture::node_mutex(leaf), std::move(gradient), (call.hooks & capture::kPostHooks) != 0);
-    if (call.hooks & capture::kPostAccumulateHooks) enter_again();
+    if (call.hooks & capture::kPostAccumulateHooks) {
+      enter_again();
+      if ((call.hooks & capture::kPostHooks) == 0) end_user_code();
+    }
   }
 
   // A leaf that has no gradient yet keeps the buffer that it is given; what has one is locked while the kernel adds to it. Who
@@ -392,10 +401,12 @@ class Runner final : private codegen::StepRunner {
 
   // Puts a boundary's results into their slots if they are what the rest of the plan was made for, and no `.grad` that kernels would read
   // too early or too late. A node's own hooks may
-  // change what its formula reads; of nodes to come, those are looked at here whose kernels run together.
+  // change what its formula reads, and the thread's state that it sees; of nodes to come, those are looked at here whose kernels run
+  // together.
   bool finish_barrier(const Step& step, const EventStep& event, Stage stage, variable_list results, variable_list kept) {
     const bool formula_follows = stage == Stage::AfterTensorPre || stage == Stage::AfterPre;
-    if (!are_as_collected(formula_follows ? step.origin : step.origin + 1, event.end_call)) {
+    if (stage == Stage::AfterPost || (stage == Stage::AfterCall && node_of(step).post_hooks().empty())) end_user_code();
+    if (state_is_changed() || !are_as_collected(formula_follows ? step.origin : step.origin + 1, event.end_call)) {
       leave(step, stage, std::move(results), std::move(kept));
       resume_.as_collected = false;
       return false;

@@ -11,6 +11,10 @@
 
 #include <functional>
 
+namespace hindcast::hooks {
+class ThreadState;
+}
+
 namespace hindcast::engine {
 
 struct RunRequest {
@@ -23,9 +27,10 @@ struct RunRequest {
   bool keep_graph = false;
   std::vector<at::Tensor>& results;  // of grad()
   capture::Observer* observer = nullptr;
-  RecordedPlan* recorded = nullptr;       // of this plan and these bindings, entered; null: all is run step by step
-  size_t recorded_bytes = 0;              // that recordings of the process may hold
-  hooks::NodeStreams* streams = nullptr;  // null: all nodes are on the CPU. With inputs only for a plan as captured
+  RecordedPlan* recorded = nullptr;                  // of this plan and these bindings, entered; null: all is run step by step
+  size_t recorded_bytes = 0;                         // that recordings of the process may hold
+  hooks::NodeStreams* streams = nullptr;             // null: all nodes are on the CPU. With inputs only for a plan as captured
+  const hooks::ThreadState* thread_state = nullptr;  // null: no user code runs
 };
 
 /// Returns where to go on when a boundary's results are not those of the capture (the collected tensors not yet used are

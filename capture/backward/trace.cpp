@@ -9,6 +9,7 @@
 #include "hooks/accumulate_grad.h"
 #include "hooks/current_node.h"
 #include "hooks/run_hooks.h"
+#include "hooks/thread_state.h"
 #include "hooks/traceable.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -74,10 +75,18 @@ class Tracer {
 
   // ---- one node
 
+  struct EndOfUserCode {
+    const hooks::ThreadState* state;
+    ~EndOfUserCode() {
+      if (state) state->restore_if_changed();
+    }
+  };
+
   void run_node(uint32_t index, Stage stage) {
     const NodeCall& call = collected_.calls[index];
     Node& node = *call.node;
     writer_.begin_node(index);
+    const EndOfUserCode end{request_.thread_state};
     if (streams_ && streams_->has_inputs()) streams_->enter(node.stream());
     if (recording_ && stage == Stage::NodeStart) writer_.add_event(EventKind::NodeStart);
 
@@ -199,7 +208,7 @@ class Tracer {
       return {};
     }
     Warnings warned;
-    if (recording_ && call.kind != NodeKind::Opaque) {
+    if (recording_ && call.kind != NodeKind::Opaque && !state_is_changed()) {
       if (auto outputs = formula_.run(node, call, inputs, warned)) return std::move(*outputs);
     }
     const FurtherWarnings further(std::move(warned));
@@ -253,7 +262,11 @@ class Tracer {
     return sizes;
   }
 
+  // By the hooks of the node that runs. Under that state it does what it will not do without.
+  bool state_is_changed() const { return request_.thread_state && request_.thread_state->is_changed(); }
+
   std::string why_opaque(const NodeCall& call) const {
+    if (state_is_changed()) return "its hooks left another state of the thread, as autocast or grad mode";
     if (call.kind != NodeKind::Opaque) return formula_.refusal();
     return call.opaque_reason ? call.opaque_reason : "the recorder has no dispatch key in this process";
   }

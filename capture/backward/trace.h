@@ -11,13 +11,18 @@
 #include "capture/graph/replay_check.h"
 #include "hooks/node_streams.h"
 
+namespace hindcast::hooks {
+class ThreadState;
+}
+
 namespace hindcast::capture {
 
 /// A state between two steps of a backward from which the rest can be run: the start, or behind a boundary.
 struct Resume {
   uint32_t call = 0;
   Stage stage = Stage::NodeStart;
-  /// False: user code changed hooks or fields of node `call` since it was collected, so that no capture is right for it.
+  /// False: user code changed hooks or fields of node `call` since it was collected, or the thread's state for it, so that no capture is
+  /// right for it.
   bool as_collected = true;
   std::vector<at::Tensor> values;                        // AfterTensorPre, AfterPre: inputs; AfterCall: outputs, then inputs
                                                          // if it has post hooks; AfterPost: outputs
@@ -51,7 +56,8 @@ struct TraceRequest {
   void (*on_hooks)() = nullptr;  // hooks of one node and kind were called
   ReplayCheck* check = nullptr;  // to be filled
   Observer* observer = nullptr;
-  hooks::NodeStreams* streams = nullptr;  // null: all nodes are on the CPU. What flows in at the start was given to it
+  hooks::NodeStreams* streams = nullptr;             // null: all nodes are on the CPU. What flows in at the start was given to it
+  const hooks::ThreadState* thread_state = nullptr;  // null: no user code runs
 };
 
 /// Runs the rest of the backward; returns what was captured, null if `record` was false.

@@ -119,8 +119,9 @@ void log_misses(const capture::Collected& collected, bool new_structure, const c
       miss.kind = cache::Miss::Kind::FailedGuard;
       miss.node = collected.calls[resume.call].node->name();
       miss.node_call = resume.call + 1;
-      miss.what = resume.as_collected ? "the results of a hook or an opaque node are not those of the capture"
-                                      : "a hook changed this node's hooks or saved tensors; the rest runs as itself";
+      miss.what = resume.as_collected
+                      ? "the results of a hook or an opaque node are not those of the capture"
+                      : "a hook changed this node's hooks, its saved tensors or the thread's state; the rest runs as itself";
     }
     reasons.push_back(std::move(miss));
   }

@@ -257,3 +257,42 @@ def test_an_unpack_hook_registers_a_hook_on_its_node():
         return gradients, list(seen)
 
     assert same_as_stock(program)["hits"] == 2 * STEPS - 2
+
+
+@pytest.mark.parametrize("where", ["register_prehook", "register_hook"])
+def test_what_a_hook_leaves_on_the_thread_ends_with_its_node(where):
+    """The stock engine begins each node with the thread's state of backward()."""
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        pass
+
+    changes = [
+        lambda: torch.set_autocast_enabled("cpu", True),
+        lambda: torch.set_grad_enabled(True),
+        lambda: torch._C._autograd._saved_tensors_hooks_disable("by a hook"),
+        lambda: torch._C._push_on_torch_function_stack(Mode()),
+    ]
+
+    def state():
+        return [torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch._C._len_torch_function_stack()]
+
+    def program():
+        seen = []
+        a, b = leaf(5, 7), leaf(7, 4)
+        c = torch.randn(5, 3)
+        a.register_hook(lambda grad: seen.append(state()))
+        for step in range(3 * len(changes)):
+            inner = (a * 2).mm(b)
+
+            def hook(*gradients, step=step):
+                seen.append(state())
+                if step % 3:
+                    changes[step // 3]()
+
+            getattr(inner.grad_fn, where)(hook)
+            inner.grad_fn.register_hook(lambda inputs, outputs: seen.append(state()))
+            inner.tanh().t().mm(c).sum().backward()
+            seen += [state(), a.grad.clone(), b.grad.clone()]
+        return seen
+
+    same_as_stock(program)
