@@ -13,6 +13,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <utility>
 
@@ -57,6 +58,13 @@ bool move_alike(std::vector<Place>& places) {
   return true;
 }
 
+// The system gives the id of a thread that has ended to another one.
+uint64_t number_of_thread() {
+  static std::atomic<uint64_t> threads = 0;
+  thread_local const uint64_t number = ++threads;
+  return number;
+}
+
 }  // namespace
 
 bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& delivered) {
@@ -68,11 +76,24 @@ bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& deliver
   }
   if (!recording_) {
     watch(call, is_misfit);
-    if (!why_not_.empty() || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording || backend_.compiles_for_calls()) return false;
+    if (!is_known_to_thread(call) || !why_not_.empty() || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording ||
+        backend_.compiles_for_calls())
+      return false;
     if (!record(call)) return false;
   }
   launch(call, delivered);
   return true;
+}
+
+// LibTorch's libraries make what they need for a thread, as cuBLAS' handle, when an op first asks there: in a capture that would fail. So
+// a thread runs the steps itself before it records them.
+bool RecordedRegion::is_known_to_thread(const RegionCall& call) {
+  constexpr size_t kMostThreads = 16;
+  const uint64_t me = number_of_thread();
+  if (std::find(threads_.begin(), threads_.end(), me) != threads_.end()) return true;
+  threads_.push_back(me);
+  if (threads_.size() == kMostThreads) give_up(call, "each of its steps has a thread of its own");
+  return false;
 }
 
 // But for its address.

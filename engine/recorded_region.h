@@ -88,6 +88,7 @@ class RecordedRegion {
   bool fits(const RegionCall& call);
   void watch(const RegionCall& call, bool is_misfit);
   void watch_numbers(const RegionCall& call);
+  bool is_known_to_thread(const RegionCall& call);
   bool record(const RegionCall& call);
   void not_captured(const RegionCall& call, const std::string& why);
   void run_steps(const RegionCall& call, codegen::Slots& slots);
@@ -103,6 +104,7 @@ class RecordedRegion {
   std::vector<uint32_t> changed_numbers_;
   std::vector<Made> made_;  // some of it in the recording's memory, and so destroyed before it
   uint32_t hits_ = 0, misfits_ = 0, failures_ = 0;
+  std::vector<uint64_t> threads_;  // that ran it step by step
   int64_t copied_bytes_ = 0;
   std::string why_not_;
 };

@@ -49,7 +49,7 @@ class Runner final : private codegen::StepRunner {
     user_code_ran_ = request.resume.call != 0 || request.resume.stage != Stage::NodeStart;
     next_buffer_event_ = static_cast<uint32_t>(request.resume.buffers.size());  // streams know of these
     request.resume = {};
-    if (StepClock::is_wanted()) clock_.emplace(plan_);
+    if (StepClock::is_wanted_for(plan_)) clock_.emplace(plan_);
     // Who entered the recordings asked for all this (engine/record.cpp), but for a log that was switched on since.
     recorded_ = clock_ || request.compiled || request.observer || crosses_streams() ? nullptr : request.recorded;
     special_ = clock_ || recorded_ || request.compiled || plan_.leaf_count() != 0 || crosses_streams();

@@ -174,12 +174,14 @@ void Card::allow_shared_memory(void* kernel, int device) const {
 void Card::prepare(void* kernel, std::string_view name) const {
   for (size_t i = 0; i < cards_.size(); ++i) {
     if (!runs_on(static_cast<int>(i))) continue;
-    if (asks_for_shared_memory(name)) allow_shared_memory(kernel, cards_[i].device);
     unsigned flags = 0;
     int active = 0;
     HC_CALL(driver_, cuDevicePrimaryCtxGetState, cards_[i].device, &flags, &active);
+    // On this thread there may be no context, which the driver may ask for.
+    std::optional<CurrentContext> current;
+    if (active != 0) current.emplace(driver_, context_of(driver_, cards_[i]));
+    if (asks_for_shared_memory(name)) allow_shared_memory(kernel, cards_[i].device);
     if (active == 0) continue;
-    const CurrentContext current(driver_, context_of(driver_, cards_[i]));
     void* function = nullptr;
     HC_CALL(driver_, cuKernelGetFunction, &function, kernel);
   }

@@ -13,17 +13,6 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-class WithMachine final : public KernelCompiler {
- public:
-  explicit WithMachine(const Machine& machine) : machine_(machine) {}
-
-  std::string_view identity() const override { return machine_.identity(); }
-  std::string compile(std::string_view text) const override { return machine_.compile(text); }
-
- private:
-  const Machine& machine_;
-};
-
 // Used only inside of the compilers' gate, so that no fork finds its lock held.
 KernelTable& table() {
   static auto* const table = base::first_use([] { return new KernelTable; });
@@ -51,7 +40,8 @@ void CudaKernel::compile(Entries entries) const {
     if (function(entry) == nullptr) missing.add({entry});
   });
   if (missing.empty()) return;
-  load_object(WithMachine(machine_), source_of(body_, missing), source_of(body_), [&](std::string_view object) { load(object, missing); });
+  load_object(MachineCompiler(machine_), source_of(body_, missing), source_of(body_),
+              [&](std::string_view object) { load(object, missing); });
 }
 
 void CudaKernel::load(std::string_view object, Entries entries) const {

@@ -21,6 +21,18 @@
 
 namespace hindcast::codegen::cuda {
 
+/// Makes objects of texts for a machine.
+class MachineCompiler final : public KernelCompiler {
+ public:
+  explicit MachineCompiler(const Machine& machine) : machine_(machine) {}
+
+  std::string_view identity() const override { return machine_.identity(); }
+  std::string compile(std::string_view text) const override { return machine_.compile(text); }
+
+ private:
+  const Machine& machine_;
+};
+
 /// The machine code of one body. Safe from many threads.
 class CudaKernel final : public Kernel, public std::enable_shared_from_this<CudaKernel> {
  public:

@@ -45,7 +45,7 @@ std::vector<at::Tensor> run_plan(const codegen::Plan& plan, std::vector<at::Tens
     const uint32_t slot = plan.slot_of(graph.inputs[i]);
     if (slot != codegen::kNoSlot) slots[slot] = std::move(inputs[i]);
   }
-  if (StepClock::is_wanted()) [[unlikely]] {
+  if (StepClock::is_wanted_for(plan)) [[unlikely]] {
     TimedSteps timed(plan, slots);
     codegen::execute(plan, 0, slots, env, &timed);
     timed.end();

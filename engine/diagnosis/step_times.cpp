@@ -5,6 +5,8 @@
 #include "base/trace.h"
 #include "capture/backward/backward_graph.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -70,6 +72,13 @@ bool is_logged() { return base::is_for_output(base::Channel::Perf, base::Level::
 constexpr size_t kMostLooks = 512;
 
 }  // namespace
+
+bool StepClock::is_wanted_for(const codegen::Plan& plan) {
+  if (!is_wanted()) [[likely]]
+    return false;
+  const auto* const backend = codegen::backend_of(plan.graph());
+  return backend == nullptr || !backend->is_recorded_by_program(c10::impl::VirtualGuardImpl(backend->device()).getDevice());
+}
 
 StepClock::StepClock(const codegen::Plan& plan)
     : plan_(plan),

@@ -29,6 +29,8 @@ class StepClock {
  public:
   /// Somebody wants the times: one relaxed load.
   static bool is_wanted() { return base::enabled(base::Channel::Perf, base::Level::Info); }
+  /// The same, for a run of `plan` now. While the program captures the device's work as a graph of its own, nothing may wait for the device.
+  static bool is_wanted_for(const codegen::Plan& plan);
 
   explicit StepClock(const codegen::Plan& plan);
   ~StepClock() { finish(); }

@@ -151,7 +151,7 @@ TEST_F(Skeletons, ComplexNumbers) {
 // -- rows
 
 Tensors softmax(const Tensors& x) { return {at::softmax(x[0] * 2, -1)}; }
-// A row's mean is far smaller than its elements, whose sum rounds at their size and in another order than ATen's.
+// A row's mean is far smaller than its elements, whose sum rounds at their size and in another order than ATen's. Of long rows every sum does.
 constexpr int kUnitsOfMeans = 16;
 Tensors norm(const Tensors& x) {
   const auto [output, mean, rstd] = at::native_layer_norm(x[0] * 2, {x[0].size(-1)}, x[1], x[2], 1e-5);
@@ -181,21 +181,29 @@ TEST_F(Skeletons, LongRows) {
   const auto inputs = [](int64_t columns) {
     return [columns](at::ScalarType type) { return Tensors{random({8, columns}, type), random({columns}, type), random({columns}, type)}; };
   };
-  expect_like_aten(softmax, inputs(20000), {at::kFloat, at::kHalf}, always({"rows_shared"}));
-  expect_like_aten(norm, inputs(20001), {at::kFloat, at::kBFloat16}, always({"rows_shared_each"}));
-  expect_like_aten(softmax, inputs(100000), {at::kFloat}, always({"rows_long"}));
-  expect_like_aten(norm, inputs(60001), {at::kFloat}, always({"rows_long_each"}));
+  // A row that several passes read stays in shared memory where it has room.
+  const auto by_room = [](const std::string& name, int64_t columns, const std::string& behind = "") {
+    return [=](at::ScalarType type) {
+      const bool has_room = columns * static_cast<int64_t>(c10::elementSize(type)) <= codegen::cuda::Limits().most_shared_bytes;
+      return std::vector<std::string>{name + (has_room ? "shared" : "long") + behind};
+    };
+  };
+  for (const int64_t columns : {20000, 100000})
+    expect_like_aten(softmax, inputs(columns), kFloats, by_room("rows_", columns), kUnitsOfMeans);
+  for (const int64_t columns : {20001, 100001})
+    expect_like_aten(norm, inputs(columns), kFloats, by_room("rows_", columns, "_each"), kUnitsOfMeans);
 }
 
 TEST_F(Skeletons, FewLongRowsAreShared) {
+  const CostsOfACard costs;  // the CPU would leave such rows to ATen
   const auto inputs = [](int64_t columns) {
     return [columns](at::ScalarType type) { return Tensors{random({2, columns}, type), random({columns}, type), random({columns}, type)}; };
   };
   using Launched = std::vector<std::string>;
-  expect_like_aten(softmax, inputs(40000), {at::kFloat, at::kHalf}, always(Launched(2, "rows_split")));
-  expect_like_aten(norm, inputs(20001), {at::kFloat, at::kBFloat16}, always(Launched(3, "rows_split_each")));
+  expect_like_aten(softmax, inputs(100000), kFloats, always(Launched(2, "rows_split")), kUnitsOfMeans);
+  expect_like_aten(norm, inputs(100001), kFloats, always(Launched(3, "rows_split_each")), kUnitsOfMeans);
   const auto sum = [](const Tensors& x) { return Tensors{(x[0] * x[0]).sum(1)}; };
-  expect_like_aten(sum, inputs(65000), {at::kFloat, at::kDouble}, always(Launched(2, "rows_split")));
+  expect_like_aten(sum, inputs(100000), kFloats, always(Launched(2, "rows_split")), kUnitsOfMeans);
 }
 
 TEST_F(Skeletons, ColumnsOfOneBlock) {

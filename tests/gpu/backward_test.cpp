@@ -14,10 +14,10 @@
 namespace hindcast::tests {
 namespace {
 
-class GpuBackward : public OnGpu, public testing::WithParamInterface<DeviceProgram> {
+class GpuBackward : public OnTestedDevice, public testing::WithParamInterface<DeviceProgram> {
  protected:
   void SetUp() override {
-    OnGpu::SetUp();
+    OnTestedDevice::SetUp();
     if (IsSkipped()) return;
     // A convolution's or a product's own rounding and order must not differ from call to call.
     at::globalContext().setDeterministicCuDNN(true);
@@ -26,8 +26,9 @@ class GpuBackward : public OnGpu, public testing::WithParamInterface<DeviceProgr
 };
 
 TEST_P(GpuBackward, IsTheStockEngines) {
-  const bool has_two = c10::impl::VirtualGuardImpl(c10::kCUDA).deviceCount() > 1;
-  expect_like_stock(GetParam(), {c10::kCUDA, 0}, {c10::kCUDA, static_cast<c10::DeviceIndex>(has_two ? 1 : 0)});
+  const c10::Device device = device_of_tests();
+  const bool has_two = c10::impl::VirtualGuardImpl(device.type()).deviceCount() > 1;
+  expect_like_stock(GetParam(), device, has_two ? c10::Device(device.type(), 1) : device);
 }
 
 /// One or two of each kind of kernel, which are run under sanitizers too: those leave out what has "Large" in its name (scripts/gpu_run.sh).

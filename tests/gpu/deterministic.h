@@ -6,20 +6,27 @@
 
 namespace hindcast::tests {
 
-class Deterministic {
+/// What its libraries may choose anew in each call. Some of ATen's own operators still add in any order.
+class SteadyLibraries {
  public:
-  Deterministic() {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  SteadyLibraries() {
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setAllowTF32CuBLAS(false);
     at::globalContext().setAllowTF32CuDNN(false);
   }
-  ~Deterministic() {
-    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
-    at::globalContext().setDeterministicCuDNN(false);
-  }
-  Deterministic(const Deterministic&) = delete;
-  Deterministic& operator=(const Deterministic&) = delete;
+  ~SteadyLibraries() { at::globalContext().setDeterministicCuDNN(false); }
+  SteadyLibraries(const SteadyLibraries&) = delete;
+  SteadyLibraries& operator=(const SteadyLibraries&) = delete;
+};
+
+/// Operators too, as far as they have such a way. Under this switch hindcast compiles no kernels: they may round otherwise than a capture
+/// (engine/keep_capture.cpp). So it is for tests of ATen's calls alone.
+class DeterministicOperators {
+ public:
+  DeterministicOperators() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true); }
+  ~DeterministicOperators() { at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false); }
+  DeterministicOperators(const DeterministicOperators&) = delete;
+  DeterministicOperators& operator=(const DeterministicOperators&) = delete;
 
  private:
   /// LibTorch says of each operator that has no such way.

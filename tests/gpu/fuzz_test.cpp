@@ -21,15 +21,14 @@
 namespace hindcast::tests::fuzz {
 namespace {
 
-class GpuFuzz : public OnGpu {
+class GpuFuzz : public OnTestedDevice {
  protected:
   void SetUp() override {
-    OnGpu::SetUp();
+    OnTestedDevice::SetUp();
     if (IsSkipped()) return;
     name_the_seed_on_crashes();
     at::set_num_threads(1);
-    deterministic_.emplace();
-    device_of_leaves = {at::kCUDA, 0};
+    device_of_leaves = device_of_tests();
   }
   void TearDown() override { device_of_leaves = at::kCPU; }
 
@@ -53,6 +52,15 @@ class GpuFuzz : public OnGpu {
     }
   }
 
+  /// Of operators that add in any order on a card, the bits change by themselves.
+  static bool is_unsteady(const std::vector<std::string>& events, const std::function<std::vector<std::string>()>& run_again) {
+    constexpr int kTimes = 5;
+    for (int again = 0; again < kTimes; ++again) {
+      if (run_again() != events) return true;
+    }
+    return false;
+  }
+
   /// Of calls of ATen's, or of kernels, with and without CUDA graphs.
   void expect_same_with_graphs(uint64_t count, const Compiler& compiler) {
     uint64_t launches = 0;
@@ -67,16 +75,21 @@ class GpuFuzz : public OnGpu {
     };
     expect_none(
         count, "with CUDA graphs it is not the same", [](uint64_t seed) { return lengthened(generate(seed)); },
-        [&](const Program& program) { return first_difference(observed(program, false), observed(program, true)); });
+        [&](const Program& program) {
+          const auto expected = observed(program, false);
+          const std::string difference = first_difference(expected, observed(program, true));
+          return difference.empty() || is_unsteady(expected, [&] { return observed(program, false); }) ? "" : difference;
+        });
     std::cout << "fuzz: " << launches << " launches of CUDA graphs" << std::endl;
-    EXPECT_GT(launches, 0U);
+    EXPECT_TRUE(launches > 0 || !is_on_card());
   }
 
  private:
-  std::optional<Deterministic> deterministic_;
+  const SteadyLibraries steady_;
 };
 
 TEST_F(GpuFuzz, BothEnginesAgree) {
+  const DeterministicOperators deterministic;
   Counts counts;
   expect_none(300, "the engines differ", generate, [&](const Program& program) {
     const Comparison comparison = compare(program);
@@ -106,13 +119,18 @@ TEST_F(GpuFuzz, NoKernelIsRefused) {
     }
     const Stats stats = hindcast::stats();
     fused += stats.fused_graphs;
-    return stats.refused_graphs + stats.compiler_failures == 0 ? "" : warnings.text();
+    if (stats.refused_graphs + stats.compiler_failures == 0) return "";
+    const bool steady = !is_unsteady(interpret(program).events, [&] { return interpret(program).events; });
+    return steady || stats.compiler_failures != 0 ? warnings.text() : "";
   });
   std::cout << "fuzz: " << fused << " graphs with kernels" << std::endl;
   EXPECT_GT(fused, 0U);
 }
 
-TEST_F(GpuFuzz, CudaGraphsOfATensCallsChangeNothing) { expect_same_with_graphs(100, compilers::fused_through_aten()); }
+TEST_F(GpuFuzz, CudaGraphsOfATensCallsChangeNothing) {
+  const DeterministicOperators deterministic;
+  expect_same_with_graphs(100, compilers::fused_through_aten());
+}
 
 TEST_F(GpuFuzz, CudaGraphsOfKernelsChangeNothing) { expect_same_with_graphs(30, compilers::fused()); }
 

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 
@@ -33,6 +34,11 @@ std::string look_for_gpu() {
 const std::string& why_no_gpu() {
   static const auto* const reason = new std::string(look_for_gpu());
   return *reason;
+}
+
+c10::Device device_of_tests() {
+  static const char* const device = std::getenv("HINDCAST_TEST_DEVICE");
+  return device == nullptr ? c10::Device(c10::kCUDA, 0) : c10::Device(device);
 }
 
 void synchronize() { codegen::backend_of(c10::kCUDA)->synchronize(); }

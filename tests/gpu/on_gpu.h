@@ -20,6 +20,18 @@ class OnGpu : public testing::Test {
   }
 };
 
+/// The first card. With HINDCAST_TEST_DEVICE=cpu, the CPU: what the tests themselves do wrong is then found without a card.
+c10::Device device_of_tests();
+
+/// Tests that the CPU can run in the place of a card.
+class OnTestedDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_of_tests().is_cuda() && !why_no_gpu().empty()) GTEST_SKIP() << "no CUDA device: " << why_no_gpu();
+  }
+  static bool is_on_card() { return device_of_tests().is_cuda(); }
+};
+
 /// Until the current stream is done.
 void synchronize();
 

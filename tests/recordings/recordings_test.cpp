@@ -381,6 +381,20 @@ TEST_F(Recordings, TheyGoOnBehindALogThatTimesSteps) {
   EXPECT_GT(stats().cuda_graph_launches, 0U);
 }
 
+TEST_F(Recordings, NoStepIsTimedWhileTheProgramCaptures) {
+  const RecordedStep step = whole_.make(fake());
+  const LogCapture logs("perf");
+  const auto guard = enable(without_graphs());
+  step(0);
+  {
+    const ProgramRecords records;
+    step(1);
+    EXPECT_EQ(logs.count(" KiB in "), 0U) << logs.text();
+  }
+  step(2);
+  EXPECT_GT(logs.count(" KiB in "), 0U) << logs.text();
+}
+
 // One of them at a time is in a graph; the other goes step by step.
 TEST_F(Recordings, TwoThreadsUseOne) {
   constexpr int kSteps = 40;
@@ -405,6 +419,38 @@ TEST_F(Recordings, TwoThreadsUseOne) {
   other.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(stats().cuda_graph_launches, 0U) << stats();
+}
+
+/// One more step in a thread of its own.
+void step_on_a_new_thread(const RecordedStep& step, int i) {
+  std::thread([&] {
+    const auto guard = enable(with_graphs());
+    step(i);
+  }).join();
+}
+
+// LibTorch's libraries make what they need for a thread where an op first asks there, which fails in a capture.
+TEST_F(Recordings, AThreadRunsTheStepsBeforeItRecordsThem) {
+  const RecordedStep step = recorded_program("ResultsOfGrad").make(fake());
+  for (int i = 0; i < 10; ++i) step_on_a_new_thread(step, i);
+  EXPECT_EQ(stats().cuda_graphs, 0U) << stats();
+  std::thread([&] {
+    const auto guard = enable(with_graphs());
+    step(10);
+    EXPECT_EQ(stats().cuda_graphs, 0U) << stats();
+    step(11);
+  }).join();
+  EXPECT_EQ(stats().cuda_graphs, 1U) << stats();
+  const uint64_t launches = stats().cuda_graph_launches;
+  step_on_a_new_thread(step, 12);  // a launch asks no library
+  EXPECT_EQ(stats().cuda_graph_launches, launches + 1) << stats();
+}
+
+TEST_F(Recordings, WhereEachStepHasAThreadOfItsOwnThereAreNone) {
+  const RecordedStep step = recorded_program("ResultsOfGrad").make(fake());
+  for (int i = 0; i < 20; ++i) step_on_a_new_thread(step, i);
+  EXPECT_EQ(stats().cuda_graphs, 0U) << stats();
+  EXPECT_EQ(stats().without_cuda_graph.count("each of its steps has a thread of its own"), 1U) << stats();
 }
 
 }  // namespace
