@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # gpu_bundle.sh: makes build/gpu-bundle, a folder that a machine with a card runs as it is: run.sh, the programs that need a card,
-# the libraries that are neither torch's nor every machine's, what runs torch.compile beside them, and the table of operators. Clang's
-# plug-in, which compiles for CPUs, stays here.
+# the libraries that are neither torch's nor every machine's, what runs torch.compile beside them, and the table of operators. Where they
+# were made: the Python package, and texts of kernels with the program that compiles them. Clang's plug-in, which compiles for CPUs,
+# stays here.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -9,9 +10,28 @@ bundle=build/gpu-bundle
 most_mib=64
 programs=(tests/test_gpu bench/hindcast_bench_gpu)
 plugin=libhindcast_cuda_graphs.so
+texts=build/gpu-texts
+package=build/release/python/hindcast
 everywhere='^(libtorch_cpu|libc10|libstdc\+\+|libgcc_s|libm|libc|libdl|librt|libpthread|ld-linux-x86-64)\.so'
 
-scripts/build.sh release "${programs[@]##*/}" hindcast_cuda_graphs
+programs+=(tests/compile_texts)
+targets=("${programs[@]##*/}" hindcast_cuda_graphs)
+# Built here before, so built again: one of an earlier state would be tested otherwise.
+[ ! -f "$package/libhindcast_python.so" ] || targets+=(hindcast_python)
+scripts/build.sh release "${targets[@]}"
+
+# The kernels that the tests will ask for: here the tests run on the CPU, in kernels for CUDA that the emulator runs with a card's groups. That
+# takes a quarter of an hour, once for a build. Tests that wait for NVRTC kernel by kernel would take the machine's time.
+if [ ! "$texts/all" -nt build/release/tests/test_gpu ]; then
+  say "the texts of the tests' kernels are written to $texts; HINDCAST_BUNDLE_TEXTS=no leaves them out."
+  rm -rf "$texts"
+  if [ "${HINDCAST_BUNDLE_TEXTS:-yes}" != no ]; then
+    HINDCAST_TEST_DEVICE=cpu HINDCAST_CUDA_EMULATOR=card HINDCAST_KEPT_TEXTS=$PWD/$texts HINDCAST_CACHE_DIR=$PWD/build/release/tests/kernels \
+      build/release/tests/test_gpu --gtest_brief=1 --gtest_filter='GpuOps.NoKernelIsRefused:GpuFuzz.*Kernel*:GpuAot.*:*GpuDemo.*:*GpuBackward.*' ||
+      fail "the tests for a card fail on the CPU: see above."
+    touch "$texts/all"
+  fi
+fi
 
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/python"
@@ -29,14 +49,41 @@ for program in "${programs[@]}"; do
 done
 # Opened from there where a backward is to be replayed as a CUDA graph.
 strip --strip-unneeded -o "$bundle/lib/$plugin" "build/release/lib/$plugin"
-# The programs name this machine's LibTorch; run.sh names that of the machine it runs on.
+
+if [ -f "$package/libhindcast_python.so" ]; then
+  mkdir "$bundle/python/hindcast"
+  cp -L "$package"/*.py "$bundle/python/hindcast"
+  cp tests/gpu/nccl_reducer.py "$bundle/python"
+  for library in libhindcast_python.so $plugin; do
+    strip --strip-unneeded -o "$bundle/python/hindcast/$library" "$(readlink -f "$package/$library")"
+  done
+  scripts/check_libraries.sh "$bundle"/python/hindcast/*.so
+  say "the Python package is in it."
+else
+  say "the Python package was not built: the part nccl is left out."
+fi
+
+if [ -d "$texts" ]; then
+  mkdir "$bundle/texts"
+  find "$texts" -maxdepth 1 -name '*.cu' -exec cp -t "$bundle/texts" {} +
+  say "$(find "$bundle/texts" -name '*.cu' | wc -l) texts of kernels are in it."
+else
+  say "there are no texts of kernels: tests compile each kernel when they need it."
+fi
+
+# The programs name this machine's LibTorch; run.sh names that of the machine it runs on, and Python has loaded its own.
 script=$(mktemp --suffix .cmake)
 trap 'rm -f "$script"' EXIT
-for program in "$bundle"/bin/* "$bundle/lib/$plugin"; do
+for program in "$bundle"/bin/* "$bundle/lib/$plugin" "$bundle"/python/hindcast/*.so; do
+  [ -f "$program" ] || continue
   printf 'file(RPATH_REMOVE FILE "%s")\n' "$PWD/$program" >"$script"
   cmake -P "$script"
 done
 
+# The sources go along, where a checkout is carried as a whole.
 mib=$(du -sm "$bundle" | cut -f 1)
-[ "$mib" -lt "$most_mib" ] || fail "$bundle has $mib MiB; a machine with a card takes less than $most_mib along."
-say "$bundle: $mib MiB. There: $bundle/run.sh <folder for results>"
+sources=$({ git ls-files -co --exclude-standard -z | du -cm --files0-from=- || true; } 2>/dev/null | tail -n 1 | cut -f 1)
+[ $((mib + ${sources:-0})) -lt "$most_mib" ] ||
+  fail "$bundle has $mib MiB, and the sources have ${sources:-0}; a machine with a card takes less than $most_mib along." \
+    "$(cd "$bundle" && du -sm -- * | sort -rn | head -n 4 | tr '\t\n' ' ;')"
+say "$bundle: $mib MiB, beside ${sources:-0} MiB of sources. There: $bundle/run.sh <folder for results>"

@@ -1,37 +1,67 @@
 #!/usr/bin/env bash
-# run.sh [folder for results]: all that is to be known of hindcast on this machine's card, in one go: facts of the device, tests, the tests
-# under compute-sanitizer, benchmarks. What one part meets stops no other; the exit status says whether any failed. Without a card
-# the tests skip and say why, and nothing is measured.
+# run.sh [folder for results]: what is to be known of hindcast on this machine's card: facts of the device, tests, the tests under
+# compute-sanitizer, benchmarks. What one part meets stops no other. The exit status is 1 if a part failed, else 3 if one was left out for
+# want of time. Without a card the tests skip and say why, and nothing is measured.
 #
-# Results: facts.txt, <part>.txt with what a part wrote, <program>.json of GoogleTest and of Google Benchmark, table.txt, summary.json.
+# Results: facts.txt, <part>.txt with what a part wrote, <program>.json of GoogleTest and of Google Benchmark, table.txt, and
+# summary.<parts>.json. The tables have the rows of all JSON files in the folder. GoogleTest writes its JSON as a program ends: of one that
+# a limit cut off there is only the .txt, whose last `[ RUN      ]` names the test that ran then.
 #
-# PYTHON           the Python whose torch is used (python3)
-# HINDCAST_PARTS   some of: facts tests fuzz ops sanitizer benchmarks; in the place of sanitizer some of its tools: memcheck racecheck
-#                  synccheck initcheck graphs
-# HINDCAST_ROWS    a regular expression: the rows that are measured; without `$`, since Google Benchmark's names go on
-# HINDCAST_TURNS   how often the two benchmarks take turns (3), and HINDCAST_ROUNDS, of a turn (5)
+# PYTHON             the Python whose torch is used (python3)
+# HINDCAST_PARTS     some of: first facts kernels tests nccl fuzz ops sanitizer benchmarks (all but the first); in the place of sanitizer
+#                    some of its tools: memcheck racecheck synccheck graphs; and initcheck
+# HINDCAST_SECONDS   that the command may take as a whole (570). A part gets its own limit or what is left, and is left out if that is
+#                    next to nothing. The table is always made. With more seconds than 570 the parts' own limits grow in proportion: with
+#                    a card of your own, HINDCAST_SECONDS=7200
+# HINDCAST_CACHES    the folder of compiled kernels (caches, beside run.sh)
+# HINDCAST_ROWS      the rows that are measured: chosen, single, steps, float16, float32; or a regular expression, without `$`, since
+#                    Google Benchmark's names go on
+# HINDCAST_TURNS     how often the two benchmarks take turns (1), and HINDCAST_ROUNDS, of a turn (5)
 # HINDCAST_FUZZ_SEEDS   first:count
 #
-# All of it takes longer than a command may on a lent machine. There, with one folder for all, one command each:
+# On a lent machine a command may take ten minutes, and all of them thirty. These fit; the seconds are limits, not what is hoped for:
 #
-#   HINDCAST_PARTS="facts tests"   HINDCAST_PARTS=fuzz   HINDCAST_PARTS=ops
-#   HINDCAST_PARTS=memcheck   HINDCAST_PARTS="racecheck synccheck"   HINDCAST_PARTS="initcheck graphs"
-#   HINDCAST_PARTS=benchmarks HINDCAST_ROWS='^([a-z_]+/[0-9]|steps/)'
-#   HINDCAST_PARTS=benchmarks HINDCAST_ROWS='seed/.*float16', and the same with float32
+#   HINDCAST_PARTS=first HINDCAST_SECONDS=230                                    the thinnest whole: a kernel, a chain, an MLP, three rows
+#   HINDCAST_PARTS="kernels tests nccl" HINDCAST_SECONDS=470                     correctness
+#   HINDCAST_PARTS="fuzz ops memcheck racecheck synccheck" HINDCAST_SECONDS=390  correctness: random programs, operators, each access
+#   HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen HINDCAST_SECONDS=400          figures
 #
-# The table has the rows of all JSON files in the folder. Kernels that one command compiled are there for the next, as long as the bundle's
-# folder stays where it is, and can be written to.
+# That is 1490 s: the machine may take 75 s to start before each of them. If it starts anew before the third, `kernels` stands first there,
+# with 510 s. Else the kernels of the commands before are there: HINDCAST_CACHES=/tmp/caches keeps them where the bundle's folder is carried
+# anew for each command. Where few files come back, the folder for results is another, and is packed at the end:
+# run.sh /tmp/results; tar czf "$OUT/results.tar.gz" -C /tmp results
+#
+# With more time, most valuable first:
+#
+#   HINDCAST_PARTS=benchmarks HINDCAST_ROWS=float16; the same with single, steps and float32; all of them with HINDCAST_TURNS=3
+#   HINDCAST_PARTS=graphs, HINDCAST_PARTS=initcheck, HINDCAST_FUZZ_SEEDS=1001:1000 HINDCAST_PARTS=fuzz
 
 set -uo pipefail
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 results=${1:-$bundle/results}
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
-parts=${HINDCAST_PARTS:-facts tests fuzz ops sanitizer benchmarks}
 python=${PYTHON:-python3}
 
-# Seconds that a part's command may take. torch.compile's first turn has all the compiling in it.
-test_limit=300 sanitizer_limit=250 benchmark_limit=180 compile_limit=400
+all_parts="facts kernels tests nccl fuzz ops sanitizer benchmarks"
+read -ra parts <<<"${HINDCAST_PARTS:-$all_parts}"
+wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
+for name in "${parts[@]}"; do
+  [[ " first $all_parts memcheck racecheck synccheck initcheck graphs " == *" $name "* ]] && continue
+  echo "run.sh: error: there is no part $name; HINDCAST_PARTS has some of: first $all_parts" >&2
+  exit 2
+done
+
+budget=${HINDCAST_SECONDS:-570}
+if ! [[ $budget =~ ^[0-9]+$ ]]; then
+  echo "run.sh: error: HINDCAST_SECONDS=$budget is not a number of seconds" >&2
+  exit 2
+fi
+planned_for=570  # seconds that the limits below are made for
+grace=5          # of what does not end when it is told to
+reserve=0        # seconds that no part may take, since the table needs them
+table_limit=15
+if wanted first || wanted benchmarks; then reserve=$((table_limit + grace)); fi
 
 torch=$("$python" -c 'import importlib.util as util; print(list(util.find_spec("torch").submodule_search_locations)[0])' 2>/dev/null)
 if [ -z "$torch" ]; then
@@ -41,35 +71,57 @@ fi
 machines_libraries=${LD_LIBRARY_PATH:-}
 export LD_LIBRARY_PATH="$bundle/lib:$torch/lib"
 for folder in "$torch"/../nvidia/*/lib; do [ -d "$folder" ] && LD_LIBRARY_PATH+=":$folder"; done
-caches=$bundle/caches
+caches=${HINDCAST_CACHES:-$bundle/caches}
 if ! mkdir -p "$caches" 2>/dev/null || [ ! -w "$caches" ]; then
+  echo "compiled kernels are not kept: $caches cannot be written to"
   caches=$(mktemp -d)
   trap 'rm -rf "$caches"' EXIT
 fi
+caches=$(cd "$caches" && pwd)
 export HINDCAST_CACHE_DIR=$caches/hindcast TORCHINDUCTOR_CACHE_DIR=$caches/inductor
 [ -f "$bundle/ops.table" ] && export HINDCAST_OPS_TABLE=$bundle/ops.table
 PATH+=:/usr/local/cuda/bin
 
 has_card=no
-nvidia-smi -L >/dev/null 2>&1 && has_card=yes
+card=$(timeout 20 nvidia-smi -L 2>/dev/null) && has_card=yes
+card=${card%%$'\n'*}
 [ $has_card = yes ] || echo "there is no GPU here: nvidia-smi was not found, or finds none"
 
 summary=()
 failures=0
-# part NAME SECONDS COMMAND...: runs the command, keeps what it writes in NAME.txt, and notes how it ended.
+left_out=0
+# part NAME SECONDS COMMAND...: runs the command, keeps what it writes in NAME.txt, and notes how it ended. With must_say it failed, too, if
+# it wrote no such line. Returns 1 where the part was left out.
 part() {
-  local name=$1 limit=$2 start status
+  local name=$1 limit=$2 start left status=0 how
   shift 2
+  [ "$budget" -le $planned_for ] || limit=$((limit * budget / planned_for))
+  left=$((budget - SECONDS - reserve - grace))
+  [ "$name" != table ] || left=$table_limit
+  [ "$limit" -le $left ] || limit=$left
+  if [ "$limit" -lt 5 ]; then
+    left_out=$((left_out + 1))
+    summary+=("$(printf '{"part": "%s", "status": null, "seconds": 0, "skipped": "no time was left"}' "$name")")
+    printf '%-40s %s\n' "$name" "left out: no time was left of HINDCAST_SECONDS=$budget"
+    return 1
+  fi
   start=$SECONDS
-  timeout --kill-after=10 "$limit" "$@" >"$results/$name.txt" 2>&1
-  status=$?
-  [ $status = 0 ] || failures=$((failures + 1))
-  summary+=("$(printf '{"part": "%s", "status": %d, "seconds": %d}' "$name" $status $((SECONDS - start)))")
-  printf '%-40s %s\n' "$name" "$([ $status = 0 ] && echo "ok, $((SECONDS - start)) s" || echo "FAILED with $status; the end of $name.txt:")"
-  [ $status = 0 ] || tail -n 25 "$results/$name.txt"
+  timeout --kill-after=$grace "$limit" "$@" >"$results/$name.txt" 2>&1 || status=$?
+  how="FAILED with $status"
+  [[ $status != 124 && $status != 137 ]] || how="FAILED: cut off after $limit s"
+  if [ $status = 0 ] && [ -n "${must_say:-}" ] && ! grep -qE "$must_say" "$results/$name.txt"; then
+    status=98 how="FAILED: no line as '$must_say'"
+  fi
+  summary+=("$(printf '{"part": "%s", "status": %d, "seconds": %d, "limit": %d}' "$name" $status $((SECONDS - start)) "$limit")")
+  if [ $status = 0 ]; then
+    printf '%-40s ok, %d s\n' "$name" $((SECONDS - start))
+  else
+    failures=$((failures + 1))
+    printf '%-40s %s; the end of %s.txt:\n' "$name" "$how" "$name"
+    tail -n 25 "$results/$name.txt"
+  fi
+  return 0
 }
-
-wanted() { [[ " $parts " == *" $1 "* ]]; }
 
 facts() {
   uname -srm
@@ -80,85 +132,153 @@ facts() {
   nvidia-smi -q -d MEMORY,CLOCK,PERFORMANCE,POWER,TEMPERATURE,ECC
   nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.mem,persistence_mode,mig.mode.current --format=csv
   nvcc --version | tail -n 2
+  compute-sanitizer --version | tail -n 1
   return 0  # what a machine does not tell is missing, and no failure
 }
 
-if wanted facts; then
-  export -f facts
-  export torch
-  part facts 30 bash -c facts
-fi
+# On a card, a program whose tests all skipped has tested nothing.
+ran_tests='^\[  PASSED  \] [1-9]'
+[ $has_card = yes ] || ran_tests=
 
-# tests SUFFIX FILTER: the programs' tests that the filter finds.
+# tests NAME SECONDS FILTER: the programs' tests that the filter finds, in processes of their own: an illegal access ends all that a process
+# does on the card.
 tests() {
   local program name
   for program in "$bundle"/bin/test_*; do
-    name=$(basename "$program")$1
-    part "$name" $test_limit "$program" --gtest_output="json:$results/$name.json" --gtest_filter="$2"
+    name=$(basename "$program").$1
+    must_say=$ran_tests part "$name" "$2" "$program" --gtest_output="json:$results/$name.json" --gtest_filter="$3" || continue
     grep -hE '^\[  (PASSED|SKIPPED) \] [0-9]+ tests|^(fuzz|op table): ' "$results/$name.txt"
     grep -hm 1 '^no CUDA device' "$results/$name.txt"
   done
 }
-if wanted tests; then tests "" '-GpuFuzz*:GpuOps*'; fi
-if wanted fuzz; then tests .fuzz 'GpuFuzz*'; fi
-if wanted ops; then tests .ops 'GpuOps*'; fi
+
+# A turn: stock and hindcast in one process, then eager and torch.compile in another, over the same rows. Within each process the two take
+# turns as well. torch.compile's first turn has all the compiling in it.
+turn() {  # turn NAME ROWS SECONDS SECONDS_OF_TORCH_COMPILE
+  local name=$1 rows=$2 rounds=${HINDCAST_ROUNDS:-5}
+  part "hindcast_bench_gpu.$name" "$3" "$bundle/bin/hindcast_bench_gpu" --rounds="$rounds" --benchmark_filter="$rows" \
+    --benchmark_out="$results/hindcast_bench_gpu.$name.json" --benchmark_out_format=json --benchmark_counters_tabular=true &&
+    grep -hm 1 '^nothing is measured' "$results/hindcast_bench_gpu.$name.txt"
+  part "torch_compile.$name" "$4" env LD_LIBRARY_PATH="$machines_libraries" "$python" "$bundle/python/torch_compile.py" \
+    --rounds="$rounds" --rows="$rows" --out="$results/torch_compile.$name.json"
+}
+
+if wanted facts || wanted first; then
+  export -f facts
+  export torch
+  part facts 15 bash -c facts
+fi
+
+if wanted first; then
+  tests first_card 30 'GpuCard*'
+  tests first_chain 45 '*ChainOf4097:*LayerNormOf8By64:*GpuDemo*mlpStepByStep:*GpuRecordings*WholeBackward:*GpuRecordings*MovingInputs:*GpuRecordings*KeptGradients'
+  tests first_quick 45 'Quick/*-*ChainOf4097:*LayerNormOf8By64'
+  turn first '^(cosines/8192x4096/float32|steps/mlp/|whole/seed/bias_gelu_dropout/4x1024x1024/float16)' 30 45
+fi
+
+# Tests wait for each kernel that they compile. All of them at once, on all cores, take less.
+if wanted kernels && [ $has_card = yes ] && [ -x "$bundle/bin/compile_texts" ] && [ -d "$bundle/texts" ]; then
+  part kernels 120 "$bundle/bin/compile_texts" "$bundle/texts" && tail -n 1 "$results/kernels.txt"
+fi
+
+if wanted tests; then
+  tests card 30 'GpuCard*'
+  tests backward 100 '*GpuBackward*'
+  tests recordings 60 '*Recordings*'
+  tests others 60 '-GpuCard*:*GpuBackward*:*Recordings*:GpuFuzz*:GpuOps*'
+fi
+
+if wanted nccl && [ -f "$bundle/python/nccl_reducer.py" ]; then
+  must_say=${ran_tests:+'^fused: |^nothing is tested: this torch has no'} part nccl 90 env LD_LIBRARY_PATH="$machines_libraries" PYTHONPATH="$bundle/python${PYTHONPATH:+:$PYTHONPATH}" "$python" \
+    "$bundle/python/nccl_reducer.py" && tail -n 12 "$results/nccl.txt"
+fi
+
+if wanted fuzz; then tests fuzz 80 'GpuFuzz*'; fi
+if wanted ops; then tests ops 80 'GpuOps*'; fi
 
 # Without LibTorch's allocator in between, so that each tensor has bounds, and starts without values. Tests of what the driver refuses are
-# left out, and those that are large, look at the clock, or are about streams and copies by ATen.
-under_sanitizer() {  # under_sanitizer NAME TOOL FILTER
-  local program
+# left out; so are those that are large, that look at the clock, that want a launch to return at once or a load to disturb nothing, since
+# the tool may wait for launches and changes what is loaded, and those about streams and copies by ATen.
+small='GpuCard.*:Quick/*-*HostTime*:*ALaunchReturnsBeforeItsKernelHasRun:*LoadingDisturbsNoCapture*'
+# Kernels of ATen's and of its libraries, which would take most of the time, and whose reports would not be about hindcast. hindcast's names
+# are as in C (codegen/cuda/entry.cpp). The pattern says what to leave out: a kernel whose name is not known is checked. With names to be
+# checked, it would not be, and nothing would tell.
+not_ours='^_Z|gemm|gemv|cutlass|cublas|cudnn|xmma|^sm[0-9]+_|^(maxwell|volta|turing|ampere|hopper)_'
+
+under_sanitizer() {  # under_sanitizer NAME SECONDS FILTER OPTION_OF_THE_TOOL...
+  local name=$1 seconds=$2 filter=$3 program
+  shift 3
   for program in "$bundle"/bin/test_*; do
-    part "$(basename "$program").$1" $sanitizer_limit compute-sanitizer --tool "$2" --error-exitcode 99 --print-limit 20 \
-      "$program" --gtest_brief=1 --gtest_filter="$3"
+    must_say=$ran_tests part "$(basename "$program").$name" "$seconds" compute-sanitizer "$@" --error-exitcode 99 --print-limit 20 \
+      "$program" --gtest_filter="$filter"
   done
 }
-small='-*Errors*:*Large*:*HostTime*:*Recordings*:GpuFuzz*:GpuOps*:*GpuDemo*:Takeover*:GpuSavedTensors*'
-for tool in memcheck racecheck synccheck initcheck graphs; do
-  wanted sanitizer || wanted $tool || continue
+
+# Errors that CUDA's functions return are not reported: LibTorch asks for what may not be there, and it and hindcast look at each result.
+memcheck=(--tool memcheck --report-api-errors no --kernel-name-exclude "regex=$not_ours")
+sanitizer() {
+  export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+  case $1 in
+    memcheck) under_sanitizer memcheck 100 "$small" "${memcheck[@]}" ;;
+    racecheck) under_sanitizer racecheck 70 "$small" --tool racecheck --kernel-name-exclude "regex=$not_ours" ;;
+    synccheck) under_sanitizer synccheck 50 "$small" --tool synccheck --kernel-name-exclude "regex=$not_ours" ;;
+    # What a kernel writes that is left out counts as not written, so each of ATen's must be watched. That takes long, and reports of its
+    # libraries are to be told from those of hindcast: initcheck is no part of `sanitizer`.
+    initcheck) under_sanitizer initcheck 250 "$small" --tool initcheck ;;
+    graphs)  # captured with LibTorch's allocator alone
+      unset PYTORCH_NO_CUDA_MEMORY_CACHING
+      under_sanitizer graphs 100 '*Recordings*' "${memcheck[@]}"
+      ;;
+  esac
+  unset PYTORCH_NO_CUDA_MEMORY_CACHING
+}
+for tool in memcheck racecheck synccheck graphs initcheck; do
+  wanted $tool || { wanted sanitizer && [ $tool != initcheck ]; } || continue
   [ $has_card = yes ] || break
   if ! command -v compute-sanitizer >/dev/null; then
     echo "compute-sanitizer was not found: nothing ran under it"
     break
   fi
-  if [ $tool = graphs ]; then  # captured with LibTorch's allocator alone
-    under_sanitizer graphs memcheck '*Recordings*'
-  else
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 under_sanitizer $tool $tool "$small"
-  fi
+  sanitizer $tool
 done
 
-# A turn: stock and hindcast in one process, then eager and torch.compile in another, over the same rows. Within each process the two take
-# turns as well.
-turn() {  # turn NAME ROWS
-  local name=$1 rows=$2 rounds=${HINDCAST_ROUNDS:-5}
-  part "hindcast_bench_gpu.$name" $benchmark_limit "$bundle/bin/hindcast_bench_gpu" --rounds="$rounds" --benchmark_filter="$rows" \
-    --benchmark_out="$results/hindcast_bench_gpu.$name.json" --benchmark_out_format=json --benchmark_counters_tabular=true
-  part "torch_compile.$name" $compile_limit env LD_LIBRARY_PATH="$machines_libraries" "$python" "$bundle/python/torch_compile.py" \
-    --rounds="$rounds" --rows="$rows" --out="$results/torch_compile.$name.json"
-  grep -hm 1 '^nothing is measured' "$results/hindcast_bench_gpu.$name.txt"
-}
+rows_name=
 if wanted benchmarks; then
   declare -A groups=([single]='^[a-z_]+/[0-9]' [steps]='^steps/' [float16]='seed/.*/float16' [float32]='seed/.*/float32')
+  # Some of each kind, and those with a target of their own.
+  groups[chosen]='^([a-z_]+/8192x4096/float32|cosines/(8192x8192|1024x2048)|steps/(chain|mlp|block)/'
+  groups[chosen]+='|whole/seed/[a-z_]+/(8x512x1024|2x4096x4096)/float16)'
   names=(single steps float16 float32)
-  turns=${HINDCAST_TURNS:-3}
-  if [ -n "${HINDCAST_ROWS:-}" ] || [ $has_card = no ]; then
-    names=("rows_$(printf %s "${HINDCAST_ROWS:-}" | cksum | cut -d ' ' -f 1)")
-    groups[${names[0]}]=${HINDCAST_ROWS:-.}
+  turns=${HINDCAST_TURNS:-1}
+  rows=${HINDCAST_ROWS:-}
+  if [ -n "$rows" ] && [ -n "${groups[$rows]:-}" ]; then
+    rows_name=$rows names=("$rows")
+  elif [ -n "$rows" ] || [ $has_card = no ]; then
+    rows_name=rows_$(printf %s "$rows" | cksum | cut -d ' ' -f 1)
+    names=("$rows_name")
+    groups[$rows_name]=${rows:-.}
   fi
   [ $has_card = yes ] || turns=1
-  for group in "${names[@]}"; do
-    for ((number = 1; number <= turns; ++number)); do turn "$group.$number" "${groups[$group]}"; done
+  for ((number = 1; number <= turns; ++number)); do
+    for group in "${names[@]}"; do turn "$group.$number" "${groups[$group]}" 140 240; done
   done
+fi
+if wanted first || wanted benchmarks; then
+  reserve=0
   shopt -s nullglob
-  part table 60 "$python" "$bundle/python/table.py" --json="$results/table.json" \
+  part table $table_limit "$python" "$bundle/python/table.py" --json="$results/table.json" \
     "$results"/hindcast_bench_gpu.*.json "$results"/torch_compile.*.json
   shopt -u nullglob
   cat "$results/table.txt"
 fi
 
+# Commands with other parts, or other rows, may have the same folder.
 (
+  name=$(IFS=-; echo "${parts[*]}")${rows_name:+.$rows_name}
   IFS=,
-  printf '{"card": "%s", "failures": %d, "parts": [%s]}\n' "$(nvidia-smi -L 2>/dev/null | head -n 1)" $failures "${summary[*]}"
-) >"$results/summary.json"
+  printf '{"card": "%s", "failures": %d, "left_out": %d, "seconds": %d, "parts": [%s]}\n' \
+    "$card" $failures $left_out $SECONDS "${summary[*]}" >"$results/summary.$name.json"
+)
 echo "results: $results"
-[ $failures = 0 ]
+[ $failures = 0 ] || exit 1
+[ $left_out = 0 ] || exit 3

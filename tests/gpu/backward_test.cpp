@@ -31,7 +31,7 @@ TEST_P(GpuBackward, IsTheStockEngines) {
   expect_like_stock(GetParam(), device, has_two ? c10::Device(device.type(), 1) : device);
 }
 
-/// One or two of each kind of kernel, which are run under sanitizers too: those leave out what has "Large" in its name (scripts/gpu_run.sh).
+/// One or two of each kind of kernel, which are run under sanitizers too (scripts/gpu_run.sh).
 std::vector<DeviceProgram> quick(bool are_quick) {
   const std::set<std::string> names = {"Broadcasts",
                                        "Turned",
