@@ -53,16 +53,45 @@ size_t ReplayCheck::footprint() const {
   return bytes;
 }
 
-std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
-  graph.verify();
-  const auto values = replay(graph);
+namespace {
+
+using Values = std::unordered_map<uint32_t, at::Tensor>;
+using Results = std::vector<std::pair<ValueId, at::Tensor>>;
+
+template <class IsSame>
+std::optional<std::string> first_that_differs(const Values& values, const Results& results, const IsSame& is_same) {
   for (const auto& [value, tensor] : results) {
     if (!value.defined()) continue;
     const auto found = values.find(value.index);
     if (found == values.end()) return base::format("value {} is not made by the replay", value.index);
-    if (!same_bits(found->second, tensor, zeros)) return base::format("value {} is not what the capture computed", value.index);
+    if (!is_same(found->second, tensor)) return base::format("value {} is not what the capture computed", value.index);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
+  graph.verify();
+  return first_that_differs(replay(graph), results, [zeros](const at::Tensor& a, const at::Tensor& b) { return same_bits(a, b, zeros); });
+}
+
+std::optional<std::string> ReplayCheck::find_distance(const Graph& graph) const {
+  return first_that_differs(replay(graph), results, nearly_same);
+}
+
+bool ReplayCheck::is_unsteady(const Graph& graph) const {
+  constexpr int kReplays = 6;
+  const Values first = replay(graph);
+  Results expected;
+  for (const auto& [value, tensor] : results) {
+    const auto found = first.find(value.index);
+    if (value.defined() && found != first.end()) expected.emplace_back(value, found->second);
+  }
+  for (int i = 1; i < kReplays; ++i) {
+    if (first_that_differs(replay(graph), expected, [](const at::Tensor& a, const at::Tensor& b) { return same_bits(a, b); })) return true;
+  }
+  return false;
 }
 
 }  // namespace hindcast::capture

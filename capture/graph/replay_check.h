@@ -24,6 +24,10 @@ struct ReplayCheck {
   bool is_written = false;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
   std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
+  /// The same, with results that are nearly those of the capture: for an unsteady graph.
+  std::optional<std::string> find_distance(const Graph& graph) const;
+  /// Replays of the graph differ from each other. On an accelerator some of LibTorch's operators add in any order.
+  bool is_unsteady(const Graph& graph) const;
   /// Bytes of the copies.
   size_t footprint() const;
   /// All values of the graph, by ATen, from the copies.

@@ -33,4 +33,14 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b, Zeros zeros) {
   return same.all().item<bool>();
 }
 
+bool nearly_same(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
+  if (a.numel() == 0) return true;
+  if (!a.is_floating_point() && !a.is_complex()) return same_bits(a, b);
+  const at::ScalarType real = c10::toRealValueType(a.scalar_type());
+  const double tolerance = real == at::kDouble ? 1e-10 : real == at::kFloat ? 1e-4 : 1e-1;
+  const at::Tensor size = a.abs().nan_to_num(0, 0, 0).amax();
+  return at::allclose(a, b, tolerance, tolerance * size.item<double>(), /*equal_nan=*/true);
+}
+
 }  // namespace hindcast::capture

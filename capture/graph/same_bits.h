@@ -15,5 +15,8 @@ enum class Zeros : uint8_t { Signed, Unsigned };
 
 /// Equal dtype, sizes and bits of every element; two NaNs count as equal.
 bool same_bits(const at::Tensor& a, const at::Tensor& b, Zeros zeros = Zeros::Signed);
+/// As near as sums of the same numbers in another order are, where little cancels. Other types than those of real and complex numbers: the
+/// same bits.
+bool nearly_same(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace hindcast::capture
