@@ -1,6 +1,7 @@
 #include "engine/hindcast.h"
 
 #include "codegen/kernel/backend.h"
+#include "codegen/kernel/kept_counters.h"
 #include "engine/background.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -109,7 +110,7 @@ std::string report() { return engine::report(stats(), engine::stats_recorder().r
 void wait() { engine::wait_for_background(); }
 
 std::size_t trim() {
-  std::size_t bytes = engine::RecordedPlan::trim();
+  std::size_t bytes = engine::RecordedPlan::trim() + codegen::forget_counters();
   for (const codegen::Backend* backend : codegen::backends()) bytes += backend->trim_memory();
   engine::return_free_heap();
   return bytes;
@@ -122,6 +123,7 @@ void reset() {
   engine::forget_fallback_warnings();
   engine::stats_recorder().reset();
   engine::reset_step_times();
+  codegen::forget_counters();
   for (const codegen::Backend* backend : codegen::backends()) backend->reset_memory_counts();
   engine::return_free_heap();
 }

@@ -15,10 +15,12 @@
 
 #include "base/format.h"
 #include "bench/gpu/aten_calls.h"
+#include "bench/gpu/measure.h"
 #include "bench/gpu/no_card.h"
 #include "bench/gpu/workloads.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/kernel/device_library.h"
+#include "engine/aot/aot_function.h"
 #include "engine/hindcast.h"
 #include "tests/support/machine_code.h"
 
@@ -55,6 +57,8 @@ struct Calls {
   double bytes = 0;
 };
 
+constexpr uint64_t kSteps = 3;  // the capture, and two hits
+
 /// Of ATen's operators in a backward of the engine that is there now.
 Calls backward(const Workload& work) {
   work.clear_grads();
@@ -62,6 +66,17 @@ Calls backward(const Workload& work) {
   card().take();
   const AtenCalls calls;
   root.backward(work.incoming);
+  return {calls.count(), calls.bytes()};
+}
+
+using Call = decltype(Row::function);
+
+/// The same of a function and its backward.
+Calls forward_and_backward(const Call& call, const Workload& work) {
+  work.clear_grads();
+  card().take();
+  const AtenCalls calls;
+  call(work.leaves).backward(work.incoming);
   return {calls.count(), calls.bytes()};
 }
 
@@ -83,7 +98,6 @@ Counts counts_of(const Row& row) {
   options.compiler = compilers::fused();
   options.async = false;
   const auto guard = enable(options);
-  constexpr uint64_t kSteps = 3;
   for (uint64_t step = 0; step < kSteps; ++step) {
     counts.left = backward(work);
     counts.launches = card().take();
@@ -93,11 +107,29 @@ Counts counts_of(const Row& row) {
   return counts;
 }
 
+/// Of forward and backward of the row's function, as rows `whole/` measure them (whole.cpp).
+Counts counts_of_whole(const Row& row) {
+  reset();
+  const Workload work = row.build({c10::kCPU, /*zeros=*/true});
+  Counts counts;
+  counts.floor_bytes = row.whole_floor_bytes;
+  counts.stock = forward_and_backward(row.function, work);
+  const AotFunction<Call> compiled(row.function, whole_options(/*as_eager_draws=*/false));
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    counts.left = forward_and_backward(compiled, work);
+    counts.launches = card().take();
+  }
+  if (compiled.stats().hits != kSteps - 1) throw std::runtime_error("whole/" + row.name + " was not hit:\n" + report());
+  work.clear_grads();
+  return counts;
+}
+
 /// Numbers of several rows.
 class Range {
  public:
   void add(double number) { numbers_.push_back(number); }
   std::string text() const {
+    if (numbers_.empty()) return {};
     const auto [least, most] = std::minmax_element(numbers_.begin(), numbers_.end());
     const std::string from = text_of(*least), to = text_of(*most);
     return from == to ? from : from + " to " + to;
@@ -164,27 +196,58 @@ std::string cells_of(const Counts& counts, std::optional<Uses>& uses) {
                 kernels_in(counts.launches), width_of(counts.launches), registers_of(counts.launches, uses));
 }
 
-void add(std::vector<Line>& lines, const Row& row, const Counts& counts, std::optional<Uses>& uses) {
-  const auto [pattern, sizes, type] = parts_of(row.name);
+/// All sizes of a function of the rows seed/, as a line has them.
+const std::string& sizes_of_seed() {
+  static const std::string all = [] {
+    const std::vector<Row> rows = seed_rows();
+    const auto first = parts_of(rows.front().name);
+    std::string sizes;
+    for (const Row& row : rows) {
+      const auto [pattern, own, type] = parts_of(row.name);
+      if (pattern == first[0] && type == first[2]) sizes += (sizes.empty() ? "" : ", ") + own;
+    }
+    return sizes;
+  }();
+  return all;
+}
+
+/// One table, a line for each function in one type.
+class Table {
+ public:
+  explicit Table(std::string of) : of_(std::move(of)) {}
+  void add(const std::string& name, const Counts& counts, std::optional<Uses>& uses);
+  /// Empty without a line.
+  std::string markdown() const;
+
+ private:
+  const std::string of_;
+  std::vector<Line> lines_;
+};
+
+void Table::add(const std::string& name, const Counts& counts, std::optional<Uses>& uses) {
+  const auto [pattern, sizes, type] = parts_of(name);
   const std::string cells = cells_of(counts, uses);
-  auto line = std::find_if(lines.begin(), lines.end(),
+  auto line = std::find_if(lines_.begin(), lines_.end(),
                            [&](const Line& one) { return one.pattern == pattern && one.type == type && one.cells == cells; });
-  if (line == lines.end()) line = lines.insert(lines.end(), {.pattern = pattern, .type = type, .cells = cells});
+  if (line == lines_.end()) line = lines_.insert(lines_.end(), {.pattern = pattern, .type = type, .cells = cells});
   line->sizes += (line->sizes.empty() ? "" : ", ") + sizes;
   line->stock.add(counts.stock.bytes / kMiB);
   line->moved.add(counts.bytes() / kMiB);
+  if (counts.floor_bytes == 0) return;  // not known
   line->floor.add(counts.floor_bytes / kMiB);
   line->of_floor.add(counts.bytes() / counts.floor_bytes);
 }
 
-std::string markdown_of(const std::vector<Line>& lines) {
-  std::string text =
-      "| the backward of | sizes | stock's calls | launches | calls left | kernels | bytes of an access | registers | bytes spilled "
-      "| stock's MiB | MiB | floor's MiB | of the floor |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const Line& line : lines)
-    text += format("| {}, {} | {} | {} | {} | {} | {} | {} |\n", line.pattern, line.type, line.sizes, line.cells, line.stock.text(),
-                   line.moved.text(), line.floor.text(), line.of_floor.text());
+std::string Table::markdown() const {
+  if (lines_.empty()) return {};
+  std::string text = format(
+      "| {} | sizes | stock's calls | launches | calls left | kernels | bytes of an access | registers | bytes spilled | stock's MiB | MiB "
+      "| floor's MiB | of the floor |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+      of_);
+  for (const Line& line : lines_)
+    text += format("| {}, {} | {} | {} | {} | {} | {} | {} |\n", line.pattern, line.type,
+                   line.sizes == sizes_of_seed() ? "all six" : line.sizes, line.cells, line.stock.text(), line.moved.text(),
+                   line.floor.text(), line.of_floor.text());
   return text;
 }
 
@@ -199,15 +262,23 @@ void print_counts(const std::string& only) {
   } else {
     std::fprintf(stderr, "registers are not known: %s\n", why_not.c_str());
   }
-  std::vector<Row> all;
-  for (const std::vector<Row>& some : {rows(), seed_rows(), launch_bound_rows()}) all.insert(all.end(), some.begin(), some.end());
-  std::vector<Line> lines;
-  for (const Row& row : all) {
-    if (!std::regex_search(row.name, std::regex(only))) continue;
-    std::fprintf(stderr, "%s\n", row.name.c_str());
-    add(lines, row, counts_of(row), uses);
+  const std::regex wanted(only);
+  const auto is_wanted = [&](const std::string& name) {
+    if (!std::regex_search(name, wanted)) return false;
+    std::fprintf(stderr, "%s\n", name.c_str());
+    return true;
+  };
+  Table backwards("the backward of"), whole("forward and backward of");
+  for (const std::vector<Row>& some : {rows(), seed_rows(), launch_bound_rows()}) {
+    for (const Row& row : some) {
+      if (is_wanted(row.name)) backwards.add(row.name, counts_of(row), uses);
+    }
   }
-  std::fputs(markdown_of(lines).c_str(), stdout);
+  for (const Row& row : seed_rows()) {
+    if (const std::string name = "whole/" + row.name; is_wanted(name)) whole.add(name, counts_of_whole(row), uses);
+  }
+  const std::string first = backwards.markdown(), second = whole.markdown();
+  std::fputs((first + (first.empty() || second.empty() ? "" : "\n") + second).c_str(), stdout);
 }
 
 }  // namespace hindcast::bench::gpu

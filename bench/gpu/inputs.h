@@ -4,6 +4,7 @@
 #include "bench/gpu/workloads.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 
 #include <functional>
 #include <string>
@@ -24,27 +25,34 @@ struct Source {
 
 using Function = at::Tensor (*)(const std::vector<at::Tensor>& leaves);
 
+/// How large a pattern's `x` is, and which parts of that other tensors are.
+struct Proportions {
+  double rows, width, element_bytes;
+
+  Proportions(at::IntArrayRef sizes, at::ScalarType type)
+      : rows(static_cast<double>(c10::multiply_integers(sizes.slice(0, sizes.size() - 1)))),
+        width(static_cast<double>(sizes.back())),
+        element_bytes(static_cast<double>(at::elementSize(type))) {}
+
+  double bytes() const { return rows * width * element_bytes; }
+  double mask() const { return 1.0 / element_bytes; }                         // of a byte an element
+  double of_width() const { return 1.0 / rows; }                              // as weight and bias are
+  double of_rows() const { return sizeof(float) / (width * element_bytes); }  // a float for each row
+};
+
 /// The tensors of a pattern: `x` of the sizes, the others of the last one.
-struct Inputs {
+struct Inputs : Proportions {
   Source source;
   at::Tensor x, weight, bias;
-  double rows, width;
 
   Inputs(at::IntArrayRef sizes, const Source& from)
-      : source(from),
+      : Proportions(sizes, from.options.dtype().toScalarType()),
+        source(from),
         x(from.leaf(sizes)),
         weight((from.numbers({sizes.back()}).abs() + 0.5).set_requires_grad(true)),
-        bias(from.leaf({sizes.back()})),
-        rows(static_cast<double>(x.numel()) / static_cast<double>(sizes.back())),
-        width(static_cast<double>(sizes.back())) {}
+        bias(from.leaf({sizes.back()})) {}
 
   at::Tensor leaf() const { return source.leaf(x.sizes()); }
-  double bytes() const { return static_cast<double>(x.nbytes()); }
-
-  // Parts of `x` that other tensors are as large as.
-  double mask() const { return 1.0 / static_cast<double>(x.element_size()); }                         // of a byte an element
-  double of_width() const { return 1.0 / rows; }                                                      // as weight and bias are
-  double of_rows() const { return sizeof(float) / (width * static_cast<double>(x.element_size())); }  // a float for each row
 };
 
 /// `passes`: tensors as large as `x` that a perfect backward reads or writes.
@@ -66,7 +74,8 @@ inline at::Tensor dropout(const at::Tensor& y) { return std::get<0>(at::native_d
 struct Named {
   std::string name;
   Workload (*build)(at::IntArrayRef sizes, const Source& from);
-  Function function = nullptr;  // of a workload of_leaves()
+  Function function = nullptr;                              // of a workload of_leaves()
+  double (*whole_passes)(const Proportions& of) = nullptr;  // of the function: whole_floor_bytes as tensors as large as `x`
 };
 
 inline Row row_of(const Named& one, const std::vector<int64_t>& sizes, at::ScalarType type) {
@@ -76,7 +85,8 @@ inline Row row_of(const Named& one, const std::vector<int64_t>& sizes, at::Scala
   const auto build = [build = one.build, sizes, type](const Place& place) {
     return build(sizes, {at::TensorOptions(place.device).dtype(type), place.zeros});
   };
-  return {name, build, one.function};
+  const Proportions of(sizes, type);
+  return {name, build, one.function, one.whole_passes == nullptr ? 0 : one.whole_passes(of) * of.bytes()};
 }
 
 }  // namespace hindcast::bench::gpu

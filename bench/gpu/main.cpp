@@ -30,7 +30,7 @@ constexpr const char* kUsage =
     "  --rounds=N     of both engines in turn (15)\n"
     "  --device=cpu   to try this program where there is no card; its numbers mean nothing\n"
     "  --device=none  what the host does for a launch, and for a hit, on a machine without a card\n"
-    "  --counts       launches, bytes and registers of each row's backward, without a card: a table in Markdown\n"
+    "  --counts       launches, bytes and registers of each row, without a card: tables in Markdown\n"
     "  --benchmark_filter=REGEX, --benchmark_out=FILE, --benchmark_out_format=json: Google Benchmark's own\n";
 
 struct Flags {

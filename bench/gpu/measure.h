@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/gpu/workloads.h"
+#include "engine/aot/aot_options.h"
 
 // How a row is measured on a card.
 //
@@ -33,5 +34,7 @@ void measure_row(benchmark::State& state, const Row& row, c10::Device device, in
 /// Forward and backward of a row that is a function of its leaves: eager, and compiled ahead of time. Returns stock's time over hindcast's;
 /// 0 where nothing was timed.
 double measure_whole(benchmark::State& state, const Row& row, c10::Device device, int rounds);
+/// With which measure_whole() compiles.
+AotOptions whole_options(bool as_eager_draws);
 
 }  // namespace hindcast::bench::gpu

@@ -24,14 +24,6 @@ struct WholeLane {
   std::vector<double> device_us = {}, host_us = {};
 };
 
-AotOptions options_of(bool as_eager_draws) {
-  AotOptions options;
-  options.partition = partition::min_cut;
-  options.async = false;
-  options.fallback_random = as_eager_draws;
-  return options;
-}
-
 void run_round(WholeLane& lane, const std::vector<Workload>& copies, c10::Device device) {
   std::vector<Moment> begins, ends;
   for (const Workload& work : copies) {
@@ -65,7 +57,7 @@ Tensors outcome_of(const Call& call, const Workload& work) {
 /// Of a function that draws as eager does; where kernels draw, there is nothing to compare with.
 std::string differs(const Row& row, const Workload& work) {
   const Tensors expected = outcome_of(row.function, work);
-  const Call compiled = AotFunction<Call>(row.function, options_of(/*as_eager_draws=*/true));
+  const Call compiled = AotFunction<Call>(row.function, whole_options(/*as_eager_draws=*/true));
   for (int call = 1; call <= 3; ++call) {
     const Tensors seen = outcome_of(compiled, work);
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -89,6 +81,14 @@ double peak_mib(const Call& call, const Workload& work, c10::Device device, int6
 
 }  // namespace
 
+AotOptions whole_options(bool as_eager_draws) {
+  AotOptions options;
+  options.partition = partition::min_cut;
+  options.async = false;
+  options.fallback_random = as_eager_draws;
+  return options;
+}
+
 double measure_whole(benchmark::State& state, const Row& row, c10::Device device, int rounds) {
   reset();
   at::manual_seed(1);
@@ -99,7 +99,7 @@ double measure_whole(benchmark::State& state, const Row& row, c10::Device device
     return 0;
   }
   reset();
-  const AotFunction<Call> compiled(row.function, options_of(/*as_eager_draws=*/false));
+  const AotFunction<Call> compiled(row.function, whole_options(/*as_eager_draws=*/false));
   WholeLane eager{row.function}, ours{compiled};
   first.clear_grads();
   const int64_t base = live_bytes(device);

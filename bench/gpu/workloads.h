@@ -24,6 +24,8 @@ struct Row {
       build;  // with its floor_bytes: saved tensors and the incoming gradient read, gradients written, once
   /// The workload's forward where it reads its leaves alone; else none.
   std::function<at::Tensor(const std::vector<at::Tensor>& leaves)> function = {};
+  /// What forward and backward of `function` read and write at least, as two programs; 0 where there is none.
+  double whole_floor_bytes = 0;
 };
 std::vector<Row> rows();
 /// The function of the AOT tutorial, and what xFormers fuses, at the sizes and in the types that xFormers measures.

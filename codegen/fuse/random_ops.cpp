@@ -15,6 +15,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -34,9 +35,14 @@ at::Tensor philox_seed(c10::Device device) {
   return seed;
 }
 
-at::Tensor counters(c10::SymIntArrayRef size, c10::Device device) {
-  at::Tensor numbers = at::empty(C10_AS_INTARRAYREF_SLOW(size), at::TensorOptions(at::kInt).device(device));
-  if (!device.is_cpu()) return numbers.copy_(at::arange(numbers.numel(), numbers.options()).view(numbers.sizes()));
+at::Tensor (*counters_elsewhere)(at::IntArrayRef size, c10::Device device) = [](at::IntArrayRef size, c10::Device device) {
+  return at::arange(c10::multiply_integers(size), at::device(device).dtype(at::kInt)).view(size);
+};
+
+at::Tensor counters(c10::SymIntArrayRef symbols, c10::Device device) {
+  const at::IntArrayRef size = C10_AS_INTARRAYREF_SLOW(symbols);
+  if (!device.is_cpu()) return counters_elsewhere(size, device);
+  at::Tensor numbers = at::empty(size, at::kInt);
   std::iota(numbers.mutable_data_ptr<int32_t>(), numbers.mutable_data_ptr<int32_t>() + numbers.numel(), 0);
   return numbers;
 }
@@ -92,6 +98,8 @@ void register_ops() {
 }
 
 }  // namespace
+
+void make_counters_by(at::Tensor (*make)(at::IntArrayRef size, c10::Device device)) { counters_elsewhere = make; }
 
 const RandomOps& random_ops() {
   static const RandomOps* const ops = base::first_use([] {

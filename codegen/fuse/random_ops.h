@@ -23,6 +23,9 @@ struct RandomOps {
 /// Registered with LibTorch at the first call.
 const RandomOps& random_ops();
 
+/// `make` gives the counters of devices other than the CPU. Before, they are made anew in each call.
+void make_counters_by(at::Tensor (*make)(at::IntArrayRef size, c10::Device device));
+
 /// philox_bernoulli by ATen's ops, which all devices have.
 at::Tensor philox_bernoulli_by_ops(const at::Tensor& seed, const at::Tensor& rows, const at::Tensor& columns, double p, double value,
                                    at::ScalarType dtype);

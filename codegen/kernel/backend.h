@@ -58,7 +58,7 @@ class Backend {
 
   /// Empty: what is given to the device can be recorded. Else why not.
   virtual std::string why_not_recorded(c10::Device device) const;
-  /// The program records what this thread gives to the device now, by means of its own.
+  /// What this thread gives to the device now is recorded: by the program, by means of its own, or for record().
   virtual bool is_recorded_by_program(c10::Device /*device*/) const { return false; }
   /// Entry points are on their way that calls asked for: what is recorded now would go on with those in their place.
   virtual bool compiles_for_calls() const { return false; }

@@ -8,10 +8,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string_view>
+#include <vector>
+
+#include "codegen/cuda/nvrtc.h"
+#include "codegen/kernel/device_library.h"
 
 namespace hindcast::tests {
 namespace {
@@ -85,6 +91,24 @@ TEST_F(KernelTable, KernelsKeepAllInRegisters) {
       EXPECT_LE(made.use.stack_bytes, most) << row.pattern << " " << row.kernel << " sm_" << architecture;
     }
   }
+}
+
+// For docs/gpu.md: how long NVRTC takes for the object that a kernel begins with, and for all of the kernel's objects. A test has no opinion on
+// times: --gtest_also_run_disabled_tests prints them.
+TEST_F(KernelTable, DISABLED_TimesOfNvrtc) {
+  constexpr size_t kTimes = 9;
+  const auto median_ms = [](const std::vector<std::string>& texts) {
+    std::vector<double> ms;
+    for (size_t i = 0; i < kTimes; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      for (const std::string& text : texts) nvrtc->compile(text, codegen::device_library(), codegen::cuda::kernel_options(90));
+      ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::nth_element(ms.begin(), ms.begin() + kTimes / 2, ms.end());
+    return ms[kTimes / 2];
+  };
+  for (const auto& [pattern, texts] : kernels_of_patterns())
+    std::printf("| `%s` | %.0f ms | %.0f ms |\n", pattern.c_str(), median_ms({texts.front()}), median_ms(texts));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // and gradients are those of the functions as they are, but for rounding; everything waits for what it reads.
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
@@ -278,6 +279,64 @@ TEST_F(AotOnACard, DropoutsDrawTheirMasksInKernels) {
     EXPECT_NE(result_of(*made.forward, "hindcast::philox_dropout"), nullptr);
     EXPECT_NE(result_of(*made.backward, "hindcast::philox_dropout"), nullptr);
   }
+}
+
+/// Calls of an op of ATen's that has no overload's name, while it lives.
+class CallsOf {
+ public:
+  explicit CallsOf(const char* name)
+      : name_(name), handle_(at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& call) {
+                                                          const auto schema = call.operator_schema();
+                                                          if (schema && schema->name() == counted->name_ && schema->overload_name().empty())
+                                                            ++counted->count_;
+                                                          return std::unique_ptr<at::ObserverContext>();
+                                                        }).scopes({at::RecordScope::FUNCTION}))) {
+    counted = this;
+  }
+  ~CallsOf() { at::removeCallback(handle_); }
+  CallsOf(const CallsOf&) = delete;
+  CallsOf& operator=(const CallsOf&) = delete;
+  int count() const { return count_; }
+
+ private:
+  inline static CallsOf* counted = nullptr;
+  const char* const name_;
+  const at::CallbackHandle handle_;
+  int count_ = 0;
+};
+
+// Rows and columns of a mask are counted by the same numbers in each call: a launch for them would be one too many.
+TEST_F(AotOnACard, CountersOfMasksAreMadeOnceForAStream) {
+  const Program& program = programs().back();
+  const auto compiled = aot_function(program.function, with_kernels());
+  const Function call = [&](const Tensors& inputs) { return compiled(inputs); };
+  run(call, program.inputs(0), 0, no_guard);  // traced
+  trim();
+  for (const int side : {0, 1}) {
+    for (uint64_t step = 1; step < 4; ++step) {
+      SCOPED_TRACE("stream " + std::to_string(side) + ", step " + std::to_string(step));
+      const Tensors inputs = program.inputs(step);
+      const CallsOf aranges("aten::arange");
+      expect_one_mask(inputs, run(call, inputs, side, no_guard).tensors);
+      EXPECT_EQ(aranges.count(), step == 1 ? 1 : 0);
+    }
+  }
+  EXPECT_GE(trim(), 2 * 4096 * sizeof(int32_t));
+  const CallsOf aranges("aten::arange");
+  run(call, program.inputs(4), 0, no_guard);
+  EXPECT_EQ(aranges.count(), 1);
+}
+
+// A graph of the program's own would read them when they are gone.
+TEST_F(AotOnACard, CountersOfMasksAreNotKeptWhileTheProgramCaptures) {
+  const Program& program = programs().back();
+  const auto compiled = aot_function(program.function, with_kernels());
+  const Function call = [&](const Tensors& inputs) { return compiled(inputs); };
+  for (uint64_t step = 0; step < 2; ++step) run(call, program.inputs(step), 0, no_guard);
+  const ProgramRecords records;
+  const CallsOf aranges("aten::arange");
+  run(call, program.inputs(2), 0, no_guard);
+  EXPECT_EQ(aranges.count(), 2);  // of rows and of columns, which the backward gets from the forward
 }
 
 // ---- what is traced
