@@ -76,6 +76,8 @@ class OneBackward {
       });
     } else {
       const c10::AutoGradMode no_grad(false);
+      std::optional<hooks::ThreadState> at_start;  // a capture runs functions that are traceable, too
+      if (!found) thread_state_ = &at_start.emplace();
       run_on_streams(std::move(resume), std::move(found));
     }
     return true;

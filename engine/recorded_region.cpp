@@ -68,7 +68,7 @@ uint64_t number_of_thread() {
 }  // namespace
 
 bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& delivered) {
-  if (!why_not_.empty() || backend_.is_recorded_by_program(region_.device)) return false;
+  if (!why_not_.empty() || backend_.is_captured(region_.device).value_or(false)) return false;
   const bool is_misfit = recording_ && !fits(call);
   if (is_misfit) {
     forget();
@@ -76,7 +76,7 @@ bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& deliver
   }
   if (!recording_) {
     watch(call, is_misfit);
-    if (!is_known_to_thread(call) || !why_not_.empty() || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording ||
+    if (!why_not_.empty() || !is_known_to_thread(call) || !changed_numbers_.empty() || hits_ <= kHitsBeforeRecording ||
         backend_.compiles_for_calls())
       return false;
     if (!record(call)) return false;
@@ -88,7 +88,7 @@ bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& deliver
 // LibTorch's libraries make what they need for a thread, as cuBLAS' handle, when an op first asks there: in a capture that would fail. So
 // a thread runs the steps itself before it records them.
 bool RecordedRegion::is_known_to_thread(const RegionCall& call) {
-  constexpr size_t kMostThreads = 16;
+  constexpr size_t kMostThreads = 64;
   const uint64_t me = number_of_thread();
   if (std::find(threads_.begin(), threads_.end(), me) != threads_.end()) return true;
   threads_.push_back(me);

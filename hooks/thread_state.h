@@ -19,7 +19,7 @@ class ThreadState {
   void restore_if_changed() const;
 
  private:
-  using Words = std::array<size_t, 7>;
+  using Words = std::array<size_t, 8>;
   static Words of_thread();
 
   const at::ThreadLocalState state_;

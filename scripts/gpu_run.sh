@@ -178,7 +178,7 @@ fi
 
 # Tests wait for each kernel that they compile. All of them at once, on all cores, take less.
 if wanted kernels && [ $has_card = yes ] && [ -x "$bundle/bin/compile_texts" ] && [ -d "$bundle/texts" ]; then
-  part kernels 120 "$bundle/bin/compile_texts" "$bundle/texts" && tail -n 1 "$results/kernels.txt"
+  must_say='^[1-9][0-9]* texts: ' part kernels 120 "$bundle/bin/compile_texts" "$bundle/texts" && tail -n 1 "$results/kernels.txt"
 fi
 
 if wanted tests; then
@@ -203,7 +203,7 @@ small='GpuCard.*:Quick/*-*HostTime*:*ALaunchReturnsBeforeItsKernelHasRun:*Loadin
 # Kernels of ATen's and of its libraries, which would take most of the time, and whose reports would not be about hindcast. hindcast's names
 # are as in C (codegen/cuda/entry.cpp). The pattern says what to leave out: a kernel whose name is not known is checked. With names to be
 # checked, it would not be, and nothing would tell.
-not_ours='^_Z|gemm|gemv|cutlass|cublas|cudnn|xmma|^sm[0-9]+_|^(maxwell|volta|turing|ampere|hopper)_'
+not_ours='^_Z.*|.*(gemm|gemv|cutlass|cublas|cudnn|xmma|at::|cub::|thrust::).*|^sm[0-9]+_.*|^(maxwell|volta|turing|ampere|hopper)_.*'
 
 under_sanitizer() {  # under_sanitizer NAME SECONDS FILTER OPTION_OF_THE_TOOL...
   local name=$1 seconds=$2 filter=$3 program

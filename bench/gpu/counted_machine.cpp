@@ -24,7 +24,7 @@ class CountedMachine final : public Machine {
   }
   bool wants_memory() const override { return machine_.wants_memory(); }
   std::string why_not_recorded(c10::Device device) const override { return machine_.why_not_recorded(device); }
-  bool is_recorded_by_program(c10::Device device) const override { return machine_.is_recorded_by_program(device); }
+  std::optional<bool> is_captured(c10::Device device) const override { return machine_.is_captured(device); }
   std::unique_ptr<codegen::Recording> record(c10::Device device, c10::function_ref<void()> give) const override {
     return machine_.record(device, give);
   }

@@ -58,13 +58,15 @@ namespace {
 using Values = std::unordered_map<uint32_t, at::Tensor>;
 using Results = std::vector<std::pair<ValueId, at::Tensor>>;
 
-template <class IsSame>
-std::optional<std::string> first_that_differs(const Values& values, const Results& results, const IsSame& is_same) {
+/// `near`: values that need only be near.
+std::optional<std::string> first_that_differs(const Values& values, const Results& results, Zeros zeros,
+                                              const std::unordered_set<uint32_t>& near = {}) {
   for (const auto& [value, tensor] : results) {
     if (!value.defined()) continue;
     const auto found = values.find(value.index);
     if (found == values.end()) return base::format("value {} is not made by the replay", value.index);
-    if (!is_same(found->second, tensor)) return base::format("value {} is not what the capture computed", value.index);
+    const bool is_same = near.count(value.index) != 0 ? nearly_same(found->second, tensor) : same_bits(found->second, tensor, zeros);
+    if (!is_same) return base::format("value {} is not what the capture computed", value.index);
   }
   return std::nullopt;
 }
@@ -73,25 +75,33 @@ std::optional<std::string> first_that_differs(const Values& values, const Result
 
 std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
   graph.verify();
-  return first_that_differs(replay(graph), results, [zeros](const at::Tensor& a, const at::Tensor& b) { return same_bits(a, b, zeros); });
+  return first_that_differs(replay(graph), results, zeros);
 }
 
-std::optional<std::string> ReplayCheck::find_distance(const Graph& graph) const {
-  return first_that_differs(replay(graph), results, nearly_same);
+std::optional<std::string> ReplayCheck::find_difference_beside(const std::unordered_set<uint32_t>& unsteady, const Graph& graph,
+                                                               Zeros zeros) const {
+  return first_that_differs(replay(graph), results, zeros, unsteady);
 }
 
-bool ReplayCheck::is_unsteady(const Graph& graph) const {
+std::unordered_set<uint32_t> ReplayCheck::unsteady_values(const Graph& graph) const {
   constexpr int kReplays = 6;
   const Values first = replay(graph);
-  Results expected;
-  for (const auto& [value, tensor] : results) {
-    const auto found = first.find(value.index);
-    if (value.defined() && found != first.end()) expected.emplace_back(value, found->second);
-  }
+  std::unordered_set<uint32_t> unsteady;
   for (int i = 1; i < kReplays; ++i) {
-    if (first_that_differs(replay(graph), expected, [](const at::Tensor& a, const at::Tensor& b) { return same_bits(a, b); })) return true;
+    for (const auto& [value, tensor] : replay(graph)) {
+      const auto found = first.find(value);
+      if (found != first.end() && tensor.defined() && found->second.defined() && !same_bits(tensor, found->second)) unsteady.insert(value);
+    }
   }
-  return false;
+  for (const Instr& instr : graph.instrs) {
+    bool reads_one = false;
+    for_each_use(instr, [&](ValueId value) { reads_one = reads_one || (value.defined() && unsteady.count(value.index) != 0); });
+    if (!reads_one) continue;
+    for (const ValueId output : instr.outputs) {
+      if (output.defined()) unsteady.insert(output.index);
+    }
+  }
+  return unsteady;
 }
 
 }  // namespace hindcast::capture

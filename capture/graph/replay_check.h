@@ -4,6 +4,8 @@
 #include "capture/graph/graph.h"
 #include "capture/graph/same_bits.h"
 
+#include <unordered_set>
+
 namespace hindcast::capture {
 
 /// Whether tensors are written to in place, by LibTorch's counters. A write that moves no counter, as by `.data`, is not seen.
@@ -24,10 +26,11 @@ struct ReplayCheck {
   bool is_written = false;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
   std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
-  /// The same, with results that are nearly those of the capture: for an unsteady graph.
-  std::optional<std::string> find_distance(const Graph& graph) const;
-  /// Replays of the graph differ from each other. On an accelerator some of LibTorch's operators add in any order.
-  bool is_unsteady(const Graph& graph) const;
+  /// Values in which replays of the graph differ from each other, and what is computed from them. On an accelerator some of LibTorch's
+  /// operators add in any order.
+  std::unordered_set<uint32_t> unsteady_values(const Graph& graph) const;
+  /// As find_difference(), but for values that need only be near those of the capture.
+  std::optional<std::string> find_difference_beside(const std::unordered_set<uint32_t>& unsteady, const Graph& graph, Zeros zeros) const;
   /// Bytes of the copies.
   size_t footprint() const;
   /// All values of the graph, by ATen, from the copies.

@@ -87,9 +87,9 @@ class CudaBackend final : public Backend {
     const Machine* const with = machine(&why_not);
     return with == nullptr ? why_not : with->why_not_recorded(device);
   }
-  bool is_recorded_by_program(c10::Device device) const override {
+  std::optional<bool> is_captured(c10::Device device) const override {
     const Machine* const with = machine();
-    return with != nullptr && with->is_recorded_by_program(device);
+    return with == nullptr ? std::nullopt : with->is_captured(device);
   }
   bool compiles_for_calls() const override { return cuda::compiles_for_calls(); }
   std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override {

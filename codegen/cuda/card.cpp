@@ -245,9 +245,9 @@ std::string Card::why_not_recorded(c10::Device device) const {
 }
 
 // The default stream cannot be asked while another stream is captured that it would wait for: then nothing may be given to it either.
-bool Card::is_recorded_by_program(c10::Device device) const {
+std::optional<bool> Card::is_captured(c10::Device device) const {
   constexpr int kCaptureOfAnother = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-  if (!runs_on(device.index())) return false;
+  if (!runs_on(device.index())) return std::nullopt;
   std::optional<CurrentContext> entered;
   enter(device.index(), entered);
   int status = 0;

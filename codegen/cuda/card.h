@@ -28,7 +28,7 @@ class Card final : public Machine {
   std::string why_not_on(c10::Device device) const override;
   bool wants_memory() const override;
   std::string why_not_recorded(c10::Device device) const override;
-  bool is_recorded_by_program(c10::Device device) const override;
+  std::optional<bool> is_captured(c10::Device device) const override;
   std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override;
 
   const Driver& driver() const { return driver_; }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -93,7 +94,7 @@ class Machine {
   virtual bool wants_memory() const { return false; }
   /// As Backend has them.
   virtual std::string why_not_recorded(c10::Device device) const;
-  virtual bool is_recorded_by_program(c10::Device /*device*/) const { return false; }
+  virtual std::optional<bool> is_captured(c10::Device /*device*/) const { return std::nullopt; }
   virtual std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const;
   /// Null: what pays on a card (cost_model.h). A test's machine on the CPU may want the groups of the backend that it stands in for.
   virtual const CostModel* costs() const { return nullptr; }

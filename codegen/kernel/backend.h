@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -58,8 +59,8 @@ class Backend {
 
   /// Empty: what is given to the device can be recorded. Else why not.
   virtual std::string why_not_recorded(c10::Device device) const;
-  /// What this thread gives to the device now is recorded: by the program, by means of its own, or for record().
-  virtual bool is_recorded_by_program(c10::Device /*device*/) const { return false; }
+  /// Whether what this thread gives to the device now is captured for a graph, by the program or for record(). None: nobody knows.
+  virtual std::optional<bool> is_captured(c10::Device /*device*/) const { return std::nullopt; }
   /// Entry points are on their way that calls asked for: what is recorded now would go on with those in their place.
   virtual bool compiles_for_calls() const { return false; }
   /// What `give` gives to the current stream of `device`, kernels and ATen's alike, is written down and not done. Memory that it asks for

@@ -10,6 +10,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/accumulate.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <mutex>
@@ -49,6 +51,7 @@ class Kept {
       const std::lock_guard lock(mutex_);
       gone.swap(by_stream_);
     }
+    if (getpid() != process_) return new ByStream(std::move(gone)), 0;  // a child has no accelerator to give memory back to
     size_t bytes = 0;
     for (const auto& [stream, counters] : gone) bytes += counters.nbytes();
     return bytes;
@@ -56,6 +59,7 @@ class Kept {
 
  private:
   using ByStream = std::vector<std::pair<c10::Stream, at::Tensor>>;
+  const pid_t process_ = getpid();
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
   ByStream by_stream_;
 };
@@ -77,7 +81,8 @@ at::Tensor new_counters(int64_t numel, c10::Device device) {
 at::Tensor kept_counters(at::IntArrayRef size, c10::Device device) {
   const int64_t numel = c10::multiply_integers(size);
   const Backend* const backend = backend_of(device.type());
-  if (numel > kMost || (backend != nullptr && backend->is_recorded_by_program(device))) return new_counters(numel, device).view(size);
+  const bool is_captured = backend == nullptr || backend->is_captured(device).value_or(true);
+  if (numel > kMost || is_captured) return new_counters(numel, device).view(size);
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   at::Tensor all = kept().of(stream, numel);
   if (!all.defined()) {

@@ -9,7 +9,8 @@
 namespace hindcast::codegen {
 
 /// 0, 1, 2, ... in int32, for the current stream of `device`: memory that is kept, and that nobody may write to. New ones where they are many,
-/// and where the stream is captured: a graph would read them when they are long gone.
+/// where the stream is captured,
+/// and where nobody knows: a graph would read them when they are long gone.
 at::Tensor kept_counters(at::IntArrayRef size, c10::Device device);
 
 /// Bytes that were kept.

@@ -77,7 +77,7 @@ bool StepClock::is_wanted_for(const codegen::Plan& plan) {
   if (!is_wanted()) [[likely]]
     return false;
   const auto* const backend = codegen::backend_of(plan.graph());
-  return backend == nullptr || !backend->is_recorded_by_program(c10::impl::VirtualGuardImpl(backend->device()).getDevice());
+  return backend == nullptr || !backend->is_captured(c10::impl::VirtualGuardImpl(backend->device()).getDevice()).value_or(false);
 }
 
 StepClock::StepClock(const codegen::Plan& plan)

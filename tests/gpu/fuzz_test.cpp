@@ -120,7 +120,9 @@ TEST_F(GpuFuzz, NoKernelIsRefused) {
     const Stats stats = hindcast::stats();
     fused += stats.fused_graphs;
     if (stats.refused_graphs + stats.compiler_failures == 0) return "";
-    const bool steady = !is_unsteady(interpret(program).events, [&] { return interpret(program).events; });
+    // A refusal since a replay has other bits than the capture. A kernel that is refused is another matter.
+    const bool is_of_a_graph = warnings.count("is refused") == warnings.count("is not what the capture computed");
+    const bool steady = !is_of_a_graph || !is_unsteady(interpret(program).events, [&] { return interpret(program).events; });
     return steady || stats.compiler_failures != 0 ? warnings.text() : "";
   });
   std::cout << "fuzz: " << fused << " graphs with kernels" << std::endl;

@@ -118,7 +118,7 @@ class FakeCard final : public backend::Machine {
   }
   bool wants_memory() const override { return true; }
   std::string why_not_recorded(c10::Device /*device*/) const override { return why_no_recordings; }
-  bool is_recorded_by_program(c10::Device /*device*/) const override { return program_records || FakeRecording::current() != nullptr; }
+  std::optional<bool> is_captured(c10::Device /*device*/) const override { return program_records || FakeRecording::current() != nullptr; }
   std::unique_ptr<codegen::Recording> record(c10::Device device, c10::function_ref<void()> give) const override {
     return std::make_unique<FakeRecording>(device, give);
   }

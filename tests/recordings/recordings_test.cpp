@@ -448,7 +448,7 @@ TEST_F(Recordings, AThreadRunsTheStepsBeforeItRecordsThem) {
 
 TEST_F(Recordings, WhereEachStepHasAThreadOfItsOwnThereAreNone) {
   const RecordedStep step = recorded_program("ResultsOfGrad").make(fake());
-  for (int i = 0; i < 20; ++i) step_on_a_new_thread(step, i);
+  for (int i = 0; i < 70; ++i) step_on_a_new_thread(step, i);
   EXPECT_EQ(stats().cuda_graphs, 0U) << stats();
   EXPECT_EQ(stats().without_cuda_graph.count("each of its steps has a thread of its own"), 1U) << stats();
 }

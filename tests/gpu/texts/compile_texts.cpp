@@ -15,6 +15,7 @@
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/machine.h"
 #include "codegen/kernel/kernel_object.h"
+#include "tests/gpu/texts/find_gpu.h"
 
 namespace {
 
@@ -58,11 +59,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    std::string why_not;
-    const Machine* const machine = hindcast::codegen::cuda::machine(&why_not);
+    std::string why_not = hindcast::tests::find_gpu();
+    const Machine* const machine = why_not.empty() ? hindcast::codegen::cuda::machine(&why_not) : nullptr;
     if (machine == nullptr) {
-      std::printf("nothing is compiled: %s\n", why_not.c_str());
-      return 0;
+      std::fprintf(stderr, "compile_texts: nothing is compiled: %s\n", why_not.c_str());
+      return 1;
     }
     const std::vector<std::string> texts = texts_in(argv[1]);
     const size_t failed = compile(*machine, texts);
