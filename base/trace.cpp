@@ -3,12 +3,14 @@
 #include "base/fork.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/thread_number.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
@@ -57,12 +59,6 @@ struct TraceFile {
 TraceFile& trace_file() {
   static auto* file = new TraceFile;
   return *file;
-}
-
-uint32_t number_of_this_thread() {
-  static std::atomic<uint32_t> threads = 0;
-  thread_local const uint32_t number = threads.fetch_add(1, std::memory_order_relaxed);
-  return number;
 }
 
 std::string wall_clock() {

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_number.h"
 #include "codegen/kernel/launch_args.h"
 #include "codegen/kernel/operand_copies.h"
 #include "codegen/plan/execute.h"
@@ -13,7 +14,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <utility>
 
@@ -58,13 +58,6 @@ bool move_alike(std::vector<Place>& places) {
   return true;
 }
 
-// The system gives the id of a thread that has ended to another one.
-uint64_t number_of_thread() {
-  static std::atomic<uint64_t> threads = 0;
-  thread_local const uint64_t number = ++threads;
-  return number;
-}
-
 }  // namespace
 
 bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& delivered) {
@@ -89,10 +82,14 @@ bool RecordedRegion::run(const RegionCall& call, std::vector<Delivered>& deliver
 // a thread runs the steps itself before it records them.
 bool RecordedRegion::is_known_to_thread(const RegionCall& call) {
   constexpr size_t kMostThreads = 64;
-  const uint64_t me = number_of_thread();
-  if (std::find(threads_.begin(), threads_.end(), me) != threads_.end()) return true;
+  const uint32_t me = base::number_of_this_thread();
+  if (std::find(threads_.begin(), threads_.end(), me) != threads_.end()) {
+    new_threads_ = 0;
+    return true;
+  }
+  if (threads_.size() == kMostThreads) threads_.erase(threads_.begin());
   threads_.push_back(me);
-  if (threads_.size() == kMostThreads) give_up(call, "each of its steps has a thread of its own");
+  if (++new_threads_ == kMostThreads) give_up(call, "each of its steps has a thread of its own");
   return false;
 }
 

@@ -104,7 +104,8 @@ class RecordedRegion {
   std::vector<uint32_t> changed_numbers_;
   std::vector<Made> made_;  // some of it in the recording's memory, and so destroyed before it
   uint32_t hits_ = 0, misfits_ = 0, failures_ = 0;
-  std::vector<uint64_t> threads_;  // that ran it step by step
+  std::vector<uint32_t> threads_;  // that ran it step by step last, by number
+  size_t new_threads_ = 0;         // that came one behind the other
   int64_t copied_bytes_ = 0;
   std::string why_not_;
 };

@@ -400,13 +400,13 @@ class Runner final : private codegen::StepRunner {
   }
 
   // Puts a boundary's results into their slots if they are what the rest of the plan was made for, and no `.grad` that kernels would read
-  // too early or too late. A node's own hooks may
-  // change what its formula reads, and the thread's state that it sees; of nodes to come, those are looked at here whose kernels run
-  // together.
+  // too early or too late. A node's own hooks may change what its formula reads, and the thread's state that it sees; of nodes to come,
+  // those are looked at here whose kernels run together.
   bool finish_barrier(const Step& step, const EventStep& event, Stage stage, variable_list results, variable_list kept) {
     const bool formula_follows = stage == Stage::AfterTensorPre || stage == Stage::AfterPre;
-    if (stage == Stage::AfterPost || (stage == Stage::AfterCall && node_of(step).post_hooks().empty())) end_user_code();
-    if (state_is_changed() || !are_as_collected(formula_follows ? step.origin : step.origin + 1, event.end_call)) {
+    const bool node_ends = stage == Stage::AfterPost || (stage == Stage::AfterCall && node_of(step).post_hooks().empty());
+    if (node_ends) end_user_code();
+    if ((!node_ends && state_is_changed()) || !are_as_collected(formula_follows ? step.origin : step.origin + 1, event.end_call)) {
       leave(step, stage, std::move(results), std::move(kept));
       resume_.as_collected = false;
       return false;

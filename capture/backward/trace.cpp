@@ -262,13 +262,12 @@ class Tracer {
     return sizes;
   }
 
-  // By the hooks of the node that runs. Under that state it does what it will not do without.
+  // Hooks of the node that runs left another state. What it does under that one is not what it does in a step without them.
   bool state_is_changed() const { return request_.thread_state && request_.thread_state->is_changed(); }
 
   std::string why_opaque(const NodeCall& call) const {
-    if (state_is_changed()) return "its hooks left another state of the thread, as autocast or grad mode";
-    if (call.kind != NodeKind::Opaque) return formula_.refusal();
-    return call.opaque_reason ? call.opaque_reason : "the recorder has no dispatch key in this process";
+    if (call.kind == NodeKind::Opaque) return call.opaque_reason ? call.opaque_reason : "the recorder has no dispatch key in this process";
+    return state_is_changed() ? "its hooks left another state of the thread, as autocast or grad mode" : formula_.refusal();
   }
 
   TraceRequest& request_;

@@ -6,6 +6,25 @@
 #include <algorithm>
 
 namespace hindcast::capture {
+namespace {
+
+using Values = std::unordered_map<uint32_t, at::Tensor>;
+using Results = std::vector<std::pair<ValueId, at::Tensor>>;
+
+/// `near`: values that need only be near.
+std::optional<std::string> first_that_differs(const Values& values, const Results& results, Zeros zeros,
+                                              const std::unordered_set<uint32_t>& near = {}) {
+  for (const auto& [value, tensor] : results) {
+    if (!value.defined()) continue;
+    const auto found = values.find(value.index);
+    if (found == values.end()) return base::format("value {} is not made by the replay", value.index);
+    const bool is_same = near.count(value.index) != 0 ? nearly_same(found->second, tensor) : same_bits(found->second, tensor, zeros);
+    if (!is_same) return base::format("value {} is not what the capture computed", value.index);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::unordered_map<uint32_t, at::Tensor> ReplayCheck::replay(const Graph& graph) const {
   std::unordered_map<uint32_t, at::Tensor> values;
@@ -53,26 +72,6 @@ size_t ReplayCheck::footprint() const {
   return bytes;
 }
 
-namespace {
-
-using Values = std::unordered_map<uint32_t, at::Tensor>;
-using Results = std::vector<std::pair<ValueId, at::Tensor>>;
-
-/// `near`: values that need only be near.
-std::optional<std::string> first_that_differs(const Values& values, const Results& results, Zeros zeros,
-                                              const std::unordered_set<uint32_t>& near = {}) {
-  for (const auto& [value, tensor] : results) {
-    if (!value.defined()) continue;
-    const auto found = values.find(value.index);
-    if (found == values.end()) return base::format("value {} is not made by the replay", value.index);
-    const bool is_same = near.count(value.index) != 0 ? nearly_same(found->second, tensor) : same_bits(found->second, tensor, zeros);
-    if (!is_same) return base::format("value {} is not what the capture computed", value.index);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 std::optional<std::string> ReplayCheck::find_difference(const Graph& graph, Zeros zeros) const {
   graph.verify();
   return first_that_differs(replay(graph), results, zeros);
@@ -88,9 +87,11 @@ std::unordered_set<uint32_t> ReplayCheck::unsteady_values(const Graph& graph) co
   const Values first = replay(graph);
   std::unordered_set<uint32_t> unsteady;
   for (int i = 1; i < kReplays; ++i) {
-    for (const auto& [value, tensor] : replay(graph)) {
-      const auto found = first.find(value);
-      if (found != first.end() && tensor.defined() && found->second.defined() && !same_bits(tensor, found->second)) unsteady.insert(value);
+    const Values again = replay(graph);
+    for (const auto& [value, tensor] : results) {
+      const auto one = first.find(value.index), other = again.find(value.index);
+      if (value.defined() && one != first.end() && other != again.end() && !same_bits(one->second, other->second))
+        unsteady.insert(value.index);
     }
   }
   for (const Instr& instr : graph.instrs) {

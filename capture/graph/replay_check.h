@@ -26,7 +26,7 @@ struct ReplayCheck {
   bool is_written = false;
   /// Replays the graph's ATen instrs on the copies. Says what differs from the capture by a bit; nullopt: nothing does.
   std::optional<std::string> find_difference(const Graph& graph, Zeros zeros = Zeros::Signed) const;
-  /// Values in which replays of the graph differ from each other, and what is computed from them. On an accelerator some of LibTorch's
+  /// Results in which replays of the graph differ from each other, and what is computed from them. On an accelerator some of LibTorch's
   /// operators add in any order.
   std::unordered_set<uint32_t> unsteady_values(const Graph& graph) const;
   /// As find_difference(), but for values that need only be near those of the capture.

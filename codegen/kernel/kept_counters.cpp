@@ -4,6 +4,7 @@
 #include "codegen/fuse/random_ops.h"
 #include "codegen/kernel/backend.h"
 
+#include <ATen/TensorUtils.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/as_strided.h>
 #include <c10/core/InferenceMode.h>
@@ -89,10 +90,7 @@ at::Tensor kept_counters(at::IntArrayRef size, c10::Device device) {
     all = new_counters(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(numel, kFewest)))), device);
     kept().keep(stream, all);
   }
-  c10::DimVector strides(size.size());
-  int64_t stride = 1;
-  for (size_t d = size.size(); d-- > 0; stride *= std::max<int64_t>(size[d], 1)) strides[d] = stride;
-  return at::as_strided(all, size, strides);
+  return at::as_strided(all, size, at::detail::defaultStrides(size));
 }
 
 size_t forget_counters() { return kept().forget(); }

@@ -9,11 +9,10 @@
 namespace hindcast::codegen {
 
 /// 0, 1, 2, ... in int32, for the current stream of `device`: memory that is kept, and that nobody may write to. New ones where they are many,
-/// where the stream is captured,
-/// and where nobody knows: a graph would read them when they are long gone.
+/// where the stream is captured, and where nobody knows: a graph would read them when they are long gone.
 at::Tensor kept_counters(at::IntArrayRef size, c10::Device device);
 
-/// Bytes that were kept.
+/// Of all streams. Returns the bytes that were kept.
 size_t forget_counters();
 
 }  // namespace hindcast::codegen

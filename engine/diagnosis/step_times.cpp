@@ -73,11 +73,9 @@ constexpr size_t kMostLooks = 512;
 
 }  // namespace
 
-bool StepClock::is_wanted_for(const codegen::Plan& plan) {
-  if (!is_wanted()) [[likely]]
-    return false;
+bool StepClock::is_captured(const codegen::Plan& plan) {
   const auto* const backend = codegen::backend_of(plan.graph());
-  return backend == nullptr || !backend->is_captured(c10::impl::VirtualGuardImpl(backend->device()).getDevice()).value_or(false);
+  return backend != nullptr && backend->is_captured(c10::impl::VirtualGuardImpl(backend->device()).getDevice()).value_or(false);
 }
 
 StepClock::StepClock(const codegen::Plan& plan)

@@ -30,7 +30,7 @@ class StepClock {
   /// Somebody wants the times: one relaxed load.
   static bool is_wanted() { return base::enabled(base::Channel::Perf, base::Level::Info); }
   /// The same, for a run of `plan` now. While the program captures the device's work as a graph of its own, nothing may wait for the device.
-  static bool is_wanted_for(const codegen::Plan& plan);
+  static bool is_wanted_for(const codegen::Plan& plan) { return is_wanted() && !is_captured(plan); }
 
   explicit StepClock(const codegen::Plan& plan);
   ~StepClock() { finish(); }
@@ -39,6 +39,7 @@ class StepClock {
   void end_step(const codegen::Slots& slots);
 
  private:
+  static bool is_captured(const codegen::Plan& plan);
   void sum_up() const;
   void log_steps() const;
   void look_at_held(int64_t step, const codegen::Slots& slots);

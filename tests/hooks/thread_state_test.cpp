@@ -29,6 +29,10 @@ std::string state_of_thread() {
          ", saved tensor hooks " + (at::SavedTensorDefaultHooks::is_enabled() ? "on" : "off");
 }
 
+constexpr int kSteps = 7;
+bool always(int) { return true; }
+bool now_and_then(int step) { return step % 3 == 2; }
+
 class AHookLeaves : public testing::TestWithParam<Leave> {
  protected:
   AHookLeaves() {
@@ -37,10 +41,15 @@ class AHookLeaves : public testing::TestWithParam<Leave> {
   }
 
   /// Three products with a hook in between, at the node of the inner one or at the leaf whose gradient comes first.
-  void run(int steps, void (*add_hook)(Log&, const at::Tensor& inner, const at::Tensor& first_leaf, void (*change)()),
-           bool (*leaves)(int step), Takeover takeover = Takeover::Some) {
+  void run(void (*add_hook)(Log&, const at::Tensor& inner, const at::Tensor& first_leaf, void (*change)()),
+           Takeover takeover = Takeover::Some) {
+    for (const auto leaves : {always, now_and_then}) run(add_hook, leaves, takeover);
+  }
+
+ private:
+  void run(void (*add_hook)(Log&, const at::Tensor&, const at::Tensor&, void (*)()), bool (*leaves)(int step), Takeover takeover) {
     expect_same_steps(
-        steps,
+        kSteps,
         [&](Log& log, int step) {
           const auto a = a_.clone().requires_grad_(), b = b_.clone().requires_grad_(), c = a_.t().contiguous().requires_grad_();
           const auto inner = (a * 2).mm(b), outer = inner.tanh().t().mm(a_).mm(c);
@@ -60,73 +69,53 @@ class AHookLeaves : public testing::TestWithParam<Leave> {
         takeover);
   }
 
- private:
   at::Tensor a_, b_;
 };
 
-bool always(int) { return true; }
-bool now_and_then(int step) { return step % 3 == 2; }
-
 TEST_P(AHookLeaves, AtAPreHook) {
-  for (const auto leaves : {always, now_and_then}) {
-    run(
-        7,
-        [](Log& log, const at::Tensor& inner, const at::Tensor&, void (*change)()) {
-          inner.grad_fn()->add_pre_hook(pre_hook([=](const variable_list& grads) {
-            change();
-            return grads;
-          }));
-          inner.grad_fn()->add_post_hook(post_hook([&log](const variable_list& outputs, const variable_list&) {
-            log.note("behind the node: " + state_of_thread());
-            return outputs;
-          }));
-        },
-        leaves);
-  }
+  run([](Log& log, const at::Tensor& inner, const at::Tensor&, void (*change)()) {
+    inner.grad_fn()->add_pre_hook(pre_hook([=](const variable_list& grads) {
+      change();
+      return grads;
+    }));
+    inner.grad_fn()->add_post_hook(post_hook([&log](const variable_list& outputs, const variable_list&) {
+      log.note("behind the node: " + state_of_thread());
+      return outputs;
+    }));
+  });
 }
 
 TEST_P(AHookLeaves, AtATensorHook) {
-  for (const auto leaves : {always, now_and_then}) {
-    run(
-        7,
-        [](Log& log, const at::Tensor& inner, const at::Tensor&, void (*change)()) {
-          inner.register_hook([=](const at::Tensor& grad) {
-            change();
-            return grad + 0;
-          });
-          inner.grad_fn()->add_pre_hook(pre_hook([&log](const variable_list& grads) {
-            log.note("before the node: " + state_of_thread());
-            return grads;
-          }));
-        },
-        leaves);
-  }
+  run([](Log& log, const at::Tensor& inner, const at::Tensor&, void (*change)()) {
+    inner.register_hook([=](const at::Tensor& grad) {
+      change();
+      return grad + 0;
+    });
+    inner.grad_fn()->add_pre_hook(pre_hook([&log](const variable_list& grads) {
+      log.note("before the node: " + state_of_thread());
+      return grads;
+    }));
+  });
 }
 
 TEST_P(AHookLeaves, AtAPostHook) {
-  for (const auto leaves : {always, now_and_then}) {
-    run(
-        7,
-        [](Log&, const at::Tensor& inner, const at::Tensor&, void (*change)()) {
-          inner.grad_fn()->add_post_hook(post_hook([=](const variable_list& outputs, const variable_list&) {
-            change();
-            return outputs;
-          }));
-        },
-        leaves, Takeover::Hits);
-  }
+  run(
+      [](Log&, const at::Tensor& inner, const at::Tensor&, void (*change)()) {
+        inner.grad_fn()->add_post_hook(post_hook([=](const variable_list& outputs, const variable_list&) {
+          change();
+          return outputs;
+        }));
+      },
+      Takeover::Hits);
 }
 
 TEST_P(AHookLeaves, WhereALeafHasItsGradient) {
-  for (const auto leaves : {always, now_and_then}) {
-    run(
-        7,
-        [](Log&, const at::Tensor&, const at::Tensor& first_leaf, void (*change)()) {
-          torch::autograd::impl::set_post_acc_grad_hooks(first_leaf,
-                                                         std::make_unique<LambdaGradReadyHook>([=](const at::Tensor&) { change(); }));
-        },
-        leaves, Takeover::Hits);
-  }
+  run(
+      [](Log&, const at::Tensor&, const at::Tensor& first_leaf, void (*change)()) {
+        torch::autograd::impl::set_post_acc_grad_hooks(first_leaf,
+                                                       std::make_unique<LambdaGradReadyHook>([=](const at::Tensor&) { change(); }));
+      },
+      Takeover::Hits);
 }
 
 struct LeavesItsState : torch::autograd::Function<LeavesItsState> {
@@ -141,7 +130,7 @@ struct LeavesItsState : torch::autograd::Function<LeavesItsState> {
 TEST_P(AHookLeaves, AtANodeOfItsOwn) {
   for (const auto leaves : {always, now_and_then}) {
     expect_same_steps(
-        7,
+        kSteps,
         [&](Log& log, int step) {
           const auto a = leaf({5, 7}), b = leaf({7, 4});
           void (*const nothing)() = [] {};

@@ -446,6 +446,20 @@ TEST_F(Recordings, AThreadRunsTheStepsBeforeItRecordsThem) {
   EXPECT_EQ(stats().cuda_graph_launches, launches + 1) << stats();
 }
 
+TEST_F(Recordings, AThreadThatComesBackIsReasonEnoughToGoOn) {
+  const RecordedStep step = recorded_program("ResultsOfGrad").make(fake());
+  int i = 0;
+  const auto steps_here = [&] {
+    const auto guard = enable(with_graphs());
+    for (int n = 0; n < 3; ++n) step(i++);  // a capture; a thread that is new; the same, come back
+  };
+  steps_here();
+  for (int n = 0; n < 63; ++n) step_on_a_new_thread(step, i++);
+  EXPECT_EQ(stats().cuda_graphs, 0U) << stats();
+  steps_here();
+  EXPECT_EQ(stats().cuda_graphs, 1U) << stats();
+}
+
 TEST_F(Recordings, WhereEachStepHasAThreadOfItsOwnThereAreNone) {
   const RecordedStep step = recorded_program("ResultsOfGrad").make(fake());
   for (int i = 0; i < 70; ++i) step_on_a_new_thread(step, i);
