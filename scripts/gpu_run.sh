@@ -8,33 +8,26 @@
 # a limit cut off there is only the .txt, whose last `[ RUN      ]` names the test that ran then.
 #
 # PYTHON             the Python whose torch is used (python3)
-# HINDCAST_PARTS     some of: first facts kernels tests nccl fuzz ops sanitizer benchmarks (all but the first); in the place of sanitizer
-#                    some of its tools: memcheck racecheck synccheck graphs; and initcheck
-# HINDCAST_SECONDS   that the command may take as a whole (570). A part gets its own limit or what is left, and is left out if that is
-#                    next to nothing. The table is always made. With more seconds than 570 the parts' own limits grow in proportion: with
+# HINDCAST_PARTS     some of: facts kernels tests nccl fuzz ops sanitizer benchmarks (all); in the place of sanitizer some of its tools:
+#                    memcheck racecheck synccheck graphs; and initcheck
+# HINDCAST_SECONDS   that the command may take as a whole (330). A part gets its own limit or what is left, and is left out if that is
+#                    next to nothing. The table is always made. With more seconds than 330 the parts' own limits grow in proportion: with
 #                    a card of your own, HINDCAST_SECONDS=7200
 # HINDCAST_CACHES    the folder of compiled kernels (caches, beside run.sh)
-# HINDCAST_ROWS      the rows that are measured: chosen, single, steps, float16, float32; or a regular expression, without `$`, since
-#                    Google Benchmark's names go on
+# HINDCAST_ROWS      the rows that are measured: deciding (the default), chosen, single, steps, float16, float32; or a regular expression,
+#                    without `$`, since Google Benchmark's names go on
 # HINDCAST_TURNS     how often the two benchmarks take turns (1), and HINDCAST_ROUNDS, of a turn (5)
 # HINDCAST_FUZZ_SEEDS   first:count
 #
-# On a lent machine a command may take ten minutes, and all of them thirty. These fit; the seconds are limits, not what is hoped for:
+# What is right or wrong is found side by side, by processes that share the card, while two more compile what the benchmarks need. Then the
+# benchmarks have the card for themselves.
 #
-#   HINDCAST_PARTS=first HINDCAST_SECONDS=230                                    the thinnest whole: a kernel, a chain, an MLP, three rows
-#   HINDCAST_PARTS="kernels tests nccl" HINDCAST_SECONDS=470                     correctness
-#   HINDCAST_PARTS="fuzz ops memcheck racecheck synccheck" HINDCAST_SECONDS=390  correctness: random programs, operators, each access
-#   HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen HINDCAST_SECONDS=400          figures
-#
-# That is 1490 s: the machine may take 75 s to start before each of them. If it starts anew before the third, `kernels` stands first there,
-# with 510 s. Else the kernels of the commands before are there: HINDCAST_CACHES=/tmp/caches keeps them where the bundle's folder is carried
-# anew for each command. Where few files come back, the folder for results is another, and is packed at the end:
+# A lent machine may give 15 minutes in all, its start included each time. That is two commands of 330 s: the first as it is, the second
+# after what the first found was mended. Where few files come back, the folder for results is another, and is packed at the end:
 # run.sh /tmp/results; tar czf "$OUT/results.tar.gz" -C /tmp results
 #
-# With more time, most valuable first:
-#
-#   HINDCAST_PARTS=benchmarks HINDCAST_ROWS=float16; the same with single, steps and float32; all of them with HINDCAST_TURNS=3
-#   HINDCAST_PARTS=graphs, HINDCAST_PARTS=initcheck, HINDCAST_FUZZ_SEEDS=1001:1000 HINDCAST_PARTS=fuzz
+# With more time, most valuable first: HINDCAST_PARTS=benchmarks with HINDCAST_ROWS=float16, single, steps, float32; all of them with
+# HINDCAST_TURNS=3; HINDCAST_PARTS=initcheck; HINDCAST_FUZZ_SEEDS=1001:1000 HINDCAST_PARTS=fuzz.
 
 set -uo pipefail
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -47,21 +40,21 @@ all_parts="facts kernels tests nccl fuzz ops sanitizer benchmarks"
 read -ra parts <<<"${HINDCAST_PARTS:-$all_parts}"
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 for name in "${parts[@]}"; do
-  [[ " first $all_parts memcheck racecheck synccheck initcheck graphs " == *" $name "* ]] && continue
-  echo "run.sh: error: there is no part $name; HINDCAST_PARTS has some of: first $all_parts" >&2
+  [[ " $all_parts memcheck racecheck synccheck initcheck graphs " == *" $name "* ]] && continue
+  echo "run.sh: error: there is no part $name; HINDCAST_PARTS has some of: $all_parts" >&2
   exit 2
 done
 
-budget=${HINDCAST_SECONDS:-570}
+budget=${HINDCAST_SECONDS:-330}
 if ! [[ $budget =~ ^[0-9]+$ ]]; then
   echo "run.sh: error: HINDCAST_SECONDS=$budget is not a number of seconds" >&2
   exit 2
 fi
-planned_for=570  # seconds that the limits below are made for
+planned_for=330  # seconds that the limits below are made for
 grace=5          # of what does not end when it is told to
 reserve=0        # seconds that no part may take, since the table needs them
 table_limit=15
-if wanted first || wanted benchmarks; then reserve=$((table_limit + grace)); fi
+if wanted benchmarks; then reserve=$((table_limit + grace)); fi
 
 torch=$("$python" -c 'import importlib.util as util; print(list(util.find_spec("torch").submodule_search_locations)[0])' 2>/dev/null)
 if [ -z "$torch" ]; then
@@ -90,10 +83,11 @@ card=${card%%$'\n'*}
 summary=()
 failures=0
 left_out=0
-# part NAME SECONDS COMMAND...: runs the command, keeps what it writes in NAME.txt, and notes how it ended. With must_say it failed, too, if
-# it wrote no such line. Returns 1 where the part was left out.
-part() {
-  local name=$1 limit=$2 start left status=0 how
+begun=()
+# begin NAME SECONDS COMMAND...: starts the command, which writes to NAME.txt. With must_say it failed, too, if it wrote no such line. Returns
+# 1 where the part was left out.
+begin() {
+  local name=$1 limit=$2 left
   shift 2
   [ "$budget" -le $planned_for ] || limit=$((limit * budget / planned_for))
   left=$((budget - SECONDS - reserve - grace))
@@ -105,22 +99,40 @@ part() {
     printf '%-40s %s\n' "$name" "left out: no time was left of HINDCAST_SECONDS=$budget"
     return 1
   fi
-  start=$SECONDS
-  timeout --kill-after=$grace "$limit" "$@" >"$results/$name.txt" 2>&1 || status=$?
-  how="FAILED with $status"
-  [[ $status != 124 && $status != 137 ]] || how="FAILED: cut off after $limit s"
-  if [ $status = 0 ] && [ -n "${must_say:-}" ] && ! grep -qE "$must_say" "$results/$name.txt"; then
-    status=98 how="FAILED: no line as '$must_say'"
-  fi
-  summary+=("$(printf '{"part": "%s", "status": %d, "seconds": %d, "limit": %d}' "$name" $status $((SECONDS - start)) "$limit")")
-  if [ $status = 0 ]; then
-    printf '%-40s ok, %d s\n' "$name" $((SECONDS - start))
-  else
-    failures=$((failures + 1))
-    printf '%-40s %s; the end of %s.txt:\n' "$name" "$how" "$name"
-    tail -n 25 "$results/$name.txt"
-  fi
-  return 0
+  begun+=("$name $limit")
+  (
+    start=$SECONDS status=0
+    timeout --kill-after=$grace "$limit" "$@" >"$results/$name.txt" 2>&1 || status=$?
+    if [ $status = 0 ] && [ -n "${must_say:-}" ] && ! grep -qE "$must_say" "$results/$name.txt"; then
+      status=98
+      echo "run.sh: there is no line as '$must_say'" >>"$results/$name.txt"
+    fi
+    echo "$status $((SECONDS - start))" >"$results/.$name"
+  ) &
+}
+
+# Waits for all parts that were begun, and says how they ended.
+finish() {
+  local part name limit status seconds how
+  wait
+  for part in ${begun[@]+"${begun[@]}"}; do
+    read -r name limit <<<"$part"
+    read -r status seconds <"$results/.$name"
+    rm "$results/.$name"
+    how="FAILED with $status"
+    [[ $status != 124 && $status != 137 ]] || how="FAILED: cut off after $limit s"
+    summary+=("$(printf '{"part": "%s", "status": %d, "seconds": %d, "limit": %d}' "$name" "$status" "$seconds" "$limit")")
+    if [ "$status" = 0 ]; then
+      printf '%-40s ok, %d s\n' "$name" "$seconds"
+      grep -hE '^\[  (PASSED|SKIPPED) \] [0-9]+ tests|^(fuzz|op table|fused): |^[0-9]+ texts: |^nothing is (measured|tested)' "$results/$name.txt"
+      grep -hm 1 '^no CUDA device' "$results/$name.txt"
+    else
+      failures=$((failures + 1))
+      printf '%-40s %s; the end of %s.txt:\n' "$name" "$how" "$name"
+      tail -n 25 "$results/$name.txt"
+    fi
+  done
+  begun=()
 }
 
 facts() {
@@ -146,55 +158,50 @@ tests() {
   local program name
   for program in "$bundle"/bin/test_*; do
     name=$(basename "$program").$1
-    must_say=$ran_tests part "$name" "$2" "$program" --gtest_output="json:$results/$name.json" --gtest_filter="$3" || continue
-    grep -hE '^\[  (PASSED|SKIPPED) \] [0-9]+ tests|^(fuzz|op table): ' "$results/$name.txt"
-    grep -hm 1 '^no CUDA device' "$results/$name.txt"
+    must_say=$ran_tests begin "$name" "$2" "$program" --gtest_output="json:$results/$name.json" --gtest_filter="$3"
   done
 }
 
-# A turn: stock and hindcast in one process, then eager and torch.compile in another, over the same rows. Within each process the two take
-# turns as well. torch.compile's first turn has all the compiling in it.
-turn() {  # turn NAME ROWS SECONDS SECONDS_OF_TORCH_COMPILE
-  local name=$1 rows=$2 rounds=${HINDCAST_ROUNDS:-5}
-  part "hindcast_bench_gpu.$name" "$3" "$bundle/bin/hindcast_bench_gpu" --rounds="$rounds" --benchmark_filter="$rows" \
-    --benchmark_out="$results/hindcast_bench_gpu.$name.json" --benchmark_out_format=json --benchmark_counters_tabular=true &&
-    grep -hm 1 '^nothing is measured' "$results/hindcast_bench_gpu.$name.txt"
-  part "torch_compile.$name" "$4" env LD_LIBRARY_PATH="$machines_libraries" "$python" "$bundle/python/torch_compile.py" \
-    --rounds="$rounds" --rows="$rows" --out="$results/torch_compile.$name.json"
+# Stock and hindcast in one process; eager and torch.compile in another, over the same rows. Within each process the two take turns.
+bench_hindcast() {  # bench_hindcast NAME ROWS SECONDS ROUNDS
+  begin "$1" "$3" "$bundle/bin/hindcast_bench_gpu" --rounds="$4" --benchmark_filter="$2" \
+    --benchmark_out="$results/$1.json" --benchmark_out_format=json --benchmark_counters_tabular=true
+}
+bench_torch_compile() {
+  begin "$1" "$3" env LD_LIBRARY_PATH="$machines_libraries" "$python" "$bundle/python/torch_compile.py" \
+    --rounds="$4" --rows="$2" --out="$results/$1.json"
 }
 
-if wanted facts || wanted first; then
+if wanted facts; then
   export -f facts
   export torch
-  part facts 15 bash -c facts
+  begin facts 10 bash -c facts
+  finish
 fi
 
-if wanted first; then
-  tests first_card 30 'GpuCard*'
-  tests first_chain 45 '*ChainOf4097:*LayerNormOf8By64:*GpuDemo*mlpStepByStep:*GpuRecordings*WholeBackward:*GpuRecordings*MovingInputs:*GpuRecordings*KeptGradients'
-  tests first_quick 45 'Quick/*-*ChainOf4097:*LayerNormOf8By64'
-  turn first '^(cosines/8192x4096/float32|steps/mlp/|whole/seed/bias_gelu_dropout/4x1024x1024/float16)' 30 45
+# Kernels that were compiled where the bundle was made; a card of another architecture compiles them all at once, on all cores.
+if [ -f "$bundle/kernels.tar.gz" ] && [ ! -d "$caches/hindcast" ]; then
+  (umask 077 && mkdir -p "$caches/hindcast" && tar -C "$caches/hindcast" --no-same-owner -xzf "$bundle/kernels.tar.gz" && chmod 700 "$caches/hindcast")
 fi
-
-# Tests wait for each kernel that they compile. All of them at once, on all cores, take less.
 if wanted kernels && [ $has_card = yes ] && [ -x "$bundle/bin/compile_texts" ] && [ -d "$bundle/texts" ]; then
-  must_say='^[1-9][0-9]* texts: ' part kernels 120 "$bundle/bin/compile_texts" "$bundle/texts" && tail -n 1 "$results/kernels.txt"
+  must_say='^[1-9][0-9]* texts: ' begin kernels 40 "$bundle/bin/compile_texts" "$bundle/texts"
+  finish
 fi
 
 if wanted tests; then
-  tests card 30 'GpuCard*'
-  tests backward 100 '*GpuBackward*'
-  tests recordings 60 '*Recordings*'
-  tests others 60 '-GpuCard*:*GpuBackward*:*Recordings*:GpuFuzz*:GpuOps*'
+  tests card 60 'GpuCard*'
+  tests backward 140 '*GpuBackward*'
+  tests recordings 140 '*Recordings*'
+  tests others 140 '-GpuCard*:*GpuBackward*:*Recordings*:GpuFuzz*:GpuOps*'
 fi
 
 if wanted nccl && [ -f "$bundle/python/nccl_reducer.py" ]; then
-  must_say=${ran_tests:+'^fused: |^nothing is tested: this torch has no'} part nccl 90 env LD_LIBRARY_PATH="$machines_libraries" PYTHONPATH="$bundle/python${PYTHONPATH:+:$PYTHONPATH}" "$python" \
-    "$bundle/python/nccl_reducer.py" && tail -n 12 "$results/nccl.txt"
+  must_say=${ran_tests:+'^fused: |^nothing is tested: this torch has no'} begin nccl 120 env LD_LIBRARY_PATH="$machines_libraries" PYTHONPATH="$bundle/python${PYTHONPATH:+:$PYTHONPATH}" "$python" \
+    "$bundle/python/nccl_reducer.py"
 fi
 
-if wanted fuzz; then tests fuzz 80 'GpuFuzz*'; fi
-if wanted ops; then tests ops 80 'GpuOps*'; fi
+if wanted fuzz; then tests fuzz 140 'GpuFuzz*'; fi
+if wanted ops; then tests ops 140 'GpuOps*'; fi
 
 # Without LibTorch's allocator in between, so that each tensor has bounds, and starts without values. Tests of what the driver refuses are
 # left out; so are those that are large, that look at the clock, that want a launch to return at once or a load to disturb nothing, since
@@ -209,7 +216,7 @@ under_sanitizer() {  # under_sanitizer NAME SECONDS FILTER OPTION_OF_THE_TOOL...
   local name=$1 seconds=$2 filter=$3 program
   shift 3
   for program in "$bundle"/bin/test_*; do
-    must_say=$ran_tests part "$(basename "$program").$name" "$seconds" compute-sanitizer "$@" --error-exitcode 99 --print-limit 20 \
+    must_say=$ran_tests begin "$(basename "$program").$name" "$seconds" compute-sanitizer "$@" --error-exitcode 99 --print-limit 20 \
       "$program" --gtest_filter="$filter"
   done
 }
@@ -219,15 +226,15 @@ memcheck=(--tool memcheck --report-api-errors no --kernel-name-exclude "regex=$n
 sanitizer() {
   export PYTORCH_NO_CUDA_MEMORY_CACHING=1
   case $1 in
-    memcheck) under_sanitizer memcheck 100 "$small" "${memcheck[@]}" ;;
-    racecheck) under_sanitizer racecheck 70 "$small" --tool racecheck --kernel-name-exclude "regex=$not_ours" ;;
-    synccheck) under_sanitizer synccheck 50 "$small" --tool synccheck --kernel-name-exclude "regex=$not_ours" ;;
+    memcheck) under_sanitizer memcheck 140 "$small" "${memcheck[@]}" ;;
+    racecheck) under_sanitizer racecheck 140 "$small" --tool racecheck --kernel-name-exclude "regex=$not_ours" ;;
+    synccheck) under_sanitizer synccheck 140 "$small" --tool synccheck --kernel-name-exclude "regex=$not_ours" ;;
     # What a kernel writes that is left out counts as not written, so each of ATen's must be watched. That takes long, and reports of its
     # libraries are to be told from those of hindcast: initcheck is no part of `sanitizer`.
     initcheck) under_sanitizer initcheck 250 "$small" --tool initcheck ;;
     graphs)  # captured with LibTorch's allocator alone
       unset PYTORCH_NO_CUDA_MEMORY_CACHING
-      under_sanitizer graphs 100 '*Recordings*' "${memcheck[@]}"
+      under_sanitizer graphs 140 '*Recordings*' "${memcheck[@]}"
       ;;
   esac
   unset PYTORCH_NO_CUDA_MEMORY_CACHING
@@ -242,33 +249,44 @@ for tool in memcheck racecheck synccheck graphs initcheck; do
   sanitizer $tool
 done
 
-rows_name=
+rows_name= turns=1
 if wanted benchmarks; then
   declare -A groups=([single]='^[a-z_]+/[0-9]' [steps]='^steps/' [float16]='seed/.*/float16' [float32]='seed/.*/float32')
-  # Some of each kind, and those with a target of their own.
-  groups[chosen]='^([a-z_]+/8192x4096/float32|cosines/(8192x8192|1024x2048)|steps/(chain|mlp|block)/'
-  groups[chosen]+='|whole/seed/[a-z_]+/(8x512x1024|2x4096x4096)/float16)'
-  names=(single steps float16 float32)
+  # Those with a target of their own, in little time.
+  groups[deciding]='^(cosines/(8192x8192|1024x2048)/float32|(layer_norm|softmax)/8192x4096/float32|steps/'
+  groups[deciding]+='|whole/seed/[a-z_]+/(8x512x1024/float16|2x4096x4096/float32))'
+  # Some of each kind, and those.
+  groups[chosen]='^([a-z_]+/8192x4096/float32|cosines/(8192x8192|1024x2048)|steps/'
+  groups[chosen]+='|whole/seed/[a-z_]+/(8x512x1024|2x4096x4096)/)'
   turns=${HINDCAST_TURNS:-1}
-  rows=${HINDCAST_ROWS:-}
-  if [ -n "$rows" ] && [ -n "${groups[$rows]:-}" ]; then
-    rows_name=$rows names=("$rows")
-  elif [ -n "$rows" ] || [ $has_card = no ]; then
-    rows_name=rows_$(printf %s "$rows" | cksum | cut -d ' ' -f 1)
-    names=("$rows_name")
-    groups[$rows_name]=${rows:-.}
+  rows_name=${HINDCAST_ROWS:-deciding}
+  if [ -z "${groups[$rows_name]:-}" ]; then
+    rows_name=rows_$(printf %s "$HINDCAST_ROWS" | cksum | cut -d ' ' -f 1)
+    groups[$rows_name]=$HINDCAST_ROWS
   fi
-  [ $has_card = yes ] || turns=1
-  for ((number = 1; number <= turns; ++number)); do
-    for group in "${names[@]}"; do turn "$group.$number" "${groups[$group]}" 140 240; done
-  done
+  # Compiles what the rows need, while the tests run.
+  if [ $has_card = yes ]; then
+    bench_hindcast warm.hindcast "${groups[$rows_name]}" 140 1
+    bench_torch_compile warm.torch_compile "${groups[$rows_name]}" 140 1
+  else
+    turns=1
+  fi
 fi
-if wanted first || wanted benchmarks; then
+finish
+
+if wanted benchmarks; then
+  for ((number = 1; number <= turns; ++number)); do
+    bench_hindcast "hindcast_bench_gpu.$rows_name.$number" "${groups[$rows_name]}" 60 "${HINDCAST_ROUNDS:-5}"
+    finish
+    bench_torch_compile "torch_compile.$rows_name.$number" "${groups[$rows_name]}" 90 "${HINDCAST_ROUNDS:-5}"
+    finish
+  done
   reserve=0
   shopt -s nullglob
-  part table $table_limit "$python" "$bundle/python/table.py" --json="$results/table.json" \
+  begin table $table_limit "$python" "$bundle/python/table.py" --json="$results/table.json" \
     "$results"/hindcast_bench_gpu.*.json "$results"/torch_compile.*.json
   shopt -u nullglob
+  finish
   cat "$results/table.txt"
 fi
 

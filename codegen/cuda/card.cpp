@@ -128,8 +128,7 @@ std::unique_ptr<const Card> Card::open(const Driver& driver, const Nvrtc& nvrtc,
                      attribute(driver, kThreadsOfBlock, device), attribute(driver, kSharedBytesOfBlock, device)};
     card->limits_.most_shared_bytes = attribute(driver, kMostSharedBytesOfBlock, device);
     card->options_ = kernel_options(architecture);
-    card->identity_ = nvrtc.identity();
-    for (const std::string& option : card->options_) card->identity_ += " " + option;
+    card->identity_ = object_identity(nvrtc, card->options_);
     return card;
   } catch (const DriverError& error) {
     return refuse(error.what());

@@ -259,4 +259,10 @@ std::vector<std::string> kernel_options(int architecture) {
           "--ptxas-options=-v"};
 }
 
+std::string object_identity(const Nvrtc& nvrtc, std::span<const std::string> options) {
+  std::string identity = nvrtc.identity();
+  for (const std::string& option : options) identity += " " + option;
+  return identity;
+}
+
 }  // namespace hindcast::codegen::cuda

@@ -85,7 +85,7 @@ expect 'random programs are a part of their own' called '^test_b .*test_b.fuzz.j
 expect 'so is the table of operators' called '^test_b .*test_b.ops.json --gtest_filter=GpuOps\*'
 expect 'the table of operators is the bundle'"'"'s' grep -qx "$work/bundle/ops.table" "$work/ops"
 expect 'no card is said' says 'there is no GPU here'
-without_card='rows_4294967295.1'
+without_card='deciding.1'
 expect 'the summary has all parts' statuses_are "facts=0 test_a.card=3 test_b.card=0 test_a.backward=3 test_b.backward=0 \
 test_a.recordings=3 test_b.recordings=0 test_a.others=3 test_b.others=0 nccl=0 test_a.fuzz=3 test_b.fuzz=0 test_a.ops=3 test_b.ops=0 \
 hindcast_bench_gpu.$without_card=0 torch_compile.$without_card=0 table=0"
@@ -106,7 +106,7 @@ stand_in bundle/bin/test_a "$passes"
 run PYTHON=the_python LD_LIBRARY_PATH=/machines
 expect 'a later command has the kernels of the one before' grep -qx kernel "$work/found"
 expect 'all is well' [ $code = 0 ]
-expect 'its name has the parts' [ -f "$work/results/summary.facts-kernels-tests-nccl-fuzz-ops-sanitizer-benchmarks.json" ]
+expect 'its name has the parts' [ -f "$work/results/summary.facts-kernels-tests-nccl-fuzz-ops-sanitizer-benchmarks.deciding.json" ]
 expect 'texts are compiled into the store' grep -qx "$work/bundle/caches/hindcast" "$work/results/kernels.txt"
 expect 'from the folder of the bundle' called "^compile_texts $work/bundle/texts\$"
 expect 'and their count is shown' says '7 texts'
@@ -119,7 +119,8 @@ for tool in memcheck racecheck synccheck; do
 done
 expect 'graphs run under memcheck' called '^compute-sanitizer --tool memcheck .*test_b --gtest_filter=\*Recordings\*'
 expect 'initcheck runs where it is named' not_called '^compute-sanitizer --tool initcheck'
-expect 'the benchmarks run once' [ "$(grep -cE '^hindcast_bench_gpu|torch_compile.py' "$work/calls")" = 8 ]
+expect 'the benchmarks run once, behind a run that compiles what they need' \
+  [ "$(grep -E '^hindcast_bench_gpu|torch_compile.py' "$work/calls" | grep -oE -- '--rounds=[0-9]' | paste -sd ' ')" = '--rounds=1 --rounds=1 --rounds=5 --rounds=5' ]
 pattern=$(sed -n 's/.*--kernel-name-exclude regex=\([^ ]*\) .*/\1/p' "$work/calls" | head -n 1)
 names=$(sed -n '/kNames = {/,/};/p' "$source_folder/codegen/cuda/entry.cpp" | grep -o '"[a-z_]*"' | tr -d '"')
 expect 'all entry points are looked at' [ "$(grep -c . <<<"$names")" -gt 20 ]
@@ -129,8 +130,8 @@ for name in _ZN2at6native29vectorized_elementwise_kernel at::native::vectorized 
 done
 
 run PYTHON=the_python HINDCAST_PARTS=benchmarks HINDCAST_TURNS=3
-expect 'the benchmarks take turns' [ "$(grep -cE '^hindcast_bench_gpu|torch_compile.py' "$work/calls")" = 24 ]
-expect 'over the same rows' called '^the_python .*torch_compile.py --rounds=5 --rows=\^steps/ --out=.*/torch_compile.steps.3.json'
+expect 'the benchmarks take turns' [ "$(grep -cE '^hindcast_bench_gpu|torch_compile.py' "$work/calls")" = 8 ]
+expect 'over the same rows' called '^the_python .*torch_compile.py --rounds=5 --rows=\^\(cosines.* --out=.*/torch_compile.deciding.3.json'
 stand_in bin/compute-sanitizer 'exit 99'
 run PYTHON=the_python
 expect 'what a sanitizer finds is a failure' [ $code = 1 ]
@@ -148,46 +149,49 @@ run PYTHON=the_python HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen
 expect 'rows may have a name' called '^hindcast_bench_gpu .*--benchmark_filter=\^\(\[a-z_\]\+/8192x4096/float32'
 expect 'and so has their summary' [ -f "$work/results/summary.benchmarks.chosen.json" ]
 
-# The sum of a command's limits is no more than its time, but for the end of the last part.
-sum_is_at_most() { [ "$(($(of_parts limit | tr ' ' '\n' | grep -v '^test_b' | cut -d = -f 2 | paste -sd +)))" -le "$1" ]; }
-stand_in bin/compute-sanitizer "$passes"
-run PYTHON=the_python HINDCAST_PARTS=first HINDCAST_SECONDS=230
-expect 'the first part is the thinnest whole' statuses_are 'facts=0 test_a.first_card=0 test_b.first_card=0 test_a.first_chain=0 '\
-'test_b.first_chain=0 test_a.first_quick=0 test_b.first_quick=0 hindcast_bench_gpu.first=0 torch_compile.first=0 table=0'
-expect 'with a chain and an MLP' called '^test_a .*first_chain.json --gtest_filter=\*ChainOf4097:.*mlpStepByStep:.*GpuRecordings'
-expect 'in less than four minutes' sum_is_at_most 230
-while read -r seconds parts; do
-  run PYTHON=the_python HINDCAST_PARTS="$parts" HINDCAST_ROWS=chosen HINDCAST_SECONDS="$seconds"
-  expect "$parts fit into $seconds s" sum_is_at_most "$seconds"
-  expect "$parts: all of it" [ $code = 0 ]
-  expect "the head has $parts" grep -qE "^#   HINDCAST_PARTS=\"?$parts\"? .*HINDCAST_SECONDS=$seconds " "$work/bundle/run.sh"
-done <<'EOT'
-470 kernels tests nccl
-390 fuzz ops memcheck racecheck synccheck
-400 benchmarks
-EOT
-run PYTHON=the_python HINDCAST_PARTS=ops HINDCAST_SECONDS=5700
-expect 'with more seconds a part may take more' [ "$(of_parts limit)" = 'test_a.ops=800 test_b.ops=800' ]
+# The kernels of the bundle are in the store before anything asks for them.
+mkdir -p "$work/packed"
+: >"$work/packed/a_kernel"
+tar -C "$work/packed" -czf "$work/bundle/kernels.tar.gz" .
+run PYTHON=the_python HINDCAST_CACHES="$work/unpacked" HINDCAST_PARTS='kernels tests'
+expect 'kernels of the bundle are unpacked' [ -f "$work/unpacked/hindcast/a_kernel" ]
+expect 'where only the user may write' [ "$(stat -c %a "$work/unpacked/hindcast")" = 700 ]
+rm "$work/bundle/kernels.tar.gz"
+
+# Parts that are right or wrong run side by side; the benchmarks have the card for themselves.
+stand_in bundle/bin/test_a 'mkdir "$(dirname "$0")/../../meeting.$PPID.$$"; sleep 1'"
+$passes"
+stand_in bundle/bin/test_b 'for i in $(seq 50); do ls -d "$(dirname "$0")"/../../meeting.* >/dev/null 2>&1 && break; sleep 0.1; done
+ls -d "$(dirname "$0")"/../../meeting.* || exit 7'"
+$passes"
+run PYTHON=the_python HINDCAST_PARTS='tests'
+expect 'programs run side by side' [ $code = 0 ]
+stand_in bundle/bin/test_b "$passes"
+stand_in bundle/bin/test_a "$passes"
+run PYTHON=the_python HINDCAST_PARTS=ops HINDCAST_SECONDS=3300
+expect 'with more seconds a part may take more' [ "$(of_parts limit)" = 'test_a.ops=1400 test_b.ops=1400' ]
 
 # What hangs is ended, and what has no time left is left out; the table is made.
-stand_in bundle/bin/test_a 'echo "[ RUN      ] the one that hangs"; exec sleep 60'
-run PYTHON=the_python HINDCAST_PARTS='fuzz ops' HINDCAST_SECONDS=10
+stand_in bundle/bin/compile_texts 'echo "the one that hangs"; exec sleep 60'
+run PYTHON=the_python HINDCAST_PARTS='kernels ops' HINDCAST_SECONDS=10
 expect 'what was cut off failed' [ $code = 1 ]
-expect 'and the rest was left out' statuses_are 'test_a.fuzz=124 test_b.fuzz=None test_a.ops=None test_b.ops=None'
+expect 'and the rest was left out' statuses_are 'kernels=124 test_a.ops=None test_b.ops=None'
 expect 'which is said' says 'left out: no time was left of HINDCAST_SECONDS=10'
 expect 'so is the cut' says 'FAILED: cut off after 5 s'
-expect 'with the test that ran' says 'the one that hangs'
-expect 'the summary has it too' [ "$(of_parts skipped)" = 'test_a.fuzz=None test_b.fuzz=no time was left test_a.ops=no time was left '\
-'test_b.ops=no time was left' ]
+expect 'with what it said' says 'the one that hangs'
+expect 'the summary has it too' [ "$(of_parts skipped)" = 'kernels=None test_a.ops=no time was left test_b.ops=no time was left' ]
+stand_in bundle/bin/compile_texts 'echo "7 texts: 7 compiled"'
 for seconds in 0 20; do
   run PYTHON=the_python HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen HINDCAST_SECONDS=$seconds
-  expect "the table is made in $seconds s" statuses_are 'hindcast_bench_gpu.chosen.1=None torch_compile.chosen.1=None table=0'
+  expect "the table is made in $seconds s" statuses_are 'warm.hindcast=None warm.torch_compile=None hindcast_bench_gpu.chosen.1=None '\
+'torch_compile.chosen.1=None table=0'
 done
 expect 'that nothing failed, but not all was seen, is an exit status of its own' [ $code = 3 ]
 stand_in bundle/bin/hindcast_bench_gpu "$bench
-exec sleep 60"
-run PYTHON=the_python HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen HINDCAST_SECONDS=30
-expect 'a turn that hangs is ended in time for the table' statuses_are 'hindcast_bench_gpu.chosen.1=124 torch_compile.chosen.1=None table=0'
+[[ \" \$* \" == *' --rounds=1 '* ]] || exec sleep 60"
+run PYTHON=the_python HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen HINDCAST_SECONDS=31
+expect 'a turn that hangs is ended in time for the table' statuses_are 'warm.hindcast=0 warm.torch_compile=0 hindcast_bench_gpu.chosen.1=124 '\
+'torch_compile.chosen.1=None table=0'
 expect 'which has the rows that were done' says 'whole/seed/a/float16       9.0          3.0'
 stand_in bundle/bin/test_a 'echo "[  PASSED  ] 0 tests."; echo "[  SKIPPED ] 13 tests, listed below:"'
 run PYTHON=the_python HINDCAST_PARTS=ops
@@ -198,6 +202,8 @@ expect 'so has a Python that does not find it' statuses_are 'nccl=98'
 run PYTHON=the_python HINDCAST_PARTS=nccl NCCL_SAYS='nothing is tested: this torch has no NCCL'
 expect 'a torch without NCCL is no failure' statuses_are 'nccl=0'
 
+stand_in bundle/bin/test_b 'mkdir -p "$HINDCAST_CACHE_DIR"; : >"$HINDCAST_CACHE_DIR/kernel"'"
+$passes"
 run PYTHON=the_python HINDCAST_PARTS=fuzz HINDCAST_CACHES="$work/elsewhere"
 expect 'the caches may be elsewhere' [ -f "$work/elsewhere/hindcast/kernel" ]
 : >"$work/a_file"

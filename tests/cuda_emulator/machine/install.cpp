@@ -1,5 +1,5 @@
 // Linked into a program of tests, this lets HINDCAST_CUDA_EMULATOR=1 put the emulator in the place of the backend for the CPU; with =card
-// fusion reckons with a card too.
+// fusion reckons with a card too. With =texts kernels are written, and none runs.
 
 #include "tests/cuda_emulator/machine/machine.h"
 
@@ -10,10 +10,15 @@ namespace hindcast::tests::cuda {
 namespace {
 
 [[maybe_unused]] const bool installed = [] {
-  const char* const wanted = std::getenv("HINDCAST_CUDA_EMULATOR");
-  if (wanted == nullptr || (std::string_view(wanted) != "1" && std::string_view(wanted) != "card")) return false;
+  const char* const variable = std::getenv("HINDCAST_CUDA_EMULATOR");
+  const std::string_view wanted = variable == nullptr ? "" : variable;
+  if (wanted == "texts") {
+    codegen::cuda::install_machine(writer_of_texts());
+    return true;
+  }
+  if (wanted != "1" && wanted != "card") return false;
   codegen::cuda::install_machine(emulator_machine());
-  if (std::string_view(wanted) == "card") static const CostsOfACard costs;
+  if (wanted == "card") static const CostsOfACard costs;
   return true;
 }();
 

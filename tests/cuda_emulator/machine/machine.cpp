@@ -102,7 +102,7 @@ class Touched {
 
 const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), names_of(kernels_in(text))); }
 
-// For tests that read what NVRTC makes of all suites' kernels (tests/cuda_driver/texts_of_suites_test.cpp).
+// For tests that read what NVRTC makes of all suites' kernels (tests/cuda_driver/texts_of_suites_test.cpp), and for the bundle for cards.
 void keep(std::string_view text) {
   static const char* const folder = std::getenv("HINDCAST_KEPT_TEXTS");
   if (folder == nullptr) return;
@@ -159,7 +159,35 @@ class Emulator final : public backend::Machine {
   const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &codegen::cpu::cost_model(); }
 };
 
+// A kernel's name stands for it.
+class UncompiledModule final : public backend::Module {
+ public:
+  explicit UncompiledModule(const std::string& text) : kernels_(kernels_in(text)) {}
+  void* function(const char* name) const override { return const_cast<char*>(kernels_.find(name)->first.c_str()); }
+
+ private:
+  const std::map<std::string, uint64_t> kernels_;
+};
+
+class WriterOfTexts final : public backend::Machine {
+ public:
+  c10::DeviceType device() const override { return c10::kCPU; }
+  const backend::Limits& limits() const override { return limits_of_card; }
+  std::string_view identity() const override { return "writer of texts"; }
+  std::string compile(std::string_view text) const override { return std::string(text); }
+  std::shared_ptr<const backend::Module> load(std::string_view object) const override {
+    keep(object);
+    return std::make_shared<UncompiledModule>(std::string(object));
+  }
+  void launch(const backend::Launch& /*launch*/) const override {}
+};
+
 }  // namespace
+
+const backend::Machine& writer_of_texts() {
+  static const auto* const machine = new WriterOfTexts;  // threads of the library may still use it at exit
+  return *machine;
+}
 
 const backend::Machine& emulator_machine() {
   // New memory is of NaNs: what one launch left out and a later one reads shows in the results.

@@ -13,6 +13,10 @@ namespace hindcast::tests::cuda {
 /// Of this process. Made on first use.
 const codegen::cuda::Machine& emulator_machine();
 
+/// Keeps the texts of all kernels in HINDCAST_KEPT_TEXTS, and runs none of them: results are garbage. Much faster than the emulator where only
+/// the texts are wanted. Reckons with a card.
+const codegen::cuda::Machine& writer_of_texts();
+
 /// By all launches so far.
 struct LaunchCounts {
   uint64_t launches = 0, threads = 0;
