@@ -1,8 +1,9 @@
-// Forward and backward together, of functions that are compiled ahead of time.
+// Forward and backward together, of functions that are compiled ahead of time. Backward runs under a guard, as a user of both has it.
 
 #include <ATen/ATen.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "bench/gpu/device_memory.h"
@@ -21,10 +22,13 @@ using Call = std::function<Tensor(const Tensors& leaves)>;
 
 struct WholeLane {
   Call call;
+  std::optional<Options> options = {};  // of hindcast; without, the engine is stock's
   std::vector<double> device_us = {}, host_us = {};
 };
 
 void run_round(WholeLane& lane, const std::vector<Workload>& copies, c10::Device device) {
+  std::optional<Guard> guard;
+  if (lane.options) guard.emplace(enable(*lane.options));
   std::vector<Moment> begins, ends;
   for (const Workload& work : copies) {
     work.clear_grads();
@@ -70,10 +74,12 @@ std::string differs(const Row& row, const Workload& work) {
   return {};
 }
 
-double peak_mib(const Call& call, const Workload& work, c10::Device device, int64_t base_bytes) {
+double peak_mib(const WholeLane& lane, const Workload& work, c10::Device device, int64_t base_bytes) {
+  std::optional<Guard> guard;
+  if (lane.options) guard.emplace(enable(*lane.options));
   work.clear_grads();
   restart_peak(device);
-  call(work.leaves).backward(work.incoming);
+  lane.call(work.leaves).backward(work.incoming);
   const int64_t peak = peak_bytes(device) - base_bytes;
   work.clear_grads();
   return static_cast<double>(peak) / (1 << 20);
@@ -100,16 +106,16 @@ double measure_whole(benchmark::State& state, const Row& row, c10::Device device
   }
   reset();
   const AotFunction<Call> compiled(row.function, whole_options(/*as_eager_draws=*/false));
-  WholeLane eager{row.function}, ours{compiled};
+  WholeLane eager{row.function}, ours{compiled, with_kernels()};
   first.clear_grads();
   const int64_t base = live_bytes(device);
-  const double stock_peak = peak_mib(eager.call, first, device, base);
+  const double stock_peak = peak_mib(eager, first, device, base);
   for (WholeLane* lane : {&eager, &ours}) {  // traced, and warm
     run_round(*lane, copies, device);
-    *lane = {lane->call};
+    *lane = {lane->call, lane->options};
   }
   for (const Workload& work : copies) work.clear_grads();
-  const double our_peak = peak_mib(ours.call, first, device, base);
+  const double our_peak = peak_mib(ours, first, device, base);
   const AotStats before = compiled.stats();
   for (auto _ : state) {
     for (int round = 0; round < rounds; ++round) {

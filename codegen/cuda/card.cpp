@@ -20,7 +20,7 @@ namespace {
 constexpr int kThreadsOfBlock = 1, kSharedBytesOfBlock = 8, kMultiprocessors = 16, kThreadsOfMultiprocessor = 39;
 constexpr int kMostSharedBytesOfBlock = 97;
 // CUfunction_attribute
-constexpr int kStaticSharedBytes = 1, kMostDynamicSharedBytes = 8;
+constexpr int kStaticSharedBytes = 1, kRegisters = 4, kMostDynamicSharedBytes = 8;
 constexpr int kMajorOfCapability = 75, kMinorOfCapability = 76;
 
 int attribute(const Driver& driver, int which, int device) {
@@ -95,6 +95,7 @@ class LoadedLibrary final : public Module {
     card_.prepare(kernel, name);
     return kernel;
   }
+  int registers(const void* function) const override { return card_.registers_of(const_cast<void*>(function)); }
   void keep() const override { is_kept_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -167,6 +168,12 @@ void Card::allow_shared_memory(void* kernel, int device) const {
   HC_CALL(driver_, cuKernelGetAttribute, &of_arrays, kStaticSharedBytes, kernel, device);
   const auto most = static_cast<int>(limits_.most_shared_bytes) - of_arrays;
   HC_CALL(driver_, cuKernelSetAttribute, kMostDynamicSharedBytes, most, kernel, device);
+}
+
+int Card::registers_of(void* kernel) const {
+  int registers = 0;
+  const int device = cards_.front().device;
+  return driver_.call().cuKernelGetAttribute(&registers, kRegisters, kernel, device) == 0 ? registers : 0;
 }
 
 // An object that a card does not take is found here, in the background, where there is another way; and no launch loads code.

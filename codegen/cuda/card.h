@@ -54,6 +54,7 @@ class Card final : public Machine {
   bool is_captured(void* stream) const;
   /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
   void prepare(void* kernel, std::string_view name) const;
+  int registers_of(void* kernel) const;
   void allow_shared_memory(void* kernel, int device) const;
 
   const Driver& driver_;

@@ -116,29 +116,39 @@ class KernelCall final : public PointwiseFrame {
       launch.schedule = schedule_nest_any(call.numel, shape_);
       prepared.lasts = false;
     }
-    const int64_t length = launch.schedule.entry == Entry::Nest ? shape_.vector_length : 1;
-    launch.argument.add(call.numel / length);
-    add_loops(nest, length, launch.argument);
+    const bool by_vectors = launch.schedule.entry == Entry::Nest;
+    const int64_t length = by_vectors ? shape_.vector_length : 1;
+    const int64_t items = by_vectors ? nest_items(problem_of(call, nest), shape_, machine()->limits()) : 1;
+    launch.argument.add(call.numel / length / items);
+    add_loops(nest, length, items, launch.argument);
     return prepared;
   }
 
-  Schedule schedule_of(const Call& call, const Nest& nest) const {
-    const int64_t inner = nest.loops.back().size;
-    const NestProblem problem{
-        .outer = call.numel / inner, .inner = inner, .goes_by_vectors = goes_by_vectors(nest) && are_aligned(group_, call.leaves)};
-    return schedule_nest(problem, shape_, machine()->limits());
+  NestProblem problem_of(const Call& call, const Nest& nest) const {
+    const int64_t inner = nest.loops.back().size, next = nest.loops.size() < 2 ? 1 : nest.loops[nest.loops.size() - 2].size;
+    return {.outer = call.numel / inner,
+            .inner = inner,
+            .goes_by_vectors = goes_by_vectors(nest) && are_aligned(group_, call.leaves),
+            .next = next};
   }
 
-  // As the struct Nest has them, behind the number of pieces.
-  void add_loops(const Nest& nest, int64_t length, ArgumentPattern& argument) const {
+  Schedule schedule_of(const Call& call, const Nest& nest) const {
+    return schedule_nest(problem_of(call, nest), shape_, machine()->limits());
+  }
+
+  // As the struct Nest has them, behind the number of pieces. A piece is `length` elements of the innermost loop; a thread has `items` of them,
+  // of the loop around it.
+  void add_loops(const Nest& nest, int64_t length, int64_t items, ArgumentPattern& argument) const {
     const auto& loops = nest.loops;
     const size_t count = loops.size(), inner = count - 1;
-    const auto in_pieces = [&](size_t loop, int64_t number) { return loop == inner ? number / length : number; };
+    const auto together = [&](size_t loop) { return loop == inner ? length : loop + 1 == inner ? items : 1; };
     argument.add(static_cast<int64_t>(count));
     argument.add(loops[0].spans.empty() ? int64_t{0} : int64_t{1});
-    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < count ? in_pieces(i, loops[i].size) : 1));
+    argument.add(items);
+    for (size_t i = 0; i < nest.pointers.size(); ++i) argument.add(count < 2 ? int64_t{0} : loops[inner - 1].steps[i]);
+    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < count ? loops[i].size / together(i) : 1));
     argument.add_table(count, nest.pointers.size(), device::kMostLoops,
-                       [&](size_t loop, size_t tensor) { return loops[loop].steps[tensor] * (loop == inner ? length : 1); });
+                       [&](size_t loop, size_t tensor) { return loops[loop].steps[tensor] * together(loop); });
     const size_t loads = std::max<size_t>(loads_, 1);
     const auto span = [&](size_t loop, size_t load) {
       return loops[loop].spans.empty() || load >= loads_ ? codegen::Span{0, loops[loop].size} : loops[loop].spans[load];

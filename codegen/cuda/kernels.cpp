@@ -53,8 +53,15 @@ void CudaKernel::load(std::string_view object, Entries entries) const {
   entries.for_each([&](Entry entry) {
     const auto i = static_cast<size_t>(entry);
     loaded_[i].module = module.get();
+    loaded_[i].registers = module->registers(found[i]);
     loaded_[i].function.store(found[i], std::memory_order_release);
   });
+}
+
+Registers CudaKernel::registers() const {
+  Registers all = {};
+  for (size_t i = 0; i < kEntries; ++i) all[i] = loaded_[i].function.load(std::memory_order_acquire) == nullptr ? 0 : loaded_[i].registers;
+  return all;
 }
 
 void CudaKernel::ask_for(Entry entry) const {
@@ -95,7 +102,7 @@ std::shared_ptr<const CudaKernel> kernel_of(const Body& body, RunLater later, st
 }
 
 Shape shape_of(const Body& body) {
-  return {vector_length(body), vector_length(body) * items_in_flight(body), elements_one_by_one(body), most_threads_of_row(body)};
+  return {vector_length(body), vector_length(body) * items_in_flight(body), items_of_nest(body), elements_one_by_one(body), most_threads_of_row(body)};
 }
 
 }  // namespace hindcast::codegen::cuda

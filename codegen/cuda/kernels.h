@@ -46,6 +46,8 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
   /// Null: it is not compiled.
   void* function(Entry entry) const { return loaded_[static_cast<size_t>(entry)].function.load(std::memory_order_acquire); }
   /// The module of the entry point's function(), which is there.
+  /// Of a thread of the entry points that are there.
+  Registers registers() const;
   const Module* module(Entry entry) const { return loaded_[static_cast<size_t>(entry)].module; }
   /// Whether a launch can have it. If not, it will be compiled beside the calls. Waits for nothing.
   bool has_or_asks_for(Entry entry) const {
@@ -69,6 +71,7 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
   struct Loaded {
     std::atomic<void*> function = nullptr;  // set last
     const Module* module = nullptr;
+    int registers = 0;
   };
   mutable std::array<Loaded, kEntries> loaded_ = {};
   mutable std::array<std::atomic<bool>, kEntries> asked_ = {};

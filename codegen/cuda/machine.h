@@ -28,6 +28,7 @@ struct Limits {
   int threads_of_block = 1024;
   int64_t shared_bytes = 48 << 10;           // of a block, without asking for more
   int64_t most_shared_bytes = 227 << 10;     // of a block that asks
+  int64_t registers_of_multiprocessor = 1 << 16;
   int64_t short_indices = int64_t{1} << 31;  // elements of a nest: as many and more are counted in 64 bits
 };
 
@@ -44,6 +45,8 @@ class Module {
   Module& operator=(const Module&) = delete;
   /// An entry point, for Launch. Throws where there is none of this name.
   virtual void* function(const char* name) const = 0;
+  /// Of a thread of that entry point. 0: nobody knows.
+  virtual int registers(const void* /*function*/) const { return 0; }
   /// Its code stays loaded until the process ends, even if nobody holds it any more.
   virtual void keep() const {}
 

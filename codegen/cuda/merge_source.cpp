@@ -27,7 +27,7 @@ std::string moments_of_slices(const Body& body, const ReductionText& reductions,
   const std::string_view type = type_name(body.compute);
   return loop_over_slices(mean, "kTileRows") +
          "      const int64 rows = rows_of_slice(arguments.rows, arguments.slices, arguments.rows_at_once, slice);\n" +
-         format("      const MomentsFrom<{}> one = {{rows, {}(0), {}, {}}};\n", type, type, partial(body, mean, "slice"),
+         format("      const MomentsFrom<{}> one = {{{}(rows), {}(0), {}, {}}};\n", type, type, type, partial(body, mean, "slice"),
                 m2 ? partial(body, *m2, "slice") : format("{}(0)", type)) +
          format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(Kind::Mean));
 }

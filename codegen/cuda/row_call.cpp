@@ -142,6 +142,7 @@ class RowCall final : public RowFrame {
     problem.is_aligned = is_aligned(call, rows);
     problem.kept_bytes = 0;
     for (const int64_t width : widths_kept_) problem.kept_bytes += whole_accesses(rows.row_length() * width);
+    problem.registers = kernel_->registers();
     problem.sum_bytes = whole_accesses(rows.row_length() * width_of_number());
     RowSchedule schedule = schedule_rows(problem, shape_, machine()->limits());
     if (!kernel_->has_or_asks_for(schedule.rows.entry)) {

@@ -99,8 +99,10 @@ std::string rows_source(const Body& body, Entries entries) {
   add(SegmentsEach, "run_segments<1, false>");
   add(SegmentsShared, format("run_segments<{}, true>", length));
   add(SegmentsSharedEach, "run_segments<1, true>");
-  add(Rows, format("run_rows<{}, {}>", length, items));
-  add(RowsEach, format("run_rows<1, {}>", one_by_one));
+  // Where each row lies in one piece, as a rule, half of the arithmetic of addresses is not needed.
+  add(Rows, format("arguments.segments == 1 && arguments.loops == 1 ? run_rows<{}, {}, true>(arguments) : run_rows<{}, {}, false>", length,
+                   items, length, items));
+  add(RowsEach, format("run_rows<1, {}, false>", one_by_one));
   add(RowsShared, format("run_rows_long<{}, {}, true>", length, of_long));
   add(RowsSharedEach, format("run_rows_long<1, {}, true>", one_by_one));
   add(RowsLong, format("run_rows_long<{}, {}, false>", length, of_long));

@@ -4,6 +4,7 @@
 #include "codegen/cuda/body_lines.h"
 #include "codegen/cuda/online_softmax.h"
 #include "codegen/cuda/reduction_text.h"
+#include "codegen/fuse/functors.h"
 #include "codegen/fuse/row_passes.h"
 #include "codegen/kernel/body_text.h"
 
@@ -18,8 +19,9 @@ using base::format;
 using Kind = Reduction::Kind;
 using Over = Reduction::Over;
 
-// What a pass needs again it computes again, from registers or from what a cache holds.
+// What a pass needs again it computes again, from registers or from what a cache holds. Of a row in registers, what takes long is kept there.
 bool is_cheap(const BodyOp&) { return true; }
+bool is_cheap_in_registers(const BodyOp& op) { return op.kind == BodyOp::Kind::OneHot || codegen::is_cheap(op.function); }
 
 size_t reductions_before(const Body& body, size_t op) {
   const auto end = body.ops.begin() + static_cast<std::ptrdiff_t>(op);
@@ -35,7 +37,7 @@ class Writer {
   Writer(const Body& body, RowForm form)
       : body_(body_of(body, form)),
         form_(form),
-        passes_(body_, is_cheap),
+        passes_(body_, form == RowForm::InRegisters ? is_cheap_in_registers : is_cheap),
         reductions_(body_),
         type_(type_name(body.compute)),
         loads_(body.loads.size()) {}
@@ -122,7 +124,7 @@ class Writer {
 
   void begin_function() {
     const char* const name = form_ == RowForm::InRegisters ? "rows" : form_ == RowForm::Long ? "rows_long" : "segments";
-    text_ += form_ == RowForm::InRegisters ? "template <int kVector, int kItems>\n"
+    text_ += form_ == RowForm::InRegisters ? "template <int kVector, int kItems, bool kFlat>\n"
              : form_ == RowForm::Long      ? "template <int kVector, int kItems, bool kKeeps>\n"
                                            : "template <int kVector, bool kKeeps>\n";
     text_ += format("HC_DEVICE void run_{}(const Rows& arguments) {{\n", name);
@@ -205,7 +207,7 @@ class Writer {
     for (size_t i = 0; i < tensors(); ++i) begin += format(", to{} = 0", i);
     line(4, begin + ";");
     // Most rows have fewer loops around them than NVRTC would unroll it by. Where blocks share a row, ptxas then keeps more threads and spills.
-    line(4, "if (arguments.loops == 1) {");
+    line(4, format("if ({}arguments.loops == 1) {{", form_ == RowForm::InRegisters ? "kFlat || " : ""));
     for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} = rest * arguments.row_steps[0][{}];", i, i));
     line(4, "} else {");
     if (form_ != RowForm::Split) text_ += "#pragma unroll 1\n";
@@ -232,7 +234,8 @@ class Writer {
     return format("segment * arguments.segment_steps[{}] + within * (kVector * sizeof({}))", tensor, type_of(tensor));
   }
   void where_in_segments(int indent) {
-    line(indent, "[[maybe_unused]] const int64 segment = arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);");
+    line(indent, format("[[maybe_unused]] const int64 segment = {}arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);",
+                        form_ == RowForm::InRegisters ? "kFlat || " : ""));
     line(indent, "[[maybe_unused]] const int64 within = int64(piece) - segment * arguments.pieces_of_segment.divisor;");
   }
 
@@ -320,6 +323,9 @@ class Writer {
   void flat_pass(size_t pass) {
     const std::vector<size_t> reductions = reductions_of(pass);
     add_lines(4, reductions, &ReductionText::begin);
+    for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (passes_.fills_slot(pass, i)) line(4, format("{} k{}[kItems][kVector];", type_, i));
+    }
     const bool by_parts = form_ != RowForm::InRegisters;
     if (by_parts) {
       begin_part(pass);
@@ -434,6 +440,7 @@ class Writer {
       if (is_dense(i) && passes_.loads(pass, i)) line(indent + 2, load_from(body_, i, format("a{}{}.get(j)", i, item)));
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
+      if (passes_.reads_slot(pass, i)) line(indent + 2, format("const {} v{} = k{}[k][j];", type_, i, i));
       if (!passes_.computes(pass, i) || !takes_part(i)) continue;
       const BodyOp& op = body_.ops[i];
       if (op.kind == BodyOp::Kind::OneHot) {
@@ -442,6 +449,7 @@ class Writer {
       } else {
         line(indent + 2, format("const {} {};", type_, assignment(body_, i)));
       }
+      if (passes_.fills_slot(pass, i)) line(indent + 2, format("k{}[k][j] = v{};", i, i));
     }
     add_lines(indent + 2, reductions, &ReductionText::element);
     for (size_t i = 0; i < body_.stores.size(); ++i) {
@@ -562,7 +570,7 @@ class Writer {
         numbers = "moments";
         line(4, format("MomentsFrom<{}> moments[kVector];", type_));
         text_ += "#pragma unroll\n";
-        line(4, format("for (int j = 0; j < kVector; ++j) moments[j] = {{seen, {}(0), c{}[k][j], {}}};", type_, i,
+        line(4, format("for (int j = 0; j < kVector; ++j) moments[j] = {{{}(seen), {}(0), c{}[k][j], {}}};", type_, type_, i,
                        m2 ? format("c{}[k][j]", *m2) : format("{}(0)", type_)));
       }
       line(4, format("over_rows_of_block({}, {});", numbers, reductions_.combine(store.over_rows)));

@@ -27,16 +27,24 @@ int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors}
 // a minimum, of the widest type.
 constexpr int64_t kNumbers = 6 << 10;
 
-// Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card: such a
-// kernel has 64 registers a thread or more, by which a multiprocessor has room for half of the threads that it could have; for two blocks where
-// they may have 256 threads.
-int64_t most_slices(int64_t threads_of_block, Shape shape, const Limits& limits, int64_t shared_bytes = 0) {
-  const int64_t part = shape.most_threads_of_row == kThreads ? 4 : 2;
-  const int64_t by_threads = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / part / threads_of_block;
-  const int64_t by_memory =
-      shared_bytes == 0 ? by_threads : limits.multiprocessors * (limits.most_shared_bytes / (shared_bytes + kNumbers));
-  return std::max<int64_t>(std::min(by_threads, by_memory), 1);
+// Blocks that the registers of a multiprocessor have room for. It gives them out to warps, by 8 a thread.
+int64_t blocks_by_registers(int64_t registers, int64_t threads_of_block, const Limits& limits) {
+  constexpr int64_t kGranule = 8;
+  return limits.registers_of_multiprocessor / (ceil_of(registers, kGranule) * kGranule * ceil_of(threads_of_block, kWarp) * kWarp);
 }
+
+// Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card. Such a
+// kernel has 64 registers a thread as a rule, by which a multiprocessor has room for half of the threads that it could have; for two blocks
+// where they may have 256 threads. More slices than that are not worth their place in memory.
+int64_t most_slices(int64_t threads_of_block, int registers, Shape shape, const Limits& limits, int64_t shared_bytes = 0) {
+  const int64_t part = shape.most_threads_of_row == kThreads ? 4 : 2;
+  int64_t blocks = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / part / threads_of_block;
+  if (registers != 0) blocks = std::min(blocks, limits.multiprocessors * blocks_by_registers(registers, threads_of_block, limits));
+  if (shared_bytes != 0) blocks = std::min(blocks, limits.multiprocessors * (limits.most_shared_bytes / (shared_bytes + kNumbers)));
+  return std::max<int64_t>(blocks, 1);
+}
+
+int registers_of(const RowProblem& problem, Entry entry) { return problem.registers[static_cast<size_t>(entry)]; }
 
 // Rows that a block has at a time: whole warps, and no more rows than there are.
 int64_t rows_of_block(int64_t threads, int64_t rows) {
@@ -60,9 +68,10 @@ RowSchedule by_segments(const RowProblem& problem, Shape shape, const Limits& li
     threads = shape.most_threads_of_row;
   const int64_t shared_bytes = keeps ? problem.kept_bytes * at_once : 0;
   int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1);
-  if (problem.has_results_over_rows) blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, shared_bytes));
   const Entry entry =
       problem.is_aligned ? (keeps ? Entry::SegmentsShared : Entry::Segments) : (keeps ? Entry::SegmentsSharedEach : Entry::SegmentsEach);
+  if (problem.has_results_over_rows)
+    blocks = std::min(blocks, most_slices(threads * at_once, registers_of(problem, entry), shape, limits, shared_bytes));
   RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
   schedule.shared_bytes = shared_bytes;
@@ -81,17 +90,18 @@ RowSchedule rows_by_passes(const RowProblem& problem, Shape shape, const Limits&
   const int64_t threads = keeps ? shape.most_threads_of_row : std::min<int64_t>(power_of_two(pieces), shape.most_threads_of_row);
   const int64_t at_once = rows_of_block(threads, problem.rows);
   int64_t blocks = std::max<int64_t>(ceil_of(problem.rows, at_once), 1), shared_bytes = keeps ? problem.kept_bytes : 0, kept_sums = 0;
+  const Entry entry =
+      problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
   if (problem.has_results_over_rows) {
     // Each row of a block has a slice of its own: one of few short rows would be as large as they are.
     constexpr int64_t kRowsOfSlice = 16;
     if (at_once > 1) blocks = std::max<int64_t>(ceil_of(problem.rows, at_once * kRowsOfSlice), 1);
-    blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, shared_bytes));
+    const int registers = registers_of(problem, entry);
+    blocks = std::min(blocks, most_slices(threads * at_once, registers, shape, limits, shared_bytes));
     if (keeps) kept_sums = sums_kept(problem, blocks, limits);
     shared_bytes += kept_sums * problem.sum_bytes;
-    blocks = std::min(blocks, most_slices(threads * at_once, shape, limits, shared_bytes));
+    blocks = std::min(blocks, most_slices(threads * at_once, registers, shape, limits, shared_bytes));
   }
-  const Entry entry =
-      problem.is_aligned ? (keeps ? Entry::RowsShared : Entry::RowsLong) : (keeps ? Entry::RowsSharedEach : Entry::RowsLongEach);
   RowSchedule schedule{{entry, dim(blocks), dim(threads, at_once)}};
   if (problem.has_results_over_rows) schedule.slices = std::min(blocks * at_once, problem.rows);
   schedule.shared_bytes = shared_bytes;
@@ -131,10 +141,17 @@ int64_t blocks_of_set(int64_t numel, bool is_aligned, Shape shape) {
   return ceil_of(numel, int64_t{kThreads} * (is_aligned ? shape.elements_of_thread : shape.elements_one_by_one));
 }
 
+int64_t nest_items(const NestProblem& problem, Shape shape, const Limits& limits) {
+  const int64_t vectors = problem.outer * problem.inner / shape.vector_length;
+  int64_t items = shape.items_of_nest;
+  while (items > 1 && (problem.next % items != 0 || vectors / items < full_card(limits) * kThreads)) items /= 2;
+  return items;
+}
+
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits) {
   const int64_t numel = problem.outer * problem.inner, vectors = numel / shape.vector_length;
   if (problem.goes_by_vectors && problem.inner % shape.vector_length == 0 && vectors < limits.short_indices)
-    return {Entry::Nest, dim(ceil_of(vectors, kThreads)), dim(kThreads)};
+    return {Entry::Nest, dim(ceil_of(vectors, kThreads * nest_items(problem, shape, limits))), dim(kThreads)};
   Schedule each = schedule_nest_any(numel, shape);
   if (numel < limits.short_indices) each.entry = Entry::NestEach;
   return each;
@@ -167,7 +184,7 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
   // A slice is worth its place in memory if it has some rows.
   constexpr int64_t kRowsOfThread = 4;
   blocks = std::clamp<int64_t>(ceil_of(problem.rows, at_once * kRowsOfThread), 1,
-                               std::max<int64_t>(most_slices(threads * at_once, shape, limits) / tiles, 1));
+                               std::max<int64_t>(most_slices(threads * at_once, registers_of(problem, entry), shape, limits) / tiles, 1));
   return {{entry, dim(blocks, tiles), dim(threads, at_once)}, blocks == 1 ? 0 : blocks, at_once};
 }
 

@@ -156,11 +156,12 @@ std::string nest_struct(const Body& body) {
          format(
              "  int64 pieces, loops;\n"
              "  int64 is_padded;  // some loads have zeros around them\n"
+             "  int64 items, item_steps[{}];  // pieces that a thread has, side by side in the loop around the innermost\n"
              "  Divider sizes[kMostLoops];\n"
              "  int64 steps[kMostLoops][{}];\n"
              "  int64 first[kMostLoops][{}], behind[kMostLoops][{}];  // where a load has elements\n"
              "}};\n\n",
-             tensors, std::max<size_t>(loads, 1), std::max<size_t>(loads, 1));
+             tensors, tensors, std::max<size_t>(loads, 1), std::max<size_t>(loads, 1));
 }
 
 std::string steps_of_loop(const Body& body, const std::string& loop, const std::string& indent) {
@@ -222,26 +223,31 @@ std::string stores_in_nest(const Body& body, const std::string& length, const st
   return lines;
 }
 
+// A thread's vectors lie in one column: where they are is worked out once, and all loads are in flight together.
 std::string nest_function(const Body& body) {
+  const std::string items = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n    if (k >= arguments.items) break;\n";
+  const auto there = [&](size_t tensor, bool is_load) {
+    const at::ScalarType type = is_load ? body.loads[tensor].type : body.stores[tensor - body.loads.size()].type;
+    return format("({}{}*)(arguments.pointers[{}] + to{} + k * arguments.item_steps[{}])", is_load ? "const " : "", type_name(type), tensor,
+                  tensor, tensor);
+  };
   std::string text =
-      "template <int kVector>\nHC_DEVICE void run_nest(const Nest& arguments) {\n"
+      "template <int kVector, int kItems>\nHC_DEVICE void run_nest(const Nest& arguments) {\n"
       "  using Index = uint32;\n"
       "  const Index piece = blockIdx.x * kThreads + threadIdx.x;\n"
       "  if (piece >= arguments.pieces) return;\n" +
       walk_of_nest(body, false);
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (is_still(body, i)) {
-      text += "  " + load_from(body, i, "*" + place_of(body, i, true)) + "\n";
-    } else {
-      text += format("  const auto a{} = load_vector<kVector>({});\n", i, place_of(body, i, true));
-    }
-  }
-  text += result_vectors(body, "kVector", "", "  ") + "#pragma unroll\n  for (int j = 0; j < kVector; ++j) {\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_still(body, i)) text += "    " + load_from(body, i, format("a{}.get(j)", i)) + "\n";
-  }
-  text += "    " + call_of_element(body) + "\n" + results_to_vectors(body, "", "    ") + "  }\n";
-  return text + stores_in_nest(body, "kVector", "  ", [](size_t tensor) { return format("to{}", tensor); }) + "}\n\n";
+  for (size_t i = 0; i < body.loads.size(); ++i)
+    text += format("  Vector<{}, {}> a{}[kItems];\n", type_name(body.loads[i].type), is_still(body, i) ? "1" : "kVector", i);
+  text += items;
+  for (size_t i = 0; i < body.loads.size(); ++i)
+    text += format("    a{}[k] = load_vector<{}>({});\n", i, is_still(body, i) ? "1" : "kVector", there(i, true));
+  text += "  }\n" + items + result_vectors(body, "kVector", "", "    ") + "#pragma unroll\n    for (int j = 0; j < kVector; ++j) {\n";
+  for (size_t i = 0; i < body.loads.size(); ++i)
+    text += "      " + load_from(body, i, format("a{}[k].get({})", i, is_still(body, i) ? "0" : "j")) + "\n";
+  text += "      " + call_of_element(body) + "\n" + results_to_vectors(body, "", "      ") + "    }\n";
+  const auto place = [](size_t tensor) { return format("to{} + k * arguments.item_steps[{}]", tensor, tensor); };
+  return text + stores_in_nest(body, "kVector", "    ", place) + "  }\n}\n\n";
 }
 
 // A thread's elements lie kThreads apart: all loads first, so that they are in flight together.
@@ -328,8 +334,9 @@ bool has_angles(const Body& body) {
   return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
 }
 
-std::string entry(std::string_view name, std::string_view argument, const std::string& call, std::string_view more = "") {
-  return format("extern \"C\" __global__ void __launch_bounds__(kThreads) {}({} arguments) {{ {}(arguments{}); }}\n", name, argument, call,
+std::string entry(std::string_view name, std::string_view argument, const std::string& call, std::string_view more = "",
+                  std::string_view bounds = "kThreads") {
+  return format("extern \"C\" __global__ void __launch_bounds__({}) {}({} arguments) {{ {}(arguments{}); }}\n", bounds, name, argument, call,
                 more);
 }
 
@@ -364,13 +371,15 @@ std::string pointwise_source(const Body& body, Entries entries) {
   if (entries.has(Nest)) text += nest_function(body);
   if (entries.has_one_of({NestEach, NestAny})) text += nest_each_function(body);
   if (entries.has(Tiles)) text += tiles_function(body);
-  const auto add = [&](Entry which, std::string_view argument, const std::string& call, std::string_view more = "") {
-    if (entries.has(which)) text += entry(name_of(which), argument, call, more);
+  const auto add = [&](Entry which, std::string_view argument, const std::string& call, std::string_view more = "",
+                       std::string_view bounds = "kThreads") {
+    if (entries.has(which)) text += entry(name_of(which), argument, call, more, bounds);
   };
   add(Dense, "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
   add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
   add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
-  add(Nest, "const Nest", format("run_nest<{}>", length));
+  // Vectors of a thread would be computed side by side, in so many registers that half of the warps were left.
+  add(Nest, "const Nest", format("run_nest<{}, {}>", length, items_of_nest(body)), "", items_of_nest(body) == 1 ? "kThreads" : "kThreads, 4");
   add(NestEach, "const Nest", format("run_nest_each<uint32, {}>", elements_one_by_one(body)));
   add(NestAny, "const Nest", format("run_nest_each<int64, {}>", elements_one_by_one(body)));
   add(Tiles, "const Tiles", "run_tiles");
@@ -429,6 +438,9 @@ int items_in_flight(const Body& body) {
   const size_t items = kRegisters * sizeof(float) / std::max<size_t>(bytes * static_cast<size_t>(vector_length(body)), 1);
   return has_angles(body) || items < 2 ? 1 : items < 4 ? 2 : 4;
 }
+
+// Addresses of all tensors are in registers beside what was loaded.
+int items_of_nest(const Body& body) { return std::min(items_in_flight(body), 2); }
 
 int elements_one_by_one(const Body& body) {
   // A register each, however small, and some for addresses.

@@ -12,6 +12,16 @@ inline constexpr int kPhiloxRounds = 7;
 /// the fewest whose numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
 HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
   uint32 key = static_cast<uint32>(seed);
+#if HC_CUDA
+  uint32 left = static_cast<uint32>(column), right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
+#pragma unroll
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint32 high = __umulhi(0xD256D193U, left), low = 0xD256D193U * left;
+    left = high ^ key ^ right;
+    right = low;
+    key += 0x9E3779B9U;
+  }
+#else
   // In halves of 64 bits: a vector's product of such is one instruction. What is above the lower half is never looked at.
   uint64 left = static_cast<uint32>(column);
   uint64 right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
@@ -21,6 +31,7 @@ HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
     right = product;
     key += 0x9E3779B9U;
   }
+#endif
   return static_cast<uint32>(left);
 }
 

@@ -21,28 +21,26 @@ HC_DEVICE Complex<T> from_lane(Complex<T> value, int distance) {
   return {from_lane(value.real, distance), from_lane(value.imag, distance)};
 }
 /// Moments with the mean as a distance from a number near it. A mean by itself is rounded by its size, which may be large beside how far
-/// the numbers lie from each other.
+/// the numbers lie from each other. The count is a weight: beyond 2^24 a float32 rounds it as it rounds the mean.
 template <class T>
 struct MomentsFrom {
-  int64 count;
-  T from, mean, m2;
+  T count, from, mean, m2;
 };
 
 template <class T>
 HC_DEVICE MomentsFrom<T> merge(MomentsFrom<T> a, MomentsFrom<T> b) {
   if (a.count == 0) return b;
   if (b.count == 0) return a;
-  const int64 count = a.count + b.count;
-  const T distance = (b.from - a.from) + (b.mean - a.mean), share = T(b.count) / T(count);
+  const T count = a.count + b.count, distance = (b.from - a.from) + (b.mean - a.mean);
+  const T share = a.count == b.count ? T(0.5) : b.count / count;  // as a rule they are equal, and a division takes as long as all else
   // `whole` is the mean, rounded: what is left of it is small, though `a` may begin far from it.
   const T mean = a.mean + distance * share, whole = a.from + mean;
-  return {count, whole, (a.from - whole) + mean, a.m2 + b.m2 + distance * distance * (T(a.count) * share)};
+  return {count, whole, (a.from - whole) + mean, a.m2 + b.m2 + distance * distance * (a.count * share)};
 }
 
 template <class T>
 HC_DEVICE MomentsFrom<T> from_lane(MomentsFrom<T> value, int distance) {
-  const int count = __shfl_xor_sync(kWholeWarp, static_cast<int>(value.count), distance);
-  return {count, from_lane(value.from, distance), from_lane(value.mean, distance), from_lane(value.m2, distance)};
+  return {from_lane(value.count, distance), from_lane(value.from, distance), from_lane(value.mean, distance), from_lane(value.m2, distance)};
 }
 template <class T>
 HC_DEVICE PowersFrom<T> from_lane(PowersFrom<T> value, int distance) {
@@ -84,27 +82,32 @@ HC_DEVICE MomentsFrom<T> moments_of_registers(const T (&numbers)[kCount]) {
   return {kCount, numbers[0], from_first, squares};
 }
 
-/// Over the threads of a row; each of them gets the very same result. The order of the sum is that of the threads, in each run.
+/// Over so many lanes, a power of two.
 template <class Combine>
-HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine combine) {
-  using T = typename Combine::Type;
-  const int threads = blockDim.x, lanes = threads < 32 ? threads : 32;
+HC_DEVICE typename Combine::Type over_lanes(typename Combine::Type value, int lanes, Combine combine) {
   for (int distance = 1; distance < lanes; distance *= 2) {
-    const T other = from_lane(value, distance);
+    const typename Combine::Type other = from_lane(value, distance);
     // The lower lane's comes first in both: a merge of two pairs rounds otherwise the other way round. Chosen before, as both halves of a warp
     // would go through both merges.
     const bool is_lower = (threadIdx.x & distance) == 0;
     value = combine(is_lower ? value : other, is_lower ? other : value);
   }
+  return value;
+}
+
+/// Over the threads of a row; each of them gets the very same result. The order of the sum is that of the threads, in each run.
+template <class Combine>
+HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine combine) {
+  using T = typename Combine::Type;
+  const int threads = blockDim.x;
+  value = over_lanes(value, threads < 32 ? threads : 32, combine);
   if (threads <= 32) return value;
   __shared__ T of_warps[kMostWarps];
   const int warps = threads / 32, first = threadIdx.y * warps;
   __syncthreads();  // the numbers of the reduction before are read
   if (threadIdx.x % 32 == 0) of_warps[first + threadIdx.x / 32] = value;
   __syncthreads();
-  T result = of_warps[first];
-  for (int warp = 1; warp < warps; ++warp) result = combine(result, of_warps[first + warp]);
-  return result;
+  return over_lanes(of_warps[first + (threadIdx.x & (warps - 1))], warps, combine);  // in each warp alike
 }
 
 /// The same of some sums, which wait for the same barriers. Which lane's number comes first makes no difference to one.
@@ -127,12 +130,12 @@ HC_DEVICE void sums_over_row(T (&values)[kCount]) {
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) values[i] = of_warps[first][i];
+  for (int i = 0; i < kCount; ++i) values[i] = of_warps[first + (threadIdx.x & (warps - 1))][i];
 #pragma unroll
-  for (int warp = 1; warp < kMostThreadsOfRow / 32; ++warp) {  // all are read at once, and added in their order
-    if (warp >= warps) continue;
+  for (int distance = 1; distance < kMostThreadsOfRow / 32; distance *= 2) {
+    if (distance >= warps) break;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = values[i] + of_warps[first + warp][i];
+    for (int i = 0; i < kCount; ++i) values[i] = values[i] + from_lane(values[i], distance);
   }
 }
 

@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "  }\n#pragma unroll\n  for (int i = 0; i < kCount; ++i) values",
                  {Uninitialised, ReadAfterWrite}},
         Mutation{"SecondNumberTooEarly", rows_in_registers, kBeforeIsRead, kNone, {ReadAfterWrite, WriteAfterRead}},
-        Mutation{"NumberReadTooEarly", rows_in_registers, "  __syncthreads();\n  T result", "  T result", {Uninitialised, ReadAfterWrite}},
+        Mutation{"NumberReadTooEarly", rows_in_registers, "  __syncthreads();\n  return over_lanes", "  return over_lanes", {Uninitialised, ReadAfterWrite}},
         Mutation{"HalfAWarp", rows_in_registers, "kWholeWarp = 0xffffffffu", "kWholeWarp = 0x0000ffffu", {Warp}},
         Mutation{"OnePieceOfARowBehind", rows_one_by_one, "wanted < pieces ?", "wanted <= pieces ?", {GlobalBounds}},
         Mutation{"MoreThreadsThanItSays",

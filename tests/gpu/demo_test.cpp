@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,16 +74,17 @@ TEST_P(GpuDemo, TrainsAsWithTheStockEngine) {
   options.async = false;
   options.cuda_graphs = with_graphs;
   hindcast::reset();
+  const std::array<Batch, 2> batches;
   double first = 0, last = 0;
   for (int step = 0; step < kSteps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
-    const Batch batch;
+    const Batch& batch = batches[static_cast<size_t>(step) % batches.size()];
     compute_gradients(*stock, batch, static_cast<uint64_t>(step));
     {
       const auto guard = hindcast::enable(options);
       last = compute_gradients(*ours, batch, static_cast<uint64_t>(step));
     }
-    if (step == 0) first = last;
+    if (step == 1) first = last;  // of the batch of the last step
     ASSERT_LT(difference(*stock, *ours), 1e-3);
     optimizer.step();
     copy_weights(*ours, *stock);

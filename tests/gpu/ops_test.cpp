@@ -1,14 +1,16 @@
 // The table of operators on a card: under both engines, and with kernels. HINDCAST_OPS_TABLE says where the table is, in place of the
-// source folder.
+// source folder. HINDCAST_OPS_LINES=first:last takes some of its lines.
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "tests/ops/scenarios.h"
 #include "tests/ops/table.h"
 #include "tests/ops/tensors.h"
+#include "tests/support/crash_report.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
 
@@ -26,7 +29,19 @@ namespace {
 
 std::vector<Row> rows() {
   const char* const path = std::getenv("HINDCAST_OPS_TABLE");
-  return read_rows(path == nullptr ? table_path("ops.table") : path);
+  std::vector<Row> all = read_rows(path == nullptr ? table_path("ops.table") : path);
+  if (const char* const lines = std::getenv("HINDCAST_OPS_LINES")) {
+    int first = 0, last = 0;
+    if (std::sscanf(lines, "%d:%d", &first, &last) != 2)
+      throw std::invalid_argument("HINDCAST_OPS_LINES is '" + std::string(lines) + "'; expected first:last");
+    std::erase_if(all, [&](const Row& row) { return row.line < first || row.line > last; });
+  }
+  // LibTorch reads these operators' operands from the host, where a card's memory ends the process.
+  static const std::set<std::string> of_hosts = {"aten::_grid_sampler_2d_cpu_fallback", "aten::_nested_tensor_from_mask",
+                                                 "aten::_nested_from_padded", "aten::_nested_view_from_buffer",
+                                                 "aten::_nested_view_from_buffer_copy"};
+  if (device_of_tests().is_cuda()) std::erase_if(all, [](const Row& row) { return of_hosts.contains(row.op); });
+  return all;
 }
 
 /// New values and sizes. A NaN among the operands is an error of the device in some operators, which ends all that follows.
@@ -48,6 +63,7 @@ class GpuOps : public OnTestedDevice {
   void SetUp() override {
     OnTestedDevice::SetUp();
     if (IsSkipped()) return;
+    report_crashes();
     at::set_num_threads(1);
     device_of_operands = device_of_tests();
   }
@@ -70,12 +86,14 @@ class GpuOps : public OnTestedDevice {
         }
         for (const Setting& run : runs) {
           const SeededProgram program = [&](uint64_t) { return run_row(row, run); };
+          set_under_way("the stock engine, line " + std::to_string(row.line) + ": " + row.text + "; " + describe(run));
           const Outcome stock = run_stock(program, run.seed);
           if (!stock.error.empty() && !row.raises) {
             without_.emplace(row.op, stock.error);
             break;
           }
           SCOPED_TRACE(describe(run));
+          set_under_way("hindcast, line " + std::to_string(row.line) + ": " + row.text + "; " + describe(run));
           compare(row, run, program, stock);
           ++runs_;
         }
@@ -84,7 +102,9 @@ class GpuOps : public OnTestedDevice {
     std::cout << "op table: " << runs_ << " runs; not on a card: " << without_.size() << " operators";
     for (const auto& [op, why] : without_) std::cout << "\n    " << op << ": " << why.substr(0, why.find('\n'));
     std::cout << std::endl;
-    EXPECT_GT(runs_, 1000U);
+    if (std::getenv("HINDCAST_OPS_LINES") == nullptr) {
+      EXPECT_GT(runs_, 1000U);
+    }
   }
 
   uint64_t runs_ = 0;
@@ -104,7 +124,7 @@ bool is_equal(const Outcome& a, const Outcome& b) {
 
 // Of an operator that adds in any order on a card, stock's own bits change.
 bool is_unsteady(const SeededProgram& program, const Outcome& stock, uint64_t seed) {
-  constexpr int kTimes = 5;
+  constexpr int kTimes = 50;
   for (int again = 0; again < kTimes; ++again) {
     if (!is_equal(stock, run_stock(program, seed))) return true;
   }
@@ -160,7 +180,9 @@ TEST_F(GpuOps, NoKernelIsRefused) {
   });
   tell(unsteady);
   std::cout << "op table: " << fused << " graphs with kernels" << std::endl;
-  EXPECT_GT(fused, 100U);
+  if (std::getenv("HINDCAST_OPS_LINES") == nullptr) {
+    EXPECT_GT(fused, 100U);
+  }
 }
 
 }  // namespace

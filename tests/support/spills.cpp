@@ -20,14 +20,16 @@ constexpr int kSavedAroundCalls = 64;
 /// A kernel that has fewer registers than it may does not lack them: it saves more around a call, or ptxas has chosen more threads. Neither takes
 /// much.
 bool lacks_registers(const std::string& text, const std::string& kernel, const KernelUse& use) {
-  static const std::regex entry(R"(__launch_bounds__\((\w+)\) (\w+)\()");
+  static const std::regex entry(R"(__launch_bounds__\((\w+)(?:, (\d+))?\) (\w+)\()");
   constexpr int kRegisters = 65536, kMostOfThread = 255;  // of a multiprocessor
-  int threads = device::kThreads;
+  int threads = device::kThreads, blocks = 1;
   for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
-    if ((*found)[2] == kernel && (*found)[1] != "kThreads") threads = std::stoi((*found)[1]);
+    if ((*found)[3] != kernel) continue;
+    if ((*found)[1] != "kThreads") threads = std::stoi((*found)[1]);
+    if ((*found)[2].matched) blocks = std::stoi((*found)[2]);
   }
   if (use.spilled_bytes > 2 * kSavedAroundCalls) return true;
-  return use.spilled_bytes > kSavedAroundCalls && use.registers >= std::min(kRegisters / threads, kMostOfThread) - 8;
+  return use.spilled_bytes > kSavedAroundCalls && use.registers >= std::min(kRegisters / (threads * blocks), kMostOfThread) - 8;
 }
 
 /// Of texts `first`, `first` + `step` and so on.

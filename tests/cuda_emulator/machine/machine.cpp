@@ -43,7 +43,7 @@ Dim3 dim_of(const backend::Dim& dim) { return {dim.x, dim.y, dim.z}; }
 
 /// The text's kernels, and the threads of a block that each says it has at most.
 std::map<std::string, uint64_t> kernels_in(const std::string& text) {
-  static const std::regex entry(R"(extern "C" __global__ void __launch_bounds__\((\w+)\) (\w+)\()");
+  static const std::regex entry(R"(extern "C" __global__ void __launch_bounds__\((\w+)[^)]*\) (\w+)\()");
   std::map<std::string, uint64_t> kernels;
   for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
     const std::string threads = (*found)[1];

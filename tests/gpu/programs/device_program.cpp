@@ -61,7 +61,8 @@ void expect_like_stock(const DeviceProgram& program, c10::Device device, c10::De
         const auto guard = hindcast::enable(with_kernels());
         ours = run(program, setting);
       }
-      expect_near(ours, stock, type == at::kDouble ? stock : truth, type == at::kDouble ? program.units_in_double : program.units);
+      expect_near(ours, stock, type == at::kDouble ? stock : truth, type == at::kDouble ? program.units_in_double : program.units,
+                  program.terms);
     }
     const Stats stats = hindcast::stats();
     EXPECT_GT(stats.hits, 0U) << stats;

@@ -37,6 +37,8 @@ struct DeviceProgram {
   int units_in_double = 16;
   /// In other types: the truth is that of float64.
   int units = 4;
+  /// The size of what is added up on the way to a result. A result where it cancels is smaller, and off by units of this.
+  double terms = 0;
 };
 inline std::ostream& operator<<(std::ostream& out, const DeviceProgram& program) { return out << program.name; }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "tests/gpu/programs/device_program.h"
 
 namespace hindcast::tests {
@@ -117,8 +119,9 @@ std::vector<DeviceProgram> row_programs() {
     };
     programs.push_back({"LayerNorm" + of, with(layer_norm), some, {}, 8 * kOfDifferences});
     programs.push_back({"Softmax" + of, with(softmax), some, {}, kOfDifferences});
-    // One number of all: numbers of both signs nearly cancel.
-    programs.push_back({"Sums" + of, with(sums), some, {}, 4 * kOfDifferences, 32});
+    // One number of all: numbers of both signs nearly cancel. Their sum on the way is as large as a random walk of as many steps.
+    const double walk = std::sqrt(static_cast<double>(rows * columns));
+    programs.push_back({"Sums" + of, with(sums), some, {}, 4 * kOfDifferences, 4, walk});
   }
   for (const auto& [rows, columns] : {Matrix{7, 10}, {1, 3}, {64, 32}, {9, 1000}}) {
     for (const auto reduction : {at::Reduction::Mean, at::Reduction::Sum, at::Reduction::None}) {
