@@ -18,7 +18,7 @@ namespace {
 
 // CUdevice_attribute
 constexpr int kThreadsOfBlock = 1, kSharedBytesOfBlock = 8, kMultiprocessors = 16, kThreadsOfMultiprocessor = 39;
-constexpr int kMostSharedBytesOfBlock = 97;
+constexpr int kRegistersOfMultiprocessor = 82, kMostSharedBytesOfBlock = 97;
 // CUfunction_attribute
 constexpr int kStaticSharedBytes = 1, kRegisters = 4, kMostDynamicSharedBytes = 8;
 constexpr int kMajorOfCapability = 75, kMinorOfCapability = 76;
@@ -125,9 +125,12 @@ std::unique_ptr<const Card> Card::open(const Driver& driver, const Nvrtc& nvrtc,
     if (architecture == 0)
       return refuse(
           base::format("{} compiles for no card of compute capability {}.{}", nvrtc.identity(), capability / 10, capability % 10));
-    card->limits_ = {attribute(driver, kMultiprocessors, device), attribute(driver, kThreadsOfMultiprocessor, device),
-                     attribute(driver, kThreadsOfBlock, device), attribute(driver, kSharedBytesOfBlock, device)};
-    card->limits_.most_shared_bytes = attribute(driver, kMostSharedBytesOfBlock, device);
+    card->limits_ = {.multiprocessors = attribute(driver, kMultiprocessors, device),
+                     .threads_of_multiprocessor = attribute(driver, kThreadsOfMultiprocessor, device),
+                     .threads_of_block = attribute(driver, kThreadsOfBlock, device),
+                     .shared_bytes = attribute(driver, kSharedBytesOfBlock, device),
+                     .most_shared_bytes = attribute(driver, kMostSharedBytesOfBlock, device),
+                     .registers_of_multiprocessor = attribute(driver, kRegistersOfMultiprocessor, device)};
     card->options_ = kernel_options(architecture);
     card->identity_ = object_identity(nvrtc, card->options_);
     return card;

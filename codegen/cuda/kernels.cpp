@@ -102,7 +102,8 @@ std::shared_ptr<const CudaKernel> kernel_of(const Body& body, RunLater later, st
 }
 
 Shape shape_of(const Body& body) {
-  return {vector_length(body), vector_length(body) * items_in_flight(body), items_of_nest(body), elements_one_by_one(body), most_threads_of_row(body)};
+  return {vector_length(body), vector_length(body) * items_in_flight(body), items_of_nest(body), elements_one_by_one(body),
+          most_threads_of_row(body)};
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -26,8 +26,8 @@ struct Limits {
   int multiprocessors = 132;
   int threads_of_multiprocessor = 2048;  // that it holds at a time
   int threads_of_block = 1024;
-  int64_t shared_bytes = 48 << 10;           // of a block, without asking for more
-  int64_t most_shared_bytes = 227 << 10;     // of a block that asks
+  int64_t shared_bytes = 48 << 10;        // of a block, without asking for more
+  int64_t most_shared_bytes = 227 << 10;  // of a block that asks
   int64_t registers_of_multiprocessor = 1 << 16;
   int64_t short_indices = int64_t{1} << 31;  // elements of a nest: as many and more are counted in 64 bits
 };

@@ -234,8 +234,9 @@ class Writer {
     return format("segment * arguments.segment_steps[{}] + within * (kVector * sizeof({}))", tensor, type_of(tensor));
   }
   void where_in_segments(int indent) {
-    line(indent, format("[[maybe_unused]] const int64 segment = {}arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);",
-                        form_ == RowForm::InRegisters ? "kFlat || " : ""));
+    line(indent,
+         format("[[maybe_unused]] const int64 segment = {}arguments.segments == 1 ? 0 : divide(piece, arguments.pieces_of_segment);",
+                form_ == RowForm::InRegisters ? "kFlat || " : ""));
     line(indent, "[[maybe_unused]] const int64 within = int64(piece) - segment * arguments.pieces_of_segment.divisor;");
   }
 

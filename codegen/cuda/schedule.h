@@ -55,11 +55,11 @@ struct RowProblem {
   bool needs_whole_rows = false;
   bool has_results_over_rows = false;
   bool may_be_split = false;  // several blocks may share a row
-  Registers registers;        // of the entry points
   bool goes_by_segments = false;
   int64_t kept_bytes = 0;  // of shared memory, for what several passes over a row read. 0: there is no such thing
   int64_t sums = 0;        // of columns, which may wait in shared memory beside them
   int64_t sum_bytes = 0;   // of one, for all columns
+  Registers registers = {};
 };
 
 struct RowSchedule {

@@ -336,8 +336,8 @@ bool has_angles(const Body& body) {
 
 std::string entry(std::string_view name, std::string_view argument, const std::string& call, std::string_view more = "",
                   std::string_view bounds = "kThreads") {
-  return format("extern \"C\" __global__ void __launch_bounds__({}) {}({} arguments) {{ {}(arguments{}); }}\n", bounds, name, argument, call,
-                more);
+  return format("extern \"C\" __global__ void __launch_bounds__({}) {}({} arguments) {{ {}(arguments{}); }}\n", bounds, name, argument,
+                call, more);
 }
 
 // A block has elements of one set. All blocks look for theirs in the same words, which the constant cache hands to all threads at once.
@@ -379,7 +379,8 @@ std::string pointwise_source(const Body& body, Entries entries) {
   add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
   add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
   // Vectors of a thread would be computed side by side, in so many registers that half of the warps were left.
-  add(Nest, "const Nest", format("run_nest<{}, {}>", length, items_of_nest(body)), "", items_of_nest(body) == 1 ? "kThreads" : "kThreads, 4");
+  add(Nest, "const Nest", format("run_nest<{}, {}>", length, items_of_nest(body)), "",
+      items_of_nest(body) == 1 ? "kThreads" : "kThreads, 4");
   add(NestEach, "const Nest", format("run_nest_each<uint32, {}>", elements_one_by_one(body)));
   add(NestAny, "const Nest", format("run_nest_each<int64, {}>", elements_one_by_one(body)));
   add(Tiles, "const Tiles", "run_tiles");

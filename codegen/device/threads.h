@@ -40,7 +40,8 @@ HC_DEVICE MomentsFrom<T> merge(MomentsFrom<T> a, MomentsFrom<T> b) {
 
 template <class T>
 HC_DEVICE MomentsFrom<T> from_lane(MomentsFrom<T> value, int distance) {
-  return {from_lane(value.count, distance), from_lane(value.from, distance), from_lane(value.mean, distance), from_lane(value.m2, distance)};
+  return {from_lane(value.count, distance), from_lane(value.from, distance), from_lane(value.mean, distance),
+          from_lane(value.m2, distance)};
 }
 template <class T>
 HC_DEVICE PowersFrom<T> from_lane(PowersFrom<T> value, int distance) {

@@ -68,6 +68,40 @@ RowProblem norm(int64_t rows, int64_t columns, bool is_aligned = true) {
   return {.rows = rows, .columns = columns, .is_aligned = is_aligned, .needs_whole_rows = true};
 }
 
+// Its rows are shared by threads' vectors, as long as enough threads are left.
+TEST(Schedule, NestOfVectorsInAColumn) {
+  Shape shape = kFloats;
+  shape.items_of_nest = 4;
+  const NestProblem large{.outer = 8192, .inner = 4096, .goes_by_vectors = true, .next = 8192};
+  EXPECT_EQ(nest_items(large, shape, kH200), 4);
+  EXPECT_EQ(schedule_nest(large, shape, kH200), (Schedule{Entry::Nest, {8192}, {256}}));
+  for (const auto& [next, items] : {std::pair{8190, 2}, {8191, 1}, {1, 1}}) {
+    NestProblem odd = large;
+    odd.next = next;
+    EXPECT_EQ(nest_items(odd, shape, kH200), items) << next;
+  }
+  EXPECT_EQ(nest_items({.outer = 1056 * 2, .inner = 1024, .goes_by_vectors = true, .next = 32}, shape, kH200), 2);
+  EXPECT_EQ(nest_items({.outer = 64, .inner = 1024, .goes_by_vectors = true, .next = 64}, shape, kH200), 1);
+}
+
+// Blocks that wait for their turn would run nearly alone: all of them are to be on the card at a time.
+TEST(Schedule, SlicesByRegisters) {
+  RowProblem problem{.rows = 8192, .columns = 4096, .is_aligned = true, .has_results_over_rows = true};
+  const auto blocks = [&](int registers) {
+    problem.registers[static_cast<size_t>(Entry::Rows)] = registers;
+    const RowSchedule schedule = schedule_rows(problem, kFloats, kH200);
+    EXPECT_EQ(schedule.rows.entry, Entry::Rows);
+    return int64_t{schedule.rows.grid.x} * schedule.rows.grid.y;
+  };
+  EXPECT_EQ(blocks(0), 132 * 4);
+  EXPECT_EQ(blocks(40), 132 * 4);
+  EXPECT_EQ(blocks(64), 132 * 4);
+  EXPECT_LE(blocks(65), 132 * 3);
+  EXPECT_LE(blocks(80), 132 * 3);
+  EXPECT_LE(blocks(88), 132 * 2);
+  EXPECT_GT(blocks(255), 0);
+}
+
 TEST(Schedule, OfWhatTakesAnyCall) {
   EXPECT_EQ(schedule_dense_few(4096 * 1056, kFloats), (Schedule{Entry::DenseFew, {4224}, {256}}));
   EXPECT_EQ(schedule_nest_any(2049, kFloats), (Schedule{Entry::NestAny, {2}, {256}}));

@@ -40,13 +40,14 @@ class CardTest : public testing::Test {
 };
 
 TEST_F(CardTest, HasTheLimitsOfTheFirstCard) {
-  fake_.attributes = {{1, 512}, {8, 1000}, {16, 7}, {39, 1536}, {97, 3000}};
+  fake_.attributes = {{1, 512}, {8, 1000}, {16, 7}, {39, 1536}, {82, 70000}, {97, 3000}};
   const auto card = open();
   ASSERT_TRUE(card) << why_not_;
   EXPECT_EQ(card->limits().threads_of_block, 512);
   EXPECT_EQ(card->limits().shared_bytes, 1000);
   EXPECT_EQ(card->limits().most_shared_bytes, 3000);
   EXPECT_EQ(card->limits().multiprocessors, 7);
+  EXPECT_EQ(card->limits().registers_of_multiprocessor, 70000);
   EXPECT_EQ(card->limits().threads_of_multiprocessor, 1536);
   EXPECT_EQ(card->device(), c10::kCUDA);
 }

@@ -41,7 +41,7 @@ class FakeDriver {
 
   /// Compute capabilities.
   std::vector<int> cards = {90, 90};
-  std::map<int, int> attributes = {{1, 1024}, {8, 48 << 10}, {16, 132}, {39, 2048}, {97, 227 << 10}};
+  std::map<int, int> attributes = {{1, 1024}, {8, 48 << 10}, {16, 132}, {39, 2048}, {82, 1 << 16}, {97, 227 << 10}};
   std::vector<bool> active = {true, false};
   /// The call that fails, and how.
   std::string failing;
