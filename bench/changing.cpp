@@ -183,7 +183,7 @@ void measure(benchmark::State& state, const Settings& settings, const BuildProgr
   counters["overall_ratio"] = sum(stock.us) / sum(ours.us);
   counters["hit_share"] = ours.share(ours.hits);
   counters["fallback_share"] = ours.share(ours.fallbacks);
-  if (settings.report) std::cerr << report();
+  if (settings.report) std::cerr << hindcast::report();
   forget();  // the next suite's rows must not have these graphs beside them
 }
 

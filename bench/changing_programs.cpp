@@ -15,8 +15,8 @@ using Random = std::mt19937_64;
 
 constexpr int64_t kTiny = 16;
 
-Tensor leaf(Tensor values) { return values.set_requires_grad(true); }
-Tensor parameter(at::IntArrayRef sizes) { return leaf(at::randn(sizes) / std::sqrt(static_cast<double>(sizes[0]))); }
+Tensor leaf_of(Tensor values) { return values.set_requires_grad(true); }
+Tensor parameter(at::IntArrayRef sizes) { return leaf_of(at::randn(sizes) / std::sqrt(static_cast<double>(sizes[0]))); }
 
 // The same in every process and library, unlike std::uniform_int_distribution.
 size_t below(size_t bound, Random& random) { return static_cast<size_t>(random() % bound); }
@@ -26,7 +26,7 @@ size_t below(size_t bound, Random& random) { return static_cast<size_t>(random()
 class RandomGraphs {
  public:
   explicit RandomGraphs(int64_t floats) : factor_(at::linspace(0.9995, 1.0005, floats)) {
-    for (int i = 0; i < 4; ++i) leaves_.push_back(leaf(at::linspace(-0.1 * (i + 1), 0.1, floats)));
+    for (int i = 0; i < 4; ++i) leaves_.push_back(leaf_of(at::linspace(-0.1 * (i + 1), 0.1, floats)));
   }
 
   const std::vector<Tensor>& leaves() const { return leaves_; }
@@ -84,7 +84,7 @@ struct Opaque : torch::autograd::Function<Opaque> {
 
 template <size_t... i>
 Program opaque_of(int64_t floats_of_each, std::index_sequence<i...>) {
-  const std::vector<Tensor> leaves = {((void)i, leaf(at::randn({floats_of_each})))...};
+  const std::vector<Tensor> leaves = {((void)i, leaf_of(at::randn({floats_of_each})))...};
   return {leaves, [leaves](int64_t) { return Opaque::apply(leaves[i]...); }};
 }
 
@@ -144,7 +144,7 @@ Program rnn_lengths() {
 Program opaque(int64_t floats_of_each) { return opaque_of(floats_of_each, std::make_index_sequence<10>()); }
 
 Program deviating_hook(int ops) {
-  const Tensor x = leaf(at::linspace(-0.1, 0.1, kTiny).view({4, 4}));
+  const Tensor x = leaf_of(at::linspace(-0.1, 0.1, kTiny).view({4, 4}));
   return {{x}, [x, ops](int64_t step) {
             Random random(static_cast<uint64_t>(step));
             const auto deviating = static_cast<int>(below(static_cast<size_t>(ops), random));

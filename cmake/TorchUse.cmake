@@ -48,8 +48,9 @@ function(hindcast_split_by_torch_use files none some all)
   set(${all} "${files_ALL}" PARENT_SCOPE)
 endfunction()
 
+# In a unity build they are compiled together with files that need it.
 function(hindcast_without_precompiled_header files)
-  if(files)
+  if(files AND NOT CMAKE_UNITY_BUILD)
     set_source_files_properties(${files} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
 endfunction()

@@ -22,7 +22,7 @@
 #include "engine/recordings.h"
 #include "engine/saved/saved.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::docs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,4 +301,4 @@ TEST(Docs, ReadmeIsShort) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::docs_test

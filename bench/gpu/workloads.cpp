@@ -40,7 +40,7 @@ Workload softmax(at::IntArrayRef sizes, const Source& from) {
   return pattern(in, {in.x}, 3, [in] { return at::softmax(in.x * 0.125, -1); });
 }
 
-Workload layer_norm(at::IntArrayRef sizes, const Source& from) {
+Workload norm_of_layer(at::IntArrayRef sizes, const Source& from) {
   const Inputs in(sizes, from);
   return pattern(in, {in.x, in.weight, in.bias}, 3, [in] { return at::layer_norm(in.x, {in.x.size(-1)}, in.weight, in.bias); });
 }
@@ -141,7 +141,7 @@ std::vector<Row> rows() {
   };
   for (const Named& one :
        {Named{"cosines", cosines}, Named{"bias_gelu", bias_gelu}, Named{"swiglu", swiglu}, Named{"dropout_residual", dropout_residual},
-        Named{"softmax", softmax}, Named{"layer_norm", layer_norm}, Named{"rms_norm", rms_norm}}) {
+        Named{"softmax", softmax}, Named{"layer_norm", norm_of_layer}, Named{"rms_norm", rms_norm}}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) add(one, {8192, 4096}, type);
     add(one, {64, 256}, at::kFloat);
   }

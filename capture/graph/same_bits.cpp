@@ -1,6 +1,7 @@
 #include "capture/graph/same_bits.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 namespace hindcast::capture {
 

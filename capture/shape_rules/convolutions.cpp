@@ -160,7 +160,7 @@ Outputs affine_grid(const ShapeCall& call) {
   return {sizes};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kConvolutionRules[] = {
     {"convolution convolution_overrideable _convolution", convolution, "input"},
     {"mkldnn_convolution cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu "
      "cudnn_convolution_add_relu _slow_conv2d_forward slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d "
@@ -205,6 +205,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> convolution_rules() { return kRows; }
+std::span<const RuleRow> convolution_rules() { return kConvolutionRules; }
 
 }  // namespace hindcast::capture

@@ -38,7 +38,7 @@ Outputs arange(const ShapeCall& call) {
   return {{s.div(s.add(length, extra), step)}};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kFactoryRules[] = {
     {"zeros ones empty.memory_format full empty_strided empty_permuted new_zeros new_ones new_full new_empty "
      "new_empty_strided rand rand.generator randn randn.generator randint randint.generator randint.low "
      "randint.low_generator _efficientzerotensor normal.float_float",
@@ -52,6 +52,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> factory_rules() { return kRows; }
+std::span<const RuleRow> factory_rules() { return kFactoryRules; }
 
 }  // namespace hindcast::capture

@@ -113,7 +113,7 @@ Outputs repeat_interleave(const ShapeCall& call) {
   return {{call.integer("output_size")}};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kIndexingRules[] = {
     {"cat concat concatenate", cat},
     {"stack _stack", stack},
     {"repeat", repeat, "repeats"},
@@ -132,6 +132,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> indexing_rules() { return kRows; }
+std::span<const RuleRow> indexing_rules() { return kIndexingRules; }
 
 }  // namespace hindcast::capture

@@ -116,7 +116,7 @@ Outputs solve_triangular(const ShapeCall& call) {
   return {sizes};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kMatmulRules[] = {
     {"mm mm.dtype _int_mm", mm},
     {"bmm bmm.dtype", bmm},
     {"mv", mv},
@@ -140,6 +140,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> matmul_rules() { return kRows; }
+std::span<const RuleRow> matmul_rules() { return kMatmulRules; }
 
 }  // namespace hindcast::capture

@@ -95,7 +95,7 @@ Outputs attention(const ShapeCall& call) {
   return {output, per_query};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kNormRules[] = {
     {"native_layer_norm _fused_rms_norm", layer_norm},
     {"native_layer_norm_backward", same_as, "input weight bias"},
     {"_fused_rms_norm_backward", same_as, "input weight"},
@@ -131,7 +131,7 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> norm_rules() { return kRows; }
+std::span<const RuleRow> norm_rules() { return kNormRules; }
 
 void intern_channels_of_a_group(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, SymbolTable& symbols) {
   if (op.operator_name().name != "aten::native_group_norm_backward") return;

@@ -43,7 +43,7 @@ Outputs broadcast_named(const ShapeCall& call) {
   return {all};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kPointwiseRules[] = {
     {"copy fill.* floor_divide.* masked_fill.* rsub.Tensor complex polar copysign.* _prelu_kernel_backward _masked_scale _add_relu.* "
      "binomial normal.Tensor_Tensor ldexp.* heaviside isclose",
      broadcast_all},
@@ -73,7 +73,7 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> pointwise_rules() { return kRows; }
+std::span<const RuleRow> pointwise_rules() { return kPointwiseRules; }
 
 std::span<const std::string_view> names_of_pointwise_ops() {
   static constexpr std::string_view kNames[] = {

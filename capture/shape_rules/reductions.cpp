@@ -83,7 +83,7 @@ Outputs fft_complex_to_real(const ShapeCall& call) {
 
 Outputs histc(const ShapeCall& call) { return {{call.integer("bins")}}; }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kReductionRules[] = {
     {"sum mean prod all any max min median nanmedian norm.Scalar norm.ScalarOpt_dtype trace dist _aminmax dot "
      "vdot _is_all_true _is_any_true native_norm",
      to_scalars},
@@ -103,6 +103,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> reduction_rules() { return kRows; }
+std::span<const RuleRow> reduction_rules() { return kReductionRules; }
 
 }  // namespace hindcast::capture

@@ -281,7 +281,7 @@ Outputs view_as_complex(const ShapeCall& call) {
   return {sizes};
 }
 
-constexpr RuleRow kRows[] = {
+constexpr RuleRow kViewRules[] = {
     {"view _unsafe_view _reshape_alias _reshape_copy", reshape, "size"},
     {"reshape", reshape, "shape"},
     {"as_strided resize_", sizes_given, "size"},
@@ -312,6 +312,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-std::span<const RuleRow> view_rules() { return kRows; }
+std::span<const RuleRow> view_rules() { return kViewRules; }
 
 }  // namespace hindcast::capture

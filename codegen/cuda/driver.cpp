@@ -8,7 +8,7 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-constexpr const char* kLibrary = "libcuda.so.1";
+constexpr const char* kDriver = "libcuda.so.1";
 constexpr int kNotInitialised = 3;  // CUDA_ERROR_NOT_INITIALIZED
 
 }  // namespace
@@ -21,7 +21,7 @@ const Driver* Driver::get(std::string* why_not) {
   // Never destroyed: modules are unloaded by objects that live as long as the process.
   static const Found* const found = base::first_use([] {
     auto* result = new Found;
-    result->driver = open(kLibrary, &result->why_not);
+    result->driver = open(kDriver, &result->why_not);
     return result;
   });
   if (!found->driver && why_not != nullptr) *why_not = found->why_not;

@@ -12,31 +12,31 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-constexpr const char* kLibrary = "libhindcast_cuda_graphs.so";
+constexpr const char* kGraphLibrary = "libhindcast_cuda_graphs.so";
 
-std::vector<std::string> places_to_look_at() {
+std::vector<std::string> candidate_paths_of_graphs() {
   std::vector<std::string> paths;
   Dl_info own;
   if (dladdr(reinterpret_cast<const void*>(&graph_library), &own) != 0 && own.dli_fname != nullptr) {
     std::error_code error;
     const auto file = std::filesystem::canonical(own.dli_fname, error);
-    if (!error) paths = {file.parent_path() / kLibrary, file.parent_path().parent_path() / "lib" / kLibrary};
+    if (!error) paths = {file.parent_path() / kGraphLibrary, file.parent_path().parent_path() / "lib" / kGraphLibrary};
   }
-  paths.push_back(kLibrary);
+  paths.push_back(kGraphLibrary);
   return paths;
 }
 
-struct Found {
+struct FoundLibrary {
   const CudaGraphsTable* table = nullptr;
   std::string why_not;
 };
 
 std::atomic<const CudaGraphsTable*> opened = nullptr;
 
-Found open() {
+FoundLibrary open() {
   void* library = nullptr;
   std::string errors;
-  for (const std::string& path : places_to_look_at()) {
+  for (const std::string& path : candidate_paths_of_graphs()) {
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library != nullptr) break;
     const char* const error = dlerror();
@@ -45,7 +45,7 @@ Found open() {
   if (library == nullptr) return {nullptr, base::format("what captures CUDA graphs could not be loaded ({})", errors)};
   const auto entry = reinterpret_cast<CudaGraphsEntry>(dlsym(library, HINDCAST_CUDA_GRAPHS_ENTRY));
   if (entry == nullptr || entry()->version != kCudaGraphsVersion)
-    return {nullptr, base::format("{} is not of this build of hindcast: install both from one build", kLibrary)};
+    return {nullptr, base::format("{} is not of this build of hindcast: install both from one build", kGraphLibrary)};
   opened.store(entry(), std::memory_order_release);
   return {entry(), ""};
 }
@@ -53,7 +53,7 @@ Found open() {
 }  // namespace
 
 const CudaGraphsTable* graph_library(std::string* why_not) {
-  static const Found* const found = base::first_use([] { return new Found(open()); });  // never destroyed
+  static const FoundLibrary* const found = base::first_use([] { return new FoundLibrary(open()); });  // never destroyed
   if (found->table == nullptr && why_not != nullptr) *why_not = found->why_not;
   return found->table;
 }

@@ -15,14 +15,14 @@ namespace {
 
 constinit std::atomic<const Machine*> installed = nullptr;
 
-struct Found {
+struct FoundCard {
   std::unique_ptr<const Machine> card;
   std::string why_not;
 };
 
-const Found& the_card(const Driver& driver) {
-  static const Found* const found = base::first_use([&] {  // never destroyed: it may be in use while the process exits
-    auto* made = new Found;
+const FoundCard& the_card(const Driver& driver) {
+  static const FoundCard* const found = base::first_use([&] {  // never destroyed: it may be in use while the process exits
+    auto* made = new FoundCard;
     if (const Nvrtc* nvrtc = Nvrtc::get(&made->why_not)) made->card = Card::open(driver, *nvrtc, &made->why_not);
     return made;
   });
@@ -42,7 +42,7 @@ const Machine* look_for_card(std::string& why_not) {
     why_not = "CUDA is not initialised in this process";
     return nullptr;
   }
-  const Found& found = the_card(*driver);
+  const FoundCard& found = the_card(*driver);
   if (!found.card) why_not = found.why_not;
   return found.card.get();
 }

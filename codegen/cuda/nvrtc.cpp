@@ -41,7 +41,7 @@ namespace fs = std::filesystem;
 constexpr const char* kOverride = "HINDCAST_NVRTC";
 constexpr const char* kHowToGet = "It comes with PyPI's torch (the package nvidia-cuda-nvrtc) and with the CUDA toolkit";
 
-std::vector<std::string> places_to_look_at() {
+std::vector<std::string> candidate_paths_of_nvrtc() {
   const char* const given = secure_getenv(kOverride);  // none in a program that runs with more rights than its caller has
   if (given != nullptr && *given != '\0') return {given};
   Dl_info torch;
@@ -181,7 +181,7 @@ const Nvrtc* Nvrtc::get(std::string* why_not) {
   // Never destroyed: a thread may compile while the process exits.
   static const Found* const found = base::first_use([] {
     auto* result = new Found;
-    result->nvrtc = open(places_to_look_at(), &result->why_not);
+    result->nvrtc = open(candidate_paths_of_nvrtc(), &result->why_not);
     return result;
   });
   if (!found->nvrtc && why_not != nullptr) *why_not = found->why_not;

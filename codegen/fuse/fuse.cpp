@@ -2,6 +2,7 @@
 
 #include "codegen/fuse/open_group.h"
 #include "codegen/fuse/pointwise_ops.h"
+#include "base/index.h"
 
 #include <algorithm>
 #include <optional>
@@ -16,8 +17,6 @@ using capture::Instr;
 using capture::InstrKind;
 using capture::ValueId;
 
-constexpr uint32_t kNone = 0xffffffffu;
-
 class Fuser {
  public:
   Fuser(const Graph& graph, const CostModel& costs)
@@ -25,8 +24,8 @@ class Fuser {
         costs_(costs),
         views_(graph, costs),
         may_be_left_(Schedule::may_be_left(graph)),
-        maker_(graph.values.size(), kNone),
-        open_group_of_(graph.values.size(), kNone) {
+        maker_(graph.values.size(), base::kNoIndex),
+        open_group_of_(graph.values.size(), base::kNoIndex) {
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       for (const ValueId value : graph.instrs[i].outputs) {
         if (value.defined()) maker_[value.index] = i;
@@ -126,7 +125,7 @@ class Fuser {
   ValueId source_of(ValueId value) const { return views_.source_of(value).value; }
 
   // A source that is a view is a broadcast in another shape: as a tensor it must be there before who reads it.
-  bool is_view(ValueId source) const { return maker_[source.index] != kNone && views_.is_read_through(maker_[source.index]); }
+  bool is_view(ValueId source) const { return maker_[source.index] != base::kNoIndex && views_.is_read_through(maker_[source.index]); }
 
   // Operands that are made while the group is open, by others.
   int64_t bytes_made_since(const OpenGroup& open, const Member& member) const {
@@ -135,7 +134,7 @@ class Fuser {
     for (const MemberOperand& operand : member.operands) {
       const ValueId source = source_of(operand.value);
       const uint32_t maker = maker_[source.index];
-      if (maker == kNone || maker <= open.group().members.front() || open.makes(source) || open.loads(source)) continue;
+      if (maker == base::kNoIndex || maker <= open.group().members.front() || open.makes(source) || open.loads(source)) continue;
       bytes += std::min(member.bytes, bytes_of(graph_, graph_.values[source.index]));
     }
     return bytes;
@@ -176,25 +175,25 @@ class Fuser {
     }
     merge_makers(*member);
     // Groups that make its operands: one of its own kind takes it in, others must have run before.
-    uint32_t into = kNone;
+    uint32_t into = base::kNoIndex;
     std::optional<OpenGroup::Place> place;
     for (const MemberOperand& operand : member->operands) {
       const uint32_t g = open_group_of_[source_of(operand.value).index];
-      if (g == kNone || g == into) continue;
-      if (into == kNone && (place = place_in(open_[g], *member))) {
+      if (g == base::kNoIndex || g == into) continue;
+      if (into == base::kNoIndex && (place = place_in(open_[g], *member))) {
         into = g;
       } else {
-        close(g, into == kNone ? "its reader has another domain, or it is full" : "two groups meet");
+        close(g, into == base::kNoIndex ? "its reader has another domain, or it is full" : "two groups meet");
       }
     }
     // Groups that share a large tensor save a read. Those that share nothing but their domain save calls.
-    if (into == kNone) {
+    if (into == base::kNoIndex) {
       const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes));
-      for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == kNone;) {
+      for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == base::kNoIndex;) {
         if (open_[g].live && (is_call_bound || shares_a_read(open_[g], *member)) && (place = place_in(open_[g], *member))) into = g;
       }
     }
-    if (into == kNone) {
+    if (into == base::kNoIndex) {
       into = static_cast<uint32_t>(open_.size());
       open_.push_back({OpenGroup(graph_, views_), {}});
       place = find_place(open_[into].group, *member);
@@ -207,7 +206,8 @@ class Fuser {
   // engine makes it behind, beside them all.
   bool join_concat(uint32_t i, const Member& member) {
     const auto group_of = [&](const MemberOperand& part) { return open_group_of_[source_of(part.value).index]; };
-    if (std::any_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& part) { return group_of(part) == kNone; }))
+    if (std::any_of(member.operands.begin(), member.operands.end(),
+                    [&](const MemberOperand& part) { return group_of(part) == base::kNoIndex; }))
       return false;
     merge_makers(member);
     const uint32_t into = group_of(member.operands[0]);
@@ -220,11 +220,11 @@ class Fuser {
   // Two open groups do not read each other. What both hold on to was there when the older one began, where the stock engine
   // holds all of it too: its peak is not raised, and what the member joins needs no memory.
   void merge_makers(const Member& member) {
-    uint32_t into = kNone;
+    uint32_t into = base::kNoIndex;
     for (const MemberOperand& operand : member.operands) {
       const uint32_t g = open_group_of_[source_of(operand.value).index];
-      if (g == kNone || g == into) continue;
-      if (into == kNone || !merge(into, g)) into = g;
+      if (g == base::kNoIndex || g == into) continue;
+      if (into == base::kNoIndex || !merge(into, g)) into = g;
     }
   }
 
@@ -279,7 +279,7 @@ class Fuser {
     const ValueId value = graph_.instrs[i].inputs[0];
     if (!value.defined()) return false;
     const uint32_t g = open_group_of_[source_of(value).index];
-    if (g == kNone) return false;
+    if (g == base::kNoIndex) return false;
     std::vector<uint32_t> path;
     views_.append_views(value, path);
     for (const uint32_t view : std::vector<uint32_t>(path.rbegin(), path.rend())) {
@@ -302,10 +302,10 @@ class Fuser {
 
   void make_available(ValueId value) {
     const uint32_t g = open_group_of_[source_of(value).index];
-    if (g != kNone) close(g, "its result is read by " + reader_name(value));
+    if (g != base::kNoIndex) close(g, "its result is read by " + reader_name(value));
     const uint32_t maker = maker_[value.index];
     const auto waiting = std::find(waiting_views_.begin(), waiting_views_.end(), maker);
-    if (maker == kNone || waiting == waiting_views_.end()) return;
+    if (maker == base::kNoIndex || waiting == waiting_views_.end()) return;
     waiting_views_.erase(waiting);
     emit(maker);
   }
@@ -342,7 +342,7 @@ class Fuser {
     const std::vector<uint32_t> members = open.group.group().members;
     for (const uint32_t member : members) {
       for (const ValueId made : graph_.instrs[member].outputs) {
-        if (made.defined()) open_group_of_[made.index] = kNone;
+        if (made.defined()) open_group_of_[made.index] = base::kNoIndex;
       }
     }
     if (!is_worth_a_kernel(open.group.group(), open.largest_bytes)) {

@@ -1,6 +1,7 @@
 #include "codegen/fuse/views.h"
 
 #include "codegen/fuse/pointwise_ops.h"
+#include "base/index.h"
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,6 @@ using capture::ValueId;
 
 namespace {
 
-constexpr uint32_t kNone = 0xffffffffu;
 constexpr std::array<std::string_view, 7> kReshapes = {"aten::view",    "aten::_unsafe_view", "aten::_reshape_alias", "aten::unsqueeze",
                                                        "aten::squeeze", "aten::squeeze.dim",  "aten::squeeze.dims"};
 
@@ -56,7 +56,7 @@ Views::Views(const Graph& graph, const CostModel& costs)
       costs_(costs),
       leaves_its_segment_(values_that_leave_their_segment()),
       is_wanted_as_tensor_(values_wanted_as_tensors()),
-      maker_(graph.values.size(), kNone) {
+      maker_(graph.values.size(), base::kNoIndex) {
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     kinds_.push_back(kind_of(graph.instrs[i]));
     if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
@@ -67,7 +67,7 @@ Views::Views(const Graph& graph, const CostModel& costs)
 // Read, itself or as a view, by user code or behind it: what a hook or another node's own code may write to meanwhile, read
 // through to, would be read changed.
 std::vector<bool> Views::values_that_leave_their_segment() const {
-  std::vector<uint32_t> made_in(graph_.values.size(), kNone), segment_of;
+  std::vector<uint32_t> made_in(graph_.values.size(), base::kNoIndex), segment_of;
   for (const Instr& instr : graph_.instrs) {
     const uint32_t segment = segment_of.empty() ? 0 : segment_of.back() + (capture::is_barrier(instr) ? 1 : 0);
     segment_of.push_back(segment);
@@ -139,7 +139,7 @@ bool Views::is_padding(const Instr& instr) const {
 template <class Visit>
 void Views::walk(ValueId value, Visit visit) const {
   bool is_reshaped = false, is_padded = false, is_part = true;
-  for (uint32_t maker = maker_[value.index]; maker != kNone; maker = maker_[value.index]) {
+  for (uint32_t maker = maker_[value.index]; maker != base::kNoIndex; maker = maker_[value.index]) {
     const Kind kind = kinds_[maker];
     if (is_reshaped && (kind == Kind::Broadcast || kind == Kind::Padding)) return;
     if (is_padded && kind != Kind::Padding) return;

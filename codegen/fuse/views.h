@@ -50,7 +50,7 @@ class Views {
   const std::vector<bool> leaves_its_segment_, is_wanted_as_tensor_;  // by value
   std::vector<Kind> kinds_;                                           // by instr
   std::unordered_map<uint32_t, Padding> paddings_;                    // the same
-  std::vector<uint32_t> maker_;                                       // by value: the view that makes it, or kNone
+  std::vector<uint32_t> maker_;                                       // by value: the view that makes it, or kNoIndex
 };
 
 }  // namespace hindcast::codegen

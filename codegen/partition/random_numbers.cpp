@@ -4,6 +4,7 @@
 #include "codegen/fuse/body.h"
 #include "codegen/fuse/random_ops.h"
 #include "codegen/fuse/views.h"
+#include "base/index.h"
 
 #include <algorithm>
 #include <map>
@@ -27,8 +28,6 @@ using capture::ValueId;
 
 namespace {
 
-constexpr uint32_t kNone = 0xffffffffu;
-
 bool is_named(const Instr& instr, std::string_view name, std::string_view overload) {
   return instr.op && instr.op->operator_name().name == name && instr.op->operator_name().overload_name == overload;
 }
@@ -47,7 +46,7 @@ class Rewriter {
     for (uint32_t i = 0; i < graph_->instrs.size(); ++i) {
       capture::for_each_use(graph_->instrs[i], [&](ValueId value) { note(value, i); });
     }
-    for (const ValueId value : graph_->outputs) note(value, kNone);
+    for (const ValueId value : graph_->outputs) note(value, base::kNoIndex);
   }
 
   Joint run() {
@@ -94,7 +93,7 @@ class Rewriter {
     if (!p || *p <= 0 || *p >= 1 || !trains || !is_drawn_in_place(graph_->values[instr.outputs[0].index])) return false;
     const auto& readers = users_[instr.outputs[1].index];
     return std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
-      return reader != kNone && is_named(graph_->instrs[reader], "aten::native_dropout_backward", "") &&
+      return reader != base::kNoIndex && is_named(graph_->instrs[reader], "aten::native_dropout_backward", "") &&
              graph_->instrs[reader].args[1].values[0] == instr.outputs[1] && number_of(graph_->instrs[reader].args[2]);
     });
   }
@@ -122,17 +121,17 @@ class Rewriter {
   // What alone reads it, where that divides it by a number.
   uint32_t divisor_of(ValueId value) const {
     const auto& users = users_[value.index];
-    if (users.size() != 1 || users[0] == kNone || users[0] >= joint_.forward_end) return kNone;
+    if (users.size() != 1 || users[0] == base::kNoIndex || users[0] >= joint_.forward_end) return base::kNoIndex;
     const Instr& user = graph_->instrs[users[0]];
-    if (!writes_all(user) || user.base != value || !is_named(user, "aten::div_", "Scalar")) return kNone;
+    if (!writes_all(user) || user.base != value || !is_named(user, "aten::div_", "Scalar")) return base::kNoIndex;
     const auto number = number_of(user.args[1]);
-    return number && *number != 0 ? users[0] : kNone;
+    return number && *number != 0 ? users[0] : base::kNoIndex;
   }
 
   void replace(uint32_t i) {
     const double p = *number_of(graph_->instrs[i].args[1]);
     double value = 1;
-    if (const uint32_t divisor = divisor_of(graph_->instrs[i].outputs[0]); divisor != kNone) {
+    if (const uint32_t divisor = divisor_of(graph_->instrs[i].outputs[0]); divisor != base::kNoIndex) {
       value /= *number_of(graph_->instrs[divisor].args[1]);
       removed_.insert(i);
       i = divisor;
@@ -189,7 +188,7 @@ class Rewriter {
 
   const Joint& joint_;
   std::shared_ptr<Graph> graph_;
-  std::vector<std::vector<uint32_t>> users_;  // by value: instrs, kNone for who called the program
+  std::vector<std::vector<uint32_t>> users_;  // by value: instrs, base::kNoIndex for who called the program
   std::set<uint32_t> removed_;
   std::vector<Instr> start_;                           // new ones, before all others
   std::map<std::vector<uint32_t>, ValueId> counters_;  // by device and sizes

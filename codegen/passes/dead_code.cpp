@@ -5,6 +5,7 @@
 #include "codegen/passes/dead_code.h"
 
 #include "codegen/passes/instr_key.h"
+#include "base/index.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -19,8 +20,6 @@ using capture::InstrKind;
 using capture::ValueId;
 
 namespace {
-
-constexpr uint32_t kNone = 0xffffffffu;
 
 // A Mutate's operator has an effect, but on nothing that others see, unless it draws random numbers.
 bool may_go(const Instr& instr) {
@@ -39,12 +38,12 @@ bool may_go(const Instr& instr) {
 
 class Waiting {
  public:
-  explicit Waiting(const Graph& graph) : made_behind_(graph.values.size(), kNone) {
-    uint32_t first_wait = kNone;
+  explicit Waiting(const Graph& graph) : made_behind_(graph.values.size(), base::kNoIndex) {
+    uint32_t first_wait = base::kNoIndex;
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       const Instr& instr = graph.instrs[i];
-      if (capture::is_barrier(instr)) first_wait = kNone;
-      if (capture::waits(instr) && first_wait == kNone) first_wait = i;
+      if (capture::is_barrier(instr)) first_wait = base::kNoIndex;
+      if (capture::waits(instr) && first_wait == base::kNoIndex) first_wait = i;
       first_waits_.push_back(first_wait);
       for (const ValueId value : instr.outputs) {
         if (value.defined()) made_behind_[value.index] = first_wait;
@@ -54,7 +53,7 @@ class Waiting {
 
   /// Whether anybody could ask for what that event waits with.
   bool is_needed(ValueId value, uint32_t event) const {
-    return made_behind_[value.index] == kNone || made_behind_[value.index] != first_waits_[event];
+    return made_behind_[value.index] == base::kNoIndex || made_behind_[value.index] != first_waits_[event];
   }
 
  private:

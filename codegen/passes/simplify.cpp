@@ -12,6 +12,7 @@
 #include "codegen/passes/simplify.h"
 
 #include "codegen/passes/uses.h"
+#include "base/index.h"
 
 #include <algorithm>
 #include <array>
@@ -28,15 +29,13 @@ using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
 
-constexpr uint32_t kNone = 0xffffffffu;
-
 bool is_same_type(const Value& a, const Value& b) {
   return a.defined && b.defined && a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides;
 }
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& graph) : graph_(graph), uses_(graph), maker_(graph.values.size(), kNone) {}
+  explicit Simplifier(const Graph& graph) : graph_(graph), uses_(graph), maker_(graph.values.size(), base::kNoIndex) {}
 
   Rewrite run() {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
@@ -84,7 +83,7 @@ class Simplifier {
       const ValueId self = *self_of(*view);
       if (is_same_type(self, result)) return self;
       const uint32_t maker = maker_[self.index];
-      view = maker == kNone ? nullptr : &graph_.instrs[maker];
+      view = maker == base::kNoIndex ? nullptr : &graph_.instrs[maker];
     }
     return std::nullopt;
   }
@@ -103,7 +102,7 @@ class Simplifier {
   std::optional<ValueId> done_twice(const Instr& instr) const {
     const std::string name = name_of(instr);
     const auto self = self_of(instr);
-    if ((name != "aten::t" && name != "aten::_conj") || !self || maker_[self->index] == kNone) return std::nullopt;
+    if ((name != "aten::t" && name != "aten::_conj") || !self || maker_[self->index] == base::kNoIndex) return std::nullopt;
     const Instr& first = graph_.instrs[maker_[self->index]];
     const auto source = self_of(first);
     if (name_of(first) != name || !source || !is_same_type(*source, instr.outputs[0])) return std::nullopt;
@@ -126,7 +125,8 @@ class Simplifier {
 
   // As the gradient of a tensor that a view of it was written to. Where nobody else sees the source, its memory can be the copy's.
   std::optional<ValueId> copied_to_new_memory(const Instr& instr, uint32_t i) const {
-    if (instr.kind != InstrKind::Mutate || !instr.views.empty() || name_of(instr) != "aten::copy_" || maker_[instr.base.index] == kNone)
+    if (instr.kind != InstrKind::Mutate || !instr.views.empty() || name_of(instr) != "aten::copy_" ||
+        maker_[instr.base.index] == base::kNoIndex)
       return std::nullopt;
     if (name_of(graph_.instrs[maker_[instr.base.index]]) != "aten::empty_strided") return std::nullopt;
     const Arg& from = instr.args[1];

@@ -2,6 +2,7 @@
 
 #include "codegen/passes/uses.h"
 #include "codegen/fuse/padding.h"
+#include "base/index.h"
 
 #include <algorithm>
 
@@ -16,21 +17,19 @@ using capture::Value;
 using capture::ValueId;
 using capture::ViewStep;
 
-constexpr uint32_t kNone = 0xffffffffu;
-
 class SumsOfSlices {
  public:
   SumsOfSlices(const Graph& graph, const CostModel& costs) : graph_(graph), costs_(costs), uses_(graph) {}
 
   Rewrite run() {
-    std::vector<uint32_t> maker(graph_.values.size(), kNone);  // of gradients of slices
+    std::vector<uint32_t> maker(graph_.values.size(), base::kNoIndex);  // of gradients of slices
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       if (instr.kind == InstrKind::Op && slice_of(instr)) maker[instr.outputs[0].index] = i;
       if (instr.kind != InstrKind::AddGrads) continue;
       for (const size_t part : {size_t(1), size_t(0)}) {
         const ValueId value = instr.inputs[part], whole = instr.inputs[1 - part];
-        if (!value.defined() || !whole.defined() || maker[value.index] == kNone) continue;
+        if (!value.defined() || !whole.defined() || maker[value.index] == base::kNoIndex) continue;
         const Instr& slice = graph_.instrs[maker[value.index]];
         if (is_read_by_kernels(slice) || !is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0]))
           continue;

@@ -9,6 +9,7 @@
 #include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/variable.h>
 

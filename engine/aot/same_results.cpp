@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/isnan.h>

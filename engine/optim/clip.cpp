@@ -4,6 +4,7 @@
 #include "codegen/kernel/backend.h"
 #include "engine/options.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 

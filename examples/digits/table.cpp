@@ -12,13 +12,13 @@ namespace digits {
 namespace {
 
 constexpr std::size_t kColumns = 9;
-using Row = std::array<std::string, kColumns>;
+using TableRow = std::array<std::string, kColumns>;
 
 std::string marked(std::string value, bool broken) { return broken ? value + " !" : value; }
 
-Row heading() { return {"model", "accuracy", "largest grad diff", "graphs", "hits", "misses", "stock us", "hindcast us", "ratio"}; }
+TableRow heading() { return {"model", "accuracy", "largest grad diff", "graphs", "hits", "misses", "stock us", "hindcast us", "ratio"}; }
 
-Row row_of(const Outcome& outcome, double allowed_difference) {
+TableRow row_of(const Outcome& outcome, double allowed_difference) {
   const ::hindcast::Stats& stats = outcome.stats;
   const double hits = hit_rate(stats);
   return {
@@ -35,13 +35,13 @@ Row row_of(const Outcome& outcome, double allowed_difference) {
 }
 
 /// The first column is a name and starts at the left; the others are numbers and end at the right.
-std::string aligned(const std::vector<Row>& rows) {
+std::string aligned(const std::vector<TableRow>& rows) {
   std::array<std::size_t, kColumns> widths{};
-  for (const Row& row : rows) {
+  for (const TableRow& row : rows) {
     for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const Row& row : rows) {
+  for (const TableRow& row : rows) {
     text += fmt::format("{:<{}}", row[0], widths[0]);
     for (std::size_t i = 1; i < kColumns; ++i) text += fmt::format("  {:>{}}", row[i], widths[i]);
     text += '\n';
@@ -64,7 +64,7 @@ std::string counted(const std::string& title, const std::map<std::string, std::u
 }  // namespace
 
 std::string table(const std::vector<Outcome>& outcomes, double allowed_difference) {
-  std::vector<Row> rows = {heading()};
+  std::vector<TableRow> rows = {heading()};
   for (const Outcome& outcome : outcomes) rows.push_back(row_of(outcome, allowed_difference));
   std::string text = aligned(rows);
   text += "(times are medians of one backward; ratio is stock over hindcast, higher is faster)\n";

@@ -80,7 +80,7 @@ Functions& functions() {
   return *functions;
 }
 
-std::shared_ptr<Function> find(int64_t number) {
+std::shared_ptr<Function> find_function(int64_t number) {
   const std::lock_guard lock(functions().mutex);
   const auto found = functions().by_number.find(number);
   TORCH_CHECK_VALUE(found != functions().by_number.end(), "no function ", number);
@@ -139,7 +139,7 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
 
 void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names) {
   TORCH_CHECK_VALUE(tensors.size() == names.size(), tensors.size(), " tensors have ", names.size(), " names");
-  find(function)->names->set(tensors, names);
+  find_function(function)->names->set(tensors, names);
 }
 
 void drop_function(int64_t function) {
@@ -157,7 +157,7 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
   static thread_local std::shared_ptr<const void> shape;
   const KeptWarnings warnings;
   const KeepsErrors keeps_errors(torch_functions);
-  const auto found = find(function);
+  const auto found = find_function(function);
   auto kept = found->facts(facts);
   std::vector<bool> is_fixed;
   for (const int64_t input : fixed) {
@@ -176,7 +176,7 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
 }
 
 std::vector<int64_t> function_stats(int64_t function) {
-  const AotStats stats = find(function)->core.stats();
+  const AotStats stats = find_function(function)->core.stats();
   std::vector<int64_t> counts;
   for (const uint64_t count :
        {stats.calls, stats.hits, stats.traces, stats.eager, stats.backwards, stats.run_again, stats.numbers_differed}) {
@@ -188,13 +188,13 @@ std::vector<int64_t> function_stats(int64_t function) {
 std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function) {
   std::vector<int64_t> numbers;
   std::vector<std::string> explanations;
-  for (const engine::AotPrograms& programs : find(function)->core.programs()) {
+  for (const engine::AotPrograms& programs : find_function(function)->core.programs()) {
     for (const auto& graph : {programs.joint, programs.forward, programs.backward}) numbers.push_back(keep_graph(graph));
     explanations.push_back(programs.explanation);
   }
   return {std::move(numbers), std::move(explanations)};
 }
 
-void reset_function(int64_t function) { find(function)->reset(); }
+void reset_function(int64_t function) { find_function(function)->reset(); }
 
 }  // namespace hindcast::python

@@ -20,7 +20,7 @@ using torch::jit::Stack;
 thread_local bool keeps_errors = false;
 thread_local std::optional<int64_t> torch_functions;
 
-c10::OperatorHandle find(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
+c10::OperatorHandle find_operator(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
 // Straight to Python's kernel: neither autograd nor a recorder shall see the operator.
 Stack call(const c10::OperatorHandle& op, Stack stack) {
@@ -79,21 +79,21 @@ KeepsErrors::~KeepsErrors() {
 }
 
 CallbackResult call_function(int64_t number, const std::vector<at::Tensor>& inputs) {
-  static const auto op = find("hindcast::aot_python_function");
+  static const auto op = find_operator("hindcast::aot_python_function");
   const Stack result = call(op, {number, optional_tensors(inputs), keeps_errors});
   throw_if_raised(result.at(3));
   return {tensors_of(result.at(0)), result.at(1).toInt(), result.at(2).toStringRef()};
 }
 
 int64_t call_compiler(int64_t number, int64_t graph, const std::vector<at::Tensor>& examples) {
-  static const auto op = find("hindcast::aot_python_compiler");
+  static const auto op = find_operator("hindcast::aot_python_compiler");
   const Stack result = call(op, {number, graph, optional_tensors(examples)});
   if (!result.at(1).isNone()) throw std::runtime_error(result.at(1).toStringRef());
   return result.at(0).toInt();
 }
 
 std::vector<at::Tensor> call_program(int64_t number, const std::vector<at::Tensor>& inputs) {
-  static const auto op = find("hindcast::aot_python_program");
+  static const auto op = find_operator("hindcast::aot_python_program");
   const Stack result = call(op, {number, optional_tensors(inputs), keeps_errors});
   throw_if_raised(result.at(1));
   return tensors_of(result.at(0));

@@ -23,15 +23,15 @@ struct Graphs {
   std::map<int64_t, std::shared_ptr<const Graph>> by_number;
   int64_t last = 0;
 };
-Graphs& graphs() {
+Graphs& all_graphs() {
   static auto* graphs = new Graphs;  // never destroyed: threads may end after main() does
   return *graphs;
 }
 
-std::shared_ptr<const Graph> find(int64_t number) {
-  const std::lock_guard lock(graphs().mutex);
-  const auto found = graphs().by_number.find(number);
-  TORCH_CHECK_VALUE(found != graphs().by_number.end(), "no graph ", number);
+std::shared_ptr<const Graph> find_graph(int64_t number) {
+  const std::lock_guard lock(all_graphs().mutex);
+  const auto found = all_graphs().by_number.find(number);
+  TORCH_CHECK_VALUE(found != all_graphs().by_number.end(), "no graph ", number);
   return found->second;
 }
 
@@ -121,31 +121,31 @@ class Nodes {
 
 int64_t keep_graph(std::shared_ptr<const Graph> graph) {
   if (!graph) return 0;
-  const std::lock_guard lock(graphs().mutex);
-  const int64_t number = ++graphs().last;
-  graphs().by_number.emplace(number, std::move(graph));
+  const std::lock_guard lock(all_graphs().mutex);
+  const int64_t number = ++all_graphs().last;
+  all_graphs().by_number.emplace(number, std::move(graph));
   return number;
 }
 
 void forget_graph(int64_t number) {
   std::shared_ptr<const Graph> gone;  // destroyed after the lock is released
-  const std::lock_guard lock(graphs().mutex);
-  const auto found = graphs().by_number.find(number);
-  if (found == graphs().by_number.end()) return;
+  const std::lock_guard lock(all_graphs().mutex);
+  const auto found = all_graphs().by_number.find(number);
+  if (found == all_graphs().by_number.end()) return;
   gone = std::move(found->second);
-  graphs().by_number.erase(found);
+  all_graphs().by_number.erase(found);
 }
 
-std::string graph_text(int64_t number) { return find(number)->print(); }
-std::string graph_dot(int64_t number) { return find(number)->dot(); }
-void write_svg(int64_t number, const std::string& path) { find(number)->write_svg(path); }
+std::string graph_text(int64_t number) { return find_graph(number)->print(); }
+std::string graph_dot(int64_t number) { return find_graph(number)->dot(); }
+void write_svg(int64_t number, const std::string& path) { find_graph(number)->write_svg(path); }
 NodeColumns graph_nodes(int64_t number) {
-  const auto graph = find(number);
+  const auto graph = find_graph(number);
   return Nodes(*graph).columns();
 }
 
 OptionalTensorList run_graph(int64_t number, const OptionalTensorList& inputs) {
-  const auto graph = find(number);
+  const auto graph = find_graph(number);
   TORCH_CHECK_VALUE(inputs.size() == graph->inputs.size(), "the graph takes ", graph->inputs.size(), " tensors, not ", inputs.size());
   std::unordered_map<uint32_t, at::Tensor> values;
   for (size_t i = 0; i < inputs.size(); ++i) {

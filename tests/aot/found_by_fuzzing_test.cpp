@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace hindcast::tests {
+namespace hindcast::tests::found_by_fuzzing_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -166,4 +166,4 @@ TEST(AotFoundByFuzzing, AWriteToAViewReadsATensorFromOutside) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::found_by_fuzzing_test

@@ -19,7 +19,7 @@
 #include "tests/aot/joint_programs.h"
 #include "tests/support/in_child.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::layouts_test {
 namespace {
 
 struct Case {
@@ -302,4 +302,4 @@ TEST(LayoutsOfFunctions, TrainAlike) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::layouts_test

@@ -15,7 +15,7 @@
 
 #include "codegen/fuse/random_ops.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::random_numbers_test {
 namespace {
 
 using testing::HasSubstr;
@@ -367,4 +367,4 @@ TEST(RandomNumbers, OfADropoutWhoseMaskIsReadAreAtens) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::random_numbers_test

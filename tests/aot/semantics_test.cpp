@@ -13,7 +13,7 @@
 
 #include <sstream>
 
-namespace hindcast::tests {
+namespace hindcast::tests::semantics_test {
 
 struct Batch {
   at::Tensor x;
@@ -674,4 +674,4 @@ TEST(AotSemantics, AForkedChildGoesOn) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::semantics_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace hindcast::tests {
+namespace hindcast::tests::threads_test {
 namespace {
 
 at::Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).requires_grad_(); }
@@ -77,4 +77,4 @@ TEST(AotThreads, LookAtProgramsAndForgetThemWhileOthersCall) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::threads_test

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace hindcast::tests {
+namespace hindcast::tests::typed_collectors_threads_test {
 namespace {
 
 template <int kTag>
@@ -34,4 +34,4 @@ TEST(TypedCollectors, ManyThreadsMayMeetNewTypesAtOnce) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::typed_collectors_threads_test

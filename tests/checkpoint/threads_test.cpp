@@ -7,7 +7,7 @@
 
 #include "tests/checkpoint/with_and_without.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::threads_test {
 namespace {
 
 at::Tensor layer(const at::Tensor& x, const at::Tensor& w) { return x.mm(w).tanh().exp(); }
@@ -67,4 +67,4 @@ TEST(CheckpointThreads, TheBackwardOfAnotherThread) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::threads_test

@@ -20,7 +20,7 @@
 #include "tests/support/forward_program.h"
 #include "tests/support/log_capture.h"
 
-namespace hindcast::tests::cuda {
+namespace hindcast::tests::cuda::entry_points_test {
 namespace {
 
 using codegen::cuda::Entry;
@@ -326,4 +326,4 @@ TEST_F(EntryPointsOfAKernel, FollowInTheBackgroundOfBackwards) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::cuda
+}  // namespace hindcast::tests::cuda::entry_points_test

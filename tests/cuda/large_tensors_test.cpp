@@ -17,7 +17,7 @@
 
 C10_DECLARE_bool(caffe2_cpu_allocator_do_junk_fill);
 
-namespace hindcast::tests::cuda {
+namespace hindcast::tests::cuda::large_tensors_test {
 namespace {
 
 using at::Tensor;
@@ -155,4 +155,4 @@ TEST_F(LargeTensors, OfManyRows) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::cuda
+}  // namespace hindcast::tests::cuda::large_tensors_test

@@ -16,7 +16,7 @@
 #include "tests/support/forward_program.h"
 #include "tests/support/row_program.h"
 
-namespace hindcast::tests::cuda {
+namespace hindcast::tests::cuda::mutations_test {
 namespace {
 
 using codegen::Extent;
@@ -233,4 +233,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace hindcast::tests::cuda
+}  // namespace hindcast::tests::cuda::mutations_test

@@ -12,7 +12,7 @@
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/support/row_program.h"
 
-namespace hindcast::tests::cuda {
+namespace hindcast::tests::cuda::row_bodies_test {
 namespace {
 
 using codegen::Extent;
@@ -355,4 +355,4 @@ TEST_F(RowBodies, SegmentsReadTwice) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::cuda
+}  // namespace hindcast::tests::cuda::row_bodies_test

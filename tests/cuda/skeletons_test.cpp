@@ -13,7 +13,7 @@
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/support/forward_program.h"
 
-namespace hindcast::tests::cuda {
+namespace hindcast::tests::cuda::skeletons_test {
 namespace {
 
 using testing::ElementsAre;
@@ -239,4 +239,4 @@ TEST_F(Skeletons, RowsThatNobodyHas) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::cuda
+}  // namespace hindcast::tests::cuda::skeletons_test

@@ -14,7 +14,7 @@
 #include "tests/support/recording_hooks.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::nan_guard_test {
 namespace {
 
 using testing::HasSubstr;
@@ -339,4 +339,4 @@ TEST(NanGuardThreads, EachSaysItsOwn) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::nan_guard_test

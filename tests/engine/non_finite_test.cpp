@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace hindcast::engine {
+namespace hindcast::engine::non_finite_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -92,4 +92,4 @@ TEST(DescribeValues, CountsAndShowsTheFirst) {
 }
 
 }  // namespace
-}  // namespace hindcast::engine
+}  // namespace hindcast::engine::non_finite_test

@@ -6,7 +6,7 @@
 #include "capture/recorder/libtorch_compat.h"
 #include "tests/support/programs.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::semantics_functions_test {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -437,4 +437,4 @@ TEST(ThirdPartyNode, BetweenHooksAndOtherOpaqueNodes) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::semantics_functions_test

@@ -9,7 +9,7 @@
 
 #include <optional>
 
-namespace hindcast::tests {
+namespace hindcast::tests::semantics_views_test {
 namespace {
 
 using torch::autograd::variable_list;
@@ -306,4 +306,4 @@ TEST(Views, GradientsThatAreViewsCountWritesWithWhatTheyView) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::semantics_views_test

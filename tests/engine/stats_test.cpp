@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace hindcast::tests {
+namespace hindcast::tests::stats_test {
 namespace {
 
 using engine::FallbackReason;
@@ -203,4 +203,4 @@ TEST(Report, ExplainsEveryFallback) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::stats_test

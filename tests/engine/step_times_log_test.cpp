@@ -7,7 +7,7 @@
 #include "engine/hindcast.h"
 #include "tests/support/log_capture.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::step_times_log_test {
 namespace {
 
 constexpr int64_t kSize = 1024;  // of float32: 4 KiB
@@ -50,4 +50,4 @@ TEST(LogOfStepTimes, IsEmptyWhereNobodyAsks) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::step_times_log_test

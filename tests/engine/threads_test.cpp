@@ -10,7 +10,7 @@
 
 #include "tests/support/programs.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::threads_test {
 namespace {
 
 constexpr int kThreads = 4;
@@ -285,4 +285,4 @@ TEST(Guard, IsAsBeforeAfterAHookMadeAndDroppedOne) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::threads_test

@@ -18,7 +18,7 @@
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::verify_test {
 namespace {
 
 using testing::HasSubstr;
@@ -276,4 +276,4 @@ TEST_F(ReplayCheckOfSin, TellsNegativeZeroFromZero) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::verify_test

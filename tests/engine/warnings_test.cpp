@@ -11,7 +11,7 @@
 
 #include "tests/support/programs.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::warnings_test {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -184,4 +184,4 @@ TEST(Warnings, OfACaptureThatFails) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::warnings_test

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace hindcast::tests {
+namespace hindcast::tests::memory_efficient_fusion_test {
 namespace {
 
 at::Tensor fn(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, int64_t norm_axis) {
@@ -41,4 +41,4 @@ TEST(MemoryEfficientFusion, AnotherNumberIsAnotherProgram) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::memory_efficient_fusion_test

@@ -11,7 +11,7 @@
 #include "tests/fusion/calls_left.h"
 #include "tests/fusion/near_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::group_norm_test {
 namespace {
 
 using testing::Contains;
@@ -255,4 +255,4 @@ TEST(GroupNorm, StaysWithAtenWhereThatIsFaster) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::group_norm_test

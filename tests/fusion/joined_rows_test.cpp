@@ -6,7 +6,7 @@
 #include "tests/fusion/near_grads.h"
 #include "tests/support/row_program.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::joined_rows_test {
 namespace {
 
 using codegen::Extent;
@@ -97,4 +97,4 @@ TEST(JoinedRows, OfLargeResults) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::joined_rows_test

@@ -12,7 +12,7 @@
 #include "tests/fusion/near_grads.h"
 #include "tests/support/log_capture.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::leaf_grads_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -297,4 +297,4 @@ TEST(LeafGrads, ASumBesideLargeLeaves) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::leaf_grads_test

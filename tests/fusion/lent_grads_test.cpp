@@ -15,7 +15,7 @@
 #include "tests/fusion/near_grads.h"
 #include "tests/support/log_capture.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::lent_grads_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -151,4 +151,4 @@ TEST(LentGrads, WhatIsHeldOnce) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::lent_grads_test

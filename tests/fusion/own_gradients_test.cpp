@@ -13,7 +13,7 @@
 #include "engine/hindcast.h"
 #include "tests/fusion/near_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::own_gradients_test {
 namespace {
 
 using at::Tensor;
@@ -214,4 +214,4 @@ uint64_t copies_in_hit() {
 TEST(OwnGradients, AreWrittenByTheKernel) { EXPECT_EQ(copies_in_hit(), 0U); }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::own_gradients_test

@@ -7,7 +7,7 @@
 #include "tests/fusion/calls_left.h"
 #include "tests/fusion/near_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::padding_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -267,4 +267,4 @@ TEST(Windows, AddedToAGradient) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::padding_test

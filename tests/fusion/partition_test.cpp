@@ -16,7 +16,7 @@
 #include <limits>
 #include <string>
 
-namespace hindcast::tests {
+namespace hindcast::tests::partition_test {
 namespace {
 
 using capture::Graph;
@@ -524,4 +524,4 @@ TEST(Partition, OfTenThousandInstrsTakesWellUnderASecond) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::partition_test

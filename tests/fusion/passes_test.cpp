@@ -18,7 +18,7 @@
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::passes_test {
 namespace {
 
 using capture::Arg;
@@ -553,4 +553,4 @@ TEST(Passes, NanGuardFindsOriginsBehindThem) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::passes_test

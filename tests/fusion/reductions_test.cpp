@@ -8,7 +8,7 @@
 
 #include "tests/support/row_program.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::reductions_test {
 namespace {
 
 using codegen::Extent;
@@ -176,4 +176,4 @@ TEST(Reductions, OfNoElementsAreRefused) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::reductions_test

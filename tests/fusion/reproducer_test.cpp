@@ -15,7 +15,7 @@
 #include "tests/kernel_store/temporary_folder.h"
 #include "tests/support/log_capture.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::reproducer_test {
 namespace {
 
 using codegen::store::contents_of;
@@ -215,4 +215,4 @@ TEST(Reproducer, ZeroMeansNowhere) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::reproducer_test

@@ -11,7 +11,7 @@
 #include "codegen/cpu/parallel.h"
 #include "tests/fusion/near_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::rows_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -322,4 +322,4 @@ TEST(Rows, LargeOnesRunOnAllThreads) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::rows_test

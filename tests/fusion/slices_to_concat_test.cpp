@@ -12,7 +12,7 @@
 #include "tests/fusion/near_grads.h"
 #include "tests/support/kept_graphs.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::slices_to_concat_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -163,4 +163,4 @@ TEST(SlicesToConcat, VerifyAgrees) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::slices_to_concat_test

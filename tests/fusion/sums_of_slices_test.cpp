@@ -11,7 +11,7 @@
 #include "tests/support/kept_graphs.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::sums_of_slices_test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -167,4 +167,4 @@ TEST(SumsOfSlices, VerifyTakesNoSignOfAZeroForADifference) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::sums_of_slices_test

@@ -15,7 +15,7 @@
 // that are written with themselves.
 extern "C" int __lsan_is_turned_off() { return 1; }
 
-namespace hindcast::tests::fuzz {
+namespace hindcast::tests::fuzz::fuzz_test {
 namespace {
 
 constexpr uint64_t kCases = 8;  // so that ctest's halves are equal
@@ -72,4 +72,4 @@ TEST(FuzzFound, GradientsThatWaitInAnotherShape) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Fuzz, testing::Range<uint64_t>(0, kCases));
 
 }  // namespace
-}  // namespace hindcast::tests::fuzz
+}  // namespace hindcast::tests::fuzz::fuzz_test

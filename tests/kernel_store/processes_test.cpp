@@ -10,7 +10,7 @@
 
 #include <csignal>
 
-namespace hindcast::codegen::store {
+namespace hindcast::codegen::store::processes_test {
 namespace {
 
 using tests::in_child;
@@ -104,4 +104,4 @@ TEST(StoreProcesses, ATemporaryFileWithOurNumberIsNotWrittenTo) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen::store
+}  // namespace hindcast::codegen::store::processes_test

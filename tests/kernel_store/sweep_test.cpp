@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hindcast::codegen::store {
+namespace hindcast::codegen::store::sweep_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ TEST(Sweep, CountsFilesOfFormerFormats) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen::store
+}  // namespace hindcast::codegen::store::sweep_test

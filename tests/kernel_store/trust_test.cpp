@@ -11,7 +11,7 @@
 
 #include <csignal>
 
-namespace hindcast::codegen::store {
+namespace hindcast::codegen::store::trust_test {
 namespace {
 
 using tests::in_child;
@@ -163,4 +163,4 @@ TEST(StoreFailures, WithoutDescriptorsOnlyTheStoreIsLost) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen::store
+}  // namespace hindcast::codegen::store::trust_test

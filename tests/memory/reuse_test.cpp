@@ -9,7 +9,7 @@
 
 #include <new>
 
-namespace hindcast::codegen::cpu {
+namespace hindcast::codegen::cpu::reuse_test {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -107,4 +107,4 @@ TEST(Recycler, TakesItsMemoryFromLibTorchsAllocator) {
 }
 
 }  // namespace
-}  // namespace hindcast::codegen::cpu
+}  // namespace hindcast::codegen::cpu::reuse_test

@@ -2,7 +2,7 @@
 
 #include "tests/modules/train_module.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::losses_test {
 namespace {
 
 namespace nn = torch::nn;
@@ -91,4 +91,4 @@ TEST_P(Losses, PassVerification) { train_with_verified_graphs(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Modules, Losses, testing::ValuesIn(rows()), [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::losses_test

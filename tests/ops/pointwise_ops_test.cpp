@@ -22,7 +22,7 @@
 #include "tests/ops/scenarios.h"
 #include "tests/ops/table.h"
 
-namespace hindcast::tests::ops {
+namespace hindcast::tests::ops::pointwise_ops_test {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -188,4 +188,4 @@ TEST_F(PointwiseOps, EachBecomesAKernelThatComputesWhatATenDoes) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::ops
+}  // namespace hindcast::tests::ops::pointwise_ops_test

@@ -10,7 +10,7 @@
 #include "tests/memory/counting_allocator.h"
 #include "tests/optim/optimizers.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::step_in_backward_test {
 namespace {
 
 using codegen::cpu::CountingAllocator;
@@ -150,4 +150,4 @@ TEST(StepInBackward, GradientsAreNotInMemoryTogether) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::step_in_backward_test

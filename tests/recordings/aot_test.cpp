@@ -20,7 +20,7 @@
 #include "tests/cuda_emulator/machine/machine.h"
 #include "tests/recordings/fake_card.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::aot_test {
 namespace {
 
 using at::Tensor;
@@ -508,4 +508,4 @@ TEST_F(AotOnACard, ABackwardInTheFunctionIsAPartOfIt) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::aot_test

@@ -23,7 +23,7 @@
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::recordings_test {
 namespace {
 
 using at::Tensor;
@@ -468,4 +468,4 @@ TEST_F(Recordings, WhereEachStepHasAThreadOfItsOwnThereAreNone) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::recordings_test

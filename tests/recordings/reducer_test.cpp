@@ -26,7 +26,7 @@
 #include "tests/recordings/fake_card.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::reducer_test {
 namespace {
 
 using at::Tensor;
@@ -215,4 +215,4 @@ INSTANTIATE_TEST_SUITE_P(Gradients, ReducerOnACard, testing::Bool(),
                          [](const auto& info) { return info.param ? "AreViewsOfBuckets" : "AreTheirOwn"; });
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::reducer_test

@@ -13,7 +13,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/same_grads.h"
 
-namespace hindcast::tests {
+namespace hindcast::tests::threads_test {
 namespace {
 
 constexpr int kThreads = 2, kSteps = 20;
@@ -52,4 +52,4 @@ TEST(StreamsOfThreads, AddToOneLeaf) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests
+}  // namespace hindcast::tests::threads_test

@@ -26,7 +26,7 @@ void complain(std::string error) {
   errors.push_back(std::move(error));
 }
 
-c10::Stream current_stream(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
+c10::Stream stream_of(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
 }  // namespace
 
@@ -83,7 +83,7 @@ struct PoolMemory {
   void* begin;
 };
 
-void give_back(void* context) {
+void give_back_to_pool(void* context) {
   const std::unique_ptr<PoolMemory> memory(static_cast<PoolMemory*>(context));
   memory->pool->free[memory->pool->sizes.at(memory->begin)].push_back(memory->begin);
   --memory->pool->in_use;
@@ -92,7 +92,7 @@ void give_back(void* context) {
 }  // namespace
 
 FakeGraph::FakeGraph(at::Device device, c10::function_ref<void()> give)
-    : device_(device), pool_(std::make_shared<Pool>(current_stream(device))) {
+    : device_(device), pool_(std::make_shared<Pool>(stream_of(device))) {
   const c10::StreamGuard guard(stream(kStreamOfCaptures, device.index()));
   struct Now {
     explicit Now(FakeGraph* graph) { captured = graph; }
@@ -116,11 +116,11 @@ void FakeGraph::refuse(const std::string& what) {
 c10::DataPtr FakeGraph::allocate(size_t bytes) {
   void* const begin = pool_->take(bytes);
   ++pool_->in_use;
-  return {begin, new PoolMemory{pool_, begin}, &give_back, device_};
+  return {begin, new PoolMemory{pool_, begin}, &give_back_to_pool, device_};
 }
 
 StreamModel::Block* FakeGraph::block_of(const c10::DataPtr& data) {
-  return data.get_deleter() == &give_back ? &static_cast<PoolMemory*>(data.get_context())->pool->block : nullptr;
+  return data.get_deleter() == &give_back_to_pool ? &static_cast<PoolMemory*>(data.get_context())->pool->block : nullptr;
 }
 
 void FakeGraph::launch() const {
@@ -163,7 +163,7 @@ void run_on_model(at::Device device, const std::string& what, const std::vector<
     }
     return blocks;
   };
-  StreamModel::of_process().run(current_stream(device), what, blocks(reads), blocks(writes));
+  StreamModel::of_process().run(stream_of(device), what, blocks(reads), blocks(writes));
 }
 
 }  // namespace hindcast::tests

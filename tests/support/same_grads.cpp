@@ -21,7 +21,7 @@ Outcome run(const SeededProgram& program, uint64_t seed) {
   }
 }
 
-std::string describe(const at::Tensor& t) {
+std::string form_of(const at::Tensor& t) {
   if (!t.defined()) return "undefined";
   std::ostringstream text;
   text << t.dtype() << ' ' << t.layout() << ' ' << t.sizes();
@@ -82,7 +82,7 @@ std::string first_element_difference(const at::Tensor& stock, const at::Tensor& 
 std::string first_difference(const at::Tensor& stock, const at::Tensor& hindcast) {
   if (!stock.defined() && !hindcast.defined()) return "";
   if (stock.defined() != hindcast.defined() || !same_form(stock, hindcast))
-    return "stock has " + describe(stock) + ", hindcast has " + describe(hindcast);
+    return "stock has " + form_of(stock) + ", hindcast has " + form_of(hindcast);
   return first_element_difference(stock, hindcast);
 }
 

@@ -32,6 +32,10 @@ at::Tensor Setting::constant(at::IntArrayRef sizes) const { return on_device(at:
 at::Tensor Setting::leaf(at::IntArrayRef sizes) const { return constant(sizes).set_requires_grad(true); }
 at::Tensor Setting::integers(int64_t end, at::IntArrayRef sizes) const { return on_device(at::randint(end, sizes, at::kLong)); }
 
+void backward_of(const at::Tensor& result, const Setting& setting) {
+  result.backward(setting.constant(result.sizes()).to(result.scalar_type()));
+}
+
 Tensors grads_of(const Tensors& leaves) {
   Tensors grads;
   for (const at::Tensor& leaf : leaves) grads.push_back(leaf.grad().defined() ? leaf.grad() : at::empty({0}, leaf.options()));

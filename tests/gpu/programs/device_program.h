@@ -26,6 +26,11 @@ struct Setting {
   at::Tensor on_device(const at::Tensor& tensor) const;
 };
 
+inline const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
+
+/// With a gradient of normal random numbers, in the type of the result.
+void backward_of(const at::Tensor& result, const Setting& setting);
+
 struct DeviceProgram {
   std::string name;
   /// Makes all that it needs, calls backward() or grad(), and returns what must be near.

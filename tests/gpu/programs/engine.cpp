@@ -12,12 +12,8 @@
 namespace hindcast::tests {
 namespace {
 
-const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
-
 at::Tensor some_ops(const Tensors& x) { return (x[0] * x[1]).tanh() * x[0] + x[1].sigmoid(); }
 Tensors two_leaves(const Setting& setting) { return {setting.leaf({17, 33}), setting.leaf({17, 33})}; }
-void backward_of(const at::Tensor& result, const Setting& setting) { result.backward(setting.constant(result.sizes())); }
-
 // Without dropout, which draws other numbers in another type.
 Tensors model(const digits::Recipe& recipe, const Setting& setting) {
   const auto model = recipe.make();

@@ -7,8 +7,6 @@
 namespace hindcast::tests {
 namespace {
 
-const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
-
 // Three leaves that get one gradient, one that gets another, and one that gets a sum.
 Tensors leaves_of(const Setting& setting, int64_t rows, int64_t columns) {
   return {setting.leaf({rows, columns}), setting.leaf({rows, columns}), setting.leaf({rows, columns}), setting.leaf({rows, columns}),

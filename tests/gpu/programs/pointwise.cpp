@@ -10,12 +10,6 @@
 namespace hindcast::tests {
 namespace {
 
-const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
-
-void backward_of(const at::Tensor& result, const Setting& setting) {
-  result.backward(setting.constant(result.sizes()).to(result.scalar_type()));
-}
-
 Tensors chain_of(const Setting& setting, const Tensors& leaves) {
   const at::Tensor y = (leaves[0] * leaves[1]).tanh() * leaves[0] + leaves[1].sigmoid() * 0.5;
   backward_of((y * y).neg().exp().add(1), setting);

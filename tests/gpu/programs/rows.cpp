@@ -9,11 +9,8 @@
 namespace hindcast::tests {
 namespace {
 
-const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 // A norm's gradient is a difference of what is nearly equal.
 constexpr int kOfDifferences = 128;
-
-void backward_of(const at::Tensor& result, const Setting& setting) { result.backward(setting.constant(result.sizes())); }
 
 Tensors layer_norm(const Setting& setting, int64_t rows, int64_t columns) {
   const Tensors leaves{setting.leaf({rows, columns}), setting.leaf({columns}), setting.leaf({columns})};
