@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Two targets at once would build in one folder at once; within a build, JOBS compilers run side by side.
 .NOTPARALLEL:
-.PHONY: help setup build demo test test-sanitizers test-gpu check-torch-versions wheel bench bench-peers bench-gpu gpu-bundle docs format clean
+.PHONY: help setup build demo test test-all test-sanitizers test-gpu check-torch-versions wheel bench bench-peers bench-gpu gpu-bundle docs format clean
 
 ARGS ?=
 TORCH ?= 2.11
@@ -28,9 +28,13 @@ demo: setup ## train three models on handwritten digits, stock and hindcast, and
 	@scripts/build.sh release digits
 	@build/release/examples/digits $(ARGS)
 
-test: build ## build and run all tests (ARGS go to ctest, for example ARGS='-R capture')
+test: setup ## build and run the tests (ARGS go to ctest, for example ARGS='-R capture'); long sweeps in parts, another for each commit
+	@scripts/test.sh $(PRESET) $(ARGS)
+
+test-all: setup ## all tests, sweeps as a whole and all texts of kernels, in a browser too; and each file compiled by itself
 	@scripts/install_browser.sh
-	@ctest --preset $(PRESET) -j $$(nproc) $(ARGS)
+	@HINDCAST_ALL_TESTS=1 HINDCAST_ALL_TEXTS=1 scripts/test.sh release $(ARGS)
+	@scripts/build.sh debug
 
 test-sanitizers: setup ## all tests under ASan and UBSan, those with threads under TSan
 	@scripts/test_sanitizers.sh $(ARGS)

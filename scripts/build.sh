@@ -17,6 +17,9 @@ if ! cmake --preset "$preset" -DTorch_DIR="${Torch_DIR:-}" -DLIBTORCH="${LIBTORC
 fi
 grep -E '^-- LibTorch ' "$log" | sed 's/^-- /hindcast: /'
 
+started=$SECONDS
 targets=()
 [ $# -eq 0 ] || targets=(--target "$@")
 cmake --build --preset "$preset" -j "${JOBS:-$(scripts/jobs.sh)}" ${targets[@]+"${targets[@]}"}
+# For scripts/test_summary.py: seconds by the clock, and of CPU.
+{ printf '%d ' $((SECONDS - started)) && cpu_seconds; } >"build/$preset/build.cost"

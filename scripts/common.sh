@@ -13,6 +13,15 @@ fail() {
   exit 1
 }
 
+# cpu_seconds: of what this shell has run so far. `times` in a pipe would tell those of the pipe.
+cpu_seconds() {
+  local file
+  file=$(mktemp)
+  times >"$file"
+  awk 'NR == 2 { split($1 "m" $2, t, "[ms]+"); printf "%d\n", t[1] * 60 + t[2] + t[3] * 60 + t[4] }' "$file"
+  rm -f "$file"
+}
+
 # Runs a command as root: as it is, or through sudo where that asks no password.
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi

@@ -440,8 +440,16 @@ int items_in_flight(const Body& body) {
   return has_angles(body) || items < 2 ? 1 : items < 4 ? 2 : 4;
 }
 
-// Addresses of all tensors are in registers beside what was loaded.
-int items_of_nest(const Body& body) { return std::min(items_in_flight(body), 2); }
+// Two where they have room in the 64 registers of four blocks on a multiprocessor, beside the addresses of all tensors and what is computed.
+int items_of_nest(const Body& body) {
+  constexpr size_t kRegisters = 62, kOfAddress = sizeof(char*) / sizeof(float);
+  if (body.compute != at::kFloat || has_angles(body)) return 1;
+  const auto length = static_cast<size_t>(vector_length(body));
+  size_t bytes = 0;
+  for (size_t i = 0; i < body.loads.size(); ++i) bytes += c10::elementSize(body.loads[i].type) * (is_still(body, i) ? 1 : length);
+  for (const BodyStore& store : body.stores) bytes += c10::elementSize(store.type) * length;
+  return 2 * bytes / sizeof(float) + kOfAddress * (body.loads.size() + body.stores.size()) <= kRegisters ? 2 : 1;
+}
 
 int elements_one_by_one(const Body& body) {
   // A register each, however small, and some for addresses.

@@ -34,7 +34,7 @@ TEST(TextsOfSuites, CompileAndStayInRegisters) {
   if (nvrtc == nullptr) GTEST_SKIP() << why_not;
   const std::vector<std::filesystem::path> paths = paths_in(folder);
   ASSERT_FALSE(paths.empty()) << folder << " is empty: the suites through the emulator come first (ctest --preset release -L cuda)";
-  constexpr size_t kPart = 32;
+  constexpr size_t kPart = 8;
   const bool takes_all = std::getenv("HINDCAST_ALL_TEXTS") != nullptr || std::getenv("HINDCAST_ALL_ARCHITECTURES") != nullptr;
   const size_t step = takes_all ? 1 : kPart;
   std::vector<std::string> texts;

@@ -62,16 +62,5 @@ TEST(NodeClasses, OpaqueOnesHaveAReason) {
   for (const auto& [name, reason] : reasons) EXPECT_EQ(opaque.count(name), 1U) << name << ": in opaque.table, and no row marked `opaque`";
 }
 
-TEST(NodeClasses, CountsArePrinted) {
-  const std::map<std::string, std::string> opaque = excuses("opaque.table");
-  std::map<std::string, int> by_reason;
-  for (const auto& [name, reason] : excuses("not_covered.table")) ++by_reason[reason];
-  std::cout << "node classes: " << all_node_classes().size() << ", with rows: " << classes_with_rows().size()
-            << ", of these opaque: " << opaque.size();
-  for (const auto& [name, reason] : opaque) std::cout << "\n    opaque: " << name << ": " << reason;
-  for (const auto& [reason, count] : by_reason) std::cout << "\n    no row: " << count << ": " << reason;
-  std::cout << std::endl;
-}
-
 }  // namespace
 }  // namespace hindcast::tests::ops

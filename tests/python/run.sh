@@ -16,4 +16,4 @@ if [ "$release" != 2.11 ]; then
   PYTHONPATH+=:$PWD/.deps/torch-$release
   set -- --ignore=tests/python/test_models.py "${@:-tests/python}"  # a torchvision is for one release
 fi
-exec .deps/pytest/bin/python -m pytest -q -p no:cacheprovider "${@:-tests/python}"
+exec .deps/pytest/bin/python -m pytest -q -rs -p no:cacheprovider "${@:-tests/python}"

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+
+namespace hindcast::tests {
+
+/// What a run does of a long sweep.
+struct Part {
+  size_t index = 0, count = 1;
+  bool has(size_t i) const { return i % count == index; }
+};
+
+/// Of HINDCAST_TEST_PART="index:count"; without it, all. Throws std::invalid_argument for any other text.
+Part part_of_run();
+
+}  // namespace hindcast::tests
