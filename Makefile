@@ -28,10 +28,10 @@ demo: setup ## train three models on handwritten digits, stock and hindcast, and
 	@scripts/build.sh release digits
 	@build/release/examples/digits $(ARGS)
 
-test: setup ## build and run the tests (ARGS go to ctest, for example ARGS='-R capture'); long sweeps in parts, another for each commit
+test: setup ## build and run the tests (ARGS go to ctest, for example ARGS='-R capture'); long sweeps run in parts that rotate with the commit
 	@scripts/test.sh $(PRESET) $(ARGS)
 
-test-all: setup ## all tests, sweeps as a whole and all texts of kernels, in a browser too; and each file compiled by itself
+test-all: setup ## all sweeps as a whole, all kernels by NVRTC, the tests in a browser; and a build of each file by itself
 	@scripts/install_browser.sh
 	@HINDCAST_ALL_TESTS=1 HINDCAST_ALL_TEXTS=1 scripts/test.sh release $(ARGS)
 	@scripts/build.sh debug

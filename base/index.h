@@ -4,7 +4,7 @@
 
 namespace hindcast::base {
 
-/// In a table of indices: there is none.
+/// Marks an empty entry in a table of indices.
 inline constexpr uint32_t kNoIndex = 0xffffffffu;
 
 }  // namespace hindcast::base

@@ -21,5 +21,5 @@ started=$SECONDS
 targets=()
 [ $# -eq 0 ] || targets=(--target "$@")
 cmake --build --preset "$preset" -j "${JOBS:-$(scripts/jobs.sh)}" ${targets[@]+"${targets[@]}"}
-# For scripts/test_summary.py: seconds by the clock, and of CPU.
-{ printf '%d ' $((SECONDS - started)) && cpu_seconds; } >"build/$preset/build.cost"
+count_cpu
+echo "$((SECONDS - started)) $cpu_seconds" >"build/$preset/build.cost"  # for scripts/test_summary.py: seconds by the clock, and of CPU

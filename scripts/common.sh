@@ -13,12 +13,12 @@ fail() {
   exit 1
 }
 
-# cpu_seconds: of what this shell has run so far. `times` in a pipe would tell those of the pipe.
-cpu_seconds() {
+# count_cpu: sets cpu_seconds, of all commands that this shell has run. (In a subshell, `times` has those of the subshell.)
+count_cpu() {
   local file
   file=$(mktemp)
   times >"$file"
-  awk 'NR == 2 { split($1 "m" $2, t, "[ms]+"); printf "%d\n", t[1] * 60 + t[2] + t[3] * 60 + t[4] }' "$file"
+  cpu_seconds=$(awk 'NR == 2 { split($1 "m" $2, t, "[ms]+"); printf "%d", t[1] * 60 + t[2] + t[3] * 60 + t[4] }' "$file")
   rm -f "$file"
 }
 

@@ -11,8 +11,8 @@ most_mib=64
 programs=(tests/test_gpu bench/hindcast_bench_gpu)
 plugin=libhindcast_cuda_graphs.so
 texts=build/gpu-texts
-store=$texts/sm_90
 architecture=90
+store=$texts/sm_$architecture
 package=build/release/python/hindcast
 everywhere='^(libtorch_cpu|libc10|libstdc\+\+|libgcc_s|libm|libc|libdl|librt|libpthread|ld-linux-x86-64)\.so'
 
@@ -22,8 +22,8 @@ targets=("${programs[@]##*/}" hindcast_cuda_graphs)
 [ ! -f "$package/libhindcast_python.so" ] || targets+=(hindcast_python)
 scripts/build.sh release "${targets[@]}"
 
-# The kernels that the tests will ask for: here the tests run on the CPU and write the kernels without running them, so most of them fail. NVRTC
-# then compiles what the store lacks: after a change, what changed.
+# The kernels that the tests will ask for. Here the tests write their kernels and do not run them, so most tests fail. NVRTC then compiles the
+# texts that the store lacks: after a change, those that changed.
 if [ ! "$texts/all" -nt build/release/tests/test_gpu ]; then
   say "the tests' kernels are written to $texts and compiled for sm_$architecture; HINDCAST_BUNDLE_TEXTS=no leaves them out."
   rm -rf "$texts"/*.cu "$texts/all"
@@ -37,7 +37,7 @@ if [ ! "$texts/all" -nt build/release/tests/test_gpu ]; then
     [ "$(find "$texts" -maxdepth 1 -name '*.cu' | wc -l)" -gt 100 ] || fail "test_gpu wrote next to no kernels: see $texts/tests.txt"
     started=$(mktemp)
     HINDCAST_CACHE_DIR=$PWD/$store build/release/tests/compile_texts "$texts" $architecture || fail "kernels could not be compiled: see above."
-    find "$store" -type f ! -newer "$started" -delete  # those of texts that there are no more: what was found was touched
+    find "$store" -type f ! -newer "$started" -delete  # objects of texts that no longer exist: reading an object updates its time
     rm -f "$started"
     touch "$texts/all"
   fi

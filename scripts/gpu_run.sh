@@ -19,11 +19,10 @@
 # HINDCAST_TURNS     how often the two benchmarks take turns (1), and HINDCAST_ROUNDS, of a turn (5)
 # HINDCAST_FUZZ_SEEDS   first:count
 #
-# What is right or wrong is found side by side, by processes that share the card, while two more compile what the benchmarks need. Then the
-# benchmarks have the card for themselves.
+# The correctness parts run concurrently and share the card, while two more processes compile what the benchmarks need. Then the benchmarks have
+# the card for themselves. On a card with little memory, run one part per command.
 #
-# A lent machine may give 15 minutes in all, its start included each time. That is two commands of 330 s: the first as it is, the second
-# after what the first found was mended. Where few files come back, the folder for results is another, and is packed at the end:
+# Two commands of 330 s fit a machine that is lent for 15 minutes in all: the first finds the faults, the second shows the fixes. Where few files come back, the folder for results is another, and is packed at the end:
 # run.sh /tmp/results; tar czf "$OUT/results.tar.gz" -C /tmp results
 #
 # With more time, most valuable first: HINDCAST_PARTS=benchmarks with HINDCAST_ROWS=float16, single, steps, float32; all of them with
@@ -111,7 +110,7 @@ begin() {
   ) &
 }
 
-# Waits for all parts that were begun, and says how they ended.
+# Waits for all parts that were begun, and reports how they ended.
 finish() {
   local part name limit status seconds how
   wait
@@ -179,7 +178,7 @@ if wanted facts; then
   finish
 fi
 
-# Kernels that were compiled where the bundle was made; a card of another architecture compiles them all at once, on all cores.
+# The kernels come compiled for Hopper. Another card compiles their texts first, on all cores, so that no test waits for a kernel.
 if [ -f "$bundle/kernels.tar.gz" ] && [ ! -d "$caches/hindcast" ]; then
   (umask 077 && mkdir -p "$caches/hindcast" && tar -C "$caches/hindcast" --no-same-owner -xzf "$bundle/kernels.tar.gz" && chmod 700 "$caches/hindcast")
 fi

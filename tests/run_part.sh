@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# run_part.sh <shard | part> <count> <program> <argument>...: runs one of `count` parts of a long suite, another for each commit; with
-# HINDCAST_ALL_TESTS=1, as `make test-all` has it, all of it.
+# run_part.sh <shard | part> <count> <program> <argument>...: runs one of `count` parts of a long suite; the commit decides which. With
+# HINDCAST_ALL_TESTS=1, as in `make test-all`, it runs the whole suite.
 #
-#   shard   GoogleTest takes some of the cases
-#   part    the cases take a part themselves, by HINDCAST_TEST_PART=index:count (tests/support/part.h)
+#   shard   GoogleTest's sharding: every count-th case
+#   part    each case runs a part of its sweep, by HINDCAST_TEST_PART=index:count (tests/support/part.h)
 #
-# In the arguments @PART@ is the part's number, and * where all of them run.
+# In the arguments, @PART@ stands for the part's number, or for * if the whole suite runs.
 
 set -euo pipefail
 kind=$1 count=$2

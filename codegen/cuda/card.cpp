@@ -95,7 +95,7 @@ class LoadedLibrary final : public Module {
     card_.prepare(kernel, name);
     return kernel;
   }
-  int registers(const void* function) const override { return card_.registers_of(const_cast<void*>(function)); }
+  int registers(void* function) const override { return card_.registers_of(function); }
   void keep() const override { is_kept_.store(true, std::memory_order_relaxed); }
 
  private:

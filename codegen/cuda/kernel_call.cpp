@@ -111,14 +111,15 @@ class KernelCall final : public PointwiseFrame {
       return prepared;
     }
     const bool waits = turned.loop != nullptr || call.is_one_loop;  // for an entry point that it asked for
-    if (!waits) launch.schedule = schedule_of(call, nest);
+    const NestProblem problem = problem_of(call, nest);
+    if (!waits) launch.schedule = schedule_nest(problem, shape_, machine()->limits());
     if (waits || !kernel_->has_or_asks_for(launch.schedule.entry)) {
       launch.schedule = schedule_nest_any(call.numel, shape_);
       prepared.lasts = false;
     }
     const bool by_vectors = launch.schedule.entry == Entry::Nest;
     const int64_t length = by_vectors ? shape_.vector_length : 1;
-    const int64_t items = by_vectors ? nest_items(problem_of(call, nest), shape_, machine()->limits()) : 1;
+    const int64_t items = by_vectors ? nest_items(problem, shape_, machine()->limits()) : 1;
     launch.argument.add(call.numel / length / items);
     add_loops(nest, length, items, launch.argument);
     return prepared;
@@ -132,12 +133,8 @@ class KernelCall final : public PointwiseFrame {
             .next = next};
   }
 
-  Schedule schedule_of(const Call& call, const Nest& nest) const {
-    return schedule_nest(problem_of(call, nest), shape_, machine()->limits());
-  }
-
-  // As the struct Nest has them, behind the number of pieces. A piece is `length` elements of the innermost loop; a thread has `items` of them,
-  // of the loop around it.
+  // As the struct Nest has them, behind the number of pieces. A piece is `length` elements of the innermost loop; a thread has `items` pieces,
+  // neighbours in the loop around it.
   void add_loops(const Nest& nest, int64_t length, int64_t items, ArgumentPattern& argument) const {
     const auto& loops = nest.loops;
     const size_t count = loops.size(), inner = count - 1;

@@ -46,9 +46,9 @@ class CudaKernel final : public Kernel, public std::enable_shared_from_this<Cuda
   /// Null: it is not compiled.
   void* function(Entry entry) const { return loaded_[static_cast<size_t>(entry)].function.load(std::memory_order_acquire); }
   /// The module of the entry point's function(), which is there.
-  /// Of a thread of the entry points that are there.
-  Registers registers() const;
   const Module* module(Entry entry) const { return loaded_[static_cast<size_t>(entry)].module; }
+  /// 0 for entry points that are not compiled.
+  Registers registers() const;
   /// Whether a launch can have it. If not, it will be compiled beside the calls. Waits for nothing.
   bool has_or_asks_for(Entry entry) const {
     if (function(entry) != nullptr) [[likely]]

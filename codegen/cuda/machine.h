@@ -45,8 +45,8 @@ class Module {
   Module& operator=(const Module&) = delete;
   /// An entry point, for Launch. Throws where there is none of this name.
   virtual void* function(const char* name) const = 0;
-  /// Of a thread of that entry point. 0: nobody knows.
-  virtual int registers(const void* /*function*/) const { return 0; }
+  /// Registers per thread of an entry point, as function() returned it; 0 if unknown.
+  virtual int registers(void* /*function*/) const { return 0; }
   /// Its code stays loaded until the process ends, even if nobody holds it any more.
   virtual void keep() const {}
 

@@ -72,7 +72,7 @@ class Nvrtc {
 /// What kernels are compiled with.
 std::vector<std::string> kernel_options(int architecture);
 
-/// All besides a text and the device library that its object's bytes depend on.
+/// What an object's bytes depend on besides its text and the device library: NVRTC's build and the options.
 std::string object_identity(const Nvrtc& nvrtc, std::span<const std::string> options);
 
 }  // namespace hindcast::codegen::cuda

@@ -99,7 +99,7 @@ std::string rows_source(const Body& body, Entries entries) {
   add(SegmentsEach, "run_segments<1, false>");
   add(SegmentsShared, format("run_segments<{}, true>", length));
   add(SegmentsSharedEach, "run_segments<1, true>");
-  // Where each row lies in one piece, as a rule, half of the arithmetic of addresses is not needed.
+  // Most rows have neither segments nor several loops around them: then a row's address takes fewer instructions.
   add(Rows, format("arguments.segments == 1 && arguments.loops == 1 ? run_rows<{}, {}, true>(arguments) : run_rows<{}, {}, false>", length,
                    items, length, items));
   add(RowsEach, format("run_rows<1, {}, false>", one_by_one));

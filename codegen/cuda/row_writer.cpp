@@ -19,7 +19,7 @@ using base::format;
 using Kind = Reduction::Kind;
 using Over = Reduction::Over;
 
-// What a pass needs again it computes again, from registers or from what a cache holds. Of a row in registers, what takes long is kept there.
+// A later pass computes a value again, from registers or from what a cache holds. Where the row is in registers, expensive values are kept there.
 bool is_cheap(const BodyOp&) { return true; }
 bool is_cheap_in_registers(const BodyOp& op) { return op.kind == BodyOp::Kind::OneHot || codegen::is_cheap(op.function); }
 

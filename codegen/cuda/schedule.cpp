@@ -27,15 +27,15 @@ int64_t full_card(const Limits& limits) { return int64_t{limits.multiprocessors}
 // a minimum, of the widest type.
 constexpr int64_t kNumbers = 6 << 10;
 
-// Blocks that the registers of a multiprocessor have room for. It gives them out to warps, by 8 a thread.
+// Blocks for which a multiprocessor has registers. A warp gets a multiple of 8 registers per thread.
 int64_t blocks_by_registers(int64_t registers, int64_t threads_of_block, const Limits& limits) {
   constexpr int64_t kGranule = 8;
   return limits.registers_of_multiprocessor / (ceil_of(registers, kGranule) * kGranule * ceil_of(threads_of_block, kWarp) * kWarp);
 }
 
-// Blocks of kernels with results over rows. Each block has a slice of those in memory, so none is to wait for its turn on the card. Such a
-// kernel has 64 registers a thread as a rule, by which a multiprocessor has room for half of the threads that it could have; for two blocks
-// where they may have 256 threads. More slices than that are not worth their place in memory.
+// Blocks of kernels with results over rows. Each block has a slice of those in memory, so all blocks are to be resident at once: a second wave
+// would be nearly empty. At most half of the card's threads (a quarter where rows have at most 256 threads), as 64 registers per thread allow:
+// more slices are not worth their memory.
 int64_t most_slices(int64_t threads_of_block, int registers, Shape shape, const Limits& limits, int64_t shared_bytes = 0) {
   const int64_t part = shape.most_threads_of_row == kThreads ? 4 : 2;
   int64_t blocks = int64_t{limits.multiprocessors} * limits.threads_of_multiprocessor / part / threads_of_block;

@@ -17,14 +17,14 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// Of a thread, by entry point. 0: nobody knows.
+/// Registers per thread, by entry point; 0 if unknown.
 using Registers = std::array<int, kEntries>;
 
 /// What a body's text was made with (source.h).
 struct Shape {
   int vector_length = 1;        // elements
   int elements_of_thread = 1;   // that a thread has in flight
-  int items_of_nest = 1;        // vectors that a thread of Entry::Nest may have
+  int items_of_nest = 1;        // vectors per thread of Entry::Nest, at most
   int elements_one_by_one = 1;  // where they are not aligned
   int most_threads_of_row = device::kMostThreadsOfRow;
 };
@@ -41,9 +41,9 @@ struct NestProblem {
   int64_t outer = 1;             // elements of all loops but the innermost, together
   int64_t inner = 1;             // of the innermost
   bool goes_by_vectors = false;  // every tensor goes along, or stands still, in the innermost loop, and is aligned in all
-  int64_t next = 1;              // elements of the loop around the innermost
+  int64_t next = 1;              // size of the loop around the innermost
 };
-/// Vectors that a thread of Entry::Nest has, side by side in the loop around the innermost.
+/// Vectors per thread of Entry::Nest: neighbours in the loop around the innermost.
 int64_t nest_items(const NestProblem& problem, Shape shape, const Limits& limits);
 Schedule schedule_nest(const NestProblem& problem, Shape shape, const Limits& limits);
 /// By Entry::NestAny, which takes any nest, and what lies along as well.
@@ -56,10 +56,10 @@ struct RowProblem {
   bool has_results_over_rows = false;
   bool may_be_split = false;  // several blocks may share a row
   bool goes_by_segments = false;
-  int64_t kept_bytes = 0;  // of shared memory, for what several passes over a row read. 0: there is no such thing
-  int64_t sums = 0;        // of columns, which may wait in shared memory beside them
-  int64_t sum_bytes = 0;   // of one, for all columns
-  Registers registers = {};
+  int64_t kept_bytes = 0;    // of shared memory, for what several passes over a row read. 0: there is no such thing
+  int64_t sums = 0;          // of columns, which may wait in shared memory beside them
+  int64_t sum_bytes = 0;     // of one, for all columns
+  Registers registers = {};  // of the compiled kernel
 };
 
 struct RowSchedule {

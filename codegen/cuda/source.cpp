@@ -156,7 +156,7 @@ std::string nest_struct(const Body& body) {
          format(
              "  int64 pieces, loops;\n"
              "  int64 is_padded;  // some loads have zeros around them\n"
-             "  int64 items, item_steps[{}];  // pieces that a thread has, side by side in the loop around the innermost\n"
+             "  int64 items, item_steps[{}];  // pieces per thread: neighbours in the loop around the innermost\n"
              "  Divider sizes[kMostLoops];\n"
              "  int64 steps[kMostLoops][{}];\n"
              "  int64 first[kMostLoops][{}], behind[kMostLoops][{}];  // where a load has elements\n"
@@ -223,7 +223,7 @@ std::string stores_in_nest(const Body& body, const std::string& length, const st
   return lines;
 }
 
-// A thread's vectors lie in one column: where they are is worked out once, and all loads are in flight together.
+// All vectors of a thread are in one column: their address is computed once, and their loads are in flight together.
 std::string nest_function(const Body& body) {
   const std::string items = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n    if (k >= arguments.items) break;\n";
   const auto there = [&](size_t tensor, bool is_load) {
@@ -378,7 +378,7 @@ std::string pointwise_source(const Body& body, Entries entries) {
   add(Dense, "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
   add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
   add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
-  // Vectors of a thread would be computed side by side, in so many registers that half of the warps were left.
+  // Without the second bound ptxas interleaves a thread's vectors, and their registers halve the occupancy.
   add(Nest, "const Nest", format("run_nest<{}, {}>", length, items_of_nest(body)), "",
       items_of_nest(body) == 1 ? "kThreads" : "kThreads, 4");
   add(NestEach, "const Nest", format("run_nest_each<uint32, {}>", elements_one_by_one(body)));
@@ -440,7 +440,8 @@ int items_in_flight(const Body& body) {
   return has_angles(body) || items < 2 ? 1 : items < 4 ? 2 : 4;
 }
 
-// Two where they have room in the 64 registers of four blocks on a multiprocessor, beside the addresses of all tensors and what is computed.
+// Two if the loads and results of both, and the addresses of all tensors, fit the 64 registers per thread at which a multiprocessor holds four
+// blocks.
 int items_of_nest(const Body& body) {
   constexpr size_t kRegisters = 62, kOfAddress = sizeof(char*) / sizeof(float);
   if (body.compute != at::kFloat || has_angles(body)) return 1;

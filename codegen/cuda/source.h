@@ -32,6 +32,7 @@ namespace hindcast::codegen::cuda {
 int vector_length(const Body& body);
 /// Accesses of one load that a thread has in flight, in `dense`, or in `rows` where the row stays in registers.
 int items_in_flight(const Body& body);
+/// Vectors per thread in `nest`, at most.
 int items_of_nest(const Body& body);
 /// Elements that a thread has in flight where accesses are of one each.
 int elements_one_by_one(const Body& body);

@@ -21,7 +21,7 @@ HC_DEVICE Complex<T> from_lane(Complex<T> value, int distance) {
   return {from_lane(value.real, distance), from_lane(value.imag, distance)};
 }
 /// Moments with the mean as a distance from a number near it. A mean by itself is rounded by its size, which may be large beside how far
-/// the numbers lie from each other. The count is a weight: beyond 2^24 a float32 rounds it as it rounds the mean.
+/// the numbers lie from each other. The count is a T: float32 rounds counts above 2^24, by no more than it rounds the mean.
 template <class T>
 struct MomentsFrom {
   T count, from, mean, m2;
@@ -32,7 +32,7 @@ HC_DEVICE MomentsFrom<T> merge(MomentsFrom<T> a, MomentsFrom<T> b) {
   if (a.count == 0) return b;
   if (b.count == 0) return a;
   const T count = a.count + b.count, distance = (b.from - a.from) + (b.mean - a.mean);
-  const T share = a.count == b.count ? T(0.5) : b.count / count;  // as a rule they are equal, and a division takes as long as all else
+  const T share = a.count == b.count ? T(0.5) : b.count / count;  // counts are mostly equal, and a division takes as long as the rest
   // `whole` is the mean, rounded: what is left of it is small, though `a` may begin far from it.
   const T mean = a.mean + distance * share, whole = a.from + mean;
   return {count, whole, (a.from - whole) + mean, a.m2 + b.m2 + distance * distance * (a.count * share)};
@@ -83,7 +83,7 @@ HC_DEVICE MomentsFrom<T> moments_of_registers(const T (&numbers)[kCount]) {
   return {kCount, numbers[0], from_first, squares};
 }
 
-/// Over so many lanes, a power of two.
+/// Combines the values of `lanes` neighbouring lanes, a power of two. Each lane gets the same result.
 template <class Combine>
 HC_DEVICE typename Combine::Type over_lanes(typename Combine::Type value, int lanes, Combine combine) {
   for (int distance = 1; distance < lanes; distance *= 2) {
@@ -108,7 +108,7 @@ HC_DEVICE typename Combine::Type over_row(typename Combine::Type value, Combine 
   __syncthreads();  // the numbers of the reduction before are read
   if (threadIdx.x % 32 == 0) of_warps[first + threadIdx.x / 32] = value;
   __syncthreads();
-  return over_lanes(of_warps[first + (threadIdx.x & (warps - 1))], warps, combine);  // in each warp alike
+  return over_lanes(of_warps[first + (threadIdx.x & (warps - 1))], warps, combine);  // the same in every warp
 }
 
 /// The same of some sums, which wait for the same barriers. Which lane's number comes first makes no difference to one.

@@ -93,6 +93,13 @@ TEST_F(Skeletons, BroadcastOperands) {
     };
     expect_like_aten(function, inputs, kFloats, always({"nest"}));
   }
+  // Large enough for two vectors per thread, in an even loop and in the middle of three.
+  const auto even = [](at::ScalarType type) { return Tensors{random({66, 1024}, type), random({1024}, type), random({66, 1}, type)}; };
+  expect_like_aten(function, even, kFloats, always({"nest"}));
+  const auto in_three = [](at::ScalarType type) {
+    return Tensors{random({3, 22, 1024}, type), random({3, 1, 1024}, type), random({22, 1}, type)};
+  };
+  expect_like_aten(function, in_three, kFloats, always({"nest"}));
   for (const int64_t columns : {3, 31, 1023}) {
     SCOPED_TRACE(columns);
     const auto inputs = [&](at::ScalarType type) {

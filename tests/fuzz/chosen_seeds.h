@@ -9,7 +9,8 @@ struct Seeds {
   uint64_t count = 0;
 };
 
-/// The first `count`, or those of HINDCAST_FUZZ_SEEDS="first:count"; of these, the part that this run does (tests/support/part.h). Throws std::invalid_argument for any other text.
+/// The first `count`, or those of HINDCAST_FUZZ_SEEDS="first:count"; of these, the part that this run does (tests/support/part.h). Throws
+/// std::invalid_argument for any other text.
 Seeds chosen_seeds(uint64_t count);
 
 }  // namespace hindcast::tests::fuzz

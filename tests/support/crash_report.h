@@ -4,10 +4,10 @@
 
 namespace hindcast::tests {
 
-/// From now on a segmentation fault of this process says what was under way, and where the thread was. GoogleTest says neither.
+/// From now on, a segmentation fault prints what set_under_way() was last told, and the stack of the thread.
 void report_crashes();
 
-/// What is under way.
+/// For report_crashes(): at most 1023 characters. Not safe from several threads.
 void set_under_way(const std::string& what);
 
 }  // namespace hindcast::tests

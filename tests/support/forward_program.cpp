@@ -127,11 +127,11 @@ void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tens
   EXPECT_LE(error(ours), 2 * error(stock) + units * unit_of(stock.scalar_type()) * scale) << "ATen is off by " << error(stock);
 }
 
-void expect_near(const Tensors& ours, const Tensors& stock, const Tensors& truth, int units, double terms) {
+void expect_near(const Tensors& ours, const Tensors& stock, const Tensors& truth, int units) {
   ASSERT_EQ(ours.size(), stock.size());
   for (size_t i = 0; i < ours.size(); ++i) {
     SCOPED_TRACE("result " + std::to_string(i));
-    expect_near(ours[i], stock[i], truth[i], units, terms);
+    expect_near(ours[i], stock[i], truth[i], units);
   }
 }
 

@@ -47,6 +47,6 @@ Tensors as(const Tensors& inputs, at::ScalarType type);
 /// As ATen's result lies, and at most twice as far from the truth as that, plus some units in the last place of the largest value.
 /// `terms`: how large numbers are that may cancel in the result.
 void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tensor& truth, int units = 4, double terms = 0);
-void expect_near(const Tensors& ours, const Tensors& stock, const Tensors& truth, int units = 4, double terms = 0);
+void expect_near(const Tensors& ours, const Tensors& stock, const Tensors& truth, int units = 4);
 
 }  // namespace hindcast::tests

@@ -4,7 +4,7 @@
 
 namespace hindcast::tests {
 
-/// What a run does of a long sweep.
+/// The part of a long sweep that this run does: every `count`-th case.
 struct Part {
   size_t index = 0, count = 1;
   bool has(size_t i) const { return i % count == index; }

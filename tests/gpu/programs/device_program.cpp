@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "engine/hindcast.h"
 
@@ -65,8 +66,13 @@ void expect_like_stock(const DeviceProgram& program, c10::Device device, c10::De
         const auto guard = hindcast::enable(with_kernels());
         ours = run(program, setting);
       }
-      expect_near(ours, stock, type == at::kDouble ? stock : truth, type == at::kDouble ? program.units_in_double : program.units,
-                  program.terms);
+      ASSERT_EQ(ours.size(), stock.size());
+      for (size_t i = 0; i < ours.size(); ++i) {
+        SCOPED_TRACE("result " + std::to_string(i));
+        const bool is_double = type == at::kDouble;
+        expect_near(ours[i], stock[i], is_double ? stock[i] : truth[i], is_double ? program.units_in_double : program.units,
+                    !is_double && i < program.terms.size() ? program.terms[i] : 0);
+      }
     }
     const Stats stats = hindcast::stats();
     EXPECT_GT(stats.hits, 0U) << stats;

@@ -26,6 +26,7 @@ struct Setting {
   at::Tensor on_device(const at::Tensor& tensor) const;
 };
 
+/// Types of programs without restrictions.
 inline const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 
 /// With a gradient of normal random numbers, in the type of the result.
@@ -42,8 +43,8 @@ struct DeviceProgram {
   int units_in_double = 16;
   /// In other types: the truth is that of float64.
   int units = 4;
-  /// The size of what is added up on the way to a result. A result where it cancels is smaller, and off by units of this.
-  double terms = 0;
+  /// By result, the size of the terms that may cancel in it: its error is in units of them. Results without an entry have none.
+  std::vector<double> terms = {};
 };
 inline std::ostream& operator<<(std::ostream& out, const DeviceProgram& program) { return out << program.name; }
 

@@ -14,6 +14,7 @@ namespace {
 
 at::Tensor some_ops(const Tensors& x) { return (x[0] * x[1]).tanh() * x[0] + x[1].sigmoid(); }
 Tensors two_leaves(const Setting& setting) { return {setting.leaf({17, 33}), setting.leaf({17, 33})}; }
+
 // Without dropout, which draws other numbers in another type.
 Tensors model(const digits::Recipe& recipe, const Setting& setting) {
   const auto model = recipe.make();

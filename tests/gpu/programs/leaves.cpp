@@ -78,7 +78,7 @@ std::vector<DeviceProgram> leaf_programs() {
     int64_t rows, columns;
   };
   constexpr int kOfDifferences = 512;
-  constexpr double kTerms = 1;  // three gradients are added up, each rounded to the type
+  const std::vector<double> ones(5, 1);  // by leaf: gradients of about 1, each rounded to the type, are added up
   std::vector<DeviceProgram> programs = {
       {"LeavesThatSomeHaveNone", added_to_some, kFloats},
       {"LeavesThatOverlap", that_overlap},
@@ -89,9 +89,9 @@ std::vector<DeviceProgram> leaf_programs() {
       return [=](const Setting& setting) { return program(setting, rows, columns); };
     };
     const auto types = rows * columns > 10000 ? std::vector{at::kFloat} : kFloats;
-    programs.push_back({"LeavesFirst" + of, with(first), types, {}, 64, 4, kTerms});
-    programs.push_back({"LeavesAdded" + of, with(added), types, {}, 64, 4, kTerms});
-    programs.push_back({"LeavesInABuffer" + of, with(added_to_a_buffer), types, {}, 64, 4, kTerms});
+    programs.push_back({"LeavesFirst" + of, with(first), types, {}, 64, 4, ones});
+    programs.push_back({"LeavesAdded" + of, with(added), types, {}, 64, 4, ones});
+    programs.push_back({"LeavesInABuffer" + of, with(added_to_a_buffer), types, {}, 64, 4, ones});
     if (columns > 1) programs.push_back({"LeavesOfRows" + of, with(of_rows), types, {}, kOfDifferences});
   }
   return programs;

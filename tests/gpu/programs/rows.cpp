@@ -116,9 +116,9 @@ std::vector<DeviceProgram> row_programs() {
     };
     programs.push_back({"LayerNorm" + of, with(layer_norm), some, {}, 8 * kOfDifferences});
     programs.push_back({"Softmax" + of, with(softmax), some, {}, kOfDifferences});
-    // One number of all: numbers of both signs nearly cancel. Their sum on the way is as large as a random walk of as many steps.
+    // The last result is the sum of all numbers, of both signs, which nearly cancel: on the way it is as large as a random walk.
     const double walk = std::sqrt(static_cast<double>(rows * columns));
-    programs.push_back({"Sums" + of, with(sums), some, {}, 4 * kOfDifferences, 4, walk});
+    programs.push_back({"Sums" + of, with(sums), some, {}, 4 * kOfDifferences, 32, {0, 0, 0, walk}});
   }
   for (const auto& [rows, columns] : {Matrix{7, 10}, {1, 3}, {64, 32}, {9, 1000}}) {
     for (const auto reduction : {at::Reduction::Mean, at::Reduction::Sum, at::Reduction::None}) {
