@@ -192,7 +192,7 @@ NextCapture Entry::plan_capture(const capture::Collected& collected, CallOrigins
   }
 
   DynamicRow chosen;
-  if (!compatible.empty() && options.dynamic == Dynamic::Automatic) {
+  if (!compatible.empty() && options.dynamic != Dynamic::Never) {
     chosen = choose_dynamic({now, compatible, kinds, leaf_sizes(collected, origins.collected)});
   }
   // What differs from the nearest capture; for another kind of tensor, from the newest.

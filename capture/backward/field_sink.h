@@ -32,10 +32,13 @@ class FieldSink {
  public:
   FieldSink(cache::KeyBytes& key, Facts& facts, std::vector<at::Tensor>& tensors) : key_(key), facts_(facts), tensors_(tensors) {}
 
+  static constexpr const char* kSavedWithHooks = "saved tensor with hooks";
   /// Why the node must be called as itself (saved-tensor hooks, sparse data, ...), or null.
   const char* opaque_reason = nullptr;
   /// Filled on a miss only: one origin per fact.
   std::vector<FactOrigin>* origins = nullptr;
+  /// Sizes that are symbols become the numbers that they are. With `origins` only, which keeps the question off the path of a hit.
+  bool forgets_symbols = false;
   uint32_t call = 0;
 
   void saved(const torch::autograd::SavedVariable& variable) {
@@ -130,7 +133,7 @@ class FieldSink {
  private:
   void save(const torch::autograd::SavedVariable& variable) {
     if (variable.has_hooks()) {
-      opaque_reason = "saved tensor with hooks";
+      opaque_reason = kSavedWithHooks;
       return;
     }
     const at::Tensor& data = saved_data(variable);
@@ -148,7 +151,9 @@ class FieldSink {
   }
   void save_size(const c10::SymInt& size, uint32_t dim) {
     facts_.push_back(size.guard_int(__FILE__, __LINE__));
+    if (!origins) return;
     note(FactKind::SavedSize, dim);
+    if (forgets_symbols) const_cast<c10::SymInt&>(size) = facts_.back();  // a field of the node
   }
   void save_sizes(c10::SymIntArrayRef sizes) {
     cache::append_size(key_, sizes.size());

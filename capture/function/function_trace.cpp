@@ -9,8 +9,12 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 namespace hindcast::capture {
 
@@ -91,14 +95,30 @@ bool is_about_a_stand_in(const std::exception& error) {
 void FunctionTrace::forward(const Function& function, const std::vector<at::Tensor>& inputs) {
   recorder_.begin(0);
   recorder_.set_lifts(true);
-  graph_->origins = {"forward", "backward"};
+  recorder_.set_goes_on(goes_on_);
+  graph_->origins = {"forward", "backward", Graph::kWithoutGradients};
+  if (at::GradMode::is_enabled()) recorder_.set_origin_without_gradients(2);
   for (size_t i = 0; i < inputs.size(); ++i) add_input(i, inputs[i]);
-  try {
+  graph_task_ = torch::autograd::get_current_graph_task_id();
+  std::vector<at::Tensor> outputs;
+  {
     const AtWork at_work(recorder_);
-    read_results(run(function));
-  } catch (const NotTraced&) {
-    undo();
-    throw;
+    outputs = run(function);
+    try {
+      if (!recorder_.refusal()) read_results(outputs);
+      if (!recorder_.refusal()) find_kept(outputs);
+    } catch (const NotTraced& reason) {
+      recorder_.refuse(reason.what());
+    }
+    if (recorder_.refusal() && !goes_on_) {
+      undo();
+      throw NotTraced(*recorder_.refusal());
+    }
+    note_accumulated();
+    if (recorder_.refusal()) return end_as_itself(std::move(outputs), inputs);
+  }
+  for (Primal& primal : primals_) {
+    if (!primal.gradient.is_valid()) primal.inner = primal.outside = {};  // its node lives no longer than without us
   }
   forward_end_ = graph_->instrs.size();
   is_forward_ = false;
@@ -110,13 +130,19 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
     primal.value = sizes_of_ ? recorder_.new_value(input, sizes_of_(number, *graph_->symbols)) : recorder_.new_value(input);
     primal.real = input.requires_grad() ? without_history(input) : input;
     primal.stand_in = recorder_.stand_in(primal.real, primal.value);
+    // One version for both: what autograd saves of the stand-in is checked against what the caller writes to the argument.
+    if (!primal.stand_in.is_inference() && !input.is_inference()) {
+      torch::autograd::impl::set_version_counter(primal.stand_in, torch::autograd::impl::version_counter(input));
+    }
+    if (input.requires_grad()) primal.outside = torch::autograd::impl::gradient_edge(input);
     if (input.requires_grad() && input.is_leaf()) {
       primal.stand_in.set_requires_grad(true);  // so that a write to it is the error that it is without us
       primal.gradient = torch::autograd::impl::gradient_edge(primal.stand_in);
     } else if (input.requires_grad()) {
-      primal.gradient = input_edge(primal.stand_in);
+      primal.gradient = input_edge(primal.stand_in, primal.outside);
       torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.gradient);
     }
+    primal.inner = primal.gradient;
     primal.version = version_of(primal.stand_in);
     primal.is_leaf = input.is_leaf();
   }
@@ -129,14 +155,14 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
   try {
     outputs = function(stand_ins);
   } catch (const std::exception& error) {
-    if (recorder_.refusal()) throw NotTraced(*recorder_.refusal());
-    if (is_about_a_stand_in(error)) throw NotTraced("it reads the memory of a tensor (data_ptr, accessor)");
-    throw;
+    if (!is_about_a_stand_in(error) && !(recorder_.refusal() && !goes_on_)) throw;
+    // It cannot go on: this error has ended it.
+    recorder_.refuse("it reads the memory of a tensor (data_ptr, accessor)");
+    undo();
+    throw NotTraced(*recorder_.refusal());
   }
-  if (recorder_.refusal()) throw NotTraced(*recorder_.refusal());
-  for (at::Tensor& output : outputs) {
-    if (output.defined() && !TracingTensor::get(output) && !is_plain(output))
-      throw NotTraced("it returns a tensor that is not a plain strided one");
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && !TracingTensor::get(output) && !is_plain(output)) recorder_.refuse("it returns a tensor that is not a plain strided one");
   }
   return outputs;
 }
@@ -144,13 +170,205 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
 // As they were, for the function to run without us.
 void FunctionTrace::undo() {
   const at::AutoDispatchBelowADInplaceOrView below;
-  for (Primal& primal : primals_) {
-    if (primal.before.defined()) primal.real.copy_(primal.before);
+  for (size_t i = 0; i < primals_.size(); ++i) {
+    Primal& primal = primals_[i];
+    if (!primal.before.defined()) continue;
+    primal.real.copy_(primal.before);
+    if (i < input_count()) continue;
+    at::Tensor& outside = lifted_[i - input_count()];
+    if (outside.requires_grad() && torch::autograd::impl::gradient_edge(outside) != primal.outside) outside.detach_();
   }
   random_state_.restore();
 }
 
+// ---- a function that is no program
+
+namespace {
+
+bool has_another_history(const at::Tensor& tensor, const Edge& inner, const Edge& outside) {
+  if (!tensor.defined() || !tensor.requires_grad()) return false;
+  const Edge edge = torch::autograd::impl::gradient_edge(tensor);
+  return edge != inner && edge != outside;
+}
+
+// That the function has registered on the stand-in of a leaf.
+void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& accumulator) {
+  const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&accumulator);
+  if (leaf == nullptr) return;
+  if (!torch::autograd::impl::hooks(stand_in).empty()) {
+    const auto hooks = std::make_shared<std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>>(
+        std::move(torch::autograd::impl::hooks(stand_in)));
+    torch::autograd::impl::clear_hooks(stand_in);
+    leaf->variable.register_hook([hooks](const at::Tensor& gradient) {
+      variable_list gradients = {gradient};
+      for (const auto& hook : *hooks) gradients = (*hook)(gradients);
+      return gradients.at(0);
+    });
+  }
+  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in))
+    torch::autograd::impl::set_post_acc_grad_hooks(leaf->variable, std::move(hook));
+}
+
+// A view of `whole`, taken again of `of`. Undefined where a write to it need not be seen there, or may not happen.
+at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at::Tensor& of) {
+  using torch::autograd::CreationMeta;
+  if (!view.is_view() || !view._base().is_same(whole) || !torch::autograd::impl::hooks(view).empty()) return {};
+  const auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
+  if (!meta->has_bw_view() || meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
+  const auto& info = meta->get_backward_view();
+  if (info.has_view_fn()) return info.view_fn()(of);
+  return of.as_strided(view.sizes(), view.strides(), view.storage_offset());
+}
+
+}  // namespace
+
+// What autograd has made on the stand-ins is the history of the results. What the caller gave is what he gets: arguments, and views of them.
+void FunctionTrace::end_as_itself(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) {
+  recorder_.release();
+  outputs_ = outputs;
+  begin_at_arguments();
+  outputs_.clear();
+  const at::AutoGradMode grad(true);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Primal& primal = primals_[i];
+    if (!has_another_history(primal.stand_in, primal.inner, primal.outside)) continue;
+    at::Tensor written;  // not the memory of the argument, which is what it is already
+    {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      written = primal.stand_in.clone();
+    }
+    torch::autograd::impl::set_gradient_edge(written, torch::autograd::impl::gradient_edge(primal.stand_in));
+    const uint32_t version = version_of(inputs[i]);
+    at::Tensor(inputs[i]).copy_(written);
+    c10::VariableVersion(torch::autograd::impl::version_counter(inputs[i])).set_version(version);  // of the function's own write
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
+    const auto same = std::find_if(outputs.begin(), before, [&](const at::Tensor& other) { return other.is_same(outputs[o]); });
+    outputs_.push_back(same != before ? outputs_[static_cast<size_t>(same - outputs.begin())] : of_arguments(outputs[o], inputs));
+  }
+}
+
+// An argument, where the function returned its stand-in; a view of it, where it returned a view of that.
+at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const {
+  for (size_t i = 0; output.defined() && i < inputs.size(); ++i) {
+    const at::Tensor& stand_in = primals_[i].stand_in;
+    if (!stand_in.defined()) continue;
+    if (output.is_same(stand_in)) return inputs[i];
+    if (at::Tensor view = taken_again(output, stand_in, inputs[i]); view.defined()) return view;
+  }
+  return output;
+}
+
+void FunctionTrace::released() {
+  // Not under the feet of an engine that runs in the function.
+  if (is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_) begin_at_arguments();
+}
+
+// LibTorch's engine asks too, before it adds gradients.
+bool FunctionTrace::may_read_memory() {
+  return is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_;
+}
+
+// The history of a leaf's stand-in ends at the leaf itself. Once more at the end: the op that ended the recording was under way.
+void FunctionTrace::begin_at_arguments() {
+  forget_symbols();
+  for (size_t i = 0; i < input_count(); ++i) {
+    Primal& primal = primals_[i];
+    if (!primal.inner.is_valid() || !primal.is_leaf) continue;
+    replace_in_history(primal.inner, primal.outside);
+    torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));
+    move_hooks(primal.stand_in, *primal.outside.function);
+  }
+}
+
+// Behind the node that stands for the whole call: gradients arrive at nodes of our own, without hooks, which lead on to the arguments for
+// who differentiates a second time.
+void FunctionTrace::lead_on() {
+  if (std::exchange(leads_on_, true)) return;
+  forget_symbols();
+  for (size_t i = 0; i < input_count(); ++i) {
+    Primal& primal = primals_[i];
+    if (!primal.inner.is_valid() || !primal.is_leaf) continue;
+    const Edge border = input_edge(primal.stand_in, primal.outside);
+    replace_in_history(primal.inner, border);
+    if (primal.gradient.is_valid()) primal.gradient = border;
+    torch::autograd::impl::set_gradient_edge(primal.stand_in, border);  // of what is saved
+  }
+}
+
+// What is run from here on is run by nobody who knows symbols.
+void FunctionTrace::forget_symbols() const {
+  if (graph_->symbols->int_symbols() != 0) capture::forget_symbols(recorder_.held());
+}
+
+void FunctionTrace::replace_in_history(const Edge& former, const Edge& other) const {
+  std::vector<at::Tensor> roots = recorder_.held();
+  roots.insert(roots.end(), outputs_.begin(), outputs_.end());
+  redirect_edges(roots, [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
+}
+
 // ---- what the function gives
+
+namespace {
+
+// A Python object holds one reference to its tensor, and is held by it while there are others: two of the object are the user's.
+size_t python_references(const at::Tensor& tensor) {
+  const auto* slot = tensor.unsafeGetTensorImpl()->pyobj_slot();
+  PyObject* const object = slot->load_pyobj();
+  return object == nullptr ? 0 : slot->load_pyobj_interpreter()->refcnt(object);
+}
+
+bool is_step_of(const ViewStep& a, const ViewStep& b) { return a.op == b.op && a.output == b.output; }
+
+// Autograd's way from a view back to what it is a view of holds each tensor on the way.
+void count_viewed(const std::vector<at::Tensor>& held, std::unordered_map<const c10::TensorImpl*, size_t>& references) {
+  std::unordered_map<const Base*, std::vector<const TracingTensor*>> by_memory;
+  for (const at::Tensor& tensor : held) {
+    if (const TracingTensor* traced = TracingTensor::get(tensor)) by_memory[traced->base.get()].push_back(traced);
+  }
+  for (const at::Tensor& tensor : held) {
+    const TracingTensor* view = TracingTensor::get(tensor);
+    if (view == nullptr || view->views.empty() || torch::autograd::impl::get_view_autograd_meta(tensor) == nullptr) continue;
+    for (const TracingTensor* viewed : by_memory[view->base.get()]) {
+      if (viewed->views.size() < view->views.size() &&
+          std::equal(viewed->views.begin(), viewed->views.end(), view->views.begin(), is_step_of))
+        ++references[viewed];
+    }
+  }
+}
+
+}  // namespace
+
+// A stand-in that is held by more than autograd's history and what we hold ourselves: the function keeps it.
+void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
+  const std::vector<at::Tensor> held = recorder_.held();
+  const SymbolTable::Looking looking(*graph_->symbols);
+  std::vector<Edge> accumulators;
+  for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
+  auto references = saved_in_history(held, accumulators);
+  if (!references) return;  // it will be found behind the backward
+  const auto count = [&](const at::Tensor& tensor) {
+    if (TracingTensor::get(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
+  };
+  std::for_each(outputs.begin(), outputs.end(), count);
+  std::for_each(held.begin(), held.end(), count);
+  std::for_each(result_stand_ins_.begin(), result_stand_ins_.end(), count);
+  for (const Primal& primal : primals_) {
+    count(primal.stand_in);
+    if (primal.stand_in.defined()) count(primal.stand_in.grad());
+  }
+  recorder_.for_each_lifted(count);
+  count_viewed(held, *references);
+  const auto is_kept = [&](const at::Tensor& tensor) {
+    const size_t by_python = python_references(tensor);
+    return by_python > 1 || tensor.use_count() > (*references)[tensor.unsafeGetTensorImpl()] + by_python;
+  };
+  if (std::none_of(held.begin(), held.end(), is_kept)) return;
+  keeps_tensors_ = true;
+  throw NotTraced(
+      "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument");
+}
 
 std::optional<uint32_t> FunctionTrace::primal_of(const Base* base) const {
   for (uint32_t i = 0; i < primals_.size(); ++i) {
@@ -250,12 +468,8 @@ void FunctionTrace::read_writes() {
     if (!traced || traced->base->value == primal.value) continue;
     const bool is_lifted = i >= input_count();
     const at::Tensor& seen = is_lifted ? lifted_[i - input_count()] : primal.stand_in;
-    const Edge before = is_lifted ? primal.outside : primal.gradient;
-    const bool has_new_history = seen.requires_grad() && torch::autograd::impl::gradient_edge(seen) != before;
-    if (is_lifted && has_new_history) {
-      Recorder::unrecorded([&] { lifted_[i - input_count()].detach_(); });
-      throw NotTraced("it writes something that needs a gradient to a tensor from outside");
-    }
+    const bool has_new_history = has_another_history(seen, primal.inner, primal.outside);
+    if (is_lifted && has_new_history) throw NotTraced("it writes something that needs a gradient to a tensor from outside");
     results_.push_back({recorder_.value_of(primal.stand_in), has_new_history, i, version_of(seen) != primal.version});
     result_stand_ins_.push_back(primal.stand_in);
   }
@@ -272,6 +486,7 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
     return std::nullopt;
   };
   if (const auto reason = replace_edges(result_stand_ins_, replace, &reached)) throw NotTraced(*reason);
+  has_formulas_ = std::any_of(reached.begin(), reached.end(), [](const torch::autograd::Node* node) { return is_custom_function(*node); });
   std::vector<at::Tensor> views;  // are taken again of the arguments, without hooks
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(views),
                [](const at::Tensor& output) { return output.defined() && !output.is_leaf(); });
@@ -285,8 +500,38 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
 }
 
 at::Tensor FunctionTrace::real_result(size_t result) const {
-  const TracingTensor* traced = TracingTensor::get(result_stand_ins_[result]);
-  return traced ? without_history(traced->real) : at::Tensor();  // none: a number
+  const at::Tensor& stand_in = result_stand_ins_[result];
+  const TracingTensor* traced = TracingTensor::get(stand_in);
+  if (!traced) return {};  // a number
+  at::Tensor real = without_history(traced->real);
+  // One version for both: what autograd has saved of the stand-in is checked against what the caller writes to the result.
+  if (!real.is_inference() && !stand_in.is_inference()) {
+    torch::autograd::impl::set_version_counter(real, torch::autograd::impl::version_counter(stand_in));
+  }
+  return real;
+}
+
+std::vector<at::Tensor> FunctionTrace::saved_values(const std::vector<ValueId>& values) const {
+  std::unordered_map<uint32_t, at::Tensor> known;
+  for (const at::Tensor& stand_in : recorder_.held()) {
+    if (const TracingTensor* traced = TracingTensor::get(stand_in)) known.emplace(traced->value.index, traced->real);
+  }
+  std::vector<at::Tensor> tensors;
+  for (const ValueId value : values) {
+    const auto found = known.find(value.index);
+    tensors.push_back(found == known.end() ? at::Tensor() : found->second);
+  }
+  return tensors;
+}
+
+at::Tensor FunctionTrace::given(size_t primal) const {
+  const Primal& known = primals_[primal];
+  if (!known.real.defined()) return {};
+  at::Tensor given = (known.before.defined() ? known.before : known.real).tensor_data();
+  if (!known.before.defined() && !given.is_inference() && !known.real.is_inference())
+    torch::autograd::impl::set_version_counter(given, torch::autograd::impl::version_counter(known.real));
+  if (known.outside.is_valid()) torch::autograd::impl::set_gradient_edge(given, known.outside);
+  return given;
 }
 
 std::vector<at::Tensor> FunctionTrace::real_inputs() const {
@@ -295,28 +540,13 @@ std::vector<at::Tensor> FunctionTrace::real_inputs() const {
   return inputs;
 }
 
-std::vector<uint32_t> FunctionTrace::versions() const {
-  std::vector<uint32_t> versions;
-  for (size_t i = 0; i < primals_.size(); ++i) {
-    const at::Tensor& seen = i < input_count() ? primals_[i].real : lifted_[i - input_count()];
-    versions.push_back(seen.defined() ? version_of(seen) : 0);
-  }
-  for (const at::Tensor& stand_in : result_stand_ins_) {
-    const TracingTensor* traced = TracingTensor::get(stand_in);
-    versions.push_back(traced ? version_of(traced->real) : 0);
-  }
-  return versions;
-}
-
-std::vector<std::pair<size_t, at::Tensor>> FunctionTrace::accumulated() const {
-  std::vector<std::pair<size_t, at::Tensor>> gradients;
+void FunctionTrace::note_accumulated() {
   for (size_t i = 0; i < input_count(); ++i) {
     if (!primals_[i].stand_in.defined() || !primals_[i].stand_in.is_leaf()) continue;
     const at::Tensor& gradient = primals_[i].stand_in.grad();
     const TracingTensor* traced = TracingTensor::get(gradient);
-    if (gradient.defined()) gradients.emplace_back(i, without_history(traced ? traced->real : gradient));
+    if (gradient.defined()) accumulated_.emplace_back(i, without_history(traced ? traced->real : gradient));
   }
-  return gradients;
 }
 
 // ---- the backward
@@ -324,56 +554,75 @@ std::vector<std::pair<size_t, at::Tensor>> FunctionTrace::accumulated() const {
 variable_list FunctionTrace::backward(const variable_list& tangents) {
   // A second backward of the same call is as the first: the program begins behind the forward again.
   graph_->instrs.truncate(forward_end_);
-  tangents_.clear();
   recorder_.begin(1);
   recorder_.set_lifts(true);
+  recorder_.set_goes_on(true);
+  variable_list stand_ins, found;
+  tangents_ = values_of_tangents(tangents, stand_ins);
+  gradients_.clear();
   try {
-    variable_list gradients = run_engine(tangents);
-    if (!recorder_.refusal()) return gradients;
+    const AtWork at_work(recorder_);
+    found = run_engine(stand_ins, /*create_graph=*/false);
   } catch (const std::exception& error) {
-    if (!recorder_.refusal() && !is_about_a_stand_in(error)) throw;
+    if (!is_about_a_stand_in(error)) throw;
     recorder_.refuse("reads the memory of a tensor");
+    return backward_as_itself(tangents, /*create_graph=*/false);
   }
-  throw NotTraced(*recorder_.refusal());
+  variable_list gradients;
+  for (const at::Tensor& gradient : found) {
+    const TracingTensor* traced = TracingTensor::get(gradient);
+    if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
+    gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
+    gradients.push_back(traced ? without_history(traced->real) : gradient);
+  }
+  if (recorder_.refusal()) recorder_.release();
+  return gradients;
 }
 
-variable_list FunctionTrace::run_engine(const variable_list& tangents) {
+variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, bool create_graph) {
+  recorder_.release();
+  lead_on();
+  return run_engine(tangents, create_graph);
+}
+
+std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tangents, variable_list& stand_ins) {
+  std::vector<ValueId> values;
+  size_t next = 0;
+  for (const Result& result : results_) {
+    if (!result.is_differentiable) continue;
+    const at::Tensor& tangent = tangents.at(next++);
+    values.push_back(tangent.defined() ? recorder_.new_value(tangent, graph_->values[result.value.index].sizes) : ValueId());
+    stand_ins.push_back(tangent.defined() ? recorder_.stand_in(tangent.requires_grad() ? without_history(tangent) : tangent, values.back())
+                                          : at::Tensor());
+  }
+  return values;
+}
+
+// By primal.
+variable_list FunctionTrace::run_engine(const variable_list& tangents, bool create_graph) {
   at::Tensor start;
   Recorder::unrecorded([&] { start = at::zeros({}); });
-  const AtWork at_work(recorder_);
   const auto root = own_node(new TangentsNode(start));
   torch::autograd::edge_list ends;
   size_t next = 0;
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!results_[i].is_differentiable) continue;
     const at::Tensor& tangent = tangents.at(next++);
-    ValueId value;
-    if (tangent.defined()) {
-      const Value& result = graph_->values[results_[i].value.index];
-      value = recorder_.new_value(tangent, result.sizes);
-      root->add_next_edge(torch::autograd::impl::gradient_edge(result_stand_ins_[i]));
-      root->tangents.push_back(recorder_.stand_in(tangent.requires_grad() ? without_history(tangent) : tangent, value));
-    }
-    tangents_.push_back(value);
+    if (!tangent.defined()) continue;
+    root->add_next_edge(torch::autograd::impl::gradient_edge(result_stand_ins_[i]));
+    root->tangents.push_back(tangent);
   }
   for (const Primal& primal : primals_) {
     if (primal.gradient.is_valid()) ends.push_back(primal.gradient);
   }
   variable_list found(ends.size());
   if (!root->tangents.empty() && !ends.empty()) {
-    found = torch::autograd::Engine::get_default_engine().execute({{root, 0}}, {start}, /*keep_graph=*/true, /*create_graph=*/false,
+    found = torch::autograd::Engine::get_default_engine().execute({{root, 0}}, {start}, /*keep_graph=*/true, create_graph,
                                                                   /*accumulate_grad=*/false, ends);
   }
   variable_list gradients;
   next = 0;
-  gradients_.clear();
-  for (const Primal& primal : primals_) {
-    const at::Tensor gradient = primal.gradient.is_valid() ? found[next++] : at::Tensor();
-    const TracingTensor* traced = TracingTensor::get(gradient);
-    if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
-    gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
-    gradients.push_back(traced ? without_history(traced->real) : gradient);
-  }
+  for (const Primal& primal : primals_) gradients.push_back(primal.gradient.is_valid() ? found[next++] : at::Tensor());
   return gradients;
 }
 
@@ -433,6 +682,10 @@ Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingT
 at::Tensor FunctionTrace::lift(const at::Tensor& outside) {
   if (!is_plain(outside)) return {};
   if (!is_forward_) return known_by_its_place(outside);
+  if (outside.requires_grad() && !outside.is_leaf()) {
+    recorder_.refuse("it reads a tensor from outside that has a history, and will be another in the next call. Give it as an argument");
+    return {};
+  }
   const bool is_written = std::any_of(primals_.begin(), primals_.end(),
                                       [&](const Primal& primal) { return primal.before.defined() && shares_memory(primal.real, outside); });
   if (is_written) return {};
@@ -442,7 +695,7 @@ at::Tensor FunctionTrace::lift(const at::Tensor& outside) {
   primal.stand_in = recorder_.stand_in(primal.real, primal.value);
   if (outside.requires_grad()) {
     primal.outside = torch::autograd::impl::gradient_edge(outside);
-    primal.gradient = input_edge(outside);
+    primal.inner = primal.gradient = input_edge(outside, primal.outside);
   }
   primal.version = version_of(outside);
   primal.is_leaf = outside.is_leaf();

@@ -6,6 +6,10 @@
 // and has its true effects.
 //
 // A *primal* is a tensor that the function takes: its inputs in order, then what it reads from outside, in the order in which it does.
+//
+// The function runs once, whatever it does. Where it cannot be a program, recording ends in the middle, the stand-ins become plain tensors
+// in the memory of the real ones (release), and the function goes on: what autograd has made by then is the true history of its results.
+// In the same way LibTorch's engine goes on in a backward that cannot be a program.
 
 #include "capture/function/joint.h"
 #include "capture/function/random_state.h"
@@ -56,22 +60,33 @@ class FunctionTrace final : private Policy {
   /// Gives the sizes of input `input` as expressions of `symbols`.
   using SizesOf = std::function<std::vector<ExprId>(size_t input, SymbolTable& symbols)>;
 
-  /// `answers_freely`: SymbolTable::answer_freely().
-  explicit FunctionTrace(const SizesOf& sizes_of = {}, bool answers_freely = false) : sizes_of_(sizes_of) {
+  /// `answers_freely`: SymbolTable::answer_freely(). `goes_on`: false, a function that cannot be a program ends by NotTraced.
+  explicit FunctionTrace(const SizesOf& sizes_of = {}, bool answers_freely = false, bool goes_on = true)
+      : sizes_of_(sizes_of), goes_on_(goes_on) {
     graph_->symbols->answer_freely(answers_freely);
   }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;
   FunctionTrace& operator=(const FunctionTrace&) = delete;
 
-  /// Runs the function on stand-ins for `inputs`, which are plain tensors of the CPU or undefined. Throws NotTraced, with everything
-  /// as it was before, and what the function throws.
+  /// Runs the function on stand-ins for `inputs`, which are plain tensors or undefined. Throws what the function throws; and NotTraced, with
+  /// the contents of all tensors as they were, where it reads the memory of a stand-in, or may not go on.
   void forward(const Function& function, const std::vector<at::Tensor>& inputs);
+  /// Why the last forward or backward is no program; nullopt: it is one.
+  const std::optional<std::string>& refusal() const { return recorder_.refusal(); }
+  /// The reason is that the function keeps a tensor that it made: another call may be a program.
+  bool keeps_tensors() const { return keeps_tensors_; }
+  /// What the function returned, with its own history, where the forward is no program.
+  std::vector<at::Tensor> take_outputs() { return std::move(outputs_); }
 
   /// Gradients of the primals, undefined where there is none, from gradients of the differentiable results, in their order; undefined
-  /// where nothing flows in. LibTorch's engine of this thread runs it. May be asked again. Throws NotTraced, without an effect on what the
-  /// function was given.
+  /// where nothing flows in. LibTorch's engine of this thread runs it. May be asked again. Throws what a formula throws.
   torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents);
+
+  /// True once autograd's history of the call is LibTorch's alone: nothing is recorded any more.
+  bool is_released() const { return recorder_.is_released(); }
+  /// backward() by LibTorch's engine alone, from here on: for any tangents, in any state of the thread.
+  torch::autograd::variable_list backward_as_itself(const torch::autograd::variable_list& tangents, bool create_graph);
 
   /// The program of both, or of the forward alone where no backward was.
   Joint joint() const;
@@ -80,22 +95,22 @@ class FunctionTrace final : private Policy {
   const std::vector<Returned>& returned() const { return returned_; }
   const std::vector<AskedNumber>& numbers() const { return numbers_; }
   bool draws_random_numbers() const { return random_state_.defined(); }
+  /// It calls custom Functions, which have been looked into: their backward is in the program alone.
+  bool has_formulas() const { return has_formulas_; }
 
   /// What a result is, as a tensor of its own without history, of the same memory and version.
   at::Tensor real_result(size_t result) const;
   /// Of the inputs: the same memory, without history.
   std::vector<at::Tensor> real_inputs() const;
-  /// As they were before the function wrote to them; undefined for those that it did not write to.
-  at::Tensor before(size_t primal) const { return primals_[primal].before; }
-  /// LibTorch's generator before the function drew from it; undefined: it did not.
-  const RandomState& random_state() const { return random_state_; }
+  /// What the forward's values are, of those that autograd has saved; undefined for others.
+  std::vector<at::Tensor> saved_values(const std::vector<ValueId>& values) const;
+  /// A primal as it was before the function wrote to it, with its history.
+  at::Tensor given(size_t primal) const;
   /// Tensors from outside, behind the inputs.
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   size_t input_count() const { return primals_.size() - lifted_.size(); }
-  /// Versions of the primals and of the results, undefined ones 0: what changes later may have been saved for the backward.
-  std::vector<uint32_t> versions() const;
   /// Gradients that a backward() in the function gave to inputs that are leaves.
-  std::vector<std::pair<size_t, at::Tensor>> accumulated() const;
+  const std::vector<std::pair<size_t, at::Tensor>>& accumulated() const { return accumulated_; }
   /// Stand-ins that it made. Whoever holds one when the trace is gone has taken it out of the function.
   Recorder::WeakStandIns take_made() { return recorder_.take_made(); }
   size_t primal_count() const { return primals_.size(); }
@@ -109,7 +124,8 @@ class FunctionTrace final : private Policy {
     at::Tensor real;
     ValueId value;
     torch::autograd::Edge gradient;  // where its gradient arrives; invalid: it needs none
-    torch::autograd::Edge outside;   // of a tensor from outside: the edge that leads there
+    torch::autograd::Edge outside;   // where the gradient of the tensor that it stands for goes
+    torch::autograd::Edge inner;     // the same, also where no result depends on it
     at::Tensor before;               // its contents, once it is written to
     uint32_t version = 0;
     bool is_leaf = false;
@@ -123,9 +139,19 @@ class FunctionTrace final : private Policy {
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
   at::Tensor lift(const at::Tensor&) override;
   void told_number(ValueId, const at::Scalar&) override;
+  void released() override;
+  bool may_read_memory() override;
 
   void add_input(size_t number, const at::Tensor& input);
   std::vector<at::Tensor> run(const Function& function);
+  void end_as_itself(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
+  at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
+  void find_kept(const std::vector<at::Tensor>& outputs);
+  void note_accumulated();
+  void begin_at_arguments();
+  void lead_on();
+  void forget_symbols() const;
+  void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
   void read_results(const std::vector<at::Tensor>& outputs);
   void read_writes();
   void read_returned(const std::vector<at::Tensor>& outputs);
@@ -135,9 +161,11 @@ class FunctionTrace final : private Policy {
   void cut_edges(const std::vector<at::Tensor>& outputs);
   at::Tensor known_by_its_place(const at::Tensor& outside) const;
   void undo();
-  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents);
+  torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph);
+  std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);
 
   const SizesOf sizes_of_;
+  const bool goes_on_;
   std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   Recorder recorder_{*graph_, *this};
   std::vector<Primal> primals_;
@@ -148,6 +176,10 @@ class FunctionTrace final : private Policy {
   std::vector<AskedNumber> numbers_;
   std::vector<std::pair<ValueId, at::Scalar>> asked_;
   std::vector<ValueId> tangents_, gradients_;
+  std::vector<at::Tensor> outputs_;  // of a function that is no program
+  std::vector<std::pair<size_t, at::Tensor>> accumulated_;
+  bool has_formulas_ = false, keeps_tensors_ = false, leads_on_ = false;
+  int graph_task_ = -1;  // that the function runs in
   size_t forward_end_ = 0;
   bool is_forward_ = true;
   RandomState random_state_;

@@ -4,6 +4,8 @@
 #include "hooks/add_gradients.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -25,7 +27,8 @@ struct BelowAutograd {
 // Runs instrs one by one, values in a map: for user compilers and checks, not for the hit path.
 class Interpreter {
  public:
-  explicit Interpreter(const Env& env) : env_(env) {}
+  /// `in_this_state`: not below autograd, so that each op has to be one that autograd and transforms know.
+  explicit Interpreter(const Env& env, bool in_this_state = false) : env_(env), in_this_state_(in_this_state) {}
   std::unordered_map<uint32_t, at::Tensor> values;
 
   void run_if_ready(const Instr& instr) {
@@ -37,14 +40,19 @@ class Interpreter {
   void run(const Instr& instr) {
     if (instr.kind == InstrKind::AddGrads) {
       // Copies, so that nothing is added in place: the values may be the caller's, and others may read them.
-      values[instr.outputs[0].index] = hooks::add_gradients(values.at(instr.inputs[0].index), values.at(instr.inputs[1].index));
+      const at::Tensor &a = values.at(instr.inputs[0].index), &b = values.at(instr.inputs[1].index);
+      values[instr.outputs[0].index] = in_this_state_ ? at::add(a, b) : hooks::add_gradients(a, b);
       return;
     }
     if (instr.kind == InstrKind::Mutate) {
       const at::Tensor& base = values.at(instr.base.index);
-      at::Tensor copy = at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
+      at::Tensor copy = in_this_state_ ? base.clone() : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
       call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views));
       values[instr.outputs[0].index] = std::move(copy);
+      return;
+    }
+    if (in_this_state_ && instr.args[0].constant.isTensor() && instr.op->operator_name() == c10::OperatorName("aten::lift_fresh", "")) {
+      values[instr.outputs[0].index] = instr.args[0].constant.toTensor();  // a number, which a mode of Python's would get as one
       return;
     }
     const auto results = call(*instr.op, instr.args, 0xffffffffu, {});
@@ -103,6 +111,7 @@ class Interpreter {
   }
 
   const Env& env_;
+  const bool in_this_state_;
 };
 
 template <class Instrs>
@@ -213,6 +222,32 @@ void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values) const {
 
 void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, const Instr& instr, const Env& env) {
   replay_all(values, std::span(&instr, 1), env);
+}
+
+void Graph::compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, const Bindings& bindings) const {
+  Env env;
+  if (!Evaluator(*symbols).evaluate(bindings, env))
+    throw std::invalid_argument("hindcast::Graph::compute: the bindings do not fit the graph's symbols");
+  std::unordered_set<uint32_t> needed;
+  for (const ValueId value : wanted) needed.insert(value.index);
+  std::vector<bool> runs(instrs.size());
+  for (size_t i = instrs.size(); i-- > 0;) {
+    const ValueIds& made = instrs[i].outputs;
+    runs[i] = computes(instrs[i]) && std::any_of(made.begin(), made.end(), [&](ValueId value) {
+                return value.defined() && needed.contains(value.index) && !known.contains(value.index);
+              });
+    if (runs[i]) for_each_use(instrs[i], [&](ValueId value) { needed.insert(value.index); });
+  }
+  const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
+  Interpreter interpreter(env, /*in_this_state=*/true);
+  interpreter.values.swap(known);
+  for (size_t i = 0; i < instrs.size(); ++i) {
+    if (!runs[i]) continue;
+    std::optional<c10::AutoGradMode> without;
+    if (!origins.empty() && origins[instrs[i].origin] == kWithoutGradients) without.emplace(false);
+    interpreter.run(instrs[i]);
+  }
+  interpreter.values.swap(known);
 }
 
 std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> given) const {

@@ -166,6 +166,11 @@ class HINDCAST_API Graph {
   /// The same for one instr, of this graph or like one of it, with other values of the symbols.
   static void replay(std::unordered_map<uint32_t, at::Tensor>& values, const Instr& instr, const Env& env);
 
+  /// Computes `wanted` from `known` (by ValueId), by ATen's ops in the state of this thread: autograd, transforms of functions and dispatch
+  /// modes see each. Instrs of the origin kWithoutGradients run without.
+  void compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, const Bindings& bindings) const;
+  static constexpr const char* kWithoutGradients = "forward, without gradients";
+
   /// The tensor with these views taken of it, in the autograd state of this thread. Their arguments are no tensors but it.
   static at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views, const Env& env);
 

@@ -28,6 +28,10 @@ class Policy {
   virtual at::Tensor lift(const at::Tensor& outside) = 0;
   /// The formula has got a number out of `of`, and may go on as it likes.
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
+  /// Whether somebody who asks if a stand-in has memory is the formula, which may get it and go on by itself.
+  virtual bool may_read_memory() { return false; }
+  /// All stand-ins have become plain tensors; the formula goes on by itself.
+  virtual void released() {}
 };
 
 }  // namespace hindcast::capture

@@ -59,6 +59,7 @@ void Recorder::begin(uint32_t call) {
   call_ = call;
   first_instr_ = graph_.instrs.size();
   refusal_.reset();
+  origin_without_gradients_.reset();
   user_formula_ = false;
 }
 
@@ -102,13 +103,41 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   return tensor;
 }
 
+void Recorder::note_copy(const c10::intrusive_ptr<TracingTensor>& copy) {
+  if (lifts_ && copy->base->recorder == number_) made_.emplace_back(c10::intrusive_ptr<c10::TensorImpl>(copy));
+}
+
+std::vector<at::Tensor> Recorder::held() const {
+  std::vector<at::Tensor> held;
+  for (const auto& made : made_) {
+    if (auto impl = made.lock()) held.emplace_back(std::move(impl));
+  }
+  return held;
+}
+
+void Recorder::is_asked_for_memory() {
+  if (!goes_on_ || is_released_ || !policy_.may_read_memory()) return;
+  refuse("it reads the memory of a tensor (data_ptr, accessor)");
+  release();
+}
+
+void Recorder::release() {
+  if (std::exchange(is_released_, true)) return;
+  lifted_.clear();
+  lifted_of_.clear();
+  for (const at::Tensor& stand_in : held()) {
+    if (TracingTensor* traced = TracingTensor::get(stand_in)) traced->become_plain();
+  }
+  policy_.released();
+}
+
 // Numbers become 0-dim tensors without passing the dispatcher (at::where(mask, 0., x)): constants of the formula.
 bool Recorder::is_number(const at::Tensor& tensor) const {
   return tensor.dim() == 0 && ((!user_formula_ && !lifts_) || tensor.unsafeGetTensorImpl()->is_wrapped_number());
 }
 
 at::Tensor Recorder::lifted(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
+  if (!tensor.defined() || is_released_) return tensor;
   if (const TracingTensor* traced = TracingTensor::get(tensor)) {
     return traced->base->recorder == number_ ? tensor : lifted(traced->real);  // of a trace that is over
   }
@@ -159,7 +188,7 @@ ValueId Recorder::value_from_outside(const at::Tensor& tensor) {
 Instr& Recorder::new_instr(const c10::OperatorHandle& op, std::vector<Arg> args, InstrKind kind) {
   Instr& instr = graph_.instrs.emplace_back();
   instr.kind = kind;
-  instr.origin = call_;
+  instr.origin = origin_without_gradients_ && !c10::GradMode::is_enabled() ? *origin_without_gradients_ : call_;
   instr.op = op;
   instr.args = std::move(args);
   return instr;
@@ -199,24 +228,49 @@ Arg Recorder::make_arg(const c10::IValue& value) {
 
 // ---- an ATen call
 
+void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
+  std::transform(first, stack->end(), first, [&](const c10::IValue& value) { return real_argument(value, *graph_.symbols); });
+  const Pause pause;
+  op.callBoxed(stack);
+}
+
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (is_released_) return call_itself(op, stack);
   const OpTraits& traits = traits_of(op);
   if (traits.composite) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
+  const std::vector<c10::IValue> given = inputs;
   lift_all(inputs);
-  if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, std::move(inputs), *stack);
+  if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, given, *stack);
   check_traits(op, traits, inputs);
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
   const Written written = find_written(op, traits, inputs);
   // Before the op has an effect: whoever runs the formula otherwise must not run the op twice.
-  if (refusal_) throw std::runtime_error(*refusal_);
+  if (refusal_) {
+    if (!goes_on_) throw std::runtime_error(*refusal_);
+    const size_t first = stack->size();
+    release();
+    stack->insert(stack->end(), given.begin(), given.end());
+    call_itself(op, stack);
+    // Autograd has looked for this op's edges before the stand-ins became plain.
+    for (const at::Tensor& output : tensors_of({stack->begin() + static_cast<ptrdiff_t>(first), stack->end()})) {
+      if (output.defined()) made_.emplace_back(output.getIntrusivePtr());
+    }
+    return;
+  }
 
   const torch::jit::Stack results = call_real(op, inputs);
   const std::vector<at::Tensor> outputs = tensors_of(results);
-  check_layouts(outputs);
+  if (!have_layouts(outputs)) {
+    if (!goes_on_) throw std::runtime_error(*refusal_);
+    release();
+    stack->insert(stack->end(), results.begin(), results.end());
+    return;
+  }
   if (outputs.empty() && !results.empty()) {  // a number
     if (results[0].isScalar() && !args.empty() && !args[0].values.empty()) policy_.told_number(args[0].values[0], results[0].toScalar());
     return push_results(results, {}, *stack);
@@ -226,18 +280,26 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 // At once: a stand-in cannot say such a layout, and autograd, where it is at work above, would ask for it.
-void Recorder::check_layouts(const std::vector<at::Tensor>& outputs) {
+bool Recorder::have_layouts(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || (!output.is_nested() && output.layout() == at::kStrided && !output.is_quantized())) continue;
     refuse("makes a tensor that is not strided");
-    throw std::runtime_error(*refusal_);
+    return false;
   }
+  return true;
 }
 
 // Records the op that returns the view; the argument stands for that from now on.
 void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view_op, torch::jit::Stack* stack) {
-  const at::Tensor self = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
+  const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
+  const std::vector<c10::IValue> given(first, stack->end());
+  const at::Tensor self = given.front().toTensor();
   record(view_op, stack);
+  if (is_released_) {
+    stack->pop_back();
+    stack->insert(stack->end(), given.begin(), given.end());
+    return call_itself(op, stack);
+  }
   TracingTensor* target = TracingTensor::get(self);
   const TracingTensor* view = TracingTensor::get(stack->back().toTensor());
   if (!target || !view) return refuse(op, "changes the geometry of a tensor from outside");

@@ -10,6 +10,9 @@
 //
 // One formula is a transaction: begin(), the calls, then refusal() says whether all of them were recorded; rollback() drops
 // their instrs. What an instr cannot say is asked of the policy, or refused, before that op runs.
+//
+// Behind a refusal the formula ends by an exception; or, where it must not run a second time, it goes on by itself (set_goes_on): all
+// stand-ins become plain tensors, and ops run as if nobody had recorded.
 
 #include "capture/graph/graph.h"
 #include "capture/recorder/op_traits.h"
@@ -63,6 +66,13 @@ class Recorder {
   /// Stand-ins that it made, to see later who still holds one. Only where tensors are lifted.
   using WeakStandIns = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>>;
   WeakStandIns take_made() { return std::move(made_); }
+  /// Those that somebody holds.
+  std::vector<at::Tensor> held() const;
+  void note_copy(const c10::intrusive_ptr<TracingTensor>& copy);
+  template <class Visit>
+  void for_each_lifted(Visit visit) const {
+    for (const Lifted& each : lifted_) visit(each.stand_in);
+  }
   /// Calls `work` as if nobody recorded on this thread.
   static void unrecorded(c10::function_ref<void()> work);
 
@@ -83,6 +93,14 @@ class Recorder {
   void set_user_formula(bool is_users) { user_formula_ = is_users; }
   /// Tensors from outside are the policy's to lift, those without dimensions too.
   void set_lifts(bool lifts) { lifts_ = lifts; }
+  /// What ops are recorded of that run in no-grad mode.
+  void set_origin_without_gradients(uint32_t origin) { origin_without_gradients_ = origin; }
+  /// The formula goes on by itself behind a refusal. Only where tensors are lifted.
+  void set_goes_on(bool goes_on) { goes_on_ = goes_on; }
+  /// Ends the recording: all stand-ins become plain tensors.
+  void release();
+  bool is_released() const { return is_released_; }
+  void is_asked_for_memory();
 
   /// One ATen call: takes the arguments from `stack` and leaves stand-ins for the results there.
   /// Throws std::runtime_error with the refusal, and what the op throws.
@@ -107,7 +125,8 @@ class Recorder {
   void lift_all(std::vector<c10::IValue>& inputs);
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
-  void check_layouts(const std::vector<at::Tensor>& outputs);
+  bool have_layouts(const std::vector<at::Tensor>& outputs);
+  void call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
   Written find_written(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   torch::jit::Stack call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
@@ -127,9 +146,10 @@ class Recorder {
   Graph& graph_;
   Policy& policy_;
   uint32_t call_ = 0;
+  std::optional<uint32_t> origin_without_gradients_;
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
-  bool user_formula_ = false, lifts_ = false;
+  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false;
   const uint64_t number_;
   WeakStandIns made_;
   struct Lifted {

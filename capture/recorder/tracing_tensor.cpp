@@ -87,6 +87,19 @@ void TracingTensor::become(const TracingTensor& view) {
   show_geometry();
 }
 
+void TracingTensor::become_plain() {
+  symbolic = watched_ = false;
+  sizes.clear();
+  strides_.clear();
+  show_geometry();
+  storage_ = real.storage();
+  storage_access_should_throw_ = false;
+  key_set_ = key_set_.remove(kRecorderKey);
+  base.reset();
+  views.clear();
+  real.reset();
+}
+
 TracingTensor* TracingTensor::get(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.key_set().has(kRecorderKey)) return nullptr;
   return dynamic_cast<TracingTensor*>(tensor.unsafeGetTensorImpl());
@@ -101,6 +114,14 @@ bool numbers_are_asked_for() {
 }  // namespace
 
 void TracingTensor::give_numbers_where(bool (*is_asked)()) { is_asked_for_numbers = is_asked; }
+
+// Who asks for the memory asks this first: a formula that may go on by itself gets the memory.
+bool TracingTensor::has_storage() const {
+  if (key_set_.has(kRecorderKey)) {
+    if (Recorder* recorder = Recorder::current()) recorder->is_asked_for_memory();
+  }
+  return static_cast<bool>(storage_);
+}
 
 c10::SymIntArrayRef TracingTensor::traced_sizes() const { return sizes; }
 
@@ -174,11 +195,13 @@ bool TracingTensor::is_strides_like_custom(at::MemoryFormat format) const {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const c10::VariableVersion& counter, bool may_change) const {
+  if (!key_set_.has(kRecorderKey)) return TensorImpl::shallow_copy_and_detach(counter, may_change);
   auto copy = make(real, value, base, sizes);
   copy->views = views;
   copy->version = version;
   if (!copy->is_inference()) copy->set_version_counter(counter);
   copy->set_allow_tensor_metadata_change(may_change);
+  if (Recorder* recorder = Recorder::current()) recorder->note_copy(copy);
   return copy;
 }
 c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(c10::VariableVersion&& counter, bool may_change) const {

@@ -35,6 +35,8 @@ class TracingTensor final : public c10::TensorImpl {
 
   /// Stands from now on for what `view` stands for.
   void become(const TracingTensor& view);
+  /// Is from now on a plain tensor in the memory of the real one, with the autograd history that it has.
+  void become_plain();
   /// From now on every question about the geometry comes to us, also that for the storage offset, which nothing guards.
   void watch_geometry() {
     watched_ = true;
@@ -47,6 +49,7 @@ class TracingTensor final : public c10::TensorImpl {
   c10::SymIntArrayRef traced_sizes() const;
 
  private:
+  bool has_storage() const override;
   c10::IntArrayRef sizes_custom() const override;
   c10::IntArrayRef strides_custom() const override;
   int64_t numel_custom() const override;

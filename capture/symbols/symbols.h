@@ -139,6 +139,18 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   void answer_freely(bool freely) { answers_freely_ = freely; }
   /// It was.
   bool has_answered() const { return has_answered_; }
+  /// While alive, who looks at sizes depends on nothing: answers leave no relation.
+  class Looking {
+   public:
+    explicit Looking(SymbolTable& table) : table_(table), former_(table.is_looked_at_) { table.is_looked_at_ = true; }
+    ~Looking() { table_.is_looked_at_ = former_; }
+    Looking(const Looking&) = delete;
+    Looking& operator=(const Looking&) = delete;
+
+   private:
+    SymbolTable& table_;
+    const bool former_;
+  };
   /// The hint, from now on the only value.
   int64_t pin(ExprId a);
   double pin_real(ExprId a);
@@ -207,7 +219,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   std::unordered_set<Shape, ShapeHash> recorded_;
   size_t int_symbols_ = 0;
   size_t float_symbols_ = 0;
-  bool answers_freely_ = false, has_answered_ = false;
+  bool answers_freely_ = false, has_answered_ = false, is_looked_at_ = false;
 };
 
 /// Values of all symbols, by number.

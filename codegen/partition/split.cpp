@@ -164,4 +164,18 @@ class Splitter {
 Partitioned split(const JointUses& uses, const std::vector<ValueId>& saved) { return Splitter(uses, saved).run(); }
 Partitioned split(const Joint& joint, const std::vector<ValueId>& saved) { return split(JointUses(joint), saved); }
 
+std::shared_ptr<const Graph> backward_behind(const Joint& joint, const std::vector<ValueId>& saved) {
+  const Partitioned parts = split(joint, saved);
+  const auto has = [](const std::vector<ValueId>& list, ValueId value) { return std::find(list.begin(), list.end(), value) != list.end(); };
+  for (const ValueId value : parts.saved) {
+    if (!has(saved, value)) return nullptr;
+  }
+  auto backward = std::make_shared<Graph>(*parts.backward);
+  backward->inputs.clear();
+  for (const ValueId value : saved) backward->inputs.push_back(has(parts.saved, value) ? value : ValueId());
+  backward->inputs.insert(backward->inputs.end(), joint.tangent_values().begin(), joint.tangent_values().end());
+  backward->verify();
+  return backward;
+}
+
 }  // namespace hindcast::codegen

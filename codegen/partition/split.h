@@ -19,4 +19,8 @@ namespace hindcast::codegen {
 capture::Partitioned split(const capture::Joint& joint, const std::vector<capture::ValueId>& saved);
 capture::Partitioned split(const JointUses& uses, const std::vector<capture::ValueId>& saved);
 
+/// The backward alone, behind a forward that saves just these: its inputs are all of them, undefined where it reads none, then the tangents.
+/// Null: it needs another value.
+std::shared_ptr<const capture::Graph> backward_behind(const capture::Joint& joint, const std::vector<capture::ValueId>& saved);
+
 }  // namespace hindcast::codegen

@@ -137,7 +137,6 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     connect(node, *known, results, primals);
     node->set_saved(halves, primals, outputs, results);
     node->note_streams(halves->devices);
-    if (known->can_run_again()) node->keep_inputs(call_.inputs);
   }
   outputs.clear();
   return {finish(*known, std::move(results), primals, bindings, /*is_written=*/false), known->shape()};
@@ -178,10 +177,12 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
     if (!result.written) continue;
     at::Tensor target = primals[*result.written];
     if (result.is_differentiable) {
+      c10::VariableVersion version = torch::autograd::impl::version_counter(target);
+      const auto before = is_written ? version.current_version() : 0;
       target.copy_(results[i]);
+      if (is_written) version.set_version(before);  // of the function's own write
     } else if (is_written) {
-      // Tensors from outside took part themselves, and have their version.
-      if (result.is_seen && *result.written < call_.inputs.size() && !target.is_inference()) torch::autograd::impl::bump_version(target);
+      continue;  // and its version was the argument's
     } else if (result.is_seen) {
       const c10::AutoGradMode no_grad(false);
       target.copy_(results[i]);
@@ -214,7 +215,7 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
 // ---- a call that is traced
 
 DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family) const {
-  if (context_->options.dynamic != Dynamic::Automatic || family.sizes_for(facts.row) == Family::Sizes::Plain) return {};
+  if (context_->options.dynamic == Dynamic::Never || family.sizes_for(facts.row) == Family::Sizes::Plain) return {};
   std::vector<capture::Facts> earlier;
   std::set<int64_t> pinned;
   const auto others = family.all();
@@ -227,56 +228,77 @@ DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family
   return earlier.empty() ? DynamicRow() : choose_dynamic({facts.row, earlier, facts.kinds, pinned});
 }
 
-FunctionOutput AotCall::trace_new(Family& family) {
-  InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
-  DynamicRow dynamic = choose_symbols(facts, family);
-  const TracedFunction function = call_.function();
+// Runs the function once, recorded or not. Null: it is no program, and `output` is what it gave.
+std::unique_ptr<FunctionTrace> AotCall::trace(const FunctionTrace::SizesOf& sizes, bool answers_freely, FunctionOutput& output,
+                                              std::string& why_not, bool& keeps_tensors) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
-  auto trace =
-      std::make_unique<FunctionTrace>(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes_for(facts.row) == Family::Sizes::Free);
-  FunctionOutput output;
+  const TracedFunction function = call_.function();
+  auto trace = std::make_unique<FunctionTrace>(sizes, answers_freely, /*goes_on=*/context_->options.fallback);
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it
-    trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);
+    const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
+      output = function(stand_ins);
+      return std::move(output.tensors);
+    };
+    trace->forward(run, call_.inputs);
   } catch (const capture::NotTraced& error) {
     if (!context_->options.fallback)
       throw std::runtime_error(base::format("hindcast::aot_function: the function cannot be traced: {}", error.what()));
-    tell_once(base::format("a function runs as it is: {}", error.what()));
-    family.add(std::make_shared<Specialisation>(std::move(facts), function));
-    return run_eagerly(*context_, call_);
+    why_not = error.what();
+    output = run_eagerly(*context_, call_);
+    return nullptr;
+  }
+  for (const auto& [input, gradient] : trace->accumulated()) {
+    at::Tensor& grad = call_.inputs[input].mutable_grad();
+    grad = grad.defined() ? grad + gradient : gradient;
+  }
+  if (!trace->refusal()) return trace;
+  context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
+  why_not = *trace->refusal();
+  keeps_tensors = trace->keeps_tensors();
+  output.tensors = trace->take_outputs();
+  return nullptr;
+}
+
+FunctionOutput AotCall::trace_new(Family& family) {
+  InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
+  DynamicRow dynamic = choose_symbols(facts, family);
+  FunctionOutput output;
+  std::string why_not;
+  bool keeps_tensors = false;
+  auto trace = this->trace(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes_for(facts.row) == Family::Sizes::Free, output,
+                           why_not, keeps_tensors);
+  if (!trace) {
+    if (keeps_tensors && family.may_still_be_traced()) return output;
+    tell_once("a function runs as it is: " + why_not);
+    family.add(std::make_shared<Specialisation>(std::move(facts)));
+    return output;
   }
   if (!trace->lifted().empty()) {
     HC_LOG(Aot, Info, "a function reads {} tensors from outside: they are inputs by identity", trace->lifted().size());
   }
-  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output, function);
+  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output);
   known->set_family(family.weak_from_this());
-  output.tensors.clear();
   FunctionOutput result = finish_trace(known, std::move(trace));
   if (known->is_dropped()) return result;
   family.add(known);
-  if (const auto halves = known->halves()) family.learned(*known, halves);
+  family.learned(*known);
   return result;
 }
 
 FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now) {
-  context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
-  const TracedFunction function = call_.function();
-  auto trace = std::make_unique<FunctionTrace>(known->sizes_of(now), /*answers_freely=*/true);
   FunctionOutput output;
-  try {
-    const OnStockEngine stock;  // a backward in the function is a part of it
-    trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return (output = function(stand_ins)).tensors; }, call_.inputs);
-  } catch (const capture::NotTraced&) {
+  std::string why_not;
+  bool keeps_tensors = false;
+  auto trace = this->trace(known->sizes_of(now), /*answers_freely=*/true, output, why_not, keeps_tensors);
+  if (!trace) {
     known->give_up();
-    return run_eagerly(*context_, call_);
+    tell_once("a function runs as it is from now on: " + why_not);
+    return output;
   }
-  if (known->is_like(*trace)) {
-    output.tensors.clear();
-    return finish_trace(known, std::move(trace));
-  }
+  if (known->is_like(*trace)) return finish_trace(known, std::move(trace));
   // The function did something else than before; what is known waits for a call like the first.
-  const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output, function);
-  output.tensors.clear();
+  const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output);
   return finish_trace(other, std::move(trace));
 }
 
@@ -292,9 +314,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     const at::AutoDispatchBelowADInplaceOrView below;
     results.back() = results.back().clone();
   }
-  for (const auto& [input, gradient] : trace->accumulated()) {
-    at::Tensor& grad = call_.inputs[input].mutable_grad();
-    grad = grad.defined() ? grad + gradient : gradient;
+  if (!trace->accumulated().empty()) {
     known->give_up();
     tell_once("a function runs as it is: it calls backward(), which writes to .grad of its arguments");
   }
@@ -303,13 +323,15 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     connect(node, *known, results, primals);
     node->note_streams(devices_of(*trace->joint().graph));
     node->set_live(std::move(trace));
-    if (known->can_run_again()) node->keep_inputs(call_.inputs);
-    std::vector<at::Tensor> tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/true);
-    node->note_versions();
-    return {std::move(tensors), known->shape()};
+    return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
   }
-  known->add(make_halves(with_tensor_names(trace->joint(), context_->options, trace->lifted()),
-                         {context_->options, {}, {}, nullptr, [&] { return primals; }}));
+  const capture::Joint joint = with_tensor_names(trace->joint(), context_->options, trace->lifted());
+  const auto family = known->family();
+  if (family && family->proves_a_fit(*known, joint, {})) {
+    known->drop();
+  } else {
+    known->add(make_halves(joint, {context_->options, {}, {}, {}, [&] { return primals; }}));
+  }
   const auto made = trace->take_made();
   trace.reset();
   known->look_for_escapes(made);

@@ -28,6 +28,8 @@ class AotCall {
   FunctionOutput run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                               capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
+  std::unique_ptr<capture::FunctionTrace> trace(const capture::FunctionTrace::SizesOf& sizes, bool answers_freely, FunctionOutput& output,
+                                                std::string& why_not, bool& keeps_tensors);
   FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now);
   FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
   FunctionOutput run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,

@@ -7,10 +7,12 @@
 #include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
 #include "engine/aot/names.h"
+#include "engine/aot/saved_history.h"
 #include "capture/function/input_node.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "engine/aot/tell_once.h"
+#include "engine/call_state.h"
 #include "engine/takeover.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -72,59 +74,35 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
   }
 }
 
-// The same memory, with a node of its own before its history. Gradients of a function that runs once more are taken there: at the tensor
-// itself they would be what flows through the history of another input too, and its hooks would be called.
-at::Tensor behind_a_node(const at::Tensor& tensor) {
-  at::Tensor own = tensor.tensor_data();
-  torch::autograd::impl::set_gradient_edge(own, capture::input_edge(own, torch::autograd::impl::gradient_edge(tensor)));
-  return own;
-}
-
-// What it was before the call's own writes.
-at::Tensor copy_of(const at::Tensor& tensor) {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  return tensor.clone();
-}
-
-// While alive, tensors from outside and LibTorch's generator are as a traced call found them.
-class FirstCallAgain {
- public:
-  explicit FirstCallAgain(const capture::FunctionTrace& trace) {
-    for (size_t i = trace.input_count(); i < trace.primal_count(); ++i) {
-      const at::Tensor before = trace.before(i);
-      if (!before.defined()) continue;
-      const at::Tensor& now = trace.lifted()[i - trace.input_count()];
-      put_back_.emplace_back(now, copy_of(now));
-      write(now, before);
-    }
-    random_state_ = trace.random_state().now();
-    trace.random_state().restore();
-  }
-  ~FirstCallAgain() {
-    for (const auto& [tensor, contents] : put_back_) write(tensor, contents);
-    random_state_.restore();
-  }
-  FirstCallAgain(const FirstCallAgain&) = delete;
-  FirstCallAgain& operator=(const FirstCallAgain&) = delete;
-
- private:
-  static void write(const at::Tensor& tensor, const at::Tensor& contents) {
+// What it was before the call's own writes, with the history that it had.
+at::Tensor copy_of(const at::Tensor& tensor, bool needs_gradient) {
+  at::Tensor copy;
+  {
     const at::AutoDispatchBelowADInplaceOrView below;
-    tensor.copy_(contents);
+    copy = tensor.clone();
   }
+  if (needs_gradient) torch::autograd::impl::set_gradient_edge(copy, torch::autograd::impl::gradient_edge(tensor));
+  return copy;
+}
 
-  std::vector<std::pair<at::Tensor, at::Tensor>> put_back_;
-  capture::RandomState random_state_;
-};
+bool are_plain(const variable_list& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
+}
 
-[[noreturn]] void refuse_second_time() {
+std::vector<bool> which_flow(const variable_list& tangents) {
+  std::vector<bool> flows;
+  for (const at::Tensor& tangent : tangents) flows.push_back(tangent.defined());
+  return flows;
+}
+
+}  // namespace
+
+void refuse_second_time() {
   throw std::runtime_error(
       "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
       "intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
       "backward through the graph a second time or if you need to access saved tensors after calling backward.");
 }
-
-}  // namespace
 
 void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals,
                         const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& results) {
@@ -133,7 +111,8 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
   for (const Saved& saved : halves_->saved) {
     switch (saved.from) {
       case Saved::From::Primal:
-        saved_.emplace_back(of_->is_written(saved.index) ? copy_of(primals[saved.index]) : primals[saved.index], false);
+        saved_.emplace_back(of_->is_written(saved.index) ? copy_of(primals[saved.index], of_->needs_gradient(saved.index)) : primals[saved.index],
+                            false);
         break;
       case Saved::From::Result: {
         const at::Tensor& result = results[saved.index];
@@ -145,11 +124,12 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
         break;
     }
   }
-}
-
-void AotNode::keep_inputs(const std::vector<at::Tensor>& inputs) {
-  has_inputs_ = true;
-  for (const at::Tensor& input : inputs) inputs_.emplace_back(input, false);
+  const Halves& whole = halves_->whole ? *halves_->whole : *halves_;
+  for (const uint32_t primal : whole.second_order.primals) {
+    const auto is_it = [&](const Saved& saved) { return saved.from == Saved::From::Primal && saved.index == primal; };
+    if (of_->is_written(primal) || std::any_of(whole.saved.begin(), whole.saved.end(), is_it)) continue;
+    for_second_order_.emplace_back(primal, SavedVariable(primals[primal], false));
+  }
 }
 
 AotNode::~AotNode() { end(std::move(live_)); }
@@ -160,7 +140,7 @@ void AotNode::release_variables() {
     const std::lock_guard lock(mutex_);
     trace = std::move(live_);
     saved_.clear();
-    inputs_.clear();
+    for_second_order_.clear();
     is_released_ = true;
   }
   end(std::move(trace));
@@ -168,6 +148,7 @@ void AotNode::release_variables() {
 
 void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (!trace) return;
+  if (trace->is_released()) return;  // who holds a tensor of it may: a backward that is differentiated does
   const auto made = trace->take_made();
   trace.reset();
   // Behind a backward that failed, LibTorch's engine may hold stand-ins in the queue of a device for a while.
@@ -199,12 +180,10 @@ variable_list AotNode::apply(variable_list&& tangents) {
   return gradients;
 }
 
-variable_list AotNode::run(variable_list& tangents) {
-  if (at::GradMode::is_enabled()) return of_edges(run_as_it_is(tangents, /*create_graph=*/true));
-  if (!has_inputs_) complete(tangents);
-  if (live_) return of_edges(backward_of_trace(tangents));
-  if (auto gradients = backward_of_program(tangents, Program::Way::Best)) return of_edges(std::move(*gradients));
-  return of_edges(backward_of_another_trace(tangents));
+variable_list AotNode::run(const variable_list& tangents) {
+  const bool is_usual = !at::GradMode::is_enabled() && has_usual_dispatch_state() && are_plain(tangents);
+  if (live_) return of_edges(backward_of_trace(tangents, is_usual));
+  return of_edges(is_usual ? backward_of_program(tangents) : backward_by_ops(tangents));
 }
 
 // This node's edges are those of the primals that need a gradient.
@@ -216,46 +195,114 @@ variable_list AotNode::of_edges(variable_list by_primal) const {
   return gradients;
 }
 
-// What autograd saved in a trace are stand-ins, whose versions nobody else moves. So what was saved is looked for where a version has moved.
-void AotNode::check_versions() const {
-  const std::vector<uint32_t> now = live_->versions();
-  if (now == versions_) return;
-  const capture::Joint joint = live_->joint();
-  for (const capture::ValueId saved : codegen::standard(joint).saved) {
-    for (size_t i = 0; i < now.size(); ++i) {
-      const bool is_primal = i < joint.primals;
-      const capture::ValueId value = is_primal ? joint.primal_values()[i] : joint.result_values()[i - joint.primals];
-      if (now[i] == versions_[i] || !(value == saved) || (is_primal && of_->is_written(i))) continue;
-      throw std::runtime_error(
-          base::format("one of the variables needed for gradient computation has been modified by an inplace operation: {} {} of a "
-                       "compiled function is at version {}; expected version {} instead.",
-                       is_primal ? "argument" : "result", is_primal ? i : i - joint.primals, now[i], versions_[i]));
+// ---- a call that was traced
+
+variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_usual) {
+  const OnStockEngine stock;
+  const bool create_graph = at::GradMode::is_enabled();
+  if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
+    return live_->backward_as_itself(tangents, create_graph);
+  if (!is_usual) {
+    const at::AutoGradMode no_grad(false);
+    learn({});
+  }
+  if (!is_usual) return take_over() ? backward_by_ops(tangents) : live_->backward_as_itself(tangents, create_graph);
+  variable_list gradients = live_->backward(tangents);
+  if (live_->refusal()) {
+    of_->give_up();
+    tell_once("a function runs as it is from now on: in its backward, " + *live_->refusal());
+    return gradients;
+  }
+  join_shared(gradients, tangents, live_->real_inputs(), of_->lifted());
+  learn(tangents);
+  return gradients;
+}
+
+// Makes programs of the traced call: one for gradients of all results, from which those for some are made; and one for gradients as they
+// came, where they are not all there or not contiguous. `tangents`: of the backward that was recorded last; empty: none was.
+void AotNode::learn(const variable_list& tangents) {
+  has_learned_ = true;
+  variable_list whole;
+  bool is_whole = !tangents.empty();
+  for (uint32_t i = 0; i < num_inputs(); ++i) {
+    const at::Tensor tangent = i < tangents.size() && tangents[i].defined() ? tangents[i].detach() : at::Tensor();
+    whole.push_back(tangent.defined() ? as_contiguous(tangent) : input_metadata(i).zeros_like());
+    is_whole = is_whole && tangent.defined() && tangent_facts(tangent) == tangent_facts(whole.back());
+  }
+  const auto joint = [&] { return with_tensor_names(live_->joint(), context_->options, of_->lifted()); };
+  std::vector<Recorded> recorded;
+  if (!tangents.empty()) recorded.push_back({joint(), tangents});
+  if (!is_whole) {
+    const auto random = capture::RandomState::of(live_->real_inputs());
+    live_->backward(whole);
+    random.restore();
+    if (live_->refusal()) {
+      of_->give_up();
+      return tell_once("a function runs as it is from now on: in its backward, " + *live_->refusal());
     }
+    recorded.insert(recorded.begin(), {joint(), whole});
+  }
+  make_programs(recorded);
+}
+
+// The first is of gradients of all results.
+void AotNode::make_programs(const std::vector<Recorded>& recorded) {
+  std::vector<at::Tensor> primals = live_->real_inputs();
+  primals.insert(primals.end(), of_->lifted().begin(), of_->lifted().end());
+  try {
+    if (live_->symbols()->has_answered()) {
+      // Right for these sizes alone.
+      if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
+      of_->make_exact();
+    }
+    std::vector<capture::Facts> of_whole;
+    for (const at::Tensor& tangent : recorded.front().tangents) of_whole.push_back(tangent_facts(tangent));
+    const auto family = of_->family();
+    if (family && family->proves_a_fit(*of_, recorded.front().joint, of_whole)) return;
+    std::shared_ptr<const Halves> whole;
+    for (const Recorded& each : recorded) {
+      HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }};
+      request.example_tangents = each.tangents;
+      request.leaves = of_->leaves();
+      request.is_for_others = recorded.size() > 1;
+      for (const at::Tensor& tangent : each.tangents) request.tangents.push_back(tangent_facts(tangent));
+      auto halves = whole ? make_backward_beside(whole, each.joint, request) : make_halves(each.joint, request);
+      if (!whole) whole = halves;
+      if (halves) of_->add(std::move(halves));
+    }
+    of_->ensure_backward(whole, {context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }});
+    if (family) family->learned(*of_);
+    choose_layout(of_, whole, context_->options);
+  } catch (const std::exception& error) {
+    of_->give_up();
+    tell_once(std::string("a function runs as it is from now on: no program could be made of its backward: ") + error.what());
   }
 }
 
-variable_list AotNode::backward_of_trace(const variable_list& tangents) {
-  const OnStockEngine stock;
-  variable_list gradients;
-  try {
-    gradients = live_->backward(tangents);
-  } catch (const capture::NotTraced& error) {
-    of_->give_up();
-    tell_once(std::string("a function runs as it is from now on: in its backward, ") + error.what());
-    return has_inputs_ ? run_as_it_is(tangents, /*create_graph=*/false) : run_first_call_again(tangents);
-  } catch (const std::exception& error) {
-    // Where the error is the function's own, it comes again from there. Else this trace was in vain, and another call is traced.
-    gradients = has_inputs_ ? run_as_it_is(tangents, /*create_graph=*/false) : run_first_call_again(tangents);
-    of_->drop();
-    if (const auto family = of_->family()) family->remove(*of_);
-    HC_LOG(Aot, Info, "a traced backward failed: {}", error.what());
-    return gradients;
+// From a traced call to one that ran a program, by what autograd has saved of it. False: that is not all that the program saves.
+bool AotNode::take_over() {
+  const auto halves = of_->halves();
+  if (!halves || of_->is_eager()) return false;
+  std::vector<at::Tensor> primals, outputs(halves->joint.results), results;
+  const std::vector<at::Tensor> saved = live_->saved_values(halves->saved_values);
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (halves->saved[i].from != Saved::From::Forward) continue;
+    if (!saved[i].defined()) return false;
+    outputs.resize(std::max<size_t>(outputs.size(), halves->saved[i].index + 1));
+    outputs[halves->saved[i].index] = saved[i];
   }
-  check_versions();
-  if (!of_->halves_for(tangents)) learn(*live_, tangents, live_->real_inputs());
-  join_shared(gradients, tangents, live_->real_inputs(), of_->lifted());
-  return gradients;
+  uint32_t number = 0;
+  for (size_t i = 0; i < halves->joint.results; ++i) {
+    results.push_back(live_->real_result(i));
+    if (of_->results()[i].is_differentiable) torch::autograd::impl::set_gradient_edge(results.back(), {getptr(), number++});
+  }
+  for (size_t i = 0; i < halves->joint.primals; ++i) primals.push_back(live_->given(i));
+  set_saved(halves, primals, outputs, results);
+  end(std::move(live_));
+  return true;
 }
+
+// ---- a call that ran a program
 
 const capture::NodeProgram* AotNode::program() const {
   if (started_on_) return nullptr;  // in another graph its ops would run on one stream
@@ -265,162 +312,128 @@ const capture::NodeProgram* AotNode::program() const {
 std::optional<variable_list> AotNode::run_as_captured(const variable_list& gradients) {
   const std::lock_guard lock(mutex_);
   if (is_released_) refuse_second_time();
-  auto by_primal = backward_of_program(gradients, Program::Way::AsCaptured);
-  if (!by_primal) return std::nullopt;
-  return of_edges(std::move(*by_primal));
+  const auto taken = taken_by(*halves_, gradients);
+  if (!taken) return std::nullopt;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!(*taken)[i].is_same(gradients[i])) return std::nullopt;
+  }
+  std::vector<at::Tensor> inputs = unpack_saved();
+  inputs.insert(inputs.end(), gradients.begin(), gradients.end());
+  return of_edges(run_program(*halves_, std::move(inputs), Program::Way::AsCaptured));
 }
 
-std::optional<variable_list> AotNode::backward_of_program(const variable_list& tangents, Program::Way way) {
-  std::vector<at::Tensor> inputs;
-  inputs.reserve(saved_.size() + tangents.size());
-  for (const SavedVariable& saved : saved_) inputs.push_back(saved.unpack(getptr()));
-  for (size_t i = 0; i < tangents.size(); ++i) {
-    auto tangent = as_captured(tangents[i], halves_->tangents.at(i));
-    if (tangent && way == Program::Way::AsCaptured && !tangent->is_same(tangents[i])) return std::nullopt;
+// Nullopt: the program is not for gradients like these.
+std::optional<variable_list> AotNode::taken_by(const Halves& halves, const variable_list& tangents) const {
+  variable_list taken;
+  for (uint32_t i = 0; i < tangents.size(); ++i) {
+    if (!tangents[i].defined() && halves.takes_zeros[i]) {
+      taken.push_back(input_metadata(i).zeros_like());
+      continue;
+    }
+    auto tangent = as_captured(tangents[i], halves.tangents[i]);
     if (!tangent) return std::nullopt;
-    inputs.push_back(std::move(*tangent));
+    taken.push_back(std::move(*tangent));
   }
+  return taken;
+}
+
+std::vector<at::Tensor> AotNode::unpack_saved() {
+  std::vector<at::Tensor> saved;
+  saved.reserve(saved_.size() + num_inputs());
+  for (const SavedVariable& each : saved_) saved.push_back(each.unpack(getptr()));
+  return saved;
+}
+
+variable_list AotNode::run_program(const Halves& halves, std::vector<at::Tensor> inputs, Program::Way way) {
+  context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
+  return halves.backward->run(std::move(inputs), bindings_, way);
+}
+
+// Of the same forward: there are some for each set of results that gradients flow into.
+std::shared_ptr<const Halves> AotNode::halves_that_take(const variable_list& tangents) {
+  if (auto known = of_->halves_for(tangents, *halves_)) return known;
+  const std::vector<bool> flows = which_flow(tangents);
+  const auto& whole = halves_->whole ? halves_->whole : halves_;
+  variable_list contiguous;
+  for (const at::Tensor& tangent : tangents) contiguous.push_back(tangent.defined() ? as_contiguous(tangent) : tangent);
+  if (auto known = of_->halves_for(contiguous, *halves_)) return known;
+  HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, {}};
+  for (const at::Tensor& tangent : contiguous) request.tangents.push_back(tangent_facts(tangent));
+  request.backward_inputs = [&] {
+    std::vector<at::Tensor> inputs = unpack_saved();
+    inputs.insert(inputs.end(), contiguous.begin(), contiguous.end());
+    return inputs;
+  };
+  request.leaves = of_->leaves();
+  auto made = make_backward_of_some(whole, flows, request);
+  of_->add(made);
+  return made;
+}
+
+variable_list AotNode::backward_of_program(const variable_list& tangents) {
+  std::shared_ptr<const Halves> halves = halves_;
+  auto taken = taken_by(*halves, tangents);
+  const auto are_as_they_came = [&] {
+    return std::equal(taken->begin(), taken->end(), tangents.begin(), [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+  };
+  if (!taken || !are_as_they_came()) {
+    halves = halves_that_take(tangents);
+    taken = taken_by(*halves, tangents);
+    if (!taken) return backward_by_ops(tangents);
+    if (halves != halves_) of_->was_missed(halves);
+  }
+  std::vector<at::Tensor> inputs = unpack_saved();
+  for (at::Tensor& tangent : *taken) inputs.push_back(std::move(tangent));
   // The program may write to what nobody else holds once it has read it, and lets go of it as early as it can.
-  if (way == Program::Way::Best && !torch::autograd::get_current_graph_task_keep_graph()) {
+  if (!torch::autograd::get_current_graph_task_keep_graph()) {
     saved_.clear();
-    inputs_.clear();
+    for_second_order_.clear();
     is_released_ = true;
   }
-  context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
-  return halves_->backward->run(std::move(inputs), bindings_, way);
+  return run_program(*halves, std::move(inputs), Program::Way::Best);
 }
 
-// A function that cannot run again gets one backward for all that may flow in: zeros where nothing does, and no layouts of their own.
-void AotNode::complete(variable_list& tangents) const {
-  for (size_t i = 0; i < tangents.size(); ++i) {
-    tangents[i] = tangents[i].defined() ? tangents[i].contiguous() : input_metadata(i).zeros_like();
-  }
-}
-
-// Gradients flow into other results than those that the programs were made for. Where there are programs for these too, the forward could
-// not know which backward would come.
-variable_list AotNode::backward_of_another_trace(const variable_list& tangents) {
-  context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
-  const OnStockEngine stock;
-  std::vector<at::Tensor> inputs = unpack_inputs();
-  const auto trace = std::make_unique<capture::FunctionTrace>(of_->sizes_of(bindings_), /*answers_freely=*/true);
-  variable_list gradients;
-  try {
-    const at::AutoGradMode grad(true);
-    trace->forward([&](const std::vector<at::Tensor>& stand_ins) { return of_->function()(stand_ins).tensors; }, inputs);
-    const at::AutoGradMode no_grad(false);
-    gradients = trace->backward(tangents);
-  } catch (const std::exception&) {  // its own errors come again from there
-    return run_as_it_is(tangents, /*create_graph=*/false);
-  }
-  if (const auto known = of_->halves_for(tangents)) {
-    of_->was_missed(known);
-  } else if (of_->is_like(*trace)) {
-    learn(*trace, tangents, inputs);
-  }
-  join_shared(gradients, tangents, inputs, of_->lifted());
-  return gradients;
-}
-
-void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs) {
-  inputs.insert(inputs.end(), of_->lifted().begin(), of_->lifted().end());
-  const auto primals = [&] { return inputs; };
-  try {
-    if (trace.symbols()->has_answered()) {
-      // Right for these sizes alone.
-      if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
-      of_->make_exact();
+// Op by op, in the state of this thread: where the backward is to be differentiated, where gradients are of another kind than the program's
+// (batched, sparse, subclasses), and in modes that see each op.
+variable_list AotNode::backward_by_ops(const variable_list& tangents) {
+  const bool create_graph = at::GradMode::is_enabled();
+  std::vector<at::Tensor> inputs = unpack_saved();
+  const auto whole = halves_->whole ? halves_->whole : halves_;
+  if (create_graph) {
+    HistoryOf of{of_, whole, bindings_, next_edges(), {}};
+    for (const uint32_t primal : whole->second_order.primals) {
+      for (uint32_t i = 0; i < whole->saved.size(); ++i) {
+        if (whole->saved[i].from == Saved::From::Primal && whole->saved[i].index == primal)
+          of.primals.emplace_back(primal, SavedVariable(inputs[i], false));
+      }
     }
-    const auto halves = make_halves(with_tensor_names(trace.joint(), context_->options, of_->lifted()),
-                                    {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
-    of_->add(halves);
-    if (const auto family = of_->family()) family->learned(*of_, halves);
-    choose_layout(of_, halves, context_->options);
-  } catch (const std::exception& error) {
-    of_->give_up();
-    tell_once(std::string("a function runs as it is from now on: no program could be made of its backward: ") + error.what());
+    for (const auto& [primal, saved] : for_second_order_) of.primals.emplace_back(primal, SavedVariable(saved.unpack(), false));
+    give_history(inputs, std::move(of));
   }
-}
-
-std::vector<at::Tensor> AotNode::unpack_inputs() {
-  std::vector<at::Tensor> inputs;
-  for (const SavedVariable& input : inputs_) inputs.push_back(input.unpack(getptr()));
-  return inputs;
-}
-
-// The function runs once more, as it is, for autograd to make a graph of it: one that can be differentiated, where that is wanted.
-variable_list AotNode::run_as_it_is(const variable_list& tangents, bool create_graph) {
-  if (!has_inputs_) {
-    throw std::runtime_error(
-        "hindcast::aot_function: create_graph needs the function to run again, and this one writes to its inputs, returns tensors "
-        "that share memory, or draws random numbers. Call the function itself where you need second derivatives");
+  variable_list taken;
+  const std::shared_ptr<const Halves> halves = [&] {
+    variable_list like;
+    for (uint32_t i = 0; i < tangents.size(); ++i) like.push_back(tangents[i].defined() ? input_metadata(i).zeros_like() : at::Tensor());
+    return halves_that_take(like);
+  }();
+  for (uint32_t i = 0; i < tangents.size(); ++i) {
+    const bool is_zero = !tangents[i].defined() && halves->takes_zeros[i];
+    taken.push_back(is_zero ? input_metadata(i).zeros_like() : tangents[i]);
   }
-  context_->counts.run_again.fetch_add(1, std::memory_order_relaxed);
-  const OnStockEngine stock;
-  const at::AutoGradMode grad(true);
-  std::vector<at::Tensor> inputs = unpack_inputs();
+  inputs.insert(inputs.end(), taken.begin(), taken.end());
+  const capture::Graph& graph = *halves->backward->graph();
+  std::unordered_map<uint32_t, at::Tensor> known;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (of_->needs_gradient(i)) inputs[i] = behind_a_node(inputs[i]);
+    if (graph.inputs[i].defined()) known.emplace(graph.inputs[i].index, std::move(inputs[i]));
   }
-  return gradients_of(of_->function()(inputs).tensors, inputs, inputs, tangents, create_graph);
-}
-
-// The same for the call that was traced, and has written and drawn: from what it found, and without a second effect.
-variable_list AotNode::run_first_call_again(const variable_list& tangents) {
-  const FirstCallAgain as_it_was(*live_);
-  const at::AutoGradMode grad(true);
-  std::vector<at::Tensor> ends = live_->real_inputs(), given;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const at::Tensor before = live_->before(i);
-    if (before.defined()) ends[i] = before;
-    if (of_->needs_gradient(i)) ends[i] = ends[i].detach().requires_grad_();
-    given.push_back(of_->needs_gradient(i) || before.defined() ? ends[i].clone() : ends[i]);
-  }
-  return gradients_of(of_->function()(given).tensors, given, ends, tangents, /*create_graph=*/false);
-}
-
-// `given`: what the function was given; `ends`: where gradients of these are wanted.
-variable_list AotNode::gradients_of(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given, const variable_list& ends,
-                                    const variable_list& tangents, bool create_graph) const {
-  const auto tensor_of = [&](uint32_t result) -> at::Tensor {
-    if (const auto written = of_->results()[result].written) return given.at(*written);
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      const capture::Returned& returned = of_->returned()[o];
-      if (returned.from != capture::Returned::From::Result || returned.index != result) continue;
-      return returned.views.empty() ? outputs[o] : at::Tensor(outputs[o]._base());
-    }
-    return {};
-  };
-  variable_list roots, into, wanted;
-  size_t next = 0;
-  for (uint32_t r = 0; r < of_->results().size(); ++r) {
-    if (!of_->results()[r].is_differentiable) continue;
-    const at::Tensor& tangent = tangents.at(next++);
-    if (!tangent.defined()) continue;
-    roots.push_back(tensor_of(r));
-    into.push_back(tangent);
-  }
-  std::vector<std::pair<torch::autograd::Edge, torch::autograd::Edge>> lifted;  // where the function's history leads, and where it shall
-  std::unordered_set<torch::autograd::Node*> borders;
-  for (size_t i = 0; i < ends.size() + of_->lifted().size(); ++i) {
-    if (!of_->needs_gradient(i)) continue;
-    const bool is_lifted = i >= ends.size();
-    wanted.push_back(is_lifted ? behind_a_node(of_->lifted()[i - ends.size()]) : ends[i]);
-    const auto edge = torch::autograd::impl::gradient_edge(wanted.back());
-    borders.insert(edge.function.get());
-    if (is_lifted) lifted.emplace_back(torch::autograd::impl::gradient_edge(of_->lifted()[i - ends.size()]), edge);
-  }
-  const auto redirect = [&](const torch::autograd::Edge& edge) -> std::optional<torch::autograd::Edge> {
-    const auto known = std::find_if(lifted.begin(), lifted.end(), [&](const auto& each) { return each.first == edge; });
-    return known == lifted.end() ? std::nullopt : std::optional(known->second);
-  };
-  if (!lifted.empty()) capture::replace_edges(roots, redirect, &borders);
-  variable_list found = torch::autograd::grad(roots, wanted, into, /*retain_graph=*/create_graph, create_graph, /*allow_unused=*/true);
-  variable_list by_primal(ends.size() + of_->lifted().size());
-  for (size_t i = 0, k = 0; i < by_primal.size(); ++i) {
-    if (of_->needs_gradient(i)) by_primal[i] = std::move(found[k++]);
-  }
-  return by_primal;
+  std::vector<capture::ValueId> wanted;
+  std::copy_if(graph.outputs.begin(), graph.outputs.end(), std::back_inserter(wanted), [](capture::ValueId value) { return value.defined(); });
+  context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
+  const OnStockEngine stock;
+  graph.compute(wanted, known, bindings_);
+  variable_list gradients;
+  for (const capture::ValueId value : graph.outputs) gradients.push_back(value.defined() ? known.at(value.index) : at::Tensor());
+  return gradients;
 }
 
 }  // namespace hindcast::engine

@@ -17,7 +17,7 @@ namespace hindcast::engine {
 
 /// Counts of one compiled function.
 struct AotCounts {
-  std::atomic<uint64_t> calls = 0, hits = 0, traces = 0, eager = 0, backwards = 0, run_again = 0, numbers_differed = 0;
+  std::atomic<uint64_t> calls = 0, hits = 0, traces = 0, eager = 0, backwards = 0, numbers_differed = 0;
 };
 
 /// What every part of a call needs.
@@ -37,15 +37,11 @@ class AotNode final : public capture::ProgramNode {
 
   /// The call was traced: its backward is run on the stand-ins, and makes the programs known.
   void set_live(std::unique_ptr<capture::FunctionTrace> trace) { live_ = std::move(trace); }
-  /// The call is over: what is written to from here on may be wanted by the backward.
-  void note_versions() { versions_ = live_->versions(); }
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
   /// When this node's results have their history. `devices`: of the accelerator, where the call ran.
   void note_streams(c10::ArrayRef<c10::Device> devices);
-  /// Inputs of the function, for it to run once more.
-  void keep_inputs(const std::vector<at::Tensor>& inputs);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
   void release_variables() override;
@@ -59,32 +55,41 @@ class AotNode final : public capture::ProgramNode {
  private:
   using variable_list = torch::autograd::variable_list;
 
-  variable_list run(variable_list& tangents);
-  void complete(variable_list& tangents) const;
+  variable_list run(const variable_list& tangents);
   void end(std::unique_ptr<capture::FunctionTrace> trace);
-  void check_versions() const;
-  variable_list backward_of_trace(const variable_list& tangents);
-  std::optional<variable_list> backward_of_program(const variable_list& tangents, Program::Way way);
-  variable_list backward_of_another_trace(const variable_list& tangents);
-  variable_list run_as_it_is(const variable_list& tangents, bool create_graph);
-  variable_list run_first_call_again(const variable_list& tangents);
-  variable_list gradients_of(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& given, const variable_list& ends,
-                             const variable_list& tangents, bool create_graph) const;
-  void learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs);
-  std::vector<at::Tensor> unpack_inputs();
+  variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
+  void learn(const variable_list& tangents);
+  bool take_over();
+  struct Recorded {
+    capture::Joint joint;
+    variable_list tangents;
+  };
+  void make_programs(const std::vector<Recorded>& recorded);
+  variable_list backward_of_program(const variable_list& tangents);
+  variable_list backward_by_ops(const variable_list& tangents);
+  std::shared_ptr<const Halves> halves_that_take(const variable_list& tangents);
+  std::optional<variable_list> taken_by(const Halves& halves, const variable_list& tangents) const;
+  std::vector<at::Tensor> unpack_saved();
+  variable_list run_program(const Halves& halves, std::vector<at::Tensor> inputs, Program::Way way);
   variable_list of_edges(variable_list by_primal) const;
 
   const std::shared_ptr<AotContext> context_;
   const std::shared_ptr<Specialisation> of_;
   const capture::Bindings bindings_;
   std::unique_ptr<capture::FunctionTrace> live_;
-  std::vector<uint32_t> versions_;  // of live_
   std::shared_ptr<const Halves> halves_;
   std::vector<torch::autograd::SavedVariable> saved_;   // by Halves::saved
-  std::vector<torch::autograd::SavedVariable> inputs_;  // where the function can run again
-  bool has_inputs_ = false, is_released_ = false;
+  std::vector<std::pair<uint32_t, torch::autograd::SavedVariable>> for_second_order_;  // primals that are not among them
+  bool has_learned_ = false, is_released_ = false;
   std::optional<hooks::StartStreams> started_on_;  // what the call ran on, where that is more than this node's own stream
 };
+
+/// LibTorch's error where a graph is used again that was not retained.
+[[noreturn]] void refuse_second_time();
+
+/// The same memory, with a node of its own before its history. Gradients of what is computed once more are taken there: at the tensor itself
+/// they would be what flows through the history of another input too, and its hooks would be called.
+at::Tensor behind_a_node(const at::Tensor& tensor);
 
 /// While alive, backwards of this thread run on LibTorch's engine.
 class OnStockEngine {

@@ -100,7 +100,6 @@ struct AotStats {
   std::uint64_t traces = 0;            ///< calls that were recorded
   std::uint64_t eager = 0;             ///< calls that ran the function as it is
   std::uint64_t backwards = 0;         ///< gradients computed by a program
-  std::uint64_t run_again = 0;         ///< backwards for which the function itself ran once more
   std::uint64_t numbers_differed = 0;  ///< calls whose item() gave another number than the one that was traced
 };
 

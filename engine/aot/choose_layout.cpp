@@ -40,8 +40,7 @@ void Choice::make() const {
   HC_LOG(Aot, Info, "convolutions of a function: {:.0f} us as they are, {:.0f} us channels-last with all copies{}", last->plain_us,
          last->last_us, is_faster ? ": they work so from now on" : "");
   if (!is_faster || of.expired()) return;
-  HalvesRequest request{options, lasting, with_gradients, nullptr, {}};
-  request.tangent_facts = &former->tangents;
+  HalvesRequest request{options, lasting, with_gradients, former->tangents, {}};
   request.leaves = leaves;
   request.traced = &former->traced;
   const auto better = make_halves(last->joint, request);
@@ -51,7 +50,7 @@ void Choice::make() const {
 }  // namespace
 
 void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options) {
-  if (options.layouts == Layouts::AsGiven || halves->backward == nullptr || !both_have_kernels(options)) return;
+  if (options.layouts == Layouts::AsGiven || halves->tangents.empty() || !both_have_kernels(options)) return;
   if (!codegen::has_convolutions(*halves->traced.graph)) return;
   if (!of->may_choose_layout()) return;
   const auto choice = std::make_shared<Choice>(Choice{of, halves, options, of->lasting(), of->with_gradients(), of->leaves()});

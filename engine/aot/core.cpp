@@ -97,7 +97,7 @@ class AotCore::Implementation {
 
   AotStats stats() const {
     const AotCounts& counts = context_->counts;
-    return {counts.calls, counts.hits, counts.traces, counts.eager, counts.backwards, counts.run_again, counts.numbers_differed};
+    return {counts.calls, counts.hits, counts.traces, counts.eager, counts.backwards, counts.numbers_differed};
   }
 
   std::vector<AotPrograms> programs() const {
@@ -105,7 +105,10 @@ class AotCore::Implementation {
     for (const auto& family : families_.entries()) {
       const auto known = family->all();
       for (const auto& specialisation : *known) {
-        for (const auto& halves : specialisation->all_halves()) programs.push_back(programs_of(*halves));
+        for (const auto& halves : specialisation->all_halves()) {
+          const bool is_for_others = halves->backward == nullptr && specialisation->has_gradients();
+          if (!is_for_others) programs.push_back(programs_of(*halves));
+        }
       }
     }
     return programs;

@@ -33,13 +33,14 @@ void Family::remove(const Specialisation& specialisation) {
   former = std::exchange(all_, std::move(fewer));
 }
 
-void Family::escaped(Specialisation& specialisation) {
+bool Family::may_still_be_traced() {
   constexpr size_t kMost = 2;
-  const size_t times = [&] {
-    const std::lock_guard lock(mutex_);
-    return ++escapes_;
-  }();
-  if (times <= kMost) {
+  const std::lock_guard lock(mutex_);
+  return ++escapes_ <= kMost;
+}
+
+void Family::escaped(Specialisation& specialisation) {
+  if (may_still_be_traced()) {
     specialisation.drop();
     return remove(specialisation);
   }
@@ -67,16 +68,12 @@ void Family::set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another
   fitted_.swap(fitted);
 }
 
-void Family::learned(const Specialisation& specialisation, const std::shared_ptr<const Halves>& halves) {
-  if (specialisation.is_exact()) {
-    fit_to(specialisation, halves);
-  } else if (!specialisation.is_dynamic()) {
-    compare(specialisation, *halves);
-  }
+void Family::learned(const Specialisation& specialisation) {
+  if (specialisation.is_exact() && specialisation.whole()) fit_to(specialisation);
 }
 
 // The first two sizes: is there one program for both?
-void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Halves>& halves) {
+void Family::fit_to(const Specialisation& second) {
   {
     const std::lock_guard lock(mutex_);
     if (!may_fit_ || fitted_) return;
@@ -84,51 +81,73 @@ void Family::fit_to(const Specialisation& second, const std::shared_ptr<const Ha
   if (options_.fw_compiler.function() || options_.bw_compiler.function()) return set_fit(nullptr, false);
   const auto known_sizes = all();  // lives as long as the loop does
   for (const auto& first : *known_sizes) {
-    if (first->is_dynamic() || !first->is_alike_outside(second)) continue;
+    if (first->is_dynamic() || !first->is_alike_outside(second) || !first->whole()) continue;
     const auto values = second.values_of_symbols(first->row());
     if (!values) continue;
-    for (const auto& known : first->all_halves()) {
-      if (known->tangents != halves->tangents) continue;
-      auto fitted = fit({known->traced, first->returned()}, *values, {halves->traced, second.returned()});
-      if (!fitted) continue;
-      const auto waiting = std::make_shared<Specialisation>(second, std::move(fitted->joint.graph->symbols), std::move(fitted->returned));
-      HalvesRequest request{options_, second.lasting(), second.with_gradients(), nullptr, {}};
-      request.tangent_facts = &halves->tangents;
-      request.leaves = second.leaves();
-      const auto fitted_halves = make_halves(std::move(fitted->joint), request);
-      waiting->add(fitted_halves);
-      choose_layout(waiting, fitted_halves, options_);
-      HC_LOG(Aot, Info, "numbers of two programs are expressions of their sizes; a third size will tell");
-      waiting->limit_to(*values);
-      waiting->widen(second.symbols_at_capture());
-      return set_fit(waiting, false);
-    }
+    const auto fitted = fit(*first, second, *values);
+    if (!fitted) continue;
+    HC_LOG(Aot, Info, "numbers of two programs are expressions of their sizes; a third size will tell");
+    fitted->prove(*values);
+    fitted->prove(second.symbols_at_capture());
+    return set_fit(fitted, false);
   }
   HC_LOG(Aot, Info, "programs at two sizes differ in more than what their sizes say: each size gets its own");
   set_fit(nullptr, false);
 }
 
-// The third, and every other that lies outside of what has been compared: between two sizes that gave one program lies no branch of the
-// function's own, as a rule; beyond them there may be one.
-void Family::compare(const Specialisation& other, const Halves& halves) {
+// Null: their programs are not one.
+std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const Specialisation& second,
+                                            const std::vector<int64_t>& values) const {
+  const auto fit_one = [&](const Halves& known, const Halves& other) {
+    return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()});
+  };
+  const auto whole = second.whole(), whole_of_first = first.whole();
+  if (whole->tangents != whole_of_first->tangents) return nullptr;
+  auto program = fit_one(*whole_of_first, *whole);
+  if (!program) return nullptr;
+  const auto fitted = std::make_shared<Specialisation>(second, std::move(program->joint.graph->symbols), std::move(program->returned),
+                                                       options_.dynamic == Dynamic::Inferred);
+  HalvesRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
+  request.leaves = second.leaves();
+  request.is_for_others = second.all_halves().size() > 1;
+  const auto halves = make_halves(std::move(program->joint), request);
+  fitted->add(halves);
+  for (const auto& other : second.all_halves()) {
+    for (const auto& known : first.all_halves()) {
+      if (other->whole == nullptr || !other->is_recorded() || !known->is_recorded() || other->tangents != known->tangents) continue;
+      auto beside = fit_one(*known, *other);
+      if (!beside) continue;
+      request.tangents = other->tangents;
+      if (auto made = make_backward_beside(halves, std::move(beside->joint), request)) fitted->add(std::move(made));
+    }
+  }
+  fitted->ensure_backward(halves, request);
+  choose_layout(fitted, halves, options_);
+  return fitted;
+}
+
+// The function may branch on a size that it has as a plain number: what holds at two sizes proves nothing of a third.
+bool Family::proves_a_fit(const Specialisation& other, const capture::Joint& joint, const std::vector<capture::Facts>& tangents) {
   std::shared_ptr<Specialisation> fitted;
   {
     const std::lock_guard lock(mutex_);
     fitted = fitted_;
   }
-  if (!fitted) return;
+  if (!fitted || other.is_dynamic()) return false;
   const auto values = fitted->values_of_symbols(other.row());
-  if (!values || halves.tangents != fitted->halves()->tangents) return;
-  const bool is_right = fitted->is_alike_outside(other) &&
-                        is_same_at({fitted->halves()->traced, fitted->returned()}, *values, {halves.traced, other.returned()});
+  const auto whole = fitted->whole();
+  if (!values || tangents != whole->tangents) return false;
+  const bool is_right =
+      fitted->is_alike_outside(other) && is_same_at({whole->traced, fitted->returned()}, *values, {joint, other.returned()});
   HC_LOG(Aot, Info, "another size {}", is_right ? "has the program that was fitted to two" : "has another program: it gets its own");
   if (!is_right) {
     if (!fitted->is_confirmed()) set_fit(nullptr, false);
-    return;
+    return false;
   }
-  fitted->widen(*values);
+  fitted->prove(*values);
   remove(other);
   if (fitted->confirm()) add(fitted);
+  return true;
 }
 
 }  // namespace hindcast::engine

@@ -19,11 +19,15 @@ class Family : public std::enable_shared_from_this<Family> {
   std::shared_ptr<const List> all() const;
   void add(const std::shared_ptr<Specialisation>& specialisation);
   void remove(const Specialisation& specialisation);
-  /// A specialisation of this family has got programs.
-  void learned(const Specialisation& specialisation, const std::shared_ptr<const Halves>& halves);
+  /// A specialisation of this family has got programs: is there one for other sizes too?
+  void learned(const Specialisation& specialisation);
+  /// True if the joint program of a trace at other sizes is that of a fit, which serves these sizes from now on.
+  bool proves_a_fit(const Specialisation& other, const capture::Joint& joint, const std::vector<capture::Facts>& tangents);
   /// The function keeps a tensor that it made: a later call would find another one there. It is traced anew, once that may be done with
   /// (a mask that is made in the first call), and runs as it is where it is not.
   void escaped(Specialisation& specialisation);
+  /// One more call did so. True: the next one is to be traced all the same.
+  bool may_still_be_traced();
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit
@@ -34,8 +38,8 @@ class Family : public std::enable_shared_from_this<Family> {
   Sizes sizes_for(const capture::Facts& row) const;
 
  private:
-  void fit_to(const Specialisation& second, const std::shared_ptr<const Halves>& halves);
-  void compare(const Specialisation& other, const Halves& halves);
+  void fit_to(const Specialisation& second);
+  std::shared_ptr<Specialisation> fit(const Specialisation& first, const Specialisation& second, const std::vector<int64_t>& values) const;
   void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
 
   const AotOptions& options_;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "codegen/partition/random_numbers.h"
+#include "codegen/partition/some_tangents.h"
 #include "codegen/partition/split.h"
 #include "engine/aot/names.h"
 #include "engine/counters/stats_recorder.h"
@@ -71,15 +72,21 @@ Facts tangent_facts(const at::Tensor& tangent) {
   if (!tangent.defined()) return {0};
   const at::Tensor plain = tangent.requires_grad() ? tangent.tensor_data() : tangent;
   capture::append_tensor_facts(plain, facts);
-  facts.erase(facts.begin() + 1, facts.begin() + 1 + plain.dim());
+  if (capture::is_plain(plain)) facts.erase(facts.begin() + 1, facts.begin() + 1 + plain.dim());
   return facts;
+}
+
+at::Tensor as_contiguous(const at::Tensor& tangent) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const bool is_odd = tangent.is_conj() || tangent.is_neg() || tangent.unsafeGetTensorImpl()->is_wrapped_number() || tangent.is_inference();
+  if (!is_odd) return tangent.contiguous();
+  return at::empty(tangent.sizes(), tangent.options()).copy_(tangent);
 }
 
 std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& captured) {
   if (tangent_facts(tangent) == captured) return tangent;
   if (!tangent.defined() || captured == Facts{0}) return std::nullopt;
-  const at::AutoDispatchBelowADInplaceOrView below;
-  at::Tensor copy = tangent.contiguous();
+  at::Tensor copy = as_contiguous(tangent);
   if (tangent_facts(copy) != captured) return std::nullopt;
   return copy;
 }
@@ -93,58 +100,173 @@ std::vector<c10::Device> devices_of(const capture::Graph& graph) {
   return devices;
 }
 
+namespace {
+
+bool wants_names(const AotOptions& options) {
+  return options.fw_compiler.is_users() || options.bw_compiler.is_users() || base::tracing() ||
+         base::enabled(base::Channel::AotGraphs, base::Level::Info);
+}
+
+// What the backward reads of the forward, and where that is to be had once more.
+SecondOrder second_order_of(const Halves& halves, const std::vector<uint32_t>& with_gradients) {
+  const codegen::JointUses uses(halves.joint);
+  std::vector<bool> depends(uses.graph().values.size());  // on a primal that needs a gradient
+  for (const uint32_t primal : with_gradients) {
+    if (halves.joint.primal_values()[primal].defined()) depends[halves.joint.primal_values()[primal].index] = true;
+  }
+  for (uint32_t i = 0; i < halves.joint.forward_end; ++i) {
+    bool any = false;
+    capture::for_each_use(uses.instr(i), [&](ValueId value) { any = any || (value.defined() && depends[value.index]); });
+    for (const ValueId value : uses.instr(i).outputs) {
+      if (value.defined()) depends[value.index] = any && torch::autograd::isDifferentiableType(uses.graph().values[value.index].dtype);
+    }
+  }
+  SecondOrder order;
+  std::vector<ValueId> values;
+  for (uint32_t i = 0; i < halves.saved.size(); ++i) {
+    if (halves.saved[i].from != Saved::From::Forward || !depends[halves.saved_values[i].index]) continue;
+    order.saved.push_back(i);
+    values.push_back(halves.saved_values[i]);
+  }
+  const auto is_there = [&](ValueId value) {
+    const auto place = std::find(halves.saved_values.begin(), halves.saved_values.end(), value);
+    return place != halves.saved_values.end() && !depends[value.index];
+  };
+  std::vector<bool> is_read(uses.graph().values.size());
+  std::vector<ValueId> open = values;
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (!value.defined() || is_read[value.index] || is_there(value)) continue;
+    is_read[value.index] = true;
+    const uint32_t maker = uses.maker_of(value);
+    if (maker == codegen::JointUses::kNone) continue;
+    order.draws = order.draws || uses.instr(maker).op && uses.instr(maker).op->hasTag(at::Tag::nondeterministic_seeded);
+    capture::for_each_use(uses.instr(maker), [&](ValueId read) { open.push_back(read); });
+  }
+  for (uint32_t i = 0; i < halves.joint.primals; ++i) {
+    const ValueId value = halves.joint.primal_values()[i];
+    if (value.defined() && is_read[value.index]) order.primals.push_back(i);
+  }
+  return order;
+}
+
+std::vector<at::Tensor> example_inputs(const Halves& halves, const HalvesRequest& request) {
+  if (request.backward_inputs) return request.backward_inputs();
+  const auto primals = request.primals();
+  const Program by_ops(halves.forward->graph(), compilers::eager(), false, {});
+  const auto outputs = by_ops.run(primals, capture::bindings_at_capture(*halves.joint.graph->symbols));
+  std::vector<at::Tensor> inputs;
+  for (const Saved& saved : halves.saved) {
+    inputs.push_back(saved.from == Saved::From::Primal ? primals[saved.index] : outputs[saved.index]);
+  }
+  inputs.insert(inputs.end(), request.example_tangents.begin(), request.example_tangents.end());
+  return inputs;
+}
+
+void add_backward(Halves& halves, std::shared_ptr<const capture::Graph> backward, const HalvesRequest& request) {
+  const AotOptions& options = request.options;
+  if (wants_names(options)) backward = with_names(backward, name_values(halves.joint));
+  halves.tangents = request.tangents;
+  halves.takes_zeros.resize(request.tangents.size());
+  const auto examples = [&] { return example_inputs(halves, request); };
+  halves.backward =
+      std::make_shared<Program>(numbered(backward, "backward of a function"), options.bw_compiler, options.async, examples, request.leaves);
+  if (base::tracing()) record_joint_of(*halves.joint.graph, halves);
+  halves.of_node = {halves.backward->graph(), request.with_gradients, next_number()};
+}
+
+std::shared_ptr<Halves> beside(const std::shared_ptr<const Halves>& whole, capture::Joint joint) {
+  auto halves = std::make_shared<Halves>();
+  halves->joint = std::move(joint);
+  halves->devices = whole->devices;
+  halves->saved_values = whole->saved_values;
+  halves->saved = whole->saved;
+  halves->forward = whole->forward;
+  halves->whole = whole;
+  return halves;
+}
+
+}  // namespace
+
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request) {
   auto halves = std::make_shared<Halves>();
   halves->devices = devices_of(*joint.graph);
   halves->traced = request.traced != nullptr ? *request.traced : joint;
   if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
   capture::Partitioned parts;
-  const bool has_backward = request.tangents != nullptr || (request.tangent_facts != nullptr && !request.tangent_facts->empty());
+  const bool has_backward = !request.tangents.empty();
   if (has_backward) {
     const auto made = request.options.partition(joint, {request.options.memory_budget, request.lasting});
     if (!made || !made->forward || !made->backward) throw std::runtime_error("AotOptions::partition gave no programs");
     parts = *made;
-    if (request.tangent_facts != nullptr) halves->tangents = *request.tangent_facts;
-    if (request.tangents != nullptr) {
-      for (const at::Tensor& tangent : *request.tangents) halves->tangents.push_back(tangent_facts(tangent));
-    }
   } else {
     parts = codegen::split(joint, {});
   }
   for (uint32_t i = 0; i < parts.saved.size(); ++i) halves->saved.push_back(find_saved(joint, parts.saved[i], i));
   halves->saved_values = parts.saved;
   const AotOptions& options = request.options;
-  if (options.fw_compiler.is_users() || options.bw_compiler.is_users() || base::tracing() ||
-      base::enabled(base::Channel::AotGraphs, base::Level::Info)) {
-    const capture::ValueNames names = name_values(joint);
-    parts.forward = with_names(parts.forward, names);
-    if (parts.backward) parts.backward = with_names(parts.backward, names);
-  }
+  halves->joint = std::move(joint);
+  if (wants_names(options)) parts.forward = with_names(parts.forward, name_values(halves->joint));
   halves->forward =
       std::make_shared<Program>(numbered(parts.forward, "forward of a function"), options.fw_compiler, options.async, request.primals);
   if (has_backward) {
-    const auto examples = [&] {
-      const auto primals = request.primals();
-      const auto outputs =
-          Program(parts.forward, compilers::eager(), false, {}).run(primals, capture::bindings_at_capture(*joint.graph->symbols));
-      std::vector<at::Tensor> inputs;
-      for (const Saved& saved : halves->saved) {
-        inputs.push_back(saved.from == Saved::From::Primal ? primals[saved.index] : outputs[saved.index]);
-      }
-      inputs.insert(inputs.end(), request.tangents->begin(), request.tangents->end());
-      return inputs;
-    };
-    halves->backward = std::make_shared<Program>(numbered(parts.backward, "backward of a function"), options.bw_compiler, options.async,
-                                                 examples, request.leaves);
+    halves->second_order = second_order_of(*halves, request.with_gradients);
+    if (request.is_for_others) {
+      halves->tangents = request.tangents;
+    } else {
+      add_backward(*halves, parts.backward, request);
+    }
+  } else if (base::tracing()) {
+    record_joint_of(*halves->joint.graph, *halves);
   }
-  if (base::tracing()) record_joint_of(*joint.graph, *halves);
-  if (halves->backward) halves->of_node = {halves->backward->graph(), request.with_gradients, next_number()};
-  halves->joint = std::move(joint);
   const capture::Graph &joint_graph = *halves->joint.graph, &traced = *halves->traced.graph;
   size_t bytes_of_names = base::footprint(halves->joint.primal_names);
   for (const std::string& name : halves->joint.primal_names) bytes_of_names += base::footprint_beyond<15>(name);
   halves->forward->add_owners_bytes(bytes_of_names + joint_graph.footprint(parts.forward.get()) +
                                     (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)));
+  return halves;
+}
+
+std::shared_ptr<const Halves> make_backward_beside(const std::shared_ptr<const Halves>& whole, capture::Joint joint,
+                                                   const HalvesRequest& request) {
+  if (joint.graph->values.size() != whole->traced.graph->values.size()) {
+    // So that a pass that adds values gives them the numbers that they have in the whole program, which was recorded behind this one.
+    auto graph = std::make_shared<capture::Graph>(*joint.graph);
+    graph->values = whole->traced.graph->values;
+    joint.graph = std::move(graph);
+  }
+  capture::Joint traced = joint;
+  if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
+  const auto backward = codegen::backward_behind(joint, whole->saved_values);
+  if (!backward) return nullptr;
+  const auto halves = beside(whole, std::move(joint));
+  halves->traced = std::move(traced);
+  add_backward(*halves, backward, request);
+  return halves;
+}
+
+std::shared_ptr<const Halves> make_backward_of_some(const std::shared_ptr<const Halves>& whole, const std::vector<bool>& flows,
+                                                    const HalvesRequest& request) {
+  std::shared_ptr<const capture::Graph> backward;
+  auto some = codegen::with_some_tangents(whole->joint, flows);
+  if (some) backward = codegen::backward_behind(*some, whole->saved_values);
+  if (!backward) {
+    some = codegen::with_gradients_of(whole->joint, flows);
+    backward = codegen::backward_behind(*some, whole->saved_values);
+  }
+  if (!backward) throw std::runtime_error("a part of a backward needs more than the whole");
+  const bool takes_zeros = some->tangent_values().size() == flows.size() && [&] {
+    for (size_t i = 0; i < flows.size(); ++i) {
+      if (!flows[i] && some->tangent_values()[i].defined()) return true;
+    }
+    return false;
+  }();
+  const auto halves = beside(whole, *some);
+  add_backward(*halves, backward, request);
+  if (takes_zeros) {
+    for (size_t i = 0; i < flows.size(); ++i) halves->takes_zeros[i] = !flows[i];
+  }
   return halves;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // A function's two programs, as one backward made them known: for one set of results that gradients flow into.
 
+#include "base/fork.h"
 #include "capture/backward/facts.h"
 #include "capture/backward/program_node.h"
 #include "capture/function/joint.h"
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -24,36 +26,79 @@ struct Saved {
 /// Of its values, each once, but for the host.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
 
+/// What a backward of the backward needs: values that the forward saves and that are no primals or results are computed once more, by
+/// autograd, where gradients flow into them.
+struct SecondOrder {
+  std::vector<uint32_t> saved;    // numbers of such values among Halves::saved
+  std::vector<uint32_t> primals;  // that they are computed of
+  bool draws = false;             // random numbers, on the way
+};
+
+/// Which of a list of values autograd gives a history, found out when somebody asks for the first time.
+class DifferentiableSaved {
+ public:
+  std::optional<std::vector<uint32_t>> known() const {
+    const std::lock_guard lock(mutex_);
+    return known_;
+  }
+  void set(std::vector<uint32_t> saved) {
+    const std::lock_guard lock(mutex_);
+    known_ = std::move(saved);
+  }
+
+ private:
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
+  std::optional<std::vector<uint32_t>> known_;
+};
+
 struct Halves {
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
   capture::Joint traced;             // the same as it was recorded: its kernels draw no random numbers. What two traces are compared by
   std::vector<capture::ValueId> saved_values;
   std::vector<Saved> saved;                          // where they are to be had
-  std::shared_ptr<const Program> forward, backward;  // backward: null where no gradient was asked for
+  std::shared_ptr<const Program> forward, backward;  // backward: null where no gradient was asked for, or none like these
   capture::NodeProgram of_node;                      // the backward, for who captures a graph with it
-  std::vector<capture::Facts> tangents;              // by differentiable result: what flowed in; {0}: nothing
+  std::vector<capture::Facts> tangents;              // by differentiable result: what flows in; {0}: nothing
+  std::vector<bool> takes_zeros;                     // by differentiable result: zeros where nothing flows in
+  std::shared_ptr<const Halves> whole;               // the one for all results; null: this one is
+  SecondOrder second_order;                          // of the whole one
+  mutable DifferentiableSaved differentiable;        // of SecondOrder::saved
+
+  /// Its backward was recorded, and not made of another.
+  bool is_recorded() const { return traced.graph != nullptr; }
 };
 
 /// What a gradient must be like for a backward program, but for its sizes: those are its result's.
 capture::Facts tangent_facts(const at::Tensor& tangent);
 /// The gradient as the backward program takes it; nullopt: it does not take it.
 std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const capture::Facts& captured);
+/// A copy as the whole backward program takes it: contiguous. Itself where it is so.
+at::Tensor as_contiguous(const at::Tensor& tangent);
 
 /// Primals that live on anyway, by position: parameters.
 struct HalvesRequest {
   const AotOptions& options;
   std::vector<uint32_t> lasting;
-  std::vector<uint32_t> with_gradients;                        // primals that need a gradient
-  const torch::autograd::variable_list* tangents = nullptr;    // of the backward that was traced; null: there was none
-  std::function<std::vector<at::Tensor>()> primals;            // for compilers of the user's
-  const std::vector<capture::Facts>* tangent_facts = nullptr;  // in the place of `tangents`, where nobody needs examples
-  std::vector<uint32_t> leaves = {};                           // primals that take their gradient
-  const capture::Joint* traced = nullptr;                      // as it was recorded; null: so is the one that is given
+  std::vector<uint32_t> with_gradients;                  // primals that need a gradient
+  std::vector<capture::Facts> tangents;                  // by differentiable result; empty: there is no backward
+  std::function<std::vector<at::Tensor>()> primals;      // for compilers of the user's
+  torch::autograd::variable_list example_tangents = {};  // the same
+  std::vector<uint32_t> leaves = {};                     // primals that take their gradient
+  const capture::Joint* traced = nullptr;                // as it was recorded; null: so is the one that is given
+  std::function<std::vector<at::Tensor>()> backward_inputs = {};  // for compilers of the user's, where they are known
+  bool is_for_others = false;                            // it gets a backward of its own when a call has such gradients
 };
 /// Both programs are to have kernels, and nothing asks for the bits of ATen's order.
 bool both_have_kernels(const AotOptions& options);
 
+/// Of the joint program of a backward in which gradients flow into all results, contiguous ones.
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request);
+/// For gradients of another layout: `joint` is of the same forward. Null: its backward needs what `whole` does not save.
+std::shared_ptr<const Halves> make_backward_beside(const std::shared_ptr<const Halves>& whole, capture::Joint joint,
+                                                   const HalvesRequest& request);
+/// For gradients that flow into some results.
+std::shared_ptr<const Halves> make_backward_of_some(const std::shared_ptr<const Halves>& whole, const std::vector<bool>& flows,
+                                                    const HalvesRequest& request);
 
 }  // namespace hindcast::engine

@@ -38,12 +38,10 @@ InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<
   }
 }
 
-Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output,
-                               TracedFunction function)
+Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output)
     : row_(std::move(facts.row)),
       first_(std::move(facts.first)),
       dynamic_(std::move(dynamic)),
-      function_(std::move(function)),
       symbols_(trace.symbols()),
       evaluator_(*symbols_),
       results_(trace.results()),
@@ -52,6 +50,7 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       lifted_(trace.lifted()),
       lifted_row_(facts_of(lifted_)),
       draws_(trace.draws_random_numbers()),
+      has_formulas_(trace.has_formulas()),
       shape_(std::move(output.shape)),
       shape_facts_(std::move(output.facts)) {
   for (uint32_t i = 0; i < trace.primal_count(); ++i) {
@@ -61,22 +60,16 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
     if (trace.needs_gradient(i) && trace.is_leaf(i)) leaves_.push_back(i);
   }
   has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
-  const bool writes =
-      std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.written.has_value(); });
-  const bool shares = std::any_of(returned_.begin(), returned_.end(),
-                                  [](const Returned& each) { return each.from == Returned::From::Result && !each.views.empty(); });
-  can_run_again_ = !writes && !draws_ && !shares;
   is_exact_ = symbols_->has_answered();
 }
 
-Specialisation::Specialisation(InputFacts facts, TracedFunction function)
-    : row_(std::move(facts.row)), first_(std::move(facts.first)), function_(std::move(function)), is_eager_(true) {}
+Specialisation::Specialisation(InputFacts facts) : row_(std::move(facts.row)), first_(std::move(facts.first)), is_eager_(true) {}
 
-Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<Returned> returned)
+Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<Returned> returned,
+                               bool infers)
     : row_(other.row_),
       first_(other.first_),
       dynamic_(other.dynamic_),
-      function_(other.function_),
       symbols_(std::move(symbols)),
       evaluator_(*symbols_),
       results_(other.results_),
@@ -89,10 +82,11 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       leaves_(other.leaves_),
       has_gradients_(other.has_gradients_),
       draws_(other.draws_),
-      can_run_again_(other.can_run_again_),
+      has_formulas_(other.has_formulas_),
       shape_(other.shape_),
       shape_facts_(other.shape_facts_),
-      family_(other.family_) {}
+      family_(other.family_),
+      proved_(std::make_unique<ProvedSizes>(infers)) {}
 
 std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Facts& row) const {
   if (row.size() != row_.size()) return std::nullopt;
@@ -108,24 +102,30 @@ std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Fact
   return values;
 }
 
-void Specialisation::limit_to(const std::vector<int64_t>& values) {
-  const std::lock_guard lock(mutex_);
-  for (const int64_t value : values) ranges_.emplace_back(value, value);
-}
-
-void Specialisation::widen(const std::vector<int64_t>& values) {
-  const std::lock_guard lock(mutex_);
+void ProvedSizes::add(const std::vector<int64_t>& values) {
+  constexpr size_t kMost = 4096;  // sizes that are forgotten are proved again
+  if (!infers_) {
+    if (each_.size() >= kMost) each_.clear();
+    each_.insert(values);
+    return;
+  }
   for (size_t s = 0; s < values.size(); ++s) {
-    ranges_[s] = {std::min(ranges_[s].first, values[s]), std::max(ranges_[s].second, values[s])};
+    if (s == between_.size()) between_.emplace_back(values[s], values[s]);
+    between_[s] = {std::min(between_[s].first, values[s]), std::max(between_[s].second, values[s])};
   }
 }
 
-bool Specialisation::is_in_range(const std::vector<int64_t>& values) const {
-  const std::lock_guard lock(mutex_);
-  for (size_t s = 0; s < ranges_.size(); ++s) {
-    if (values[s] < ranges_[s].first || values[s] > ranges_[s].second) return false;
+bool ProvedSizes::has(const std::vector<int64_t>& values) const {
+  if (!infers_) return each_.contains(values);
+  for (size_t s = 0; s < between_.size(); ++s) {
+    if (values[s] < between_[s].first || values[s] > between_[s].second) return false;
   }
   return true;
+}
+
+void Specialisation::prove(const std::vector<int64_t>& values) {
+  const std::lock_guard lock(mutex_);
+  proved_->add(values);
 }
 
 bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) const {
@@ -134,7 +134,11 @@ bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) cons
     bindings.ints = dynamic_.int_hints;
   } else {
     auto values = values_of_symbols(row);
-    if (!values || !is_in_range(*values)) return false;
+    if (!values) return false;
+    if (proved_) {
+      const std::lock_guard lock(mutex_);
+      if (!proved_->has(*values)) return false;
+    }
     bindings.ints = std::move(*values);
     capture::Env env;
     if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;
@@ -153,9 +157,16 @@ std::vector<std::shared_ptr<const Halves>> Specialisation::all_halves() const {
   return halves_;
 }
 
-std::shared_ptr<const Halves> Specialisation::halves_for(const torch::autograd::variable_list& tangents) const {
+std::shared_ptr<const Halves> Specialisation::whole() const {
   for (const auto& each : all_halves()) {
-    bool fits = each->tangents.size() == tangents.size();
+    if (each->whole == nullptr) return each;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Halves> Specialisation::halves_for(const torch::autograd::variable_list& tangents, const Halves& forward) const {
+  for (const auto& each : all_halves()) {
+    bool fits = each->backward && each->forward == forward.forward && each->tangents.size() == tangents.size();
     for (size_t i = 0; fits && i < tangents.size(); ++i) fits = tangent_facts(tangents[i]) == each->tangents[i];
     if (fits) return each;
   }
@@ -166,10 +177,19 @@ void Specialisation::add(std::shared_ptr<const Halves> halves) {
   constexpr size_t kMost = 8;
   std::shared_ptr<const Halves> oldest;  // destroyed after the lock is released: kernels may go with it
   const std::lock_guard lock(mutex_);
+  if (!halves_.empty() && halves_.front()->forward != halves->forward) return;  // of a forward that was replaced meanwhile
   halves_.insert(halves_.begin(), std::move(halves));
   if (halves_.size() <= kMost) return;
-  oldest = std::move(halves_.back());
-  halves_.pop_back();
+  const auto last = halves_.end() - (halves_.back()->whole == nullptr ? 2 : 1);
+  oldest = std::move(*last);
+  halves_.erase(last);
+}
+
+void Specialisation::ensure_backward(const std::shared_ptr<const Halves>& whole, HalvesRequest request) {
+  if (const auto first = halves(); first == nullptr || first->backward) return;
+  request.tangents = whole->tangents;
+  request.leaves = leaves_;
+  add(make_backward_of_some(whole, std::vector<bool>(whole->tangents.size(), true), request));
 }
 
 void Specialisation::was_missed(const std::shared_ptr<const Halves>& halves) {
@@ -181,10 +201,9 @@ void Specialisation::was_missed(const std::shared_ptr<const Halves>& halves) {
 }
 
 void Specialisation::replace(const Halves& former, std::shared_ptr<const Halves> halves) {
+  std::vector<std::shared_ptr<const Halves>> all = {std::move(halves)};  // the former ones are destroyed after the lock is released
   const std::lock_guard lock(mutex_);
-  for (auto& each : halves_) {
-    if (each.get() == &former) return each.swap(halves);  // the former one is destroyed after the lock is released
-  }
+  if (!halves_.empty() && halves_.front()->forward == former.forward) halves_.swap(all);
 }
 
 void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {

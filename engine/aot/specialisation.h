@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 namespace hindcast::engine {
@@ -28,13 +29,27 @@ capture::FunctionTrace::SizesOf sizes_of_inputs(const capture::Facts& row, const
 
 class Family;
 
+/// Values of a fit's symbols at which it was compared with a trace.
+class ProvedSizes {
+ public:
+  explicit ProvedSizes(bool infers) : infers_(infers) {}
+  void add(const std::vector<int64_t>& values);
+  bool has(const std::vector<int64_t>& values) const;
+
+ private:
+  const bool infers_;
+  std::set<std::vector<int64_t>> each_;               // empty where sizes are inferred
+  std::vector<std::pair<int64_t, int64_t>> between_;  // by symbol, where they are
+};
+
 class Specialisation {
  public:
   /// What `trace` found; the other is of a function that could not be traced.
-  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output, TracedFunction function);
-  Specialisation(InputFacts facts, TracedFunction function);
+  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output);
+  explicit Specialisation(InputFacts facts);
   /// As `other`, for all sizes that the relations of `symbols` allow.
-  Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<capture::Returned> returned);
+  Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<capture::Returned> returned,
+                 bool infers);
 
   /// True if it is right for a call with these inputs; then `bindings` are filled.
   bool matches(const capture::Facts& row, capture::Bindings& bindings) const;
@@ -46,9 +61,8 @@ class Specialisation {
   /// What its symbols are in a call with these facts; nullopt: it differs in more than sizes.
   std::optional<std::vector<int64_t>> values_of_symbols(const capture::Facts& row) const;
 
-  /// Of a fit: it is right for sizes between those that it was compared at. Returns at once to others.
-  void limit_to(const std::vector<int64_t>& values);
-  void widen(const std::vector<int64_t>& values);
+  /// Of a fit: at these sizes a trace has had its program. It serves these, and where sizes are inferred those between.
+  void prove(const std::vector<int64_t>& values);
   std::vector<int64_t> symbols_at_capture() const { return dynamic_.int_hints; }
   bool is_confirmed() const { return is_confirmed_.load(std::memory_order_acquire); }
   /// True the first time.
@@ -69,12 +83,16 @@ class Specialisation {
   /// The programs for the next call; null: no backward has been yet.
   std::shared_ptr<const Halves> halves() const;
   std::vector<std::shared_ptr<const Halves>> all_halves() const;
-  /// Of a call with other tangents than those of any before.
-  std::shared_ptr<const Halves> halves_for(const torch::autograd::variable_list& tangents) const;
+  /// The ones for gradients of all results; null: no backward has been yet.
+  std::shared_ptr<const Halves> whole() const;
+  /// Behind the same forward, for gradients like these; null: there are none.
+  std::shared_ptr<const Halves> halves_for(const torch::autograd::variable_list& tangents, const Halves& forward) const;
   void add(std::shared_ptr<const Halves> halves);
-  /// A call whose backward would have taken these had others. Missed twice in a row, they are the next call's.
+  /// The next call has a backward: the whole one, where none beside it could be made.
+  void ensure_backward(const std::shared_ptr<const Halves>& whole, HalvesRequest request);
+  /// A call took these, and had others first. Twice in a row, they are the next call's first.
   void was_missed(const std::shared_ptr<const Halves>& halves);
-  /// Better ones, in the place of those; who has those goes on with them.
+  /// Better ones, in the place of all; who has the former goes on with them.
   void replace(const Halves& former, std::shared_ptr<const Halves> halves);
   /// Another trace gave the same results.
   bool is_like(const capture::FunctionTrace& trace) const;
@@ -108,9 +126,9 @@ class Specialisation {
   }
   bool has_gradients() const { return has_gradients_; }
   bool draws_random_numbers() const { return draws_; }
-  /// Its inputs are all that it takes to run the function once more.
-  bool can_run_again() const { return can_run_again_; }
-  const TracedFunction& function() const { return function_; }
+  /// Custom Functions of it have been looked into: only the backward that was recorded has their formulas.
+  bool has_formulas() const { return has_formulas_; }
+  bool is_fit() const { return proved_ != nullptr; }
   const std::shared_ptr<const void>& shape() const { return shape_; }
   /// Both read the same tensors from outside, and return the same besides tensors: only then may one program serve for both.
   bool is_alike_outside(const Specialisation& other) const;
@@ -124,7 +142,6 @@ class Specialisation {
     }
     return list;
   }
-  bool is_in_range(const std::vector<int64_t>& values) const;
   /// The tensor with these views taken of it, by the autograd state of this thread.
   at::Tensor view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const;
 
@@ -132,7 +149,6 @@ class Specialisation {
   const capture::Facts row_;
   const std::vector<uint32_t> first_;
   const DynamicRow dynamic_;
-  const TracedFunction function_;
   std::shared_ptr<capture::SymbolTable> symbols_;  // of the views
   capture::Evaluator evaluator_;
   std::vector<capture::Result> results_;
@@ -142,7 +158,7 @@ class Specialisation {
   capture::Facts lifted_row_;
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;
-  bool has_gradients_ = false, draws_ = false, can_run_again_ = false;
+  bool has_gradients_ = false, draws_ = false, has_formulas_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0, others_in_a_row_ = 0;
@@ -152,7 +168,7 @@ class Specialisation {
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
   std::vector<std::shared_ptr<const Halves>> halves_;               // the one for the next call first
   std::weak_ptr<const Halves> missed_;                              // by the last call that missed known ones
-  std::vector<std::pair<int64_t, int64_t>> ranges_;                 // by symbol; empty: any value
+  std::unique_ptr<ProvedSizes> proved_;                             // of a fit
 };
 
 }  // namespace hindcast::engine

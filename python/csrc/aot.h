@@ -27,7 +27,7 @@ using CallOutcome = std::tuple<std::vector<at::Tensor>, int64_t, bool, bool, std
 CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
                              std::optional<int64_t> torch_functions);
 
-/// calls, hits, traces, eager, backwards, run_again, numbers_differed.
+/// calls, hits, traces, eager, backwards, numbers_differed.
 std::vector<int64_t> function_stats(int64_t function);
 /// Numbers of graphs, three for each program: joint, forward, backward or 0; and what is saved and why.
 std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function);

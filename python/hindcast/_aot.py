@@ -175,8 +175,8 @@ class AotFunction:
             raise TypeError(f"hindcast.aot_function: {function!r} of type {type(function).__name__} is not callable")
         if not isinstance(partition, partitions.Partition):
             raise TypeError(f"hindcast.aot_function: partition_fn is {partition!r}; expected one of hindcast.partition")
-        if dynamic not in ("automatic", "never"):
-            raise ValueError(f"hindcast.aot_function: dynamic is {dynamic!r}; expected 'automatic' or 'never'")
+        if dynamic not in ("automatic", "never", "inferred"):
+            raise ValueError(f"hindcast.aot_function: dynamic is {dynamic!r}; expected 'automatic', 'never' or 'inferred'")
         if layouts not in ("measured", "as_given"):
             raise ValueError(f"hindcast.aot_function: layouts is {layouts!r}; expected 'measured' or 'as_given'")
         self._function = function
@@ -256,9 +256,8 @@ class AotFunction:
 
     def stats(self) -> dict[str, int]:
         """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function as it is;
-        ``backwards`` that ran a program; ``run_again``, backwards for which the function ran once more; ``numbers_differed``,
-        calls in which ``item()`` gave another number than the one that was traced."""
-        names = ("calls", "hits", "traces", "eager", "backwards", "run_again", "numbers_differed")
+        ``backwards`` that ran a program; ``numbers_differed``, calls in which ``item()`` gave another number than the one that was traced."""
+        names = ("calls", "hits", "traces", "eager", "backwards", "numbers_differed")
         counts = dict(zip(names, call("aot_stats", self._number)))
         counts["calls"] += self._left_to_python
         counts["eager"] += self._left_to_python

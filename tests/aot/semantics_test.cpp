@@ -94,11 +94,18 @@ TEST(AotSemantics, SecondDerivatives) {
   }
 }
 
-TEST(AotSemantics, SecondDerivativesOfRandomFunctionsAreRefused) {
-  const auto f = aot_function([](const at::Tensor& a) { return at::dropout(a, 0.5, true).sin(); });
-  const auto a = leaf({3, 4});
-  EXPECT_THAT([&] { torch::autograd::grad({f(a).sum()}, {a}, {}, true, true); },
-              ThrowsMessage<std::runtime_error>(HasSubstr("create_graph needs the function to run again")));
+// The first derivative is that of what was drawn. A second one would need what lies between the mask and the sine.
+TEST(AotSemantics, SecondDerivativesThroughRandomNumbersAreRefused) {
+  const auto f = aot_function([](const at::Tensor& a) { return (a + at::rand_like(a)).sin(); }, exact());
+  for (int call = 0; call < 3; ++call) {
+    const auto a = leaf({3, 4});
+    const at::Tensor y = f(a);
+    const auto first = torch::autograd::grad({y.sum()}, {a}, {}, true, true)[0];
+    EXPECT_TRUE(first.square().allclose(1 - y.square(), 1e-4, 1e-5)) << call;
+    if (call == 0) continue;  // has autograd's own history
+    EXPECT_THAT([&] { torch::autograd::grad({first.sum()}, {a}); },
+                ThrowsMessage<std::runtime_error>(HasSubstr("it draws random numbers")));
+  }
 }
 
 TEST(AotSemantics, RetainGraph) {
@@ -606,8 +613,52 @@ TEST(AotSemantics, NumbersOfSizesAreFitted) {
     EXPECT_TRUE(torch::autograd::grad({given.square().sum()}, {w})[0].equal(torch::autograd::grad({expected.square().sum()}, {w})[0]))
         << rows;
   }
+  EXPECT_EQ(f.stats().traces, 9U) << "each size is proved once: the function has it as a plain number";
+  EXPECT_EQ(f.stats().hits, 1U);
+  EXPECT_EQ(f.core().programs().size(), 3U) << "one for all sizes, beside those of the first two";
+  for (const int64_t rows : {3, 5, 12, 9, 4, 7, 6, 13, 8}) f(torch::randn({rows, rows + 2, 8}), w);
+  EXPECT_EQ(f.stats().hits, 10U);
+}
+
+TEST(AotSemantics, SizesAreInferredWhereNoBranchDependsOnThem) {
+  const auto w = leaf({8, 8});
+  const auto function = [](const at::Tensor& x, const at::Tensor& weight) { return x.matmul(weight).view({x.size(0) * x.size(1), 8}).sin(); };
+  AotOptions options = exact();
+  options.dynamic = Dynamic::Inferred;
+  const auto f = aot_function(function, options);
+  for (const int64_t rows : {3, 5, 12, 9, 4, 7, 6, 13, 8, 13}) {  // 13 lies outside of what has been compared
+    const auto x = torch::randn({rows, rows + 2, 8});
+    const auto given = f(x, w), expected = function(x, w);
+    EXPECT_TRUE(given.equal(expected)) << rows;
+    EXPECT_TRUE(torch::autograd::grad({given.square().sum()}, {w})[0].equal(torch::autograd::grad({expected.square().sum()}, {w})[0]))
+        << rows;
+  }
   EXPECT_EQ(f.stats().traces, 4U);
   EXPECT_EQ(f.stats().hits, 6U);
+}
+
+// Each way in which a plain number may depend on a size, at sizes between those that were seen.
+TEST(AotSemantics, PlainNumbersOfSizesAreProvedAtEachSize) {
+  using Case = std::pair<const char*, std::function<at::Tensor(const at::Tensor&)>>;
+  const std::vector<Case> cases = {
+      {"a branch on one size", [](const at::Tensor& x) { return x.size(0) == 8 ? x * 3 : x * 2; }},
+      {"half, rounded up", [](const at::Tensor& x) { return x.narrow(0, 0, (x.size(0) + 1) / 2) * 2; }},
+      {"a third", [](const at::Tensor& x) { return x.narrow(0, 0, x.size(0) / 3).sin(); }},
+      {"padded to even", [](const at::Tensor& x) { return at::constant_pad_nd(x, {0, 0, 0, x.size(0) % 2}).cos(); }},
+      {"rounded up to fours", [](const at::Tensor& x) { return x.new_ones({(x.size(0) + 3) / 4 * 4}) + x.sum(); }},
+  };
+  for (const auto& [name, function] : cases) {
+    const auto f = aot_function(function, exact());
+    for (int round = 0; round < 2; ++round) {
+      for (const int64_t rows : {4, 16, 12, 6, 8, 7, 9, 11, 10, 5, 3, 13}) {
+        const auto x = torch::randn({rows, 3}).requires_grad_();
+        const auto given = f(x), expected = function(x);
+        ASSERT_TRUE(given.equal(expected)) << name << ", " << rows;
+        ASSERT_TRUE(torch::autograd::grad({given.square().sum()}, {x})[0].equal(torch::autograd::grad({expected.square().sum()}, {x})[0]))
+            << name << ", " << rows;
+      }
+    }
+  }
 }
 
 TEST(AotSemantics, ABranchOnASizeBeyondThoseComparedIsFound) {

@@ -55,7 +55,7 @@ Observed run_compiled(const Program& program, const Run& run, std::string& refus
 
 void add(AotStats& sum, const AotStats& stats) {
   sum.calls += stats.calls, sum.hits += stats.hits, sum.traces += stats.traces, sum.eager += stats.eager;
-  sum.backwards += stats.backwards, sum.run_again += stats.run_again;
+  sum.backwards += stats.backwards;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ std::string FunctionCounts::text() const {
   out << programs << " programs with " << functions << " functions (" << writing << " write, " << drawing << " draw, " << sharing
       << " take views), " << runs << " runs (" << exact_runs << " to the bit, " << rounded_runs << " near in float64 only), " << fused
       << " fused\n  " << calls.calls << " calls: " << calls.hits << " hits, " << calls.traces << " traces, " << calls.eager
-      << " as they are; " << calls.backwards << " backward programs, " << calls.run_again << " run again\n  not compared to the end";
+      << " as they are; " << calls.backwards << " backward programs\n  not compared to the end";
   for (const auto& [reason, count] : stopped) out << ", " << reason << ' ' << count;
   return out.str();
 }

@@ -53,7 +53,7 @@ class StepFunction {
 // ---- comparing ----
 //
 // A compiled function is one node of autograd's graph. So gradients are summed up in another order, hooks of different tensors are called
-// in another order, a hook on a result is called where nothing flows into it, and zeros stand for nothing where a function cannot run again.
+// in another order, a hook on a result is called where nothing flows into it.
 // Where gradients of some inputs are asked for, the engine walks to the function for all of its inputs.
 
 inline bool is_zero(const at::Tensor& tensor) { return !tensor.defined() || !tensor.ne(0).any().item<bool>(); }
@@ -173,7 +173,7 @@ inline std::string why_stop(const StepEvents& stock, const StepEvents& ours, std
         return "both threw";
       }
     }
-    if (has(message, {"create_graph needs the function to run again"})) return "create_graph refused";
+    if (has(message, {"second derivatives through what the function computes"})) return "second derivatives refused";
     if (has(message, {"a second time"})) return "one node, a second time";
     if (has(message, {"modified by an inplace operation"})) return "one node, saved and written";
     difference = "  hindcast: " + name + " threw: " + message + "\n";

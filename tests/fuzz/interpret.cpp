@@ -139,7 +139,7 @@ class Interpreter {
   void add(const AotStats& stats) {
     AotStats& sum = observed_.functions;
     sum.calls += stats.calls, sum.hits += stats.hits, sum.traces += stats.traces, sum.eager += stats.eager;
-    sum.backwards += stats.backwards, sum.run_again += stats.run_again;
+    sum.backwards += stats.backwards;
   }
 
   const Program& program_;
