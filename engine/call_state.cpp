@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "capture/recorder/libtorch_compat.h"
+#include "engine/takeover.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -18,17 +19,27 @@
 namespace hindcast::engine {
 namespace {
 
-// What a thread's included and excluded keys may be in an ordinary program: LibTorch's defaults, autocast on or off,
-// grad mode guards that exclude ADInplaceOrView.
+// The dispatcher takes the highest functionality and the highest backend of all keys of a call. Dense and the CPU are the lowest of each, so
+// that to include them changes no call. LibTorch leaves Dense behind where a view in place of a wrapper subclass has been.
+constexpr c10::DispatchKeySet kLowest(c10::DispatchKey::CPU);
+
+// What a thread's included and excluded keys may be in an ordinary program: LibTorch's defaults, autocast on or off, grad mode guards that
+// exclude ADInplaceOrView, nodes that exclude names: they do so around each apply(), and tensors with names are not plain.
 bool usual_dispatch_keys() {
   const auto tls = c10::impl::tls_local_dispatch_key_set();
   const auto included = tls.included_ - c10::default_included_set;
-  auto excluded = tls.excluded_ - c10::autocast_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView);
+  auto excluded =
+      tls.excluded_ - c10::autocast_dispatch_keyset - c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Named});
   if (c10::InferenceMode::is_enabled()) excluded = excluded - c10::autograd_dispatch_keyset;
-  return included.empty() && excluded.empty();
+  return kLowest.has_all(included) && excluded.empty();
 }
 
 }  // namespace
+
+bool asks_for_equal_bits() {
+  const Options* const options = current_options();
+  return (options != nullptr && options->deterministic) || at::globalContext().deterministicAlgorithms();
+}
 
 bool has_usual_dispatch_state() { return usual_dispatch_keys() && !c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 

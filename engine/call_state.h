@@ -15,6 +15,9 @@ std::optional<FallbackReason> fallback_for_thread_state();
 /// No functorch level, dispatch mode or other state of this thread that a replay would not see. Inference mode is usual.
 bool has_usual_dispatch_state();
 
+/// This thread's guard or LibTorch asks for equal bits, whatever was compiled before: Options::deterministic.
+bool asks_for_equal_bits();
+
 /// Appends autocast, deterministic and precision switches, backend switches and default dtype to `key`.
 void append_call_state(cache::KeyBytes& key);
 

@@ -60,6 +60,8 @@ class FunctionTrace final : private Policy {
   explicit FunctionTrace(const SizesOf& sizes_of = {}, bool answers_freely = false) : sizes_of_(sizes_of) {
     graph_->symbols->answer_freely(answers_freely);
   }
+  /// Programs of it are to give equal bits whatever is compiled: Graph::strict.
+  void set_strict(bool is_strict) { graph_->strict = is_strict; }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;
   FunctionTrace& operator=(const FunctionTrace&) = delete;

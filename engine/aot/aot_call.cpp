@@ -8,6 +8,7 @@
 #include "engine/aot/same_results.h"
 #include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
+#include "engine/call_state.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -234,6 +235,7 @@ FunctionOutput AotCall::trace_new(Family& family) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
   auto trace =
       std::make_unique<FunctionTrace>(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes_for(facts.row) == Family::Sizes::Free);
+  trace->set_strict(asks_for_equal_bits());
   FunctionOutput output;
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it
@@ -262,6 +264,7 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
   const TracedFunction function = call_.function();
   auto trace = std::make_unique<FunctionTrace>(known->sizes_of(now), /*answers_freely=*/true);
+  trace->set_strict(asks_for_equal_bits());
   FunctionOutput output;
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it

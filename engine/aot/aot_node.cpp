@@ -304,6 +304,7 @@ variable_list AotNode::backward_of_another_trace(const variable_list& tangents) 
   const OnStockEngine stock;
   std::vector<at::Tensor> inputs = unpack_inputs();
   const auto trace = std::make_unique<capture::FunctionTrace>(of_->sizes_of(bindings_), /*answers_freely=*/true);
+  trace->set_strict(halves_->traced.graph->strict);
   variable_list gradients;
   try {
     const at::AutoGradMode grad(true);

@@ -51,7 +51,7 @@ void Choice::make() const {
 }  // namespace
 
 void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options) {
-  if (options.layouts == Layouts::AsGiven || halves->backward == nullptr || !both_have_kernels(options)) return;
+  if (options.layouts == Layouts::AsGiven || halves->backward == nullptr || !both_have_kernels(options, *halves->traced.graph)) return;
   if (!codegen::has_convolutions(*halves->traced.graph)) return;
   if (!of->may_choose_layout()) return;
   const auto choice = std::make_shared<Choice>(Choice{of, halves, options, of->lasting(), of->with_gradients(), of->leaves()});

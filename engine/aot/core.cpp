@@ -38,6 +38,7 @@ cache::KeyBytes key_of(const FunctionCall& call) {
   if (const auto accelerator = at::accelerator::getAccelerator()) cache::append(key, accelerator_state(*accelerator));
   cache::append(key, c10::GradMode::is_enabled());
   cache::append(key, c10::InferenceMode::is_enabled());
+  cache::append(key, asks_for_equal_bits());
   cache::append_size(key, call.inputs.size());
   cache::append_bytes(key, call.facts.data(), call.facts.size());
   return key;

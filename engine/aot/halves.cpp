@@ -9,7 +9,6 @@
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/trace/graph_records.h"
 
-#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
@@ -35,18 +34,15 @@ uint64_t next_number() {
   return ++last;
 }
 
-// Also where LibTorch is asked for deterministic algorithms: equal inputs give equal bits whatever was compiled before.
-bool is_strict() { return at::globalContext().deterministicAlgorithms(); }
-
 // Where nobody compares the programs with the function.
-bool may_draw_in_kernels(const AotOptions& options) {
-  return !options.fallback_random && options.check_every == 0 && both_have_kernels(options);
+bool may_draw_in_kernels(const AotOptions& options, const capture::Graph& joint) {
+  return !options.fallback_random && options.check_every == 0 && both_have_kernels(options, joint);
 }
 
-std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph, std::string_view role) {
+std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph, std::string_view role, bool is_strict) {
   auto copy = std::make_shared<capture::Graph>(*graph);
   copy->id = static_cast<uint32_t>(stats_recorder().add_graph());
-  copy->strict = is_strict();
+  copy->strict = is_strict;
   HC_LOG(AotGraphs, Info, "{}", copy->print());
   if (base::tracing()) record_graph(*copy, role);
   return copy;
@@ -59,11 +55,11 @@ void record_joint_of(const capture::Graph& joint, const Halves& halves) {
 
 }  // namespace
 
-bool both_have_kernels(const AotOptions& options) {
+bool both_have_kernels(const AotOptions& options, const capture::Graph& joint) {
   const auto has_kernels = [](const ProgramCompiler& compiler) {
     return !compiler.function() && replay_of(compiler.compiler() ? compiler.compiler() : default_compiler()) == Replay::Kernels;
   };
-  return !is_strict() && has_kernels(options.fw_compiler) && has_kernels(options.bw_compiler);
+  return !joint.strict && has_kernels(options.fw_compiler) && has_kernels(options.bw_compiler);
 }
 
 Facts tangent_facts(const at::Tensor& tangent) {
@@ -97,7 +93,8 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   auto halves = std::make_shared<Halves>();
   halves->devices = devices_of(*joint.graph);
   halves->traced = request.traced != nullptr ? *request.traced : joint;
-  if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
+  const bool is_strict = joint.graph->strict;
+  if (may_draw_in_kernels(request.options, *joint.graph)) joint = codegen::draw_in_kernels(joint);
   capture::Partitioned parts;
   const bool has_backward = request.tangents != nullptr || (request.tangent_facts != nullptr && !request.tangent_facts->empty());
   if (has_backward) {
@@ -120,8 +117,8 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
     parts.forward = with_names(parts.forward, names);
     if (parts.backward) parts.backward = with_names(parts.backward, names);
   }
-  halves->forward =
-      std::make_shared<Program>(numbered(parts.forward, "forward of a function"), options.fw_compiler, options.async, request.primals);
+  halves->forward = std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_strict), options.fw_compiler,
+                                              options.async, request.primals);
   if (has_backward) {
     const auto examples = [&] {
       const auto primals = request.primals();
@@ -134,8 +131,8 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
       inputs.insert(inputs.end(), request.tangents->begin(), request.tangents->end());
       return inputs;
     };
-    halves->backward = std::make_shared<Program>(numbered(parts.backward, "backward of a function"), options.bw_compiler, options.async,
-                                                 examples, request.leaves);
+    halves->backward = std::make_shared<Program>(numbered(parts.backward, "backward of a function", is_strict), options.bw_compiler,
+                                                 options.async, examples, request.leaves);
   }
   if (base::tracing()) record_joint_of(*joint.graph, *halves);
   if (halves->backward) halves->of_node = {halves->backward->graph(), request.with_gradients, next_number()};

@@ -51,9 +51,10 @@ struct HalvesRequest {
   std::vector<uint32_t> leaves = {};                           // primals that take their gradient
   const capture::Joint* traced = nullptr;                      // as it was recorded; null: so is the one that is given
 };
-/// Both programs are to have kernels, and nothing asks for the bits of ATen's order.
-bool both_have_kernels(const AotOptions& options);
+/// Both programs of it are to have kernels, and nothing asks for the bits of ATen's order.
+bool both_have_kernels(const AotOptions& options, const capture::Graph& joint);
 
+/// Programs are as strict as the joint one (Graph::strict).
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request);
 
 }  // namespace hindcast::engine
