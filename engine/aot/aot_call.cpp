@@ -5,6 +5,7 @@
 #include "codegen/partition/explain.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
+#include "engine/aot/drawn_again.h"
 #include "engine/aot/same_results.h"
 #include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
@@ -24,6 +25,7 @@ using capture::FunctionTrace;
 using capture::Returned;
 
 FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
+  const WatchedDraws watched(context, call.inputs);
   context.counts.eager.fetch_add(1, std::memory_order_relaxed);
   return call.function()(call.inputs);
 }
@@ -100,7 +102,9 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 
 FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
-  if (const auto halves = known->halves()) {
+  if (auto halves = known->halves()) {
+    halves = with_numbers_for_now(*context_, *known, std::move(halves));
+    if (halves == nullptr) return run_eagerly(*context_, call_);
     const size_t every = context_->options.check_every;
     const bool is_compared = every != 0 && context_->counts.calls.load(std::memory_order_relaxed) % every == 0;
     return is_compared ? run_and_compare(known, halves, std::move(bindings)) : run_programs(known, halves, std::move(bindings));
@@ -284,6 +288,7 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
 }
 
 FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
+  if (trace->draws_random_numbers()) note_draws(*context_);
   const std::vector<at::Tensor> primals = primals_of(*known);
   capture::Bindings bindings;
   known->matches(InputFacts(call_.inputs).row, bindings);
@@ -311,8 +316,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     node->note_versions();
     return {std::move(tensors), known->shape()};
   }
-  known->add(make_halves(with_tensor_names(trace->joint(), context_->options, trace->lifted()),
-                         {context_->options, {}, {}, nullptr, [&] { return primals; }}));
+  known->add(make_halves(joint_of(*trace, *context_), {context_->options, {}, {}, nullptr, [&] { return primals; }}));
   const auto made = trace->take_made();
   trace.reset();
   known->look_for_escapes(made);

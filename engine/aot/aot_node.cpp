@@ -27,6 +27,12 @@ namespace hindcast::engine {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
+capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& context) {
+  capture::Joint joint = with_tensor_names(trace.joint(), context.options, trace.lifted());
+  joint.draws_atens = context.draws_atens.load(std::memory_order_relaxed);
+  return joint;
+}
+
 OnStockEngine::OnStockEngine() : former_(current_options()) { set_current_options(nullptr); }
 OnStockEngine::~OnStockEngine() { set_current_options(former_); }
 
@@ -332,7 +338,7 @@ void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& ta
       if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
       of_->make_exact();
     }
-    const auto halves = make_halves(with_tensor_names(trace.joint(), context_->options, of_->lifted()),
+    const auto halves = make_halves(joint_of(trace, *context_),
                                     {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
     of_->add(halves);
     if (const auto family = of_->family()) family->learned(*of_, halves);

@@ -35,8 +35,8 @@ uint64_t next_number() {
 }
 
 // Where nobody compares the programs with the function.
-bool may_draw_in_kernels(const AotOptions& options, const capture::Graph& joint) {
-  return !options.fallback_random && options.check_every == 0 && both_have_kernels(options, joint);
+bool may_draw_in_kernels(const AotOptions& options, const capture::Joint& joint) {
+  return !joint.draws_atens && !options.fallback_random && options.check_every == 0 && both_have_kernels(options, *joint.graph);
 }
 
 std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph, std::string_view role, bool is_strict) {
@@ -94,7 +94,11 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   halves->devices = devices_of(*joint.graph);
   halves->traced = request.traced != nullptr ? *request.traced : joint;
   const bool is_strict = joint.graph->strict;
-  if (may_draw_in_kernels(request.options, *joint.graph)) joint = codegen::draw_in_kernels(joint);
+  if (may_draw_in_kernels(request.options, joint)) {
+    const auto drawing = codegen::draw_in_kernels(joint);
+    halves->draws_in_kernels = drawing.graph != joint.graph;
+    joint = drawing;
+  }
   capture::Partitioned parts;
   const bool has_backward = request.tangents != nullptr || (request.tangent_facts != nullptr && !request.tangent_facts->empty());
   if (has_backward) {

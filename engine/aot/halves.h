@@ -27,6 +27,7 @@ std::vector<c10::Device> devices_of(const capture::Graph& graph);
 struct Halves {
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
+  bool draws_in_kernels = false;     // random numbers that are not ATen's
   capture::Joint traced;             // the same as it was recorded: its kernels draw no random numbers. What two traces are compared by
   std::vector<capture::ValueId> saved_values;
   std::vector<Saved> saved;                          // where they are to be had
