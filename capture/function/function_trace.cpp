@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
+#include <cstring>
+#include <unordered_map>
 
 namespace hindcast::capture {
 
@@ -72,6 +74,13 @@ bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
   return made != CreationMeta::NO_GRAD_MODE && made != CreationMeta::INFERENCE_MODE;
 }
 
+// A write through the one is seen by who saved the other. Of `.data` it is not.
+bool share_version(const at::Tensor& a, const at::Tensor& b) {
+  static_assert(sizeof(c10::VariableVersion) == sizeof(void*));  // the counter
+  const auto &one = a.unsafeGetTensorImpl()->version_counter(), &other = b.unsafeGetTensorImpl()->version_counter();
+  return std::memcmp(&one, &other, sizeof(one)) == 0;
+}
+
 bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
   return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
@@ -117,6 +126,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
       primal.gradient = input_edge(primal.stand_in);
       torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.gradient);
     }
+    primal.required_grad = input.requires_grad();
     primal.version = version_of(primal.stand_in);
     primal.is_leaf = input.is_leaf();
   }
@@ -145,7 +155,9 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
 void FunctionTrace::undo() {
   const at::AutoDispatchBelowADInplaceOrView below;
   for (Primal& primal : primals_) {
-    if (primal.before.defined()) primal.real.copy_(primal.before);
+    if (!primal.before.defined()) continue;
+    if (primal.real.sizes() != primal.before.sizes()) primal.real.resize_(primal.before.sizes());  // by an op with `out`
+    primal.real.copy_(primal.before);
   }
   random_state_.restore();
 }
@@ -189,6 +201,9 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
     returned.views = traced->views;
   }
   const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
+  if (!returned.is_itself && !share_version(output, whole)) throw NotTraced("it returns .data of an argument, or a view of that");
+  if (!returned.is_itself && output.is_leaf() && output.requires_grad())
+    throw NotTraced("it returns a view of an argument that requires grad by itself");
   const bool is_written = traced && traced->base->value != primals_[primal].value;
   if (is_written && output.requires_grad() && !returned.is_itself && !(output.is_view() && output._base().is_same(whole))) {
     throw NotTraced("it returns a tensor that shares memory with an argument, and has a history of its own");
@@ -218,6 +233,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     }
     if (&*first != &output) returned_.back().same_as = static_cast<uint32_t>(first - outputs.begin());
   }
+  std::unordered_map<const Base*, at::Tensor> wholes;
   for (size_t i = 0; i < own.size(); ++i) {
     if (!own[i].defined()) continue;
     const TracingTensor& traced = *TracingTensor::get(own[i]);
@@ -234,6 +250,8 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     // Of tensors that share memory the program gives what all of them are views of.
     const at::Tensor whole = traced.views.empty() || !own[i].is_view() ? own[i] : at::Tensor(own[i]._base());
     const TracingTensor* base = TracingTensor::get(whole);
+    if (wholes.try_emplace(traced.base.get(), whole).first->second.unsafeGetTensorImpl() != whole.unsafeGetTensorImpl())
+      throw NotTraced("it returns tensors that share memory, and the one is no view of the other (.data)");
     if (!base || base->base != traced.base || !base->views.empty())
       throw NotTraced("it returns tensors that share memory which none of them has all of");
     returned.index = add_result(whole);
@@ -247,6 +265,8 @@ void FunctionTrace::read_writes() {
     Primal& primal = primals_[i];
     const TracingTensor* traced = TracingTensor::get(primal.stand_in);
     if (traced && !traced->views.empty()) throw NotTraced("it changes the geometry of an input in place");
+    if (traced && i < input_count() && primal.stand_in.is_leaf() && primal.stand_in.requires_grad() != primal.required_grad)
+      throw NotTraced("it sets requires_grad of an argument");
     if (!traced || traced->base->value == primal.value) continue;
     const bool is_lifted = i >= input_count();
     const at::Tensor& seen = is_lifted ? lifted_[i - input_count()] : primal.stand_in;
@@ -428,6 +448,11 @@ Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingT
     Recorder::unrecorded([&] { primal.before = primal.real.clone(); });
   }
   return Answer::Record;
+}
+
+bool FunctionTrace::is_given(const at::Tensor& tensor) const {
+  return !TracingTensor::get(tensor) ||
+         std::any_of(primals_.begin(), primals_.end(), [&](const Primal& primal) { return primal.stand_in.is_same(tensor); });
 }
 
 at::Tensor FunctionTrace::lift(const at::Tensor& outside) {

@@ -115,6 +115,7 @@ class FunctionTrace final : private Policy {
     at::Tensor before;               // its contents, once it is written to
     uint32_t version = 0;
     bool is_leaf = false;
+    bool required_grad = false;  // an input, before the function
   };
   class AtWork;
 
@@ -124,6 +125,7 @@ class FunctionTrace final : private Policy {
   Answer returns_no_tensor(const c10::OperatorHandle&) override;
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
   at::Tensor lift(const at::Tensor&) override;
+  bool is_given(const at::Tensor&) const override;
   void told_number(ValueId, const at::Scalar&) override;
 
   void add_input(size_t number, const at::Tensor& input);

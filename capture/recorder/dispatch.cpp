@@ -5,6 +5,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "capture/recorder/real_arguments.h"
+#include "capture/recorder/watch_tensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
@@ -37,6 +38,7 @@ bool recorder_available() {
     }
     static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    watch_tensors();
     return true;
   });
   return available;

@@ -68,6 +68,11 @@ void Recorder::refuse(std::string reason) {
   if (!refusal_) refusal_ = std::move(reason);
 }
 
+void Recorder::refuse_now(std::string reason) {
+  refuse(std::move(reason));
+  throw std::runtime_error(*refusal_);
+}
+
 void Recorder::refuse(const c10::OperatorHandle& op, const char* reason) { refuse(c10::toString(op.operator_name()) + ": " + reason); }
 
 // ---- values
@@ -214,7 +219,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // Before the op has an effect: whoever runs the formula otherwise must not run the op twice.
   if (refusal_) throw std::runtime_error(*refusal_);
 
+  const std::vector<int64_t> sizes = written.target ? written.target->real.sizes().vec() : std::vector<int64_t>();
   const torch::jit::Stack results = call_real(op, inputs);
+  if (written.target && written.target->real.sizes() != sizes) refuse_now(c10::toString(op.operator_name()) + ": resizes its argument");
   const std::vector<at::Tensor> outputs = tensors_of(results);
   check_layouts(outputs);
   if (outputs.empty() && !results.empty()) {  // a number
@@ -237,6 +244,7 @@ void Recorder::check_layouts(const std::vector<at::Tensor>& outputs) {
 // Records the op that returns the view; the argument stands for that from now on.
 void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view_op, torch::jit::Stack* stack) {
   const at::Tensor self = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
+  if (is_given(self)) refuse(op, describe(OpTrait::ChangesGeometry));
   record(view_op, stack);
   TracingTensor* target = TracingTensor::get(self);
   const TracingTensor* view = TracingTensor::get(stack->back().toTensor());

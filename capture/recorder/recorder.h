@@ -76,6 +76,10 @@ class Recorder {
   void rollback();
   /// Stops recording before the next op. The first reason counts.
   void refuse(std::string reason);
+  /// The same for what is no op, at once: throws std::runtime_error with the refusal.
+  void refuse_now(std::string reason);
+  /// Policy::is_given().
+  bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
   const std::optional<std::string>& refusal() const { return refusal_; }
 
