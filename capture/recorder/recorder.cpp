@@ -210,9 +210,11 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
+  seen_ = seen_now(op, inputs);
   lift_all(inputs);
   if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, std::move(inputs), *stack);
   check_traits(op, traits, inputs);
+  check_autograd(op);
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
   const Written written = find_written(op, traits, inputs);
@@ -299,11 +301,20 @@ Recorder::Written Recorder::find_written(const c10::OperatorHandle& op, const Op
   return {target, arg};
 }
 
+// Without a formula its kernel runs with autograd at work, and may make a history of its own, which nobody would see here.
+void Recorder::check_autograd(const c10::OperatorHandle& op) {
+  if (!seen_.is_noted || !lifts_ || !seen_.grad_mode || seen_.requires_grad == 0) return;
+  for (const auto key : {c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
+    if (op.hasKernelForDispatchKey(key)) return;
+  }
+  refuse(op, "has no formula for autograd");
+}
+
 torch::jit::Stack Recorder::call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {
   torch::jit::Stack stack;
   for (const c10::IValue& input : inputs) stack.push_back(real_argument(input, *graph_.symbols));
   const Pause pause;
-  op.callBoxed(stack);
+  call_as_seen(op, seen_, stack);
   return stack;
 }
 
@@ -321,7 +332,9 @@ std::vector<at::Tensor> Recorder::record_op(const c10::OperatorHandle& op, const
   }
   if (any_new || outputs.empty()) {
     intern_channels_of_a_group(op, inputs, *graph_.symbols);
-    new_instr(op, args).outputs = ValueIds(ids.begin(), ids.end());
+    Instr& instr = new_instr(op, args);
+    instr.outputs = ValueIds(ids.begin(), ids.end());
+    instr.seen = seen_;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].defined() && !wrapped[i].defined())

@@ -114,6 +114,7 @@ class Recorder {
   void check_layouts(const std::vector<at::Tensor>& outputs);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
   Written find_written(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void check_autograd(const c10::OperatorHandle& op);
   torch::jit::Stack call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
   std::vector<at::Tensor> record_write(const c10::OperatorHandle& op, std::vector<Arg> args, Written written,
                                        const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs);
@@ -133,6 +134,7 @@ class Recorder {
   uint32_t call_ = 0;
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
+  SeenOfAutograd seen_;  // by the op that is recorded
   bool user_formula_ = false, lifts_ = false;
   const uint64_t number_;
   WeakStandIns made_;
