@@ -5,7 +5,7 @@
 
 namespace hindcast::base {
 
-/// How many libraries this process has unloaded so far, counted from 1. Some 30 ns.
+/// How many libraries this process has unloaded so far, counted from 1. About 10 ns.
 uint64_t unload_count();
 
 /// Whether what lies there does so as long as the process: it is the program's, or this library's. Takes microseconds.

@@ -1,6 +1,7 @@
 #include "codegen/layouts/convolution_times.h"
 
 #include "codegen/layouts/kept_times.h"
+#include "codegen/layouts/work_clock.h"
 #include "base/fork.h"
 
 #include <ATen/ops/convolution.h>
@@ -47,14 +48,12 @@ class Run {
     gradient_ = image(output_.sizes().vec(), format);
   }
 
-  double time_us() {
-    const auto start = Clock::now();
+  void run() {
     output_ = forward();
     const std::vector<int64_t> bias_sizes = {of_.weight[0]};
     gradients_ =
         at::convolution_backward(gradient_, input_, weight_, of_.has_bias ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, of_.stride,
                                  of_.padding, of_.dilation, false, {0, 0}, of_.groups, {of_.gives_input_gradient, true, of_.has_bias});
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   }
 
   bool output_is_last() const { return is_last(output_); }
@@ -73,13 +72,25 @@ class Run {
   std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients_;
 };
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+template <class Work>
+void time(const WorkClock& clock, RunTime& least, Work work) {
+  const auto start = Clock::now();
+  const double cpu_start = clock.us();
+  work();
+  least.cpu_us = std::min(least.cpu_us, clock.us() - cpu_start);
+  least.clock_us = std::min(least.clock_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+}
+
 // The two take turns, so that a slow moment of the machine meets both.
 ConvolutionTimes measure(const Convolution& of) {
+  const WorkClock clock;
   Run plain(of, at::MemoryFormat::Contiguous), last(of, at::MemoryFormat::ChannelsLast);
-  ConvolutionTimes times{.plain_us = std::numeric_limits<double>::infinity(), .last_us = std::numeric_limits<double>::infinity()};
+  ConvolutionTimes times{.plain = {kNever, kNever}, .last = {kNever, kNever}};
   for (int i = 0; i < kRuns; ++i) {
-    times.plain_us = std::min(times.plain_us, plain.time_us());
-    times.last_us = std::min(times.last_us, last.time_us());
+    time(clock, times.plain, [&] { plain.run(); });
+    time(clock, times.last, [&] { last.run(); });
   }
   times.output_is_last = last.output_is_last();
   times.input_gradient_is_last = last.input_gradient_is_last();
@@ -87,54 +98,70 @@ ConvolutionTimes measure(const Convolution& of) {
   return times;
 }
 
-double measure_copy(const std::vector<int64_t>& sizes) {
+RunTime measure_copy(const std::vector<int64_t>& sizes) {
+  const WorkClock clock;
   const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous);
-  double best = std::numeric_limits<double>::infinity();
+  RunTime least{kNever, kNever};
   for (int i = 0; i < kRuns; ++i) {
-    const auto start = Clock::now();
-    const at::Tensor copy = from.clone(at::MemoryFormat::ChannelsLast);
-    best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    time(clock, least, [&] { from.clone(at::MemoryFormat::ChannelsLast); });
   }
-  return best;
+  return least;
 }
 
 // What was measured, here or by another process. A program has few kinds of them; one that has new ones all the time begins anew.
 class Table {
  public:
   template <class Measure>
-  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
+  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measured by, Measure measure) {
     constexpr size_t kMost = 4096;
     std::tuple key(settings_of_times(), std::string(what), sizes);
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = times_.find(key); found != times_.end()) return found->second;
+      const auto found = times_.find(key);
+      if (found != times_.end() && (by == Measured::BySomeProcess || found->second.by == by)) return found->second.times;
     }
-    std::vector<double> times = kept_or_measured(what, sizes, count, measure);
+    const Times known = kept_or_measured(what, sizes, count, by, measure);
     const std::lock_guard lock(mutex_);
     if (times_.size() >= kMost) times_.clear();
-    return times_.emplace(std::move(key), std::move(times)).first->second;
+    return times_.insert_or_assign(std::move(key), known).first->second.times;
   }
 
  private:
-  // The first processes all measure, and the least counts: one that a busy machine held up must not decide for good.
+  struct Times {
+    std::vector<double> times;
+    Measured by;
+  };
+
+  // The first processes all measure, then ever fewer of them: the least counts, and a wrong one must not decide for good.
+  static bool is_time_to_measure(const std::optional<KeptTimes>& kept) {
+    constexpr int kFirst = 3;
+    return !kept || kept->measurements < kFirst || (kept->processes & (kept->processes + 1)) == 0;
+  }
+
+  // What this process measured itself is not mixed with what others did: they may have had the machine for themselves.
   template <class Measure>
-  static std::vector<double> kept_or_measured(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
-    constexpr int kEnough = 3;
+  static Times kept_or_measured(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measured by, Measure measure) {
     auto kept = kept_times(what, sizes, count);
-    if (kept && kept->measurements >= kEnough) return std::move(kept->times);
+    if (by == Measured::BySomeProcess && !is_time_to_measure(kept)) {
+      ++kept->processes;
+      keep_times(what, sizes, *kept);
+      return {std::move(kept->times), by};
+    }
     const at::InferenceMode no_history;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    KeptTimes all{measure()};
+    std::vector<double> own = measure();
+    KeptTimes all{own};
     if (kept) {
       all.measurements += kept->measurements;
+      all.processes += kept->processes;
       for (size_t i = 0; i < count; ++i) all.times[i] = std::min(all.times[i], kept->times[i]);
     }
     keep_times(what, sizes, all);
-    return std::move(all.times);
+    return {std::move(own), Measured::ByThisProcess};
   }
 
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
-  std::map<std::tuple<std::vector<int64_t>, std::string, std::vector<int64_t>>, std::vector<double>> times_;
+  std::map<std::tuple<std::vector<int64_t>, std::string, std::vector<int64_t>>, Times> times_;
 };
 
 Table& table() {
@@ -154,20 +181,24 @@ std::vector<int64_t> Convolution::numbers() const {
   return numbers;
 }
 
-ConvolutionTimes times_of(const Convolution& convolution) {
-  constexpr size_t kNumbers = 5;
-  const auto numbers = table().of("convolution", convolution.numbers(), kNumbers, [&] {
+ConvolutionTimes times_of(const Convolution& convolution, Measured by) {
+  constexpr size_t kNumbers = 7;
+  const auto numbers = table().of("convolution", convolution.numbers(), kNumbers, by, [&] {
     const ConvolutionTimes times = measure(convolution);
-    std::vector<double> numbers = {times.plain_us, times.last_us};
+    std::vector<double> numbers = {times.plain.cpu_us, times.plain.clock_us, times.last.cpu_us, times.last.clock_us};
     for (const bool is_last : {times.output_is_last, times.input_gradient_is_last, times.weight_gradient_is_last})
       numbers.push_back(is_last);
     return numbers;
   });
-  return {numbers[0], numbers[1], numbers[2] != 0, numbers[3] != 0, numbers[4] != 0};
+  return {{numbers[0], numbers[1]}, {numbers[2], numbers[3]}, numbers[4] != 0, numbers[5] != 0, numbers[6] != 0};
 }
 
-double copy_us(const std::vector<int64_t>& sizes) {
-  return table().of("copy", sizes, 1, [&] { return std::vector{measure_copy(sizes)}; })[0];
+RunTime copy_time(const std::vector<int64_t>& sizes, Measured by) {
+  const auto numbers = table().of("copy", sizes, 2, by, [&] {
+    const RunTime time = measure_copy(sizes);
+    return std::vector{time.cpu_us, time.clock_us};
+  });
+  return {numbers[0], numbers[1]};
 }
 
 }  // namespace hindcast::codegen
