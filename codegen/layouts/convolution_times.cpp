@@ -26,7 +26,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRuns = 4;
+// Runs go on while they make the least less.
+constexpr int kFewestRuns = 4, kMostRuns = 12;
+constexpr double kLess = 0.98;
 
 bool is_last(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_contiguous(at::MemoryFormat::ChannelsLast) && !tensor.is_contiguous();
@@ -75,12 +77,20 @@ class Run {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 template <class Work>
-void time(const WorkClock& clock, RunTime& least, Work work) {
+bool time(const WorkClock& clock, RunTime& least, Work work) {
   const auto start = Clock::now();
-  const double cpu_start = clock.us();
-  work();
-  least.cpu_us = std::min(least.cpu_us, clock.us() - cpu_start);
+  const double cpu_us = clock.us_of(work);
+  const bool is_less = cpu_us < kLess * least.cpu_us;
+  least.cpu_us = std::min(least.cpu_us, cpu_us);
   least.clock_us = std::min(least.clock_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  return is_less;
+}
+
+/// `run` says whether it made the least less.
+template <class Run>
+void repeat(Run run) {
+  int in_vain = 0;
+  for (int i = 0; i < kMostRuns && (i < kFewestRuns || in_vain < kFewestRuns - 1); ++i) in_vain = run() ? 0 : in_vain + 1;
 }
 
 // The two take turns, so that a slow moment of the machine meets both.
@@ -88,10 +98,10 @@ ConvolutionTimes measure(const Convolution& of) {
   const WorkClock clock;
   Run plain(of, at::MemoryFormat::Contiguous), last(of, at::MemoryFormat::ChannelsLast);
   ConvolutionTimes times{.plain = {kNever, kNever}, .last = {kNever, kNever}};
-  for (int i = 0; i < kRuns; ++i) {
-    time(clock, times.plain, [&] { plain.run(); });
-    time(clock, times.last, [&] { last.run(); });
-  }
+  repeat([&] {
+    const bool plain_is_less = time(clock, times.plain, [&] { plain.run(); }), last_is_less = time(clock, times.last, [&] { last.run(); });
+    return plain_is_less || last_is_less;
+  });
   times.output_is_last = last.output_is_last();
   times.input_gradient_is_last = last.input_gradient_is_last();
   times.weight_gradient_is_last = last.weight_gradient_is_last();
@@ -102,9 +112,7 @@ RunTime measure_copy(const std::vector<int64_t>& sizes) {
   const WorkClock clock;
   const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous);
   RunTime least{kNever, kNever};
-  for (int i = 0; i < kRuns; ++i) {
-    time(clock, least, [&] { from.clone(at::MemoryFormat::ChannelsLast); });
-  }
+  repeat([&] { return time(clock, least, [&] { from.clone(at::MemoryFormat::ChannelsLast); }); });
   return least;
 }
 
@@ -118,18 +126,20 @@ class Table {
     {
       const std::lock_guard lock(mutex_);
       const auto found = times_.find(key);
-      if (found != times_.end() && (by == Measured::BySomeProcess || found->second.by == by)) return found->second.times;
+      if (found != times_.end() && !found->second.by(by).empty()) return found->second.by(by);
     }
-    const Times known = kept_or_measured(what, sizes, count, by, measure);
+    Times known = kept_or_measured(what, sizes, count, by, measure);
     const std::lock_guard lock(mutex_);
     if (times_.size() >= kMost) times_.clear();
-    return times_.insert_or_assign(std::move(key), known).first->second.times;
+    return times_.insert_or_assign(std::move(key), std::move(known)).first->second.by(by);
   }
 
  private:
   struct Times {
-    std::vector<double> times;
-    Measured by;
+    std::vector<double> least;  // of all that measured
+    std::vector<double> own;    // this process's; empty: it has not
+
+    const std::vector<double>& by(Measured measured) const { return measured == Measured::ByThisProcess ? own : least; }
   };
 
   // The first processes all measure, then ever fewer of them: the least counts, and a wrong one must not decide for good.
@@ -138,14 +148,13 @@ class Table {
     return !kept || kept->measurements < kFirst || (kept->processes & (kept->processes + 1)) == 0;
   }
 
-  // What this process measured itself is not mixed with what others did: they may have had the machine for themselves.
   template <class Measure>
   static Times kept_or_measured(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measured by, Measure measure) {
     auto kept = kept_times(what, sizes, count);
     if (by == Measured::BySomeProcess && !is_time_to_measure(kept)) {
       ++kept->processes;
       keep_times(what, sizes, *kept);
-      return {std::move(kept->times), by};
+      return {std::move(kept->times), {}};
     }
     const at::InferenceMode no_history;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -157,7 +166,7 @@ class Table {
       for (size_t i = 0; i < count; ++i) all.times[i] = std::min(all.times[i], kept->times[i]);
     }
     keep_times(what, sizes, all);
-    return {std::move(own), Measured::ByThisProcess};
+    return {std::move(all.times), std::move(own)};
   }
 
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};

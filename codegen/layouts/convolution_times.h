@@ -1,7 +1,6 @@
 #pragma once
 // What LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks, and kept,
-// for later processes too (kept_times.h). CPU time decides: a busy machine must not. But what is CPU time well spent on many threads may
-// take longer by the clock: so both are measured.
+// for later processes too (kept_times.h). CPU time decides (work_clock.h): a busy machine must not.
 
 #include <cstdint>
 #include <vector>
@@ -22,7 +21,7 @@ struct Convolution {
 
 /// The least of some runs.
 struct RunTime {
-  double cpu_us = 0;    // of all threads that took part
+  double cpu_us = 0;    // WorkClock's
   double clock_us = 0;  // by the clock
 
   RunTime& operator+=(const RunTime& other) {

@@ -1,55 +1,52 @@
 #include "codegen/layouts/work_clock.h"
 
 #include <ATen/Parallel.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
-#include <string>
-#include <system_error>
+#include <optional>
 
 namespace hindcast::codegen {
 namespace {
 
-pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
-
-// As pthread_getcpuclockid() makes it, from a number where there is no pthread_t.
-clockid_t clock_of(pid_t thread) { return static_cast<clockid_t>(~static_cast<unsigned>(thread) << 3 | 6U); }
-
-double us_of(clockid_t clock) {
+// nullopt: the thread has ended.
+std::optional<double> us_now(clockid_t clock) {
   timespec time{};
-  if (clock_gettime(clock, &time) != 0) return 0;  // the thread has ended
+  if (clock_gettime(clock, &time) != 0) return std::nullopt;
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
 }
 
-std::vector<pid_t> workers() {
-  std::mutex mutex;
-  std::vector<pid_t> all = {this_thread()};
-  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
-    const std::lock_guard lock(mutex);
-    all.push_back(this_thread());
-  });
-  return all;
+std::optional<clockid_t> clock_of_this_thread() {
+  clockid_t clock{};
+  if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return std::nullopt;
+  return clock;
 }
 
 }  // namespace
 
 WorkClock::WorkClock() {
-  const std::vector<pid_t> own = workers();
-  std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
-    const auto thread = static_cast<pid_t>(std::stol(task.path().filename().string()));
-    if (std::find(own.begin(), own.end(), thread) == own.end()) others_.push_back(clock_of(thread));
-  }
+  std::mutex mutex;
+  const auto add = [&] {
+    const auto clock = clock_of_this_thread();
+    const std::lock_guard lock(mutex);
+    if (clock && std::find(threads_.begin(), threads_.end(), *clock) == threads_.end()) threads_.push_back(*clock);
+  };
+  add();
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) { add(); });
 }
 
-// By what others have not done: of the workers some may end, and others take their place.
-double WorkClock::us() const {
-  double us = us_of(CLOCK_PROCESS_CPUTIME_ID);
-  for (const clockid_t other : others_) us -= us_of(other);
-  return us;
+// The work is divided evenly, and the calling thread has what is not divided: if others of them end meanwhile, little is missed.
+double WorkClock::us_of(c10::function_ref<void()> work) const {
+  std::vector<std::optional<double>> start;
+  for (const clockid_t thread : threads_) start.push_back(us_now(thread));
+  work();
+  double most = 0;
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    const auto end = us_now(threads_[i]);
+    if (start[i] && end) most = std::max(most, *end - *start[i]);
+  }
+  return most;
 }
 
 }  // namespace hindcast::codegen

@@ -1,7 +1,8 @@
 #pragma once
-// CPU time of what this thread has done, by itself or by the threads that LibTorch's parallel regions give it: what other threads of the process do
-// meanwhile is not in it, nor the time for which other processes had the CPU.
+// How long a piece of work takes a thread and those that LibTorch's parallel regions give it, without the time for which others had the CPU: the
+// CPU time of the one among them that has most to do. On an idle machine that is the time by the clock.
 
+#include <c10/util/FunctionRef.h>
 #include <time.h>
 
 #include <vector>
@@ -12,11 +13,11 @@ class WorkClock {
  public:
   /// Finds out who works for this thread.
   WorkClock();
-  /// Since some time. To be asked on the thread that made the clock.
-  double us() const;
+  /// Of `work`, done on the thread that made the clock.
+  double us_of(c10::function_ref<void()> work) const;
 
  private:
-  std::vector<clockid_t> others_;  // of the threads that do not
+  std::vector<clockid_t> threads_;
 };
 
 }  // namespace hindcast::codegen
