@@ -1,9 +1,10 @@
 #include "codegen/layouts/convolution_times.h"
 
 #include "codegen/layouts/kept_times.h"
-#include "codegen/layouts/work_clock.h"
+#include "codegen/layouts/one_thread.h"
 #include "base/fork.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/full.h>
@@ -76,10 +77,18 @@ class Run {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-template <class Work>
-bool time(const WorkClock& clock, RunTime& least, Work work) {
+// How many images one of the threads has.
+int64_t share_of(int64_t images) {
+  const int64_t threads = at::get_num_threads();
+  return std::min(images, std::max<int64_t>(2, (images + threads - 1) / threads));
+}
+
+/// `share`: one thread's part of the work; `all`: the work.
+template <class Share, class All>
+bool time(RunTime& least, Share share, All all) {
+  const double cpu_us = cpu_us_on_one_thread(share);
   const auto start = Clock::now();
-  const double cpu_us = clock.us_of(work);
+  all();
   const bool is_less = cpu_us < kLess * least.cpu_us;
   least.cpu_us = std::min(least.cpu_us, cpu_us);
   least.clock_us = std::min(least.clock_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
@@ -87,20 +96,25 @@ bool time(const WorkClock& clock, RunTime& least, Work work) {
 }
 
 /// `run` says whether it made the least less.
-template <class Run>
-void repeat(Run run) {
+template <class Measurement>
+void repeat(Measurement run) {
   int in_vain = 0;
   for (int i = 0; i < kMostRuns && (i < kFewestRuns || in_vain < kFewestRuns - 1); ++i) in_vain = run() ? 0 : in_vain + 1;
 }
 
 // The two take turns, so that a slow moment of the machine meets both.
 ConvolutionTimes measure(const Convolution& of) {
-  const WorkClock clock;
-  Run plain(of, at::MemoryFormat::Contiguous), last(of, at::MemoryFormat::ChannelsLast);
+  Convolution share = of;
+  share.input[0] = share_of(of.input[0]);
+  constexpr auto kPlain = at::MemoryFormat::Contiguous, kLast = at::MemoryFormat::ChannelsLast;
+  Run plain(of, kPlain), last(of, kLast), plain_share(share, kPlain), last_share(share, kLast);
   ConvolutionTimes times{.plain = {kNever, kNever}, .last = {kNever, kNever}};
   repeat([&] {
-    const bool plain_is_less = time(clock, times.plain, [&] { plain.run(); }), last_is_less = time(clock, times.last, [&] { last.run(); });
-    return plain_is_less || last_is_less;
+    const bool plain_is_less = time(
+        times.plain, [&] { plain_share.run(); }, [&] { plain.run(); });
+    return time(
+               times.last, [&] { last_share.run(); }, [&] { last.run(); }) ||
+           plain_is_less;
   });
   times.output_is_last = last.output_is_last();
   times.input_gradient_is_last = last.input_gradient_is_last();
@@ -109,10 +123,10 @@ ConvolutionTimes measure(const Convolution& of) {
 }
 
 RunTime measure_copy(const std::vector<int64_t>& sizes) {
-  const WorkClock clock;
-  const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous);
+  const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous), share = from.narrow(0, 0, share_of(sizes[0]));
+  const auto copy = [](const at::Tensor& tensor) { return [&tensor] { tensor.clone(at::MemoryFormat::ChannelsLast); }; };
   RunTime least{kNever, kNever};
-  repeat([&] { return time(clock, least, [&] { from.clone(at::MemoryFormat::ChannelsLast); }); });
+  repeat([&] { return time(least, copy(share), copy(from)); });
   return least;
 }
 

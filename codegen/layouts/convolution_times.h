@@ -1,6 +1,7 @@
 #pragma once
 // What LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks, and kept,
-// for later processes too (kept_times.h). CPU time decides (work_clock.h): a busy machine must not.
+// for later processes too (kept_times.h). CPU time decides (one_thread.h): a busy machine must not. Since that says nothing of
+// how well many threads share the work, there is the time by the clock too.
 
 #include <cstdint>
 #include <vector>
@@ -21,8 +22,8 @@ struct Convolution {
 
 /// The least of some runs.
 struct RunTime {
-  double cpu_us = 0;    // WorkClock's
-  double clock_us = 0;  // by the clock
+  double cpu_us = 0;    // of one thread, for its share of the images
+  double clock_us = 0;  // of all, by the clock
 
   RunTime& operator+=(const RunTime& other) {
     cpu_us += other.cpu_us;

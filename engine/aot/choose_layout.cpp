@@ -18,7 +18,7 @@ namespace {
 using codegen::Measured;
 
 // Less is noise of the measurement.
-constexpr double kWorthwhile = 0.95;
+constexpr double kWorthwhile = 0.98;
 
 bool saves_work(const codegen::ChannelsLast& last) { return last.last.cpu_us < kWorthwhile * last.plain.cpu_us; }
 

@@ -5,13 +5,14 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <set>
 #include <thread>
 #include <tuple>
 #include <vector>
 
 #include "codegen/layouts/convolution_times.h"
 #include "codegen/layouts/kept_times.h"
-#include "codegen/layouts/work_clock.h"
+#include "codegen/layouts/one_thread.h"
 #include "codegen/store/store_folder.h"
 
 namespace hindcast::tests {
@@ -117,28 +118,26 @@ double cpu_us() {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
 }
 
-constexpr double kWorkUs = 20e3;
+constexpr double kWorkUs = 10e3;
 
 void work() {
   for (const double end = cpu_us() + kWorkUs; cpu_us() < end;) continue;
 }
 
-TEST(WorkClock, SaysWhatTheBusiestThreadHasDone) {
-  const codegen::WorkClock clock;
-  EXPECT_GE(clock.us_of([] { work(); }), kWorkUs);
-  const double us = clock.us_of([] {
-    at::parallel_for(0, 2, 1, [](int64_t begin, int64_t end) {
-      for (; begin < end; ++begin) {
-        for (int64_t i = 0; i <= begin; ++i) work();
-      }
+TEST(CpuTimeOnOneThread, IsThatOfAllRegions) {
+  std::set<std::thread::id> threads;
+  const double us = codegen::cpu_us_on_one_thread([&] {
+    at::parallel_for(0, 4, 1, [&](int64_t begin, int64_t end) {
+      threads.insert(std::this_thread::get_id());
+      for (; begin < end; ++begin) work();
     });
   });
-  EXPECT_GE(us, 2 * kWorkUs);
+  EXPECT_EQ(threads, std::set{std::this_thread::get_id()});
+  EXPECT_GE(us, 4 * kWorkUs);
 }
 
-TEST(WorkClock, CountsNoOthers) {
-  const codegen::WorkClock clock;
-  const double us = clock.us_of([] {
+TEST(CpuTimeOnOneThread, IsNotThatOfOthers) {
+  const double us = codegen::cpu_us_on_one_thread([] {
     std::thread other([] {
       for (int i = 0; i < 5; ++i) work();
     });
