@@ -11,6 +11,7 @@
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
 #include "hooks/saved_tensor_hooks.h"
+#include "engine/use_options.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>

@@ -8,6 +8,7 @@
 #include "engine/aot/names.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/trace/graph_records.h"
+#include "engine/use_options.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
