@@ -4,7 +4,7 @@
 // In the key, appended by capture/ in this order:
 //   the state of the call   what the replay would not look at again: options of the guard, autocast, deterministic and
 //                           precision switches, default dtype, accumulate or return; and where nodes are on an accelerator, its
-//                           own switches
+//                           own switches; where code that is looked into may be unloaded, how many libraries were
 //   roots and results       at which node's which input the backward starts, which gradients grad() returns
 //   each node, in the order of execution
 //                           its class, how it is captured (typed, visited, opaque), which kinds of hooks it has, its
@@ -19,7 +19,8 @@
 //   its turn comes)
 //
 // Two backwards with equal bytes have the same nodes, wired the same way. The hash only finds candidates: bytes are always
-// compared. Addresses of type_info are in the bytes, so that no key may outlive the process.
+// compared. Addresses of type_info are in the bytes, so that no key may outlive the process. A library that is loaded where another one was
+// has its addresses: the number of unloaded ones tells the two apart.
 
 #include <cstddef>
 #include <cstdint>

@@ -159,7 +159,7 @@ class OneBackward {
     const bool is_welcome = resume.as_collected && (!backs_off_ || where == Start() || may_capture(resume));
     const FactsAtCapture facts(work_.collected, collect_options(options_), resume, is_welcome);
     const bool is_new_structure = entry_ == nullptr;
-    if (is_new_structure) entry_ = std::make_shared<Entry>();
+    if (is_new_structure) entry_ = std::make_shared<Entry>(work_.collected.unloads);
     NextCapture next{.allowed = facts.can_record};
     if (next.allowed) next = entry_->plan_capture(work_.collected, facts.origins(), where, facts.values(), options_);
     log_misses(work_.collected, is_new_structure, resume, next.misses);

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "capture/recorder/libtorch_compat.h"
 #include "engine/takeover.h"
+#include "engine/use_options.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>

@@ -36,6 +36,8 @@ bool Captures::keep(const cache::KeyView& key, const std::shared_ptr<Entry>& ent
   const auto inserted = entries_.find_or_insert(key, entry, options.cache_size);
   inserted.entry->add(variant);
   evicted_.fetch_add(inserted.evicted, std::memory_order_relaxed);
+  // Those that nobody finds any more.
+  if (entry->unloads() != 0) entries_.erase_if([&](const Entry& other) { return other.is_older_than(entry->unloads()); });
   if (PlanSlot::footprint_of_all() > options.cache_bytes) shrink_to(options.cache_bytes / 8 * 7, *variant);
   return true;
 }

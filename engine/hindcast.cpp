@@ -17,6 +17,7 @@
 #include "engine/diagnosis/report.h"
 #include "engine/diagnosis/step_times.h"
 #include "engine/takeover.h"
+#include "engine/use_options.h"
 
 #include <mutex>
 #include <thread>

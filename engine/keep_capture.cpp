@@ -8,6 +8,7 @@
 #include "engine/diagnosis/verify.h"
 #include "engine/free_heap.h"
 #include "engine/graph_compiler.h"
+#include "engine/use_options.h"
 
 #include <atomic>
 #include <utility>

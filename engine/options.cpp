@@ -1,4 +1,4 @@
-#include "engine/options.h"
+#include "engine/use_options.h"
 
 #include "capture/graph/graph.h"
 

@@ -70,7 +70,8 @@ enum class Collector {
 struct Options {
   Compiler compiler;  ///< empty: compilers::fused(), or what HINDCAST_COMPILER names: eager, fused, fused_through_aten
   Dynamic dynamic = Dynamic::Automatic;
-  std::size_t limit = 8;         ///< captures of one structure that start at one place; beyond it, nodes run as themselves
+  std::size_t limit = 8;         ///< captures of one structure; a backward that fits none of them is left to the stock engine. Without
+                                 ///< `back_off`, and behind a hook, it runs its nodes as themselves
   std::size_t cache_size = 256;  ///< structures kept, least recently used first out
   std::size_t cache_bytes = std::size_t{256} << 20;  ///< that captures and their kernels may take, least recently used first out
   bool back_off = true;             ///< leave to the stock engine what does not pay: structures that do not come back while captures
@@ -101,19 +102,4 @@ HINDCAST_API Compiler fused_through_aten();
 HINDCAST_API Compiler print(std::ostream& out);
 }  // namespace compilers
 
-namespace engine {
-
-/// Throws std::invalid_argument naming the option, what was given and what is expected.
-void check(const Options& options);
-/// How a compiler's graphs are replayed; Compiled: by the functions that it makes.
-enum class Replay { Eager, Kernels, GroupsThroughAten, Compiled };
-Replay replay_of(const Compiler& compiler);
-/// What HINDCAST_COMPILER names, or fused(). Throws std::invalid_argument for any other name.
-const Compiler& default_compiler();
-/// False where HINDCAST_BACK_OFF is 0. Read once.
-bool may_back_off();
-/// HINDCAST_DISABLE is set to something other than 0 or nothing. Read once.
-bool disabled_by_environment();
-
-}  // namespace engine
 }  // namespace hindcast

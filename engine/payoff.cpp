@@ -1,5 +1,7 @@
 #include "engine/payoff.h"
 
+#include "engine/use_options.h"
+
 #include <algorithm>
 #include <span>
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
+#include "engine/use_options.h"
 
 #include <stdexcept>
 

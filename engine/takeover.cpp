@@ -8,6 +8,7 @@
 #include "engine/counters/fallback.h"
 #include "hooks/current_node.h"
 #include "hooks/saved_tensor_hooks.h"
+#include "engine/use_options.h"
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>

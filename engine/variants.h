@@ -94,6 +94,12 @@ struct NextCapture {
 /// One structure. Safe from many threads.
 class Entry {
  public:
+  /// Collected::unloads.
+  explicit Entry(uint64_t unloads = 0) : unloads_(unloads) {}
+  /// It is of code that was unloaded since.
+  bool is_older_than(uint64_t unloads) const { return unloads_ != 0 && unloads_ < unloads; }
+  uint64_t unloads() const { return unloads_; }
+
   /// The variant that starts there and matches.
   Found find(Start start, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const;
   /// A capture from the start was asked for when there were as many as `limit` allows, and there still are.
@@ -111,6 +117,7 @@ class Entry {
   std::vector<std::shared_ptr<Variant>> starting_at(Start start) const;
   cache::Miss limit_reached(cache::Miss first, size_t limit) const;
 
+  const uint64_t unloads_;
   mutable std::atomic<bool> limit_was_reached_ = false;
   std::vector<std::shared_ptr<Variant>> variants_;  // newest first: the dynamic one is asked first
 };

@@ -142,11 +142,11 @@ const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visito
   return sink.opaque_reason;
 }
 
-void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Devices& devices, Visitor& visitor, FieldSink& sink,
-                  Collected& out, std::vector<FactOrigin>* origins) {
+void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options, Devices& devices, Unloads& unloads, Visitor& visitor,
+                  FieldSink& sink, Collected& out, std::vector<FactOrigin>* origins) {
   Node& node = *call.node;
   const std::lock_guard lock(node_mutex(node));
-  const NodeClass node_class = classify(node);
+  const NodeClass node_class = classify(node, unloads);
   call.formula = node_class.writes_to_view ? written_by(node).get() : &node;
   if (call.formula == nullptr) {
     if (call.needed) throw CannotCollect("an in-place write to a view was released");
@@ -169,6 +169,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   if (call.hooks & kTensorPreHooks) {
     call.traceable_hooks = hooks::traceable_fingerprint(node);
     cache::append(out.key, call.traceable_hooks);
+    if (call.traceable_hooks != 0) unloads.count();
   }
   collect_inputs(node, index, devices, out, origins);
   call.first_field_fact = static_cast<uint32_t>(out.facts.size());
@@ -215,6 +216,8 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   cache::append_bytes(out.key, state.data(), state.size());
   const size_t accelerator_at = out.key.size();
   cache::append(out.key, uint64_t{0});
+  const size_t unloads_at = out.key.size();
+  cache::append(out.key, uint64_t{0});
   walk.run(call, out);
   cache::append_size(out.key, out.roots.size());
   for (const auto& root : out.roots) {
@@ -228,6 +231,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
     cache::append(out.key, capture.output);
   }
   Devices devices(options);
+  Unloads unloads;
   Visitor visitor;
   FieldSink sink(out.key, out.facts, out.tensors);
   const size_t count = out.calls.size();
@@ -236,11 +240,13 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
     if (i + kNodesAhead < count) prefetch_node(out.calls[i + kNodesAhead].node);
     if (large && i + kTensorsAhead < count) prefetch_tensors(*out.calls[i + kTensorsAhead].node);
     out.calls[i].first_input = out.input_total;
-    collect_node(out.calls[i], i, options, devices, visitor, sink, out, nullptr);
+    collect_node(out.calls[i], i, options, devices, unloads, visitor, sink, out, nullptr);
     out.input_total += out.calls[i].input_count;
   }
   const uint64_t word = devices.finish(out);
   std::memcpy(&out.key[accelerator_at], &word, sizeof(word));
+  out.unloads = unloads.asked();
+  std::memcpy(&out.key[unloads_at], &out.unloads, sizeof(out.unloads));
 }
 
 std::vector<FactOrigin> describe_facts(const Collected& collected, const CollectOptions& options, uint32_t first_call) {
@@ -249,13 +255,14 @@ std::vector<FactOrigin> describe_facts(const Collected& collected, const Collect
   again.edges = collected.edges;
   std::vector<FactOrigin> origins;
   Devices devices(options);
+  Unloads unloads;
   Visitor visitor;
   FieldSink sink(again.key, again.facts, again.tensors);
   sink.origins = &origins;
   if (first_call < collected.calls.size())
     origins.assign(collected.calls[first_call].first_fact, {FactKind::TensorStride, first_call, 0, 0});
   for (uint32_t i = first_call; i < again.calls.size(); ++i) {
-    collect_node(again.calls[i], i, options, devices, visitor, sink, again, &origins);
+    collect_node(again.calls[i], i, options, devices, unloads, visitor, sink, again, &origins);
   }
   const auto rest = collected.facts.end() - static_cast<ptrdiff_t>(std::min(again.facts.size(), collected.facts.size()));
   if (origins.size() != collected.facts.size() || !std::equal(rest, collected.facts.end(), again.facts.begin())) {

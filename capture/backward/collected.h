@@ -85,6 +85,7 @@ struct Collected {
   Facts facts;
   std::vector<at::Tensor> tensors;
   uint32_t input_total = 0;
+  uint64_t unloads = 0;                        // how many libraries were unloaded, where code that is looked into may be; else 0
   bool has_hooks = false, has_opaque = false;  // user code may run
   std::optional<c10::Stream> stream;           // of the first node on an accelerator; none: all are on the CPU
   bool has_one_stream = false;                 // every node has that stream
@@ -98,6 +99,7 @@ struct Collected {
     facts.clear();
     tensors.clear();
     input_total = 0;
+    unloads = 0;
     has_hooks = has_opaque = has_one_stream = false;
     stream.reset();
   }

@@ -5,11 +5,11 @@
 #include "capture/backward/program_node.h"
 #include "capture/backward/typed_collectors.h"
 #include "base/fork.h"
+#include "base/unloads.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 
-#include <memory>
 #include <shared_mutex>
 #include <string_view>
 #include <typeinfo>
@@ -34,22 +34,36 @@ NodeClass classify_untyped(Node& node) {
   return {NodeKind::Opaque, nullptr, "node class that LibTorch cannot collect"};
 }
 
-const NodeClass& untyped(Node& node) {
+struct KnownClass {
+  NodeClass node_class;
+  uint64_t unloads;  // when it was asked; 0: its code stays
+
+  bool still_holds(Unloads& now) const { return unloads == 0 || unloads == now.count(); }
+};
+
+KnownClass ask(Node& node, Unloads& now) {
+  const NodeClass node_class = classify_untyped(node);
+  const bool stays = node_class.kind != NodeKind::Visited || base::stays_loaded(&typeid(node));
+  return {node_class, stays ? 0 : now.count()};
+}
+
+NodeClass untyped(Node& node, Unloads& now) {
   static auto& mutex = *new base::ForkSafe<std::shared_mutex>(base::ForkRank::Leaf);
-  static auto* classes = new std::unordered_map<const std::type_info*, std::unique_ptr<NodeClass>>;
+  static auto* classes = new std::unordered_map<const std::type_info*, KnownClass>;
   const std::type_info* type = &typeid(node);
   {
     const std::shared_lock lock(mutex);
-    if (auto found = classes->find(type); found != classes->end()) return *found->second;
+    if (auto found = classes->find(type); found != classes->end() && found->second.still_holds(now)) return found->second.node_class;
   }
-  auto node_class = std::make_unique<NodeClass>(classify_untyped(node));
+  const KnownClass known = ask(node, now);
   const std::lock_guard lock(mutex);
-  return *classes->try_emplace(type, std::move(node_class)).first->second;
+  classes->insert_or_assign(type, known);
+  return known.node_class;
 }
 
-NodeClass class_of_write(Node& node) {
+NodeClass class_of_write(Node& node, Unloads& unloads) {
   NodeClass result{NodeKind::Opaque, nullptr, "in-place write to a view that was released"};
-  if (const auto& write = written_by(node)) result = classify(*write);
+  if (const auto& write = written_by(node)) result = classify(*write, unloads);
   if (static_cast<torch::autograd::CopySlices&>(node).view_fn) {
     result = {NodeKind::Opaque, nullptr, "in-place write to a view that a function of LibTorch's makes again"};
   }
@@ -59,11 +73,16 @@ NodeClass class_of_write(Node& node) {
 
 }  // namespace
 
-NodeClass classify(Node& node) {
+uint64_t Unloads::count() {
+  if (count_ == 0) count_ = base::unload_count();
+  return count_;
+}
+
+NodeClass classify(Node& node, Unloads& unloads) {
   if (const TypedCollector* typed = find_typed_collector(node)) return {NodeKind::Typed, typed, nullptr};
   if (typeid(node) == typeid(torch::autograd::AccumulateGrad)) return {NodeKind::Accumulate, nullptr, nullptr};
-  const NodeClass& of_class = untyped(node);
-  return of_class.writes_to_view ? class_of_write(node) : of_class;
+  const NodeClass of_class = untyped(node, unloads);
+  return of_class.writes_to_view ? class_of_write(node, unloads) : of_class;
 }
 
 }  // namespace hindcast::capture

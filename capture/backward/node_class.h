@@ -12,8 +12,19 @@ struct NodeClass {
   bool writes_to_view = false;  // a CopySlices: the rest says what the node of the write is
 };
 
+/// How many libraries were unloaded, for one collection: asked once, where a class is met whose code may be unloaded.
+class Unloads {
+ public:
+  uint64_t count();
+  /// 0: nobody asked.
+  uint64_t asked() const { return count_; }
+
+ private:
+  uint64_t count_ = 0;
+};
+
 /// A few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, asks
 /// it once whether it was declared traceable.
-NodeClass classify(torch::autograd::Node& node);
+NodeClass classify(torch::autograd::Node& node, Unloads& unloads);
 
 }  // namespace hindcast::capture

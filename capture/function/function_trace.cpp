@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -74,6 +75,13 @@ bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
   if (!tensor.is_view() || !tensor._base().is_same(whole)) return false;
   const CreationMeta made = torch::autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta();
   return made != CreationMeta::NO_GRAD_MODE && made != CreationMeta::INFERENCE_MODE;
+}
+
+// A write through the one is seen by who saved the other. Of `.data` it is not.
+bool share_version(const at::Tensor& a, const at::Tensor& b) {
+  static_assert(sizeof(c10::VariableVersion) == sizeof(void*));  // the counter
+  const auto &one = a.unsafeGetTensorImpl()->version_counter(), &other = b.unsafeGetTensorImpl()->version_counter();
+  return std::memcmp(&one, &other, sizeof(one)) == 0;
 }
 
 bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
@@ -143,6 +151,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
       torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.gradient);
     }
     primal.inner = primal.gradient;
+    primal.required_grad = input.requires_grad();
     primal.version = version_of(primal.stand_in);
     primal.is_leaf = input.is_leaf();
   }
@@ -173,6 +182,7 @@ void FunctionTrace::undo() {
   for (size_t i = 0; i < primals_.size(); ++i) {
     Primal& primal = primals_[i];
     if (!primal.before.defined()) continue;
+    if (primal.real.sizes() != primal.before.sizes()) primal.real.resize_(primal.before.sizes());  // by an op with `out`
     primal.real.copy_(primal.before);
     if (i < input_count()) continue;
     at::Tensor& outside = lifted_[i - input_count()];
@@ -213,6 +223,7 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& accumulator) 
 at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at::Tensor& of) {
   using torch::autograd::CreationMeta;
   if (!view.is_view() || !view._base().is_same(whole) || !torch::autograd::impl::hooks(view).empty()) return {};
+  if (view.is_leaf() && view.requires_grad()) return {};
   const auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
   if (!meta->has_bw_view() || meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
   const auto& info = meta->get_backward_view();
@@ -226,11 +237,18 @@ at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at
 void FunctionTrace::end_as_itself(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) {
   recorder_.release();
   outputs_ = outputs;
+  for (size_t i = 0; i < inputs.size(); ++i) set_requires_grad(primals_[i], inputs[i]);
   begin_at_arguments();
   outputs_.clear();
   const at::AutoGradMode grad(true);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Primal& primal = primals_[i];
+    if (primal.stand_in.defined() && !is_same_place(primal.stand_in, inputs[i])) {  // set_(), resize_(), .data, a view in place
+      at::Tensor(inputs[i]).set_data(primal.stand_in.detach());
+      if (has_another_history(primal.stand_in, primal.inner, primal.outside))
+        torch::autograd::impl::set_gradient_edge(inputs[i], torch::autograd::impl::gradient_edge(primal.stand_in));
+      continue;
+    }
     if (!has_another_history(primal.stand_in, primal.inner, primal.outside)) continue;
     at::Tensor written;  // not the memory of the argument, which is what it is already
     {
@@ -258,6 +276,17 @@ at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vect
     if (at::Tensor view = taken_again(output, stand_in, inputs[i]); view.defined()) return view;
   }
   return output;
+}
+
+// The function may have said so of the stand-in of a leaf.
+void FunctionTrace::set_requires_grad(Primal& primal, const at::Tensor& input) const {
+  const at::Tensor& stand_in = primal.stand_in;
+  if (!stand_in.defined() || !stand_in.is_leaf() || !input.is_leaf() || stand_in.requires_grad() == input.requires_grad()) return;
+  const bool requires_grad = stand_in.requires_grad();
+  if (requires_grad) primal.inner = torch::autograd::impl::gradient_edge(stand_in);
+  at::Tensor(input).requires_grad_(requires_grad);
+  if (requires_grad) primal.outside = torch::autograd::impl::gradient_edge(input);
+  primal.is_leaf = true;
 }
 
 void FunctionTrace::released() {
@@ -407,6 +436,9 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
     returned.views = traced->views;
   }
   const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
+  if (!returned.is_itself && !share_version(output, whole)) throw NotTraced("it returns .data of an argument, or a view of that");
+  if (!returned.is_itself && output.is_leaf() && output.requires_grad())
+    throw NotTraced("it returns a view of an argument that requires grad by itself");
   const bool is_written = traced && traced->base->value != primals_[primal].value;
   if (is_written && output.requires_grad() && !returned.is_itself && !(output.is_view() && output._base().is_same(whole))) {
     throw NotTraced("it returns a tensor that shares memory with an argument, and has a history of its own");
@@ -436,6 +468,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     }
     if (&*first != &output) returned_.back().same_as = static_cast<uint32_t>(first - outputs.begin());
   }
+  std::unordered_map<const Base*, at::Tensor> wholes;
   for (size_t i = 0; i < own.size(); ++i) {
     if (!own[i].defined()) continue;
     const TracingTensor& traced = *TracingTensor::get(own[i]);
@@ -452,6 +485,8 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     // Of tensors that share memory the program gives what all of them are views of.
     const at::Tensor whole = traced.views.empty() || !own[i].is_view() ? own[i] : at::Tensor(own[i]._base());
     const TracingTensor* base = TracingTensor::get(whole);
+    if (wholes.try_emplace(traced.base.get(), whole).first->second.unsafeGetTensorImpl() != whole.unsafeGetTensorImpl())
+      throw NotTraced("it returns tensors that share memory, and the one is no view of the other (.data)");
     if (!base || base->base != traced.base || !base->views.empty())
       throw NotTraced("it returns tensors that share memory which none of them has all of");
     returned.index = add_result(whole);
@@ -465,6 +500,8 @@ void FunctionTrace::read_writes() {
     Primal& primal = primals_[i];
     const TracingTensor* traced = TracingTensor::get(primal.stand_in);
     if (traced && !traced->views.empty()) throw NotTraced("it changes the geometry of an input in place");
+    if (traced && i < input_count() && primal.stand_in.is_leaf() && primal.stand_in.requires_grad() != primal.required_grad)
+      throw NotTraced("it sets requires_grad of an argument");
     if (!traced || traced->base->value == primal.value) continue;
     const bool is_lifted = i >= input_count();
     const at::Tensor& seen = is_lifted ? lifted_[i - input_count()] : primal.stand_in;
@@ -486,7 +523,10 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
     return std::nullopt;
   };
   if (const auto reason = replace_edges(result_stand_ins_, replace, &reached)) throw NotTraced(*reason);
-  has_formulas_ = std::any_of(reached.begin(), reached.end(), [](const torch::autograd::Node* node) { return is_custom_function(*node); });
+  for (const torch::autograd::Node* node : reached) {
+    has_formulas_ = has_formulas_ || is_custom_function(*node);
+    has_users_backward_ = has_users_backward_ || is_users_function(*node);
+  }
   std::vector<at::Tensor> views;  // are taken again of the arguments, without hooks
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(views),
                [](const at::Tensor& output) { return output.defined() && !output.is_leaf(); });
@@ -677,6 +717,11 @@ Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingT
     Recorder::unrecorded([&] { primal.before = primal.real.clone(); });
   }
   return Answer::Record;
+}
+
+bool FunctionTrace::is_given(const at::Tensor& tensor) const {
+  return !TracingTensor::get(tensor) ||
+         std::any_of(primals_.begin(), primals_.end(), [&](const Primal& primal) { return primal.stand_in.is_same(tensor); });
 }
 
 at::Tensor FunctionTrace::lift(const at::Tensor& outside) {

@@ -65,6 +65,8 @@ class FunctionTrace final : private Policy {
       : sizes_of_(sizes_of), goes_on_(goes_on) {
     graph_->symbols->answer_freely(answers_freely);
   }
+  /// Programs of it are to give equal bits whatever is compiled: Graph::strict.
+  void set_strict(bool is_strict) { graph_->strict = is_strict; }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;
   FunctionTrace& operator=(const FunctionTrace&) = delete;
@@ -97,6 +99,8 @@ class FunctionTrace final : private Policy {
   bool draws_random_numbers() const { return random_state_.defined(); }
   /// It calls custom Functions, which have been looked into: their backward is in the program alone.
   bool has_formulas() const { return has_formulas_; }
+  /// Its backward calls the user's code, which is to run once.
+  bool has_users_backward() const { return has_users_backward_; }
 
   /// What a result is, as a tensor of its own without history, of the same memory and version.
   at::Tensor real_result(size_t result) const;
@@ -129,6 +133,7 @@ class FunctionTrace final : private Policy {
     at::Tensor before;               // its contents, once it is written to
     uint32_t version = 0;
     bool is_leaf = false;
+    bool required_grad = false;  // an input, before the function
   };
   class AtWork;
 
@@ -138,6 +143,7 @@ class FunctionTrace final : private Policy {
   Answer returns_no_tensor(const c10::OperatorHandle&) override;
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
   at::Tensor lift(const at::Tensor&) override;
+  bool is_given(const at::Tensor&) const override;
   void told_number(ValueId, const at::Scalar&) override;
   void released() override;
   bool may_read_memory() override;
@@ -148,6 +154,7 @@ class FunctionTrace final : private Policy {
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);
   void note_accumulated();
+  void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();
   void lead_on();
   void forget_symbols() const;
@@ -178,7 +185,7 @@ class FunctionTrace final : private Policy {
   std::vector<ValueId> tangents_, gradients_;
   std::vector<at::Tensor> outputs_;  // of a function that is no program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
-  bool has_formulas_ = false, keeps_tensors_ = false, leads_on_ = false;
+  bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
   int graph_task_ = -1;  // that the function runs in
   size_t forward_end_ = 0;
   bool is_forward_ = true;

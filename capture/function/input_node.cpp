@@ -34,11 +34,12 @@ bool has_hooks(Node& node) {
          !node.retains_grad_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
-bool is_custom_function(const Node& node) {
+bool is_users_function(const Node& node) {
   const std::string_view type = typeid(node).name();
-  if (type.starts_with("N5torch8autograd6PyNodeE")) return !node.name().starts_with("GeneratedBackwardFor_");  // torch.library's: of an operator
-  return type.starts_with("N5torch8autograd7CppNodeI");
+  return type.starts_with("N5torch8autograd6PyNodeE") || type.starts_with("N5torch8autograd7CppNodeI");
 }
+
+bool is_custom_function(const Node& node) { return is_users_function(node) && !node.name().starts_with("GeneratedBackwardFor_"); }
 
 namespace {
 
@@ -47,7 +48,10 @@ bool has_a_formula_of_the_users(Node& node) {
   if (find_typed_collector(node) != nullptr || dynamic_cast<const InputNode*>(&node) != nullptr) return false;
   const std::string_view type = typeid(node).name();
   if (!is_custom_function(node)) return !type.starts_with("N5torch8autograd");
-  if (!type.starts_with("N5torch8autograd6PyNodeE")) return classify(node).kind == NodeKind::Opaque;
+  if (!type.starts_with("N5torch8autograd6PyNodeE")) {
+    Unloads unloads;
+    return classify(node, unloads).kind == NodeKind::Opaque;
+  }
   try {
     return !node.is_traceable();
   } catch (const std::exception&) {  // Python's AttributeError: it does not say

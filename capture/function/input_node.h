@@ -31,7 +31,9 @@ void forget_symbols(const std::vector<at::Tensor>& made);
 /// Nullopt: there is a node that nobody can look into.
 std::optional<std::unordered_map<const c10::TensorImpl*, size_t>> saved_in_history(const std::vector<at::Tensor>& made,
                                                                                           const std::vector<torch::autograd::Edge>& also);
-/// A node of a torch::autograd::Function, of C++ or Python.
+/// A node of a torch::autograd::Function, of C++ or Python: the user's code.
+bool is_users_function(const torch::autograd::Node& node);
+/// The same, but for those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
 /// Whether somebody has registered a hook there.
 bool has_hooks(torch::autograd::Node& node);

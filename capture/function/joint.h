@@ -12,6 +12,7 @@ struct Joint {
   uint32_t primals = 0;                        // how many of the graph's inputs
   uint32_t results = 0;                        // how many of the graph's outputs
   uint32_t forward_end = 0;                    // instrs before it were recorded while the function ran, the others while its backward did
+  bool draws_atens = false;                    // its kernels may draw no random numbers of their own
   std::vector<std::string> primal_names = {};  // by primal, for texts; shorter, or an empty one: "primals_3"
 
   std::span<const ValueId> primal_values() const { return std::span(graph->inputs).first(primals); }

@@ -47,7 +47,7 @@ class Interpreter {
     if (instr.kind == InstrKind::Mutate) {
       const at::Tensor& base = values.at(instr.base.index);
       at::Tensor copy = in_this_state_ ? base.clone() : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
-      call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views));
+      call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views), instr.seen);
       values[instr.outputs[0].index] = std::move(copy);
       return;
     }
@@ -55,20 +55,21 @@ class Interpreter {
       values[instr.outputs[0].index] = instr.args[0].constant.toTensor();  // a number, which a mode of Python's would get as one
       return;
     }
-    const auto results = call(*instr.op, instr.args, 0xffffffffu, {});
+    const auto results = call(*instr.op, instr.args, 0xffffffffu, {}, in_this_state_ ? SeenOfAutograd() : instr.seen);
     for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
   }
 
   at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views) {
-    for (const ViewStep& step : views) of = call(step.op, step.args, step.self_arg, of).at(step.output);
+    for (const ViewStep& step : views) of = call(step.op, step.args, step.self_arg, of, {}).at(step.output);
     return of;
   }
 
  private:
-  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor) {
+  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const std::vector<Arg>& args, uint32_t replaced, const at::Tensor& tensor,
+                               const SeenOfAutograd& seen) {
     torch::jit::Stack stack;
     for (uint32_t i = 0; i < args.size(); ++i) stack.push_back(i == replaced ? c10::IValue(tensor) : argument(args[i]));
-    op.callBoxed(stack);
+    call_as_seen(op, seen, stack);
     std::vector<at::Tensor> results;
     for (const c10::IValue& result : stack) {
       if (result.isTensor()) {

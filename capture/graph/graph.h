@@ -10,6 +10,7 @@
 // the values that the event reads. A *barrier* runs user code: what it returns may have other shapes and dtypes next time, or be
 // undefined. The instrs between two barriers are a *segment*; a graph compiler gets the graph and returns one function a segment.
 
+#include "capture/graph/users_op.h"
 #include "capture/symbols/symbols.h"
 #include "base/api.h"
 #include "base/shared_list.h"
@@ -102,6 +103,7 @@ struct Instr {
   std::vector<ViewStep> views;  // Mutate: from the copy to the written tensor
   ValueId base;                 // Mutate: the value that is copied
   uint32_t target_arg = 0;      // Mutate: which argument is written
+  SeenOfAutograd seen;          // by the kernel, where that is the user's
 };
 
 /// An ATen call or a sum.

@@ -5,6 +5,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "capture/recorder/real_arguments.h"
+#include "capture/recorder/watch_tensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/library.h>
@@ -14,8 +15,26 @@ namespace {
 
 thread_local Recorder* current_recorder = nullptr;
 
+constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+
+bool is_lazy(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  bool found = false;
+  for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); ++i) {
+    each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      found = found || (tensor.defined() && tensor.key_set().has_any(kLazy));
+      return tensor;
+    });
+  }
+  return found;
+}
+
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   if (Recorder* recorder = Recorder::current()) {
+    const bool are_left_out = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Conjugate);
+    if (are_left_out && !traits_of(op).composite && is_lazy(op, *stack)) {
+      const LazyOps in_their_places;
+      return op.callBoxed(stack);
+    }
     recorder->record(op, stack);
     return;
   }
@@ -37,16 +56,25 @@ bool recorder_available() {
     }
     static auto* library = new torch::Library(torch::Library::IMPL, "_", kRecorderKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    watch_tensors();
     return true;
   });
   return available;
 }
 
+LazyOps::LazyOps() {
+  for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})
+    c10::impl::tls_set_dispatch_key_excluded(key, false);
+}
+
 struct Recorder::Scope::Guards {
   explicit Guards(Autograd autograd) {
-    if (autograd == Autograd::Done) below_autograd.emplace();
+    if (autograd == Autograd::AtWork) return;
+    below_autograd.emplace();
+    without_lazy_ops.emplace(kLazy);
   }
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> without_lazy_ops;
   c10::impl::IncludeDispatchKeyGuard include{kRecorderKey};
 };
 

@@ -9,6 +9,19 @@
 
 namespace hindcast::capture {
 
+// Conjugates and negatives that nobody has computed yet have dispatch keys of their own. In a backward these come behind autograd, where
+// composite ops have decomposed: matmul gives mm its conjugated operand, and mm has BLAS conjugate it, with other roundings than those of a copy. A
+// formula is recorded below autograd, where these keys would come first. So they are left out there, until an op does not decompose.
+
+/// While alive, the two keys are in their places on this thread.
+class LazyOps {
+ public:
+  LazyOps();
+
+ private:
+  c10::impl::ForceDispatchKeyGuard former_;
+};
+
 /// While alive, nothing is recorded on this thread, and stand-ins' key is left out.
 class Recorder::Pause {
  public:
@@ -18,6 +31,7 @@ class Recorder::Pause {
   Pause& operator=(const Pause&) = delete;
 
  private:
+  LazyOps lazy_ops_;
   c10::impl::ExcludeDispatchKeyGuard below_;
   at::AutoDispatchBelowADInplaceOrView below_autograd_;  // it has been at work, or never is
   Recorder* paused_;

@@ -16,9 +16,11 @@ bool is_tensors(const c10::Type& type) {
   return type.kind() == c10::TypeKind::ListType && type.castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::TensorType;
 }
 
+bool returns_a_view(const c10::OperatorHandle& op) { return op.schema().returns().at(0).alias_info() != nullptr; }
+
 bool changes_geometry(const c10::OperatorHandle& op, const OpTraits& traits) {
   if (op.hasTag(at::Tag::inplace_view) && !traits.view) return true;
-  return op.operator_name().name == "aten::set_" || op.operator_name().name == "aten::resize_";
+  return op.operator_name().name == "aten::_resize_output_";
 }
 
 std::vector<OpTrait> unusual_traits(const c10::OperatorHandle& op, const OpTraits& traits) {
@@ -46,6 +48,7 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
     std::string name = op.operator_name().name;
     name.pop_back();  // the underscore
     traits.view = c10::Dispatcher::singleton().findSchema({name, op.operator_name().overload_name});
+    if (traits.view && !returns_a_view(*traits.view)) traits.view.reset();  // what set_() and resize_() do is no view
   }
   traits.unusual = unusual_traits(op, traits);
   return traits;

@@ -17,7 +17,7 @@ const char* describe(OpTrait trait);
 
 struct OpTraits {
   bool composite = false;                   // decomposes into other ops
-  std::optional<c10::OperatorHandle> view;  // of one that changes its argument's geometry in place: the op that returns a view
+  std::optional<c10::OperatorHandle> view;  // of one that makes a view of its argument in place: the op that returns the view
   std::vector<OpTrait> unusual;
   std::vector<uint32_t> written;  // arguments that it writes
 };

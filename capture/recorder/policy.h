@@ -26,6 +26,8 @@ class Policy {
   /// A stand-in for a tensor that nobody gave to the formula; undefined: refuse. Not asked for numbers, which become constants, nor
   /// twice for one tensor.
   virtual at::Tensor lift(const at::Tensor& outside) = 0;
+  /// Whether others see what the formula does to the tensor itself, and not to its contents: it was given the tensor, or found it outside.
+  virtual bool is_given(const at::Tensor& /*tensor*/) const { return false; }
   /// The formula has got a number out of `of`, and may go on as it likes.
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
   /// Whether somebody who asks if a stand-in has memory is the formula, which may get it and go on by itself.

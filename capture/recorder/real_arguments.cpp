@@ -7,21 +7,6 @@ at::Tensor real_of(const at::Tensor& tensor) {
   return traced ? traced->real : tensor;
 }
 
-c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace) {
-  if (value.isTensor()) return replace(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(replace(tensor));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const auto& item : value.toOptionalTensorVector()) list.push_back(item ? std::optional(replace(*item)) : std::nullopt);
-    return list;
-  }
-  return value;
-}
-
 c10::IValue real_tensors(const c10::IValue& value) { return each_tensor(value, real_of); }
 
 c10::IValue real_argument(const c10::IValue& value, SymbolTable& symbols) {

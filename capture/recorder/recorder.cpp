@@ -69,6 +69,12 @@ void Recorder::refuse(std::string reason) {
   if (!refusal_) refusal_ = std::move(reason);
 }
 
+void Recorder::refuse_now(std::string reason) {
+  refuse(std::move(reason));
+  if (!goes_on_) throw std::runtime_error(*refusal_);
+  release();
+}
+
 void Recorder::refuse(const c10::OperatorHandle& op, const char* reason) { refuse(c10::toString(op.operator_name()) + ": " + reason); }
 
 // ---- values
@@ -231,8 +237,17 @@ Arg Recorder::make_arg(const c10::IValue& value) {
 void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
   std::transform(first, stack->end(), first, [&](const c10::IValue& value) { return real_argument(value, *graph_.symbols); });
-  const Pause pause;
-  op.callBoxed(stack);
+  const c10::impl::ExcludeDispatchKeyGuard unrecorded(kRecorderKey);
+  if (!is_users(op)) return op.callBoxed(stack);
+  // Autograd has seen the call already, and has no formula perhaps, so that the kernel is to make a history of its own.
+  std::optional<c10::DispatchKey> backend;
+  std::for_each(first, stack->end(), [&](const c10::IValue& value) {
+    each_tensor(value, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && !backend) backend = tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+      return tensor;
+    });
+  });
+  backend ? op.callBoxedForDispatchKey(*backend, *stack) : op.callBoxed(stack);
 }
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -243,9 +258,11 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
   const std::vector<c10::IValue> given = inputs;
+  seen_ = seen_now(op, inputs);
   lift_all(inputs);
   if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, given, *stack);
   check_traits(op, traits, inputs);
+  check_autograd(op);
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
   const Written written = find_written(op, traits, inputs);
@@ -263,13 +280,21 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return;
   }
 
+  const std::vector<int64_t> sizes = written.target ? written.target->real.sizes().vec() : std::vector<int64_t>();
   const torch::jit::Stack results = call_real(op, inputs);
   const std::vector<at::Tensor> outputs = tensors_of(results);
-  if (!have_layouts(outputs)) {
+  const bool is_resized = written.target && written.target->real.sizes() != sizes;
+  if (is_resized) refuse(op, "resizes its argument");
+  if (is_resized || !have_layouts(outputs)) {
+    // The op has run: what it gives is not to be had twice.
+    std::vector<at::Tensor> own;
+    for (const at::Tensor& output : outputs) {
+      const at::Tensor* same = output.defined() ? same_argument(inputs, output) : nullptr;
+      own.push_back(same ? given_back(*same) : output);
+    }
     if (!goes_on_) throw std::runtime_error(*refusal_);
     release();
-    stack->insert(stack->end(), results.begin(), results.end());
-    return;
+    return push_results(results, own, *stack);
   }
   if (outputs.empty() && !results.empty()) {  // a number
     if (results[0].isScalar() && !args.empty() && !args[0].values.empty()) policy_.told_number(args[0].values[0], results[0].toScalar());
@@ -294,6 +319,7 @@ void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::Op
   const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
   const std::vector<c10::IValue> given(first, stack->end());
   const at::Tensor self = given.front().toTensor();
+  if (is_given(self)) refuse(op, describe(OpTrait::ChangesGeometry));
   record(view_op, stack);
   if (is_released_) {
     stack->pop_back();
@@ -353,11 +379,20 @@ Recorder::Written Recorder::find_written(const c10::OperatorHandle& op, const Op
   return {target, arg};
 }
 
+// Without a formula its kernel runs with autograd at work, and may make a history of its own, which nobody would see here.
+void Recorder::check_autograd(const c10::OperatorHandle& op) {
+  if (!seen_.is_noted || !lifts_ || !seen_.grad_mode || seen_.requires_grad == 0) return;
+  for (const auto key : {c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
+    if (op.hasKernelForDispatchKey(key)) return;
+  }
+  refuse(op, "has no formula for autograd");
+}
+
 torch::jit::Stack Recorder::call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {
   torch::jit::Stack stack;
   for (const c10::IValue& input : inputs) stack.push_back(real_argument(input, *graph_.symbols));
   const Pause pause;
-  op.callBoxed(stack);
+  call_as_seen(op, seen_, stack);
   return stack;
 }
 
@@ -375,7 +410,9 @@ std::vector<at::Tensor> Recorder::record_op(const c10::OperatorHandle& op, const
   }
   if (any_new || outputs.empty()) {
     intern_channels_of_a_group(op, inputs, *graph_.symbols);
-    new_instr(op, args).outputs = ValueIds(ids.begin(), ids.end());
+    Instr& instr = new_instr(op, args);
+    instr.outputs = ValueIds(ids.begin(), ids.end());
+    instr.seen = seen_;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].defined() && !wrapped[i].defined())

@@ -86,6 +86,10 @@ class Recorder {
   void rollback();
   /// Stops recording before the next op. The first reason counts.
   void refuse(std::string reason);
+  /// The same for what is no op, at once: throws std::runtime_error with the refusal.
+  void refuse_now(std::string reason);
+  /// Policy::is_given().
+  bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
   const std::optional<std::string>& refusal() const { return refusal_; }
 
@@ -129,6 +133,7 @@ class Recorder {
   void call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
   Written find_written(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void check_autograd(const c10::OperatorHandle& op);
   torch::jit::Stack call_real(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
   std::vector<at::Tensor> record_write(const c10::OperatorHandle& op, std::vector<Arg> args, Written written,
                                        const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs);
@@ -149,6 +154,7 @@ class Recorder {
   std::optional<uint32_t> origin_without_gradients_;
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
+  SeenOfAutograd seen_;  // by the op that is recorded
   bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false;
   const uint64_t number_;
   WeakStandIns made_;

@@ -8,6 +8,7 @@ void Recorder::add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args
   TracingTensor& target = *written.target;
   Instr& instr = new_instr(op, std::move(args), InstrKind::Mutate);
   instr.target_arg = written.arg;
+  instr.seen = seen_;
   instr.args[written.arg] = {};
   instr.base = target.base->value;
   instr.views = target.views;

@@ -34,7 +34,7 @@ HC_FUNCTOR T hardsigmoid_backward(T grad, T self) {
 }
 template <class T>
 HC_FUNCTOR T hardswish_backward(T grad, T self) {
-  const T inside = select(self >= T(3), grad, grad * (self / T(3) + T(0.5)));
+  const T inside = select(HC_CARD ? !(self < T(3)) : self >= T(3), grad, grad * (self / T(3) + T(0.5)));
   return select(self <= T(-3), T(0), inside);
 }
 template <class T>

@@ -63,8 +63,9 @@ std::vector<int64_t> ints_of(const Arg& arg) {
 
 class Rewriter {
  public:
-  Rewriter(const Joint& joint, const CostModel& costs, const std::function<bool()>& is_cancelled)
+  Rewriter(const Joint& joint, const CostModel& costs, Measured by, const std::function<bool()>& is_cancelled)
       : costs_(costs),
+        by_(by),
         is_cancelled_(is_cancelled),
         joint_(joint),
         old_(*joint.graph),
@@ -141,7 +142,7 @@ class Rewriter {
     instr.origin = origin;
     instr.args = {capture::tensor(value), capture::constant(static_cast<int64_t>(format))};
     instr.outputs = {id};
-    made_.last_us += copy_us(sizes);
+    made_.last += copy_time(sizes, by_);
     return found->second = id;
   }
   ValueId last(ValueId value, uint32_t origin) {
@@ -215,14 +216,14 @@ class Rewriter {
     if (const auto backward = backward_of_.find(place); backward != backward_of_.end())
       of->gives_input_gradient = backward->second->outputs[0].defined() && graph_->values[backward->second->outputs[0].index].defined;
     if (is_cancelled_ && is_cancelled_()) return false;
-    const ConvolutionTimes times = times_of(*of);
+    const ConvolutionTimes times = times_of(*of, by_);
     ++convolutions_;
-    made_.plain_us += times.plain_us;
+    made_.plain += times.plain;
     if (!times.output_is_last) {  // with one channel the layouts are the same, and others have no such code
-      made_.last_us += times.plain_us;
+      made_.last += times.plain;
       return add_plain(std::move(instr));
     }
-    made_.last_us += times.last_us;
+    made_.last += times.last;
     works_last_[std::move(place)] = times;
     for (size_t i : {0, 1}) instr.args[i].values[0] = last(instr.args[i].values[0], instr.origin);
     const ValueId output = instr.outputs[0];
@@ -343,6 +344,7 @@ class Rewriter {
   bool is_contiguous_before(ValueId value) const { return is_last(value) || is_contiguous(value); }
 
   const CostModel& costs_;
+  const Measured by_;
   const std::function<bool()>& is_cancelled_;
   const Joint& joint_;
   const Graph& old_;
@@ -362,9 +364,10 @@ bool has_convolutions(const Graph& graph) {
                      [](const Instr& instr) { return instr.op && instr.op->operator_name().name == "aten::convolution"; });
 }
 
-std::optional<ChannelsLast> with_channels_last(const Joint& joint, const CostModel& costs, const std::function<bool()>& is_cancelled) {
+std::optional<ChannelsLast> with_channels_last(const Joint& joint, const CostModel& costs, Measured by,
+                                               const std::function<bool()>& is_cancelled) {
   if (!has_convolutions(*joint.graph)) return std::nullopt;
-  return Rewriter(joint, costs, is_cancelled).run();
+  return Rewriter(joint, costs, by, is_cancelled).run();
 }
 
 }  // namespace hindcast::codegen

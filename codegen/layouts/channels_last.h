@@ -13,8 +13,8 @@ namespace hindcast::codegen {
 
 struct ChannelsLast {
   capture::Joint joint;
-  double plain_us = 0;  // of the convolutions as they were
-  double last_us = 0;   // of the convolutions as they are now, with all copies
+  RunTime plain;  // of the convolutions as they were
+  RunTime last;   // of the convolutions as they are now, with all copies
 };
 
 /// Where it has none, with_channels_last() gives nothing.
@@ -25,7 +25,7 @@ bool has_convolutions(const capture::Graph& graph);
 /// lie as before. What is no convolution, norm, pooling or expression of elements gets what it reads as it lay before. Sizes are those at
 /// capture. Measures what was not measured before.
 /// `costs`: of the kernels that the program will have. `is_cancelled`: asked before each convolution is measured; then there is nothing, too.
-std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, const CostModel& costs,
+std::optional<ChannelsLast> with_channels_last(const capture::Joint& joint, const CostModel& costs, Measured by = Measured::BySomeProcess,
                                                const std::function<bool()>& is_cancelled = {});
 
 }  // namespace hindcast::codegen

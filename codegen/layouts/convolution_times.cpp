@@ -1,8 +1,10 @@
 #include "codegen/layouts/convolution_times.h"
 
 #include "codegen/layouts/kept_times.h"
+#include "codegen/layouts/one_thread.h"
 #include "base/fork.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/full.h>
@@ -25,7 +27,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRuns = 4;
+// Runs go on while they make the least less.
+constexpr int kFewestRuns = 4, kMostRuns = 12;
+constexpr double kLess = 0.98;
 
 bool is_last(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_contiguous(at::MemoryFormat::ChannelsLast) && !tensor.is_contiguous();
@@ -47,14 +51,12 @@ class Run {
     gradient_ = image(output_.sizes().vec(), format);
   }
 
-  double time_us() {
-    const auto start = Clock::now();
+  void run() {
     output_ = forward();
     const std::vector<int64_t> bias_sizes = {of_.weight[0]};
     gradients_ =
         at::convolution_backward(gradient_, input_, weight_, of_.has_bias ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, of_.stride,
                                  of_.padding, of_.dilation, false, {0, 0}, of_.groups, {of_.gives_input_gradient, true, of_.has_bias});
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   }
 
   bool output_is_last() const { return is_last(output_); }
@@ -73,68 +75,116 @@ class Run {
   std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients_;
 };
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// How many images one of the threads has.
+int64_t share_of(int64_t images) {
+  const int64_t threads = at::get_num_threads();
+  return std::min(images, std::max<int64_t>(2, (images + threads - 1) / threads));
+}
+
+/// `share`: one thread's part of the work; `all`: the work.
+template <class Share, class All>
+bool time(RunTime& least, Share share, All all) {
+  const double cpu_us = cpu_us_on_one_thread(share);
+  const auto start = Clock::now();
+  all();
+  const bool is_less = cpu_us < kLess * least.cpu_us;
+  least.cpu_us = std::min(least.cpu_us, cpu_us);
+  least.clock_us = std::min(least.clock_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  return is_less;
+}
+
+/// `run` says whether it made the least less.
+template <class Measurement>
+void repeat(Measurement run) {
+  int in_vain = 0;
+  for (int i = 0; i < kMostRuns && (i < kFewestRuns || in_vain < kFewestRuns - 1); ++i) in_vain = run() ? 0 : in_vain + 1;
+}
+
 // The two take turns, so that a slow moment of the machine meets both.
 ConvolutionTimes measure(const Convolution& of) {
-  Run plain(of, at::MemoryFormat::Contiguous), last(of, at::MemoryFormat::ChannelsLast);
-  ConvolutionTimes times{.plain_us = std::numeric_limits<double>::infinity(), .last_us = std::numeric_limits<double>::infinity()};
-  for (int i = 0; i < kRuns; ++i) {
-    times.plain_us = std::min(times.plain_us, plain.time_us());
-    times.last_us = std::min(times.last_us, last.time_us());
-  }
+  Convolution share = of;
+  share.input[0] = share_of(of.input[0]);
+  constexpr auto kPlain = at::MemoryFormat::Contiguous, kLast = at::MemoryFormat::ChannelsLast;
+  Run plain(of, kPlain), last(of, kLast), plain_share(share, kPlain), last_share(share, kLast);
+  ConvolutionTimes times{.plain = {kNever, kNever}, .last = {kNever, kNever}};
+  repeat([&] {
+    const bool plain_is_less = time(
+        times.plain, [&] { plain_share.run(); }, [&] { plain.run(); });
+    return time(
+               times.last, [&] { last_share.run(); }, [&] { last.run(); }) ||
+           plain_is_less;
+  });
   times.output_is_last = last.output_is_last();
   times.input_gradient_is_last = last.input_gradient_is_last();
   times.weight_gradient_is_last = last.weight_gradient_is_last();
   return times;
 }
 
-double measure_copy(const std::vector<int64_t>& sizes) {
-  const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous);
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRuns; ++i) {
-    const auto start = Clock::now();
-    const at::Tensor copy = from.clone(at::MemoryFormat::ChannelsLast);
-    best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  }
-  return best;
+RunTime measure_copy(const std::vector<int64_t>& sizes) {
+  const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous), share = from.narrow(0, 0, share_of(sizes[0]));
+  const auto copy = [](const at::Tensor& tensor) { return [&tensor] { tensor.clone(at::MemoryFormat::ChannelsLast); }; };
+  RunTime least{kNever, kNever};
+  repeat([&] { return time(least, copy(share), copy(from)); });
+  return least;
 }
 
 // What was measured, here or by another process. A program has few kinds of them; one that has new ones all the time begins anew.
 class Table {
  public:
   template <class Measure>
-  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
+  std::vector<double> of(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measured by, Measure measure) {
     constexpr size_t kMost = 4096;
     std::tuple key(settings_of_times(), std::string(what), sizes);
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = times_.find(key); found != times_.end()) return found->second;
+      const auto found = times_.find(key);
+      if (found != times_.end() && !found->second.by(by).empty()) return found->second.by(by);
     }
-    std::vector<double> times = kept_or_measured(what, sizes, count, measure);
+    Times known = kept_or_measured(what, sizes, count, by, measure);
     const std::lock_guard lock(mutex_);
     if (times_.size() >= kMost) times_.clear();
-    return times_.emplace(std::move(key), std::move(times)).first->second;
+    return times_.insert_or_assign(std::move(key), std::move(known)).first->second.by(by);
   }
 
  private:
-  // The first processes all measure, and the least counts: one that a busy machine held up must not decide for good.
+  struct Times {
+    std::vector<double> least;  // of all that measured
+    std::vector<double> own;    // this process's; empty: it has not
+
+    const std::vector<double>& by(Measured measured) const { return measured == Measured::ByThisProcess ? own : least; }
+  };
+
+  // The first processes all measure, then ever fewer of them: the least counts, and a wrong one must not decide for good.
+  static bool is_time_to_measure(const std::optional<KeptTimes>& kept) {
+    constexpr int kFirst = 3;
+    return !kept || kept->measurements < kFirst || (kept->processes & (kept->processes + 1)) == 0;
+  }
+
   template <class Measure>
-  static std::vector<double> kept_or_measured(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measure measure) {
-    constexpr int kEnough = 3;
+  static Times kept_or_measured(std::string_view what, const std::vector<int64_t>& sizes, size_t count, Measured by, Measure measure) {
     auto kept = kept_times(what, sizes, count);
-    if (kept && kept->measurements >= kEnough) return std::move(kept->times);
+    if (by == Measured::BySomeProcess && !is_time_to_measure(kept)) {
+      ++kept->processes;
+      keep_times(what, sizes, *kept);
+      return {std::move(kept->times), {}};
+    }
     const at::InferenceMode no_history;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    KeptTimes all{measure()};
+    std::vector<double> own = measure();
+    KeptTimes all{own};
     if (kept) {
       all.measurements += kept->measurements;
+      all.processes += kept->processes;
       for (size_t i = 0; i < count; ++i) all.times[i] = std::min(all.times[i], kept->times[i]);
     }
     keep_times(what, sizes, all);
-    return std::move(all.times);
+    return {std::move(all.times), std::move(own)};
   }
 
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
-  std::map<std::tuple<std::vector<int64_t>, std::string, std::vector<int64_t>>, std::vector<double>> times_;
+  std::map<std::tuple<std::vector<int64_t>, std::string, std::vector<int64_t>>, Times> times_;
 };
 
 Table& table() {
@@ -154,20 +204,24 @@ std::vector<int64_t> Convolution::numbers() const {
   return numbers;
 }
 
-ConvolutionTimes times_of(const Convolution& convolution) {
-  constexpr size_t kNumbers = 5;
-  const auto numbers = table().of("convolution", convolution.numbers(), kNumbers, [&] {
+ConvolutionTimes times_of(const Convolution& convolution, Measured by) {
+  constexpr size_t kNumbers = 7;
+  const auto numbers = table().of("convolution", convolution.numbers(), kNumbers, by, [&] {
     const ConvolutionTimes times = measure(convolution);
-    std::vector<double> numbers = {times.plain_us, times.last_us};
+    std::vector<double> numbers = {times.plain.cpu_us, times.plain.clock_us, times.last.cpu_us, times.last.clock_us};
     for (const bool is_last : {times.output_is_last, times.input_gradient_is_last, times.weight_gradient_is_last})
       numbers.push_back(is_last);
     return numbers;
   });
-  return {numbers[0], numbers[1], numbers[2] != 0, numbers[3] != 0, numbers[4] != 0};
+  return {{numbers[0], numbers[1]}, {numbers[2], numbers[3]}, numbers[4] != 0, numbers[5] != 0, numbers[6] != 0};
 }
 
-double copy_us(const std::vector<int64_t>& sizes) {
-  return table().of("copy", sizes, 1, [&] { return std::vector{measure_copy(sizes)}; })[0];
+RunTime copy_time(const std::vector<int64_t>& sizes, Measured by) {
+  const auto numbers = table().of("copy", sizes, 2, by, [&] {
+    const RunTime time = measure_copy(sizes);
+    return std::vector{time.cpu_us, time.clock_us};
+  });
+  return {numbers[0], numbers[1]};
 }
 
 }  // namespace hindcast::codegen

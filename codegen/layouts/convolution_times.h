@@ -1,6 +1,7 @@
 #pragma once
-// How long LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks,
-// and kept, for later processes too (kept_times.h).
+// What LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks, and kept,
+// for later processes too (kept_times.h). CPU time decides (one_thread.h): a busy machine must not. Since that says nothing of
+// how well many threads share the work, there is the time by the clock too.
 
 #include <cstdint>
 #include <vector>
@@ -19,16 +20,34 @@ struct Convolution {
   std::vector<int64_t> numbers() const;
 };
 
+/// The least of some runs.
+struct RunTime {
+  double cpu_us = 0;    // of one thread, for its share of the images
+  double clock_us = 0;  // of all, by the clock
+
+  RunTime& operator+=(const RunTime& other) {
+    cpu_us += other.cpu_us;
+    clock_us += other.clock_us;
+    return *this;
+  }
+};
+
+/// Who measured.
+enum class Measured {
+  BySomeProcess,  // this one where no other has, or where it is time to try again
+  ByThisProcess,
+};
+
 struct ConvolutionTimes {
-  double plain_us = 0, last_us = 0;  // of operands that lie so already
+  RunTime plain, last;  // of operands that lie so already
   // What lies channels-last where all operands do.
   bool output_is_last = false, input_gradient_is_last = false, weight_gradient_is_last = false;
 };
 
 /// With LibTorch's settings as they are now: intra-op threads, oneDNN or not. Takes some runs of the convolution. Safe from many threads.
-ConvolutionTimes times_of(const Convolution& convolution);
+ConvolutionTimes times_of(const Convolution& convolution, Measured by);
 
-/// Of a copy of an image with these sizes into the other layout. Microseconds.
-double copy_us(const std::vector<int64_t>& sizes);
+/// Of a copy of an image with these sizes into the other layout.
+RunTime copy_time(const std::vector<int64_t>& sizes, Measured by);
 
 }  // namespace hindcast::codegen

@@ -39,7 +39,7 @@ std::string_view bytes_of(const std::vector<int64_t>& numbers) {
 
 store::KernelKey key_of(std::string_view what, const std::vector<int64_t>& sizes) {
   const std::vector<int64_t> settings = settings_of_times();
-  return store::key_of({"times", what, machine(), bytes_of(settings), bytes_of(sizes)});
+  return store::key_of({"CPU times", what, machine(), bytes_of(settings), bytes_of(sizes)});
 }
 
 store::KernelStore& store_on_disk() {
@@ -55,17 +55,17 @@ std::vector<int64_t> settings_of_times() {
           static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV))};
 }
 
-// The number of measurements, then the times.
+// The numbers of measurements and of processes, then the times.
 std::optional<KeptTimes> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count) {
   const auto bytes = store_on_disk().read(key_of(what, sizes));
-  if (!bytes || bytes->size() != (1 + count) * sizeof(double)) return std::nullopt;
-  std::vector<double> numbers(1 + count);
+  if (!bytes || bytes->size() != (2 + count) * sizeof(double)) return std::nullopt;
+  std::vector<double> numbers(2 + count);
   std::memcpy(numbers.data(), bytes->data(), bytes->size());
-  return KeptTimes{{numbers.begin() + 1, numbers.end()}, static_cast<int>(numbers[0])};
+  return KeptTimes{{numbers.begin() + 2, numbers.end()}, static_cast<int>(numbers[0]), static_cast<int>(numbers[1])};
 }
 
 void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const KeptTimes& times) {
-  std::vector<double> numbers = {static_cast<double>(times.measurements)};
+  std::vector<double> numbers = {static_cast<double>(times.measurements), static_cast<double>(times.processes)};
   numbers.insert(numbers.end(), times.times.begin(), times.times.end());
   store_on_disk().write(key_of(what, sizes), {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)});
 }

@@ -15,6 +15,7 @@ std::vector<int64_t> settings_of_times();
 struct KeptTimes {
   std::vector<double> times;
   int measurements = 1;  // that they are the least of
+  int processes = 1;     // that have asked for them
 };
 
 /// So many times as were kept for `what` and these sizes, on a CPU of this model, with this release of LibTorch and its settings as they are

@@ -43,15 +43,20 @@ c10::IValue argument(const StepArg& arg, Slots& slots, const Env& env) {
   return {};
 }
 
-// The stack of this thread, empty again at the end, also when an op throws. Not nested: an op that runs here runs below
-// autograd and calls nothing of ours.
+// The stack of this thread, empty again at the end, also when an op throws. Not nested: an op that runs here runs below autograd and calls
+// nothing of ours. A user's op may: it gets a stack of its own.
 class ThreadStack {
  public:
+  explicit ThreadStack(const Step& step) : stack_(step.seen.is_noted ? own_ : of_thread_) {}
   ~ThreadStack() { stack_.clear(); }
+  ThreadStack(const ThreadStack&) = delete;
+  ThreadStack& operator=(const ThreadStack&) = delete;
   Stack& operator*() { return stack_; }
 
  private:
-  static inline thread_local Stack stack_;
+  static inline thread_local Stack of_thread_;
+  Stack own_;
+  Stack& stack_;
 };
 
 void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
@@ -61,10 +66,10 @@ void put(at::Tensor result, size_t output, const Step& step, Slots& slots) {
 class BoxedCall final : public OpCall {
  public:
   void run(const Step& step, Slots& slots, const Env& env) const override {
-    ThreadStack scope;
+    ThreadStack scope(step);
     Stack& stack = *scope;
     for (const StepArg& arg : step.args) stack.push_back(argument(arg, slots, env));
-    step.op->callBoxed(stack);
+    capture::call_as_seen(*step.op, step.seen, stack);
     size_t output = 0;
     for (c10::IValue& result : stack) {
       if (result.isTensor()) {
@@ -84,7 +89,7 @@ class MutateCall final : public OpCall {
     const bool ours = step.base.last && copy.use_count() == 1 && copy.has_storage() && copy.storage().use_count() == 1;
     if (!ours) copy = at::empty_strided(copy.sizes(), copy.strides(), copy.options()).copy_(copy);
     at::Tensor target = copy;
-    ThreadStack scope;
+    ThreadStack scope(step);
     Stack& stack = *scope;
     for (const PlannedView& view : step.views) {
       for (size_t i = 0; i < view.args.size(); ++i)
@@ -95,7 +100,7 @@ class MutateCall final : public OpCall {
     }
     for (size_t i = 0; i < step.args.size(); ++i)
       stack.push_back(i == step.target_arg ? c10::IValue(target) : argument(step.args[i], slots, env));
-    step.op->callBoxed(stack);
+    capture::call_as_seen(*step.op, step.seen, stack);
     put(std::move(copy), 0, step, slots);
   }
 };
@@ -104,6 +109,7 @@ class MutateCall final : public OpCall {
 
 std::unique_ptr<const OpCall> make_op_call(const Step& step) {
   if (step.kind == capture::InstrKind::Mutate) return std::make_unique<MutateCall>();
+  if (step.seen.is_noted) return std::make_unique<BoxedCall>();
   auto call = make_unboxed_call(step);
   if (!call) call = std::make_unique<BoxedCall>();
   if (auto view = make_view_call(step, call)) return view;

@@ -193,6 +193,7 @@ void Plan::add_step(uint32_t i, uint32_t place, const std::vector<uint32_t>& las
   }
   step.op = instr.op;
   step.target_arg = instr.target_arg;
+  step.seen = instr.seen;
   step.shares_version = is_shown;
   step.sum_is_view = instr.kind == InstrKind::AddGrads && graph_->values[instr.inputs[0].index].is_view;
   for (const ValueId value : instr.outputs) {

@@ -83,6 +83,7 @@ struct Step {
   c10::SmallVector<SlotUse, 2> inputs;
   c10::SmallVector<uint32_t, 2> outputs;  // kNoSlot: nobody reads it
   std::vector<PlannedView> views;
+  capture::SeenOfAutograd seen;  // Instr::seen
   SlotUse base;
   uint32_t target_arg = 0;
   /// A kernel's: leaves that get its results as their gradients, as Group::leaves.

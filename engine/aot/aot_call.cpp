@@ -5,9 +5,11 @@
 #include "codegen/partition/explain.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
+#include "engine/aot/drawn_again.h"
 #include "engine/aot/same_results.h"
 #include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
+#include "engine/call_state.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -23,6 +25,7 @@ using capture::FunctionTrace;
 using capture::Returned;
 
 FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
+  const WatchedDraws watched(context, call.inputs);
   context.counts.eager.fetch_add(1, std::memory_order_relaxed);
   return call.function()(call.inputs);
 }
@@ -99,7 +102,9 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 
 FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
-  if (const auto halves = known->halves()) {
+  if (auto halves = known->halves()) {
+    halves = with_numbers_for_now(*context_, *known, std::move(halves));
+    if (halves == nullptr) return run_eagerly(*context_, call_);
     const size_t every = context_->options.check_every;
     const bool is_compared = every != 0 && context_->counts.calls.load(std::memory_order_relaxed) % every == 0;
     return is_compared ? run_and_compare(known, halves, std::move(bindings)) : run_programs(known, halves, std::move(bindings));
@@ -234,6 +239,7 @@ std::unique_ptr<FunctionTrace> AotCall::trace(const FunctionTrace::SizesOf& size
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
   const TracedFunction function = call_.function();
   auto trace = std::make_unique<FunctionTrace>(sizes, answers_freely, /*goes_on=*/context_->options.fallback);
+  trace->set_strict(asks_for_equal_bits());
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it
     const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
@@ -303,6 +309,7 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
 }
 
 FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
+  if (trace->draws_random_numbers()) note_draws(*context_);
   const std::vector<at::Tensor> primals = primals_of(*known);
   capture::Bindings bindings;
   known->matches(InputFacts(call_.inputs).row, bindings);
@@ -325,7 +332,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     node->set_live(std::move(trace));
     return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
   }
-  const capture::Joint joint = with_tensor_names(trace->joint(), context_->options, trace->lifted());
+  const capture::Joint joint = joint_of(*trace, *context_);
   const auto family = known->family();
   if (family && family->proves_a_fit(*known, joint, {})) {
     known->drop();

@@ -29,6 +29,12 @@ namespace hindcast::engine {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
+capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& context) {
+  capture::Joint joint = with_tensor_names(trace.joint(), context.options, trace.lifted());
+  joint.draws_atens = context.draws_atens.load(std::memory_order_relaxed);
+  return joint;
+}
+
 OnStockEngine::OnStockEngine() : former_(current_options()) { set_current_options(nullptr); }
 OnStockEngine::~OnStockEngine() { set_current_options(former_); }
 
@@ -202,19 +208,25 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_
   const bool create_graph = at::GradMode::is_enabled();
   if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
     return live_->backward_as_itself(tangents, create_graph);
+  // The user's code in a backward runs once: for gradients that a program can be made of, and no others.
+  const bool is_users = live_->has_users_backward();
+  const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
+  if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
   if (!is_usual) {
     const at::AutoGradMode no_grad(false);
     learn({});
   }
   if (!is_usual) return take_over() ? backward_by_ops(tangents) : live_->backward_as_itself(tangents, create_graph);
-  variable_list gradients = live_->backward(tangents);
+  variable_list given = tangents;
+  if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
+  variable_list gradients = live_->backward(given);
   if (live_->refusal()) {
     of_->give_up();
     tell_once("a function runs as it is from now on: in its backward, " + *live_->refusal());
     return gradients;
   }
-  join_shared(gradients, tangents, live_->real_inputs(), of_->lifted());
-  learn(tangents);
+  join_shared(gradients, given, live_->real_inputs(), of_->lifted());
+  learn(given);
   return gradients;
 }
 
@@ -229,7 +241,7 @@ void AotNode::learn(const variable_list& tangents) {
     whole.push_back(tangent.defined() ? as_contiguous(tangent) : input_metadata(i).zeros_like());
     is_whole = is_whole && tangent.defined() && tangent_facts(tangent) == tangent_facts(whole.back());
   }
-  const auto joint = [&] { return with_tensor_names(live_->joint(), context_->options, of_->lifted()); };
+  const auto joint = [&] { return joint_of(*live_, *context_); };
   std::vector<Recorded> recorded;
   if (!tangents.empty()) recorded.push_back({joint(), tangents});
   if (!is_whole) {

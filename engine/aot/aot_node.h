@@ -24,7 +24,11 @@ struct AotCounts {
 struct AotContext {
   AotOptions options;
   AotCounts counts;
+  std::atomic<bool> draws_atens = false;  // kernels draw no random numbers of their own: see drawn_again.h
 };
+
+/// What programs are made of.
+capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& context);
 
 class AotNode final : public capture::ProgramNode {
  public:

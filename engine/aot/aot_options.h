@@ -84,7 +84,8 @@ struct AotOptions {
   std::size_t limit = 8;        ///< programs kept for one structure of the arguments; beyond it the function runs as it is
   /// True: a program draws ATen's random numbers, so that each seed gives those of the function as it is. False: its kernels may draw others,
   /// of the same distribution, which a seed reproduces too: one call of LibTorch's generator for each dropout, whose mask min_cut then does
-  /// not save. The first call, and programs with deterministic algorithms or `check_every`, have ATen's in any case.
+  /// not save. The first call, programs with deterministic algorithms or `check_every`, and functions that are called where somebody may want
+  /// the same numbers once more (in a checkpoint), have ATen's in any case.
   bool fallback_random = false;
   /// Names for tensors that the function reads from outside, for the programs' texts: one for each, empty where there is none. aot_module()
   /// gives those of parameters and buffers. Asked when a function is traced.

@@ -11,6 +11,7 @@
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
 #include "hooks/saved_tensor_hooks.h"
+#include "engine/use_options.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
@@ -38,6 +39,7 @@ cache::KeyBytes key_of(const FunctionCall& call) {
   if (const auto accelerator = at::accelerator::getAccelerator()) cache::append(key, accelerator_state(*accelerator));
   cache::append(key, c10::GradMode::is_enabled());
   cache::append(key, c10::InferenceMode::is_enabled());
+  cache::append(key, asks_for_equal_bits());
   cache::append_size(key, call.inputs.size());
   cache::append_bytes(key, call.facts.data(), call.facts.size());
   return key;

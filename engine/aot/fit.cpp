@@ -81,7 +81,7 @@ class SideBySide {
         own.views.size() != plain.views.size() || !is_read(own.base, plain.base) || !are_read(own.inputs, plain.inputs)) {
       return false;
     }
-    if (!are_same(own.args, plain.args)) return false;
+    if (own.seen != plain.seen || !are_same(own.args, plain.args)) return false;
     for (size_t i = 0; i < own.views.size(); ++i) {
       if (!is_same(own.views[i], plain.views[i])) return false;
     }

@@ -9,8 +9,8 @@
 #include "engine/aot/names.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/trace/graph_records.h"
+#include "engine/use_options.h"
 
-#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
@@ -36,18 +36,15 @@ uint64_t next_number() {
   return ++last;
 }
 
-// Also where LibTorch is asked for deterministic algorithms: equal inputs give equal bits whatever was compiled before.
-bool is_strict() { return at::globalContext().deterministicAlgorithms(); }
-
 // Where nobody compares the programs with the function.
-bool may_draw_in_kernels(const AotOptions& options) {
-  return !options.fallback_random && options.check_every == 0 && both_have_kernels(options);
+bool may_draw_in_kernels(const AotOptions& options, const capture::Joint& joint) {
+  return !joint.draws_atens && !options.fallback_random && options.check_every == 0 && both_have_kernels(options, *joint.graph);
 }
 
-std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph, std::string_view role) {
+std::shared_ptr<const capture::Graph> numbered(const std::shared_ptr<const capture::Graph>& graph, std::string_view role, bool is_strict) {
   auto copy = std::make_shared<capture::Graph>(*graph);
   copy->id = static_cast<uint32_t>(stats_recorder().add_graph());
-  copy->strict = is_strict();
+  copy->strict = is_strict;
   HC_LOG(AotGraphs, Info, "{}", copy->print());
   if (base::tracing()) record_graph(*copy, role);
   return copy;
@@ -60,11 +57,11 @@ void record_joint_of(const capture::Graph& joint, const Halves& halves) {
 
 }  // namespace
 
-bool both_have_kernels(const AotOptions& options) {
+bool both_have_kernels(const AotOptions& options, const capture::Graph& joint) {
   const auto has_kernels = [](const ProgramCompiler& compiler) {
     return !compiler.function() && replay_of(compiler.compiler() ? compiler.compiler() : default_compiler()) == Replay::Kernels;
   };
-  return !is_strict() && has_kernels(options.fw_compiler) && has_kernels(options.bw_compiler);
+  return !joint.strict && has_kernels(options.fw_compiler) && has_kernels(options.bw_compiler);
 }
 
 Facts tangent_facts(const at::Tensor& tangent) {
@@ -171,7 +168,8 @@ void add_backward(Halves& halves, std::shared_ptr<const capture::Graph> backward
   halves.takes_zeros.resize(request.tangents.size());
   const auto examples = [&] { return example_inputs(halves, request); };
   halves.backward =
-      std::make_shared<Program>(numbered(backward, "backward of a function"), options.bw_compiler, options.async, examples, request.leaves);
+      std::make_shared<Program>(numbered(backward, "backward of a function", halves.joint.graph->strict), options.bw_compiler, options.async,
+                                examples, request.leaves);
   if (base::tracing()) record_joint_of(*halves.joint.graph, halves);
   halves.of_node = {halves.backward->graph(), request.with_gradients, next_number()};
 }
@@ -180,6 +178,7 @@ std::shared_ptr<Halves> beside(const std::shared_ptr<const Halves>& whole, captu
   auto halves = std::make_shared<Halves>();
   halves->joint = std::move(joint);
   halves->devices = whole->devices;
+  halves->draws_in_kernels = whole->draws_in_kernels;
   halves->saved_values = whole->saved_values;
   halves->saved = whole->saved;
   halves->forward = whole->forward;
@@ -193,7 +192,12 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   auto halves = std::make_shared<Halves>();
   halves->devices = devices_of(*joint.graph);
   halves->traced = request.traced != nullptr ? *request.traced : joint;
-  if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
+  const bool is_strict = joint.graph->strict;
+  if (may_draw_in_kernels(request.options, joint)) {
+    const auto drawing = codegen::draw_in_kernels(joint);
+    halves->draws_in_kernels = drawing.graph != joint.graph;
+    joint = drawing;
+  }
   capture::Partitioned parts;
   const bool has_backward = !request.tangents.empty();
   if (has_backward) {
@@ -209,7 +213,7 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   halves->joint = std::move(joint);
   if (wants_names(options)) parts.forward = with_names(parts.forward, name_values(halves->joint));
   halves->forward =
-      std::make_shared<Program>(numbered(parts.forward, "forward of a function"), options.fw_compiler, options.async, request.primals);
+      std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_strict), options.fw_compiler, options.async, request.primals);
   if (has_backward) {
     halves->second_order = second_order_of(*halves, request.with_gradients);
     if (request.is_for_others) {
@@ -237,7 +241,7 @@ std::shared_ptr<const Halves> make_backward_beside(const std::shared_ptr<const H
     joint.graph = std::move(graph);
   }
   capture::Joint traced = joint;
-  if (may_draw_in_kernels(request.options)) joint = codegen::draw_in_kernels(joint);
+  if (may_draw_in_kernels(request.options, joint)) joint = codegen::draw_in_kernels(joint);
   const auto backward = codegen::backward_behind(joint, whole->saved_values);
   if (!backward) return nullptr;
   const auto halves = beside(whole, std::move(joint));

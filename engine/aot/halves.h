@@ -54,6 +54,7 @@ class DifferentiableSaved {
 struct Halves {
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
+  bool draws_in_kernels = false;     // random numbers that are not ATen's
   capture::Joint traced;             // the same as it was recorded: its kernels draw no random numbers. What two traces are compared by
   std::vector<capture::ValueId> saved_values;
   std::vector<Saved> saved;                          // where they are to be had
@@ -89,10 +90,10 @@ struct HalvesRequest {
   std::function<std::vector<at::Tensor>()> backward_inputs = {};  // for compilers of the user's, where they are known
   bool is_for_others = false;                            // it gets a backward of its own when a call has such gradients
 };
-/// Both programs are to have kernels, and nothing asks for the bits of ATen's order.
-bool both_have_kernels(const AotOptions& options);
+/// Both programs of it are to have kernels, and nothing asks for the bits of ATen's order.
+bool both_have_kernels(const AotOptions& options, const capture::Graph& joint);
 
-/// Of the joint program of a backward in which gradients flow into all results, contiguous ones.
+/// Of the joint program of a backward in which gradients flow into all results, contiguous ones. Programs are as strict as it is (Graph::strict).
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request);
 /// For gradients of another layout: `joint` is of the same forward. Null: its backward needs what `whole` does not save.
 std::shared_ptr<const Halves> make_backward_beside(const std::shared_ptr<const Halves>& whole, capture::Joint joint,

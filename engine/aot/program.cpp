@@ -7,6 +7,7 @@
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
 #include "engine/graph_compiler.h"
+#include "engine/use_options.h"
 
 #include <stdexcept>
 

@@ -2,7 +2,7 @@
 
 #include "capture/backward/facts.h"
 #include "codegen/kernel/backend.h"
-#include "engine/options.h"
+#include "engine/use_options.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>

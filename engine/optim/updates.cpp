@@ -1,7 +1,7 @@
 #include "engine/optim/updates.h"
 
 #include "capture/backward/facts.h"
-#include "engine/options.h"
+#include "engine/use_options.h"
 
 #include <ATen/ops/_to_copy.h>
 #include <c10/util/ScopeExit.h>

@@ -121,7 +121,7 @@ void define_optim(torch::Library& m) {
       "optim_adagrad(Tensor[] parameters, Tensor[] sums, Tensor[] steps, float lr, float lr_decay, float weight_decay, float eps, "
       "bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
       &update_adagrad);
-  m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type, bool error_if_nonfinite) -> Tensor[]", &clip_gradients);
+  m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);
 }
 
 // run_backward is called with all sorts of tensors. With a kernel for no key but those of wrappers it runs as it stands, whatever

@@ -205,14 +205,17 @@ Updated update_adagrad(at::TensorList parameters, at::TensorList sums, at::Tenso
                 at_step([settings](double step) { return engine::adagrad(settings, step); }));
 }
 
-std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
+std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_norm, double norm_type) {
   if (!engine::has_usual_dispatch_state()) return {};
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : parameters) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
-  const auto clipped = engine::clip({max_norm, norm_type, error_if_nonfinite}, gradients);
-  return clipped ? std::vector<at::Tensor>{clipped->norm, clipped->factor} : std::vector<at::Tensor>();
+  const auto clipped = engine::clip({max_norm, norm_type, /*error_if_nonfinite=*/false}, gradients);
+  if (!clipped) return {};
+  at::ScalarType type = gradients[0].scalar_type();
+  for (const at::Tensor& gradient : gradients) type = c10::promoteTypes(type, gradient.scalar_type());
+  return {clipped->norm.to(type), clipped->factor};
 }
 
 }  // namespace hindcast::python

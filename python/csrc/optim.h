@@ -30,7 +30,7 @@ Updated update_rmsprop(at::TensorList parameters, at::TensorList square_avgs, at
 Updated update_adagrad(at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr, double lr_decay,
                        double weight_decay, double eps, bool maximize, const std::optional<at::Tensor>& factor);
 
-/// The norm of all gradients, and the factor for the operators above. None: torch.nn.utils.clip_grad_norm_ must do it.
-std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite);
+/// The norm of all gradients, in their dtype, and the factor for the operators above. None: torch.nn.utils.clip_grad_norm_ must do it.
+std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_norm, double norm_type);
 
 }  // namespace hindcast::python

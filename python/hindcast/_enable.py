@@ -60,7 +60,8 @@ class enable(_DecoratorContextManager):
             replay through ATen, to PyTorch's bits; ``"fused_through_aten"``: plans of the first, bits of the second. The
             default is what the environment's ``HINDCAST_COMPILER`` names, if it is set.
         dynamic: ``"automatic"``, or ``"never"``: one capture for every combination of sizes and scalars.
-        limit: captures of one structure; a backward that fits none of them then runs its nodes as themselves.
+        limit: captures of one structure; a backward that fits none of them is left to PyTorch's engine. Without ``back_off``, and
+            behind a hook, it runs its nodes as themselves.
         cache_size: structures kept in the process; the least recently used goes first.
         cache_bytes: that captures and their kernels may take; the least recently used goes first.
         back_off: leave to PyTorch's engine what does not pay: structures that do not come back.

@@ -14,6 +14,12 @@ from ._library import ops
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _clip = ops.optim_clip.default._op
 
+# In the words of torch.nn.utils.clip_grad_norm_.
+_NON_FINITE = (
+    "The total norm of order {} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the "
+    "gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+)
+
 Group = dict[str, Any]
 Closure = Callable[[], Any]
 
@@ -248,9 +254,12 @@ class CompiledStep:
         # The norm of order 0 counts gradients that are not zero.
         if how.norm_type != 0 and _PLAIN.issuperset(map(type, parameters)):
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                clipped = _clip(parameters, how.max_norm, how.norm_type, how.error_if_nonfinite)
+                clipped = _clip(parameters, how.max_norm, how.norm_type)
             if clipped:
-                self.grad_norm, self._factor = clipped
+                norm, factor = clipped
+                if how.error_if_nonfinite and not torch.isfinite(norm):
+                    raise RuntimeError(_NON_FINITE.format(float(how.norm_type)))
+                self.grad_norm, self._factor = norm, factor
                 return
         self._clip_originally(how)
 

@@ -649,3 +649,24 @@ def test_a_compiled_module_in_a_module():
     for _ in range(CALLS):
         outer(torch.randn(2, 4)).sum().backward()
     assert inner.aot_stats()["hits"] == CALLS - 1
+
+
+@torch.library.custom_op("hindcast_tests::cube", mutates_args=())
+def cube(x: torch.Tensor) -> torch.Tensor:
+    """With NumPy, which takes no tensor that requires grad where grad mode is on."""
+    return torch.from_numpy(x.numpy() ** 3)
+
+
+cube.register_autograd(
+    lambda ctx, gradient: gradient * 3 * ctx.saved_tensors[0] ** 2,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+)
+
+
+def test_an_operator_that_is_written_in_python():
+    f = hindcast.aot_function(lambda x: cube(x) * cube(x * 2), "eager", "eager")
+    for _ in range(4):
+        x = torch.full((3,), 2.0, requires_grad=True)
+        f(x).sum().backward()
+        assert x.grad.tolist() == [6 * 8 * 2.0**5] * 3
+    assert f.stats()["hits"] == 3

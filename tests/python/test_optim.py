@@ -740,11 +740,24 @@ def test_gradients_are_clipped_where_they_are_read(norm_type, max_norm):
         gradients = pair.gradients()
         norm = pair.take_step(gradients)
         pair.assert_same()
-        torch.testing.assert_close(pair.step.grad_norm.float(), norm, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(pair.step.grad_norm, norm, rtol=1e-5, atol=1e-5)
         if norm_type != 0:
             for parameter, gradient in zip(pair.ours[0], gradients):
                 assert torch.equal(parameter.grad, gradient.float())
     assert_all_compiled(pair.step)
+
+
+@pytest.mark.parametrize("dtypes", [["float32"], ["float64"], ["bfloat16"], ["bfloat16", "float32"], ["bfloat16", "float16"]])
+def test_the_norm_has_the_dtype_of_the_gradients(dtypes):
+    # The norms of 9 and of 16 ones are 3 and 4: no dtype rounds them.
+    parameters = [torch.ones(size, dtype=getattr(torch, dtype), requires_grad=True) for size, dtype in zip((9, 16), dtypes)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    step = hindcast.compiled_step(torch.optim.SGD(parameters, lr=0.1), hindcast.ClipGradNorm(100.0))
+    step()
+    stock = torch.nn.utils.clip_grad_norm_(parameters, 100.0)
+    assert step.grad_norm.dtype == stock.dtype
+    torch.testing.assert_close(step.grad_norm, stock)
 
 
 def test_the_norm_of_order_0_counts_gradients_that_are_not_zero():
@@ -797,8 +810,12 @@ def test_a_norm_that_is_not_finite_raises_before_anything_changes(value):
     gradients = pair.gradients()
     gradients[0][0] = value
     set_gradients(pair.ours[0], gradients)
-    with pytest.raises(RuntimeError, match="is non-finite, so it cannot be clipped"):
+    with pytest.raises(RuntimeError, match="is non-finite, so it cannot be clipped") as ours:
         pair.step()
+    set_gradients(pair.stock[0], gradients)
+    with pytest.raises(RuntimeError) as stock:
+        torch.nn.utils.clip_grad_norm_(pair.stock[0], 1.0, error_if_nonfinite=True)
+    assert str(ours.value) == str(stock.value)
     for parameter, before in zip(pair.ours[0], values()):
         assert torch.equal(parameter, before.float())
     assert not pair.ours[1].state and pair.step.compiled == 0

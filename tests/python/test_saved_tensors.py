@@ -149,3 +149,22 @@ def test_saved_tensors_are_freed_by_the_backward():
             y.backward()
             gc.collect()
             assert all(reference() is None for reference in freed)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_checkpoint_of_a_compiled_function_draws_the_same_random_numbers(use_reentrant, is_known):
+    layer = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
+    with torch.no_grad():
+        layer[0].weight.copy_(torch.eye(64))
+        layer[0].bias.zero_()
+    compiled = hindcast.aot_module(layer)
+    if is_known:
+        for _ in range(3):
+            compiled(torch.ones(8, 64, requires_grad=True)).sum().backward()
+    for step in range(5):
+        x = torch.ones(8, 64, requires_grad=True)
+        y = checkpoint(compiled, x, use_reentrant=use_reentrant)
+        y.sum().backward()
+        assert torch.equal(y != 0, x.grad != 0), step
+    assert use_reentrant == (compiled.aot_stats()["hits"] > 6)

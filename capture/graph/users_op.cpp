@@ -1,0 +1,86 @@
+#include "capture/graph/users_op.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace hindcast::capture {
+namespace {
+
+constexpr size_t kMostTensors = 64;  // of which it is noted
+
+/// Gives tensors to a kernel as it saw them, and takes them back as they are.
+class Disguise {
+ public:
+  explicit Disguise(uint64_t requires_grad) : requires_grad_(requires_grad) {}
+
+  at::Tensor put_on(const at::Tensor& tensor) {
+    const size_t place = next_++;
+    const bool requires_grad = place < kMostTensors && (requires_grad_ >> place & 1) != 0;
+    if (!tensor.defined() || tensor.requires_grad() == requires_grad) return tensor;
+    at::Tensor disguised = tensor.tensor_data();
+    disguised.set_requires_grad(requires_grad);
+    worn_.emplace_back(disguised, tensor);
+    return disguised;
+  }
+  at::Tensor take_off(const at::Tensor& tensor) const {
+    const auto found = std::find_if(worn_.begin(), worn_.end(), [&](const auto& each) { return each.first.is_same(tensor); });
+    return found == worn_.end() ? tensor : found->second;
+  }
+  bool is_worn() const { return !worn_.empty(); }
+
+ private:
+  const uint64_t requires_grad_;
+  size_t next_ = 0;
+  std::vector<std::pair<at::Tensor, at::Tensor>> worn_;
+};
+
+}  // namespace
+
+bool is_users(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return !name.starts_with("aten::") && !name.starts_with("hindcast::");
+}
+
+SeenOfAutograd seen_now(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {
+  if (!is_users(op)) return {};
+  SeenOfAutograd seen{.is_noted = true, .grad_mode = c10::GradMode::is_enabled()};
+  size_t place = 0;
+  for (const c10::IValue& input : inputs) {
+    each_tensor(input, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && tensor.requires_grad() && place < kMostTensors) seen.requires_grad |= uint64_t{1} << place;
+      ++place;
+      return tensor;
+    });
+  }
+  return seen;
+}
+
+void call_as_seen(const c10::OperatorHandle& op, const SeenOfAutograd& seen, torch::jit::Stack& stack) {
+  if (!seen.is_noted) return op.callBoxed(stack);
+  const c10::AutoGradMode grad_mode(seen.grad_mode);
+  Disguise disguise(seen.requires_grad);
+  for (c10::IValue& value : stack) value = each_tensor(value, [&](const at::Tensor& tensor) { return disguise.put_on(tensor); });
+  op.callBoxed(stack);
+  if (!disguise.is_worn()) return;
+  for (c10::IValue& value : stack) value = each_tensor(value, [&](const at::Tensor& tensor) { return disguise.take_off(tensor); });
+}
+
+c10::IValue each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace) {
+  if (value.isTensor()) return replace(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(replace(tensor));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& item : value.toOptionalTensorVector()) list.push_back(item ? std::optional(replace(*item)) : std::nullopt);
+    return list;
+  }
+  return value;
+}
+
+}  // namespace hindcast::capture

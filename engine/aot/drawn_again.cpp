@@ -1,0 +1,62 @@
+#include "engine/aot/drawn_again.h"
+
+#include "base/log.h"
+#include "capture/recorder/recorder.h"
+#include "engine/aot/tell_once.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <exception>
+#include <string>
+
+namespace hindcast::engine {
+namespace {
+
+// Who will run a function again calls it without grad mode, or under hooks for what it saves; who runs it again does so in a backward.
+bool may_be_drawn_again() {
+  return !c10::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() != -1 ||
+         !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
+}
+
+bool draws_atens(const AotContext& context) { return context.draws_atens.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+void note_draws(AotContext& context) {
+  if (draws_atens(context) || !may_be_drawn_again()) return;
+  context.draws_atens.store(true, std::memory_order_relaxed);
+  HC_LOG(Aot, Info, "a function draws ATen's random numbers from now on: somebody may want to draw them again");
+}
+
+WatchedDraws::WatchedDraws(AotContext& context, const std::vector<at::Tensor>& inputs) : context_(context) {
+  if (draws_atens(context) || context.options.fallback_random || capture::Recorder::current() != nullptr || !may_be_drawn_again()) return;
+  before_ = capture::RandomState::of(inputs);
+}
+
+WatchedDraws::~WatchedDraws() {
+  if (before_.defined() && !before_.is_same(before_.now())) note_draws(context_);
+}
+
+std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Specialisation& of, std::shared_ptr<const Halves> halves) {
+  if (!of.draws_random_numbers()) return halves;
+  note_draws(context);
+  if (!halves->draws_in_kernels || !draws_atens(context)) return halves;
+  const auto whole = halves->whole ? halves->whole : halves;
+  HalvesRequest request{context.options, of.lasting(), of.with_gradients(), whole->tangents, {}};
+  request.leaves = of.leaves();
+  capture::Joint joint = whole->traced;
+  joint.draws_atens = true;
+  try {
+    auto others = make_halves(std::move(joint), request);
+    of.replace(*whole, others);
+    return others;
+  } catch (const std::exception& error) {
+    of.give_up();
+    tell_once(std::string("a function runs as it is from now on: no program could be made of it: ") + error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace hindcast::engine

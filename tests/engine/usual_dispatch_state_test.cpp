@@ -1,0 +1,39 @@
+// What may be among a thread's dispatch keys without that a replay would be another program.
+
+#include <ATen/NamedTensorUtils.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "engine/hindcast.h"
+
+namespace hindcast::tests::usual_dispatch_state_test {
+namespace {
+
+void expect_two_hits() {
+  hindcast::reset();
+  const auto guard = hindcast::enable();
+  for (int i = 0; i < 3; ++i) {
+    const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
+    x.sin().sum().backward();
+  }
+  EXPECT_EQ(hindcast::stats().hits, 2U);
+}
+
+// LibTorch leaves it behind where a view in place of a wrapper subclass has been.
+TEST(UsualDispatchState, TheLowestKeyOfAll) {
+  const c10::impl::IncludeDispatchKeyGuard dense(
+      c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::DispatchKeySet(c10::DispatchKey::Dense).raw_repr()));
+  expect_two_hits();
+  const c10::impl::IncludeDispatchKeyGuard cpu(c10::DispatchKey::CPU);
+  expect_two_hits();
+}
+
+// Around each node's apply() LibTorch leaves names out.
+TEST(UsualDispatchState, WithoutNames) {
+  const at::NoNamesGuard no_names;
+  expect_two_hits();
+}
+
+}  // namespace
+}  // namespace hindcast::tests::usual_dispatch_state_test
