@@ -323,7 +323,7 @@ variable_list AotNode::backward_of_another_trace(const variable_list& tangents) 
 }
 
 void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& tangents, std::vector<at::Tensor> inputs) {
-  inputs.insert(inputs.end(), of_->lifted().begin(), of_->lifted().end());
+  inputs.insert(inputs.end(), trace.lifted().begin(), trace.lifted().end());
   const auto primals = [&] { return inputs; };
   try {
     if (trace.symbols()->has_answered()) {
@@ -331,7 +331,7 @@ void AotNode::learn(const capture::FunctionTrace& trace, const variable_list& ta
       if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
       of_->make_exact();
     }
-    const auto halves = make_halves(with_tensor_names(trace.joint(), context_->options, of_->lifted()),
+    const auto halves = make_halves(with_tensor_names(trace.joint(), context_->options, trace.lifted()),
                                     {context_->options, of_->lasting(), of_->with_gradients(), &tangents, primals, nullptr, of_->leaves()});
     of_->add(halves);
     if (const auto family = of_->family()) family->learned(*of_, halves);

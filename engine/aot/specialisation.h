@@ -5,6 +5,7 @@
 #include "capture/function/function_trace.h"
 #include "engine/aot/core.h"
 #include "engine/aot/halves.h"
+#include "engine/aot/outside_tensor.h"
 #include "engine/dynamic_rule.h"
 
 #include <algorithm>
@@ -31,7 +32,8 @@ class Family;
 class Specialisation {
  public:
   /// What `trace` found; the other is of a function that could not be traced.
-  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output, TracedFunction function);
+  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output, TracedFunction function,
+                 const HasOwner& has_owner);
   Specialisation(InputFacts facts, TracedFunction function);
   /// As `other`, for all sizes that the relations of `symbols` allow.
   Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<capture::Returned> returned);
@@ -101,7 +103,8 @@ class Specialisation {
   const std::vector<capture::Result>& results() const { return results_; }
   const std::vector<capture::Returned>& returned() const { return returned_; }
   const std::vector<capture::AskedNumber>& numbers() const { return numbers_; }
-  const std::vector<at::Tensor>& lifted() const { return lifted_; }
+  /// Tensors from outside; undefined ones are gone.
+  std::vector<at::Tensor> lifted() const;
   bool needs_gradient(size_t primal) const { return needs_gradient_[primal]; }
   bool is_written(size_t primal) const {
     return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });
@@ -138,7 +141,7 @@ class Specialisation {
   std::vector<capture::Result> results_;
   std::vector<capture::Returned> returned_;
   std::vector<capture::AskedNumber> numbers_;
-  std::vector<at::Tensor> lifted_;
+  std::vector<OutsideTensor> lifted_;
   capture::Facts lifted_row_;
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;

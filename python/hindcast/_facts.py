@@ -1,142 +1,166 @@
 """What a call of a compiled function is besides its tensors: two calls with equal facts may run the same program."""
 
-import enum
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
 from ._backward import mode_reason
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
-    (bool, int, str, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+    (bool, int, float, complex, str, bytes, type(None), type(...), range)
+    + (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 )
+_TENSOR = "a tensor"
 
 
 class Untraceable(Exception):
     """Only the function itself is right for this call."""
 
 
-class Same:
-    """Equal to itself alone, and to another of the same object. Keeps the object alive, so that no other gets its id."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: Any) -> None:
-        self.of = of
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.of is self.of
-
-    def __hash__(self) -> int:
-        return id(self.of)
-
-
 def is_by_value(leaf: Any) -> bool:
-    return type(leaf) in _BY_VALUE or type(leaf) in (float, complex)
+    return type(leaf) in _BY_VALUE
 
 
-def _slices(leaf: slice) -> Any:
-    return slice, key_of(leaf.start), key_of(leaf.stop), key_of(leaf.step)
-
-
-def module_key(module: torch.nn.Module, keep: list[Any]) -> tuple[Any, ...]:
-    """Which modules, parameters and buffers there are, and in which modes. What it names by id goes to `keep`."""
-    key: list[Any] = []
-    waiting = [module]
-    seen = set()
-    while waiting:
-        state = waiting.pop().__dict__
-        if id(state) in seen:
-            continue
-        seen.add(id(state))
-        key.append(id(state))
-        key.append(state["training"])
-        keep.append(state)
-        for tensors in (state["_parameters"], state["_buffers"]):
-            for tensor in tensors.values():
-                key.append(id(tensor))
-                keep.append(tensor)
-        for hooks in (state["_forward_hooks"], state["_forward_pre_hooks"], state["_backward_hooks"]):
-            key.append(tuple(hooks) if hooks else None)
-        waiting.extend(child for child in state["_modules"].values() if child is not None)
-    return tuple(key)
-
-
-def key_of(leaf: Any, keep: Optional[list[Any]] = None) -> Any:
-    """Equal for leaves that a function cannot tell apart. 1, 1.0 and True are three, and so are 0.0 and -0.0."""
+def key_of(leaf: Any) -> Any:
+    """Of what is_by_value(). Equal for leaves that a function cannot tell apart: 1, 1.0 and True are three, and so are 0.0 and -0.0."""
     kind = type(leaf)
-    if kind in _BY_VALUE:
-        return kind, leaf
     if kind is float:
         return kind, leaf.hex()
     if kind is complex:
         return kind, leaf.real.hex(), leaf.imag.hex()
-    if kind is slice:
-        return _slices(leaf)
-    if isinstance(leaf, enum.Enum):
-        return Same(leaf)
-    if isinstance(leaf, torch.nn.Module):
-        kept: list[Any] = [] if keep is None else keep
-        return Same(leaf), module_key(leaf, kept)
-    if isinstance(leaf, torch.Tensor):
-        raise Untraceable("an argument is a tensor subclass")
-    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) or kind.__module__.partition(".")[0] == "numpy":
-        raise Untraceable(f"an argument is a {kind.__module__}.{kind.__name__}")
-    return Same(leaf)
+    return kind, leaf
 
 
-class Call(NamedTuple):
+class Call:
     """A call's arguments, taken apart."""
 
-    tensors: list[torch.Tensor]
-    key: Any
-    shape: Optional[tuple[list[Any], list[int], TreeSpec]]
-    """The leaves without the tensors, where the tensors were, and the tree; None: the arguments are tensors, by position."""
-    keep: list[Any]
+    __slots__ = ("arguments", "key", "objects", "tensors")
 
-
-def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Raises Untraceable."""
-    if not kwargs and all(type(arg) in _PLAIN for arg in args):
-        return Call(list(args), len(args), None, [])
-    leaves, spec = tree_flatten((args, kwargs))
-    keep: list[Any] = []
-    tensors, places, keys = [], [], []
-    for place, leaf in enumerate(leaves):
-        if type(leaf) in _PLAIN:
-            tensors.append(leaf)
-            places.append(place)
-            leaves[place] = None
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises Untraceable."""
+        self.arguments = args, kwargs
+        self.tensors: list[torch.Tensor] = []
+        self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
+        self.key: Any
+        for arg in args:
+            if type(arg) not in _PLAIN:
+                break
         else:
-            keys.append(key_of(leaf, keep))
-    return Call(tensors, (spec, tuple(places), tuple(keys)), (leaves, places, spec), keep)
+            if not kwargs:
+                self.tensors.extend(args)
+                self.key = len(args)
+                return
+        key: list[Any] = [len(args)]
+        for arg in args:
+            self._take(arg, key)
+        for name, arg in kwargs.items():
+            key.append(name)
+            self._take(arg, key)
+        self.key = tuple(key)
+
+    def _take(self, value: Any, key: list[Any]) -> None:
+        kind = type(value)
+        if kind in _PLAIN:
+            self.tensors.append(value)
+            key.append(_TENSOR)
+        elif kind is tuple or kind is list:
+            key.append((kind, len(value)))
+            for each in value:
+                self._take(each, key)
+        elif kind is dict:
+            key.append((kind, len(value)))
+            for name, each in value.items():
+                key.append(name if type(name) is str or not is_by_value(name) else key_of(name))
+                self._take(each, key)
+        elif is_by_value(value):
+            key.append(key_of(value))
+        elif kind in SUPPORTED_NODES or isinstance(value, tuple):
+            leaves, spec = tree_flatten(value)
+            if len(leaves) == 1 and leaves[0] is value:
+                self._object(value, key)
+            else:
+                key.append(spec)
+                for each in leaves:
+                    self._take(each, key)
+        else:
+            self._object(value, key)
+
+    def _object(self, value: Any, key: list[Any]) -> None:
+        kind = type(value)
+        if kind is slice:
+            key.append(kind)
+            for each in (value.start, value.stop, value.step):
+                if isinstance(each, torch.Tensor):
+                    raise Untraceable("an argument is a slice with tensors")
+                self._take(each, key)
+            return
+        if isinstance(value, torch.Tensor):
+            raise Untraceable("an argument is a tensor subclass")
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) or kind.__module__.partition(".")[0] == "numpy":
+            raise Untraceable(f"an argument is a {kind.__module__}.{kind.__name__}")
+        key.append(id(value))
+        self.objects.append(value)
+
+    def shape(self) -> Optional["Shape"]:
+        """What it is without the tensors; None: the arguments are tensors, by position."""
+        if type(self.key) is int:
+            return None
+        leaves, spec = tree_flatten(self.arguments)
+        places = [place for place, leaf in enumerate(leaves) if type(leaf) in _PLAIN]
+        return Shape([_weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
+
+    def tensors_in(self, argnums: Sequence[int]) -> list[int]:
+        """Numbers of the tensors in these arguments by position."""
+        found: list[int] = []
+        first = 0
+        for number, arg in enumerate(self.arguments[0]):
+            count = sum(type(leaf) in _PLAIN for leaf in tree_flatten(arg)[0])
+            if number in argnums:
+                found += range(first, first + count)
+            first += count
+        return found
 
 
-def tensors_in(call: Call, argnums: Sequence[int]) -> list[int]:
-    """Numbers of the tensors in these arguments by position."""
-    if call.shape is None:
-        return [number for number in argnums if number < len(call.tensors)]
-    _, places, spec = call.shape
-    found: list[int] = []
-    first = 0
-    for number, arg in enumerate(spec.children()[0].children()):
-        if number in argnums:
-            found += [i for i, place in enumerate(places) if first <= place < first + arg.num_leaves]
-        first += arg.num_leaves
+class _Weak(weakref.ref[Any]):
+    """An object among the arguments, which is its caller's."""
+
+
+def _weakly(leaf: Any) -> Any:
+    if is_by_value(leaf):
+        return leaf
+    try:
+        return _Weak(leaf)
+    except TypeError:
+        return leaf
+
+
+def _found(leaf: Any) -> Any:
+    if type(leaf) is not _Weak:
+        return leaf
+    found = leaf()
+    if found is None:
+        raise RuntimeError("hindcast: the function has to run once more, and an object that it was called with is gone")
     return found
 
 
-def put_together(shape: tuple[list[Any], list[int], TreeSpec], tensors: Sequence[torch.Tensor]) -> Any:
-    leaves, places, spec = shape
-    leaves = list(leaves)
-    for place, tensor in zip(places, tensors):
-        leaves[place] = tensor
-    return tree_unflatten(leaves, spec)
+class Shape(NamedTuple):
+    """Arguments without tensors, to be put together with others."""
+
+    leaves: list[Any]
+    places: list[int]
+    spec: TreeSpec
+
+    def with_tensors(self, tensors: Sequence[torch.Tensor]) -> Any:
+        leaves = list(map(_found, self.leaves))
+        for place, tensor in zip(self.places, tensors):
+            leaves[place] = tensor
+        return tree_unflatten(leaves, self.spec)
 
 
 def modes_key() -> Any:

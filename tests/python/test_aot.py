@@ -296,12 +296,12 @@ def test_tensors_from_outside():
 
 
 def test_a_change_outside_is_found_where_it_is_looked_for():
-    factor = 2
-    f = hindcast.aot_function(lambda x: x * factor, check_every=1)
+    factors = numpy.full(1 << 20, 2.0)  # too many to be looked at
+    f = hindcast.aot_function(lambda x: x * float(factors[0]), check_every=1)
     x = torch.ones(3)
     f(x)
     f(x)
-    factor = 3
+    factors[0] = 3
     with pytest.raises(RuntimeError, match="make it an argument"):
         f(x)
 
