@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import operator
 import os
 import sys
 import threading
@@ -15,7 +16,7 @@ from torch.utils._pytree import tree_flatten
 
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
-from ._facts import Call, Shape, Untraceable, is_by_value, modes_key
+from ._facts import Call, Shape, Untraceable, is_by_value, modes_key, write_back
 from ._library import call, ops
 from ._programs import Program, Programs, programs_of
 from ._state import State, States
@@ -29,6 +30,7 @@ _MOST_KINDS = 256  # of calls of one function: what C++ keeps
 
 _kept: dict[int, Any] = {}
 _numbers = itertools.count(1)
+_AS_IT_IS = -1  # in the place of a number
 
 
 def _keep(what: Any) -> int:
@@ -39,6 +41,7 @@ def _keep(what: Any) -> int:
 
 class _Thread(threading.local):
     error: Optional[BaseException] = None  # of a callback, on its way through C++
+    call: Optional[Call] = None  # the innermost
 
 
 _thread = _Thread()
@@ -50,15 +53,23 @@ def _raised(error: BaseException) -> str:
 
 
 class _Kind:
-    """What is known of one kind of call: enough to run the function once more."""
+    """What is known of one kind of call: enough to run the function."""
 
     def __init__(self, function: Callable[..., Any], shape: Optional[Shape]) -> None:
         self.function = function
         self.shape = shape
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        args, kwargs = (tensors, {}) if self.shape is None else self.shape.with_tensors(tensors)
-        return self.function(*args, **kwargs)
+    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
+        """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
+        if self.shape is None:
+            return self.function(*tensors), False
+        arguments = self.shape.with_tensors(tensors)
+        before, _ = tree_flatten(arguments)
+        result = self.function(*arguments[0], **arguments[1])
+        after, spec = tree_flatten(arguments)
+        if spec == self.shape.spec and all(map(operator.is_, before, after)):
+            return result, False
+        return (result, arguments), True
 
 
 def _text_of(leaf: Any) -> str:
@@ -71,7 +82,15 @@ def _run_function(
     # The error of a trace that C++ has given up: its frames would keep alive what they hold, guards of a dispatch state among it.
     _thread.error = None
     try:
-        result = _kept[number](tensors)
+        call = _thread.call
+        if call is not None:
+            call.was_run = True
+            if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
+                # No trace: the function gets what its caller gave, and its caller gets what it gives.
+                args, kwargs = call.arguments
+                call.result = _kept[number].function(*args, **kwargs)
+                return [], _AS_IT_IS, "", None
+        result, writes = _kept[number].run(tensors)
         if type(result) is torch.Tensor:
             return [result], 0, "", None
         leaves, spec = tree_flatten(result)
@@ -80,7 +99,7 @@ def _run_function(
         for i in places:
             leaves[i] = None
         facts = ascii((spec, list(map(_text_of, leaves))))
-        return found, _keep(Shape(leaves, places, spec)), facts, None
+        return found, _keep(Shape(leaves, places, spec, writes)), facts, None
     except BaseException as error:
         if not keeps_errors:
             raise
@@ -234,17 +253,26 @@ class AotFunction:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
         taken = Call(args, kwargs)
-        state = self._states.of((self._function, *taken.objects) if taken.objects else self._root)
+        seen = self._states.of((self._function, *taken.objects) if taken.objects else self._root)
         key = taken.key if modes is None else (taken.key, modes)
-        facts = state.kinds.get(key)
+        kinds = seen.state.kinds
+        facts = kinds.get(key)
         if facts is None:
-            facts = state.kinds[key] = self._new_kind(taken, state, key)
+            facts = kinds[key] = self._new_kind(taken, seen.state, key)
+        elif facts == _AS_IT_IS:
+            raise Untraceable("it changes what it sees besides its arguments")
         fixed = taken.tensors_in(self._fixed) if self._fixed else ()
+        outer, _thread.call = _thread.call, taken
         try:
             tensors, shape, raised, warned, released = _aot_call(self._number, taken.tensors, facts, fixed, torch_functions)
         except BaseException:
             warn_of_kept_beside_an_error()
             raise
+        finally:
+            _thread.call = outer
+        if taken.was_run and not seen.holds():
+            self._forget((facts,))
+            kinds[key] = _AS_IT_IS
         for number in released:
             _kept.pop(number, None)
         if raised:
@@ -253,7 +281,16 @@ class AotFunction:
             _thread.error = None
         if warned:
             warn_of_kept()
-        return tensors[0] if shape == 0 else _kept[shape].with_tensors(tensors)
+        if shape == 0:
+            return tensors[0]
+        if shape == _AS_IT_IS:
+            return taken.result
+        made = _kept[shape].with_tensors(tensors)
+        if not _kept[shape].writes:
+            return made
+        result, arguments = made
+        write_back(taken.arguments, arguments)
+        return result
 
     def _new_kind(self, taken: Call, state: State, key: Any) -> int:
         while len(self._kinds) >= _MOST_KINDS:
@@ -482,6 +519,8 @@ class AotModule(torch.nn.Module):
         return self
 
     def _apply(self, *args: Any, **kwargs: Any) -> "AotModule":
+        if torch.__future__.get_swap_module_params_on_conversion():
+            self.__dict__["_aot_call"].reset()  # torch swaps no tensor to which there are weak references
         self._aot_original._apply(*args, **kwargs)
         return self
 

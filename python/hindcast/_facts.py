@@ -40,11 +40,13 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "key", "objects", "tensors")
+    __slots__ = ("arguments", "key", "objects", "result", "tensors", "was_run")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
+        self.was_run = False  # in this call, by tracing or as it is
+        self.result: Any = None  # as it is
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
         self.key: Any
@@ -150,17 +152,39 @@ def _found(leaf: Any) -> Any:
 
 
 class Shape(NamedTuple):
-    """Arguments without tensors, to be put together with others."""
+    """Arguments or results without tensors, to be put together with others."""
 
     leaves: list[Any]
     places: list[int]
     spec: TreeSpec
+    writes: bool = False  # the function wrote to its arguments: they come behind its result
 
     def with_tensors(self, tensors: Sequence[torch.Tensor]) -> Any:
         leaves = list(map(_found, self.leaves))
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, self.spec)
+
+
+def write_back(arguments: Any, after: Any) -> None:
+    """Makes containers among a call's arguments what the function has made of its own."""
+
+    def kept(old: Any, new: Any) -> Any:
+        if not isinstance(new, (dict, list, tuple)) or type(new) is not type(old) or (isinstance(new, tuple) and len(new) != len(old)):
+            return new
+        write_back(old, new)
+        return old
+
+    if isinstance(arguments, dict):
+        for name in [name for name in arguments if name not in after]:
+            del arguments[name]
+        for name, new in after.items():
+            arguments[name] = kept(arguments.get(name), new)
+    elif isinstance(arguments, list):
+        arguments[:] = [kept(*pair) for pair in zip(arguments, after)] + after[len(arguments) :]
+    else:
+        for pair in zip(arguments, after):
+            kept(*pair)
 
 
 def modes_key() -> Any:

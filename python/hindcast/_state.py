@@ -65,9 +65,9 @@ _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_
 
 
 def _is_container(value: Any) -> bool:
+    kind = type(value)
     for base in _CONTAINERS:
-        if isinstance(value, base):
-            kind = type(value)
+        if issubclass(kind, base):
             plain = kind is base or isinstance(value, dict) or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
             return plain and len(value) <= _MOST_IN_A_CONTAINER
     return False
@@ -88,24 +88,31 @@ def _is_library(module: Any) -> bool:
 
 class _Mentioned(NamedTuple):
     globals: tuple[str, ...]
+    modules: tuple[str, ...]  # that it imports
     attributes: frozenset[str]
+    written: frozenset[str]  # attributes, which may come into being
 
 
 @functools.lru_cache(maxsize=4096)
 def _mentioned(code: types.CodeType) -> _Mentioned:
     """What a function reads by name, inner functions included."""
     read: dict[str, None] = {}
-    attributes = set()
+    modules: dict[str, None] = {}
+    attributes, written = set(), set()
     waiting = [code]
     while waiting:
         each = waiting.pop()
         for instruction in dis.get_instructions(each):
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 read[instruction.argval] = None
+            elif instruction.opname == "IMPORT_NAME":
+                modules[instruction.argval] = None
             elif isinstance(instruction.argval, str):  # as in getattr(x, "name"), too
                 attributes.add(instruction.argval)
+                if instruction.opname == "STORE_ATTR":
+                    written.add(instruction.argval)
         waiting.extend(constant for constant in each.co_consts if isinstance(constant, types.CodeType))
-    return _Mentioned(tuple(read), frozenset(attributes))
+    return _Mentioned(tuple(read), tuple(modules), frozenset(attributes), frozenset(written))
 
 
 def _dict_of_class(kind: type) -> dict[str, Any]:
@@ -140,7 +147,8 @@ class _Walk:
         self._met: dict[int, int] = {}  # by id, what the key has: the id, but for containers, which count by what is in them
         self._waiting: deque[Any] = deque()
         self._partly: list[_Watch] = []
-        self._attributes = frozenset(_UNMENTIONED)
+        self._attributes = _UNMENTIONED
+        self._written: frozenset[str] = frozenset()
         self._has_modules = False
         for root in roots:
             self._entry(root)
@@ -180,6 +188,8 @@ class _Walk:
 
     def _look_into(self, value: Any) -> None:
         kind = type(value)
+        if kind in weakref.ProxyTypes:
+            return
         if isinstance(value, torch.Tensor):  # C++ compares it
             if is_lazy(value):
                 raise Untraceable("a lazy module has not got its parameters yet")
@@ -284,10 +294,14 @@ class _Walk:
             self.words.extend((_CELL, id(cell), entry))
         if _is_library(function.__globals__.get("__name__")):
             return
-        read, attributes = _mentioned(code)
-        self._attributes |= attributes
-        for name in read:
+        mentioned = _mentioned(code)
+        self._attributes |= mentioned.attributes
+        self._written |= mentioned.written
+        for name in mentioned.globals:
             self._item(function.__globals__, name)
+        for name in mentioned.modules:
+            package = function.__globals__.get("__package__")
+            self._entries(sys.modules[full] for full in (name, f"{package}.{name}") if full in sys.modules)
         if function.__dict__:
             self._names_of(function, function.__dict__)
 
@@ -300,7 +314,7 @@ class _Walk:
 
         def look(names: Iterable[str]) -> None:
             for name in names:
-                if name in holder or any(name in each for each in classes):
+                if name in holder or name in self._written or any(name in each for each in classes):
                     self._item(holder, name)
 
         self._partly.append(_Watch(look))
@@ -312,7 +326,7 @@ class _Walk:
 
         def look(names: Iterable[str]) -> None:
             for name in names:
-                if name in holder:
+                if name in holder or name in self._written:
                     self._item(holder, name)
 
         self._partly.append(_Watch(look))
@@ -330,18 +344,9 @@ class _Walk:
 
         def look(names: Iterable[str]) -> None:
             for name in names:
-                absent = []
-                for holder in own:
-                    if name in holder:
-                        break
-                    absent.append(holder)
-                else:
-                    if name not in _UNMENTIONED:
-                        continue
-                for holder in absent:
-                    self._item(holder, name)
-                if len(absent) < len(own):
-                    self._item(own[len(absent)], name)
+                if name in _UNMENTIONED or any(name in holder for holder in own):
+                    for holder in own:  # super() reads them behind the first one that has it
+                        self._item(holder, name)
 
         if own:
             self._partly.append(_Watch(look))
@@ -453,7 +458,7 @@ class States:
         self._died = functools.partial(_died, self._named_by, self._dead)
         self._calls, self._new, self._known = 0, 0, 0
 
-    def of(self, roots: tuple[Any, ...]) -> State:
+    def of(self, roots: tuple[Any, ...]) -> _Seen:
         """Raises Untraceable."""
         self._calls += 1
         if self._dead:
@@ -462,7 +467,7 @@ class States:
         for seen in self._seen.get(ids, ()):
             if seen.holds():
                 self._known += 1
-                return seen.state
+                return seen
         if not self._pays():
             raise Untraceable("what it sees besides its arguments is another in each call")
         walk = _Walk(roots)
@@ -485,7 +490,7 @@ class States:
         tried = 32
         return self._new < tried or self._known > self._new or self._calls & (self._calls - 1) == 0
 
-    def _found(self, walk: _Walk, roots: tuple[int, ...]) -> State:
+    def _found(self, walk: _Walk, roots: tuple[int, ...]) -> _Seen:
         key = tuple(walk.key)
         state = self._by_key.get(key)
         if state is None:
@@ -501,7 +506,7 @@ class States:
         self._seen[roots] = (seen, *earlier[: self._MOST_SEEN - 1])
         for old in earlier[self._MOST_SEEN - 1 :]:
             _remove(old.state.seen, old)
-        return state
+        return seen
 
     def _make(self, key: Any, walk: _Walk) -> State:
         kept, names = list(walk.kept), []

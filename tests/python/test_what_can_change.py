@@ -18,8 +18,10 @@ import numpy
 import pytest
 import torch
 import torch.nn.modules.module as all_modules
+from aot_beside_eager import detached
 from side_by_side import assert_same
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 # ---- modules
 
@@ -400,6 +402,65 @@ def test_a_function_that_changes_what_it_reads():
         assert_same(step(f), step(function))
     assert seen == expected
     assert f.stats()["traces"] <= 40, "ever fewer calls are traced"
+
+
+def test_a_function_that_sets_what_its_caller_takes_away():
+    def function(x, holder):
+        holder.out = x * 2
+        return x * 3
+
+    def program(call):
+        found = []
+        holder = Thing()
+        for _ in range(4):
+            x = torch.ones(3)
+            found.append(call(x, holder))
+            found.append(holder.out)
+            del holder.out
+        return found
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    assert_same(program(f), program(function))
+
+
+WRITES = {
+    "new name": lambda d: d.update(y=d["x"] * 2),
+    "name that goes": lambda d: d.pop("extra"),
+    "tensor": lambda d: d.update(x=d["x"].sin()),
+    "number": lambda d: d.update(count=d["count"] + 1),
+    "list": lambda d: d["list"].append(d["x"] + 1),
+    "shorter list": lambda d: d["list"].clear(),
+    "dict in a list": lambda d: d["list"][0].update(inner=d["x"] * 5),
+    "all": lambda d: d.clear(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("is_traced", (True, False), ids=("traced", "as it is"))
+def test_containers_among_the_arguments_are_written(name, is_traced):
+    def function(d):
+        x = d["x"]
+        if not is_traced:
+            x.detach().numpy()
+        WRITES[name](d)
+        return x * 3
+
+    def program(call):
+        found = []
+        for _ in range(4):
+            x = torch.ones(3, requires_grad=True)
+            inner, items = {"inner": x}, []
+            items.append(inner)
+            d = {"x": x, "extra": 1, "count": 0, "list": items}
+            y = call(d)
+            loss = y.sum() + sum(t.sum() for t in tree_leaves(d) if isinstance(t, torch.Tensor))
+            loss.backward()
+            found.append((y.detach(), x.grad, detached(d), detached(items), detached(inner)))
+        return found
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    assert_same(program(f), program(function))
+    assert f.stats()["hits"] == (3 if is_traced else 0)
 
 
 def test_an_object_among_the_arguments_changes():
