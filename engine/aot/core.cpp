@@ -18,7 +18,9 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace hindcast::engine {
 namespace {
@@ -101,13 +103,16 @@ class AotCore::Implementation {
   }
 
   std::vector<AotPrograms> programs() const {
-    std::vector<AotPrograms> programs;
+    std::vector<std::shared_ptr<const Halves>> all;
     for (const auto& family : families_.entries()) {
       const auto known = family->all();
       for (const auto& specialisation : *known) {
-        for (const auto& halves : specialisation->all_halves()) programs.push_back(programs_of(*halves));
+        for (auto& halves : specialisation->all_halves()) all.push_back(std::move(halves));
       }
     }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->number > b->number; });
+    std::vector<AotPrograms> programs;
+    for (const auto& halves : all) programs.push_back(programs_of(*halves));
     return programs;
   }
 

@@ -45,6 +45,7 @@ class HINDCAST_API AotCore {
 
   FunctionOutput call(const FunctionCall& call);
   AotStats stats() const;
+  /// The newest first.
   std::vector<AotPrograms> programs() const;
   /// Forgets the programs of calls with these FunctionCall::facts.
   void forget(const std::string& facts);

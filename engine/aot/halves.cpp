@@ -93,6 +93,11 @@ std::vector<c10::Device> devices_of(const capture::Graph& graph) {
   return devices;
 }
 
+uint64_t next_halves_number() {
+  static std::atomic<uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request) {
   auto halves = std::make_shared<Halves>();
   halves->devices = devices_of(*joint.graph);

@@ -24,6 +24,9 @@ struct Saved {
 /// Of its values, each once, but for the host.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
 
+/// Goes up with each call.
+uint64_t next_halves_number();
+
 struct Halves {
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
@@ -32,6 +35,7 @@ struct Halves {
   std::vector<Saved> saved;                          // where they are to be had
   std::shared_ptr<const Program> forward, backward;  // backward: null where no gradient was asked for
   capture::NodeProgram of_node;                      // the backward, for who captures a graph with it
+  uint64_t number = next_halves_number();            // the newest have the highest
   std::vector<capture::Facts> tangents;              // by differentiable result: what flowed in; {0}: nothing
 };
 

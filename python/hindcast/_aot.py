@@ -323,7 +323,7 @@ class AotFunction:
         return counts
 
     def programs(self) -> list[Programs]:
-        """The programs that there are, one entry for each kind of call."""
+        """The programs that there are, one entry for each kind of call, the newest first."""
         return programs_of(self._number)
 
     def reset(self) -> None:
@@ -593,7 +593,8 @@ def _function_of(f: Union[AotFunction, AotModule]) -> AotFunction:
 
 
 def get_graphs(f: Union[AotFunction, AotModule]) -> list[Programs]:
-    """The programs of a compiled function or module: joint, forward and backward of each kind of call that had a backward."""
+    """The programs of a compiled function or module: joint, forward and backward of each kind of call that had a backward,
+    the newest first."""
     return _function_of(f).programs()
 
 
@@ -611,4 +612,4 @@ def draw_graph(f: Union[AotFunction, AotModule], path: Union[str, os.PathLike[st
     programs = get_graphs(f)
     if not programs:
         raise RuntimeError("hindcast.draw_graph: there is no program yet: call the function, and backward() of its result")
-    programs[-1].joint.draw(path)
+    programs[0].joint.draw(path)

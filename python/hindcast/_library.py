@@ -1,5 +1,6 @@
 """Loads libhindcast_python.so, which lies beside this file, and gives access to its operators."""
 
+import atexit
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,7 @@ def call(name: str, *arguments: Any) -> Any:
         return operator(*arguments)
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         return operator(*arguments)
+
+
+# Before Python takes its modules apart, operators among them that a program has defined: graphs that wait for their kernels have them.
+atexit.register(call, "stop_background")

@@ -486,6 +486,16 @@ def test_draw_graph_needs_a_program(tmp_path):
         hindcast.get_graphs(len)
 
 
+def test_the_newest_program_comes_first():
+    f = hindcast.aot_function(lambda x, n: x.exp() if n == 0 else x.sin() * n, "eager", "eager", dynamic="never")
+    ops = ["aten::exp", "aten::sin", "aten::sin"]
+    for n in range(3):
+        for size in (3, 4):
+            f(torch.ones(size), n)
+            newest = hindcast.get_graphs(f)[0].joint.nodes
+            assert newest[1].op == ops[n] and newest[0].shape == (size,)
+
+
 def test_memory_efficient_fusion_saves_less():
     def function(a, b, c, d):
         return (a + b + c + d).cos().cos()
