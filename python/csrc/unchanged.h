@@ -27,7 +27,7 @@ enum class Watch : int64_t {
 }  // namespace hindcast::python
 
 extern "C" {
-/// 1: all is as the words say. The first word is 0 once an object that they name is gone. An object that is looked into was found at its
-/// place by an earlier word, or is kept alive by one that was.
-HINDCAST_API int hindcast_unchanged(const int64_t* words, int64_t count);
+/// 1: all is as the words say. The first one says how many there are; 0: an object that they name is gone. An object that is looked into was
+/// found at its place by an earlier word, or is kept alive by one that was.
+HINDCAST_API int hindcast_unchanged(const int64_t* words);
 }

@@ -83,7 +83,7 @@ def _run_function(
     _thread.error = None
     try:
         call = _thread.call
-        if call is not None:
+        if call is not None and call.kind == number:
             call.was_run = True
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
                 # No trace: the function gets what its caller gave, and its caller gets what it gives.
@@ -231,7 +231,7 @@ class AotFunction:
             bool(async_),
         )
         self._forget = functools.partial(_forget_kinds, self._number, self._kinds)
-        self._states = States(self._forget)
+        self._states = States(function, self._forget)
         weakref.finalize(self, call, "aot_drop", self._number).atexit = False
         functools.update_wrapper(self, function, updated=())
 
@@ -261,6 +261,7 @@ class AotFunction:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
         elif facts == _AS_IT_IS:
             raise Untraceable("it changes what it sees besides its arguments")
+        taken.kind = facts
         fixed = taken.tensors_in(self._fixed) if self._fixed else ()
         outer, _thread.call = _thread.call, taken
         try:
@@ -453,7 +454,6 @@ def aot_function(
 # ---- modules
 
 
-_OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 _OF_THE_ORIGINAL = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -489,7 +489,7 @@ class AotModule(torch.nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__
-        if any(own[hooks] for hooks in _OWN_HOOKS):
+        if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
             return super().__call__(*args, **kwargs)
         return own["_aot_call"](*args, **kwargs)  # hooks of all modules are called for the module itself
 

@@ -40,11 +40,12 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "key", "objects", "result", "tensors", "was_run")
+    __slots__ = ("arguments", "key", "kind", "objects", "result", "tensors", "was_run")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
+        self.kind = 0  # by number, once it is known
         self.was_run = False  # in this call, by tracing or as it is
         self.result: Any = None  # as it is
         self.tensors: list[torch.Tensor] = []

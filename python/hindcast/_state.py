@@ -29,7 +29,7 @@ from ._facts import Untraceable, is_by_value, key_of
 from ._library import LIBRARY
 
 _unchanged = ctypes.PyDLL(str(LIBRARY)).hindcast_unchanged
-_unchanged.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+_unchanged.argtypes = [ctypes.c_void_p]
 _unchanged.restype = ctypes.c_int
 
 _TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE = range(9)  # unchanged.h: Watch
@@ -139,7 +139,7 @@ class _Watch:
 class _Walk:
     def __init__(self, roots: Sequence[Any]) -> None:
         self.key: list[Any] = []
-        self.words = array("q", (1,))
+        self.words = array("q", (0,))
         self.named: dict[int, Any] = {}  # by id: objects that count by identity
         self.kept: list[Any] = []  # values: the words point to them
         self.contents: list[tuple[Any, bytes]] = []  # of arrays
@@ -153,6 +153,7 @@ class _Walk:
         for root in roots:
             self._entry(root)
         self._go_on()
+        self.words[0] = len(self.words)
 
     def _go_on(self) -> None:
         while True:
@@ -405,18 +406,18 @@ def _weakly(value: Any) -> Callable[[], Any]:
 class _Seen:
     """A state as it was found at one time. At another time, a number of the same value may be another object."""
 
-    __slots__ = ("_address", "_contents", "_count", "_kept", "_words", "roots", "state")
+    __slots__ = ("_contents", "_kept", "_words", "address", "roots", "state")
 
     def __init__(self, walk: _Walk, state: State, roots: tuple[int, ...]) -> None:
         self._words = walk.words
-        self._address, self._count = walk.words.buffer_info()
+        self.address, _ = walk.words.buffer_info()
         self._kept = walk.kept
         self._contents = [(_weakly(value), contents) for value, contents in walk.contents]
         self.state = state
         self.roots = roots
 
     def holds(self) -> bool:
-        if _unchanged(self._address, self._count) == 0:
+        if not _unchanged(self.address):
             return False
         return not self._contents or all(_contents(value()) == contents for value, contents in self._contents)
 
@@ -448,7 +449,9 @@ class States:
     _MOST = 256
     _MOST_SEEN = 8  # with the same roots
 
-    def __init__(self, on_gone: Callable[[Iterable[int]], None]) -> None:
+    def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None]) -> None:
+        """Of `function`, the first of all roots."""
+        self._own = (id(function),)
         self._on_gone = on_gone
         self._by_key: dict[Any, State] = {}
         self._seen: dict[tuple[int, ...], tuple[_Seen, ...]] = {}
@@ -456,18 +459,18 @@ class States:
         self._named_by: dict[int, list[State]] = {}
         self._dead: deque[int] = deque()
         self._died = functools.partial(_died, self._named_by, self._dead)
-        self._calls, self._new, self._known = 0, 0, 0
+        self._missed, self._new, self._known = 0, 0, 0
 
     def of(self, roots: tuple[Any, ...]) -> _Seen:
         """Raises Untraceable."""
-        self._calls += 1
         if self._dead:
             self._bury()
-        ids = tuple(map(id, roots))
+        ids = tuple(map(id, roots)) if len(roots) > 1 else self._own
         for seen in self._seen.get(ids, ()):
             if seen.holds():
                 self._known += 1
                 return seen
+        self._missed += 1
         if not self._pays():
             raise Untraceable("what it sees besides its arguments is another in each call")
         walk = _Walk(roots)
@@ -488,7 +491,7 @@ class States:
     def _pays(self) -> bool:
         """Where nearly each call's state is new, ever fewer are looked at."""
         tried = 32
-        return self._new < tried or self._known > self._new or self._calls & (self._calls - 1) == 0
+        return self._new < tried or self._known > self._new or self._missed & (self._missed - 1) == 0
 
     def _found(self, walk: _Walk, roots: tuple[int, ...]) -> _Seen:
         key = tuple(walk.key)
