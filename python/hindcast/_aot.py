@@ -132,6 +132,7 @@ _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
+_is_compiling = torch.compiler.is_compiling
 _aot_call = ops.aot_call.default._op
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
@@ -236,7 +237,7 @@ class AotFunction:
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return self._function(*args, **kwargs)
         try:
             modes = modes_key()

@@ -17,6 +17,8 @@ _BY_VALUE = frozenset(
     + (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 )
 _TENSOR = "a tensor"
+_top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+_is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
 
 class Untraceable(Exception):
@@ -192,9 +194,9 @@ def modes_key() -> Any:
     """Of this thread. Raises Untraceable."""
     if mode_reason() is not None:
         raise Untraceable("the thread is in a dispatch mode, a transform of torch.func, or a trace")
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+    if _top_saved_tensors_hooks(True) is not None:
         raise Untraceable("hooks of saved tensors are on")
-    if not torch._C._is_torch_function_mode_enabled():
+    if not _is_function_mode_enabled():
         return None
     modes = _get_current_function_mode_stack()
     if not all(type(mode) is DeviceContext for mode in modes):
