@@ -186,6 +186,4 @@ class Words {
 }  // namespace
 }  // namespace hindcast::python
 
-int hindcast_unchanged(const int64_t* words) {
-  return words[0] != 0 && hindcast::python::Words(words + 1, words[0] - 1).hold() ? 1 : 0;
-}
+int hindcast_unchanged(const int64_t* words) { return words[0] != 0 && hindcast::python::Words(words + 1, words[0] - 1).hold() ? 1 : 0; }

@@ -1,5 +1,5 @@
 #pragma once
-// Whether Python objects are what they were: the guard of hindcast/_state.py, which writes down what it saw as words.
+// Whether Python objects are what they were: the guard of hindcast/_walk.py, which writes down what it saw as words.
 //
 // This is no operator: it looks at Python objects, so it is called by ctypes with the GIL held. There are no Python headers here
 // either: the few functions of CPython's API that it needs are looked up by name.

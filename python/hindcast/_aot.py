@@ -19,6 +19,7 @@ from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Call, Shape, Untraceable, is_by_value, modes_key, write_back
 from ._library import call, ops
 from ._programs import Program, Programs, programs_of
+from ._random_state import random_states
 from ._state import State, States
 
 Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
@@ -82,15 +83,18 @@ def _run_function(
     # The error of a trace that C++ has given up: its frames would keep alive what they hold, guards of a dispatch state among it.
     _thread.error = None
     try:
-        call = _thread.call
-        if call is not None and call.kind == number:
+        call = _thread.call if _thread.call is not None and _thread.call.kind == number else None
+        if call is not None:
             call.was_run = True
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
                 # No trace: the function gets what its caller gave, and its caller gets what it gives.
                 args, kwargs = call.arguments
                 call.result = _kept[number].function(*args, **kwargs)
                 return [], _AS_IT_IS, "", None
+        before = None if call is None else random_states(call.generators())
         result, writes = _kept[number].run(tensors)
+        if call is not None and before != random_states(call.generators()):
+            call.draws = True
         if type(result) is torch.Tensor:
             return [result], 0, "", None
         leaves, spec = tree_flatten(result)
@@ -261,8 +265,9 @@ class AotFunction:
         if facts is None:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
         elif facts == _AS_IT_IS:
-            raise Untraceable("it changes what it sees besides its arguments")
+            raise Untraceable("it changes what it sees besides its arguments, or draws numbers of Python's or NumPy's generators")
         taken.kind = facts
+        taken.generators = seen.generators
         fixed = taken.tensors_in(self._fixed) if self._fixed else ()
         outer, _thread.call = _thread.call, taken
         try:
@@ -272,7 +277,7 @@ class AotFunction:
             raise
         finally:
             _thread.call = outer
-        if taken.was_run and not seen.holds():
+        if taken.was_run and (taken.draws or not seen.holds()):
             self._forget((facts,))
             kinds[key] = _AS_IT_IS
         for number in released:

@@ -1,7 +1,7 @@
 """What a call of a compiled function is besides its tensors: two calls with equal facts may run the same program."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -42,12 +42,14 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "key", "kind", "objects", "result", "tensors", "was_run")
+    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "result", "tensors", "was_run")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
         self.kind = 0  # by number, once it is known
+        self.generators: Callable[[], list[Any]] = list  # of random numbers, that the function sees
+        self.draws = False  # from one, while it was traced
         self.was_run = False  # in this call, by tracing or as it is
         self.result: Any = None  # as it is
         self.tensors: list[torch.Tensor] = []

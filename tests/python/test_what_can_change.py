@@ -5,7 +5,9 @@ import enum
 import functools
 import gc
 import io
+import itertools
 import pickle
+import random
 import subprocess
 import sys
 import textwrap
@@ -402,6 +404,68 @@ def test_a_function_that_changes_what_it_reads():
         assert_same(step(f), step(function))
     assert seen == expected
     assert f.stats()["traces"] <= 40, "ever fewer calls are traced"
+
+
+def numpy_draws(x):
+    return x * float(numpy.random.rand())
+
+
+def python_draws(x):
+    return x.sin() if random.random() < 0.5 else x.cos()
+
+
+own_random, own_generator = random.Random(), numpy.random.default_rng(0)
+DRAWS = {
+    "random": python_draws,
+    "numpy": numpy_draws,
+    "own": lambda x: x * own_random.random(),
+    "numpy's own": lambda x: x * float(own_generator.random()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_of_other_generators_than_torchs(name):
+    function = DRAWS[name]
+
+    def program(call):
+        random.seed(3), numpy.random.seed(3), own_random.seed(3)
+        globals()["own_generator"] = numpy.random.default_rng(3)
+        return [step(call) for _ in range(6)]
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    assert_same(program(f), program(function))
+    assert f.stats()["hits"] == 0
+
+
+def test_an_iterator():
+    numbers = itertools.count()
+    f, others = hindcast.aot_function(lambda x: x * next(numbers)), itertools.count()
+    for _ in range(4):
+        assert_same(f(torch.ones(3)), torch.ones(3) * next(others))
+
+
+def test_what_is_reached_in_other_ways(monkeypatch):
+    class Made:
+        def __init__(self):
+            self.number = factor
+
+        def __mul__(self, x):
+            return x * self.number
+
+    owner = Thing()
+    reference = weakref.ref(owner)
+    by_cache = functools.lru_cache(lambda n: n * factor)
+    calls = itertools.count(100)
+
+    for function in (lambda x: Made() * x, lambda x: x * reference().scale, lambda x, n: x * by_cache(n)):
+        takes_number = function.__code__.co_argcount == 2
+        f = hindcast.aot_function(function, "eager", "eager")
+        for value in (2.0, 2.0, 3.0, 3.0):
+            monkeypatch.setitem(globals(), "factor", value)
+            owner.scale = value
+            more = (next(calls),) if takes_number else ()
+            by_cache.cache_clear()
+            assert_same(f(torch.ones(3), *more), function(torch.ones(3), *more))
 
 
 def test_a_function_that_sets_what_its_caller_takes_away():
