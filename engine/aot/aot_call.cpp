@@ -79,7 +79,7 @@ bool same_number(const at::Scalar& a, const at::Scalar& b) {
 
 std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
   std::vector<at::Tensor> primals = call_.inputs;
-  for (at::Tensor& tensor : known.lifted()) primals.push_back(std::move(tensor));
+  for (at::Tensor& tensor : known.find_lifted()) primals.push_back(std::move(tensor));
   return primals;
 }
 

@@ -253,7 +253,7 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents) {
   }
   check_versions();
   if (!of_->halves_for(tangents)) learn(*live_, tangents, live_->real_inputs());
-  join_shared(gradients, tangents, live_->real_inputs(), of_->lifted());
+  join_shared(gradients, tangents, live_->real_inputs(), live_->lifted());
   return gradients;
 }
 
@@ -318,7 +318,7 @@ variable_list AotNode::backward_of_another_trace(const variable_list& tangents) 
   } else if (of_->is_like(*trace)) {
     learn(*trace, tangents, inputs);
   }
-  join_shared(gradients, tangents, inputs, of_->lifted());
+  join_shared(gradients, tangents, inputs, trace->lifted());
   return gradients;
 }
 
@@ -402,13 +402,14 @@ variable_list AotNode::gradients_of(const std::vector<at::Tensor>& outputs, cons
   }
   std::vector<std::pair<torch::autograd::Edge, torch::autograd::Edge>> lifted;  // where the function's history leads, and where it shall
   std::unordered_set<torch::autograd::Node*> borders;
-  for (size_t i = 0; i < ends.size() + of_->lifted().size(); ++i) {
+  const std::vector<at::Tensor> outside = of_->find_lifted();
+  for (size_t i = 0; i < ends.size() + outside.size(); ++i) {
     if (!of_->needs_gradient(i)) continue;
     const bool is_lifted = i >= ends.size();
-    wanted.push_back(is_lifted ? behind_a_node(of_->lifted()[i - ends.size()]) : ends[i]);
+    wanted.push_back(is_lifted ? behind_a_node(outside[i - ends.size()]) : ends[i]);
     const auto edge = torch::autograd::impl::gradient_edge(wanted.back());
     borders.insert(edge.function.get());
-    if (is_lifted) lifted.emplace_back(torch::autograd::impl::gradient_edge(of_->lifted()[i - ends.size()]), edge);
+    if (is_lifted) lifted.emplace_back(torch::autograd::impl::gradient_edge(outside[i - ends.size()]), edge);
   }
   const auto redirect = [&](const torch::autograd::Edge& edge) -> std::optional<torch::autograd::Edge> {
     const auto known = std::find_if(lifted.begin(), lifted.end(), [&](const auto& each) { return each.first == edge; });
@@ -416,7 +417,7 @@ variable_list AotNode::gradients_of(const std::vector<at::Tensor>& outputs, cons
   };
   if (!lifted.empty()) capture::replace_edges(roots, redirect, &borders);
   variable_list found = torch::autograd::grad(roots, wanted, into, /*retain_graph=*/create_graph, create_graph, /*allow_unused=*/true);
-  variable_list by_primal(ends.size() + of_->lifted().size());
+  variable_list by_primal(ends.size() + outside.size());
   for (size_t i = 0, k = 0; i < by_primal.size(); ++i) {
     if (of_->needs_gradient(i)) by_primal[i] = std::move(found[k++]);
   }

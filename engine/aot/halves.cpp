@@ -84,6 +84,11 @@ std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& ca
   return copy;
 }
 
+uint64_t next_halves_number() {
+  static std::atomic<uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 std::vector<c10::Device> devices_of(const capture::Graph& graph) {
   std::vector<c10::Device> devices;
   for (const capture::Value& value : graph.values) {
@@ -91,11 +96,6 @@ std::vector<c10::Device> devices_of(const capture::Graph& graph) {
     if (std::find(devices.begin(), devices.end(), value.device) == devices.end()) devices.push_back(value.device);
   }
   return devices;
-}
-
-uint64_t next_halves_number() {
-  static std::atomic<uint64_t> last = 0;
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequest& request) {

@@ -23,11 +23,11 @@ struct Saved {
 
 /// Of its values, each once, but for the host.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
-
 /// Goes up with each call.
 uint64_t next_halves_number();
 
 struct Halves {
+  uint64_t number = next_halves_number();  // the newest have the highest
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
   capture::Joint traced;             // the same as it was recorded: its kernels draw no random numbers. What two traces are compared by
@@ -35,7 +35,6 @@ struct Halves {
   std::vector<Saved> saved;                          // where they are to be had
   std::shared_ptr<const Program> forward, backward;  // backward: null where no gradient was asked for
   capture::NodeProgram of_node;                      // the backward, for who captures a graph with it
-  uint64_t number = next_halves_number();            // the newest have the highest
   std::vector<capture::Facts> tangents;              // by differentiable result: what flowed in; {0}: nothing
 };
 

@@ -145,10 +145,13 @@ bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) cons
     if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;
     if (const auto known = halves(); known && !known->forward->holds_for(bindings)) return false;
   }
-  return lifted_.empty() || facts_of(lifted()) == lifted_row_;
+  if (lifted_.empty()) return true;
+  Facts now;
+  for (const OutsideTensor& tensor : lifted_) capture::append_tensor_facts(tensor.get(), now);
+  return now == lifted_row_;
 }
 
-std::vector<at::Tensor> Specialisation::lifted() const {
+std::vector<at::Tensor> Specialisation::find_lifted() const {
   std::vector<at::Tensor> tensors;
   tensors.reserve(lifted_.size());
   for (const OutsideTensor& tensor : lifted_) tensors.push_back(tensor.get());
@@ -211,11 +214,12 @@ bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
     return a.is_differentiable == b.is_differentiable && a.written == b.written && a.is_seen == b.is_seen;
   };
   return std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
-         are_same(lifted(), trace.lifted()) && returned_.size() == trace.returned().size() && numbers_.size() == trace.numbers().size();
+         are_same(find_lifted(), trace.lifted()) && returned_.size() == trace.returned().size() &&
+         numbers_.size() == trace.numbers().size();
 }
 
 bool Specialisation::is_alike_outside(const Specialisation& other) const {
-  return are_same(lifted(), other.lifted()) && shape_facts_ == other.shape_facts_;
+  return are_same(find_lifted(), other.find_lifted()) && shape_facts_ == other.shape_facts_;
 }
 
 capture::FunctionTrace::SizesOf Specialisation::sizes_of(const capture::Bindings& now) const {

@@ -103,8 +103,8 @@ class Specialisation {
   const std::vector<capture::Result>& results() const { return results_; }
   const std::vector<capture::Returned>& returned() const { return returned_; }
   const std::vector<capture::AskedNumber>& numbers() const { return numbers_; }
-  /// Tensors from outside; undefined ones are gone.
-  std::vector<at::Tensor> lifted() const;
+  /// Tensors from outside; undefined ones are gone. A trace has them, too.
+  std::vector<at::Tensor> find_lifted() const;
   bool needs_gradient(size_t primal) const { return needs_gradient_[primal]; }
   bool is_written(size_t primal) const {
     return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });

@@ -117,7 +117,11 @@ class States:
         self._missed += 1
         if not self._pays():
             raise Untraceable("what it sees besides its arguments is another in each call")
-        walk = Walk(roots)
+        try:
+            walk = Walk(roots)
+        except Untraceable:
+            self._new += 1
+            raise
         if self._dead:
             self._bury()
         return self._found(walk, ids)
