@@ -8,9 +8,9 @@ from typing import Any
 
 
 def is_generator(value: Any) -> bool:
-    if isinstance(value, random.Random):
-        return not isinstance(value, random.SystemRandom)
     kind = type(value)
+    if issubclass(kind, random.Random):
+        return not issubclass(kind, random.SystemRandom)
     return kind.__module__.startswith("numpy.random") and (hasattr(kind, "bit_generator") or hasattr(value, "_bit_generator"))
 
 

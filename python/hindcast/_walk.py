@@ -59,13 +59,18 @@ _NOT_FOR_CALLS = frozenset(
 _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_") and "registration" not in name]
 
 
-def _is_container(value: Any) -> bool:
-    kind = type(value)
+def _container_of(kind: type) -> Any:
+    """Which of Python's containers it is, whose own methods are called: those of a class of the program's may do anything."""
     for base in _CONTAINERS:
         if issubclass(kind, base):
-            plain = kind is base or isinstance(value, dict) or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
-            return plain and len(value) <= _MOST_IN_A_CONTAINER
-    return False
+            is_plain = kind is base or base is dict or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
+            return base if is_plain else None
+    return None
+
+
+def _is_container(value: Any) -> bool:
+    base = _container_of(type(value))
+    return base is not None and base.__len__(value) <= _MOST_IN_A_CONTAINER
 
 
 def contents_of(value: Any) -> Optional[bytes]:
@@ -78,7 +83,7 @@ def contents_of(value: Any) -> Optional[bytes]:
 
 
 def _is_operator(name: str, value: Any) -> bool:
-    return name.startswith("__") and name.endswith("__") and isinstance(value, types.FunctionType) and name not in _CONSTRUCTORS
+    return name.startswith("__") and name.endswith("__") and type(value) is types.FunctionType and name not in _CONSTRUCTORS
 
 
 def _is_library(module: Any) -> bool:
@@ -193,14 +198,14 @@ class Walk:
         kind = type(value)
         if kind in weakref.ProxyTypes:
             return
-        if isinstance(value, weakref.ref):
+        if issubclass(kind, weakref.ref):
             self._entry(value())
             return
-        if isinstance(value, torch.Tensor):  # C++ compares it
+        if issubclass(kind, torch.Tensor):  # C++ compares it
             if is_lazy(value):
                 raise Untraceable("a lazy module has not got its parameters yet")
             return
-        if isinstance(value, torch.nn.Module):
+        if issubclass(kind, torch.nn.Module):
             self._module(value)
         elif kind is types.FunctionType:
             self._function(value)
@@ -214,10 +219,10 @@ class Walk:
             self._entry(value.fget)
         elif kind is functools._lru_cache_wrapper:
             self._entry(value.__wrapped__)
-        elif isinstance(value, type):
+        elif issubclass(kind, type):
             self._class(value)
             self._constructors(value)
-        elif isinstance(value, types.ModuleType):
+        elif issubclass(kind, types.ModuleType):
             self._python_module(value)
         elif hasattr(kind, "_aot_sees"):
             self._entries(value._aot_sees())
@@ -239,14 +244,16 @@ class Walk:
         if kind not in _BUILTIN_CONTAINERS:
             self.named[id(kind)] = kind
         self.key.append(id(kind))
-        if isinstance(value, dict):
+        base = _container_of(kind)
+        if base is dict:
             self._dict(value)
-            if isinstance(value, OrderedDict):  # has an order of its own
+            if issubclass(kind, OrderedDict):  # has an order of its own
                 places = {id(key): place for place, key in enumerate(dict.keys(value))}
-                self.key.append(tuple(places[id(key)] for key in value))
+                self.key.append(tuple(places[id(key)] for key in OrderedDict.__iter__(value)))
         else:
-            self.key.append(len(value))
-            self.words.extend((_SEQUENCE, id(value), id(kind), len(value), *map(self._entry, value)))
+            entries = list(map(self._entry, base.__iter__(value)))
+            self.key.append(len(entries))
+            self.words.extend((_SEQUENCE, id(value), id(kind), len(entries), *entries))
 
     def _dict(self, value: dict[Any, Any], by_place: frozenset[str] = frozenset()) -> None:
         """`by_place`: names of what is not looked into."""
@@ -352,7 +359,7 @@ class Walk:
         for base in kind.__mro__:
             made_by = [] if _is_library(base.__module__) else [vars(base).get(name) for name in _CONSTRUCTORS]
             for each in made_by:
-                if isinstance(each, types.FunctionType):
+                if type(each) is types.FunctionType:
                     for name in _mentioned(each.__code__).globals:
                         if is_by_value(each.__globals__.get(name, _NOTHING)):
                             self._item(each.__globals__, name)
@@ -393,7 +400,7 @@ class Walk:
         holder = _dict_of(value)
         if holder is not None:
             self._names_of(value, holder)
-        slots = {name: each for base in kind.__mro__ for name, each in vars(base).items() if isinstance(each, types.MemberDescriptorType)}
+        slots = {name: each for base in kind.__mro__ for name, each in vars(base).items() if type(each) is types.MemberDescriptorType}
         if not slots or _is_library(kind.__module__):
             return
 

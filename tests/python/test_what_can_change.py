@@ -8,9 +8,11 @@ import io
 import itertools
 import pickle
 import random
+import re
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 import weakref
 from collections import OrderedDict
@@ -441,6 +443,62 @@ def test_numbers_of_other_generators_than_torchs(name):
     f = hindcast.aot_function(function, "eager", "eager")
     assert_same(program(f), program(function))
     assert f.stats()["hits"] == 0
+
+
+class Unusual(dict):
+    """Whose methods are not to be called while nobody calls them."""
+
+    def refuse(self, *args):
+        raise AssertionError("nobody called this")
+
+    __len__ = __iter__ = __eq__ = __getitem__ = items = values = __bool__ = refuse
+    __class__ = property(refuse)
+    __hash__ = None
+
+
+def test_looking_calls_nothing_of_the_programs():
+    unusual = Unusual(a=1)
+    things = [unusual, threading.local(), numpy.float64(2.0), re.compile("x"), types.MappingProxyType({"a": 1}), Unit.MILE]
+    things.append(things)
+    module = make()
+    module.things = things
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    function = hindcast.aot_function(lambda x: module(x) * (things is not None), "eager", "eager")
+    for f, stats in ((compiled, compiled.aot_stats), (function, function.stats)):
+        for _ in range(4):
+            outcome(module, f)
+        assert stats()["hits"] == 3 and stats()["traces"] == 1
+        dict.update(unusual, {str(f): 1})
+        outcome(module, f)
+        assert stats()["traces"] == 2
+
+
+def test_threads_while_the_state_changes():
+    module = nn.Linear(3, 3)
+    module.scale = 1.0
+    thing_of = threading.local()
+    f = hindcast.aot_function(lambda x, thing: module(x) * thing.scale, "eager", "eager")
+    failures = []
+
+    def work(seed):
+        try:
+            for i in range(200):
+                thing = Thing()  # gone with the next one
+                thing.scale = float(i % 3 + seed)
+                thing_of.last = thing
+                x = torch.full((2, 3), float(i))
+                assert_same(f(x, thing).detach(), (module(x) * thing.scale).detach())
+                if i % 50 == 0:
+                    gc.collect()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
 
 
 def test_an_iterator():
