@@ -1,7 +1,9 @@
 #include "python/csrc/aot.h"
 
 #include "base/fork.h"
+#include "base/log.h"
 #include "engine/aot/core.h"
+#include "engine/aot/tell_once.h"
 #include "python/csrc/callbacks.h"
 #include "python/csrc/graphs.h"
 #include "python/csrc/guards.h"
@@ -219,6 +221,11 @@ std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int
 }
 
 void forget_kind(int64_t function, int64_t facts) { find_function(function)->forget(facts); }
+
+void tell(const std::string& text, bool once) {
+  if (once) return engine::tell_once(text);
+  HC_LOG(Aot, Info, "{}", text);
+}
 
 void reset_function(int64_t function) { find_function(function)->reset(); }
 

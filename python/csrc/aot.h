@@ -34,6 +34,8 @@ std::vector<int64_t> function_stats(int64_t function);
 std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function);
 /// Forgets the programs of the calls with these facts, of which there will be no more.
 void forget_kind(int64_t function, int64_t facts);
+/// To the log `aot`. `once`: as a warning, the first time.
+void tell(const std::string& text, bool once);
 void reset_function(int64_t function);
 
 }  // namespace hindcast::python

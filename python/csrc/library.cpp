@@ -168,6 +168,7 @@ TORCH_LIBRARY(hindcast, m) {
       &call_function_of);
   m.def("aot_stats(int function) -> int[]", &function_stats);
   m.def("aot_programs(int function) -> (int[] graphs, str[] explanations)", &function_programs);
+  m.def("aot_tell(str text, bool once) -> ()", &tell);
   m.def("aot_forget(int function, int facts) -> ()", &forget_kind);
   m.def("aot_reset(int function) -> ()", &reset_function);
   m.def("graph_forget(int graph) -> ()", &forget_graph);

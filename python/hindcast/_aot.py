@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_flatten
 
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
-from ._facts import Call, Shape, Untraceable, is_by_value, modes_key, write_back
+from ._facts import Call, DoesNotPay, Shape, Untraceable, is_by_value, modes_key, write_back
 from ._library import call, ops
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
@@ -177,6 +177,7 @@ def _module_of(function: Callable[..., Any]) -> Optional[torch.nn.Module]:
     return owner if isinstance(owner, torch.nn.Module) else None
 
 
+_CHANGES = "it changes what it sees besides its arguments, or draws numbers of Python's or NumPy's generators"
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: where it stands among those of a state
 
 
@@ -221,6 +222,7 @@ class AotFunction:
         self._root = (function,)
         self._kinds: _Kinds = {}
         self._left_to_python = 0
+        self._told: set[str] = set()  # why calls were left to Python
         self._number: int = call(
             "aot_make",
             *_check_compiler("fw_compiler", fw_compiler),
@@ -251,10 +253,17 @@ class AotFunction:
             with torch._C.DisableTorchFunction():
                 return self._call(args, kwargs, modes, state)
         except Untraceable as why:
-            if not self._fallback:
+            if not self._fallback and not isinstance(why, DoesNotPay):
                 raise RuntimeError(f"hindcast.aot_function: the function cannot be traced: {why}") from None
+            self._tell(why)
         self._left_to_python += 1
         return self._function(*args, **kwargs)
+
+    def _tell(self, why: Untraceable) -> None:
+        text = str(why)
+        if text not in self._told:
+            self._told.add(text)
+            call("aot_tell", f"a function runs as it is: {text}", why.of_function)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
         taken = Call(args, kwargs)
@@ -265,7 +274,7 @@ class AotFunction:
         if facts is None:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
         elif facts == _AS_IT_IS:
-            raise Untraceable("it changes what it sees besides its arguments, or draws numbers of Python's or NumPy's generators")
+            raise Untraceable(_CHANGES, of_function=True)
         taken.kind = facts
         taken.generators = seen.generators
         fixed = taken.tensors_in(self._fixed) if self._fixed else ()
@@ -501,6 +510,25 @@ class AotModule(torch.nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_aot_original"], name)
+
+    # Python looks for these in classes alone. Iteration goes by __getitem__.
+    def __bool__(self) -> bool:
+        return bool(self._aot_original)
+
+    def __len__(self) -> int:
+        return len(self._aot_original)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._aot_original
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._aot_original[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._aot_original[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._aot_original[key]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ or name in _OF_THE_ORIGINAL or "_aot_call" not in self.__dict__:

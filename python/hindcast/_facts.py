@@ -22,7 +22,15 @@ _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
 
 class Untraceable(Exception):
-    """Only the function itself is right for this call."""
+    """Only the function itself is right for this call. `of_function`: it is the function's nature, and users are to know."""
+
+    def __init__(self, why: str, of_function: bool = False) -> None:
+        super().__init__(why)
+        self.of_function = of_function
+
+
+class DoesNotPay(Untraceable):
+    """A call like this one could be traced, but it would not come again."""
 
 
 def is_by_value(leaf: Any) -> bool:

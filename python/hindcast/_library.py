@@ -11,7 +11,8 @@ LIBRARY = Path(__file__).with_name("libhindcast_python.so")
 
 def _load() -> Any:
     if not LIBRARY.exists():
-        raise ImportError(f"{LIBRARY} is missing: this is hindcast's source. Install the package with pip, or use the one in the build folder.")
+        source = "this is hindcast's source. Install the package with pip, or use the one in the build folder"
+        raise ImportError(f"{LIBRARY} is missing: {source}.")
     from ._built_for import TORCH  # written by the build
 
     if not torch.__version__.startswith(TORCH + "."):

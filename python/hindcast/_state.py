@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ._facts import Untraceable
+from ._facts import DoesNotPay, Untraceable
 from ._library import LIBRARY
 from ._walk import Walk, contents_of
 
@@ -116,7 +116,7 @@ class States:
                 return seen
         self._missed += 1
         if not self._pays():
-            raise Untraceable("what it sees besides its arguments is another in each call")
+            raise DoesNotPay("what it sees besides its arguments is another in each call", of_function=True)
         try:
             walk = Walk(roots)
         except Untraceable:

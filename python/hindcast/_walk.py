@@ -185,7 +185,7 @@ class Walk:
         known = self._met.get(address)
         if known is None:
             if len(self.words) > _MOST_ENTRIES:
-                raise Untraceable("it sees too many objects")
+                raise Untraceable("it sees too many objects", of_function=True)
             known = self._met[address] = len(self._met) if _is_container(value) else address
             if known is address:
                 self.named[address] = value
@@ -388,7 +388,7 @@ class Walk:
     def _object(self, value: Any) -> None:
         kind = type(value)
         if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
-            raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on")
+            raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
         if is_generator(value):
             self.generators.append(value)
         self.words.extend((_TYPE, id(value), id(kind)))

@@ -749,6 +749,26 @@ def test_names_of_a_module_stay_true():
     assert {name for name, _ in compiled.named_parameters()} | {"note"} == set(compiled.state_dict())
 
 
+def test_a_compiled_container():
+    compiled = hindcast.aot_module(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)))
+    parameters = compiled.parameters
+    assert len(compiled) == 3 and compiled and len(list(compiled)) == 3 and len(list(parameters())) == 4
+    del compiled[2]
+    compiled[1] = nn.Sigmoid()
+    assert len(list(parameters())) == 2 and isinstance(compiled[1], nn.Sigmoid) and compiled[1] in compiled._modules.values()
+    for _ in range(3):
+        assert_same(compiled(torch.ones(3)).detach(), compiled._aot_original(torch.ones(3)).detach())
+    assert hindcast.aot_module(nn.Linear(3, 3)), "what has no length is true"
+    with pytest.raises(TypeError):
+        len(hindcast.aot_module(nn.Linear(3, 3)))
+
+
+def test_without_fallback_only_what_cannot_be_traced_raises():
+    f = hindcast.aot_function(lambda x, thing: x * thing.scale, "eager", "eager", fallback=False)
+    for _ in range(50):  # each another object
+        assert_same(f(torch.ones(3), Thing()), torch.full((3,), 2.0))
+
+
 def test_lazy_modules():
     for compiled_as in (hindcast.aot_module, lambda module: hindcast.aot_function(lambda x: module(x))):
         torch.manual_seed(0)
