@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
-from ._facts import Call, DoesNotPay, Shape, Untraceable, is_by_value, modes_key, write_back
+from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
 from ._library import call, ops
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
@@ -66,15 +66,19 @@ class _Kind:
             return self.function(*tensors), False
         arguments = self.shape.with_tensors(tensors)
         before, _ = tree_flatten(arguments)
+        own = containers_in(arguments)
         result = self.function(*arguments[0], **arguments[1])
         after, spec = tree_flatten(arguments)
+        if own and type(result) is not torch.Tensor:
+            leaves, spec_of_result = tree_flatten(result, is_leaf=lambda value: id(value) in own)
+            result = tree_unflatten([own.get(id(leaf), leaf) for leaf in leaves], spec_of_result)
         if spec == self.shape.spec and all(map(operator.is_, before, after)):
             return result, False
         return (result, arguments), True
 
 
 def _text_of(leaf: Any) -> str:
-    return f"{type(leaf).__name__} {leaf!r}" if is_by_value(leaf) else f"at {id(leaf)}"
+    return f"{type(leaf).__name__} {leaf!r}" if is_by_value(leaf) or type(leaf) is Argument else f"at {id(leaf)}"
 
 
 def _run_function(
@@ -102,6 +106,9 @@ def _run_function(
         found = [leaves[i] for i in places]
         for i in places:
             leaves[i] = None
+        if call is not None:
+            objects = set(map(id, call.objects))
+            leaves = [weakly(leaf) if id(leaf) in objects else leaf for leaf in leaves]
         facts = ascii((spec, list(map(_text_of, leaves))))
         return found, _keep(Shape(leaves, places, spec, writes)), facts, None
     except BaseException as error:
@@ -301,7 +308,7 @@ class AotFunction:
             return tensors[0]
         if shape == _AS_IT_IS:
             return taken.result
-        made = _kept[shape].with_tensors(tensors)
+        made = _kept[shape].with_tensors(tensors, taken.arguments)
         if not _kept[shape].writes:
             return made
         result, arguments = made

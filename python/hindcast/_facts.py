@@ -128,7 +128,7 @@ class Call:
             return None
         leaves, spec = tree_flatten(self.arguments)
         places = [place for place, leaf in enumerate(leaves) if type(leaf) in _PLAIN]
-        return Shape([_weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
+        return Shape([weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
 
     def tensors_in(self, argnums: Sequence[int]) -> list[int]:
         """Numbers of the tensors in these arguments by position."""
@@ -143,10 +143,46 @@ class Call:
 
 
 class _Weak(weakref.ref[Any]):
-    """An object among the arguments, which is its caller's."""
+    """An object that is the caller's."""
 
 
-def _weakly(leaf: Any) -> Any:
+class Argument:
+    """A dict or list among the arguments, in a result."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        self._path = path
+
+    def of(self, arguments: Any) -> Any:
+        for step in self._path:
+            arguments = arguments[step]
+        return arguments
+
+    def __repr__(self) -> str:
+        return f"argument {self._path}"
+
+
+def _containers_in(arguments: Any, path: tuple[Any, ...], found: dict[int, Argument]) -> dict[int, Argument]:
+    kind = type(arguments)
+    if path and kind in (dict, list):
+        found[id(arguments)] = Argument(path)
+    if kind in (dict, list, tuple):
+        for step, each in arguments.items() if kind is dict else enumerate(arguments):
+            _containers_in(each, (*path, step), found)
+    return found
+
+
+def containers_in(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> dict[int, Argument]:
+    """Dicts and lists that are arguments or in them, by id."""
+    args, kwargs = arguments
+    found: dict[int, Argument] = {}
+    for number, arg in enumerate(args):
+        _containers_in(arg, (0, number), found)
+    for name, arg in kwargs.items():
+        _containers_in(arg, (1, name), found)
+    return found
+
+
+def weakly(leaf: Any) -> Any:
     if is_by_value(leaf):
         return leaf
     try:
@@ -155,7 +191,9 @@ def _weakly(leaf: Any) -> Any:
         return leaf
 
 
-def _found(leaf: Any) -> Any:
+def _found(leaf: Any, arguments: Any) -> Any:
+    if type(leaf) is Argument:
+        return leaf.of(arguments)
     if type(leaf) is not _Weak:
         return leaf
     found = leaf()
@@ -172,8 +210,8 @@ class Shape(NamedTuple):
     spec: TreeSpec
     writes: bool = False  # the function wrote to its arguments: they come behind its result
 
-    def with_tensors(self, tensors: Sequence[torch.Tensor]) -> Any:
-        leaves = list(map(_found, self.leaves))
+    def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
+        leaves = [_found(leaf, arguments) for leaf in self.leaves]
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, self.spec)

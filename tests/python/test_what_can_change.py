@@ -591,6 +591,25 @@ def test_containers_among_the_arguments_are_written(name, is_traced):
     assert f.stats()["hits"] == (3 if is_traced else 0)
 
 
+def test_arguments_that_are_results_are_themselves():
+    def function(batch, more, thing):
+        batch["y"] = batch["x"] * 2
+        return batch, more["list"], [more, thing], thing, batch["y"] + 1
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    thing = Thing()
+    gone = weakref.ref(thing)
+    for _ in range(4):
+        batch, more = {"x": torch.ones(3)}, {"list": [1, 2]}
+        same, items, (others, object_of), again, y = f(batch, more=more, thing=thing)
+        assert same is batch and items is more["list"] and others is more and object_of is thing and again is thing
+        assert_same((batch["y"], y), (torch.full((3,), 2.0), torch.full((3,), 3.0)))
+    assert f.stats()["hits"] == 3
+    del thing, object_of, again
+    gc.collect()
+    assert gone() is None
+
+
 def test_an_object_among_the_arguments_changes():
     def function(x, thing, unit=Unit.METRE):
         return x * thing.scale if unit is Unit.METRE else x
