@@ -7,6 +7,7 @@ import operator
 import os
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
@@ -56,9 +57,19 @@ def _raised(error: BaseException) -> str:
 class _Kind:
     """What is known of one kind of call: enough to run the function."""
 
-    def __init__(self, function: Callable[..., Any], shape: Optional[Shape]) -> None:
-        self.function = function
+    def __init__(self, owner: "AotFunction", shape: Optional[Shape]) -> None:
+        self._owner = weakref.ref(owner)
+        # An object has what is compiled of its methods, as a rule. Held from here, it would live for ever.
+        self._function = None if isinstance(owner._function, types.MethodType) else owner._function
         self.shape = shape
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        owner = self._owner()
+        found = self._function if owner is None else owner._function
+        if found is None:
+            raise RuntimeError("hindcast: a method has to run once more, and its object is gone")
+        return found
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
         """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
@@ -320,7 +331,7 @@ class AotFunction:
             oldest, (others, its_key) = list(self._kinds.items())[0]
             others.pop(its_key, None)
             self._forget((oldest,))
-        number = _keep(_Kind(self._function, taken.shape()))
+        number = _keep(_Kind(self, taken.shape()))
         self._kinds[number] = state.kinds, key
         self._name_tensors(self._states.tensors_of(state))
         return number

@@ -186,8 +186,9 @@ class Walk:
         if known is None:
             if len(self.words) > _MOST_ENTRIES:
                 raise Untraceable("it sees too many objects", of_function=True)
-            known = self._met[address] = len(self._met) if _is_container(value) else address
-            if known is address:
+            is_container = _is_container(value)
+            known = self._met[address] = len(self._met) if is_container else address
+            if not is_container:
                 self.named[address] = value
             self._waiting.append(value)
             self._alive.append(value)
@@ -211,6 +212,9 @@ class Walk:
             self._function(value)
         elif kind is types.MethodType:
             self._entries((value.__self__, value.__func__))
+        elif kind is types.BuiltinMethodType:
+            if type(value.__self__) is not types.ModuleType:  # as in `add = results.append`
+                self._entry(value.__self__)
         elif kind is functools.partial:
             self._entries((value.func, value.args, value.keywords))
         elif kind in (staticmethod, classmethod):

@@ -364,6 +364,18 @@ def test_what_a_function_reads_changes(name, monkeypatch):
     assert f.stats()["hits"] >= hits + 2
 
 
+def test_a_bound_method_of_a_list():
+    seen, expected = [], []
+
+    def recording(add):
+        return lambda x: add(x.shape) or x * 2
+
+    f, function = hindcast.aot_function(recording(seen.append), "eager", "eager"), recording(expected.append)
+    for _ in range(4):
+        assert_same(f(torch.ones(3)), function(torch.ones(3)))
+    assert seen == expected
+
+
 def test_a_closure_changes():
     number, tensor, module, numbers = 2.0, torch.ones(3), nn.Linear(3, 3), [1.0]
 
@@ -822,6 +834,28 @@ def test_nothing_is_kept_alive():
     assert not any(each() is not None for each in parameters)
     compiled(x), function(x, Thing())
     assert len(function._kinds) <= 1 and len(compiled._aot_call._kinds) <= 1
+
+
+def test_an_object_that_has_a_compiled_method_goes():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.compiled = hindcast.aot_function(self.compute, "eager", "eager")
+
+        def compute(self, x):
+            return self.layer(x)
+
+        def forward(self, x):
+            return self.compiled(x)
+
+    net = Net()
+    for _ in range(3):
+        step(net)
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None
 
 
 def test_an_id_that_comes_again_is_another_object():
