@@ -208,6 +208,8 @@ def _forget_kinds(function: int, known: _Kinds, numbers: Iterable[int]) -> None:
 class AotFunction:
     """What :func:`aot_function` returns: called like the function."""
 
+    __qualname__: str  # the function's, where it has one
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -591,12 +593,12 @@ class AotModule(torch.nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> "AotModule":
         made = self._copy_of(copy.deepcopy(self._aot_original, memo), {})
         memo[id(self)] = made
-        made.__setstate__(copy.deepcopy(self._own_state(), memo))
+        made.__setstate__(copy.deepcopy(self._own_state(), memo))  # type: ignore[no-untyped-call]
         return made
 
     def _copy_of(self, original: torch.nn.Module, own: dict[str, Any]) -> "AotModule":
         made = AotModule(original, **self.__dict__["_aot_call"]._options)
-        made.__setstate__(own)
+        made.__setstate__(own)  # type: ignore[no-untyped-call]
         return made
 
     def _own_state(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def is_generator(value: Any) -> bool:
 def _of_all() -> list[Any]:
     """Behind the functions of the modules ``random`` and ``numpy.random``."""
     numpys = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
-    ours = random._inst  # type: ignore[attr-defined]
+    ours = random._inst
     return [ours] if numpys is None else [ours, numpys]
 
 

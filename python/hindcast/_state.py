@@ -91,7 +91,7 @@ class States:
     """The states in which a function was called. `on_gone` gets the kinds of one that cannot come again."""
 
     _MOST = 256
-    _MOST_SEEN = 8  # with the same roots
+    _MOST_SEEN = 16  # with the same roots
 
     def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None]) -> None:
         """Of `function`, the first of all roots."""

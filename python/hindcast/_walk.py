@@ -59,7 +59,7 @@ _NOT_FOR_CALLS = frozenset(
 _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_") and "registration" not in name]
 
 
-def _container_of(kind: type) -> Any:
+def _container_of(kind: Any) -> Any:
     """Which of Python's containers it is, whose own methods are called: those of a class of the program's may do anything."""
     for base in _CONTAINERS:
         if issubclass(kind, base):
@@ -261,7 +261,7 @@ class Walk:
 
     def _dict(self, value: dict[Any, Any], by_place: frozenset[str] = frozenset()) -> None:
         """`by_place`: names of what is not looked into."""
-        entries = []
+        entries: list[int] = []
         for name, each in list(dict.items(value)):
             entries += self._entry(name), id(each) if name in by_place else self._entry(each)
         self.key.append(len(entries))
