@@ -139,6 +139,7 @@ Worker& worker() {
 
 bool run_in_background(Job job) { return worker().add(std::move(job)); }
 void wait_for_background() { worker().wait(); }
+void stop_background() { worker().stop(); }
 bool process_ends() { return ends.load(std::memory_order_relaxed); }
 
 }  // namespace hindcast::engine

@@ -24,6 +24,9 @@ bool run_in_background(Job job);
 /// Returns when no job waits or runs.
 void wait_for_background();
 
+/// As the exit of the process does, for who takes away before what jobs use: the job that runs is finished, and there are no more.
+void stop_background();
+
 /// The process ends: a job that takes long should stop.
 bool process_ends();
 

@@ -82,7 +82,7 @@ bool same_number(const at::Scalar& a, const at::Scalar& b) {
 
 std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
   std::vector<at::Tensor> primals = call_.inputs;
-  primals.insert(primals.end(), known.lifted().begin(), known.lifted().end());
+  for (at::Tensor& tensor : known.find_lifted()) primals.push_back(std::move(tensor));
   return primals;
 }
 
@@ -283,7 +283,7 @@ FunctionOutput AotCall::trace_new(Family& family) {
   if (!trace->lifted().empty()) {
     HC_LOG(Aot, Info, "a function reads {} tensors from outside: they are inputs by identity", trace->lifted().size());
   }
-  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output);
+  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output, call_.has_owner);
   known->set_family(family.weak_from_this());
   FunctionOutput result = finish_trace(known, std::move(trace));
   if (known->is_dropped()) return result;
@@ -304,7 +304,7 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
   }
   if (known->is_like(*trace)) return finish_trace(known, std::move(trace));
   // The function did something else than before; what is known waits for a call like the first.
-  const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output);
+  const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output, call_.has_owner);
   return finish_trace(other, std::move(trace));
 }
 

@@ -225,7 +225,7 @@ variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_
     tell_once("a function runs as it is from now on: in its backward, " + *live_->refusal());
     return gradients;
   }
-  join_shared(gradients, given, live_->real_inputs(), of_->lifted());
+  join_shared(gradients, given, live_->real_inputs(), live_->lifted());
   learn(given);
   return gradients;
 }
@@ -260,7 +260,7 @@ void AotNode::learn(const variable_list& tangents) {
 // The first is of gradients of all results.
 void AotNode::make_programs(const std::vector<Recorded>& recorded) {
   std::vector<at::Tensor> primals = live_->real_inputs();
-  primals.insert(primals.end(), of_->lifted().begin(), of_->lifted().end());
+  primals.insert(primals.end(), live_->lifted().begin(), live_->lifted().end());
   try {
     if (live_->symbols()->has_answered()) {
       // Right for these sizes alone.

@@ -19,7 +19,9 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace hindcast::engine {
 namespace {
@@ -83,7 +85,7 @@ class AotCore::Implementation {
     const cache::KeyBytes key = key_of(call);
     const InputFacts facts(call.inputs);
     AotCall work(context_, call);
-    const std::shared_ptr<Family> family = family_of(cache::view_of(key));
+    const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
     const auto known = family->all();
     for (const auto& specialisation : *known) {
       capture::Bindings bindings;
@@ -103,17 +105,24 @@ class AotCore::Implementation {
   }
 
   std::vector<AotPrograms> programs() const {
-    std::vector<AotPrograms> programs;
+    std::vector<std::shared_ptr<const Halves>> all;
     for (const auto& family : families_.entries()) {
       const auto known = family->all();
       for (const auto& specialisation : *known) {
-        for (const auto& halves : specialisation->all_halves()) {
+        for (auto& halves : specialisation->all_halves()) {
           const bool is_for_others = halves->backward == nullptr && specialisation->has_gradients();
-          if (!is_for_others) programs.push_back(programs_of(*halves));
+          if (!is_for_others) all.push_back(std::move(halves));
         }
       }
     }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->number > b->number; });
+    std::vector<AotPrograms> programs;
+    for (const auto& halves : all) programs.push_back(programs_of(*halves));
     return programs;
+  }
+
+  void forget(const std::string& facts) {
+    families_.erase_if([&](const Family& family) { return family.facts() == facts; });
   }
 
   void reset() { families_.clear(); }
@@ -127,10 +136,10 @@ class AotCore::Implementation {
     return traces < kTried || counts.hits > traces || (calls & (calls - 1)) == 0;
   }
 
-  std::shared_ptr<Family> family_of(const cache::KeyView& key) {
+  std::shared_ptr<Family> family_of(const cache::KeyView& key, const std::string& facts) {
     constexpr size_t kMost = 256;  // kinds of calls; the one that was not called for longest goes
     if (auto known = families_.find(key)) return known;
-    return families_.find_or_insert(key, std::make_shared<Family>(context_->options), kMost).entry;
+    return families_.find_or_insert(key, std::make_shared<Family>(context_->options, facts), kMost).entry;
   }
 
   const std::shared_ptr<AotContext> context_;
@@ -143,6 +152,7 @@ AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implemen
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
 AotStats AotCore::stats() const { return implementation_->stats(); }
 std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }
+void AotCore::forget(const std::string& facts) { implementation_->forget(facts); }
 void AotCore::reset() { implementation_->reset(); }
 
 }  // namespace hindcast::engine

@@ -18,6 +18,9 @@ struct FunctionOutput {
   std::shared_ptr<const void> shape;
   std::string facts;  // equal for equal shapes
 };
+/// Whether someone owns a tensor that the function reads from outside, and says when it is gone: AotCore::forget(). Else the programs
+/// keep it alive.
+using HasOwner = std::function<bool(const at::Tensor&)>;
 /// Owns all that it needs but the tensors.
 using TracedFunction = std::function<FunctionOutput(const std::vector<at::Tensor>&)>;
 
@@ -26,6 +29,7 @@ struct FunctionCall {
   std::string facts;            // all else that the result depends on, as bytes: another program for other bytes
   std::vector<bool> is_static;  // by input: its sizes never become dynamic; may be shorter
   const std::function<TracedFunction()>& function;
+  HasOwner has_owner = {};  // empty: nobody
 };
 
 /// The programs of one kind of call, to look at.
@@ -41,7 +45,10 @@ class HINDCAST_API AotCore {
 
   FunctionOutput call(const FunctionCall& call);
   AotStats stats() const;
+  /// The newest first.
   std::vector<AotPrograms> programs() const;
+  /// Forgets the programs of calls with these FunctionCall::facts.
+  void forget(const std::string& facts);
   /// Forgets all programs.
   void reset();
 

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace hindcast::engine {
@@ -13,7 +15,9 @@ class Family : public std::enable_shared_from_this<Family> {
  public:
   using List = std::vector<std::shared_ptr<Specialisation>>;
 
-  explicit Family(const AotOptions& options) : options_(options) {}
+  Family(const AotOptions& options, std::string facts) : options_(options), facts_(std::move(facts)) {}
+
+  const std::string& facts() const { return facts_; }  // FunctionCall::facts
 
   /// The one to ask first comes first.
   std::shared_ptr<const List> all() const;
@@ -43,6 +47,7 @@ class Family : public std::enable_shared_from_this<Family> {
   void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
 
   const AotOptions& options_;
+  const std::string facts_;
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;

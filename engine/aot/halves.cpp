@@ -88,6 +88,11 @@ std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& ca
   return copy;
 }
 
+uint64_t next_halves_number() {
+  static std::atomic<uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 std::vector<c10::Device> devices_of(const capture::Graph& graph) {
   std::vector<c10::Device> devices;
   for (const capture::Value& value : graph.values) {

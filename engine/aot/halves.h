@@ -25,6 +25,8 @@ struct Saved {
 
 /// Of its values, each once, but for the host.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
+/// Goes up with each call.
+uint64_t next_halves_number();
 
 /// What a backward of the backward needs: values that the forward saves and that are no primals or results are computed once more, by
 /// autograd, where gradients flow into them.
@@ -52,6 +54,7 @@ class DifferentiableSaved {
 };
 
 struct Halves {
+  uint64_t number = next_halves_number();  // the newest have the highest
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
   bool draws_in_kernels = false;     // random numbers that are not ATen's

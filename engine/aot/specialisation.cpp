@@ -21,6 +21,11 @@ Facts facts_of(const std::vector<at::Tensor>& tensors) {
   return facts;
 }
 
+bool are_same(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others) {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+}
+
 }  // namespace
 
 InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static, bool with_kinds) {
@@ -38,7 +43,8 @@ InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<
   }
 }
 
-Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output)
+Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output,
+                               const HasOwner& has_owner)
     : row_(std::move(facts.row)),
       first_(std::move(facts.first)),
       dynamic_(std::move(dynamic)),
@@ -47,12 +53,12 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       results_(trace.results()),
       returned_(trace.returned()),
       numbers_(trace.numbers()),
-      lifted_(trace.lifted()),
-      lifted_row_(facts_of(lifted_)),
+      lifted_row_(facts_of(trace.lifted())),
       draws_(trace.draws_random_numbers()),
       has_formulas_(trace.has_formulas()),
       shape_(std::move(output.shape)),
       shape_facts_(std::move(output.facts)) {
+  for (const at::Tensor& tensor : trace.lifted()) lifted_.emplace_back(tensor, has_owner && has_owner(tensor));
   for (uint32_t i = 0; i < trace.primal_count(); ++i) {
     needs_gradient_.push_back(trace.needs_gradient(i));
     // A leaf from outside that needs a gradient is a parameter, as a rule: its owner keeps it.
@@ -144,7 +150,17 @@ bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) cons
     if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;
     if (const auto known = halves(); known && !known->forward->holds_for(bindings)) return false;
   }
-  return lifted_.empty() || facts_of(lifted_) == lifted_row_;
+  if (lifted_.empty()) return true;
+  Facts now;
+  for (const OutsideTensor& tensor : lifted_) capture::append_tensor_facts(tensor.get(), now);
+  return now == lifted_row_;
+}
+
+std::vector<at::Tensor> Specialisation::find_lifted() const {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(lifted_.size());
+  for (const OutsideTensor& tensor : lifted_) tensors.push_back(tensor.get());
+  return tensors;
 }
 
 std::shared_ptr<const Halves> Specialisation::halves() const {
@@ -217,16 +233,13 @@ bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
   const auto same_result = [](const capture::Result& a, const capture::Result& b) {
     return a.is_differentiable == b.is_differentiable && a.written == b.written && a.is_seen == b.is_seen;
   };
-  const auto same_lifted = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   return std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
-         std::equal(lifted_.begin(), lifted_.end(), trace.lifted().begin(), trace.lifted().end(), same_lifted) &&
-         returned_.size() == trace.returned().size() && numbers_.size() == trace.numbers().size();
+         are_same(find_lifted(), trace.lifted()) && returned_.size() == trace.returned().size() &&
+         numbers_.size() == trace.numbers().size();
 }
 
 bool Specialisation::is_alike_outside(const Specialisation& other) const {
-  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
-  return std::equal(lifted_.begin(), lifted_.end(), other.lifted_.begin(), other.lifted_.end(), is_same) &&
-         shape_facts_ == other.shape_facts_;
+  return are_same(find_lifted(), other.find_lifted()) && shape_facts_ == other.shape_facts_;
 }
 
 capture::FunctionTrace::SizesOf Specialisation::sizes_of(const capture::Bindings& now) const {

@@ -5,6 +5,7 @@
 #include "capture/function/function_trace.h"
 #include "engine/aot/core.h"
 #include "engine/aot/halves.h"
+#include "engine/aot/outside_tensor.h"
 #include "engine/dynamic_rule.h"
 
 #include <algorithm>
@@ -45,7 +46,8 @@ class ProvedSizes {
 class Specialisation {
  public:
   /// What `trace` found; the other is of a function that could not be traced.
-  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output);
+  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output,
+                 const HasOwner& has_owner);
   explicit Specialisation(InputFacts facts);
   /// As `other`, for all sizes that the relations of `symbols` allow.
   Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<capture::Returned> returned,
@@ -119,7 +121,8 @@ class Specialisation {
   const std::vector<capture::Result>& results() const { return results_; }
   const std::vector<capture::Returned>& returned() const { return returned_; }
   const std::vector<capture::AskedNumber>& numbers() const { return numbers_; }
-  const std::vector<at::Tensor>& lifted() const { return lifted_; }
+  /// Tensors from outside; undefined ones are gone. A trace has them, too.
+  std::vector<at::Tensor> find_lifted() const;
   bool needs_gradient(size_t primal) const { return needs_gradient_[primal]; }
   bool is_written(size_t primal) const {
     return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });
@@ -154,7 +157,7 @@ class Specialisation {
   std::vector<capture::Result> results_;
   std::vector<capture::Returned> returned_;
   std::vector<capture::AskedNumber> numbers_;
-  std::vector<at::Tensor> lifted_;
+  std::vector<OutsideTensor> lifted_;
   capture::Facts lifted_row_;
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;

@@ -1,7 +1,9 @@
 #include "python/csrc/aot.h"
 
 #include "base/fork.h"
+#include "base/log.h"
 #include "engine/aot/core.h"
+#include "engine/aot/tell_once.h"
 #include "python/csrc/callbacks.h"
 #include "python/csrc/graphs.h"
 #include "python/csrc/guards.h"
@@ -10,6 +12,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,27 +22,38 @@
 namespace hindcast::python {
 namespace {
 
-// What a module calls its parameters and buffers.
+// Tensors that Python sees a function read, and what a module calls them.
 class TensorNames {
  public:
-  void set(at::TensorList tensors, const std::vector<std::string>& names) {
+  void add(at::TensorList tensors, const std::vector<std::string>& names) {
     const std::lock_guard lock(mutex_);
-    names_.clear();
-    for (size_t i = 0; i < tensors.size(); ++i) names_.emplace(tensors[i].unsafeGetTensorImpl(), names[i]);
+    for (auto at = names_.begin(); at != names_.end();) at = at->second.tensor.expired() ? names_.erase(at) : std::next(at);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      names_.insert_or_assign(tensors[i].unsafeGetTensorImpl(), Named{names[i], Weak(tensors[i].getIntrusivePtr())});
+    }
+  }
+  bool has(const at::Tensor& tensor) const {
+    const std::lock_guard lock(mutex_);
+    return names_.count(tensor.unsafeGetTensorImpl()) != 0;
   }
   std::vector<std::string> of(const std::vector<at::Tensor>& tensors) const {
     const std::lock_guard lock(mutex_);
     std::vector<std::string> names;
     for (const at::Tensor& tensor : tensors) {
       const auto found = names_.find(tensor.unsafeGetTensorImpl());
-      names.push_back(found == names_.end() ? std::string() : found->second);
+      names.push_back(found == names_.end() ? std::string() : found->second.name);
     }
     return names;
   }
 
  private:
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
-  std::unordered_map<const at::TensorImpl*, std::string> names_;  // told before a trace, while the tensors live
+  using Weak = c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Named {
+    std::string name;
+    Weak tensor;  // no other gets the address
+  };
+  std::unordered_map<const at::TensorImpl*, Named> names_;
 };
 
 // One aot_function() of Python.
@@ -53,6 +67,16 @@ class Function {
     auto& kept = facts_[number];
     if (!kept) kept = std::make_shared<const Kept>(number);
     return kept;
+  }
+
+  void forget(int64_t number) {
+    core.forget(std::to_string(number));
+    std::shared_ptr<const Kept> gone;  // destroyed after the lock is released
+    const std::lock_guard lock(mutex_);
+    const auto found = facts_.find(number);
+    if (found == facts_.end()) return;
+    gone = std::move(found->second);
+    facts_.erase(found);
   }
 
   void reset() {
@@ -139,7 +163,7 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
 
 void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names) {
   TORCH_CHECK_VALUE(tensors.size() == names.size(), tensors.size(), " tensors have ", names.size(), " names");
-  find_function(function)->names->set(tensors, names);
+  find_function(function)->names->add(tensors, names);
 }
 
 void drop_function(int64_t function) {
@@ -166,7 +190,8 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
   }
   const std::function<engine::TracedFunction()> own = [&] { return traced(kept); };
   try {
-    engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), own});
+    engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), own,
+                                                      [&](const at::Tensor& tensor) { return found->names->has(tensor); }});
     shape = std::move(output.shape);
     const int64_t number = shape ? static_cast<const Kept*>(shape.get())->number() : 0;
     return {std::move(output.tensors), number, false, warnings.any(), take_released()};
@@ -193,6 +218,13 @@ std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int
     explanations.push_back(programs.explanation);
   }
   return {std::move(numbers), std::move(explanations)};
+}
+
+void forget_kind(int64_t function, int64_t facts) { find_function(function)->forget(facts); }
+
+void tell(const std::string& text, bool once) {
+  if (once) return engine::tell_once(text);
+  HC_LOG(Aot, Info, "{}", text);
 }
 
 void reset_function(int64_t function) { find_function(function)->reset(); }

@@ -15,7 +15,8 @@ namespace hindcast::python {
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
                       const std::string& partition, const std::string& dynamic, double memory_budget, bool measures_layouts, bool fallback,
                       bool fallback_random, int64_t check_every, int64_t limit, bool async);
-/// What texts call tensors that the function reads from outside.
+/// Tensors that the function reads from outside, and what texts call them. Whoever tells them says when they are gone, by forget_kind():
+/// programs do not keep them alive.
 void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names);
 void drop_function(int64_t function);
 
@@ -31,6 +32,10 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
 std::vector<int64_t> function_stats(int64_t function);
 /// Numbers of graphs, three for each program: joint, forward, backward or 0; and what is saved and why.
 std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function);
+/// Forgets the programs of the calls with these facts, of which there will be no more.
+void forget_kind(int64_t function, int64_t facts);
+/// To the log `aot`. `once`: as a warning, the first time.
+void tell(const std::string& text, bool once);
 void reset_function(int64_t function);
 
 }  // namespace hindcast::python

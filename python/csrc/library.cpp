@@ -2,6 +2,7 @@
 // operator releases the GIL while it runs, and what it throws arrives in Python, a hook's own exception as itself.
 
 #include "capture/graph/graph.h"
+#include "engine/background.h"
 #include "engine/captures.h"
 #include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
@@ -150,6 +151,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("report() -> str", [] { return report(); });
   m.def("reset() -> ()", [] { reset(); });
   m.def("wait() -> ()", [] { wait(); });
+  m.def("stop_background() -> ()", [] { engine::stop_background(); });
   m.def("trim() -> int", [] { return static_cast<int64_t>(trim()); });
   m.def("graphs() -> (str[] texts, str[] dots)", &graphs);
   m.def("set_logs(str spec, str out) -> ()", &set_logs);
@@ -166,6 +168,8 @@ TORCH_LIBRARY(hindcast, m) {
       &call_function_of);
   m.def("aot_stats(int function) -> int[]", &function_stats);
   m.def("aot_programs(int function) -> (int[] graphs, str[] explanations)", &function_programs);
+  m.def("aot_tell(str text, bool once) -> ()", &tell);
+  m.def("aot_forget(int function, int facts) -> ()", &forget_kind);
   m.def("aot_reset(int function) -> ()", &reset_function);
   m.def("graph_forget(int graph) -> ()", &forget_graph);
   m.def("graph_text(int graph) -> str", &graph_text);

@@ -1,32 +1,38 @@
 """Functions and modules compiled ahead of time: forward and backward are traced together, and run as programs from then on."""
 
+import copy
 import functools
 import itertools
-import itertools
+import operator
 import os
+import sys
 import threading
+import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
-from ._facts import Untraceable, is_by_value, modes_key, module_key, put_together, take_apart, tensors_in
+from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
 from ._library import call, ops
 from ._programs import Program, Programs, programs_of
+from ._random_state import random_states
+from ._state import State, States
 
 Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
 
 _NAMED_COMPILERS = ("fused", "eager", "fused_through_aten")
-_MOST_FACTS = 256  # kinds of calls of one function; beyond them it runs as it is
+_MOST_KINDS = 256  # of calls of one function: what C++ keeps
 
 # ---- what C++ knows by number
 
 _kept: dict[int, Any] = {}
 _numbers = itertools.count(1)
+_AS_IT_IS = -1  # in the place of a number
 
 
 def _keep(what: Any) -> int:
@@ -37,6 +43,7 @@ def _keep(what: Any) -> int:
 
 class _Thread(threading.local):
     error: Optional[BaseException] = None  # of a callback, on its way through C++
+    call: Optional[Call] = None  # the innermost
 
 
 _thread = _Thread()
@@ -48,20 +55,41 @@ def _raised(error: BaseException) -> str:
 
 
 class _Kind:
-    """What is known of one kind of call: enough to run the function once more."""
+    """What is known of one kind of call: enough to run the function."""
 
-    def __init__(self, function: Callable[..., Any], shape: Any, keep: list[Any]) -> None:
-        self.function = function
+    def __init__(self, owner: "AotFunction", shape: Optional[Shape]) -> None:
+        self._owner = weakref.ref(owner)
+        # An object has what is compiled of its methods, as a rule. Held from here, it would live for ever.
+        self._function = None if isinstance(owner._function, types.MethodType) else owner._function
         self.shape = shape
-        self.keep = keep
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        args, kwargs = (tensors, {}) if self.shape is None else put_together(self.shape, tensors)
-        return self.function(*args, **kwargs)
+    @property
+    def function(self) -> Callable[..., Any]:
+        owner = self._owner()
+        found = self._function if owner is None else owner._function
+        if found is None:
+            raise RuntimeError("hindcast: a method has to run once more, and its object is gone")
+        return found
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
+        """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
+        if self.shape is None:
+            return self.function(*tensors), False
+        arguments = self.shape.with_tensors(tensors)
+        before, _ = tree_flatten(arguments)
+        own = containers_in(arguments)
+        result = self.function(*arguments[0], **arguments[1])
+        after, spec = tree_flatten(arguments)
+        if own and type(result) is not torch.Tensor:
+            leaves, spec_of_result = tree_flatten(result, is_leaf=lambda value: id(value) in own)
+            result = tree_unflatten([own.get(id(leaf), leaf) for leaf in leaves], spec_of_result)
+        if spec == self.shape.spec and all(map(operator.is_, before, after)):
+            return result, False
+        return (result, arguments), True
 
 
 def _text_of(leaf: Any) -> str:
-    return f"{type(leaf).__name__} {leaf!r}" if is_by_value(leaf) else f"at {id(leaf)}"
+    return f"{type(leaf).__name__} {leaf!r}" if is_by_value(leaf) or type(leaf) is Argument else f"at {id(leaf)}"
 
 
 def _run_function(
@@ -70,7 +98,18 @@ def _run_function(
     # The error of a trace that C++ has given up: its frames would keep alive what they hold, guards of a dispatch state among it.
     _thread.error = None
     try:
-        result = _kept[number](tensors)
+        call = _thread.call if _thread.call is not None and _thread.call.kind == number else None
+        if call is not None:
+            call.was_run = True
+            if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
+                # No trace: the function gets what its caller gave, and its caller gets what it gives.
+                args, kwargs = call.arguments
+                call.result = _kept[number].function(*args, **kwargs)
+                return [], _AS_IT_IS, "", None
+        before = None if call is None else random_states(call.generators())
+        result, writes = _kept[number].run(tensors)
+        if call is not None and before != random_states(call.generators()):
+            call.draws = True
         if type(result) is torch.Tensor:
             return [result], 0, "", None
         leaves, spec = tree_flatten(result)
@@ -78,8 +117,11 @@ def _run_function(
         found = [leaves[i] for i in places]
         for i in places:
             leaves[i] = None
+        if call is not None:
+            objects = set(map(id, call.objects))
+            leaves = [weakly(leaf) if id(leaf) in objects else leaf for leaf in leaves]
         facts = ascii((spec, list(map(_text_of, leaves))))
-        return found, _keep((leaves, places, spec)), facts, None
+        return found, _keep(Shape(leaves, places, spec, writes)), facts, None
     except BaseException as error:
         if not keeps_errors:
             raise
@@ -112,6 +154,7 @@ _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
+_is_compiling = torch.compiler.is_compiling
 _aot_call = ops.aot_call.default._op
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
@@ -152,15 +195,27 @@ def _module_of(function: Callable[..., Any]) -> Optional[torch.nn.Module]:
     return owner if isinstance(owner, torch.nn.Module) else None
 
 
+_CHANGES = "it changes what it sees besides its arguments, or draws numbers of Python's or NumPy's generators"
+_Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: where it stands among those of a state
+
+
+def _forget_kinds(function: int, known: _Kinds, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        if known.pop(number, None) is not None:
+            call("aot_forget", function, number)
+
+
 class AotFunction:
     """What :func:`aot_function` returns: called like the function."""
+
+    __qualname__: str  # the function's, where it has one
 
     def __init__(
         self,
         function: Callable[..., Any],
         fw_compiler: Compiler,
         bw_compiler: Compiler,
-        partition: partitions.Partition,
+        partition_fn: partitions.Partition,
         static_argnums: Union[int, Sequence[int], None],
         dynamic: str,
         memory_budget: float,
@@ -171,10 +226,11 @@ class AotFunction:
         limit: int,
         async_: bool,
     ) -> None:
+        self._options = {name: value for name, value in locals().items() if name not in ("self", "function")}
         if not callable(function):
             raise TypeError(f"hindcast.aot_function: {function!r} of type {type(function).__name__} is not callable")
-        if not isinstance(partition, partitions.Partition):
-            raise TypeError(f"hindcast.aot_function: partition_fn is {partition!r}; expected one of hindcast.partition")
+        if not isinstance(partition_fn, partitions.Partition):
+            raise TypeError(f"hindcast.aot_function: partition_fn is {partition_fn!r}; expected one of hindcast.partition")
         if dynamic not in ("automatic", "never", "inferred"):
             raise ValueError(f"hindcast.aot_function: dynamic is {dynamic!r}; expected 'automatic', 'never' or 'inferred'")
         if layouts not in ("measured", "as_given"):
@@ -183,13 +239,15 @@ class AotFunction:
         self._module = _module_of(function)
         self._fixed = _check_argnums(static_argnums)
         self._fallback = bool(fallback)
-        self._numbers: dict[Any, int] = {}
+        self._root = (function,)
+        self._kinds: _Kinds = {}
         self._left_to_python = 0
+        self._told: set[str] = set()  # why calls were left to Python
         self._number: int = call(
             "aot_make",
             *_check_compiler("fw_compiler", fw_compiler),
             *_check_compiler("bw_compiler", bw_compiler),
-            partition.name,
+            partition_fn.name,
             dynamic,
             float(memory_budget),
             layouts == "measured",
@@ -199,11 +257,13 @@ class AotFunction:
             _check_count("limit", limit, 1),
             bool(async_),
         )
+        self._forget = functools.partial(_forget_kinds, self._number, self._kinds)
+        self._states = States(function, self._forget)
         weakref.finalize(self, call, "aot_drop", self._number).atexit = False
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return self._function(*args, **kwargs)
         try:
             modes = modes_key()
@@ -213,31 +273,42 @@ class AotFunction:
             with torch._C.DisableTorchFunction():
                 return self._call(args, kwargs, modes, state)
         except Untraceable as why:
-            if not self._fallback:
+            if not self._fallback and not isinstance(why, DoesNotPay):
                 raise RuntimeError(f"hindcast.aot_function: the function cannot be traced: {why}") from None
+            self._tell(why)
         self._left_to_python += 1
         return self._function(*args, **kwargs)
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, state: Optional[int]) -> Any:
-        taken = take_apart(args, kwargs)
-        keep = taken.keep
-        key = taken.key
-        if self._module is not None:
-            key = key, module_key(self._module, keep)
-        if modes is not None:
-            key = key, modes
-        facts = self._numbers.get(key)
+    def _tell(self, why: Untraceable) -> None:
+        text = str(why)
+        if text not in self._told:
+            self._told.add(text)
+            call("aot_tell", f"a function runs as it is: {text}", why.of_function)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
+        taken = Call(args, kwargs)
+        seen = self._states.of((self._function, *taken.objects) if taken.objects else self._root)
+        key = taken.key if modes is None else (taken.key, modes)
+        kinds = seen.state.kinds
+        facts = kinds.get(key)
         if facts is None:
-            if len(self._numbers) >= _MOST_FACTS:
-                raise Untraceable(f"it has been called with {_MOST_FACTS} kinds of arguments that are no tensors")
-            facts = self._numbers[key] = _keep(_Kind(self._function, taken.shape, keep))
-            self._name_tensors()
-        fixed = tensors_in(taken, self._fixed) if self._fixed else ()
+            facts = kinds[key] = self._new_kind(taken, seen.state, key)
+        elif facts == _AS_IT_IS:
+            raise Untraceable(_CHANGES, of_function=True)
+        taken.kind = facts
+        taken.generators = seen.generators
+        fixed = taken.tensors_in(self._fixed) if self._fixed else ()
+        outer, _thread.call = _thread.call, taken
         try:
-            tensors, shape, raised, warned, released = _aot_call(self._number, taken.tensors, facts, fixed, state)
+            tensors, shape, raised, warned, released = _aot_call(self._number, taken.tensors, facts, fixed, torch_functions)
         except BaseException:
             warn_of_kept_beside_an_error()
             raise
+        finally:
+            _thread.call = outer
+        if taken.was_run and (taken.draws or not seen.holds()):
+            self._forget((facts,))
+            kinds[key] = _AS_IT_IS
         for number in released:
             _kept.pop(number, None)
         if raised:
@@ -246,13 +317,36 @@ class AotFunction:
             _thread.error = None
         if warned:
             warn_of_kept()
-        return tensors[0] if shape == 0 else put_together(_kept[shape], tensors)
+        if shape == 0:
+            return tensors[0]
+        if shape == _AS_IT_IS:
+            return taken.result
+        made = _kept[shape].with_tensors(tensors, taken.arguments)
+        if not _kept[shape].writes:
+            return made
+        result, arguments = made
+        write_back(taken.arguments, arguments)
+        return result
 
-    def _name_tensors(self) -> None:
-        if self._module is None:
-            return
-        named = dict(itertools.chain(self._module.named_parameters(), self._module.named_buffers()))
-        call("aot_name_tensors", self._number, list(named.values()), list(named))
+    def _new_kind(self, taken: Call, state: State, key: Any) -> int:
+        while len(self._kinds) >= _MOST_KINDS:
+            oldest, (others, its_key) = list(self._kinds.items())[0]
+            others.pop(its_key, None)
+            self._forget((oldest,))
+        number = _keep(_Kind(self, taken.shape()))
+        self._kinds[number] = state.kinds, key
+        self._name_tensors(self._states.tensors_of(state))
+        return number
+
+    def _name_tensors(self, tensors: list[torch.Tensor]) -> None:
+        names: dict[int, str] = {}
+        if self._module is not None:
+            for name, tensor in itertools.chain(self._module.named_parameters(), self._module.named_buffers()):
+                names[id(tensor)] = name
+        call("aot_name_tensors", self._number, tensors, [names.get(id(tensor), "") for tensor in tensors])
+
+    def _aot_sees(self) -> tuple[Any, ...]:
+        return self._root
 
     def stats(self) -> dict[str, int]:
         """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function as it is;
@@ -264,13 +358,29 @@ class AotFunction:
         return counts
 
     def programs(self) -> list[Programs]:
-        """The programs that there are, one entry for each kind of call."""
+        """The programs that there are, one entry for each kind of call, the newest first."""
         return programs_of(self._number)
 
     def reset(self) -> None:
         """Forgets what was compiled."""
-        self._numbers.clear()
+        self._states.clear()
         call("aot_reset", self._number)
+
+    def _is_global(self) -> bool:
+        """A decorated function is what its name says, in each process."""
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for name in getattr(self, "__qualname__", "").split("."):
+            found = getattr(found, name, None)
+        return found is self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__qualname__ if self._is_global() else (_compile_again, (AotFunction, self._function, self._options))
+
+    def __copy__(self) -> "AotFunction":
+        return self if self._is_global() else AotFunction(self._function, **self._options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AotFunction":
+        return self if self._is_global() else AotFunction(copy.deepcopy(self._function, memo), **self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: the instance is the first argument, and an argument by identity."""
@@ -281,6 +391,15 @@ class _Method:
     def __init__(self, function: AotFunction, instance: Any) -> None:
         self.__func__ = function
         self.__self__ = instance
+
+    def _aot_sees(self) -> tuple[Any, ...]:
+        return self.__func__, self.__self__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _Method, (self.__func__, self.__self__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Method":
+        return _Method(copy.deepcopy(self.__func__, memo), copy.deepcopy(self.__self__, memo))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__func__(self.__self__, *args, **kwargs)
@@ -320,9 +439,9 @@ def aot_function(
     makes the programs, and later calls run these; kernels for them are compiled in the background. Arguments and results
     may be nested in tuples, lists, dicts and what else ``torch.utils._pytree`` knows.
 
-    Tensors that the function reads from outside are inputs by identity: parameters, buffers and constants. Whatever else it
-    reads besides its arguments stays as it was in the first call: a number in a closure, a branch. Make it an argument,
-    or let `check_every` find out.
+    Tensors that the function reads from outside are inputs by identity: parameters, buffers and constants. What else it sees,
+    such as numbers in closures and globals, modules and their attributes, is compared in each call. docs/python.md lists what is not;
+    `check_every` finds that out.
 
     Example::
 
@@ -330,7 +449,7 @@ def aot_function(
         >>> f(x, y).sum().backward()
 
     Args:
-        fn: the function. A module, or a method of one, is looked at in every call, as by :func:`aot_module`.
+        fn: the function, or a module, or a method of one.
         fw_compiler: of :mod:`hindcast.compilers`, or a callable: ``compiler(program, examples)`` gets a program and tensors like
             those that it will be called with, and returns a callable from a list of tensors to a list of tensors.
         bw_compiler: the same for backwards.
@@ -369,36 +488,69 @@ def aot_function(
 # ---- modules
 
 
+
+
+_OF_THE_ORIGINAL = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+
+
+def _of_the_original(name: str) -> Any:
+    def put(self: "AotModule", value: Any) -> None:
+        if "_aot_call" in self.__dict__:  # else nn.Module's __init__ makes one for this object
+            setattr(self._aot_original, name, value)
+
+    return property(lambda self: getattr(self._aot_original, name), put)
+
+
 class AotModule(torch.nn.Module):
     """What :func:`aot_module` returns: the module, with its forward compiled. Parameters, buffers, submodules and all other
-    attributes are the module's own."""
+    attributes are the module's own. Hooks that are registered here are called around what is compiled."""
+
+    # Each time anew: the module may replace its own.
+    training = _of_the_original("training")
+    _parameters = _of_the_original("_parameters")
+    _buffers = _of_the_original("_buffers")
+    _modules = _of_the_original("_modules")
+    _non_persistent_buffers_set = _of_the_original("_non_persistent_buffers_set")
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
-        was_training = module.training
         # Past nn.Module's __setattr__: no submodule, whose name would be in every key of state_dict().
         self.__dict__["_aot_original"] = module
         super().__init__()
-        module.training = was_training
-        for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
-            self.__dict__[shared] = module.__dict__[shared]
         self.__dict__["_aot_call"] = aot_function(module, **options)
-
-    @property
-    def training(self) -> bool:
-        return self._aot_original.training  # type: ignore[no-any-return]
-
-    @training.setter
-    def training(self, mode: bool) -> None:
-        self._aot_original.training = mode
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.__dict__["_aot_call"](*args, **kwargs)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
+            return super().__call__(*args, **kwargs)
+        return own["_aot_call"](*args, **kwargs)  # hooks of all modules are called for the module itself
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_aot_original"], name)
 
+    # Python looks for these in classes alone. Iteration goes by __getitem__.
+    def __bool__(self) -> bool:
+        return bool(self._aot_original)
+
+    def __len__(self) -> int:
+        return len(self._aot_original)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._aot_original
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._aot_original[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._aot_original[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._aot_original[key]
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__ or name == "training" or "_aot_call" not in self.__dict__:
+        if name in self.__dict__ or name in _OF_THE_ORIGINAL or "_aot_call" not in self.__dict__:
             super().__setattr__(name, value)
         else:
             setattr(self._aot_original, name, value)
@@ -406,11 +558,22 @@ class AotModule(torch.nn.Module):
     def __delattr__(self, name: str) -> None:
         delattr(self._aot_original, name)
 
+    def register_parameter(self, *args: Any, **kwargs: Any) -> None:
+        self._aot_original.register_parameter(*args, **kwargs)
+
+    def register_buffer(self, *args: Any, **kwargs: Any) -> None:
+        self._aot_original.register_buffer(*args, **kwargs)
+
+    def add_module(self, *args: Any, **kwargs: Any) -> None:
+        self._aot_original.add_module(*args, **kwargs)
+
     def train(self, mode: bool = True) -> "AotModule":
         self._aot_original.train(mode)
         return self
 
     def _apply(self, *args: Any, **kwargs: Any) -> "AotModule":
+        if torch.__future__.get_swap_module_params_on_conversion():
+            self.__dict__["_aot_call"].reset()  # torch swaps no tensor to which there are weak references
         self._aot_original._apply(*args, **kwargs)
         return self
 
@@ -420,6 +583,26 @@ class AotModule(torch.nn.Module):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         return self._aot_original.load_state_dict(*args, **kwargs)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _compile_again, (AotModule, self._aot_original, self.__dict__["_aot_call"]._options), self._own_state()
+
+    def __copy__(self) -> "AotModule":
+        return self._copy_of(self._aot_original, self._own_state())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AotModule":
+        made = self._copy_of(copy.deepcopy(self._aot_original, memo), {})
+        memo[id(self)] = made
+        made.__setstate__(copy.deepcopy(self._own_state(), memo))  # type: ignore[no-untyped-call]
+        return made
+
+    def _copy_of(self, original: torch.nn.Module, own: dict[str, Any]) -> "AotModule":
+        made = AotModule(original, **self.__dict__["_aot_call"]._options)
+        made.__setstate__(own)  # type: ignore[no-untyped-call]
+        return made
+
+    def _own_state(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_aot_original", "_aot_call", "_compiled_call_impl")}
+
     def aot_stats(self) -> dict[str, int]:
         """:meth:`AotFunction.stats` of its forward."""
         return self.__dict__["_aot_call"].stats()  # type: ignore[no-any-return]
@@ -428,11 +611,15 @@ class AotModule(torch.nn.Module):
         return f"aot of {type(self._aot_original).__name__}"
 
 
+def _compile_again(make: Callable[..., Any], of: Any, options: dict[str, Any]) -> Any:
+    return make(of, **options)
+
+
 def aot_module(module: torch.nn.Module, *args: Any, **options: Any) -> AotModule:
     """Compiles a module, with the arguments of :func:`aot_function` behind `module`.
 
     A module of its own with the parameters, buffers and submodules of `module`: it trains, saves and loads like it, and
-    ``train()`` and ``eval()`` are the module's. Each mode has its own programs; replaced parameters and submodules are seen.
+    ``train()`` and ``eval()`` are the module's. Each mode has its own programs; whatever is changed in a module is seen.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"hindcast.aot_module: {module!r} of type {type(module).__name__} is not a torch.nn.Module")
@@ -459,7 +646,8 @@ def _function_of(f: Union[AotFunction, AotModule]) -> AotFunction:
 
 
 def get_graphs(f: Union[AotFunction, AotModule]) -> list[Programs]:
-    """The programs of a compiled function or module: joint, forward and backward of each kind of call that had a backward."""
+    """The programs of a compiled function or module: joint, forward and backward of each kind of call that had a backward,
+    the newest first."""
     return _function_of(f).programs()
 
 
@@ -477,4 +665,4 @@ def draw_graph(f: Union[AotFunction, AotModule], path: Union[str, os.PathLike[st
     programs = get_graphs(f)
     if not programs:
         raise RuntimeError("hindcast.draw_graph: there is no program yet: call the function, and backward() of its result")
-    programs[-1].joint.draw(path)
+    programs[0].joint.draw(path)

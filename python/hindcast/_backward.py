@@ -20,6 +20,8 @@ from ._library import call, ops
 
 # Called without the checks of torch.ops' Python half: arguments are always given in order.
 _run_backward = ops.run_backward.default._op
+_dispatch_modes, _are_transforms_active = torch._C._len_torch_dispatch_stack, torch._C._are_functorch_transforms_active
+_tracing_state = torch._C._get_tracing_state
 _PLAIN = frozenset((torch.Tensor, Parameter))
 _has_names = getattr(torch.Tensor, "has_names", None)  # torch 2.13 and later have no named tensors
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
@@ -62,11 +64,7 @@ def mode_reason() -> Optional[str]:
     A mode of torch functions, as ``torch.set_default_device`` leaves one, is no reason: it sees what Python calls, and PyTorch's
     engine calls nothing of that.
     """
-    if (
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._get_tracing_state() is not None
-    ):
+    if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:
         return "DispatchState"
     compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
     if compiled_autograd is not None and (

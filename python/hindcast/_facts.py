@@ -1,151 +1,250 @@
 """What a call of a compiled function is besides its tensors: two calls with equal facts may run the same program."""
 
-import enum
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
 from ._backward import mode_reason
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
-    (bool, int, str, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+    (bool, int, float, complex, str, bytes, type(None), type(...), range)
+    + (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 )
+_TENSOR = "a tensor"
+_top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+_is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
 
 class Untraceable(Exception):
-    """Only the function itself is right for this call."""
+    """Only the function itself is right for this call. `of_function`: it is the function's nature, and users are to know."""
+
+    def __init__(self, why: str, of_function: bool = False) -> None:
+        super().__init__(why)
+        self.of_function = of_function
 
 
-class Same:
-    """Equal to itself alone, and to another of the same object. Keeps the object alive, so that no other gets its id."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: Any) -> None:
-        self.of = of
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.of is self.of
-
-    def __hash__(self) -> int:
-        return id(self.of)
+class DoesNotPay(Untraceable):
+    """A call like this one could be traced, but it would not come again."""
 
 
 def is_by_value(leaf: Any) -> bool:
-    return type(leaf) in _BY_VALUE or type(leaf) in (float, complex)
+    return type(leaf) in _BY_VALUE
 
 
-def _slices(leaf: slice) -> Any:
-    return slice, key_of(leaf.start), key_of(leaf.stop), key_of(leaf.step)
-
-
-def module_key(module: torch.nn.Module, keep: list[Any]) -> tuple[Any, ...]:
-    """Which modules, parameters and buffers there are, and in which modes. What it names by id goes to `keep`."""
-    key: list[Any] = []
-    waiting = [module]
-    seen = set()
-    while waiting:
-        state = waiting.pop().__dict__
-        if id(state) in seen:
-            continue
-        seen.add(id(state))
-        key.append(id(state))
-        key.append(state["training"])
-        keep.append(state)
-        for tensors in (state["_parameters"], state["_buffers"]):
-            for tensor in tensors.values():
-                key.append(id(tensor))
-                keep.append(tensor)
-        for hooks in (state["_forward_hooks"], state["_forward_pre_hooks"], state["_backward_hooks"]):
-            key.append(tuple(hooks) if hooks else None)
-        waiting.extend(child for child in state["_modules"].values() if child is not None)
-    return tuple(key)
-
-
-def key_of(leaf: Any, keep: Optional[list[Any]] = None) -> Any:
-    """Equal for leaves that a function cannot tell apart. 1, 1.0 and True are three, and so are 0.0 and -0.0."""
+def key_of(leaf: Any) -> Any:
+    """Of what is_by_value(). Equal for leaves that a function cannot tell apart: 1, 1.0 and True are three, and so are 0.0 and -0.0."""
     kind = type(leaf)
-    if kind in _BY_VALUE:
-        return kind, leaf
     if kind is float:
         return kind, leaf.hex()
     if kind is complex:
         return kind, leaf.real.hex(), leaf.imag.hex()
-    if kind is slice:
-        return _slices(leaf)
-    if isinstance(leaf, enum.Enum):
-        return Same(leaf)
-    if isinstance(leaf, torch.nn.Module):
-        kept: list[Any] = [] if keep is None else keep
-        return Same(leaf), module_key(leaf, kept)
-    if isinstance(leaf, torch.Tensor):
-        raise Untraceable("an argument is a tensor subclass")
-    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) or kind.__module__.partition(".")[0] == "numpy":
-        raise Untraceable(f"an argument is a {kind.__module__}.{kind.__name__}")
-    return Same(leaf)
+    return kind, leaf
 
 
-class Call(NamedTuple):
+class Call:
     """A call's arguments, taken apart."""
 
-    tensors: list[torch.Tensor]
-    key: Any
-    shape: Optional[tuple[list[Any], list[int], TreeSpec]]
-    """The leaves without the tensors, where the tensors were, and the tree; None: the arguments are tensors, by position."""
-    keep: list[Any]
+    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "result", "tensors", "was_run")
 
-
-def take_apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Raises Untraceable."""
-    if not kwargs and all(type(arg) in _PLAIN for arg in args):
-        return Call(list(args), len(args), None, [])
-    leaves, spec = tree_flatten((args, kwargs))
-    keep: list[Any] = []
-    tensors, places, keys = [], [], []
-    for place, leaf in enumerate(leaves):
-        if type(leaf) in _PLAIN:
-            tensors.append(leaf)
-            places.append(place)
-            leaves[place] = None
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises Untraceable."""
+        self.arguments = args, kwargs
+        self.kind = 0  # by number, once it is known
+        self.generators: Callable[[], list[Any]] = list  # of random numbers, that the function sees
+        self.draws = False  # from one, while it was traced
+        self.was_run = False  # in this call, by tracing or as it is
+        self.result: Any = None  # as it is
+        self.tensors: list[torch.Tensor] = []
+        self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
+        self.key: Any
+        for arg in args:
+            if type(arg) not in _PLAIN:
+                break
         else:
-            keys.append(key_of(leaf, keep))
-    return Call(tensors, (spec, tuple(places), tuple(keys)), (leaves, places, spec), keep)
+            if not kwargs:
+                self.tensors.extend(args)
+                self.key = len(args)
+                return
+        key: list[Any] = [len(args)]
+        for arg in args:
+            self._take(arg, key)
+        for name, arg in kwargs.items():
+            key.append(name)
+            self._take(arg, key)
+        self.key = tuple(key)
+
+    def _take(self, value: Any, key: list[Any]) -> None:
+        kind = type(value)
+        if kind in _PLAIN:
+            self.tensors.append(value)
+            key.append(_TENSOR)
+        elif kind is tuple or kind is list:
+            key.append((kind, len(value)))
+            for each in value:
+                self._take(each, key)
+        elif kind is dict:
+            key.append((kind, len(value)))
+            for name, each in value.items():
+                key.append(name if type(name) is str or not is_by_value(name) else key_of(name))
+                self._take(each, key)
+        elif is_by_value(value):
+            key.append(key_of(value))
+        elif kind in SUPPORTED_NODES or isinstance(value, tuple):
+            leaves, spec = tree_flatten(value)
+            if len(leaves) == 1 and leaves[0] is value:
+                self._object(value, key)
+            else:
+                key.append(spec)
+                for each in leaves:
+                    self._take(each, key)
+        else:
+            self._object(value, key)
+
+    def _object(self, value: Any, key: list[Any]) -> None:
+        kind = type(value)
+        if kind is slice:
+            key.append(kind)
+            for each in (value.start, value.stop, value.step):
+                if isinstance(each, torch.Tensor):
+                    raise Untraceable("an argument is a slice with tensors")
+                self._take(each, key)
+            return
+        if isinstance(value, torch.Tensor):
+            raise Untraceable("an argument is a tensor subclass")
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) or kind.__module__.partition(".")[0] == "numpy":
+            raise Untraceable(f"an argument is a {kind.__module__}.{kind.__name__}")
+        key.append(id(value))
+        self.objects.append(value)
+
+    def shape(self) -> Optional["Shape"]:
+        """What it is without the tensors; None: the arguments are tensors, by position."""
+        if type(self.key) is int:
+            return None
+        leaves, spec = tree_flatten(self.arguments)
+        places = [place for place, leaf in enumerate(leaves) if type(leaf) in _PLAIN]
+        return Shape([weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
+
+    def tensors_in(self, argnums: Sequence[int]) -> list[int]:
+        """Numbers of the tensors in these arguments by position."""
+        found: list[int] = []
+        first = 0
+        for number, arg in enumerate(self.arguments[0]):
+            count = sum(type(leaf) in _PLAIN for leaf in tree_flatten(arg)[0])
+            if number in argnums:
+                found += range(first, first + count)
+            first += count
+        return found
 
 
-def tensors_in(call: Call, argnums: Sequence[int]) -> list[int]:
-    """Numbers of the tensors in these arguments by position."""
-    if call.shape is None:
-        return [number for number in argnums if number < len(call.tensors)]
-    _, places, spec = call.shape
-    found: list[int] = []
-    first = 0
-    for number, arg in enumerate(spec.children()[0].children()):
-        if number in argnums:
-            found += [i for i, place in enumerate(places) if first <= place < first + arg.num_leaves]
-        first += arg.num_leaves
+class _Weak(weakref.ref[Any]):
+    """An object that is the caller's."""
+
+
+class Argument:
+    """A dict or list among the arguments, in a result."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        self._path = path
+
+    def of(self, arguments: Any) -> Any:
+        for step in self._path:
+            arguments = arguments[step]
+        return arguments
+
+    def __repr__(self) -> str:
+        return f"argument {self._path}"
+
+
+def _containers_in(arguments: Any, path: tuple[Any, ...], found: dict[int, Argument]) -> dict[int, Argument]:
+    kind = type(arguments)
+    if path and kind in (dict, list):
+        found[id(arguments)] = Argument(path)
+    if kind in (dict, list, tuple):
+        for step, each in arguments.items() if kind is dict else enumerate(arguments):
+            _containers_in(each, (*path, step), found)
     return found
 
 
-def put_together(shape: tuple[list[Any], list[int], TreeSpec], tensors: Sequence[torch.Tensor]) -> Any:
-    leaves, places, spec = shape
-    leaves = list(leaves)
-    for place, tensor in zip(places, tensors):
-        leaves[place] = tensor
-    return tree_unflatten(leaves, spec)
+def containers_in(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> dict[int, Argument]:
+    """Dicts and lists that are arguments or in them, by id."""
+    args, kwargs = arguments
+    found: dict[int, Argument] = {}
+    for number, arg in enumerate(args):
+        _containers_in(arg, (0, number), found)
+    for name, arg in kwargs.items():
+        _containers_in(arg, (1, name), found)
+    return found
+
+
+def weakly(leaf: Any) -> Any:
+    if is_by_value(leaf):
+        return leaf
+    try:
+        return _Weak(leaf)
+    except TypeError:
+        return leaf
+
+
+def _found(leaf: Any, arguments: Any) -> Any:
+    if type(leaf) is Argument:
+        return leaf.of(arguments)
+    if type(leaf) is not _Weak:
+        return leaf
+    found = leaf()
+    if found is None:
+        raise RuntimeError("hindcast: the function has to run once more, and an object that it was called with is gone")
+    return found
+
+
+class Shape(NamedTuple):
+    """Arguments or results without tensors, to be put together with others."""
+
+    leaves: list[Any]
+    places: list[int]
+    spec: TreeSpec
+    writes: bool = False  # the function wrote to its arguments: they come behind its result
+
+    def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
+        leaves = [_found(leaf, arguments) for leaf in self.leaves]
+        for place, tensor in zip(self.places, tensors):
+            leaves[place] = tensor
+        return tree_unflatten(leaves, self.spec)
+
+
+def write_back(arguments: Any, after: Any) -> None:
+    """Makes containers among a call's arguments what the function has made of its own."""
+
+    def kept(old: Any, new: Any) -> Any:
+        if not isinstance(new, (dict, list, tuple)) or type(new) is not type(old) or (isinstance(new, tuple) and len(new) != len(old)):
+            return new
+        write_back(old, new)
+        return old
+
+    if isinstance(arguments, dict):
+        for name in [name for name in arguments if name not in after]:
+            del arguments[name]
+        for name, new in after.items():
+            arguments[name] = kept(arguments.get(name), new)
+    elif isinstance(arguments, list):
+        arguments[:] = [kept(*pair) for pair in zip(arguments, after)] + after[len(arguments) :]
+    else:
+        for pair in zip(arguments, after):
+            kept(*pair)
 
 
 def modes_key() -> Any:
     """Of this thread. Raises Untraceable."""
     if mode_reason() is not None:
         raise Untraceable("the thread is in a dispatch mode, a transform of torch.func, or a trace")
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+    if _top_saved_tensors_hooks(True) is not None:
         raise Untraceable("hooks of saved tensors are on")
-    if not torch._C._is_torch_function_mode_enabled():
+    if not _is_function_mode_enabled():
         return None
     modes = _get_current_function_mode_stack()
     if not all(type(mode) is DeviceContext for mode in modes):

@@ -1,16 +1,18 @@
 """Loads libhindcast_python.so, which lies beside this file, and gives access to its operators."""
 
+import atexit
 from pathlib import Path
 from typing import Any
 
 import torch
 
-_LIBRARY = Path(__file__).with_name("libhindcast_python.so")
+LIBRARY = Path(__file__).with_name("libhindcast_python.so")
 
 
 def _load() -> Any:
-    if not _LIBRARY.exists():
-        raise ImportError(f"{_LIBRARY} is missing: this is hindcast's source. Install the package with pip, or use the one in the build folder.")
+    if not LIBRARY.exists():
+        source = "this is hindcast's source. Install the package with pip, or use the one in the build folder"
+        raise ImportError(f"{LIBRARY} is missing: {source}.")
     from ._built_for import TORCH  # written by the build
 
     if not torch.__version__.startswith(TORCH + "."):
@@ -18,7 +20,7 @@ def _load() -> Any:
             f"hindcast reads the inside of torch {TORCH}, but torch {torch.__version__} is installed. "
             f"Install torch=={TORCH}.*, or a hindcast for the torch that you have."
         )
-    torch.ops.load_library(str(_LIBRARY))  # type: ignore[no-untyped-call]
+    torch.ops.load_library(str(LIBRARY))  # type: ignore[no-untyped-call]
     return torch.ops.hindcast
 
 
@@ -39,3 +41,7 @@ def call(name: str, *arguments: Any) -> Any:
         return operator(*arguments)
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         return operator(*arguments)
+
+
+# Before Python takes its modules apart, operators among them that a program has defined: graphs that wait for their kernels have them.
+atexit.register(call, "stop_background")

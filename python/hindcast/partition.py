@@ -6,6 +6,9 @@ class Partition:
         self.name = name
         self.__doc__ = meaning
 
+    def __reduce__(self) -> str:
+        return self.name
+
     def __repr__(self) -> str:
         return f"hindcast.partition.{self.name}"
 

@@ -302,12 +302,12 @@ def test_tensors_from_outside():
 
 
 def test_a_change_outside_is_found_where_it_is_looked_for():
-    factor = 2
-    f = hindcast.aot_function(lambda x: x * factor, check_every=1)
+    factors = numpy.full(1 << 20, 2.0)  # too many to be looked at
+    f = hindcast.aot_function(lambda x: x * float(factors[0]), check_every=1)
     x = torch.ones(3)
     f(x)
     f(x)
-    factor = 3
+    factors[0] = 3
     with pytest.raises(RuntimeError, match="make it an argument"):
         f(x)
 
@@ -490,6 +490,16 @@ def test_draw_graph_needs_a_program(tmp_path):
         hindcast.draw_graph(f, tmp_path / "graph.svg")
     with pytest.raises(TypeError, match="no function or module"):
         hindcast.get_graphs(len)
+
+
+def test_the_newest_program_comes_first():
+    f = hindcast.aot_function(lambda x, n: x.exp() if n == 0 else x.sin() * n, "eager", "eager", dynamic="never")
+    ops = ["aten::exp", "aten::sin", "aten::sin"]
+    for n in range(3):
+        for size in (3, 4):
+            f(torch.ones(size), n)
+            newest = hindcast.get_graphs(f)[0].joint.nodes
+            assert newest[1].op == ops[n] and newest[0].shape == (size,)
 
 
 def test_memory_efficient_fusion_saves_less():

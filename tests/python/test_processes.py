@@ -26,6 +26,24 @@ def test_an_exit_by_an_exception_while_kernels_are_compiled():
     )
 
 
+def test_an_exit_while_a_function_with_an_operator_of_the_programs_own_is_compiled():
+    said = python(
+        """
+        import os, sys
+
+        os.dup2(1, 2)  # errors and logs are output, too
+
+        @torch.library.custom_op("exit_test::cube", mutates_args=())
+        def cube(x: torch.Tensor) -> torch.Tensor:
+            return x**3
+
+        f = hindcast.aot_function(lambda x: (x.sin() * os.getpid()).exp().tanh() * cube(x))  # kernels that nobody has made before
+        f(torch.ones(300))
+        """
+    )
+    assert "INTERNAL ASSERT" not in said, said
+
+
 def test_forked_children_go_on():
     python(
         """

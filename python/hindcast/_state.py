@@ -1,0 +1,201 @@
+"""The states of what it sees in which a function was called.
+
+Nothing is kept alive for them: with an object that is gone go the states that name it.
+"""
+
+import contextlib
+import ctypes
+import functools
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ._facts import DoesNotPay, Untraceable
+from ._library import LIBRARY
+from ._walk import Walk, contents_of
+
+_unchanged = ctypes.PyDLL(str(LIBRARY)).hindcast_unchanged
+_unchanged.argtypes = [ctypes.c_void_p]
+_unchanged.restype = ctypes.c_int
+_PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
+
+
+class State:
+    """One state of all that a function sees. `kinds`: what is known of calls in it, for who asks."""
+
+    __slots__ = ("_kept", "key", "kinds", "names", "seen")
+
+    def __init__(self, key: Any, names: Iterable[int], kept: list[Any]) -> None:
+        self.key = key
+        self.names = names  # by id, what it refers to weakly
+        self._kept = kept
+        self.seen: list[_Seen] = []
+        self.kinds: dict[Any, int] = {}
+
+
+def _weakly(value: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value
+
+
+class _Seen:
+    """A state as it was found at one time. At another time, a number of the same value may be another object."""
+
+    __slots__ = ("_contents", "_generators", "_kept", "_words", "address", "roots", "state")
+
+    def __init__(self, walk: Walk, state: State, roots: tuple[int, ...]) -> None:
+        self._words = walk.words
+        self.address, _ = walk.words.buffer_info()
+        self._kept = walk.kept
+        self._contents = [(_weakly(value), contents) for value, contents in walk.contents]
+        self._generators = [_weakly(value) for value in walk.generators]
+        self.state = state
+        self.roots = roots
+
+    def holds(self) -> bool:
+        if not _unchanged(self.address):
+            return False
+        return not self._contents or all(contents_of(value()) == contents for value, contents in self._contents)
+
+    def generators(self) -> list[Any]:
+        return [value() for value in self._generators]
+
+    def end(self) -> None:
+        self._words[0] = 0
+
+
+def _remove(items: list[Any], item: Any) -> None:
+    with contextlib.suppress(ValueError):  # another thread was faster
+        items.remove(item)
+
+
+class _Reference(weakref.ref[Any]):
+    __slots__ = ("address",)
+    address: int
+
+
+def _died(named_by: dict[int, list[State]], dead: deque[int], reference: Any) -> None:
+    # This may come at any time: it only takes down what happened, so that nobody is misled by another object of that id.
+    for state in named_by.get(reference.address, ()):
+        for seen in state.seen:
+            seen.end()
+    dead.append(reference.address)
+
+
+class States:
+    """The states in which a function was called. `on_gone` gets the kinds of one that cannot come again."""
+
+    _MOST = 256
+    _MOST_SEEN = 16  # with the same roots
+
+    def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None]) -> None:
+        """Of `function`, the first of all roots."""
+        self._own = (id(function),)
+        self._on_gone = on_gone
+        self._by_key: dict[Any, State] = {}
+        self._seen: dict[tuple[int, ...], tuple[_Seen, ...]] = {}
+        self._references: dict[int, _Reference] = {}
+        self._named_by: dict[int, list[State]] = {}
+        self._dead: deque[int] = deque()
+        self._died = functools.partial(_died, self._named_by, self._dead)
+        self._missed, self._new, self._known = 0, 0, 0
+
+    def of(self, roots: tuple[Any, ...]) -> _Seen:
+        """Raises Untraceable."""
+        if self._dead:
+            self._bury()
+        ids = tuple(map(id, roots)) if len(roots) > 1 else self._own
+        for seen in self._seen.get(ids, ()):
+            if seen.holds():
+                self._known += 1
+                return seen
+        self._missed += 1
+        if not self._pays():
+            raise DoesNotPay("what it sees besides its arguments is another in each call", of_function=True)
+        try:
+            walk = Walk(roots)
+        except Untraceable:
+            self._new += 1
+            raise
+        if self._dead:
+            self._bury()
+        return self._found(walk, ids)
+
+    def tensors_of(self, state: State) -> list[torch.Tensor]:
+        """Those that it refers to weakly."""
+        references = (self._references.get(address) for address in state.names)
+        values = (reference() for reference in references if reference is not None)
+        return [value for value in values if isinstance(value, torch.Tensor) and type(value).__torch_dispatch__ is _PLAIN_DISPATCH]
+
+    def clear(self) -> None:
+        for state in list(self._by_key.values()):
+            self._end(state)
+
+    def _pays(self) -> bool:
+        """Where nearly each call's state is new, ever fewer are looked at."""
+        tried = 32
+        return self._new < tried or self._known > self._new or self._missed & (self._missed - 1) == 0
+
+    def _found(self, walk: Walk, roots: tuple[int, ...]) -> _Seen:
+        key = tuple(walk.key)
+        state = self._by_key.get(key)
+        if state is None:
+            self._new += 1
+            while len(self._by_key) >= self._MOST:
+                self._end(list(self._by_key.values())[0])
+            state = self._by_key.setdefault(key, self._make(key, walk))
+        else:
+            self._known += 1
+        seen = _Seen(walk, state, roots)
+        state.seen.append(seen)
+        earlier = self._seen.get(roots, ())
+        self._seen[roots] = (seen, *earlier[: self._MOST_SEEN - 1])
+        for old in earlier[self._MOST_SEEN - 1 :]:
+            _remove(old.state.seen, old)
+        return seen
+
+    def _make(self, key: Any, walk: Walk) -> State:
+        kept, names = list(walk.kept), []
+        for address, value in walk.named.items():
+            try:
+                if address not in self._references:
+                    reference = _Reference(value, self._died)
+                    reference.address = address
+                    self._references[address] = reference
+                names.append(address)
+            except TypeError:  # there are no weak references to it
+                kept.append(value)
+        state = State(key, names, kept)
+        for address in names:
+            self._named_by.setdefault(address, []).append(state)
+        return state
+
+    def _bury(self) -> None:
+        while self._dead:
+            address = self._dead.popleft()
+            self._references.pop(address, None)
+            for state in list(self._named_by.get(address, ())):
+                self._end(state)
+
+    def _end(self, state: State) -> None:
+        if self._by_key.pop(state.key, None) is None:
+            return
+        for seen in list(state.seen):
+            seen.end()
+            others = tuple(each for each in self._seen.get(seen.roots, ()) if each is not seen)
+            if others:
+                self._seen[seen.roots] = others
+            else:
+                self._seen.pop(seen.roots, None)
+        for address in state.names:
+            named = self._named_by.get(address, [])
+            _remove(named, state)
+            if not named:
+                self._named_by.pop(address, None)
+                self._references.pop(address, None)
+        self._on_gone(state.kinds.values())

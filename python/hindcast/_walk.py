@@ -1,0 +1,424 @@
+"""What a function sees besides its arguments, as far as the code says what is read: modules with their hooks, classes and attributes;
+closures, defaults and globals.
+
+A walk gives a key, which is equal for equal states, and words for C++ (python/csrc/unchanged.h), which tell in some nanoseconds for each
+object that nothing has changed since.
+
+Numbers, strings and the like count by value, containers by what is in them, and all else by identity. Modules are looked at as a whole. Of
+other objects, of classes and of Python's modules those names count that the code mentions.
+"""
+
+import dis
+import functools
+import gc
+import sys
+import types
+import weakref
+from array import array
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+import torch.nn.modules.module as all_modules
+from torch.nn.parameter import is_lazy
+
+from ._facts import Untraceable, is_by_value, key_of
+from ._random_state import is_generator
+
+_TYPE, _OWN_DICT, _DICT, _ITEM, _SEQUENCE, _SET, _CELL, _FUNCTION, _ATTRIBUTE = range(9)  # unchanged.h: Watch
+_NONE = 0
+_NOTHING = object()
+
+_EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
+_SEQUENCES = (tuple, list, deque)
+_CONTAINERS: tuple[Any, ...] = (*_SEQUENCES, dict)
+_BUILTIN_CONTAINERS = frozenset((*_SEQUENCES, dict, OrderedDict, defaultdict))
+_MOST_IN_A_CONTAINER = 10_000  # one with more counts by identity
+_MOST_BYTES = 1 << 20  # of an array; one with more counts by identity
+_MOST_ENTRIES = 1_000_000  # more would take seconds to look at
+
+# Their code is taken to stay as it is, and to read no globals that a program sets.
+_LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "numpy", "hindcast"))
+
+# Attributes that are read without being mentioned.
+_UNMENTIONED = frozenset(("forward", "__call__", "__getattr__", "__getattribute__", "backward", "setup_context"))
+_CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
+_OF_LIBRARY_MODULES = ("forward", "__call__", "_call_impl", "_wrapped_call_impl", "__getattr__")
+
+# What a module has for saving and loading.
+_NOT_FOR_CALLS = frozenset(
+    (
+        "_non_persistent_buffers_set",
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    )
+)
+_GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_") and "registration" not in name]
+
+
+def _container_of(kind: Any) -> Any:
+    """Which of Python's containers it is, whose own methods are called: those of a class of the program's may do anything."""
+    for base in _CONTAINERS:
+        if issubclass(kind, base):
+            is_plain = kind is base or base is dict or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
+            return base if is_plain else None
+    return None
+
+
+def _is_container(value: Any) -> bool:
+    base = _container_of(type(value))
+    return base is not None and base.__len__(value) <= _MOST_IN_A_CONTAINER
+
+
+def contents_of(value: Any) -> Optional[bytes]:
+    """Of an array of NumPy or the like."""
+    try:
+        with memoryview(value) as view:
+            return view.tobytes() if view.nbytes <= _MOST_BYTES else None
+    except (TypeError, ValueError, BufferError):
+        return None
+
+
+def _is_operator(name: str, value: Any) -> bool:
+    return name.startswith("__") and name.endswith("__") and type(value) is types.FunctionType and name not in _CONSTRUCTORS
+
+
+def _is_library(module: Any) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
+
+
+class _Mentioned(NamedTuple):
+    globals: tuple[str, ...]
+    modules: tuple[str, ...]  # that it imports
+    attributes: frozenset[str]
+    written: frozenset[str]  # attributes, which may come into being
+
+
+@functools.lru_cache(maxsize=4096)
+def _mentioned(code: types.CodeType) -> _Mentioned:
+    """What a function reads by name, inner functions included."""
+    read: dict[str, None] = {}
+    modules: dict[str, None] = {}
+    attributes, written = set(), set()
+    waiting = [code]
+    while waiting:
+        each = waiting.pop()
+        for instruction in dis.get_instructions(each):
+            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                read[instruction.argval] = None
+            elif instruction.opname == "IMPORT_NAME":
+                modules[instruction.argval] = None
+            elif isinstance(instruction.argval, str):  # as in getattr(x, "name"), too
+                attributes.add(instruction.argval)
+                if instruction.opname == "STORE_ATTR":
+                    written.add(instruction.argval)
+        waiting.extend(constant for constant in each.co_consts if isinstance(constant, types.CodeType))
+    return _Mentioned(tuple(read), tuple(modules), frozenset(attributes), frozenset(written))
+
+
+def _dict_of_class(kind: type) -> dict[str, Any]:
+    (found,) = (each for each in gc.get_referents(kind.__dict__) if isinstance(each, dict))  # behind the mapping proxy
+    return found
+
+
+def _dict_of(value: Any) -> Optional[dict[str, Any]]:
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
+
+
+class _Watch:
+    """An object of which only some names count: `look` looks at more of them."""
+
+    def __init__(self, look: Callable[[Iterable[str]], None]) -> None:
+        self.look = look
+        self.done: frozenset[str] = frozenset()
+        self.done_written: frozenset[str] = frozenset()
+
+
+class Walk:
+    def __init__(self, roots: Sequence[Any]) -> None:
+        self.key: list[Any] = []
+        self.words = array("q", (0,))
+        self.named: dict[int, Any] = {}  # by id: objects that count by identity
+        self.kept: list[Any] = []  # values: the words point to them
+        self.contents: list[tuple[Any, bytes]] = []  # of arrays
+        self.generators: list[Any] = []  # of random numbers
+        self._alive: list[Any] = []  # until the end of the walk
+        self._met: dict[int, int] = {}  # by id, what the key has: the id, but for containers, which count by what is in them
+        self._waiting: deque[Any] = deque()
+        self._partly: list[_Watch] = []
+        self._attributes = _UNMENTIONED
+        self._written: frozenset[str] = frozenset()
+        self._has_modules = False
+        for root in roots:
+            self._entry(root)
+        self._go_on()
+        self.words[0] = len(self.words)
+
+    def _go_on(self) -> None:
+        while True:
+            while self._waiting:
+                self._look_into(self._waiting.popleft())
+            attributes, written = self._attributes, self._written
+            behind = [watch for watch in self._partly if watch.done is not attributes or watch.done_written is not written]
+            if not behind:
+                return
+            for watch in behind:
+                fresh = (attributes - watch.done) | (written - watch.done_written)
+                watch.done, watch.done_written = attributes, written
+                watch.look(sorted(fresh))
+
+    def _entry(self, value: Any) -> int:
+        """The word for what stands at a place."""
+        address = id(value)
+        if is_by_value(value):
+            kind = type(value)
+            self.key.append(value if kind is str else key_of(value))
+            self.kept.append(value)
+            return address | 1 if kind in _EQUAL_WILL_DO else address
+        known = self._met.get(address)
+        if known is None:
+            if len(self.words) > _MOST_ENTRIES:
+                raise Untraceable("it sees too many objects", of_function=True)
+            is_container = _is_container(value)
+            known = self._met[address] = len(self._met) if is_container else address
+            if not is_container:
+                self.named[address] = value
+            self._waiting.append(value)
+            self._alive.append(value)
+        self.key.append(known)
+        return address
+
+    def _look_into(self, value: Any) -> None:
+        kind = type(value)
+        if kind in weakref.ProxyTypes:
+            return
+        if issubclass(kind, weakref.ref):
+            self._entry(value())
+            return
+        if issubclass(kind, torch.Tensor):  # C++ compares it
+            if is_lazy(value):
+                raise Untraceable("a lazy module has not got its parameters yet")
+            return
+        if issubclass(kind, torch.nn.Module):
+            self._module(value)
+        elif kind is types.FunctionType:
+            self._function(value)
+        elif kind is types.MethodType:
+            self._entries((value.__self__, value.__func__))
+        elif kind is types.BuiltinMethodType:
+            if type(value.__self__) is not types.ModuleType:  # as in `add = results.append`
+                self._entry(value.__self__)
+        elif kind is functools.partial:
+            self._entries((value.func, value.args, value.keywords))
+        elif kind in (staticmethod, classmethod):
+            self._entry(value.__func__)
+        elif kind is property:
+            self._entry(value.fget)
+        elif kind is functools._lru_cache_wrapper:
+            self._entry(value.__wrapped__)
+        elif issubclass(kind, type):
+            self._class(value)
+            self._constructors(value)
+        elif issubclass(kind, types.ModuleType):
+            self._python_module(value)
+        elif hasattr(kind, "_aot_sees"):
+            self._entries(value._aot_sees())
+        elif kind in (set, frozenset):
+            self._set(value)
+        elif id(value) not in self.named:
+            self._container(value)
+        else:
+            self._object(value)
+
+    def _entries(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self._entry(value)
+
+    # ---- containers
+
+    def _container(self, value: Any) -> None:
+        kind = type(value)
+        if kind not in _BUILTIN_CONTAINERS:
+            self.named[id(kind)] = kind
+        self.key.append(id(kind))
+        base = _container_of(kind)
+        if base is dict:
+            self._dict(value)
+            if issubclass(kind, OrderedDict):  # has an order of its own
+                places = {id(key): place for place, key in enumerate(dict.keys(value))}
+                self.key.append(tuple(places[id(key)] for key in OrderedDict.__iter__(value)))
+        else:
+            entries = list(map(self._entry, base.__iter__(value)))
+            self.key.append(len(entries))
+            self.words.extend((_SEQUENCE, id(value), id(kind), len(entries), *entries))
+
+    def _dict(self, value: dict[Any, Any], by_place: frozenset[str] = frozenset()) -> None:
+        """`by_place`: names of what is not looked into."""
+        entries: list[int] = []
+        for name, each in list(dict.items(value)):
+            entries += self._entry(name), id(each) if name in by_place else self._entry(each)
+        self.key.append(len(entries))
+        self.words.extend((_DICT, id(value), id(type(value)), len(entries) // 2, *entries))
+
+    def _set(self, value: Any) -> None:
+        values = sorted(filter(is_by_value, value), key=lambda each: (type(each).__name__, hash(each)))
+        self.key.extend((len(value), len(values)))
+        self.words.extend((_SET, id(value), len(value), len(values), *[self._entry(each) & ~1 for each in values]))
+
+    def _item(self, holder: dict[str, Any], name: str) -> None:
+        self.key.append(name)
+        self.kept.append(name)
+        if name in holder:
+            entry = self._entry(holder[name])
+        else:
+            entry = _NONE
+            self.key.append(None)
+        self.words.extend((_ITEM, id(holder), id(name), entry))
+
+    # ---- modules
+
+    def _module(self, module: torch.nn.Module) -> None:
+        if not self._has_modules:
+            self._has_modules = True
+            for name in _GLOBAL_HOOKS:
+                self._item(vars(all_modules), name)
+        self.words.extend((_TYPE, id(module), id(type(module)), _OWN_DICT, id(module), id(vars(module))))
+        self._dict(vars(module), _NOT_FOR_CALLS)
+        self._class_of(module)
+
+    # ---- functions
+
+    def _function(self, function: types.FunctionType) -> None:
+        code = function.__code__
+        self.named[id(code)] = code
+        self.key.append(id(code))
+        words = [_FUNCTION, id(function), id(code)]
+        for defaults in (function.__defaults__, function.__kwdefaults__):
+            if defaults is None:
+                self.key.append(None)
+            words.append(_NONE if defaults is None else self._entry(defaults))
+        self.words.extend(words)
+        for cell in function.__closure__ or ():
+            try:
+                entry = self._entry(cell.cell_contents)
+            except ValueError:  # empty
+                entry = _NONE
+                self.key.append(None)
+            self.words.extend((_CELL, id(cell), entry))
+        if _is_library(function.__globals__.get("__name__")):
+            return
+        mentioned = _mentioned(code)
+        self._attributes |= mentioned.attributes
+        self._written |= mentioned.written
+        for name in mentioned.globals:
+            self._item(function.__globals__, name)
+        for name in mentioned.modules:
+            package = function.__globals__.get("__package__")
+            self._entries(sys.modules[full] for full in (name, f"{package}.{name}") if full in sys.modules)
+        if function.__dict__:
+            self._names_of(function, function.__dict__)
+
+    # ---- what counts by the names that the code mentions
+
+    def _names_of(self, value: Any, holder: dict[str, Any]) -> None:
+        """Of an object's own __dict__. What is not in it is its class's, until it is."""
+        self.words.extend((_OWN_DICT, id(value), id(holder)))
+        classes = [vars(kind) for kind in type(value).__mro__]
+
+        def look(names: Iterable[str]) -> None:
+            for name in names:
+                if name in holder or name in self._written or any(name in each for each in classes):
+                    self._item(holder, name)
+
+        self._partly.append(_Watch(look))
+
+    def _python_module(self, module: types.ModuleType) -> None:
+        holder = vars(module)
+        if _is_library(holder.get("__name__")):
+            return
+
+        def look(names: Iterable[str]) -> None:
+            for name in names:
+                if name in holder or name in self._written:
+                    self._item(holder, name)
+
+        self._partly.append(_Watch(look))
+
+    def _class_of(self, value: Any) -> None:
+        kind = type(value)
+        self.key.append(id(kind))
+        if id(kind) not in self.named:
+            self.named[id(kind)] = kind
+            self._class(kind)
+
+    def _constructors(self, kind: type) -> None:
+        """Of a class of which the function may make objects. Their code leads far: only numbers and the like that it reads itself count."""
+        for base in kind.__mro__:
+            made_by = [] if _is_library(base.__module__) else [vars(base).get(name) for name in _CONSTRUCTORS]
+            for each in made_by:
+                if type(each) is types.FunctionType:
+                    for name in _mentioned(each.__code__).globals:
+                        if is_by_value(each.__globals__.get(name, _NOTHING)):
+                            self._item(each.__globals__, name)
+
+    def _class(self, kind: type) -> None:
+        own = []
+        for base in kind.__mro__:
+            if not _is_library(base.__module__):
+                own.append(_dict_of_class(base))
+            elif issubclass(base, torch.nn.Module):
+                holder = _dict_of_class(base)
+                for name in _OF_LIBRARY_MODULES:
+                    if name in holder:
+                        self._item(holder, name)
+
+        def look(names: Iterable[str]) -> None:
+            for name in names:
+                if name in _UNMENTIONED or any(name in holder for holder in own):
+                    for holder in own:  # super() reads them behind the first one that has it
+                        self._item(holder, name)
+
+        if own:
+            self._partly.append(_Watch(look))
+            look(sorted({name for holder in own for name, each in holder.items() if _is_operator(name, each)}))
+
+    def _object(self, value: Any) -> None:
+        kind = type(value)
+        if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
+            raise Untraceable(f"it sees an iterator of type {kind.__name__}, which each call may move on", of_function=True)
+        if is_generator(value):
+            self.generators.append(value)
+        self.words.extend((_TYPE, id(value), id(kind)))
+        self._class_of(value)
+        contents = contents_of(value)
+        if contents is not None:
+            self.key.append(contents)
+            self.contents.append((value, contents))
+        holder = _dict_of(value)
+        if holder is not None:
+            self._names_of(value, holder)
+        slots = {name: each for base in kind.__mro__ for name, each in vars(base).items() if type(each) is types.MemberDescriptorType}
+        if not slots or _is_library(kind.__module__):
+            return
+
+        def look(names: Iterable[str]) -> None:
+            for name in names:
+                if name not in slots:
+                    continue
+                self.key.append(name)
+                self.kept.append(name)
+                try:
+                    entry = self._entry(slots[name].__get__(value))
+                except AttributeError:
+                    entry = _NONE
+                    self.key.append(None)
+                self.words.extend((_ATTRIBUTE, id(value), id(name), entry))
+
+        self._partly.append(_Watch(look))

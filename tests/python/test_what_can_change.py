@@ -1,0 +1,866 @@
+"""All that a function sees besides its arguments, changed between two calls: a compiled one is compared with itself."""
+
+import copy
+import enum
+import functools
+import gc
+import io
+import itertools
+import pickle
+import random
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import types
+import weakref
+from collections import OrderedDict
+
+import hindcast
+import numpy
+import pytest
+import torch
+import torch.nn.modules.module as all_modules
+from aot_beside_eager import detached
+from side_by_side import assert_same
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+# ---- modules
+
+
+class Scale(nn.Module):
+    factor = 2.0
+
+    def __init__(self):
+        super().__init__()
+        self.temperature = 1.0
+        self.mode = "plain"
+        self.shift = None
+        self.mask = torch.ones(5)
+        self.pair = (1.0, [2.0, {"three": 3.0}])
+        self.flags = {"square"}
+        self.config = types.SimpleNamespace(scale=1.0, unread=0)
+        self.point = Point(1.0)
+        self.activation = torch.tanh
+        self.weights = [torch.ones(5), torch.ones(5)]
+        self.unit = Unit.METRE
+
+    def forward(self, x):
+        x = x / self.temperature * self.mask * self.factor * self.config.scale * self.point.x
+        x = x * self.pair[0] + self.pair[1][0] + self.pair[1][1]["three"]
+        if self.mode == "sine":
+            x = x.sin()
+        if self.shift is not None:
+            x = x + self.shift
+        if "square" in self.flags:
+            x = x.square()
+        if self.unit is Unit.MILE:
+            x = x * 1609
+        return self.helper(self.activation(x)) * self.weights[0]
+
+    def helper(self, x):
+        return x * 1.5
+
+
+class Point:
+    __slots__ = ("__weakref__", "x")
+
+    def __init__(self, x):
+        self.x = x
+
+
+class Unit(enum.Enum):
+    METRE = 1
+    MILE = 2
+
+
+class Other(nn.Module):
+    def forward(self, x):
+        return x.cos()
+
+
+def make():
+    torch.manual_seed(0)
+    # norm is in eval mode: in training mode it has state of its own
+    return nn.Sequential(
+        OrderedDict(
+            first=nn.Linear(4, 5), scale=Scale(), dropout=nn.Dropout(0.5), norm=nn.LayerNorm(5), soft=nn.Softmax(1), last=nn.Linear(5, 3)
+        )
+    )
+
+
+def outcome(module, call):
+    """Of one step, to the bit: the result and all gradients."""
+    torch.manual_seed(1)
+    x = torch.randn(6, 4, dtype=module.first.weight.dtype, requires_grad=True)
+    module.zero_grad()
+    y = call(x)
+    (y * torch.linspace(1, 2, y.numel()).view_as(y)).sum().backward()
+    return y.detach().clone(), x.grad, [p.grad for p in module.parameters()]
+
+
+def twice(module, args, output=None):
+    return (output if output is not None else args[0]) * 2
+
+
+HOOKS = {
+    "forward hook": lambda m: m.scale.register_forward_hook(lambda m, args, y: y * 2),
+    "forward hook with kwargs": lambda m: m.scale.register_forward_hook(lambda m, args, kwargs, y: y * 2, with_kwargs=True),
+    "forward hook that is always called": lambda m: m.scale.register_forward_hook(lambda m, args, y: y * 2, always_call=True),
+    "forward pre-hook": lambda m: m.last.register_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+    "forward pre-hook with kwargs": lambda m: m.last.register_forward_pre_hook(
+        lambda m, args, kwargs: ((args[0] * 2,), kwargs), with_kwargs=True
+    ),
+    "full backward hook": lambda m: m.last.register_full_backward_hook(lambda m, inputs, outputs: (inputs[0] * 2,)),
+    "full backward pre-hook": lambda m: m.last.register_full_backward_pre_hook(lambda m, outputs: (outputs[0] * 2,)),
+    "forward hook of the root": lambda m: m.register_forward_hook(lambda m, args, y: y * 2),
+    "full backward hook of the root": lambda m: m.register_full_backward_hook(lambda m, inputs, outputs: (inputs[0] * 2,)),
+    "forward hook of all modules": lambda m: all_modules.register_module_forward_hook(lambda m, args, y: y * 2),
+    "forward pre-hook of all modules": lambda m: all_modules.register_module_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+    "full backward hook of all modules": lambda m: all_modules.register_module_full_backward_hook(lambda m, i, o: (i[0] * 2,)),
+    "full backward pre-hook of all modules": lambda m: all_modules.register_module_full_backward_pre_hook(lambda m, o: (o[0] * 2,)),
+    "hook of a parameter": lambda m: m.last.weight.register_hook(lambda gradient: gradient * 2),
+}
+
+
+def replaced_dict(m):
+    m.scale.__dict__ = {**m.scale.__dict__, "temperature": 3.0}
+
+
+def swapped(m):
+    m._modules["norm"], m._modules["soft"] = m._modules["soft"], m._modules["norm"]
+
+
+def to_double(m):
+    m.double()
+    m.scale.mask = m.scale.mask.double()
+    m.scale.weights[0] = torch.ones(5).double()
+
+
+def with_buffer(m):
+    m.scale.mask = None
+    del m.scale.mask
+    m.scale.register_buffer("mask", torch.full((5,), 2.0))
+
+
+@torch.no_grad()
+def in_place(m):
+    m.last.weight.mul_(2)
+    m.scale.mask.mul_(3)
+
+
+CHANGES = {
+    "number": lambda m: setattr(m.scale, "temperature", 4.0),
+    "number of another type": lambda m: setattr(m.scale, "temperature", 2),
+    "string": lambda m: setattr(m.scale, "mode", "sine"),
+    "None": lambda m: setattr(m.scale, "shift", 1.0),
+    "None to a tensor": lambda m: setattr(m.scale, "shift", torch.ones(5)),
+    "tensor that is no buffer": lambda m: setattr(m.scale, "mask", torch.full((5,), 3.0)),
+    "list": lambda m: m.scale.pair[1].__setitem__(0, 5.0),
+    "dict in a list in a tuple": lambda m: m.scale.pair[1][1].__setitem__("three", 5.0),
+    "set": lambda m: m.scale.flags.clear(),
+    "object": lambda m: setattr(m.scale.config, "scale", 3.0),
+    "slot": lambda m: setattr(m.scale.point, "x", 3.0),
+    "enum": lambda m: setattr(m.scale, "unit", Unit.MILE),
+    "function": lambda m: setattr(m.scale, "activation", torch.sin),
+    "own function": lambda m: setattr(m.scale, "activation", lambda x: x * 3),
+    "partial": lambda m: setattr(m.scale, "activation", functools.partial(torch.mul, other=3)),
+    "bound method": lambda m: setattr(m.scale, "activation", Scale().helper),
+    "tensor in a list": lambda m: m.scale.weights.__setitem__(0, torch.full((5,), 3.0)),
+    "attribute of the class, shadowed": lambda m: setattr(m.scale, "factor", 5.0),
+    "method, shadowed": lambda m: setattr(m.scale, "helper", lambda x: x * 7),
+    "forward": lambda m: setattr(m.scale, "forward", lambda x: x.sin()),
+    "class": lambda m: setattr(m.scale, "__class__", Other),
+    "__dict__": replaced_dict,
+    "dropout's p": lambda m: setattr(m.dropout, "p", 0.0),
+    "layer norm's eps": lambda m: setattr(m.norm, "eps", 10.0),
+    "softmax' dim": lambda m: setattr(m.soft, "dim", 0),
+    "train and eval": lambda m: m.eval(),
+    "one module's mode": lambda m: m.dropout.eval(),
+    "parameter": lambda m: setattr(m.last, "weight", nn.Parameter(torch.ones(3, 5))),
+    "parameter to None": lambda m: setattr(m.last, "bias", None),
+    "parameter's data": lambda m: setattr(m.last.weight, "data", torch.ones(3, 5)),
+    "tensors in place": in_place,
+    "requires_grad": lambda m: m.last.weight.requires_grad_(False),
+    "tied parameters": lambda m: setattr(m.norm, "bias", m.norm.weight),
+    "buffer": with_buffer,
+    "module": lambda m: setattr(m, "soft", nn.Tanh()),
+    "module behind": lambda m: m.append(nn.Tanh()),
+    "module that goes": lambda m: delattr(m, "soft"),
+    "order of modules": swapped,
+    "dtype": to_double,
+}
+
+
+def check_changes(change, compiled_as):
+    module = make()
+    compiled = compiled_as(module)
+
+    def check():
+        for _ in range(3):
+            expected = outcome(module, module)
+            assert_same(outcome(module, compiled), expected)
+
+    check()
+    made = change(module)
+    try:
+        check()
+    finally:
+        if hasattr(made, "remove"):
+            made.remove()
+    check()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_module_changes(name):
+    check_changes(CHANGES[name], lambda module: hindcast.aot_module(module, "eager", "eager", limit=32))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_module_that_a_function_calls_changes(name):
+    check_changes(CHANGES[name], lambda module: hindcast.aot_function(lambda x: module(x), "eager", "eager", limit=32))
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_of_a_module_change(name):
+    check_changes(HOOKS[name], lambda module: hindcast.aot_module(module, "eager", "eager", limit=32))
+
+
+def test_a_class_changes(monkeypatch):
+    for name, value in {
+        "factor": 3.0,
+        "helper": lambda self, x: x * 3,
+        "forward": lambda self, x: x.sin(),
+    }.items():
+        check_changes(lambda m: monkeypatch.setattr(Scale, name, value), lambda module: hindcast.aot_module(module, "eager", "eager"))
+    check_changes(
+        lambda m: monkeypatch.setattr(nn.Softmax, "forward", lambda self, x: x.sin()), lambda m: hindcast.aot_module(m, "eager", "eager")
+    )
+
+
+def test_what_is_as_it_was_is_a_hit():
+    module = make()
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    for step in range(20):
+        module.train(step % 2 == 0)
+        module.scale.temperature = float(str(1 + step % 3))  # another object each time
+        module.scale.config.unread += 1
+        module.unread = step % 2  # modules are looked at as a whole
+        outcome(module, compiled)
+    stats = compiled.aot_stats()
+    assert stats["traces"] == 6 and stats["hits"] == 14, stats
+
+
+# ---- functions
+
+factor = 2.0
+numbers = [1.0, 2.0]
+table = {"scale": 2.0}
+array = numpy.array([2.0])
+settings = types.ModuleType("settings")
+
+
+def helped(x):
+    return x * factor
+
+
+class Setting:
+    scale = 2.0
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * numbers[0]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * numbers[1]
+
+
+def with_defaults(x, scale=2.0, *, shift=1.0):
+    return x * scale + shift
+
+
+def of_itself(x):
+    return x * of_itself.scale
+
+
+of_itself.scale = 2.0
+
+
+class Thing:
+    def __init__(self):
+        self.scale, self.calls = 2.0, 0
+
+    def method(self, x):
+        return x * self.scale
+
+
+thing = Thing()
+
+
+def set_global(name, value):
+    def change(monkeypatch):
+        monkeypatch.setitem(globals(), name, value)
+
+    return change
+
+
+FUNCTIONS = {
+    "global": (lambda x: x * factor, set_global("factor", 3.0)),
+    "global of a function that it calls": (lambda x: helped(x), set_global("factor", 3.0)),
+    "function": (lambda x: helped(x), set_global("helped", lambda x: x + 1)),
+    "name of a builtin": (lambda x: x * abs(-2), set_global("abs", lambda n: 5)),
+    "another list": (lambda x: x * numbers[0], set_global("numbers", [4.0, 2.0])),
+    "array": (lambda x: x * float(array[0]), lambda patch: array.fill(3.0)),
+    "dict": (lambda x: x * table["scale"], lambda patch: patch.setitem(table, "scale", 4.0)),
+    "module": (lambda x: x * settings.scale, lambda patch: patch.setattr(settings, "scale", 3.0)),
+    "class": (lambda x: x * Setting.scale, lambda patch: patch.setattr(Setting, "scale", 3.0)),
+    "object": (lambda x: x * thing.scale, lambda patch: patch.setattr(thing, "scale", 3.0)),
+    "object by getattr": (lambda x: x * getattr(thing, "scale"), lambda patch: patch.setattr(thing, "scale", 3.0)),  # noqa: B009
+    "bound method": (thing.method, lambda patch: patch.setattr(thing, "scale", 3.0)),
+    "method of a class": (thing.method, lambda patch: patch.setattr(Thing, "method", lambda self, x: x)),
+    "default": (with_defaults, lambda patch: patch.setattr(with_defaults, "__defaults__", (3.0,))),
+    "keyword default": (with_defaults, lambda patch: patch.setattr(with_defaults, "__kwdefaults__", {"shift": 3.0})),
+    "code": (helped, lambda patch: patch.setattr(helped, "__code__", (lambda x: x.sin()).__code__)),
+    "attribute of a function": (of_itself, lambda patch: patch.setattr(of_itself, "scale", 3.0)),
+    "partial": (functools.partial(torch.mul, other=2.0), lambda patch: None),
+    "custom function, forward": (lambda x: Scaled.apply(x), set_global("numbers", [3.0, 2.0])),
+    "custom function, backward": (lambda x: Scaled.apply(x), set_global("numbers", [1.0, 5.0])),
+    "custom function, its code": (
+        lambda x: Scaled.apply(x),
+        lambda patch: patch.setattr(Scaled, "backward", staticmethod(lambda ctx, gradient: gradient * 7)),
+    ),
+}
+settings.scale = 2.0
+
+
+def step(call):
+    x = torch.arange(1.0, 4.0, requires_grad=True)
+    y = call(x)
+    y.sum().backward()
+    return y.detach(), x.grad
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_function_reads_changes(name, monkeypatch):
+    function, change = FUNCTIONS[name]
+    f = hindcast.aot_function(function, "eager", "eager")
+
+    def check():
+        for _ in range(3):
+            assert_same(step(f), step(function))
+
+    check()
+    assert f.stats()["hits"] == 2
+    with monkeypatch.context() as patch:
+        change(patch)
+        check()
+    hits = f.stats()["hits"]
+    check()
+    assert f.stats()["hits"] >= hits + 2
+
+
+def test_a_bound_method_of_a_list():
+    seen, expected = [], []
+
+    def recording(add):
+        return lambda x: add(x.shape) or x * 2
+
+    f, function = hindcast.aot_function(recording(seen.append), "eager", "eager"), recording(expected.append)
+    for _ in range(4):
+        assert_same(f(torch.ones(3)), function(torch.ones(3)))
+    assert seen == expected
+
+
+def test_a_closure_changes():
+    number, tensor, module, numbers = 2.0, torch.ones(3), nn.Linear(3, 3), [1.0]
+
+    def inner(x):
+        return x * number * tensor
+
+    def function(x):
+        return module(inner(x)) + numbers[0]
+
+    f = hindcast.aot_function(function, "eager", "eager")
+
+    def check():
+        for _ in range(3):
+            assert_same(step(f), step(function))
+
+    check()
+    number = 3.0
+    check()
+    tensor = torch.full((3,), 4.0)
+    check()
+    module = nn.Linear(3, 3)
+    check()
+    numbers.append(1.0)
+    check()
+    numbers[0] = 5.0
+    check()
+    assert f.stats()["traces"] == 6 and f.stats()["hits"] == 12
+
+
+def test_a_function_that_changes_what_it_reads():
+    def counting():
+        count, seen = 0, []
+
+        def function(x):
+            nonlocal count
+            count += 1
+            seen.append(count)
+            return x * count
+
+        return function, seen
+
+    function, expected = counting()
+    compiled, seen = counting()
+    f = hindcast.aot_function(compiled, "eager", "eager")
+    for _ in range(100):
+        assert_same(step(f), step(function))
+    assert seen == expected
+    assert f.stats()["traces"] <= 40, "ever fewer calls are traced"
+
+
+def numpy_draws(x):
+    return x * float(numpy.random.rand())
+
+
+def python_draws(x):
+    return x.sin() if random.random() < 0.5 else x.cos()
+
+
+own_random, own_generator = random.Random(), numpy.random.default_rng(0)
+DRAWS = {
+    "random": python_draws,
+    "numpy": numpy_draws,
+    "own": lambda x: x * own_random.random(),
+    "numpy's own": lambda x: x * float(own_generator.random()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_of_other_generators_than_torchs(name):
+    function = DRAWS[name]
+
+    def program(call):
+        random.seed(3), numpy.random.seed(3), own_random.seed(3)
+        globals()["own_generator"] = numpy.random.default_rng(3)
+        return [step(call) for _ in range(6)]
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    assert_same(program(f), program(function))
+    assert f.stats()["hits"] == 0
+
+
+class Unusual(dict):
+    """Whose methods are not to be called while nobody calls them."""
+
+    def refuse(self, *args):
+        raise AssertionError("nobody called this")
+
+    __len__ = __iter__ = __eq__ = __getitem__ = items = values = __bool__ = refuse
+    __class__ = property(refuse)
+    __hash__ = None
+
+
+def test_looking_calls_nothing_of_the_programs():
+    unusual = Unusual(a=1)
+    things = [unusual, threading.local(), numpy.float64(2.0), re.compile("x"), types.MappingProxyType({"a": 1}), Unit.MILE]
+    things.append(things)
+    module = make()
+    module.things = things
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    function = hindcast.aot_function(lambda x: module(x) * (things is not None), "eager", "eager")
+    for f, stats in ((compiled, compiled.aot_stats), (function, function.stats)):
+        for _ in range(4):
+            outcome(module, f)
+        assert stats()["hits"] == 3 and stats()["traces"] == 1
+        dict.update(unusual, {str(f): 1})
+        outcome(module, f)
+        assert stats()["traces"] == 2
+
+
+def test_threads_while_the_state_changes():
+    module = nn.Linear(3, 3)
+    module.scale = 1.0
+    thing_of = threading.local()
+    f = hindcast.aot_function(lambda x, thing: module(x) * thing.scale, "eager", "eager")
+    failures = []
+
+    def work(seed):
+        try:
+            for i in range(200):
+                thing = Thing()  # gone with the next one
+                thing.scale = float(i % 3 + seed)
+                thing_of.last = thing
+                x = torch.full((2, 3), float(i))
+                assert_same(f(x, thing).detach(), (module(x) * thing.scale).detach())
+                if i % 50 == 0:
+                    gc.collect()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_an_iterator():
+    numbers = itertools.count()
+    f, others = hindcast.aot_function(lambda x: x * next(numbers)), itertools.count()
+    for _ in range(4):
+        assert_same(f(torch.ones(3)), torch.ones(3) * next(others))
+
+
+def test_what_is_reached_in_other_ways(monkeypatch):
+    class Made:
+        def __init__(self):
+            self.number = factor
+
+        def __mul__(self, x):
+            return x * self.number
+
+    owner = Thing()
+    reference = weakref.ref(owner)
+    by_cache = functools.lru_cache(lambda n: n * factor)
+    calls = itertools.count(100)
+
+    for function in (lambda x: Made() * x, lambda x: x * reference().scale, lambda x, n: x * by_cache(n)):
+        takes_number = function.__code__.co_argcount == 2
+        f = hindcast.aot_function(function, "eager", "eager")
+        for value in (2.0, 2.0, 3.0, 3.0):
+            monkeypatch.setitem(globals(), "factor", value)
+            owner.scale = value
+            more = (next(calls),) if takes_number else ()
+            by_cache.cache_clear()
+            assert_same(f(torch.ones(3), *more), function(torch.ones(3), *more))
+
+
+def test_a_function_that_sets_what_its_caller_takes_away():
+    def function(x, holder):
+        holder.out = x * 2
+        return x * 3
+
+    def program(call):
+        found = []
+        holder = Thing()
+        for _ in range(4):
+            x = torch.ones(3)
+            found.append(call(x, holder))
+            found.append(holder.out)
+            del holder.out
+        return found
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    assert_same(program(f), program(function))
+
+
+WRITES = {
+    "new name": lambda d: d.update(y=d["x"] * 2),
+    "name that goes": lambda d: d.pop("extra"),
+    "tensor": lambda d: d.update(x=d["x"].sin()),
+    "number": lambda d: d.update(count=d["count"] + 1),
+    "list": lambda d: d["list"].append(d["x"] + 1),
+    "shorter list": lambda d: d["list"].clear(),
+    "dict in a list": lambda d: d["list"][0].update(inner=d["x"] * 5),
+    "all": lambda d: d.clear(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("is_traced", (True, False), ids=("traced", "as it is"))
+def test_containers_among_the_arguments_are_written(name, is_traced):
+    def function(d):
+        x = d["x"]
+        if not is_traced:
+            x.detach().numpy()
+        WRITES[name](d)
+        return x * 3
+
+    def program(call):
+        found = []
+        for _ in range(4):
+            x = torch.ones(3, requires_grad=True)
+            inner, items = {"inner": x}, []
+            items.append(inner)
+            d = {"x": x, "extra": 1, "count": 0, "list": items}
+            y = call(d)
+            loss = y.sum() + sum(t.sum() for t in tree_leaves(d) if isinstance(t, torch.Tensor))
+            loss.backward()
+            found.append((y.detach(), x.grad, detached(d), detached(items), detached(inner)))
+        return found
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    assert_same(program(f), program(function))
+    assert f.stats()["hits"] == (3 if is_traced else 0)
+
+
+def test_arguments_that_are_results_are_themselves():
+    def function(batch, more, thing):
+        batch["y"] = batch["x"] * 2
+        return batch, more["list"], [more, thing], thing, batch["y"] + 1
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    thing = Thing()
+    gone = weakref.ref(thing)
+    for _ in range(4):
+        batch, more = {"x": torch.ones(3)}, {"list": [1, 2]}
+        same, items, (others, object_of), again, y = f(batch, more=more, thing=thing)
+        assert same is batch and items is more["list"] and others is more and object_of is thing and again is thing
+        assert_same((batch["y"], y), (torch.full((3,), 2.0), torch.full((3,), 3.0)))
+    assert f.stats()["hits"] == 3
+    del thing, object_of, again
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_object_among_the_arguments_changes():
+    def function(x, thing, unit=Unit.METRE):
+        return x * thing.scale if unit is Unit.METRE else x
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    one, other = Thing(), Thing()
+    for _ in range(3):
+        for scale in (1.0, 2.0):
+            one.scale = scale
+            for each in (one, other):
+                each.calls += 1  # the function does not read it
+                for unit in Unit:
+                    assert_same(step(lambda x: f(x, each, unit)), step(lambda x: function(x, each, unit)))
+    assert f.stats()["traces"] <= 8 and f.stats()["eager"] == 0
+
+
+# ---- copies
+
+
+def pickled(thing):
+    return pickle.loads(pickle.dumps(thing))
+
+
+def saved(thing):
+    file = io.BytesIO()
+    torch.save(thing, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": pickled, "torch.save": saved}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_of_a_module_is_one_of_its_own(name):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    compiled = hindcast.aot_module(module, "eager", "eager", hindcast.partition.min_cut, limit=3)
+    compiled.register_forward_hook(twice)
+    expected = step(compiled)
+    made = COPIES[name](compiled)
+    del compiled
+    gc.collect()
+    assert type(made) is hindcast.AotModule and made.aot_stats()["calls"] == 0
+    for _ in range(3):
+        assert_same(step(made), expected)
+    assert made.aot_stats()["hits"] == 2
+    assert list(made.state_dict()) == list(module.state_dict())
+    with torch.no_grad():
+        module[0].weight.zero_()
+    assert made.state_dict()["0.weight"].any() == (name != "copy")
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_module_with_a_compiled_part_is_copied(name):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = hindcast.aot_module(nn.Linear(3, 3), "eager", "eager")
+            self.call = hindcast.aot_function(self.compute, "eager", "eager")
+            self.scale = 2.0
+
+        def compute(self, x):
+            return self.inner(x) * self.scale
+
+        def forward(self, x):
+            return self.call(x)
+
+    if name in ("pickle", "torch.save"):
+        globals()["Net"] = Net
+        Net.__qualname__ = "Net"
+    net = Net()
+    expected = step(net)
+    made = COPIES[name](net)
+    net.scale = 5.0
+    if name != "copy":  # its self.call is that of the first
+        for _ in range(2):
+            assert_same(step(made), expected)
+    assert made.inner.aot_stats() is not None
+
+
+@hindcast.aot_function
+def decorated(x):
+    return x * 3
+
+
+def plain(x):
+    return x * 4
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_of_a_function(name):
+    assert COPIES[name](decorated) is decorated
+    f = hindcast.aot_function(plain, "eager", "eager")
+    expected = step(f)
+    made = COPIES[name](f)
+    del f
+    gc.collect()
+    hindcast.aot_function(decorated)(torch.ones(3))
+    for _ in range(2):
+        assert_same(step(made), expected)
+    bound = COPIES[name](hindcast.aot_function(Thing().method, "eager", "eager"))
+    assert_same(step(bound), step(Thing().method))
+
+
+def test_a_copy_in_another_process(tmp_path):
+    (tmp_path / "functions.py").write_text("def double(x): return x * 2\ndef cube(x): return x ** 3\n")
+    program = """
+        import sys
+        sys.path.insert(0, %r)
+        import functions, hindcast, pickle, torch
+        """ % str(tmp_path)
+    write = """
+        f = hindcast.aot_function(functions.double)
+        f(torch.ones(3))
+        net = hindcast.aot_module(torch.nn.Linear(3, 3))
+        net(torch.ones(3))
+        pickle.dump((f, net), open(%r, "wb"))
+        """ % str(tmp_path / "pickle")
+    read = """
+        other = hindcast.aot_function(functions.cube)
+        other(torch.ones(3))
+        f, net = pickle.load(open(%r, "rb"))
+        x = torch.full((3,), 5.0)
+        assert torch.equal(f(x), x * 2), f(x)
+        assert torch.equal(net(x), net._aot_original(x))
+        """ % str(tmp_path / "pickle")
+    for part in (write, read):
+        subprocess.run([sys.executable, "-c", textwrap.dedent(program) + textwrap.dedent(part)], check=True, timeout=300)
+
+
+def test_an_average_of_a_compiled_module():
+    torch.manual_seed(0)
+    compiled = hindcast.aot_module(nn.Linear(3, 3), "eager", "eager")
+    average = torch.optim.swa_utils.AveragedModel(compiled)
+    for _ in range(3):
+        step(compiled)
+        with torch.no_grad():
+            compiled.weight.add_(1)
+        average.update_parameters(compiled)
+        assert_same(step(average), step(average.module._aot_original))
+
+
+def test_names_of_a_module_stay_true():
+    module = make()
+    compiled = hindcast.aot_module(module)
+    del compiled.soft
+    module.more = nn.Linear(3, 3)
+    compiled.register_buffer("note", torch.ones(3))
+    compiled.add_module("behind", nn.Tanh())
+    compiled.register_parameter("bias", nn.Parameter(torch.ones(3)))
+    for each in (compiled, module):
+        assert "soft" not in dict(each.named_children()) and "note" in dict(each.named_buffers())
+        assert "bias" in dict(each.named_parameters())
+        assert [name for name, _ in each.named_modules()] == [name for name, _ in module.named_modules()]
+    assert {name for name, _ in compiled.named_parameters()} | {"note"} == set(compiled.state_dict())
+
+
+def test_a_compiled_container():
+    compiled = hindcast.aot_module(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)))
+    parameters = compiled.parameters
+    assert len(compiled) == 3 and compiled and len(list(compiled)) == 3 and len(list(parameters())) == 4
+    del compiled[2]
+    compiled[1] = nn.Sigmoid()
+    assert len(list(parameters())) == 2 and isinstance(compiled[1], nn.Sigmoid) and compiled[1] in compiled._modules.values()
+    for _ in range(3):
+        assert_same(compiled(torch.ones(3)).detach(), compiled._aot_original(torch.ones(3)).detach())
+    assert hindcast.aot_module(nn.Linear(3, 3)), "what has no length is true"
+    with pytest.raises(TypeError):
+        len(hindcast.aot_module(nn.Linear(3, 3)))
+
+
+def test_without_fallback_only_what_cannot_be_traced_raises():
+    f = hindcast.aot_function(lambda x, thing: x * thing.scale, "eager", "eager", fallback=False)
+    for _ in range(50):  # each another object
+        assert_same(f(torch.ones(3), Thing()), torch.full((3,), 2.0))
+
+
+def test_lazy_modules():
+    for compiled_as in (hindcast.aot_module, lambda module: hindcast.aot_function(lambda x: module(x))):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d())
+        compiled = compiled_as(module)
+        x = torch.randn(5, 3)
+        for _ in range(3):
+            compiled(x).sum().backward()
+        assert module[0].weight.shape == (4, 3) and module[0].weight.grad is not None
+        assert_same(compiled.eval()(x).detach() if isinstance(compiled, nn.Module) else compiled(x).detach(), module(x).detach())
+
+
+# ---- memory
+
+
+def test_nothing_is_kept_alive():
+    module = nn.Linear(3, 3, bias=False)
+    compiled = hindcast.aot_module(module, "eager", "eager")
+    function = hindcast.aot_function(lambda x, thing: x * thing.scale, "eager", "eager")
+    x = torch.ones(3)
+    objects, parameters = [], []
+    for _ in range(5):
+        weight = module.weight.detach().clone().requires_grad_()
+        torch.func.functional_call(compiled, {"weight": weight}, (x,)).sum().backward()
+        thing = Thing()
+        function(x, thing)
+        parameters.append(weakref.ref(weight))
+        objects.append(weakref.ref(thing))
+        del weight, thing
+    gc.collect()
+    assert not any(each() is not None for each in objects)
+    assert not any(each() is not None for each in parameters)
+    compiled(x), function(x, Thing())
+    assert len(function._kinds) <= 1 and len(compiled._aot_call._kinds) <= 1
+
+
+def test_an_object_that_has_a_compiled_method_goes():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.compiled = hindcast.aot_function(self.compute, "eager", "eager")
+
+        def compute(self, x):
+            return self.layer(x)
+
+        def forward(self, x):
+            return self.compiled(x)
+
+    net = Net()
+    for _ in range(3):
+        step(net)
+    gone = weakref.ref(net)
+    del net
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_id_that_comes_again_is_another_object():
+    f = hindcast.aot_function(lambda x, thing: x * thing.scale, "eager", "eager")
+    for i in range(200):
+        thing = Thing()  # mostly where the one before was
+        thing.scale = float(i)
+        assert_same(f(torch.ones(3), thing), torch.ones(3) * i)
