@@ -81,6 +81,15 @@ bool share_version(const at::Tensor& a, const at::Tensor& b) {
   return std::memcmp(&one, &other, sizeof(one)) == 0;
 }
 
+// Of a detached view autograd does not say what it is a view of: the one among `tensors` that shares its memory and its version.
+at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tensor& view) {
+  for (const at::Tensor& tensor : tensors) {
+    const TracingTensor* traced = TracingTensor::get(tensor);
+    if (traced && traced->base == TracingTensor::get(view)->base && traced->views.empty() && share_version(tensor, view)) return tensor;
+  }
+  return view;
+}
+
 bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
   return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
@@ -89,7 +98,7 @@ bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
 // LibTorch's words where somebody reaches for the memory of a stand-in.
 bool is_about_a_stand_in(const std::exception& error) {
   const std::string_view text = error.what();
-  return text.find("TracingTensor") != text.npos ||
+  return text.find("TracingTensor") != text.npos || text.find("Expected no weakrefs to t") != text.npos ||  // swap_tensors()
          text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos;
 }
 
@@ -248,7 +257,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       continue;
     }
     // Of tensors that share memory the program gives what all of them are views of.
-    const at::Tensor whole = traced.views.empty() || !own[i].is_view() ? own[i] : at::Tensor(own[i]._base());
+    const at::Tensor whole = traced.views.empty() ? own[i] : own[i].is_view() ? at::Tensor(own[i]._base()) : detached_from(own, own[i]);
     const TracingTensor* base = TracingTensor::get(whole);
     if (wholes.try_emplace(traced.base.get(), whole).first->second.unsafeGetTensorImpl() != whole.unsafeGetTensorImpl())
       throw NotTraced("it returns tensors that share memory, and the one is no view of the other (.data)");

@@ -98,6 +98,36 @@ TEST(TensorsThemselves, AViewOfDataOfAResultIsItsMemory) {
       function, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
 }
 
+// Of detach() it is, and it counts writes with it.
+TEST(TensorsThemselves, ADetachedResultIsAView) {
+  const Function function = [](const Tensors& in) {
+    const at::Tensor h = in[0].exp();
+    return Tensors{h, h.detach(), h.detach().view({-1})};
+  };
+  expect_as_stock(
+      function, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
+  expect_as_stock(
+      function, [] { return Tensors{leaf(1)}; }, set_first_to_zero);
+  const Function pair = [](const Tensors& in) {
+    const at::Tensor h = in[0].exp();
+    return Tensors{h, h.detach()};
+  };
+  expect_as_stock(
+      pair, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
+  const auto f = aot_function(pair, with_kernels());
+  for (int call = 0; call < 3; ++call) {
+    const Tensors results = f(Tensors{leaf(1)});
+    EXPECT_FALSE(results[1].requires_grad());
+    if (call != 1) {
+      results[0].sum().backward();
+      continue;
+    }
+    results[1].zero_();
+    EXPECT_THROW(results[0].sum().backward(), c10::Error);
+  }
+  EXPECT_EQ(f.stats().hits, 2U);
+}
+
 TEST(TensorsThemselves, DataOfAnArgumentCountsItsWritesItself) {
   const auto function = [](const Tensors& in) { return Tensors{in[0].variable_data()}; };
   const auto f = aot_function(Function(function), with_kernels());

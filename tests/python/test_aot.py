@@ -664,3 +664,15 @@ def test_an_operator_that_is_written_in_python():
         f(x).sum().backward()
         assert x.grad.tolist() == [6 * 8 * 2.0**5] * 3
     assert f.stats()["hits"] == 3
+
+
+def test_tensors_that_are_swapped():
+    def function(x):
+        a, b = x.detach() * 2, x.detach() * 3
+        torch.utils.swap_tensors(a, b)
+        return a - b + x
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        x = leaf(4)
+        assert torch.equal(f(x), function(x))
