@@ -3,6 +3,7 @@
 #include "capture/backward/facts.h"
 #include "capture/function/input_node.h"
 #include "capture/function/random_state.h"
+#include "capture/function/watch_grad.h"
 #include "capture/graph/shared_memory.h"
 
 #include <ATen/autocast_mode.h>
@@ -128,6 +129,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
     primal.value = sizes_of_ ? recorder_.new_value(input, sizes_of_(number, *graph_->symbols)) : recorder_.new_value(input);
     primal.real = input.requires_grad() ? without_history(input) : input;
     primal.stand_in = recorder_.stand_in(primal.real, primal.value);
+    watch_grad(primal.stand_in);
     if (input.requires_grad() && input.is_leaf()) {
       primal.stand_in.set_requires_grad(true);  // so that a write to it is the error that it is without us
       primal.gradient = torch::autograd::impl::gradient_edge(primal.stand_in);

@@ -354,5 +354,34 @@ TEST(TensorsThemselves, RequiresGradOfATensorThatWasMade) {
   EXPECT_EQ(f.stats().hits, 2U);
 }
 
+// ---- .grad
+
+TEST(TensorsThemselves, GradOfAnArgument) {
+  const std::vector<Function> functions = {
+      [](const Tensors& in) { return Tensors{in[0].detach() - in[0].grad() * 0.1}; },
+      [](const Tensors& in) { return Tensors{in[0].grad().defined() ? in[0] * 2 : in[0] * 3}; },
+      [](const Tensors& in) {
+        in[0].mutable_grad() = at::Tensor();
+        return Tensors{in[0] * 2};
+      },
+  };
+  float value = 0;
+  for (const Function& function : functions) {
+    expect_as_stock(function, [&] {
+      const at::Tensor x = leaf(3);
+      x.mutable_grad() = torch::full({2, 3}, value);
+      return Tensors{x};
+    });
+    value += 1;
+  }
+  // Where there is none, and later one.
+  const auto f = aot_function(functions[1], with_kernels());
+  for (int call = 0; call < 4; ++call) {
+    const at::Tensor x = leaf(3);
+    if (call > 1) x.mutable_grad() = torch::ones({2, 3});
+    EXPECT_EQ(f(Tensors{x})[0][0][0].item<float>(), call > 1 ? 6 : 9) << call;
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests::tensors_themselves_test
