@@ -212,7 +212,11 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
     returned.views = traced->views;
   }
   const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
-  if (!returned.is_itself && !share_version(output, whole)) throw NotTraced("it returns .data of an argument, or a view of that");
+  // What unsafe_split() gives counts its writes itself, and does so when it is taken again.
+  const bool are_views = std::all_of(returned.views.begin(), returned.views.end(),
+                                     [](const ViewStep& step) { return step.op.schema().returns().at(0).alias_info() != nullptr; });
+  if (!returned.is_itself && are_views && !share_version(output, whole))
+    throw NotTraced("it returns .data of an argument, or a view of that");
   if (!returned.is_itself && output.is_leaf() && output.requires_grad())
     throw NotTraced("it returns a view of an argument that requires grad by itself");
   const bool is_written = traced && traced->base->value != primals_[primal].value;
