@@ -3,6 +3,7 @@
 #include "capture/backward/facts.h"
 #include "capture/function/input_node.h"
 #include "capture/function/random_state.h"
+#include "capture/function/watch_grad.h"
 #include "capture/graph/shared_memory.h"
 
 #include <ATen/autocast_mode.h>
@@ -84,6 +85,15 @@ bool share_version(const at::Tensor& a, const at::Tensor& b) {
   return std::memcmp(&one, &other, sizeof(one)) == 0;
 }
 
+// Of a detached view autograd does not say what it is a view of: the one among `tensors` that shares its memory and its version.
+at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tensor& view) {
+  for (const at::Tensor& tensor : tensors) {
+    const TracingTensor* traced = TracingTensor::get(tensor);
+    if (traced && traced->base == TracingTensor::get(view)->base && traced->views.empty() && share_version(tensor, view)) return tensor;
+  }
+  return view;
+}
+
 bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
   return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
@@ -92,7 +102,7 @@ bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
 // LibTorch's words where somebody reaches for the memory of a stand-in.
 bool is_about_a_stand_in(const std::exception& error) {
   const std::string_view text = error.what();
-  return text.find("TracingTensor") != text.npos ||
+  return text.find("TracingTensor") != text.npos || text.find("Expected no weakrefs to t") != text.npos ||  // swap_tensors()
          text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos;
 }
 
@@ -143,6 +153,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
       torch::autograd::impl::set_version_counter(primal.stand_in, torch::autograd::impl::version_counter(input));
     }
     if (input.requires_grad()) primal.outside = torch::autograd::impl::gradient_edge(input);
+    watch_grad(primal.stand_in, input);
     if (input.requires_grad() && input.is_leaf()) {
       primal.stand_in.set_requires_grad(true);  // so that a write to it is the error that it is without us
       primal.gradient = torch::autograd::impl::gradient_edge(primal.stand_in);
@@ -385,7 +396,7 @@ void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
   std::for_each(result_stand_ins_.begin(), result_stand_ins_.end(), count);
   for (const Primal& primal : primals_) {
     count(primal.stand_in);
-    if (primal.stand_in.defined()) count(primal.stand_in.grad());
+    if (primal.stand_in.defined()) count(grad_of(primal.stand_in));
   }
   recorder_.for_each_lifted(count);
   count_viewed(held, *references);
@@ -436,7 +447,11 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
     returned.views = traced->views;
   }
   const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
-  if (!returned.is_itself && !share_version(output, whole)) throw NotTraced("it returns .data of an argument, or a view of that");
+  // What unsafe_split() gives counts its writes itself, and does so when it is taken again.
+  const bool are_views = std::all_of(returned.views.begin(), returned.views.end(),
+                                     [](const ViewStep& step) { return step.op.schema().returns().at(0).alias_info() != nullptr; });
+  if (!returned.is_itself && are_views && !share_version(output, whole))
+    throw NotTraced("it returns .data of an argument, or a view of that");
   if (!returned.is_itself && output.is_leaf() && output.requires_grad())
     throw NotTraced("it returns a view of an argument that requires grad by itself");
   const bool is_written = traced && traced->base->value != primals_[primal].value;
@@ -483,7 +498,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       continue;
     }
     // Of tensors that share memory the program gives what all of them are views of.
-    const at::Tensor whole = traced.views.empty() || !own[i].is_view() ? own[i] : at::Tensor(own[i]._base());
+    const at::Tensor whole = traced.views.empty() ? own[i] : own[i].is_view() ? at::Tensor(own[i]._base()) : detached_from(own, own[i]);
     const TracingTensor* base = TracingTensor::get(whole);
     if (wholes.try_emplace(traced.base.get(), whole).first->second.unsafeGetTensorImpl() != whole.unsafeGetTensorImpl())
       throw NotTraced("it returns tensors that share memory, and the one is no view of the other (.data)");
@@ -583,7 +598,7 @@ std::vector<at::Tensor> FunctionTrace::real_inputs() const {
 void FunctionTrace::note_accumulated() {
   for (size_t i = 0; i < input_count(); ++i) {
     if (!primals_[i].stand_in.defined() || !primals_[i].stand_in.is_leaf()) continue;
-    const at::Tensor& gradient = primals_[i].stand_in.grad();
+    const at::Tensor gradient = grad_of(primals_[i].stand_in);
     const TracingTensor* traced = TracingTensor::get(gradient);
     if (gradient.defined()) accumulated_.emplace_back(i, without_history(traced ? traced->real : gradient));
   }

@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Runs go on while they make the least less.
-constexpr int kFewestRuns = 4, kMostRuns = 12;
+constexpr int kFewestRuns = 4, kMostRuns = 12, kRunsByClock = 3;
 constexpr double kLess = 0.98;
 
 bool is_last(const at::Tensor& tensor) {
@@ -83,39 +83,47 @@ int64_t share_of(int64_t images) {
   return std::min(images, std::max<int64_t>(2, (images + threads - 1) / threads));
 }
 
-/// `share`: one thread's part of the work; `all`: the work.
-template <class Share, class All>
-bool time(RunTime& least, Share share, All all) {
-  const double cpu_us = cpu_us_on_one_thread(share);
-  const auto start = Clock::now();
-  all();
-  const bool is_less = cpu_us < kLess * least.cpu_us;
-  least.cpu_us = std::min(least.cpu_us, cpu_us);
-  least.clock_us = std::min(least.clock_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+template <class Work>
+bool makes_less(double& least_cpu_us, Work work) {
+  const double start = cpu_us();
+  work();
+  const double us = cpu_us() - start;
+  const bool is_less = us < kLess * least_cpu_us;
+  least_cpu_us = std::min(least_cpu_us, us);
   return is_less;
 }
 
 /// `run` says whether it made the least less.
-template <class Measurement>
-void repeat(Measurement run) {
-  int in_vain = 0;
-  for (int i = 0; i < kMostRuns && (i < kFewestRuns || in_vain < kFewestRuns - 1); ++i) in_vain = run() ? 0 : in_vain + 1;
+template <class Run>
+void repeat_on_one_thread(Run run) {
+  on_one_thread([&] {
+    int in_vain = 0;
+    for (int i = 0; i < kMostRuns && (i < kFewestRuns || in_vain < kFewestRuns - 1); ++i) in_vain = run() ? 0 : in_vain + 1;
+  });
 }
 
-// The two take turns, so that a slow moment of the machine meets both.
+template <class Work>
+void time_by_clock(double& least_us, Work work) {
+  const auto start = Clock::now();
+  work();
+  least_us = std::min(least_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+}
+
+// The two layouts take turns, so that a slow moment of the machine meets both.
 ConvolutionTimes measure(const Convolution& of) {
   Convolution share = of;
   share.input[0] = share_of(of.input[0]);
   constexpr auto kPlain = at::MemoryFormat::Contiguous, kLast = at::MemoryFormat::ChannelsLast;
   Run plain(of, kPlain), last(of, kLast), plain_share(share, kPlain), last_share(share, kLast);
   ConvolutionTimes times{.plain = {kNever, kNever}, .last = {kNever, kNever}};
-  repeat([&] {
-    const bool plain_is_less = time(
-        times.plain, [&] { plain_share.run(); }, [&] { plain.run(); });
-    return time(
-               times.last, [&] { last_share.run(); }, [&] { last.run(); }) ||
-           plain_is_less;
+  repeat_on_one_thread([&] {
+    const bool plain_is_less = makes_less(times.plain.cpu_us, [&] { plain_share.run(); });
+    return makes_less(times.last.cpu_us, [&] { last_share.run(); }) || plain_is_less;
   });
+  for (int i = 0; i < kRunsByClock; ++i) {
+    time_by_clock(times.plain.clock_us, [&] { plain.run(); });
+    time_by_clock(times.last.clock_us, [&] { last.run(); });
+  }
   times.output_is_last = last.output_is_last();
   times.input_gradient_is_last = last.input_gradient_is_last();
   times.weight_gradient_is_last = last.weight_gradient_is_last();
@@ -124,9 +132,11 @@ ConvolutionTimes measure(const Convolution& of) {
 
 RunTime measure_copy(const std::vector<int64_t>& sizes) {
   const at::Tensor from = image(sizes, at::MemoryFormat::Contiguous), share = from.narrow(0, 0, share_of(sizes[0]));
-  const auto copy = [](const at::Tensor& tensor) { return [&tensor] { tensor.clone(at::MemoryFormat::ChannelsLast); }; };
   RunTime least{kNever, kNever};
-  repeat([&] { return time(least, copy(share), copy(from)); });
+  repeat_on_one_thread([&] { return makes_less(least.cpu_us, [&] { share.clone(at::MemoryFormat::ChannelsLast); }); });
+  for (int i = 0; i < kRunsByClock; ++i) {
+    time_by_clock(least.clock_us, [&] { from.clone(at::MemoryFormat::ChannelsLast); });
+  }
   return least;
 }
 

@@ -4,26 +4,18 @@
 #include <time.h>
 
 namespace hindcast::codegen {
-namespace {
+
+// A region within a region is done by who enters it. The first of the outer one's two parts is the calling thread's.
+void on_one_thread(c10::function_ref<void()> work) {
+  at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t) {
+    if (begin == 0) work();
+  });
+}
 
 double cpu_us() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
-}
-
-}  // namespace
-
-// A region within a region is done by who enters it. The first of the outer one's two parts is the calling thread's.
-double cpu_us_on_one_thread(c10::function_ref<void()> work) {
-  double us = 0;
-  at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t) {
-    if (begin != 0) return;
-    const double start = cpu_us();
-    work();
-    us = cpu_us() - start;
-  });
-  return us;
 }
 
 }  // namespace hindcast::codegen

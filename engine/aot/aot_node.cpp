@@ -419,7 +419,13 @@ variable_list AotNode::backward_by_ops(const variable_list& tangents) {
           of.primals.emplace_back(primal, SavedVariable(inputs[i], false));
       }
     }
-    for (const auto& [primal, saved] : for_second_order_) of.primals.emplace_back(primal, SavedVariable(saved.unpack(), false));
+    for (const auto& [primal, saved] : for_second_order_) {
+      try {
+        of.primals.emplace_back(primal, SavedVariable(saved.unpack(), false));
+      } catch (const std::exception& error) {  // it was written to since: an error for who needs it
+        of.why_not = error.what();
+      }
+    }
     give_history(inputs, std::move(of));
   }
   variable_list taken;

@@ -147,6 +147,7 @@ class SavedHistory final : public torch::autograd::Node {
  private:
   void check() const {
     if (is_released_) refuse_second_time();
+    if (!of_.why_not.empty()) throw std::runtime_error(of_.why_not);
     const char* why = nullptr;
     const SecondOrder& order = of_.whole->second_order;
     if (of_.function->has_formulas()) why = "it calls custom Functions";

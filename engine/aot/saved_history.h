@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct HistoryOf {
   capture::Bindings bindings;
   torch::autograd::edge_list edges;                                     // of the call's node
   std::vector<std::pair<uint32_t, torch::autograd::SavedVariable>> primals;  // of SecondOrder::primals, those that there are
+  std::string why_not = {};                                                  // there are no others
 };
 
 /// Gives the tensors of SecondOrder::saved, among `saved`, a node that computes them once more, by autograd, where gradients flow into them.

@@ -98,6 +98,36 @@ TEST(TensorsThemselves, AViewOfDataOfAResultIsItsMemory) {
       function, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
 }
 
+// Of detach() it is, and it counts writes with it.
+TEST(TensorsThemselves, ADetachedResultIsAView) {
+  const Function function = [](const Tensors& in) {
+    const at::Tensor h = in[0].exp();
+    return Tensors{h, h.detach(), h.detach().view({-1})};
+  };
+  expect_as_stock(
+      function, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
+  expect_as_stock(
+      function, [] { return Tensors{leaf(1)}; }, set_first_to_zero);
+  const Function pair = [](const Tensors& in) {
+    const at::Tensor h = in[0].exp();
+    return Tensors{h, h.detach()};
+  };
+  expect_as_stock(
+      pair, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
+  const auto f = aot_function(pair, with_kernels());
+  for (int call = 0; call < 3; ++call) {
+    const Tensors results = f(Tensors{leaf(1)});
+    EXPECT_FALSE(results[1].requires_grad());
+    if (call != 1) {
+      results[0].sum().backward();
+      continue;
+    }
+    results[1].zero_();
+    EXPECT_THROW(results[0].sum().backward(), c10::Error);
+  }
+  EXPECT_EQ(f.stats().hits, 2U);
+}
+
 TEST(TensorsThemselves, DataOfAnArgumentCountsItsWritesItself) {
   const auto function = [](const Tensors& in) { return Tensors{in[0].variable_data()}; };
   const auto f = aot_function(Function(function), with_kernels());
@@ -322,6 +352,35 @@ TEST(TensorsThemselves, RequiresGradOfATensorThatWasMade) {
   const auto f = aot_function(function, with_kernels());
   for (int call = 0; call < 3; ++call) f(Tensors{leaf(2)})[0].sum().backward();
   EXPECT_EQ(f.stats().hits, 2U);
+}
+
+// ---- .grad
+
+TEST(TensorsThemselves, GradOfAnArgument) {
+  const std::vector<Function> functions = {
+      [](const Tensors& in) { return Tensors{in[0].detach() - in[0].grad() * 0.1}; },
+      [](const Tensors& in) { return Tensors{in[0].grad().defined() ? in[0] * 2 : in[0] * 3}; },
+      [](const Tensors& in) {
+        in[0].mutable_grad() = at::Tensor();
+        return Tensors{in[0] * 2};
+      },
+  };
+  float value = 0;
+  for (const Function& function : functions) {
+    expect_as_stock(function, [&] {
+      const at::Tensor x = leaf(3);
+      x.mutable_grad() = torch::full({2, 3}, value);
+      return Tensors{x};
+    });
+    value += 1;
+  }
+  // Where there is none, and later one.
+  const auto f = aot_function(functions[1], with_kernels());
+  for (int call = 0; call < 4; ++call) {
+    const at::Tensor x = leaf(3);
+    if (call > 1) x.mutable_grad() = torch::ones({2, 3});
+    EXPECT_EQ(f(Tensors{x})[0][0][0].item<float>(), call > 1 ? 6 : 9) << call;
+  }
 }
 
 }  // namespace

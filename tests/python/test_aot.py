@@ -270,24 +270,104 @@ def test_an_exception_comes_through():
         )
 
 
-def test_a_function_runs_as_often_as_stock_runs_it():
-    runs = 0
+def test_a_backward_never_runs_the_function():
+    running = []
 
     def function(x, y):
-        nonlocal runs
-        runs += 1
+        running.append(torch._C._current_graph_task_id())
         return x.sin() * y, y.exp()
 
-    f = hindcast.aot_function(function)
+    f = hindcast.aot_function(lambda x, y: (x.sin() * y, y.exp()))
     for call in range(6):
         x, y = leaf(3), leaf(3)
-        results = f(x, y)
-        first = torch.autograd.grad(results[call % 2].sum(), (x, y), create_graph=call % 3 == 0, allow_unused=True)
+        first = torch.autograd.grad(f(x, y)[call % 2].sum(), (x, y), create_graph=call % 3 == 0, allow_unused=True)
         expected = torch.autograd.grad(function(x, y)[call % 2].sum(), (x, y), allow_unused=True)
         assert [g is None for g in first] == [g is None for g in expected]
         assert all(torch.allclose(a, b) for a, b in zip(first, expected) if a is not None)
-        runs -= 1
-    assert runs == 1
+    assert f.stats()["traces"] == 1 and f.stats()["hits"] == 5
+
+    g = hindcast.aot_function(function)  # it changes what it sees: it runs as it is
+    for call in range(6):
+        x, y = leaf(3), leaf(3)
+        torch.autograd.grad(g(x, y)[call % 2].sum(), (x, y), create_graph=call % 3 == 0, allow_unused=True)
+    assert len(running) == 12 and all(task == -1 for task in running)
+
+
+# Each of these was once a segmentation fault, an error, or a lost gradient.
+def test_gradients_of_all_kinds():
+    def function(x):
+        return x.sin() * x
+
+    f = hindcast.aot_function(function)
+    for _ in range(3):
+        x = leaf(4)
+        expected = torch.diag(torch.autograd.grad(function(x).sum(), x)[0])
+        assert torch.allclose(torch.autograd.grad(f(x), x, torch.eye(4), is_grads_batched=True)[0], expected)
+        assert torch.allclose(torch.autograd.functional.jacobian(f, x, vectorize=True), expected)
+        sparse = torch.eye(4)[0].to_sparse()
+        ours, stock = (torch.autograd.grad(call(x), x, sparse)[0].to_dense() for call in (f, function))
+        assert torch.allclose(ours, stock)
+        zeros = torch._efficientzerotensor((4,))
+        assert torch.equal(torch.autograd.grad(f(x), x, zeros)[0] + 0, torch.zeros(4))
+
+    class PassOn(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    for _ in range(3):
+        x = leaf(4)
+        y = (f(x) * 2).sum()
+        with PassOn():
+            y.backward()
+        assert torch.allclose(x.grad, 2 * torch.autograd.grad(function(x).sum(), x)[0])
+
+
+class Doubtful(torch.autograd.Function):
+    """Does in its backward what no program can."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2 if gradient.sum() > 0 else gradient * -3
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_custom_function_is_itself(declared, monkeypatch):
+    monkeypatch.setattr(Doubtful, "is_traceable", declared, raising=False)
+    f = hindcast.aot_function(lambda x, sign: Doubtful.apply(x.sin() * 1) * sign)
+    for call in range(6):
+        x, sign = leaf(3), torch.tensor(1.0 if call % 2 else -1.0)
+        f(x, sign).sum().backward()
+        assert torch.allclose(x.grad, x.detach().cos() * (2.0 if call % 2 else 3.0))
+
+
+def test_tensors_that_a_function_keeps_have_their_history():
+    w = leaf(3)
+    kept = {}
+
+    def memo(x):
+        if "v" not in kept:
+            kept["v"] = w * w
+        return x * kept["v"]
+
+    def features(x):
+        kept["a"] = (w * x).sin()
+        return kept["a"] * 2
+
+    for function in (memo, features):
+        f = hindcast.aot_function(function)
+        for _ in range(5):
+            seen = []
+            for call in (f, function):
+                kept.clear()
+                w.grad = None
+                y = call(torch.ones(3)) + call(torch.full((3,), 2.0))
+                (y.sum() + sum(each.sum() for each in kept.values())).backward()
+                seen.append(w.grad)
+            assert torch.allclose(*seen)
 
 
 def test_tensors_from_outside():
@@ -680,3 +760,15 @@ def test_an_operator_that_is_written_in_python():
         f(x).sum().backward()
         assert x.grad.tolist() == [6 * 8 * 2.0**5] * 3
     assert f.stats()["hits"] == 3
+
+
+def test_tensors_that_are_swapped():
+    def function(x):
+        a, b = x.detach() * 2, x.detach() * 3
+        torch.utils.swap_tensors(a, b)
+        return a - b + x
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        x = leaf(4)
+        assert torch.equal(f(x), function(x))

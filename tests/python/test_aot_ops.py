@@ -30,7 +30,7 @@ EAGER_BY_REASON = {
     "asks whether tensors are equal": "allclose corrcoef cov equal istft nanquantile quantile",
     "reads a tensor's memory": "nn.functional.ctc_loss tensor_split",
     "writes to several arguments, or writes and returns": "_batch_norm_with_update _native_batch_norm_legit nn.functional.rrelu",
-    "changes geometry in place": "stft",
+    "changes geometry in place": "resize_ resize_as_ stft",
     "takes tensors that are not strided": "sparse.mm.reduce sparse.sampled_addmm",
 }
 EAGER = {name for names in EAGER_BY_REASON.values() for name in names.split()}

@@ -271,6 +271,8 @@ class Setting:
 
 
 class Scaled(torch.autograd.Function):
+    is_traceable = True
+
     @staticmethod
     def forward(ctx, x):
         return x * numbers[0]
