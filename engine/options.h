@@ -58,7 +58,7 @@ class Compiler {
 enum class Dynamic {
   Automatic,  ///< static first; sizes become dynamic when they are first seen to change
   Never,      ///< one capture for every combination of sizes and scalars, up to the limit
-  Inferred,   ///< of compiled functions: no branch of the function depends on a size, so that what two sizes have in common holds between them
+  Inferred,  ///< of compiled functions: no branch of the function depends on a size, so that what two sizes have in common holds between them
 };
 
 /// How autograd nodes are read on every backward.

@@ -182,7 +182,8 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
     throw NotTraced(*recorder_.refusal());
   }
   for (const at::Tensor& output : outputs) {
-    if (output.defined() && !TracingTensor::get(output) && !is_plain(output)) recorder_.refuse("it returns a tensor that is not a plain strided one");
+    if (output.defined() && !TracingTensor::get(output) && !is_plain(output))
+      recorder_.refuse("it returns a tensor that is not a plain strided one");
   }
   return outputs;
 }
@@ -217,8 +218,8 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& accumulator) 
   const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&accumulator);
   if (leaf == nullptr) return;
   if (!torch::autograd::impl::hooks(stand_in).empty()) {
-    const auto hooks = std::make_shared<std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>>(
-        std::move(torch::autograd::impl::hooks(stand_in)));
+    const auto hooks =
+        std::make_shared<std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>>(std::move(torch::autograd::impl::hooks(stand_in)));
     torch::autograd::impl::clear_hooks(stand_in);
     leaf->variable.register_hook([hooks](const at::Tensor& gradient) {
       variable_list gradients = {gradient};
@@ -306,9 +307,7 @@ void FunctionTrace::released() {
 }
 
 // LibTorch's engine asks too, before it adds gradients.
-bool FunctionTrace::may_read_memory() {
-  return is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_;
-}
+bool FunctionTrace::may_read_memory() { return is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_; }
 
 // The history of a leaf's stand-in ends at the leaf itself. Once more at the end: the op that ended the recording was under way.
 void FunctionTrace::begin_at_arguments() {
@@ -339,13 +338,17 @@ void FunctionTrace::lead_on() {
 
 // What is run from here on is run by nobody who knows symbols.
 void FunctionTrace::forget_symbols() const {
-  if (graph_->symbols->int_symbols() != 0) capture::forget_symbols(recorder_.held());
+  if (graph_->symbols->int_symbols() != 0) capture::forget_symbols(ends_of_history());
+}
+
+std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
+  std::vector<at::Tensor> ends = recorder_.held();
+  ends.insert(ends.end(), outputs_.begin(), outputs_.end());
+  return ends;
 }
 
 void FunctionTrace::replace_in_history(const Edge& former, const Edge& other) const {
-  std::vector<at::Tensor> roots = recorder_.held();
-  roots.insert(roots.end(), outputs_.begin(), outputs_.end());
-  redirect_edges(roots, [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
+  redirect_edges(ends_of_history(), [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
 }
 
 // ---- what the function gives

@@ -158,6 +158,7 @@ class FunctionTrace final : private Policy {
   void begin_at_arguments();
   void lead_on();
   void forget_symbols() const;
+  std::vector<at::Tensor> ends_of_history() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
   void read_results(const std::vector<at::Tensor>& outputs);
   void read_writes();

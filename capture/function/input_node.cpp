@@ -127,7 +127,8 @@ std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, co
     if (const auto* copy = dynamic_cast<torch::autograd::CopySlices*>(&node);
         has_a_formula_of_the_users(node) || (copy != nullptr && copy->fn && has_a_formula_of_the_users(*copy->fn))) {
       return "it calls a custom Function, " + node.name() +
-             ", whose backward may do what a program cannot. Declare it traceable (is_traceable = true) if it only calls PyTorch's functions "
+             ", whose backward may do what a program cannot. Declare it traceable (is_traceable = true) if it only calls PyTorch's "
+             "functions "
              "on its tensors";
     }
     return std::nullopt;
@@ -187,7 +188,7 @@ void forget_symbols(const std::vector<at::Tensor>& made) {
 }
 
 std::optional<std::unordered_map<const c10::TensorImpl*, size_t>> saved_in_history(const std::vector<at::Tensor>& made,
-                                                                                          const std::vector<Edge>& also) {
+                                                                                   const std::vector<Edge>& also) {
   std::unordered_map<const c10::TensorImpl*, size_t> references;
   std::vector<at::Tensor> tensors;
   cache::KeyBytes key;

@@ -30,7 +30,7 @@ void forget_symbols(const std::vector<at::Tensor>& made);
 /// By tensor, how many references autograd's history of `made` and the nodes of `also` hold: what nodes saved, and what views are of.
 /// Nullopt: there is a node that nobody can look into.
 std::optional<std::unordered_map<const c10::TensorImpl*, size_t>> saved_in_history(const std::vector<at::Tensor>& made,
-                                                                                          const std::vector<torch::autograd::Edge>& also);
+                                                                                   const std::vector<torch::autograd::Edge>& also);
 /// A node of a torch::autograd::Function, of C++ or Python: the user's code.
 bool is_users_function(const torch::autograd::Node& node);
 /// The same, but for those that torch.library makes for an operator.

@@ -121,6 +121,13 @@ std::vector<at::Tensor> Recorder::held() const {
   return held;
 }
 
+// Of the op that has ended the recording: autograd has looked for its edges and sizes before the stand-ins became plain.
+void Recorder::note_results(const std::vector<at::Tensor>& results) {
+  for (const at::Tensor& result : results) {
+    if (result.defined()) made_.emplace_back(result.getIntrusivePtr());
+  }
+}
+
 void Recorder::is_asked_for_memory() {
   if (!goes_on_ || is_released_ || !policy_.may_read_memory()) return;
   refuse("it reads the memory of a tensor (data_ptr, accessor)");
@@ -273,10 +280,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     release();
     stack->insert(stack->end(), given.begin(), given.end());
     call_itself(op, stack);
-    // Autograd has looked for this op's edges before the stand-ins became plain.
-    for (const at::Tensor& output : tensors_of({stack->begin() + static_cast<ptrdiff_t>(first), stack->end()})) {
-      if (output.defined()) made_.emplace_back(output.getIntrusivePtr());
-    }
+    note_results(tensors_of({stack->begin() + static_cast<ptrdiff_t>(first), stack->end()}));
     return;
   }
 
@@ -294,6 +298,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     if (!goes_on_) throw std::runtime_error(*refusal_);
     release();
+    note_results(own);
     return push_results(results, own, *stack);
   }
   if (outputs.empty() && !results.empty()) {  // a number

@@ -129,6 +129,7 @@ class Recorder {
   void lift_all(std::vector<c10::IValue>& inputs);
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void note_results(const std::vector<at::Tensor>& results);
   bool have_layouts(const std::vector<at::Tensor>& outputs);
   void call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);

@@ -20,19 +20,59 @@ namespace {
 
 // Ops whose results are zero where all that depends on a tangent is. All formulas of LibTorch named *_backward are linear in the gradient.
 bool is_linear(const Instr& instr) {
-  static constexpr std::array kNames = {
-      "aten::neg",       "aten::sum",      "aten::mean",       "aten::expand",      "aten::view",       "aten::_unsafe_view",
-      "aten::reshape",   "aten::t",        "aten::transpose",  "aten::permute",     "aten::squeeze",    "aten::unsqueeze",
-      "aten::slice",     "aten::select",   "aten::narrow",     "aten::alias",       "aten::detach",     "aten::clone",
-      "aten::_to_copy",  "aten::mm",       "aten::bmm",        "aten::mul",         "aten::split",      "aten::split_with_sizes",
-      "aten::unbind",    "aten::flip",     "aten::roll",       "aten::as_strided",  "aten::diagonal",   "aten::cumsum",
-      "aten::real",      "aten::imag",     "aten::_conj",      "aten::view_as_real", "aten::view_as_complex", "aten::zeros_like",
-      "aten::new_zeros", "aten::index_select", "aten::gather", "aten::constant_pad_nd", "aten::sub", "aten::unfold",
-      "aten::tril",      "aten::triu",     "aten::dot",        "aten::mv",          "aten::_reshape_alias", "aten::resolve_conj",
-      "aten::_neg_view", "aten::lift_fresh", "aten::contiguous"};
+  static constexpr std::array kNames = {"aten::neg",
+                                        "aten::sum",
+                                        "aten::mean",
+                                        "aten::expand",
+                                        "aten::view",
+                                        "aten::_unsafe_view",
+                                        "aten::reshape",
+                                        "aten::t",
+                                        "aten::transpose",
+                                        "aten::permute",
+                                        "aten::squeeze",
+                                        "aten::unsqueeze",
+                                        "aten::slice",
+                                        "aten::select",
+                                        "aten::narrow",
+                                        "aten::alias",
+                                        "aten::detach",
+                                        "aten::clone",
+                                        "aten::_to_copy",
+                                        "aten::mm",
+                                        "aten::bmm",
+                                        "aten::mul",
+                                        "aten::split",
+                                        "aten::split_with_sizes",
+                                        "aten::unbind",
+                                        "aten::flip",
+                                        "aten::roll",
+                                        "aten::as_strided",
+                                        "aten::diagonal",
+                                        "aten::cumsum",
+                                        "aten::real",
+                                        "aten::imag",
+                                        "aten::_conj",
+                                        "aten::view_as_real",
+                                        "aten::view_as_complex",
+                                        "aten::zeros_like",
+                                        "aten::new_zeros",
+                                        "aten::index_select",
+                                        "aten::gather",
+                                        "aten::constant_pad_nd",
+                                        "aten::sub",
+                                        "aten::unfold",
+                                        "aten::tril",
+                                        "aten::triu",
+                                        "aten::dot",
+                                        "aten::mv",
+                                        "aten::_reshape_alias",
+                                        "aten::resolve_conj",
+                                        "aten::_neg_view",
+                                        "aten::lift_fresh",
+                                        "aten::contiguous"};
   const std::string& name = instr.op->operator_name().name;
-  return name.find("_backward") != std::string::npos ||
-         std::find(kNames.begin(), kNames.end(), std::string_view(name)) != kNames.end();
+  return name.find("_backward") != std::string::npos || std::find(kNames.begin(), kNames.end(), std::string_view(name)) != kNames.end();
 }
 
 class SomeTangents {
@@ -114,7 +154,8 @@ class SomeTangents {
     if (instr.kind == InstrKind::AddGrads) return std::array<ValueId, 2>{instr.inputs[0], instr.inputs[1]};
     if (instr.kind != InstrKind::Op || instr.op->operator_name() != c10::OperatorName("aten::add", "Tensor")) return std::nullopt;
     const auto& alpha = instr.args[2];
-    if (alpha.kind != capture::Arg::Kind::Constant || !alpha.constant.isScalar() || !alpha.constant.toScalar().equal(1)) return std::nullopt;
+    if (alpha.kind != capture::Arg::Kind::Constant || !alpha.constant.isScalar() || !alpha.constant.toScalar().equal(1))
+      return std::nullopt;
     if (instr.args[0].values.size() != 1 || instr.args[1].values.size() != 1) return std::nullopt;
     return std::array<ValueId, 2>{instr.args[0].values[0], instr.args[1].values[0]};
   }

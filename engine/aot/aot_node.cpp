@@ -92,7 +92,8 @@ at::Tensor copy_of(const at::Tensor& tensor, bool needs_gradient) {
 }
 
 bool are_plain(const variable_list& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
 }
 
 std::vector<bool> which_flow(const variable_list& tangents) {
@@ -117,8 +118,8 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
   for (const Saved& saved : halves_->saved) {
     switch (saved.from) {
       case Saved::From::Primal:
-        saved_.emplace_back(of_->is_written(saved.index) ? copy_of(primals[saved.index], of_->needs_gradient(saved.index)) : primals[saved.index],
-                            false);
+        saved_.emplace_back(
+            of_->is_written(saved.index) ? copy_of(primals[saved.index], of_->needs_gradient(saved.index)) : primals[saved.index], false);
         break;
       case Saved::From::Result: {
         const at::Tensor& result = results[saved.index];
@@ -154,10 +155,10 @@ void AotNode::release_variables() {
 
 void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (!trace) return;
-  if (trace->is_released()) return;  // who holds a tensor of it may: a backward that is differentiated does
+  // Who holds a tensor of it may: a backward that is differentiated, or LibTorch's engine behind one that failed.
+  if (trace->is_released() || has_failed_) return;
   const auto made = trace->take_made();
   trace.reset();
-  // Behind a backward that failed, LibTorch's engine may hold stand-ins in the queue of a device for a while.
   if (!of_->is_eager() && !of_->is_dropped()) of_->look_for_escapes(made);
 }
 
@@ -205,6 +206,13 @@ variable_list AotNode::of_edges(variable_list by_primal) const {
 
 variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_usual) {
   const OnStockEngine stock;
+  has_failed_ = true;
+  const auto gradients = backward_on_stand_ins(tangents, is_usual);
+  has_failed_ = false;
+  return gradients;
+}
+
+variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
   const bool create_graph = at::GradMode::is_enabled();
   if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
     return live_->backward_as_itself(tangents, create_graph);
@@ -386,7 +394,8 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
   std::shared_ptr<const Halves> halves = halves_;
   auto taken = taken_by(*halves, tangents);
   const auto are_as_they_came = [&] {
-    return std::equal(taken->begin(), taken->end(), tangents.begin(), [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+    return std::equal(taken->begin(), taken->end(), tangents.begin(),
+                      [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   };
   if (!taken || !are_as_they_came()) {
     halves = halves_that_take(tangents);
@@ -445,7 +454,8 @@ variable_list AotNode::backward_by_ops(const variable_list& tangents) {
     if (graph.inputs[i].defined()) known.emplace(graph.inputs[i].index, std::move(inputs[i]));
   }
   std::vector<capture::ValueId> wanted;
-  std::copy_if(graph.outputs.begin(), graph.outputs.end(), std::back_inserter(wanted), [](capture::ValueId value) { return value.defined(); });
+  std::copy_if(graph.outputs.begin(), graph.outputs.end(), std::back_inserter(wanted),
+               [](capture::ValueId value) { return value.defined(); });
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
   const OnStockEngine stock;
   graph.compute(wanted, known, bindings_);

@@ -62,6 +62,7 @@ class AotNode final : public capture::ProgramNode {
   variable_list run(const variable_list& tangents);
   void end(std::unique_ptr<capture::FunctionTrace> trace);
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
+  variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
   void learn(const variable_list& tangents);
   bool take_over();
   struct Recorded {
@@ -82,9 +83,9 @@ class AotNode final : public capture::ProgramNode {
   const capture::Bindings bindings_;
   std::unique_ptr<capture::FunctionTrace> live_;
   std::shared_ptr<const Halves> halves_;
-  std::vector<torch::autograd::SavedVariable> saved_;   // by Halves::saved
+  std::vector<torch::autograd::SavedVariable> saved_;                                  // by Halves::saved
   std::vector<std::pair<uint32_t, torch::autograd::SavedVariable>> for_second_order_;  // primals that are not among them
-  bool has_learned_ = false, is_released_ = false;
+  bool has_learned_ = false, has_failed_ = false, is_released_ = false;
   std::optional<hooks::StartStreams> started_on_;  // what the call ran on, where that is more than this node's own stream
 };
 

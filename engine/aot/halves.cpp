@@ -172,9 +172,8 @@ void add_backward(Halves& halves, std::shared_ptr<const capture::Graph> backward
   halves.tangents = request.tangents;
   halves.takes_zeros.resize(request.tangents.size());
   const auto examples = [&] { return example_inputs(halves, request); };
-  halves.backward =
-      std::make_shared<Program>(numbered(backward, "backward of a function", halves.joint.graph->strict), options.bw_compiler, options.async,
-                                examples, request.leaves);
+  halves.backward = std::make_shared<Program>(numbered(backward, "backward of a function", halves.joint.graph->strict), options.bw_compiler,
+                                              options.async, examples, request.leaves);
   if (base::tracing()) record_joint_of(*halves.joint.graph, halves);
   halves.of_node = {halves.backward->graph(), request.with_gradients, next_number()};
 }
@@ -217,8 +216,8 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   const AotOptions& options = request.options;
   halves->joint = std::move(joint);
   if (wants_names(options)) parts.forward = with_names(parts.forward, name_values(halves->joint));
-  halves->forward =
-      std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_strict), options.fw_compiler, options.async, request.primals);
+  halves->forward = std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_strict), options.fw_compiler,
+                                              options.async, request.primals);
   if (has_backward) {
     halves->second_order = second_order_of(*halves, request.with_gradients);
     if (request.is_for_others) {

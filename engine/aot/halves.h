@@ -84,14 +84,14 @@ at::Tensor as_contiguous(const at::Tensor& tangent);
 struct HalvesRequest {
   const AotOptions& options;
   std::vector<uint32_t> lasting;
-  std::vector<uint32_t> with_gradients;                  // primals that need a gradient
-  std::vector<capture::Facts> tangents;                  // by differentiable result; empty: there is no backward
-  std::function<std::vector<at::Tensor>()> primals;      // for compilers of the user's
-  torch::autograd::variable_list example_tangents = {};  // the same
-  std::vector<uint32_t> leaves = {};                     // primals that take their gradient
-  const capture::Joint* traced = nullptr;                // as it was recorded; null: so is the one that is given
+  std::vector<uint32_t> with_gradients;                           // primals that need a gradient
+  std::vector<capture::Facts> tangents;                           // by differentiable result; empty: there is no backward
+  std::function<std::vector<at::Tensor>()> primals;               // for compilers of the user's
+  torch::autograd::variable_list example_tangents = {};           // the same
+  std::vector<uint32_t> leaves = {};                              // primals that take their gradient
+  const capture::Joint* traced = nullptr;                         // as it was recorded; null: so is the one that is given
   std::function<std::vector<at::Tensor>()> backward_inputs = {};  // for compilers of the user's, where they are known
-  bool is_for_others = false;                            // it gets a backward of its own when a call has such gradients
+  bool is_for_others = false;                                     // it gets a backward of its own when a call has such gradients
 };
 /// Both programs of it are to have kernels, and nothing asks for the bits of ATen's order.
 bool both_have_kernels(const AotOptions& options, const capture::Graph& joint);

@@ -17,7 +17,7 @@ struct HistoryOf {
   std::shared_ptr<const Specialisation> function;
   std::shared_ptr<const Halves> whole;
   capture::Bindings bindings;
-  torch::autograd::edge_list edges;                                     // of the call's node
+  torch::autograd::edge_list edges;                                          // of the call's node
   std::vector<std::pair<uint32_t, torch::autograd::SavedVariable>> primals;  // of SecondOrder::primals, those that there are
   std::string why_not = {};                                                  // there are no others
 };

@@ -140,7 +140,9 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   options.bw_compiler = program_compiler(bw_compiler, bw_callable);
   TORCH_CHECK_VALUE(partition == "standard" || partition == "min_cut", "no partition '", partition, "'");
   options.partition = partition == "standard" ? hindcast::partition::standard : hindcast::partition::min_cut;
-  options.dynamic = dynamic == "never" || !sizes_are_numbers() ? Dynamic::Never : dynamic == "inferred" ? Dynamic::Inferred : Dynamic::Automatic;
+  options.dynamic = dynamic == "never" || !sizes_are_numbers() ? Dynamic::Never
+                    : dynamic == "inferred"                    ? Dynamic::Inferred
+                                                               : Dynamic::Automatic;
   options.memory_budget = memory_budget;
   options.layouts = measures_layouts ? Layouts::Measured : Layouts::AsGiven;
   options.fallback = fallback;
@@ -203,8 +205,7 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
 std::vector<int64_t> function_stats(int64_t function) {
   const AotStats stats = find_function(function)->core.stats();
   std::vector<int64_t> counts;
-  for (const uint64_t count :
-       {stats.calls, stats.hits, stats.traces, stats.eager, stats.backwards, stats.numbers_differed}) {
+  for (const uint64_t count : {stats.calls, stats.hits, stats.traces, stats.eager, stats.backwards, stats.numbers_differed}) {
     counts.push_back(static_cast<int64_t>(count));
   }
   return counts;

@@ -622,7 +622,9 @@ TEST(AotSemantics, NumbersOfSizesAreFitted) {
 
 TEST(AotSemantics, SizesAreInferredWhereNoBranchDependsOnThem) {
   const auto w = leaf({8, 8});
-  const auto function = [](const at::Tensor& x, const at::Tensor& weight) { return x.matmul(weight).view({x.size(0) * x.size(1), 8}).sin(); };
+  const auto function = [](const at::Tensor& x, const at::Tensor& weight) {
+    return x.matmul(weight).view({x.size(0) * x.size(1), 8}).sin();
+  };
   AotOptions options = exact();
   options.dynamic = Dynamic::Inferred;
   const auto f = aot_function(function, options);
@@ -644,7 +646,10 @@ TEST(AotSemantics, PlainNumbersOfSizesAreProvedAtEachSize) {
       {"a branch on one size", [](const at::Tensor& x) { return x.size(0) == 8 ? x * 3 : x * 2; }},
       {"half, rounded up", [](const at::Tensor& x) { return x.narrow(0, 0, (x.size(0) + 1) / 2) * 2; }},
       {"a third", [](const at::Tensor& x) { return x.narrow(0, 0, x.size(0) / 3).sin(); }},
-      {"padded to even", [](const at::Tensor& x) { return at::constant_pad_nd(x, {0, 0, 0, x.size(0) % 2}).cos(); }},
+      {"padded to even",
+       [](const at::Tensor& x) {
+         return at::constant_pad_nd(x, {0, 0, 0, x.size(0) % 2}).cos();
+       }},
       {"rounded up to fours", [](const at::Tensor& x) { return x.new_ones({(x.size(0) + 3) / 4 * 4}) + x.sum(); }},
   };
   for (const auto& [name, function] : cases) {
