@@ -75,10 +75,11 @@ class Walk {
   explicit Walk(const ReplaceEdge& replace, std::unordered_set<Node*>* reached = nullptr)
       : replace_(replace), seen_(reached != nullptr ? *reached : own_) {}
 
+  // The history of a view as it was made last: who asks autograd for it makes it anew, under a lock that the caller may hold.
   void begin_at(const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.requires_grad() && !tensor.is_leaf()) visit(torch::autograd::impl::gradient_edge(tensor).function.get());
+    const auto* meta = tensor.defined() ? torch::autograd::impl::get_autograd_meta(tensor) : nullptr;
+    if (meta != nullptr) visit(meta->grad_fn_.get());
   }
-
   void begin_at(const Edge& edge) { visit(edge.function.get()); }
 
   template <class Refuse>
@@ -120,7 +121,7 @@ std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, co
   Walk walk(replace, reached);
   for (const at::Tensor& tensor : made) {
     if (tensor.defined() && tensor.requires_grad() && tensor.is_leaf()) return "it returns a leaf of its own that requires grad";
-    walk.begin_at(tensor);
+    if (tensor.defined() && tensor.requires_grad()) walk.begin_at(torch::autograd::impl::gradient_edge(tensor));
   }
   return walk.run([](Node& node) -> std::optional<std::string> {
     if (has_hooks(node)) return "it registers a hook, which would be called while it is traced and never again";

@@ -222,7 +222,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
   if (!is_usual) {
     const at::AutoGradMode no_grad(false);
-    learn({});
+    learn({}, /*for_this_call=*/true);
   }
   if (!is_usual) return take_over() ? backward_by_ops(tangents) : live_->backward_as_itself(tangents, create_graph);
   variable_list given = tangents;
@@ -234,13 +234,16 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
     return gradients;
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
-  learn(given);
+  const bool comes_again = torch::autograd::get_current_graph_task_keep_graph();
+  learn(given, comes_again);
+  if (comes_again) take_over();  // while what was saved is as it was: LibTorch's engine has just looked
   return gradients;
 }
 
 // Makes programs of the traced call: one for gradients of all results, from which those for some are made; and one for gradients as they
-// came, where they are not all there or not contiguous. `tangents`: of the backward that was recorded last; empty: none was.
-void AotNode::learn(const variable_list& tangents) {
+// came, where they are not all there or not contiguous. `tangents`: of the backward that was recorded last; empty: none was. `for_this_call`: it
+// needs programs of its own, also where others have them.
+void AotNode::learn(const variable_list& tangents, bool for_this_call) {
   has_learned_ = true;
   variable_list whole;
   bool is_whole = !tangents.empty();
@@ -262,11 +265,11 @@ void AotNode::learn(const variable_list& tangents) {
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }
-  make_programs(recorded);
+  make_programs(recorded, for_this_call);
 }
 
 // The first is of gradients of all results.
-void AotNode::make_programs(const std::vector<Recorded>& recorded) {
+void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this_call) {
   std::vector<at::Tensor> primals = live_->real_inputs();
   primals.insert(primals.end(), live_->lifted().begin(), live_->lifted().end());
   try {
@@ -278,7 +281,8 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded) {
     std::vector<capture::Facts> of_whole;
     for (const at::Tensor& tangent : recorded.front().tangents) of_whole.push_back(tangent_facts(tangent));
     const auto family = of_->family();
-    if (family && family->proves_a_fit(*of_, recorded.front().joint, of_whole)) return;
+    const bool is_proved = family && family->proves_a_fit(*of_, recorded.front().joint, of_whole);
+    if (is_proved && !for_this_call) return;
     std::shared_ptr<const Halves> whole;
     for (const Recorded& each : recorded) {
       HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }};
@@ -291,6 +295,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded) {
       if (halves) of_->add(std::move(halves));
     }
     of_->ensure_backward(whole, {context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }});
+    if (is_proved) return;
     if (family) family->learned(*of_);
     choose_layout(of_, whole, context_->options);
   } catch (const std::exception& error) {

@@ -63,13 +63,13 @@ class AotNode final : public capture::ProgramNode {
   void end(std::unique_ptr<capture::FunctionTrace> trace);
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
-  void learn(const variable_list& tangents);
+  void learn(const variable_list& tangents, bool for_this_call);
   bool take_over();
   struct Recorded {
     capture::Joint joint;
     variable_list tangents;
   };
-  void make_programs(const std::vector<Recorded>& recorded);
+  void make_programs(const std::vector<Recorded>& recorded, bool for_this_call);
   variable_list backward_of_program(const variable_list& tangents);
   variable_list backward_by_ops(const variable_list& tangents);
   std::shared_ptr<const Halves> halves_that_take(const variable_list& tangents);
