@@ -213,22 +213,26 @@ bool has_another_history(const at::Tensor& tensor, const Edge& inner, const Edge
   return edge != inner && edge != outside;
 }
 
-// That the function has registered on the stand-in of a leaf.
-void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& accumulator) {
-  const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&accumulator);
-  if (leaf == nullptr) return;
-  if (!torch::autograd::impl::hooks(stand_in).empty()) {
-    const auto hooks =
-        std::make_shared<std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>>(std::move(torch::autograd::impl::hooks(stand_in)));
-    torch::autograd::impl::clear_hooks(stand_in);
-    leaf->variable.register_hook([hooks](const at::Tensor& gradient) {
+// Hooks that the function has registered on a stand-in: on `former`, the node where its gradient arrives, are the argument's.
+void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const at::Tensor& input, torch::autograd::Node& node) {
+  using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
+  const auto hooks = std::make_shared<Hooks>(std::move(former.tensor_pre_hooks()));  // of a leaf: the tensor's own
+  former.tensor_pre_hooks().clear();
+  if (stand_in.is_leaf()) torch::autograd::impl::clear_hooks(stand_in);
+  if (!hooks->empty()) {
+    input.register_hook([hooks](const at::Tensor& gradient) {
       variable_list gradients = {gradient};
       for (const auto& hook : *hooks) gradients = (*hook)(gradients);
       return gradients.at(0);
     });
   }
-  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in))
-    torch::autograd::impl::set_post_acc_grad_hooks(leaf->variable, std::move(hook));
+  for (auto& hook : former.pre_hooks()) node.add_pre_hook(std::move(hook));
+  former.pre_hooks().clear();
+  for (auto& hook : former.post_hooks()) node.add_post_hook(std::move(hook));
+  former.post_hooks().clear();
+  if (!former.retains_grad_hooks().empty()) input.retain_grad();
+  if (!stand_in.is_leaf()) return;
+  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in)) torch::autograd::impl::set_post_acc_grad_hooks(input, std::move(hook));
 }
 
 // A view of `whole`, taken again of `of`. Undefined where a write to it need not be seen there, or may not happen.
@@ -252,6 +256,11 @@ void FunctionTrace::end_as_itself(std::vector<at::Tensor> outputs, const std::ve
   for (size_t i = 0; i < inputs.size(); ++i) set_requires_grad(primals_[i], inputs[i]);
   begin_at_arguments();
   outputs_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Primal& primal = primals_[i];
+    if (primal.inner.is_valid() && primal.outside.is_valid())
+      move_hooks(primal.stand_in, *primal.inner.function, inputs[i], *primal.outside.function);
+  }
   const at::AutoGradMode grad(true);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Primal& primal = primals_[i];
@@ -317,7 +326,6 @@ void FunctionTrace::begin_at_arguments() {
     if (!primal.inner.is_valid() || !primal.is_leaf) continue;
     replace_in_history(primal.inner, primal.outside);
     torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));
-    move_hooks(primal.stand_in, *primal.outside.function);
   }
 }
 
