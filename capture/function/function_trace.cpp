@@ -232,7 +232,8 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const
   former.post_hooks().clear();
   if (!former.retains_grad_hooks().empty()) input.retain_grad();
   if (!stand_in.is_leaf()) return;
-  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in)) torch::autograd::impl::set_post_acc_grad_hooks(input, std::move(hook));
+  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in))
+    torch::autograd::impl::set_post_acc_grad_hooks(input, std::move(hook));
 }
 
 // A view of `whole`, taken again of `of`. Undefined where a write to it need not be seen there, or may not happen.
