@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <typeinfo>
 #include <unordered_map>
 
 namespace hindcast::engine {
@@ -17,7 +18,9 @@ std::string facts_of(const torch::nn::Module& module) {
   };
   module.apply([&](const torch::nn::Module& part) {
     const bool trains = part.is_training();
+    const void* const which[] = {&part, &typeid(part)};
     add(&trains, sizeof(trains));
+    add(which, sizeof(which));
   });
   add_tensors(module.parameters());
   add_tensors(module.buffers());

@@ -16,13 +16,17 @@ class ModuleHolder;
 namespace hindcast {
 
 namespace engine {
-/// What a module's forward depends on besides its tensors' contents: whether it and its submodules train, and which tensors they have.
+/// What can be seen of what a module's forward depends on, besides its tensors' contents: which submodules there are, of which classes, whether
+/// they train, and which tensors they have registered.
 HINDCAST_API std::string facts_of(const torch::nn::Module& module);
 /// Of tensors, their names as parameters or buffers of the module; empty: it is neither.
 HINDCAST_API std::vector<std::string> names_in(const torch::nn::Module& module, const std::vector<at::Tensor>& tensors);
 }  // namespace engine
 
-/// A module whose forward and backward run as programs. The module stays what it is: train it, save it, load it, change its dtype; its
+/// A module whose forward and backward run as programs. A member that is no registered submodule, parameter or buffer cannot be seen: a number
+/// that changes, a tensor that is assigned to `weight` itself. Call reset() behind such a change, or use AotOptions::check_every.
+///
+/// The module stays what it is: train it, save it, load it, change its dtype; its
 /// parameters and buffers are those of the original, and a batch norm's running statistics move as they do there.
 template <class Module>
 class AotModule {

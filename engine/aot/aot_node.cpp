@@ -257,11 +257,17 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call) {
   if (!tangents.empty()) recorded.push_back({joint(), tangents});
   if (!is_whole) {
     const auto random = capture::RandomState::of(live_->real_inputs());
-    live_->backward(whole);
+    std::string why_not;
+    try {
+      live_->backward(whole);
+      if (live_->refusal()) why_not = *live_->refusal();
+    } catch (const std::exception& error) {  // of a result that nobody asks for, whose derivative there is not
+      why_not = error.what();
+    }
     random.restore();
-    if (live_->refusal()) {
+    if (!why_not.empty()) {
       of_->give_up();
-      return tell_once("a function runs as it is from now on: in its backward, " + *live_->refusal());
+      return tell_once("a function runs as it is from now on: in its backward, " + why_not);
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }

@@ -424,7 +424,7 @@ def aot_function(
     partition_fn: partitions.Partition = partitions.standard,
     *,
     static_argnums: Union[int, Sequence[int], None] = None,
-    dynamic: Literal["automatic", "never"] = "automatic",
+    dynamic: Literal["automatic", "inferred", "never"] = "automatic",
     memory_budget: float = 1.0,
     layouts: Literal["measured", "as_given"] = "measured",
     check_every: int = 0,
@@ -455,7 +455,8 @@ def aot_function(
         bw_compiler: the same for backwards.
         partition_fn: ``hindcast.partition.standard`` or ``hindcast.partition.min_cut``: what is saved for the backward.
         static_argnums: arguments by position whose sizes never become dynamic. Numbers never do.
-        dynamic: ``"automatic"``, or ``"never"``: programs for every combination of sizes.
+        dynamic: ``"automatic"``; ``"inferred"``: no branch of the function depends on a size, so that what two sizes have in common holds
+            between them; or ``"never"``: programs for every combination of sizes.
         memory_budget: of ``min_cut``: 1, what is nearly free to compute again is not saved; 0, all that can be is not.
         layouts: of convolutions: ``"measured"``, channels-last where that was measured to be faster on this machine; ``"as_given"``: in
             that of their operands. Results lie in memory as the function gives them in any case.

@@ -185,6 +185,25 @@ TEST(Contract, GradientsThatAreNotDense) {
   }
 }
 
+struct Unwanted : torch::autograd::Function<Unwanted> {
+  static constexpr bool is_traceable = true;
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x * 1; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list) {
+    throw std::runtime_error("nobody asks for this");
+  }
+};
+
+// A result whose derivative there is not costs those nothing who do not ask for it.
+TEST(Contract, ADerivativeThatNobodyAsksForMayFail) {
+  const auto custom = [](const at::Tensor& x) { return Tensors{x.sin(), Unwanted::apply(x)}; };
+  const auto x = leaf({4});
+  const auto f = aot_function(custom, exact());
+  for (int call = 0; call < 4; ++call) {
+    EXPECT_TRUE(torch::autograd::grad({f(x)[0].sum()}, {x})[0].equal(x.cos())) << call;
+    EXPECT_THROW(torch::autograd::grad({f(x)[1].sum()}, {x}), std::runtime_error) << call;
+  }
+}
+
 // Third derivatives, of results and of what lies on the way, where sizes change.
 TEST(Contract, DerivativesOfDerivatives) {
   const auto w = leaf({3, 3});

@@ -154,7 +154,7 @@ struct SquareImpl : torch::nn::Module {
 };
 TORCH_MODULE(Square);
 
-// A second derivative runs the function again.
+// The module may be gone when its backward, or a second one, is asked for.
 TEST(AotModule, BackwardsOutliveIt) {
   const auto x = torch::arange(3, torch::kFloat).requires_grad_();
   for (const int calls : {1, 2}) {  // the last one is traced, or runs a program
@@ -171,6 +171,31 @@ TEST(AotModule, BackwardsOutliveIt) {
     EXPECT_TRUE(torch::autograd::grad({first.sum()}, {x})[0].equal(torch::full({3}, 6.0))) << calls;
   }
   EXPECT_EQ(living_squares, 0);
+}
+
+struct WithActivation : torch::nn::Module {
+  WithActivation() { activation = register_module("activation", torch::nn::Sequential(torch::nn::Tanh())); }
+  at::Tensor forward(const at::Tensor& x) { return activation->forward(x * 2); }
+  torch::nn::Sequential activation{nullptr};
+};
+
+TEST(AotModule, ASubmoduleWithoutParametersThatIsReplacedIsSeen) {
+  const auto module = std::make_shared<WithActivation>();
+  AotOptions options;
+  options.async = false;
+  const auto net = aot_module(module, options);
+  const auto check = [&] {
+    for (int call = 0; call < 3; ++call) {
+      const auto x = torch::randn({5}).requires_grad_();
+      const at::Tensor given = net(x), expected = module->forward(x);
+      EXPECT_TRUE(given.allclose(expected)) << call;
+      EXPECT_TRUE(torch::autograd::grad({given.sum()}, {x})[0].allclose(torch::autograd::grad({expected.sum()}, {x})[0]));
+    }
+  };
+  check();
+  module->activation = module->replace_module("activation", torch::nn::Sequential(torch::nn::ReLU()));
+  check();
+  EXPECT_EQ(net.stats().traces, 2U);
 }
 
 TEST(AotModule, ReloadingAndAnotherDtypeAreSeen) {
