@@ -1,16 +1,16 @@
 #include "capture/function/function_trace.h"
 
 #include "capture/backward/facts.h"
+#include "capture/function/history.h"
 #include "capture/function/input_node.h"
+#include "capture/function/places.h"
 #include "capture/function/random_state.h"
 #include "capture/function/watch_grad.h"
-#include "capture/graph/shared_memory.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -68,8 +68,6 @@ struct TangentsNode final : torch::autograd::Node {
 // Of the same memory and version, without history.
 at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data(); }
 
-uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
-
 // Autograd knows it as a view of this, so that a write to it is seen there.
 bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
   using torch::autograd::CreationMeta;
@@ -79,7 +77,7 @@ bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
 }
 
 // A write through the one is seen by who saved the other. Of `.data` it is not.
-bool share_version(const at::Tensor& a, const at::Tensor& b) {
+bool have_one_version(const at::Tensor& a, const at::Tensor& b) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*));  // the counter
   const auto &one = a.unsafeGetTensorImpl()->version_counter(), &other = b.unsafeGetTensorImpl()->version_counter();
   return std::memcmp(&one, &other, sizeof(one)) == 0;
@@ -89,14 +87,9 @@ bool share_version(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tensor& view) {
   for (const at::Tensor& tensor : tensors) {
     const TracingTensor* traced = TracingTensor::get(tensor);
-    if (traced && traced->base == TracingTensor::get(view)->base && traced->views.empty() && share_version(tensor, view)) return tensor;
+    if (traced && traced->base == TracingTensor::get(view)->base && traced->views.empty() && have_one_version(tensor, view)) return tensor;
   }
   return view;
-}
-
-bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
-  return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         a.storage_offset() == b.storage_offset();
 }
 
 // LibTorch's words where somebody reaches for the memory of a stand-in.
@@ -148,10 +141,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
     primal.value = sizes_of_ ? recorder_.new_value(input, sizes_of_(number, *graph_->symbols)) : recorder_.new_value(input);
     primal.real = input.requires_grad() ? without_history(input) : input;
     primal.stand_in = recorder_.stand_in(primal.real, primal.value);
-    // One version for both: what autograd saves of the stand-in is checked against what the caller writes to the argument.
-    if (!primal.stand_in.is_inference() && !input.is_inference()) {
-      torch::autograd::impl::set_version_counter(primal.stand_in, torch::autograd::impl::version_counter(input));
-    }
+    share_version(primal.stand_in, input);  // LibTorch checks what it saves of the stand-in against the caller's writes
     if (input.requires_grad()) primal.outside = torch::autograd::impl::gradient_edge(input);
     watch_grad(primal.stand_in, input);
     if (input.requires_grad() && input.is_leaf()) {
@@ -203,224 +193,7 @@ void FunctionTrace::undo() {
   random_state_.restore();
 }
 
-// ---- a function that is no program
-
-namespace {
-
-bool has_another_history(const at::Tensor& tensor, const Edge& inner, const Edge& outside) {
-  if (!tensor.defined() || !tensor.requires_grad()) return false;
-  const Edge edge = torch::autograd::impl::gradient_edge(tensor);
-  return edge != inner && edge != outside;
-}
-
-// Hooks that the function has registered on a stand-in: on `former`, the node where its gradient arrives, are the argument's.
-void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const at::Tensor& input, torch::autograd::Node& node) {
-  using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
-  const auto hooks = std::make_shared<Hooks>(std::move(former.tensor_pre_hooks()));  // of a leaf: the tensor's own
-  former.tensor_pre_hooks().clear();
-  if (stand_in.is_leaf()) torch::autograd::impl::clear_hooks(stand_in);
-  if (!hooks->empty()) {
-    input.register_hook([hooks](const at::Tensor& gradient) {
-      variable_list gradients = {gradient};
-      for (const auto& hook : *hooks) gradients = (*hook)(gradients);
-      return gradients.at(0);
-    });
-  }
-  for (auto& hook : former.pre_hooks()) node.add_pre_hook(std::move(hook));
-  former.pre_hooks().clear();
-  for (auto& hook : former.post_hooks()) node.add_post_hook(std::move(hook));
-  former.post_hooks().clear();
-  if (!former.retains_grad_hooks().empty()) input.retain_grad();
-  if (!stand_in.is_leaf()) return;
-  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in))
-    torch::autograd::impl::set_post_acc_grad_hooks(input, std::move(hook));
-}
-
-// A view of `whole`, taken again of `of`. Undefined where a write to it need not be seen there, or may not happen.
-at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at::Tensor& of) {
-  using torch::autograd::CreationMeta;
-  if (!view.is_view() || !view._base().is_same(whole) || !torch::autograd::impl::hooks(view).empty()) return {};
-  if (view.is_leaf() && view.requires_grad()) return {};
-  const auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
-  if (!meta->has_bw_view() || meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
-  const auto& info = meta->get_backward_view();
-  if (info.has_view_fn()) return info.view_fn()(of);
-  return of.as_strided(view.sizes(), view.strides(), view.storage_offset());
-}
-
-}  // namespace
-
-// What autograd has made on the stand-ins is the history of the results. What the caller gave is what he gets: arguments, and views of them.
-void FunctionTrace::end_as_itself(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) {
-  recorder_.release();
-  outputs_ = outputs;
-  for (size_t i = 0; i < inputs.size(); ++i) set_requires_grad(primals_[i], inputs[i]);
-  begin_at_arguments();
-  outputs_.clear();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Primal& primal = primals_[i];
-    if (primal.inner.is_valid() && primal.outside.is_valid())
-      move_hooks(primal.stand_in, *primal.inner.function, inputs[i], *primal.outside.function);
-  }
-  const at::AutoGradMode grad(true);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Primal& primal = primals_[i];
-    if (primal.stand_in.defined() && !is_same_place(primal.stand_in, inputs[i])) {  // set_(), resize_(), .data, a view in place
-      at::Tensor(inputs[i]).set_data(primal.stand_in.detach());
-      if (has_another_history(primal.stand_in, primal.inner, primal.outside))
-        torch::autograd::impl::set_gradient_edge(inputs[i], torch::autograd::impl::gradient_edge(primal.stand_in));
-      continue;
-    }
-    if (!has_another_history(primal.stand_in, primal.inner, primal.outside)) continue;
-    at::Tensor written;  // not the memory of the argument, which is what it is already
-    {
-      const at::AutoDispatchBelowADInplaceOrView below;
-      written = primal.stand_in.clone();
-    }
-    torch::autograd::impl::set_gradient_edge(written, torch::autograd::impl::gradient_edge(primal.stand_in));
-    const uint32_t version = version_of(inputs[i]);
-    at::Tensor(inputs[i]).copy_(written);
-    c10::VariableVersion(torch::autograd::impl::version_counter(inputs[i])).set_version(version);  // of the function's own write
-  }
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
-    const auto same = std::find_if(outputs.begin(), before, [&](const at::Tensor& other) { return other.is_same(outputs[o]); });
-    outputs_.push_back(same != before ? outputs_[static_cast<size_t>(same - outputs.begin())] : of_arguments(outputs[o], inputs));
-  }
-}
-
-// An argument, where the function returned its stand-in; a view of it, where it returned a view of that.
-at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const {
-  for (size_t i = 0; output.defined() && i < inputs.size(); ++i) {
-    const at::Tensor& stand_in = primals_[i].stand_in;
-    if (!stand_in.defined()) continue;
-    if (output.is_same(stand_in)) return inputs[i];
-    if (at::Tensor view = taken_again(output, stand_in, inputs[i]); view.defined()) return view;
-  }
-  return output;
-}
-
-// The function may have said so of the stand-in of a leaf.
-void FunctionTrace::set_requires_grad(Primal& primal, const at::Tensor& input) const {
-  const at::Tensor& stand_in = primal.stand_in;
-  if (!stand_in.defined() || !stand_in.is_leaf() || !input.is_leaf() || stand_in.requires_grad() == input.requires_grad()) return;
-  const bool requires_grad = stand_in.requires_grad();
-  if (requires_grad) primal.inner = torch::autograd::impl::gradient_edge(stand_in);
-  at::Tensor(input).requires_grad_(requires_grad);
-  if (requires_grad) primal.outside = torch::autograd::impl::gradient_edge(input);
-  primal.is_leaf = true;
-}
-
-void FunctionTrace::released() {
-  // Not under the feet of an engine that runs in the function.
-  if (is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_) begin_at_arguments();
-}
-
-// LibTorch's engine asks too, before it adds gradients.
-bool FunctionTrace::may_read_memory() { return is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_; }
-
-// The history of a leaf's stand-in ends at the leaf itself. Once more at the end: the op that ended the recording was under way.
-void FunctionTrace::begin_at_arguments() {
-  forget_symbols();
-  for (size_t i = 0; i < input_count(); ++i) {
-    Primal& primal = primals_[i];
-    if (!primal.inner.is_valid() || !primal.is_leaf) continue;
-    replace_in_history(primal.inner, primal.outside);
-    torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));
-  }
-}
-
-// Behind the node that stands for the whole call: gradients arrive at nodes of our own, without hooks, which lead on to the arguments for
-// who differentiates a second time.
-void FunctionTrace::lead_on() {
-  if (std::exchange(leads_on_, true)) return;
-  forget_symbols();
-  for (size_t i = 0; i < input_count(); ++i) {
-    Primal& primal = primals_[i];
-    if (!primal.inner.is_valid() || !primal.is_leaf) continue;
-    const Edge border = input_edge(primal.stand_in, primal.outside);
-    replace_in_history(primal.inner, border);
-    if (primal.gradient.is_valid()) primal.gradient = border;
-    torch::autograd::impl::set_gradient_edge(primal.stand_in, border);  // of what is saved
-  }
-}
-
-// What is run from here on is run by nobody who knows symbols.
-void FunctionTrace::forget_symbols() const {
-  if (graph_->symbols->int_symbols() != 0) capture::forget_symbols(ends_of_history());
-}
-
-std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
-  std::vector<at::Tensor> ends = recorder_.held();
-  ends.insert(ends.end(), outputs_.begin(), outputs_.end());
-  return ends;
-}
-
-void FunctionTrace::replace_in_history(const Edge& former, const Edge& other) const {
-  redirect_edges(ends_of_history(), [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
-}
-
 // ---- what the function gives
-
-namespace {
-
-// A Python object holds one reference to its tensor, and is held by it while there are others: two of the object are the user's.
-size_t python_references(const at::Tensor& tensor) {
-  const auto* slot = tensor.unsafeGetTensorImpl()->pyobj_slot();
-  PyObject* const object = slot->load_pyobj();
-  return object == nullptr ? 0 : slot->load_pyobj_interpreter()->refcnt(object);
-}
-
-bool is_step_of(const ViewStep& a, const ViewStep& b) { return a.op == b.op && a.output == b.output; }
-
-// Autograd's way from a view back to what it is a view of holds each tensor on the way.
-void count_viewed(const std::vector<at::Tensor>& held, std::unordered_map<const c10::TensorImpl*, size_t>& references) {
-  std::unordered_map<const Base*, std::vector<const TracingTensor*>> by_memory;
-  for (const at::Tensor& tensor : held) {
-    if (const TracingTensor* traced = TracingTensor::get(tensor)) by_memory[traced->base.get()].push_back(traced);
-  }
-  for (const at::Tensor& tensor : held) {
-    const TracingTensor* view = TracingTensor::get(tensor);
-    if (view == nullptr || view->views.empty() || torch::autograd::impl::get_view_autograd_meta(tensor) == nullptr) continue;
-    for (const TracingTensor* viewed : by_memory[view->base.get()]) {
-      if (viewed->views.size() < view->views.size() &&
-          std::equal(viewed->views.begin(), viewed->views.end(), view->views.begin(), is_step_of))
-        ++references[viewed];
-    }
-  }
-}
-
-}  // namespace
-
-// A stand-in that is held by more than autograd's history and what we hold ourselves: the function keeps it.
-void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
-  const std::vector<at::Tensor> held = recorder_.held();
-  const SymbolTable::Looking looking(*graph_->symbols);
-  std::vector<Edge> accumulators;
-  for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
-  auto references = saved_in_history(held, accumulators);
-  if (!references) return;  // it will be found behind the backward
-  const auto count = [&](const at::Tensor& tensor) {
-    if (TracingTensor::get(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
-  };
-  std::for_each(outputs.begin(), outputs.end(), count);
-  std::for_each(held.begin(), held.end(), count);
-  std::for_each(result_stand_ins_.begin(), result_stand_ins_.end(), count);
-  for (const Primal& primal : primals_) {
-    count(primal.stand_in);
-    if (primal.stand_in.defined()) count(grad_of(primal.stand_in));
-  }
-  recorder_.for_each_lifted(count);
-  count_viewed(held, *references);
-  const auto is_kept = [&](const at::Tensor& tensor) {
-    const size_t by_python = python_references(tensor);
-    return by_python > 1 || tensor.use_count() > (*references)[tensor.unsafeGetTensorImpl()] + by_python;
-  };
-  if (std::none_of(held.begin(), held.end(), is_kept)) return;
-  keeps_tensors_ = true;
-  throw NotTraced(
-      "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument");
-}
 
 std::optional<uint32_t> FunctionTrace::primal_of(const Base* base) const {
   for (uint32_t i = 0; i < primals_.size(); ++i) {
@@ -462,7 +235,7 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
   // What unsafe_split() gives counts its writes itself, and does so when it is taken again.
   const bool are_views = std::all_of(returned.views.begin(), returned.views.end(),
                                      [](const ViewStep& step) { return step.op.schema().returns().at(0).alias_info() != nullptr; });
-  if (!returned.is_itself && are_views && !share_version(output, whole))
+  if (!returned.is_itself && are_views && !have_one_version(output, whole))
     throw NotTraced("it returns .data of an argument, or a view of that");
   if (!returned.is_itself && output.is_leaf() && output.requires_grad())
     throw NotTraced("it returns a view of an argument that requires grad by itself");
@@ -571,10 +344,7 @@ at::Tensor FunctionTrace::real_result(size_t result) const {
   const TracingTensor* traced = TracingTensor::get(stand_in);
   if (!traced) return {};  // a number
   at::Tensor real = without_history(traced->real);
-  // One version for both: what autograd has saved of the stand-in is checked against what the caller writes to the result.
-  if (!real.is_inference() && !stand_in.is_inference()) {
-    torch::autograd::impl::set_version_counter(real, torch::autograd::impl::version_counter(stand_in));
-  }
+  share_version(real, stand_in);  // LibTorch checks what it has saved of the stand-in against the caller's writes
   return real;
 }
 
@@ -595,8 +365,7 @@ at::Tensor FunctionTrace::given(size_t primal) const {
   const Primal& known = primals_[primal];
   if (!known.real.defined()) return {};
   at::Tensor given = (known.before.defined() ? known.before : known.real).tensor_data();
-  if (!known.before.defined() && !given.is_inference() && !known.real.is_inference())
-    torch::autograd::impl::set_version_counter(given, torch::autograd::impl::version_counter(known.real));
+  if (!known.before.defined()) share_version(given, known.real);
   if (known.outside.is_valid()) torch::autograd::impl::set_gradient_edge(given, known.outside);
   return given;
 }

@@ -151,6 +151,7 @@ class FunctionTrace final : private Policy {
   void add_input(size_t number, const at::Tensor& input);
   std::vector<at::Tensor> run(const Function& function);
   void end_as_itself(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
+  static void give_back(const Primal& primal, at::Tensor input);
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);
   void note_accumulated();

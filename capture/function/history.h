@@ -1,0 +1,41 @@
+#pragma once
+// Autograd's history of what a traced function made: the nodes behind its tensors, up to those where it begins (input_node.h).
+
+#include "capture/recorder/libtorch_compat.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace hindcast::capture {
+
+/// For each edge: nullopt leaves it, and the walk follows it; another edge takes its place.
+using ReplaceEdge = std::function<std::optional<torch::autograd::Edge>(const torch::autograd::Edge&)>;
+
+/// Why these tensors' history cannot be run ahead of time; nullopt: it can. `reached`: its nodes.
+std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace,
+                                         std::unordered_set<torch::autograd::Node*>* reached = nullptr);
+/// Replaces edges, whatever the history is. Takes no lock of autograd's: an op that is under way may hold one.
+void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace);
+
+/// Symbolic sizes in the history become plain numbers, for LibTorch's kernels, which take no symbols.
+void forget_symbols(const std::vector<at::Tensor>& made);
+
+/// How many references to each tensor.
+using References = std::unordered_map<const c10::TensorImpl*, size_t>;
+/// Those that the history of `made` and the nodes of `also` hold: saved tensors, leaves, bases of views. Nullopt: a node's class is unknown, or
+/// hooks hold what it has saved.
+std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& also);
+
+/// A node of a torch::autograd::Function, of C++ or Python: its backward is user code.
+bool is_users_function(const torch::autograd::Node& node);
+/// The same, but for those that torch.library makes for an operator.
+bool is_custom_function(const torch::autograd::Node& node);
+bool has_hooks(torch::autograd::Node& node);
+
+}  // namespace hindcast::capture

@@ -1,0 +1,74 @@
+// Tensors that a function keeps: found when it returns, before anybody can use one.
+
+#include "capture/function/function_trace.h"
+#include "capture/function/history.h"
+#include "capture/function/watch_grad.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace hindcast::capture {
+
+using torch::autograd::Edge;
+
+namespace {
+
+// A Python object holds one reference to its tensor, and is held by it while there are others: two of the object are the user's.
+size_t python_references(const at::Tensor& tensor) {
+  const auto* slot = tensor.unsafeGetTensorImpl()->pyobj_slot();
+  PyObject* const object = slot->load_pyobj();
+  return object == nullptr ? 0 : slot->load_pyobj_interpreter()->refcnt(object);
+}
+
+bool is_step_of(const ViewStep& a, const ViewStep& b) { return a.op == b.op && a.output == b.output; }
+
+// Autograd's way from a view back to what it is a view of holds each tensor on the way.
+void count_viewed(const std::vector<at::Tensor>& held, References& references) {
+  std::unordered_map<const Base*, std::vector<const TracingTensor*>> by_memory;
+  for (const at::Tensor& tensor : held) {
+    if (const TracingTensor* traced = TracingTensor::get(tensor)) by_memory[traced->base.get()].push_back(traced);
+  }
+  for (const at::Tensor& tensor : held) {
+    const TracingTensor* view = TracingTensor::get(tensor);
+    if (view == nullptr || view->views.empty() || torch::autograd::impl::get_view_autograd_meta(tensor) == nullptr) continue;
+    for (const TracingTensor* viewed : by_memory[view->base.get()]) {
+      if (viewed->views.size() < view->views.size() &&
+          std::equal(viewed->views.begin(), viewed->views.end(), view->views.begin(), is_step_of))
+        ++references[viewed];
+    }
+  }
+}
+
+}  // namespace
+
+// A stand-in that is held by more than autograd's history and what we hold ourselves: the function keeps it.
+void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
+  const std::vector<at::Tensor> held = recorder_.held();
+  const SymbolTable::Looking looking(*graph_->symbols);
+  std::vector<Edge> accumulators;
+  for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
+  auto references = references_of(held, accumulators);
+  if (!references) return;  // it will be found behind the backward
+  const auto count = [&](const at::Tensor& tensor) {
+    if (TracingTensor::get(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
+  };
+  std::for_each(outputs.begin(), outputs.end(), count);
+  std::for_each(held.begin(), held.end(), count);
+  std::for_each(result_stand_ins_.begin(), result_stand_ins_.end(), count);
+  for (const Primal& primal : primals_) {
+    count(primal.stand_in);
+    if (primal.stand_in.defined()) count(grad_of(primal.stand_in));
+  }
+  recorder_.for_each_lifted(count);
+  count_viewed(held, *references);
+  const auto is_kept = [&](const at::Tensor& tensor) {
+    const size_t by_python = python_references(tensor);
+    return by_python > 1 || tensor.use_count() > (*references)[tensor.unsafeGetTensorImpl()] + by_python;
+  };
+  if (std::none_of(held.begin(), held.end(), is_kept)) return;
+  keeps_tensors_ = true;
+  throw NotTraced(
+      "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument");
+}
+
+}  // namespace hindcast::capture

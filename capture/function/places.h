@@ -1,0 +1,35 @@
+#pragma once
+// What tells two tensors apart that share memory, or one at two times.
+
+#include "capture/graph/shared_memory.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstdint>
+
+namespace hindcast::capture {
+
+/// 0 for an inference tensor, which counts no writes.
+inline uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
+
+/// A write to the one is a write to the other, for who saved it.
+inline void share_version(const at::Tensor& tensor, const at::Tensor& with) {
+  if (!tensor.is_inference() && !with.is_inference())
+    torch::autograd::impl::set_version_counter(tensor, torch::autograd::impl::version_counter(with));
+}
+
+inline bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
+  return shares_memory(a, b) && a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset();
+}
+
+/// The tensor's history begins at neither of these edges: it was written to.
+inline bool has_another_history(const at::Tensor& tensor, const torch::autograd::Edge& one, const torch::autograd::Edge& other) {
+  if (!tensor.defined() || !tensor.requires_grad()) return false;
+  const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(tensor);
+  return edge != one && edge != other;
+}
+
+}  // namespace hindcast::capture
