@@ -27,7 +27,7 @@ using capture::Returned;
 FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
   const WatchedDraws watched(context, call.inputs);
   context.counts.eager.fetch_add(1, std::memory_order_relaxed);
-  return call.function()(call.inputs);
+  return call.function(call.inputs);
 }
 
 AotPrograms programs_of(const Halves& halves) {
@@ -117,7 +117,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
                                      capture::Bindings bindings) {
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (writes_to_shared_memory(*known, primals)) {
-    tell_once("a function runs as it is: it writes to an input that shares memory with another");
+    tell_once("a function runs eagerly: it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
   const bool may_draw_again = known->draws_random_numbers() && !known->numbers().empty();
@@ -129,7 +129,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     random.restore();
     if (known->numbers_are_always_others()) {
       known->give_up();
-      tell_once("a function runs as it is from now on: a number that it reads, as by item(), is another in each call");
+      tell_once("a function runs eagerly from now on: a number that it reads, as by item(), is another in each call");
     }
     return run_eagerly(*context_, call_);
   }
@@ -164,7 +164,7 @@ FunctionOutput AotCall::run_and_compare(const std::shared_ptr<Specialisation>& k
   const auto after = before.now();
   before.restore();
   const c10::AutoGradMode no_grad(false);
-  const std::vector<at::Tensor> expected = call_.function()(copies).tensors;
+  const std::vector<at::Tensor> expected = call_.function(copies).tensors;
   after.restore();
   if (const auto difference = find_difference(output.tensors, expected)) {
     throw std::runtime_error(base::format(
@@ -182,12 +182,16 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
     if (!result.written) continue;
     at::Tensor target = primals[*result.written];
     if (result.is_differentiable) {
-      c10::VariableVersion version = torch::autograd::impl::version_counter(target);
-      const auto before = is_written ? version.current_version() : 0;
-      target.copy_(results[i]);
-      if (is_written) version.set_version(before);  // of the function's own write
+      if (is_written) {
+        c10::VariableVersion version = torch::autograd::impl::version_counter(target);
+        const auto of_the_write = version.current_version();
+        target.copy_(results[i]);
+        version.set_version(of_the_write);
+      } else {
+        target.copy_(results[i]);
+      }
     } else if (is_written) {
-      continue;  // and its version was the argument's
+      continue;  // the write was the argument's, and counted there
     } else if (result.is_seen) {
       const c10::AutoGradMode no_grad(false);
       target.copy_(results[i]);
@@ -233,59 +237,57 @@ DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family
   return earlier.empty() ? DynamicRow() : choose_dynamic({facts.row, earlier, facts.kinds, pinned});
 }
 
-// Runs the function once, recorded or not. Null: it is no program, and `output` is what it gave.
-std::unique_ptr<FunctionTrace> AotCall::trace(const FunctionTrace::SizesOf& sizes, bool answers_freely, FunctionOutput& output,
-                                              std::string& why_not, bool& keeps_tensors) {
+AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool answers_freely) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
-  const TracedFunction function = call_.function();
+  Recording recording;
   auto trace = std::make_unique<FunctionTrace>(sizes, answers_freely, /*goes_on=*/context_->options.fallback);
   trace->set_strict(asks_for_equal_bits());
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it
     const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
-      output = function(stand_ins);
-      return std::move(output.tensors);
+      recording.output = call_.function(stand_ins);
+      return std::move(recording.output.tensors);
     };
     trace->forward(run, call_.inputs);
   } catch (const capture::NotTraced& error) {
     if (!context_->options.fallback)
       throw std::runtime_error(base::format("hindcast::aot_function: the function cannot be traced: {}", error.what()));
-    why_not = error.what();
-    output = run_eagerly(*context_, call_);
-    return nullptr;
+    recording.why_not = error.what();
+    recording.output = run_eagerly(*context_, call_);
+    return recording;
   }
   for (const auto& [input, gradient] : trace->accumulated()) {
     at::Tensor& grad = call_.inputs[input].mutable_grad();
     grad = grad.defined() ? grad + gradient : gradient;
   }
-  if (!trace->refusal()) return trace;
+  if (!trace->refusal()) {
+    recording.trace = std::move(trace);
+    return recording;
+  }
   context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
-  why_not = *trace->refusal();
-  keeps_tensors = trace->keeps_tensors();
-  output.tensors = trace->take_outputs();
-  return nullptr;
+  recording.why_not = *trace->refusal();
+  recording.keeps_tensors = trace->keeps_tensors();
+  recording.output.tensors = trace->take_outputs();
+  return recording;
 }
 
 FunctionOutput AotCall::trace_new(Family& family) {
   InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
   DynamicRow dynamic = choose_symbols(facts, family);
-  FunctionOutput output;
-  std::string why_not;
-  bool keeps_tensors = false;
-  auto trace = this->trace(sizes_of_inputs(facts.row, facts.first, dynamic), family.sizes_for(facts.row) == Family::Sizes::Free, output,
-                           why_not, keeps_tensors);
-  if (!trace) {
-    if (keeps_tensors && family.may_still_be_traced()) return output;
-    tell_once("a function runs as it is: " + why_not);
+  const bool answers_freely = family.sizes_for(facts.row) == Family::Sizes::Free;
+  Recording recording = record(sizes_of_inputs(facts.row, facts.first, dynamic), answers_freely);
+  if (!recording.trace) {
+    if (recording.keeps_tensors && family.note_escape()) return recording.output;
+    tell_once("a function runs eagerly: " + recording.why_not);
     family.add(std::make_shared<Specialisation>(std::move(facts)));
-    return output;
+    return recording.output;
   }
-  if (!trace->lifted().empty()) {
-    HC_LOG(Aot, Info, "a function reads {} tensors from outside: they are inputs by identity", trace->lifted().size());
-  }
-  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), *trace, output, call_.has_owner);
+  const FunctionTrace& trace = *recording.trace;
+  if (!trace.lifted().empty())
+    HC_LOG(Aot, Info, "a function reads {} tensors from outside: they are inputs by identity", trace.lifted().size());
+  const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), trace, recording.output, call_.has_owner);
   known->set_family(family.weak_from_this());
-  FunctionOutput result = finish_trace(known, std::move(trace));
+  FunctionOutput result = finish_trace(known, std::move(recording.trace));
   if (known->is_dropped()) return result;
   family.add(known);
   family.learned(*known);
@@ -293,19 +295,18 @@ FunctionOutput AotCall::trace_new(Family& family) {
 }
 
 FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now) {
-  FunctionOutput output;
-  std::string why_not;
-  bool keeps_tensors = false;
-  auto trace = this->trace(known->sizes_of(now), /*answers_freely=*/true, output, why_not, keeps_tensors);
-  if (!trace) {
+  Recording recording = record(known->sizes_of(now), /*answers_freely=*/true);
+  if (!recording.trace) {
     known->give_up();
-    tell_once("a function runs as it is from now on: " + why_not);
-    return output;
+    tell_once("a function runs eagerly from now on: " + recording.why_not);
+    return recording.output;
   }
-  if (known->is_like(*trace)) return finish_trace(known, std::move(trace));
-  // The function did something else than before; what is known waits for a call like the first.
-  const auto other = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *trace, output, call_.has_owner);
-  return finish_trace(other, std::move(trace));
+  std::shared_ptr<Specialisation> of = known;
+  if (!known->is_like(*recording.trace)) {
+    // The function did something else than before; what is known waits for a call like the first.
+    of = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *recording.trace, recording.output, call_.has_owner);
+  }
+  return finish_trace(of, std::move(recording.trace));
 }
 
 FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
@@ -323,7 +324,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   }
   if (!trace->accumulated().empty()) {
     known->give_up();
-    tell_once("a function runs as it is: it calls backward(), which writes to .grad of its arguments");
+    tell_once("a function runs eagerly: it calls backward(), which writes to .grad of its arguments");
   }
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));

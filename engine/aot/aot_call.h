@@ -7,6 +7,7 @@
 #include "engine/aot/family.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,8 +29,14 @@ class AotCall {
   FunctionOutput run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                               capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
-  std::unique_ptr<capture::FunctionTrace> trace(const capture::FunctionTrace::SizesOf& sizes, bool answers_freely, FunctionOutput& output,
-                                                std::string& why_not, bool& keeps_tensors);
+  struct Recording {
+    std::unique_ptr<capture::FunctionTrace> trace;  // null: the function is no program
+    FunctionOutput output;                          // without its tensors, where there is a trace
+    std::string why_not;
+    bool keeps_tensors = false;  // FunctionTrace's
+  };
+  /// Runs the function, once.
+  Recording record(const capture::FunctionTrace::SizesOf& sizes, bool answers_freely);
   FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now);
   FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
   FunctionOutput run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,

@@ -45,8 +45,8 @@ class AotFunction {
                            std::find(static_argnums_.begin(), static_argnums_.end(), number++) != static_argnums_.end());
         }(),
         ...);
-    const std::function<engine::TracedFunction()> own = [&] { return traced<Result>(std::tuple<Args...>(args...)); };
-    const engine::FunctionOutput output = core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), own});
+    const auto run = [&](const std::vector<at::Tensor>& tensors) { return run_on<Result>(tensors, std::tuple<Args...>(args...)); };
+    const engine::FunctionOutput output = core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), run});
     Result result = *static_cast<const Result*>(output.shape.get());
     tree::Refill refill{output.tensors};
     tree::visit(result, refill);
@@ -60,20 +60,15 @@ class AotFunction {
 
  private:
   template <class Result, class Args>
-  engine::TracedFunction traced(Args args) const {
+  engine::FunctionOutput run_on(const std::vector<at::Tensor>& tensors, Args args) const {
+    tree::Refill refill{tensors};
+    tree::visit(args, refill);
+    Result result = std::apply(*function_, args);
+    tree::Flatten flat;
+    tree::visit(result, flat);
     tree::Strip strip;
-    tree::visit(args, strip);
-    return [function = function_, args = std::move(args)](const std::vector<at::Tensor>& tensors) {
-      Args own = args;
-      tree::Refill refill{tensors};
-      tree::visit(own, refill);
-      Result result = std::apply(*function, own);
-      tree::Flatten flat;
-      tree::visit(result, flat);
-      tree::Strip strip;
-      tree::visit(result, strip);
-      return engine::FunctionOutput{std::move(flat.tensors), std::make_shared<const Result>(std::move(result)), std::move(flat.facts)};
-    };
+    tree::visit(result, strip);
+    return {std::move(flat.tensors), std::make_shared<const Result>(std::move(result)), std::move(flat.facts)};
   }
 
   std::shared_ptr<Function> function_;

@@ -52,7 +52,7 @@ class AotModule {
 
  private:
   struct Forward {
-    std::shared_ptr<Module> module;  // a backward may run it again when the AotModule is gone
+    std::shared_ptr<Module> module;
     template <class... Args>
     auto operator()(Args&... args) const {
       return module->forward(args...);

@@ -96,12 +96,6 @@ bool are_plain(const variable_list& tensors) {
                      [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
 }
 
-std::vector<bool> which_flow(const variable_list& tangents) {
-  std::vector<bool> flows;
-  for (const at::Tensor& tangent : tangents) flows.push_back(tangent.defined());
-  return flows;
-}
-
 }  // namespace
 
 void refuse_second_time() {
@@ -131,11 +125,12 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
         break;
     }
   }
-  const Halves& whole = halves_->whole ? *halves_->whole : *halves_;
-  for (const uint32_t primal : whole.second_order.primals) {
-    const auto is_it = [&](const Saved& saved) { return saved.from == Saved::From::Primal && saved.index == primal; };
-    if (of_->is_written(primal) || std::any_of(whole.saved.begin(), whole.saved.end(), is_it)) continue;
-    for_second_order_.emplace_back(primal, SavedVariable(primals[primal], false));
+  const SecondOrder& second_order = whole_of(halves_)->second_order;
+  if (of_->has_formulas()) return;  // it would refuse: see give_history()
+  for (const auto& [number, saved] : second_order.primals) {
+    const at::Tensor& primal = primals[number];
+    if (saved || !primal.defined() || of_->is_written(number)) continue;
+    for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : primal._version()});
   }
 }
 
@@ -206,10 +201,13 @@ variable_list AotNode::of_edges(variable_list by_primal) const {
 
 variable_list AotNode::backward_of_trace(const variable_list& tangents, bool is_usual) {
   const OnStockEngine stock;
-  has_failed_ = true;
-  const auto gradients = backward_on_stand_ins(tangents, is_usual);
   has_failed_ = false;
-  return gradients;
+  try {
+    return backward_on_stand_ins(tangents, is_usual);
+  } catch (...) {
+    has_failed_ = true;
+    throw;
+  }
 }
 
 variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool is_usual) {
@@ -230,7 +228,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   variable_list gradients = live_->backward(given);
   if (live_->refusal()) {
     of_->give_up();
-    tell_once("a function runs as it is from now on: in its backward, " + *live_->refusal());
+    tell_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());
     return gradients;
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
@@ -267,7 +265,7 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call) {
     random.restore();
     if (!why_not.empty()) {
       of_->give_up();
-      return tell_once("a function runs as it is from now on: in its backward, " + why_not);
+      return tell_once("a function runs eagerly from now on: in its backward, " + why_not);
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }
@@ -284,18 +282,16 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this
       if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
       of_->make_exact();
     }
-    std::vector<capture::Facts> of_whole;
-    for (const at::Tensor& tangent : recorded.front().tangents) of_whole.push_back(tangent_facts(tangent));
     const auto family = of_->family();
-    const bool is_proved = family && family->proves_a_fit(*of_, recorded.front().joint, of_whole);
+    const bool is_proved = family && family->proves_a_fit(*of_, recorded.front().joint, tangents_facts(recorded.front().tangents));
     if (is_proved && !for_this_call) return;
     std::shared_ptr<const Halves> whole;
     for (const Recorded& each : recorded) {
-      HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }};
+      HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), tangents_facts(each.tangents),
+                            [&] { return primals; }};
       request.example_tangents = each.tangents;
       request.leaves = of_->leaves();
       request.is_for_others = recorded.size() > 1;
-      for (const at::Tensor& tangent : each.tangents) request.tangents.push_back(tangent_facts(tangent));
       auto halves = whole ? make_backward_beside(whole, each.joint, request) : make_halves(each.joint, request);
       if (!whole) whole = halves;
       if (halves) of_->add(std::move(halves));
@@ -306,7 +302,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this
     choose_layout(of_, whole, context_->options);
   } catch (const std::exception& error) {
     of_->give_up();
-    tell_once(std::string("a function runs as it is from now on: no program could be made of its backward: ") + error.what());
+    tell_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + error.what());
   }
 }
 
@@ -380,19 +376,23 @@ variable_list AotNode::run_program(const Halves& halves, std::vector<at::Tensor>
   return halves.backward->run(std::move(inputs), bindings_, way);
 }
 
-// Of the same forward: there are some for each set of results that gradients flow into.
-std::shared_ptr<const Halves> AotNode::halves_that_take(const variable_list& tangents) {
-  if (auto known = of_->halves_for(tangents, *halves_)) return known;
-  const std::vector<bool> flows = which_flow(tangents);
-  const auto& whole = halves_->whole ? halves_->whole : halves_;
-  variable_list contiguous;
-  for (const at::Tensor& tangent : tangents) contiguous.push_back(tangent.defined() ? as_contiguous(tangent) : tangent);
-  if (auto known = of_->halves_for(contiguous, *halves_)) return known;
-  HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, {}};
-  for (const at::Tensor& tangent : contiguous) request.tangents.push_back(tangent_facts(tangent));
+// Behind the same forward, for contiguous gradients of the results that these flow into.
+std::shared_ptr<const Halves> AotNode::halves_for_results(const variable_list& tangents) {
+  const auto& whole = whole_of(halves_);
+  std::vector<bool> flows;
+  std::vector<capture::Facts> facts;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    flows.push_back(tangents[i].defined());
+    facts.push_back(flows.back() ? whole->tangents[i] : tangent_facts({}));
+  }
+  if (auto known = of_->halves_for(facts, *halves_)) return known;
+  HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), std::move(facts), {}};
   request.backward_inputs = [&] {
     std::vector<at::Tensor> inputs = unpack_saved();
-    inputs.insert(inputs.end(), contiguous.begin(), contiguous.end());
+    for (uint32_t i = 0; i < tangents.size(); ++i) {
+      const bool is_usual = !tangents[i].defined() || capture::is_plain(tangents[i]);
+      inputs.push_back(!is_usual ? input_metadata(i).zeros_like() : tangents[i].defined() ? as_contiguous(tangents[i]) : at::Tensor());
+    }
     return inputs;
   };
   request.leaves = of_->leaves();
@@ -409,10 +409,14 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
                       [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   };
   if (!taken || !are_as_they_came()) {
-    halves = halves_that_take(tangents);
-    taken = taken_by(*halves, tangents);
+    auto better = of_->halves_for(tangents_facts(tangents), *halves_);  // it takes them without copies
+    if (!better && !taken) better = halves_for_results(tangents);
+    if (better && better != halves_) {
+      taken = taken_by(*better, tangents);
+      halves = std::move(better);
+      if (taken) of_->was_missed(halves);
+    }
     if (!taken) return backward_by_ops(tangents);
-    if (halves != halves_) of_->was_missed(halves);
   }
   std::vector<at::Tensor> inputs = unpack_saved();
   for (at::Tensor& tangent : *taken) inputs.push_back(std::move(tangent));
@@ -425,35 +429,32 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
   return run_program(*halves, std::move(inputs), Program::Way::Best);
 }
 
+HistoryOf AotNode::history_of(const std::vector<at::Tensor>& saved) const {
+  const auto& whole = whole_of(halves_);
+  HistoryOf of{of_, whole, bindings_, next_edges(), {}};
+  for (const auto& [number, place] : whole->second_order.primals) {
+    if (place) of.primals.emplace_back(number, SavedVariable(saved[*place], false));
+  }
+  for (const KeptPrimal& kept : for_second_order_) {
+    if (!kept.tensor.is_inference() && kept.tensor._version() != kept.version) {  // an error for who needs it
+      of.why_not = base::format(
+          "one of the variables needed for gradient computation has been modified by an inplace operation: an argument of a compiled "
+          "function, of size {}, is at version {}; expected version {}",
+          kept.tensor.sizes(), kept.tensor._version(), kept.version);
+      continue;
+    }
+    of.primals.emplace_back(kept.number, SavedVariable(kept.tensor, false));
+  }
+  return of;
+}
+
 // Op by op, in the state of this thread: where the backward is to be differentiated, where gradients are of another kind than the program's
 // (batched, sparse, subclasses), and in modes that see each op.
 variable_list AotNode::backward_by_ops(const variable_list& tangents) {
-  const bool create_graph = at::GradMode::is_enabled();
   std::vector<at::Tensor> inputs = unpack_saved();
-  const auto whole = halves_->whole ? halves_->whole : halves_;
-  if (create_graph) {
-    HistoryOf of{of_, whole, bindings_, next_edges(), {}};
-    for (const uint32_t primal : whole->second_order.primals) {
-      for (uint32_t i = 0; i < whole->saved.size(); ++i) {
-        if (whole->saved[i].from == Saved::From::Primal && whole->saved[i].index == primal)
-          of.primals.emplace_back(primal, SavedVariable(inputs[i], false));
-      }
-    }
-    for (const auto& [primal, saved] : for_second_order_) {
-      try {
-        of.primals.emplace_back(primal, SavedVariable(saved.unpack(), false));
-      } catch (const std::exception& error) {  // it was written to since: an error for who needs it
-        of.why_not = error.what();
-      }
-    }
-    give_history(inputs, std::move(of));
-  }
+  if (at::GradMode::is_enabled()) give_history(inputs, history_of(inputs));
+  const auto halves = halves_for_results(tangents);
   variable_list taken;
-  const std::shared_ptr<const Halves> halves = [&] {
-    variable_list like;
-    for (uint32_t i = 0; i < tangents.size(); ++i) like.push_back(tangents[i].defined() ? input_metadata(i).zeros_like() : at::Tensor());
-    return halves_that_take(like);
-  }();
   for (uint32_t i = 0; i < tangents.size(); ++i) {
     const bool is_zero = !tangents[i].defined() && halves->takes_zeros[i];
     taken.push_back(is_zero ? input_metadata(i).zeros_like() : tangents[i]);

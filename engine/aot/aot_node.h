@@ -27,6 +27,8 @@ struct AotContext {
   std::atomic<bool> draws_atens = false;  // kernels draw no random numbers of their own: see drawn_again.h
 };
 
+struct HistoryOf;
+
 /// What programs are made of.
 capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& context);
 
@@ -72,7 +74,8 @@ class AotNode final : public capture::ProgramNode {
   void make_programs(const std::vector<Recorded>& recorded, bool for_this_call);
   variable_list backward_of_program(const variable_list& tangents);
   variable_list backward_by_ops(const variable_list& tangents);
-  std::shared_ptr<const Halves> halves_that_take(const variable_list& tangents);
+  std::shared_ptr<const Halves> halves_for_results(const variable_list& tangents);
+  HistoryOf history_of(const std::vector<at::Tensor>& saved) const;
   std::optional<variable_list> taken_by(const Halves& halves, const variable_list& tangents) const;
   std::vector<at::Tensor> unpack_saved();
   variable_list run_program(const Halves& halves, std::vector<at::Tensor> inputs, Program::Way way);
@@ -83,8 +86,13 @@ class AotNode final : public capture::ProgramNode {
   const capture::Bindings bindings_;
   std::unique_ptr<capture::FunctionTrace> live_;
   std::shared_ptr<const Halves> halves_;
-  std::vector<torch::autograd::SavedVariable> saved_;                                  // by Halves::saved
-  std::vector<std::pair<uint32_t, torch::autograd::SavedVariable>> for_second_order_;  // primals that are not among them
+  struct KeptPrimal {
+    uint32_t number;
+    at::Tensor tensor;
+    uint32_t version;
+  };
+  std::vector<torch::autograd::SavedVariable> saved_;  // by Halves::saved
+  std::vector<KeptPrimal> for_second_order_;           // of SecondOrder::primals, those that are not among Halves::saved
   bool has_learned_ = false, has_failed_ = false, is_released_ = false;
   std::optional<hooks::StartStreams> started_on_;  // what the call ran on, where that is more than this node's own stream
 };

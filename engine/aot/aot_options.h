@@ -79,10 +79,10 @@ struct AotOptions {
   std::vector<std::size_t> static_argnums;  ///< arguments whose sizes never become dynamic. Numbers never do
   Dynamic dynamic = Dynamic::Automatic;
   double memory_budget = 1;     ///< PartitionOptions::memory_budget
-  bool fallback = true;         ///< what cannot be traced runs as it is, which is counted and logged; false: it throws
+  bool fallback = true;         ///< what cannot be traced runs eagerly, which is counted and logged; false: it throws
   std::size_t check_every = 0;  ///< n: run the function itself beside every n-th call, and compare; throws where they differ
-  std::size_t limit = 8;        ///< programs kept for one structure of the arguments; beyond it the function runs as it is
-  /// True: a program draws ATen's random numbers, so that each seed gives those of the function as it is. False: its kernels may draw others,
+  std::size_t limit = 8;        ///< programs kept for one structure of the arguments; beyond it the function runs eagerly
+  /// True: a program draws ATen's random numbers, so that each seed gives those of the function run eagerly. False: its kernels may draw others,
   /// of the same distribution, which a seed reproduces too: one call of LibTorch's generator for each dropout, whose mask min_cut then does
   /// not save. The first call, programs with deterministic algorithms or `check_every`, and functions that are called where somebody may want
   /// the same numbers once more (in a checkpoint), have ATen's in any case.
@@ -99,7 +99,7 @@ struct AotStats {
   std::uint64_t calls = 0;
   std::uint64_t hits = 0;              ///< calls that ran a program
   std::uint64_t traces = 0;            ///< calls that were recorded
-  std::uint64_t eager = 0;             ///< calls that ran the function as it is
+  std::uint64_t eager = 0;             ///< calls that ran the function eagerly
   std::uint64_t backwards = 0;         ///< gradients computed by a program
   std::uint64_t numbers_differed = 0;  ///< calls whose item() gave another number than the one that was traced
 };

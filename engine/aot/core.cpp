@@ -79,7 +79,7 @@ class AotCore::Implementation {
   FunctionOutput call(const FunctionCall& call) {
     context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
     if (const char* why = why_eager(call)) {
-      HC_LOG(Aot, Info, "a function runs as it is: {}", why);
+      HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
       return run_eagerly(*context_, call);
     }
     const cache::KeyBytes key = key_of(call);
@@ -91,8 +91,8 @@ class AotCore::Implementation {
       capture::Bindings bindings;
       if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
     }
-    if (known->size() >= context_->options.limit) {
-      HC_LOG(Aot, Info, "a function runs as it is: it has {} programs already, AotOptions::limit", known->size());
+    if (const size_t programs = family->programs(); programs >= context_->options.limit) {
+      HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
       return run_eagerly(*context_, call);
     }
     if (!pays()) return run_eagerly(*context_, call);

@@ -4,6 +4,7 @@
 #include "engine/aot/aot_options.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <functional>
 #include <memory>
@@ -21,14 +22,14 @@ struct FunctionOutput {
 /// Whether someone owns a tensor that the function reads from outside, and says when it is gone: AotCore::forget(). Else the programs
 /// keep it alive.
 using HasOwner = std::function<bool(const at::Tensor&)>;
-/// Owns all that it needs but the tensors.
-using TracedFunction = std::function<FunctionOutput(const std::vector<at::Tensor>&)>;
+/// Runs the function on these tensors in the place of the inputs. Only called while the call lasts.
+using RunFunction = c10::function_ref<FunctionOutput(const std::vector<at::Tensor>&)>;
 
 struct FunctionCall {
   std::vector<at::Tensor> inputs;
   std::string facts;            // all else that the result depends on, as bytes: another program for other bytes
   std::vector<bool> is_static;  // by input: its sizes never become dynamic; may be shorter
-  const std::function<TracedFunction()>& function;
+  RunFunction function;
   HasOwner has_owner = {};  // empty: nobody
 };
 

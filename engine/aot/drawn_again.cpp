@@ -43,7 +43,7 @@ std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Speciali
   if (!of.draws_random_numbers()) return halves;
   note_draws(context);
   if (!halves->draws_in_kernels || !draws_atens(context)) return halves;
-  const auto whole = halves->whole ? halves->whole : halves;
+  const auto whole = whole_of(halves);
   HalvesRequest request{context.options, of.lasting(), of.with_gradients(), whole->tangents, {}};
   request.leaves = of.leaves();
   capture::Joint joint = whole->traced;
@@ -54,7 +54,7 @@ std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Speciali
     return others;
   } catch (const std::exception& error) {
     of.give_up();
-    tell_once(std::string("a function runs as it is from now on: no program could be made of it: ") + error.what());
+    tell_once(std::string("a function runs eagerly from now on: no program could be made of it: ") + error.what());
     return nullptr;
   }
 }

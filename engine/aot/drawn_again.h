@@ -13,7 +13,7 @@ namespace hindcast::engine {
 /// The function of `context` draws random numbers in this call.
 void note_draws(AotContext& context);
 
-/// While alive, looks whether a call that runs the function as it is draws them.
+/// While alive, looks whether an eager call of the function draws them.
 class WatchedDraws {
  public:
   WatchedDraws(AotContext& context, const std::vector<at::Tensor>& inputs);

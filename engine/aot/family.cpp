@@ -17,10 +17,19 @@ std::shared_ptr<const Family::List> Family::all() const {
 
 void Family::add(const std::shared_ptr<Specialisation>& specialisation) {
   auto more = std::make_shared<List>();
+  std::shared_ptr<const List> former;  // destroyed after the lock is released: kernels may go with it
   more->push_back(specialisation);
+  size_t waiting = specialisation->waits() ? 1 : 0;
   const std::lock_guard lock(mutex_);
-  more->insert(more->end(), all_->begin(), all_->end());
-  all_ = std::move(more);  // has all that the former had
+  for (const auto& each : *all_) {
+    if (!each->waits() || ++waiting <= options_.limit) more->push_back(each);
+  }
+  former = std::exchange(all_, std::move(more));
+}
+
+size_t Family::programs() const {
+  const auto known = all();
+  return static_cast<size_t>(std::count_if(known->begin(), known->end(), [](const auto& each) { return !each->waits(); }));
 }
 
 void Family::remove(const Specialisation& specialisation) {
@@ -33,20 +42,20 @@ void Family::remove(const Specialisation& specialisation) {
   former = std::exchange(all_, std::move(fewer));
 }
 
-bool Family::may_still_be_traced() {
+bool Family::note_escape() {
   constexpr size_t kMost = 2;
   const std::lock_guard lock(mutex_);
   return ++escapes_ <= kMost;
 }
 
 void Family::escaped(Specialisation& specialisation) {
-  if (may_still_be_traced()) {
+  if (note_escape()) {
     specialisation.drop();
     return remove(specialisation);
   }
   specialisation.give_up();
   tell_once(
-      "a function runs as it is: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
+      "a function runs eagerly: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
       "and give it as an argument");
 }
 

@@ -21,17 +21,20 @@ class Family : public std::enable_shared_from_this<Family> {
 
   /// The one to ask first comes first.
   std::shared_ptr<const List> all() const;
+  /// Of those that wait for their backward, the oldest go: as many are kept as programs, AotOptions::limit.
   void add(const std::shared_ptr<Specialisation>& specialisation);
+  /// How many there are but for those that wait for their backward.
+  size_t programs() const;
   void remove(const Specialisation& specialisation);
   /// A specialisation of this family has got programs: is there one for other sizes too?
   void learned(const Specialisation& specialisation);
   /// True if the joint program of a trace at other sizes is that of a fit, which serves these sizes from now on.
   bool proves_a_fit(const Specialisation& other, const capture::Joint& joint, const std::vector<capture::Facts>& tangents);
   /// The function keeps a tensor that it made: a later call would find another one there. It is traced anew, once that may be done with
-  /// (a mask that is made in the first call), and runs as it is where it is not.
+  /// (a mask that is made in the first call), and runs eagerly where it is not.
   void escaped(Specialisation& specialisation);
-  /// One more call did so. True: the next one is to be traced all the same.
-  bool may_still_be_traced();
+  /// A call that was traced kept a tensor. True: the next one is to be traced all the same.
+  bool note_escape();
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit

@@ -31,11 +31,6 @@ Saved find_saved(const capture::Joint& joint, ValueId value, uint32_t number) {
   return {Saved::From::Forward, joint.results + number};
 }
 
-uint64_t next_number() {
-  static std::atomic<uint64_t> last = 0;
-  return ++last;
-}
-
 // Where nobody compares the programs with the function.
 bool may_draw_in_kernels(const AotOptions& options, const capture::Joint& joint) {
   return !joint.draws_atens && !options.fallback_random && options.check_every == 0 && both_have_kernels(options, *joint.graph);
@@ -73,6 +68,12 @@ Facts tangent_facts(const at::Tensor& tangent) {
   return facts;
 }
 
+std::vector<Facts> tangents_facts(const torch::autograd::variable_list& tangents) {
+  std::vector<Facts> facts;
+  for (const at::Tensor& tangent : tangents) facts.push_back(tangent_facts(tangent));
+  return facts;
+}
+
 at::Tensor as_contiguous(const at::Tensor& tangent) {
   const at::AutoDispatchBelowADInplaceOrView below;
   const bool is_odd = tangent.is_conj() || tangent.is_neg() || tangent.unsafeGetTensorImpl()->is_wrapped_number() || tangent.is_inference();
@@ -88,7 +89,7 @@ std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const Facts& ca
   return copy;
 }
 
-uint64_t next_halves_number() {
+uint64_t next_number() {
   static std::atomic<uint64_t> last = 0;
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
@@ -107,50 +108,6 @@ namespace {
 bool wants_names(const AotOptions& options) {
   return options.fw_compiler.is_users() || options.bw_compiler.is_users() || base::tracing() ||
          base::enabled(base::Channel::AotGraphs, base::Level::Info);
-}
-
-// What the backward reads of the forward, and where that is to be had once more.
-SecondOrder second_order_of(const Halves& halves, const std::vector<uint32_t>& with_gradients) {
-  const codegen::JointUses uses(halves.joint);
-  std::vector<bool> depends(uses.graph().values.size());  // on a primal that needs a gradient
-  for (const uint32_t primal : with_gradients) {
-    if (halves.joint.primal_values()[primal].defined()) depends[halves.joint.primal_values()[primal].index] = true;
-  }
-  for (uint32_t i = 0; i < halves.joint.forward_end; ++i) {
-    bool any = false;
-    capture::for_each_use(uses.instr(i), [&](ValueId value) { any = any || (value.defined() && depends[value.index]); });
-    for (const ValueId value : uses.instr(i).outputs) {
-      if (value.defined()) depends[value.index] = any && torch::autograd::isDifferentiableType(uses.graph().values[value.index].dtype);
-    }
-  }
-  SecondOrder order;
-  std::vector<ValueId> values;
-  for (uint32_t i = 0; i < halves.saved.size(); ++i) {
-    if (halves.saved[i].from != Saved::From::Forward || !depends[halves.saved_values[i].index]) continue;
-    order.saved.push_back(i);
-    values.push_back(halves.saved_values[i]);
-  }
-  const auto is_there = [&](ValueId value) {
-    const auto place = std::find(halves.saved_values.begin(), halves.saved_values.end(), value);
-    return place != halves.saved_values.end() && !depends[value.index];
-  };
-  std::vector<bool> is_read(uses.graph().values.size());
-  std::vector<ValueId> open = values;
-  while (!open.empty()) {
-    const ValueId value = open.back();
-    open.pop_back();
-    if (!value.defined() || is_read[value.index] || is_there(value)) continue;
-    is_read[value.index] = true;
-    const uint32_t maker = uses.maker_of(value);
-    if (maker == codegen::JointUses::kNone) continue;
-    order.draws = order.draws || uses.instr(maker).op && uses.instr(maker).op->hasTag(at::Tag::nondeterministic_seeded);
-    capture::for_each_use(uses.instr(maker), [&](ValueId read) { open.push_back(read); });
-  }
-  for (uint32_t i = 0; i < halves.joint.primals; ++i) {
-    const ValueId value = halves.joint.primal_values()[i];
-    if (value.defined() && is_read[value.index]) order.primals.push_back(i);
-  }
-  return order;
 }
 
 std::vector<at::Tensor> example_inputs(const Halves& halves, const HalvesRequest& request) {
@@ -175,7 +132,14 @@ void add_backward(Halves& halves, std::shared_ptr<const capture::Graph> backward
   halves.backward = std::make_shared<Program>(numbered(backward, "backward of a function", halves.joint.graph->strict), options.bw_compiler,
                                               options.async, examples, request.leaves);
   if (base::tracing()) record_joint_of(*halves.joint.graph, halves);
-  halves.of_node = {halves.backward->graph(), request.with_gradients, next_number()};
+  halves.of_node = {halves.backward->graph(), request.with_gradients, halves.number};
+}
+
+// What a backward keeps that the whole one has not: counted with its program.
+void count_bytes(const Halves& halves) {
+  const capture::Graph &joint = *halves.joint.graph, *traced = halves.traced.graph.get();
+  const size_t of_trace = traced == nullptr || traced == &joint ? 0 : traced->footprint(&joint);
+  halves.backward->add_owners_bytes(joint.footprint(halves.whole->joint.graph.get()) + of_trace);
 }
 
 std::shared_ptr<Halves> beside(const std::shared_ptr<const Halves>& whole, capture::Joint joint) {
@@ -219,7 +183,7 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   halves->forward = std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_strict), options.fw_compiler,
                                               options.async, request.primals);
   if (has_backward) {
-    halves->second_order = second_order_of(*halves, request.with_gradients);
+    halves->second_order = second_order_of(halves->joint, halves->saved_values, halves->saved, request.with_gradients);
     if (request.is_for_others) {
       halves->tangents = request.tangents;
     } else {
@@ -251,30 +215,24 @@ std::shared_ptr<const Halves> make_backward_beside(const std::shared_ptr<const H
   const auto halves = beside(whole, std::move(joint));
   halves->traced = std::move(traced);
   add_backward(*halves, backward, request);
+  count_bytes(*halves);
   return halves;
 }
 
 std::shared_ptr<const Halves> make_backward_of_some(const std::shared_ptr<const Halves>& whole, const std::vector<bool>& flows,
                                                     const HalvesRequest& request) {
-  std::shared_ptr<const capture::Graph> backward;
   auto some = codegen::with_some_tangents(whole->joint, flows);
-  if (some) backward = codegen::backward_behind(*some, whole->saved_values);
-  if (!backward) {
+  auto backward = some ? codegen::backward_behind(*some, whole->saved_values) : nullptr;
+  const bool takes_zeros = backward == nullptr;
+  if (takes_zeros) {
     some = codegen::with_gradients_of(whole->joint, flows);
     backward = codegen::backward_behind(*some, whole->saved_values);
   }
   if (!backward) throw std::runtime_error("a part of a backward needs more than the whole");
-  const bool takes_zeros = some->tangent_values().size() == flows.size() && [&] {
-    for (size_t i = 0; i < flows.size(); ++i) {
-      if (!flows[i] && some->tangent_values()[i].defined()) return true;
-    }
-    return false;
-  }();
-  const auto halves = beside(whole, *some);
+  const auto halves = beside(whole, std::move(*some));
   add_backward(*halves, backward, request);
-  if (takes_zeros) {
-    for (size_t i = 0; i < flows.size(); ++i) halves->takes_zeros[i] = !flows[i];
-  }
+  for (size_t i = 0; takes_zeros && i < flows.size(); ++i) halves->takes_zeros[i] = !flows[i];
+  count_bytes(*halves);
   return halves;
 }
 

@@ -1,60 +1,27 @@
 #pragma once
 // A function's two programs, as one backward made them known: for one set of results that gradients flow into.
 
-#include "base/fork.h"
 #include "capture/backward/facts.h"
 #include "capture/backward/program_node.h"
 #include "capture/function/joint.h"
 #include "engine/aot/program.h"
+#include "engine/aot/second_order.h"
 
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 namespace hindcast::engine {
 
-/// Where a value that the backward needs is to be had, after the forward.
-struct Saved {
-  enum class From : uint8_t { Primal, Result, Forward };
-  From from = From::Forward;
-  uint32_t index = 0;  // of the primal, of the result, or of the forward program's output
-};
-
 /// Of its values, each once, but for the host.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
 /// Goes up with each call.
-uint64_t next_halves_number();
-
-/// What a backward of the backward needs: values that the forward saves and that are no primals or results are computed once more, by
-/// autograd, where gradients flow into them.
-struct SecondOrder {
-  std::vector<uint32_t> saved;    // numbers of such values among Halves::saved
-  std::vector<uint32_t> primals;  // that they are computed of
-  bool draws = false;             // random numbers, on the way
-};
-
-/// Which of a list of values autograd gives a history, found out when somebody asks for the first time.
-class DifferentiableSaved {
- public:
-  std::optional<std::vector<uint32_t>> known() const {
-    const std::lock_guard lock(mutex_);
-    return known_;
-  }
-  void set(std::vector<uint32_t> saved) {
-    const std::lock_guard lock(mutex_);
-    known_ = std::move(saved);
-  }
-
- private:
-  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
-  std::optional<std::vector<uint32_t>> known_;
-};
+uint64_t next_number();
 
 struct Halves {
-  uint64_t number = next_halves_number();  // the newest have the highest
+  uint64_t number = next_number();  // the newest have the highest
   capture::Joint joint;
   std::vector<c10::Device> devices;  // of the joint program
   bool draws_in_kernels = false;     // random numbers that are not ATen's
@@ -67,14 +34,19 @@ struct Halves {
   std::vector<bool> takes_zeros;                     // by differentiable result: zeros where nothing flows in
   std::shared_ptr<const Halves> whole;               // the one for all results; null: this one is
   SecondOrder second_order;                          // of the whole one
-  mutable DifferentiableSaved differentiable;        // of SecondOrder::saved
+  FoundOnce<std::vector<uint32_t>> differentiable;   // of SecondOrder::saved, once somebody has asked autograd
 
   /// Its backward was recorded, and not made of another.
   bool is_recorded() const { return traced.graph != nullptr; }
 };
+/// The one for all results.
+inline const std::shared_ptr<const Halves>& whole_of(const std::shared_ptr<const Halves>& halves) {
+  return halves->whole ? halves->whole : halves;
+}
 
 /// What a gradient must be like for a backward program, but for its sizes: those are its result's.
 capture::Facts tangent_facts(const at::Tensor& tangent);
+std::vector<capture::Facts> tangents_facts(const torch::autograd::variable_list& tangents);
 /// The gradient as the backward program takes it; nullopt: it does not take it.
 std::optional<at::Tensor> as_captured(const at::Tensor& tangent, const capture::Facts& captured);
 /// A copy as the whole backward program takes it: contiguous. Itself where it is so.

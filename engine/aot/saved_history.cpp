@@ -38,20 +38,22 @@ class OnceMore {
       known_.insert_or_assign(of.whole->joint.primal_values()[primal].index, primals_[primal]);
     }
   }
-  /// What is not computed: masks, indices, random numbers that were saved.
+  /// What is not computed: SecondOrder::constants.
   void give(ValueId value, const at::Tensor& tensor) { known_.insert_or_assign(value.index, tensor); }
-  /// For who asks what a value is like.
+  /// In place of those that were written to since: enough to see which values have a history.
   void give_any_for_missing_primals() {
     capture::Env env;
     const auto& graph = *of_.whole->joint.graph;
     if (!capture::Evaluator(*graph.symbols).evaluate(of_.bindings, env)) return;
-    for (const uint32_t primal : of_.whole->second_order.primals) {
-      const ValueId id = of_.whole->joint.primal_values()[primal];
+    for (const auto& primal : of_.whole->second_order.primals) {
+      const ValueId id = of_.whole->joint.primal_values()[primal.number];
       if (known_.contains(id.index)) continue;
       const capture::Value& value = graph.values[id.index];
       std::vector<int64_t> sizes;
       for (const capture::ExprId size : value.sizes) sizes.push_back(env.integer(size));
-      known_.emplace(id.index, at::zeros(sizes, at::TensorOptions(value.device).dtype(value.dtype)));
+      at::Tensor any = at::zeros(sizes, at::TensorOptions(value.device).dtype(value.dtype));
+      if (of_.function->needs_gradient(primal.number)) any = behind_a_node(any);
+      known_.emplace(id.index, std::move(any));
     }
   }
   void compute(const std::vector<ValueId>& values) { of_.whole->joint.graph->compute(values, known_, of_.bindings); }
@@ -71,14 +73,15 @@ std::vector<ValueId> values_of(const Halves& whole, const std::vector<uint32_t>&
 }
 
 // An operator may say that a result has no gradient, as a batch norm does of its statistics. Autograd knows.
-std::vector<uint32_t> find_differentiable(const HistoryOf& of) {
+std::vector<uint32_t> find_differentiable(const HistoryOf& of, const std::vector<at::Tensor>& saved) {
   const SecondOrder& order = of.whole->second_order;
   if (of.function->has_formulas()) return order.saved;  // nobody knows: the formula may need any of them
   std::vector<at::Tensor> primals;
-  for (const auto& [primal, saved] : of.primals) primals.push_back(saved.unpack());
+  for (const auto& [primal, tensor] : of.primals) primals.push_back(tensor.unpack());
   const auto random = order.draws ? capture::RandomState::of(primals) : capture::RandomState();
   const at::AutoGradMode grad(true);
   OnceMore once_more(of);
+  for (const uint32_t i : order.constants) once_more.give(of.whole->saved_values[i], saved[i]);
   once_more.give_any_for_missing_primals();
   once_more.compute(values_of(*of.whole, order.saved));
   random.restore();
@@ -89,22 +92,17 @@ std::vector<uint32_t> find_differentiable(const HistoryOf& of) {
   return found;
 }
 
-std::vector<uint32_t> differentiable(const HistoryOf& of) {
-  if (auto known = of.whole->differentiable.known()) return *known;
-  auto found = find_differentiable(of);
-  of.whole->differentiable.set(found);
-  return found;
-}
-
 class SavedHistory final : public torch::autograd::Node {
  public:
   SavedHistory(HistoryOf of, const std::vector<uint32_t>& which, const std::vector<at::Tensor>& saved)
       : of_(std::move(of)), values_(values_of(*of_.whole, which)) {
     set_next_edges(std::move(of_.edges));
     for (const uint32_t i : which) add_input_metadata(saved[i]);
-    for (uint32_t i = 0; i < saved.size(); ++i) {
-      const bool is_computed = std::find(which.begin(), which.end(), i) != which.end();
-      if (of_.whole->saved[i].from == Saved::From::Forward && !is_computed) constants_.emplace_back(of_.whole->saved_values[i], saved[i]);
+    const SecondOrder& order = of_.whole->second_order;
+    const auto keep = [&](uint32_t i) { constants_.emplace_back(of_.whole->saved_values[i], SavedVariable(saved[i], false)); };
+    for (const uint32_t i : order.constants) keep(i);
+    for (const uint32_t i : order.saved) {
+      if (std::find(which.begin(), which.end(), i) == which.end()) keep(i);
     }
   }
 
@@ -116,7 +114,7 @@ class SavedHistory final : public torch::autograd::Node {
     const OnStockEngine stock;
     const at::AutoGradMode grad(true);
     OnceMore once_more(of_);
-    for (const auto& [value, tensor] : constants_) once_more.give(value, tensor);
+    for (const auto& [value, constant] : constants_) once_more.give(value, constant.unpack());
     once_more.compute(values_);
     variable_list roots, into, wanted;
     for (size_t i = 0; i < values_.size(); ++i) {
@@ -152,7 +150,7 @@ class SavedHistory final : public torch::autograd::Node {
     const SecondOrder& order = of_.whole->second_order;
     if (of_.function->has_formulas()) why = "it calls custom Functions";
     if (order.draws) why = "it draws random numbers";
-    const auto is_written = [&](uint32_t primal) { return of_.function->is_written(primal); };
+    const auto is_written = [&](const SecondOrder::Primal& primal) { return of_.function->is_written(primal.number); };
     if (std::any_of(order.primals.begin(), order.primals.end(), is_written)) why = "it writes to its arguments";
     if (why == nullptr) return;
     throw std::runtime_error(
@@ -163,7 +161,7 @@ class SavedHistory final : public torch::autograd::Node {
 
   HistoryOf of_;
   const std::vector<ValueId> values_;
-  std::vector<std::pair<ValueId, at::Tensor>> constants_;
+  std::vector<std::pair<ValueId, SavedVariable>> constants_;
   bool is_released_ = false;
 };
 
@@ -171,7 +169,7 @@ class SavedHistory final : public torch::autograd::Node {
 
 void give_history(std::vector<at::Tensor>& saved, HistoryOf of) {
   if (of.whole->second_order.saved.empty()) return;
-  const std::vector<uint32_t> which = differentiable(of);
+  const std::vector<uint32_t>& which = of.whole->differentiable.get([&] { return find_differentiable(of, saved); });
   if (which.empty()) return;
   const auto node = capture::own_node(new SavedHistory(std::move(of), which, saved));
   for (uint32_t output = 0; output < which.size(); ++output) {

@@ -180,11 +180,9 @@ std::shared_ptr<const Halves> Specialisation::whole() const {
   return nullptr;
 }
 
-std::shared_ptr<const Halves> Specialisation::halves_for(const torch::autograd::variable_list& tangents, const Halves& forward) const {
+std::shared_ptr<const Halves> Specialisation::halves_for(const std::vector<Facts>& tangents, const Halves& forward) const {
   for (const auto& each : all_halves()) {
-    bool fits = each->backward && each->forward == forward.forward && each->tangents.size() == tangents.size();
-    for (size_t i = 0; fits && i < tangents.size(); ++i) fits = tangent_facts(tangents[i]) == each->tangents[i];
-    if (fits) return each;
+    if (each->backward && each->forward == forward.forward && each->tangents == tangents) return each;
   }
   return nullptr;
 }

@@ -78,17 +78,19 @@ class Specialisation {
   void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
   std::shared_ptr<Family> family() const { return family_.lock(); }
 
-  /// Calls run the function as it is.
+  /// Calls run the function eagerly.
   bool is_eager() const { return is_eager_.load(std::memory_order_acquire); }
   void give_up() { is_eager_.store(true, std::memory_order_release); }
 
+  /// For its first backward, which makes the programs.
+  bool waits() const { return !is_eager() && halves() == nullptr; }
   /// The programs for the next call; null: no backward has been yet.
   std::shared_ptr<const Halves> halves() const;
   std::vector<std::shared_ptr<const Halves>> all_halves() const;
   /// The ones for gradients of all results; null: no backward has been yet.
   std::shared_ptr<const Halves> whole() const;
   /// Behind the same forward, for gradients like these; null: there are none.
-  std::shared_ptr<const Halves> halves_for(const torch::autograd::variable_list& tangents, const Halves& forward) const;
+  std::shared_ptr<const Halves> halves_for(const std::vector<capture::Facts>& tangents, const Halves& forward) const;
   void add(std::shared_ptr<const Halves> halves);
   /// The next call has a backward: the whole one, where none beside it could be made.
   void ensure_backward(const std::shared_ptr<const Halves>& whole, HalvesRequest request);

@@ -68,7 +68,7 @@ class HINDCAST_API CheckpointScope {
 /// the backward has passed it. Arguments are tensors, and what engine/aot/tree.h knows; tensors that `fn` captures live as long as it does.
 ///
 /// In a function that aot_function() traces there is no checkpoint: AotOptions::memory_budget decides what is saved there. A function
-/// compiled by aot_function() runs as it is inside of a checkpoint. Tensors that other threads save while `fn` runs are kept.
+/// compiled by aot_function() runs eagerly inside of a checkpoint. Tensors that other threads save while `fn` runs are kept.
 ///
 /// Throws, from the backward: CheckpointError where the recomputation saves other tensors than the forward; c10::Error where a tensor that
 /// is needed was modified in place; what `fn` throws. Throws c10::Error if hooks of saved tensors are disabled on this thread.

@@ -61,7 +61,7 @@ class Function {
  public:
   Function(AotOptions options, std::shared_ptr<TensorNames> tensor_names) : core(std::move(options)), names(std::move(tensor_names)) {}
 
-  // What Python keeps of one kind of call: for as long as a program of it may run the function again.
+  // What Python keeps of one kind of call: for as long as there may be programs for it.
   std::shared_ptr<const Kept> facts(int64_t number) {
     const std::lock_guard lock(mutex_);
     auto& kept = facts_[number];
@@ -122,12 +122,9 @@ ProgramCompiler program_compiler(const std::string& name, int64_t callable) {
   });
 }
 
-engine::TracedFunction traced(std::shared_ptr<const Kept> facts) {
-  return [facts = std::move(facts)](const std::vector<at::Tensor>& inputs) {
-    CallbackResult result = call_function(facts->number(), inputs);
-    return engine::FunctionOutput{std::move(result.tensors), result.shape == 0 ? nullptr : std::make_shared<const Kept>(result.shape),
-                                  std::move(result.facts)};
-  };
+engine::FunctionOutput run_function(const Kept& facts, const std::vector<at::Tensor>& inputs) {
+  CallbackResult result = call_function(facts.number(), inputs);
+  return {std::move(result.tensors), result.shape == 0 ? nullptr : std::make_shared<const Kept>(result.shape), std::move(result.facts)};
 }
 
 }  // namespace
@@ -184,15 +181,15 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
   const KeptWarnings warnings;
   const KeepsErrors keeps_errors(torch_functions);
   const auto found = find_function(function);
-  auto kept = found->facts(facts);
+  const auto kept = found->facts(facts);
   std::vector<bool> is_fixed;
   for (const int64_t input : fixed) {
     is_fixed.resize(inputs.size());
     is_fixed.at(static_cast<size_t>(input)) = true;
   }
-  const std::function<engine::TracedFunction()> own = [&] { return traced(kept); };
+  const auto run = [&](const std::vector<at::Tensor>& tensors) { return run_function(*kept, tensors); };
   try {
-    engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), own,
+    engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), run,
                                                       [&](const at::Tensor& tensor) { return found->names->has(tensor); }});
     shape = std::move(output.shape);
     const int64_t number = shape ? static_cast<const Kept*>(shape.get())->number() : 0;

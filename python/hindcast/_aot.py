@@ -7,7 +7,6 @@ import operator
 import os
 import sys
 import threading
-import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
@@ -32,7 +31,7 @@ _MOST_KINDS = 256  # of calls of one function: what C++ keeps
 
 _kept: dict[int, Any] = {}
 _numbers = itertools.count(1)
-_AS_IT_IS = -1  # in the place of a number
+_EAGER = -1  # in the place of a number
 
 
 def _keep(what: Any) -> int:
@@ -59,17 +58,11 @@ class _Kind:
 
     def __init__(self, owner: "AotFunction", shape: Optional[Shape]) -> None:
         self._owner = weakref.ref(owner)
-        # An object has what is compiled of its methods, as a rule. Held from here, it would live for ever.
-        self._function = None if isinstance(owner._function, types.MethodType) else owner._function
         self.shape = shape
 
     @property
     def function(self) -> Callable[..., Any]:
-        owner = self._owner()
-        found = self._function if owner is None else owner._function
-        if found is None:
-            raise RuntimeError("hindcast: a method has to run once more, and its object is gone")
-        return found
+        return self._owner()._function  # its __call__ is running
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
         """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
@@ -105,7 +98,7 @@ def _run_function(
                 # No trace: the function gets what its caller gave, and its caller gets what it gives.
                 args, kwargs = call.arguments
                 call.result = _kept[number].function(*args, **kwargs)
-                return [], _AS_IT_IS, "", None
+                return [], _EAGER, "", None
         before = None if call is None else random_states(call.generators())
         result, writes = _kept[number].run(tensors)
         if call is not None and before != random_states(call.generators()):
@@ -283,7 +276,7 @@ class AotFunction:
         text = str(why)
         if text not in self._told:
             self._told.add(text)
-            call("aot_tell", f"a function runs as it is: {text}", why.of_function)
+            call("aot_tell", f"a function runs eagerly: {text}", why.of_function)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
         taken = Call(args, kwargs)
@@ -293,7 +286,7 @@ class AotFunction:
         facts = kinds.get(key)
         if facts is None:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
-        elif facts == _AS_IT_IS:
+        elif facts == _EAGER:
             raise Untraceable(_CHANGES, of_function=True)
         taken.kind = facts
         taken.generators = seen.generators
@@ -308,7 +301,7 @@ class AotFunction:
             _thread.call = outer
         if taken.was_run and (taken.draws or not seen.holds()):
             self._forget((facts,))
-            kinds[key] = _AS_IT_IS
+            kinds[key] = _EAGER
         for number in released:
             _kept.pop(number, None)
         if raised:
@@ -319,7 +312,7 @@ class AotFunction:
             warn_of_kept()
         if shape == 0:
             return tensors[0]
-        if shape == _AS_IT_IS:
+        if shape == _EAGER:
             return taken.result
         made = _kept[shape].with_tensors(tensors, taken.arguments)
         if not _kept[shape].writes:
@@ -349,7 +342,7 @@ class AotFunction:
         return self._root
 
     def stats(self) -> dict[str, int]:
-        """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function as it is;
+        """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function eagerly;
         ``backwards`` that ran a program; ``numbers_differed``, calls in which ``item()`` gave another number than the one that was traced."""
         names = ("calls", "hits", "traces", "eager", "backwards", "numbers_differed")
         counts = dict(zip(names, call("aot_stats", self._number)))
@@ -461,7 +454,7 @@ def aot_function(
         layouts: of convolutions: ``"measured"``, channels-last where that was measured to be faster on this machine; ``"as_given"``: in
             that of their operands. Results lie in memory as the function gives them in any case.
         check_every: n: run the function itself beside every n-th call, and compare; raises where they differ.
-        fallback: what cannot be traced runs as it is, which :meth:`AotFunction.stats` counts; ``False``: it raises.
+        fallback: what cannot be traced runs eagerly, which :meth:`AotFunction.stats` counts; ``False``: it raises.
         fallback_random: random numbers are ATen's bits; ``False``: kernels draw the masks of dropouts themselves.
         limit: programs kept for one structure of the arguments.
         async_: compile kernels on a background thread; ``False``: before the call returns.

@@ -225,5 +225,63 @@ TEST(Contract, DerivativesOfDerivatives) {
   }
 }
 
+// What the backward saved and no gradient flows into: an argument, a tensor from outside, a mask, an index that is a result.
+TEST(Contract, DerivativesOfDerivativesBesideConstants) {
+  const auto w = leaf({3, 3}), v = leaf({3, 3}), outside = torch::randn({3, 3});
+  using Function = std::function<Tensors(const at::Tensor&)>;
+  const std::vector<Function> functions = {
+      [&](const at::Tensor& x) { return Tensors{x.mm(w).tanh().mm(v)}; },
+      [&](const at::Tensor& x) { return Tensors{(x.mm(w).tanh() * (x > 0)).mm(v).sin() * outside}; },
+      [&](const at::Tensor& x) {
+        const auto [values, order] = x.mm(w).tanh().sort(1);
+        return Tensors{values.mm(v).exp(), order};
+      },
+  };
+  for (size_t k = 0; k < functions.size(); ++k) {
+    for (const auto& partition : {partition::standard, partition::min_cut}) {
+      AotOptions options = exact();
+      options.partition = partition;
+      const auto f = aot_function(functions[k], options);
+      const auto x = torch::randn({3, 3});
+      const auto second = [&](const Tensors& y) {
+        const auto first = torch::autograd::grad({y[0].sum()}, {w, v}, {}, true, /*create_graph=*/true);
+        return torch::autograd::grad({first[0].square().sum() + first[1].sin().sum()}, {w, v});
+      };
+      for (int call = 0; call < 4; ++call) {
+        const auto given = second(f(x)), expected = second(functions[k](x));
+        for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(given[i].allclose(expected[i], 1e-4, 1e-5)) << k << ", " << call << ", " << i;
+      }
+      EXPECT_GT(f.stats().hits, 0U) << k;
+    }
+  }
+}
+
+// The second derivative needs an argument that the first does not. Stock saves its own copy of what the first needs, and does not see the write.
+TEST(Contract, AnArgumentThatIsWrittenToBetweenTwoBackwardsIsNoSilentError) {
+  for (const bool needs_gradient : {false, true}) {
+    const auto w = leaf({3});
+    const auto function = [&](const at::Tensor& x) { return ((x + 1) * w).exp(); };
+    const auto f = aot_function(function, exact());
+    for (int call = 0; call < 4; ++call) {
+      const auto x = torch::randn({3}).requires_grad_(needs_gradient);
+      const auto second = [&](const auto& of, at::Tensor in) {
+        const auto first = torch::autograd::grad({of(in).sum()}, {w}, {}, true, /*create_graph=*/true)[0];
+        {
+          const c10::NoGradGuard no_grad;
+          in.add_(1);
+        }
+        return torch::autograd::grad({first.square().sum()}, {w})[0];
+      };
+      const auto expected = second(function, x.detach().clone().requires_grad_(needs_gradient));
+      try {
+        const auto given = second(f, x);
+        EXPECT_TRUE(given.allclose(expected, 1e-4)) << call << given << expected;
+      } catch (const std::exception& error) {
+        EXPECT_NE(std::string(error.what()).find("modified by an inplace operation"), std::string::npos) << error.what();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests::contract_test

@@ -14,7 +14,6 @@ namespace {
 using engine::AotCore;
 using engine::FunctionOutput;
 using engine::HasOwner;
-using engine::TracedFunction;
 
 class ScaledFromOutside {
  public:
@@ -26,9 +25,7 @@ class ScaledFromOutside {
         }()) {}
 
   at::Tensor call(const std::string& facts, HasOwner has_owner) {
-    const std::function<TracedFunction()> function = [this] {
-      return [this](const std::vector<at::Tensor>& inputs) { return FunctionOutput{{inputs[0] * scale}, nullptr, {}}; };
-    };
+    const auto function = [this](const std::vector<at::Tensor>& inputs) { return FunctionOutput{{inputs[0] * scale}, nullptr, {}}; };
     return core_.call({{at::ones({3})}, facts, {}, function, std::move(has_owner)}).tensors.at(0);
   }
   void forget(const std::string& facts) { core_.forget(facts); }

@@ -55,19 +55,17 @@ std::vector<IValue> without_tensors(const std::vector<IValue>& values) { return 
 
 OpCaller compiled(engine::AotCore& core) {
   return [&core](const c10::OperatorHandle& op, std::vector<IValue> arguments) {
-    const std::function<engine::TracedFunction()> own = [&]() -> engine::TracedFunction {
-      return [op, bare = without_tensors(arguments)](const Tensors& tensors) {
-        torch::jit::Stack stack = with_tensors(bare, tensors);
-        op.callBoxed(stack);
-        return engine::FunctionOutput{tensors_of(stack), std::make_shared<const std::vector<IValue>>(without_tensors(stack))};
-      };
+    const auto run = [&](const Tensors& tensors) {
+      torch::jit::Stack stack = with_tensors(arguments, tensors);
+      op.callBoxed(stack);
+      return engine::FunctionOutput{tensors_of(stack), std::make_shared<const std::vector<IValue>>(without_tensors(stack))};
     };
     std::ostringstream facts;
     for (const IValue& argument : arguments) {
       if (!argument.isTensor() && !argument.isTensorList() && !argument.isOptionalTensorList()) facts << argument << ';';
       facts << tensors_of({argument}).size() << ';';
     }
-    const auto output = core.call({tensors_of(arguments), facts.str(), {}, own});
+    const auto output = core.call({tensors_of(arguments), facts.str(), {}, run});
     return with_tensors(*static_cast<const std::vector<IValue>*>(output.shape.get()), output.tensors);
   };
 }
