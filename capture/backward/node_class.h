@@ -12,11 +12,11 @@ struct NodeClass {
   bool writes_to_view = false;  // a CopySlices: the rest says what the node of the write is
 };
 
-/// How many libraries were unloaded, for one collection: asked once, where a class is met whose code may be unloaded.
+/// How many libraries were unloaded so far. Asked at most once per collection, at the first class whose code may be unloaded.
 class Unloads {
  public:
   uint64_t count();
-  /// 0: nobody asked.
+  /// What count() found; 0 before its first call.
   uint64_t asked() const { return count_; }
 
  private:

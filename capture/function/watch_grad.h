@@ -1,15 +1,15 @@
 #pragma once
-// `.grad` of a stand-in is not that of the argument: a function that asks for it, or sets it, runs as it is.
+// A stand-in's `.grad` is not the argument's. A function that reads or sets it runs eagerly.
 
 #include <ATen/core/Tensor.h>
 
 namespace hindcast::capture {
 
-/// From now on the recorder of a thread sees who asks for the tensor's gradient, and gives that of `input`; but for a backward, which adds to it.
-/// Before the tensor has anything of autograd's.
+/// From now on the recorder of a thread answers a request for the gradient of `stand_in` with that of `input`. A backward only adds to it.
+/// To be called before the tensor has autograd metadata.
 void watch_grad(const at::Tensor& stand_in, const at::Tensor& input);
 
-/// What a backward has added, unseen.
+/// What a backward has added. The recorder does not notice this request.
 at::Tensor grad_of(const at::Tensor& stand_in);
 
 }  // namespace hindcast::capture

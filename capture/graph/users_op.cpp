@@ -9,7 +9,7 @@
 namespace hindcast::capture {
 namespace {
 
-constexpr size_t kMostTensors = 64;  // of which it is noted
+constexpr size_t kMostTensors = 64;  // SeenOfAutograd has one bit for each
 
 /// Gives tensors to a kernel as it saw them, and takes them back as they are.
 class Disguise {

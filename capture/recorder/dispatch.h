@@ -9,7 +9,7 @@
 
 namespace hindcast::capture {
 
-// Conjugates and negatives that nobody has computed yet have dispatch keys of their own. In a backward these come behind autograd, where
+// Lazy conjugates and negatives have dispatch keys of their own. In a backward these come behind autograd, where
 // composite ops have decomposed: matmul gives mm its conjugated operand, and mm has BLAS conjugate it, with other roundings than those of a copy. A
 // formula is recorded below autograd, where these keys would come first. So they are left out there, until an op does not decompose.
 

@@ -384,7 +384,7 @@ Recorder::Written Recorder::find_written(const c10::OperatorHandle& op, const Op
   return {target, arg};
 }
 
-// Without a formula its kernel runs with autograd at work, and may make a history of its own, which nobody would see here.
+// Without a formula its kernel runs with autograd enabled. It may record a history of its own, which a program would lose.
 void Recorder::check_autograd(const c10::OperatorHandle& op) {
   if (!seen_.is_noted || !lifts_ || !seen_.grad_mode || seen_.requires_grad == 0) return;
   for (const auto key : {c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {

@@ -58,8 +58,8 @@ class Call:
         self.kind = 0  # by number, once it is known
         self.generators: Callable[[], list[Any]] = list  # of random numbers, that the function sees
         self.draws = False  # from one, while it was traced
-        self.was_run = False  # in this call, by tracing or as it is
-        self.result: Any = None  # as it is
+        self.was_run = False  # in this call, traced or eagerly
+        self.result: Any = None  # of an eager call
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
         self.key: Any

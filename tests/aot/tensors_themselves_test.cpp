@@ -1,4 +1,4 @@
-// What a function does to tensors themselves, and not to their contents: recorded, or the function runs as it is. Each call beside the
+// What a function does to tensors themselves, and not to their contents: recorded, or the function runs eagerly. Each call beside the
 // function, on tensors of its own.
 
 #include <hindcast/aot.h>

@@ -286,7 +286,7 @@ def test_a_backward_never_runs_the_function():
         assert all(torch.allclose(a, b) for a, b in zip(first, expected) if a is not None)
     assert f.stats()["traces"] == 1 and f.stats()["hits"] == 5
 
-    g = hindcast.aot_function(function)  # it changes what it sees: it runs as it is
+    g = hindcast.aot_function(function)  # it changes what it sees: it runs eagerly
     for call in range(6):
         x, y = leaf(3), leaf(3)
         torch.autograd.grad(g(x, y)[call % 2].sum(), (x, y), create_graph=call % 3 == 0, allow_unused=True)

@@ -461,7 +461,7 @@ TEST_F(AotOnACard, ABackwardOfTwoDevicesIsInOrder) {
   }
 }
 
-// It cannot be traced, and runs as it is.
+// It cannot be traced, and runs eagerly.
 TEST_F(AotOnACard, AFunctionThatGoesToAnotherDeviceIsInOrder) {
   for (const Around around : kAll) EXPECT_EQ(expect_in_order(from_one_to_the_other, /*reads_both=*/true, around).eager, 4U);
 }
