@@ -259,6 +259,8 @@ bool RecordedRegion::record(const RegionCall& call) {
   } catch (const std::exception& error) {
     return not_captured(call, error.what()), false;
   }
+  bytes_ = recording_->bytes();
+  for (const Input& input : inputs_) bytes_ += input.copy.defined() ? input.copy.storage().nbytes() : 0;
   const bool ops_read_what_moves = std::any_of(
       inputs_.begin(), inputs_.end(), [](const Input& input) { return input.moves && !input.copy.defined() && input.is_read_by_ops; });
   if (ops_read_what_moves) return give_up(call, "an op reads a large input that lies elsewhere from step to step"), false;
@@ -278,51 +280,53 @@ void RecordedRegion::not_captured(const RegionCall& call, const std::string& why
          region_.last, why);
 }
 
+// The device works while the host makes what results are copied to.
 void RecordedRegion::launch(const RegionCall& call, std::vector<Delivered>& delivered) {
-  std::vector<at::Tensor> copies, moved;
-  const c10::impl::VirtualGuardImpl device(region_.device.type());
-  const c10::Stream stream = device.getStream(region_.device);
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (!inputs_[i].copy.defined()) continue;
-    device.recordDataPtrOnStream(inputs_[i].copy.storage().data_ptr(), stream);  // it may go before the launch is done
-    copies.push_back(without_repeats(inputs_[i].copy));
-    moved.push_back(without_repeats(call.slots[region_.inputs[i]]));
-  }
   const OrderOfLaunches order(region_.device);
-  Delivery delivery(made_.size());
-  for (const Made& made : made_) {
-    at::Tensor tensor = made.tensor;
-    if (made.input != kNoSlot) {
-      const at::Tensor& input = call.slots[region_.inputs[made.input]];
-      tensor = at::as_strided(input, made.sizes, made.strides, input.storage_offset() + made.offset);
-    }
-    if (made.slot != kNoSlot) {
-      call.slots[made.slot] = delivery.copy(tensor);
-      continue;
-    }
-    const Step& step = call.plan.steps()[made.step];
-    if (call.plan.event_of(step).kind == EventKind::Accumulate) {
-      delivery.to_leaf(static_cast<torch::autograd::AccumulateGrad&>(*call.collected.calls[step.origin].node), tensor, made.step);
-    } else {
-      delivery.to_result(tensor, made.step);
-    }
-  }
-  if (!copies.empty()) at::_foreach_copy_(copies, moved);
+  copy_inputs(call);
   recording_->launch();
+  Delivery delivery(made_.size());
+  for (const Made& made : made_) deliver(call, made, delivery);
   delivery.run();
   delivered = std::move(delivery.delivered());
   stats_recorder().add_recording_launch();
 }
 
-size_t RecordedRegion::bytes() const {
-  size_t bytes = recording_ ? recording_->bytes() : 0;
-  for (const Input& input : inputs_) bytes += input.copy.defined() ? input.copy.storage().nbytes() : 0;
-  return bytes;
+void RecordedRegion::copy_inputs(const RegionCall& call) {
+  std::vector<at::Tensor> copies, moved;
+  const c10::impl::VirtualGuardImpl device(region_.device.type());
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].copy.defined()) continue;
+    // It may go before the launch is done.
+    device.recordDataPtrOnStream(inputs_[i].copy.storage().data_ptr(), device.getStream(region_.device));
+    copies.push_back(without_repeats(inputs_[i].copy));
+    moved.push_back(without_repeats(call.slots[region_.inputs[i]]));
+  }
+  if (!copies.empty()) at::_foreach_copy_(copies, moved);
+}
+
+void RecordedRegion::deliver(const RegionCall& call, const Made& made, Delivery& delivery) const {
+  at::Tensor tensor = made.tensor;
+  if (made.input != kNoSlot) {
+    const at::Tensor& input = call.slots[region_.inputs[made.input]];
+    tensor = at::as_strided(input, made.sizes, made.strides, input.storage_offset() + made.offset);
+  }
+  if (made.slot != kNoSlot) {
+    call.slots[made.slot] = delivery.copy(tensor);
+    return;
+  }
+  const Step& step = call.plan.steps()[made.step];
+  if (call.plan.event_of(step).kind == EventKind::Accumulate) {
+    delivery.to_leaf(static_cast<torch::autograd::AccumulateGrad&>(*call.collected.calls[step.origin].node), tensor, made.step);
+  } else {
+    delivery.to_result(tensor, made.step);
+  }
 }
 
 void RecordedRegion::forget() {
   made_.clear();
   recording_.reset();
+  bytes_ = 0;
   for (Input& input : inputs_) input.copy.reset();
 }
 

@@ -52,7 +52,7 @@ class RecordedRegion {
   /// throw, before anything has an effect.
   bool run(const RegionCall& call, std::vector<Delivered>& delivered);
   /// Of device memory that it keeps.
-  size_t bytes() const;
+  size_t bytes() const { return bytes_; }
   /// Gives that memory back. The region may be recorded again.
   void forget();
   /// The same, and it is run step by step from now on.
@@ -95,6 +95,8 @@ class RecordedRegion {
   void note_readers(const std::vector<const c10::StorageImpl*>& read, const codegen::Step& step, const codegen::Slots& slots);
   void keep(const RegionCall& call, Made made, const at::Tensor& tensor);
   void launch(const RegionCall& call, std::vector<Delivered>& delivered);
+  void copy_inputs(const RegionCall& call);
+  void deliver(const RegionCall& call, const Made& made, Delivery& delivery) const;
 
   const Region& region_;
   const codegen::Backend& backend_;
@@ -107,6 +109,7 @@ class RecordedRegion {
   std::vector<uint32_t> threads_;  // that ran it step by step last, by number
   size_t new_threads_ = 0;         // that came one behind the other
   int64_t copied_bytes_ = 0;
+  size_t bytes_ = 0;
   std::string why_not_;
 };
 
