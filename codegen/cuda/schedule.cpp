@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 namespace hindcast::codegen::cuda {
 namespace {
@@ -109,6 +110,20 @@ RowSchedule rows_by_passes(const RowProblem& problem, Shape shape, const Limits&
   return schedule;
 }
 
+// Sums of the columns of few elements: the columns are spread over the card one by one, and the rows over a block, so that each thread has few
+// elements, and no slices are left to merge. None: there are too many.
+std::optional<RowSchedule> narrow_columns(const RowProblem& problem, Shape shape, const Limits& limits) {
+  constexpr int64_t kMostRowsOfThread = 4;
+  const int64_t columns = problem.segments * problem.columns;
+  const auto tiles_of = [&](int64_t threads) { return ceil_of(columns, threads * shape.elements_one_by_one); };
+  int64_t threads = std::min(power_of_two(ceil_of(columns, shape.elements_one_by_one)), kWarp);
+  while (threads > 1 && rows_of_block(threads, problem.rows) < problem.rows && 2 * tiles_of(threads) <= limits.multiprocessors)
+    threads /= 2;
+  const int64_t at_once = rows_of_block(threads, problem.rows);
+  if (tiles_of(threads) > limits.multiprocessors || ceil_of(problem.rows, at_once) > kMostRowsOfThread) return std::nullopt;
+  return RowSchedule{{Entry::RowsEach, dim(1, tiles_of(threads)), dim(threads, at_once)}, 0, at_once};
+}
+
 // Where shared memory does not hold a row, each pass reads it again.
 RowSchedule long_rows(const RowProblem& problem, Shape shape, const Limits& limits) {
   // So few that most of the card would be idle: a block has some thousand elements at least.
@@ -173,6 +188,9 @@ RowSchedule schedule_rows(const RowProblem& problem, Shape shape, const Limits& 
     // Few rows: a row is shared by more threads, that each have less of it.
     while (threads < kThreads && threads < pieces && problem.rows * threads < full_card(limits) * kThreads) threads *= 2;
   } else {
+    if (problem.has_results_over_rows && problem.rows > 1) {
+      if (const auto narrow = narrow_columns(problem, shape, limits)) return *narrow;
+    }
     threads = std::min(threads, kWarp);
     tiles = std::max<int64_t>(ceil_of(pieces, threads * items), 1);
     if (tiles > 65535) return long_rows(problem, shape, limits);  // more than a grid's second dimension has

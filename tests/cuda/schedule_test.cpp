@@ -102,6 +102,22 @@ TEST(Schedule, SlicesByRegisters) {
   EXPECT_GT(blocks(255), 0);
 }
 
+// A block of 64 x 64 elements took as long as a product of 64 x 64 matrices.
+TEST(Schedule, SumsOfColumnsOfFewElements) {
+  Shape shape = kFloats;
+  shape.elements_one_by_one = 4;
+  const auto schedule = [&](int64_t rows, int64_t columns) {
+    return schedule_rows({.rows = rows, .columns = columns, .is_aligned = true, .has_results_over_rows = true}, shape, kH200);
+  };
+  EXPECT_EQ(schedule(64, 64), (RowSchedule{{Entry::RowsEach, {1, 4}, {4, 64}}, 0, 64}));
+  EXPECT_EQ(schedule(32, 4096), (RowSchedule{{Entry::RowsEach, {1, 128}, {8, 32}}, 0, 32}));
+  EXPECT_EQ(schedule(256, 64), (RowSchedule{{Entry::RowsEach, {1, 16}, {1, 256}}, 0, 256}));
+  EXPECT_EQ(schedule(1024, 16), (RowSchedule{{Entry::RowsEach, {1, 4}, {1, 256}}, 0, 256}));
+  EXPECT_EQ(schedule(1025, 16).rows.entry, Entry::Rows);  // a thread would have five rows
+  EXPECT_EQ(schedule(32, 132 * 128 + 4).rows.entry, Entry::Rows);
+  EXPECT_EQ(schedule(1, 64).rows.entry, Entry::Rows);  // nothing to sum
+}
+
 TEST(Schedule, OfWhatTakesAnyCall) {
   EXPECT_EQ(schedule_dense_few(4096 * 1056, kFloats), (Schedule{Entry::DenseFew, {4224}, {256}}));
   EXPECT_EQ(schedule_nest_any(2049, kFloats), (Schedule{Entry::NestAny, {2}, {256}}));
@@ -227,7 +243,7 @@ TEST(Schedule, Rows) {
            {"one row of a million", shared(1, 1 << 20), {{Entry::RowsSplit, {128}, {512, 1}}, 0, 1, 128}},
            {"a hundred of 32768", shared(100, 1 << 15), {{Entry::RowsSplit, {4, 100}, {512, 1}}, 0, 1, 4}},
            {"rows enough for the card", shared(1000, 1 << 15), {{Entry::RowsLong, {1000}, {512, 1}}}},
-           {"columns of few rows: one block", column_sums(32, 512), {{Entry::Rows, {1, 1}, {32, 8}}, 0, 8}},
+           {"columns of few rows: spread over blocks", column_sums(32, 512), {{Entry::RowsEach, {1, 8}, {8, 32}}, 0, 32}},
            {"columns of more", column_sums(4096, 512), {{Entry::Rows, {128, 1}, {32, 8}}, 128, 8}},
            {"columns in tiles", column_sums(1 << 16, 4096), {{Entry::Rows, {66, 8}, {32, 8}}, 66, 8}},
            {"a norm and its weight", norm_with_columns(1 << 14, 1024), {{Entry::Rows, {528, 1}, {64, 4}}, 528, 4}},
