@@ -6,7 +6,9 @@
 #include "codegen/cuda/graph_library.h"
 #include "codegen/cuda/kernel_call.h"
 #include "codegen/cuda/kernels.h"
+#include "codegen/cuda/seeds.h"
 #include "codegen/cuda/source.h"
+#include "codegen/fuse/random_ops.h"
 #include "codegen/kernel/device_library.h"
 
 #include <ATen/ops/empty.h>
@@ -111,6 +113,8 @@ class CudaBackend final : public Backend {
 };
 
 constinit const CudaBackend kBackend{};
+
+[[maybe_unused]] const bool seeds_are_drawn = (draw_seeds_by(draw_seed), true);
 
 }  // namespace
 

@@ -245,6 +245,14 @@ void Card::launch(const Launch& launch) const {
   }
 }
 
+// Less than half of the host's time for a launch.
+bool Card::write(c10::Device device, void* to, uint64_t value) const {
+  std::optional<CurrentContext> entered;
+  enter(device.index(), entered);
+  HC_CALL(driver_, cuStreamWriteValue64_v2, current_stream(device), reinterpret_cast<uint64_t>(to), value, 0);
+  return true;
+}
+
 bool Card::wants_memory() const { return CardRecording::current() != nullptr; }
 
 std::string Card::why_not_recorded(c10::Device device) const {

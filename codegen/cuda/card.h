@@ -25,6 +25,7 @@ class Card final : public Machine {
   std::string compile(std::string_view text) const override;
   std::shared_ptr<const Module> load(std::string_view object) const override;
   void launch(const Launch& launch) const override;
+  bool write(c10::Device device, void* to, uint64_t value) const override;
   std::string why_not_on(c10::Device device) const override;
   bool wants_memory() const override;
   std::string why_not_recorded(c10::Device device) const override;

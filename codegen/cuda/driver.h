@@ -4,6 +4,7 @@
 // LibTorch initialises the driver and makes the contexts. In a process that forked after that, the child's calls fail.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -33,6 +34,7 @@ namespace hindcast::codegen::cuda {
   X(cuKernelGetAttribute, (int* value, int attribute, void* kernel, int device))                                                           \
   X(cuKernelSetAttribute, (int attribute, int value, void* kernel, int device))                                                            \
   X(cuLibraryUnload, (void* library))                                                                                                      \
+  X(cuStreamWriteValue64_v2, (void* stream, uint64_t address, uint64_t value, unsigned flags))                                             \
   X(cuStreamIsCapturing, (void* stream, int* status))                                                                                      \
   X(cuStreamGetCaptureInfo_v2, (void* stream, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count)) \
   X(cuGraphKernelNodeGetParams_v2, (void* node, void* parameters))                                                                         \

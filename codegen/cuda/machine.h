@@ -93,6 +93,9 @@ class Machine {
   virtual std::shared_ptr<const Module> load(std::string_view object) const = 0;
   /// Returns before the kernel has run. Throws what the driver says.
   virtual void launch(const Launch& launch) const = 0;
+  /// `to`: 8 bytes of the device's memory, at a multiple of 8, that have `value` for what its current stream is given from now on. False:
+  /// nothing was written.
+  virtual bool write(c10::Device /*device*/, void* /*to*/, uint64_t /*value*/) const { return false; }
   /// Launch::memory, in this thread now: to check it, or to know later what lies where.
   virtual bool wants_memory() const { return false; }
   /// As Backend has them.

@@ -28,9 +28,13 @@
 namespace hindcast::codegen {
 namespace {
 
+at::Tensor (*seed_elsewhere)(c10::Device device) = [](c10::Device device) {
+  return at::empty({}, at::TensorOptions(at::kLong).device(device)).random_();
+};
+
 at::Tensor philox_seed(c10::Device device) {
-  at::Tensor seed = at::empty({}, at::TensorOptions(at::kLong).device(device));
-  if (!device.is_cpu()) return seed.random_();
+  if (!device.is_cpu()) return seed_elsewhere(device);
+  at::Tensor seed = at::empty({}, at::kLong);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   *seed.mutable_data_ptr<int64_t>() = static_cast<int64_t>(at::check_generator<at::CPUGeneratorImpl>(generator)->random64());
@@ -101,6 +105,7 @@ void register_ops() {
 
 }  // namespace
 
+void draw_seeds_by(at::Tensor (*draw)(c10::Device device)) { seed_elsewhere = draw; }
 void make_counters_by(at::Tensor (*make)(at::IntArrayRef size, c10::Device device)) { counters_elsewhere = make; }
 
 const RandomOps& random_ops() {

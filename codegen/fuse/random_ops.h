@@ -23,6 +23,8 @@ struct RandomOps {
 /// Registered with LibTorch at the first call.
 const RandomOps& random_ops();
 
+/// `draw` gives the seeds of devices other than the CPU. Before, LibTorch's random_() does.
+void draw_seeds_by(at::Tensor (*draw)(c10::Device device));
 /// `make` gives the counters of devices other than the CPU. Before, they are made anew in each call.
 void make_counters_by(at::Tensor (*make)(at::IntArrayRef size, c10::Device device));
 

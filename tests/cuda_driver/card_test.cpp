@@ -230,6 +230,19 @@ TEST_F(CardTest, LaunchesWhatItIsToldOnLibTorchsStream) {
   EXPECT_EQ(FakeGuard::current(), 0);
 }
 
+TEST_F(CardTest, WritesAWordInTheOrderOfLibTorchsStream) {
+  const auto card = open();
+  FakeGuard::stream_id() = 5;
+  EXPECT_TRUE(card->write(cuda(1), handle(0x2008), 77));
+  const auto number = [](void* of) { return std::to_string(reinterpret_cast<uintptr_t>(of)); };
+  EXPECT_EQ(fake_.count("cuStreamWriteValue64_v2 77 to " + std::to_string(0x2008) + " on " + number(FakeGuard::stream_of(1, 5)) +
+                        " in context " + number(FakeDriver::context_of(1))),
+            1U);
+  EXPECT_EQ(FakeDriver::current_context(), nullptr);
+  fake_.failing = "cuStreamWriteValue64_v2";
+  EXPECT_THROW(card->write(cuda(1), handle(0x2008), 77), DriverError);
+}
+
 TEST_F(CardTest, AThreadWithoutAContextHasThePrimaryOneForTheLaunch) {
   const auto card = open();
   const int argument = 0;

@@ -230,6 +230,12 @@ inline codegen::cuda::DriverFunctions FakeDriver::functions() const {
     *status = now()->captures ? 1 : 0;
     return now()->called("cuStreamIsCapturing");
   };
+  f.cuStreamWriteValue64_v2 = [](void* stream, uint64_t address, uint64_t value, unsigned flags) {
+    return now()->called("cuStreamWriteValue64_v2", std::to_string(value) + " to " + std::to_string(address) + " on " +
+                                                        std::to_string(reinterpret_cast<uintptr_t>(stream)) + " in context " +
+                                                        std::to_string(reinterpret_cast<uintptr_t>(current_context())) +
+                                                        (flags == 0 ? "" : " with flags"));
+  };
   f.cuStreamGetCaptureInfo_v2 = [](void*, int* status, unsigned long long* id, void** graph, void* const** last_nodes, size_t* count) {
     *status = 1;
     *id = 7;

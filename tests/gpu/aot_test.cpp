@@ -111,6 +111,17 @@ TEST_F(GpuAot, DropoutDropsInTheBackwardWhatItDroppedInTheForward) {
   torch::manual_seed(5);
   EXPECT_TRUE(at::equal(draw(), first));
   EXPECT_EQ(compiled.stats().hits, 3U);
+  // As a checkpoint does it, and as programs that draw by ATen in between.
+  const at::Generator generator = at::globalContext().defaultGenerator(device_of_tests());
+  const at::Tensor state = generator.get_state();
+  const at::Tensor third = draw(), by_aten = at::rand({64}, of(at::kFloat)), fourth = draw();
+  at::Generator(generator).set_state(state);
+  EXPECT_TRUE(at::equal(draw(), third));
+  EXPECT_TRUE(at::equal(at::rand({64}, of(at::kFloat)), by_aten));
+  EXPECT_TRUE(at::equal(draw(), fourth));
+  const double alike = (third == fourth).to(at::kDouble).mean().item<double>();
+  const double expected = kDropped * kDropped + (1 - kDropped) * (1 - kDropped);
+  EXPECT_LT(std::abs(alike - expected) / std::sqrt(expected * (1 - expected) / n), 4);  // one mask says nothing of the next
 }
 
 using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const Tensors& parameters)>;

@@ -2,7 +2,9 @@
 #include "codegen/cuda/graphs/released_pool.h"
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -192,6 +194,22 @@ void give_back() {
   FullPools::of_process().empty();
 }
 
+// Its kernels draw by the generator's seed and how many numbers were drawn before; so does this.
+std::optional<uint64_t> draw(c10::DeviceIndex device) {
+  constexpr uint64_t kDrawn = 4;  // LibTorch counts in fours
+  const c10::cuda::CUDAGuard on_device(device);
+  if (c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None) return std::nullopt;
+  at::PhiloxCudaState state;
+  {
+    auto* const generator = at::check_generator<at::CUDAGeneratorImpl>(at::cuda::detail::getDefaultCUDAGenerator(device));
+    const std::lock_guard lock(generator->mutex_);
+    state = generator->philox_cuda_state(kDrawn);
+  }
+  at::Philox4_32 numbers(state.seed_.val, /*subsequence=*/0, state.offset_.val / kDrawn);
+  const uint64_t low = numbers();
+  return uint64_t{numbers()} << 32 | low;
+}
+
 std::unique_ptr<CapturedGraph> capture(c10::DeviceIndex device, c10::function_ref<void()> give) {
   give_back();
   return std::make_unique<Graph>(device, give);
@@ -201,7 +219,8 @@ std::unique_ptr<CapturedGraph> capture(c10::DeviceIndex device, c10::function_re
 }  // namespace hindcast::codegen::cuda
 
 extern "C" __attribute__((visibility("default"))) const hindcast::codegen::cuda::CudaGraphsTable* hindcast_cuda_graphs_table() {
-  static constexpr hindcast::codegen::cuda::CudaGraphsTable table = {
-      hindcast::codegen::cuda::kCudaGraphsVersion, &hindcast::codegen::cuda::capture, &hindcast::codegen::cuda::give_back};
+  static constexpr hindcast::codegen::cuda::CudaGraphsTable table = {hindcast::codegen::cuda::kCudaGraphsVersion,
+                                                                     &hindcast::codegen::cuda::capture, &hindcast::codegen::cuda::give_back,
+                                                                     &hindcast::codegen::cuda::draw};
   return &table;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What libhindcast_cuda_graphs.so and hindcast agree on. The plug-in is what links libtorch_cuda, whose class for CUDA graphs knows
-// LibTorch's allocator and generators; hindcast itself links nothing of CUDA. Both are built together, by one compiler.
+// What libhindcast_cuda_graphs.so and hindcast agree on. The plug-in is what links libtorch_cuda: it captures graphs with LibTorch's
+// allocator, and draws from its generators; hindcast itself links nothing of CUDA. Both are built together, by one compiler.
 //
 // A change here takes a new number in kCudaGraphsVersion.
 
@@ -10,10 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace hindcast::codegen::cuda {
 
-inline constexpr uint32_t kCudaGraphsVersion = 2;
+inline constexpr uint32_t kCudaGraphsVersion = 3;
 
 /// One CUDA graph, and the memory that it was given.
 class CapturedGraph {
@@ -40,6 +41,9 @@ struct CudaGraphsTable {
   std::unique_ptr<CapturedGraph> (*capture)(c10::DeviceIndex device, c10::function_ref<void()> give);
   /// Memory of graphs that went while LibTorch's allocator could give nothing back. Each capture() does so, too.
   void (*give_back)();
+  /// A number of the device's default generator, which the host knows at once. None while the current stream is captured: a graph that is
+  /// launched again must draw others.
+  std::optional<uint64_t> (*draw)(c10::DeviceIndex device);
 };
 
 /// What the shared object exports, under the name below.
