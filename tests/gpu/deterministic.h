@@ -4,6 +4,8 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
+#include <string>
+
 namespace hindcast::tests {
 
 /// What its libraries may choose anew in each call. Some of ATen's own operators still add in any order.
@@ -24,18 +26,25 @@ class SteadyLibraries {
 class DeterministicOperators {
  public:
   DeterministicOperators() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true); }
-  ~DeterministicOperators() { at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false); }
+  ~DeterministicOperators() { at::globalContext().setDeterministicAlgorithms(was_on_, was_warn_only_); }
   DeterministicOperators(const DeterministicOperators&) = delete;
   DeterministicOperators& operator=(const DeterministicOperators&) = delete;
 
+  /// An operator ran that has no such way: LibTorch says so of each.
+  bool was_warned() const { return warnings_.said; }
+
  private:
-  /// LibTorch says of each operator that has no such way.
-  struct NoWarnings : c10::WarningHandler {
-    void process(const c10::Warning& /*warning*/) override {}
+  struct Warnings : c10::WarningHandler {
+    void process(const c10::Warning& warning) override {
+      said = said || warning.msg().find("does not have a deterministic implementation") != std::string::npos;
+    }
+    bool said = false;
   };
 
-  NoWarnings no_warnings_;
-  const c10::WarningUtils::WarningHandlerGuard silence_{&no_warnings_};
+  const bool was_on_ = at::globalContext().deterministicAlgorithms();
+  const bool was_warn_only_ = at::globalContext().deterministicAlgorithmsWarnOnly();
+  Warnings warnings_;
+  const c10::WarningUtils::WarningHandlerGuard silence_{&warnings_};
 };
 
 }  // namespace hindcast::tests

@@ -122,13 +122,34 @@ bool is_equal(const Outcome& a, const Outcome& b) {
   return true;
 }
 
-// Of an operator that adds in any order on a card, stock's own bits change.
+// Of an operator that adds in any order on a card, stock's own bits change: seldom, where few numbers are added. LibTorch says which ones do, but
+// for some.
 bool is_unsteady(const SeededProgram& program, const Outcome& stock, uint64_t seed) {
   constexpr int kTimes = 50;
+  {
+    const DeterministicOperators deterministic;
+    run_stock(program, seed);
+    if (deterministic.was_warned()) return true;
+  }
   for (int again = 0; again < kTimes; ++again) {
     if (!is_equal(stock, run_stock(program, seed))) return true;
   }
   return false;
+}
+
+// What is added in another order.
+bool is_near(const Outcome& stock, const Outcome& ours) {
+  if (stock.error != ours.error || stock.tensors.size() != ours.tensors.size()) return false;
+  for (size_t i = 0; i < stock.tensors.size(); ++i) {
+    const at::Tensor &a = stock.tensors[i], &b = ours.tensors[i];
+    if (a.defined() != b.defined()) return false;
+    if (!a.defined() || bit_equal(a, b)) continue;
+    if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type() || !a.is_floating_point()) return false;
+    const at::Tensor wanted = a.to(at::kDouble).nan_to_num(), seen = b.to(at::kDouble).nan_to_num();
+    const double most = a.element_size() == 2 ? 1e-2 : a.scalar_type() == at::kFloat ? 1e-5 : 1e-13;
+    if ((wanted - seen).norm().item<double>() > most * wanted.norm().item<double>()) return false;
+  }
+  return true;
 }
 
 void tell(const std::set<std::string>& unsteady) {
@@ -147,6 +168,7 @@ TEST_F(GpuOps, GiveTheStockGradients) {
     const Outcome ours = run_hindcast(program, run.seed);
     if (is_equal(stock, ours)) return;
     if (is_unsteady(program, stock, run.seed)) {
+      EXPECT_TRUE(is_near(stock, ours));
       unsteady.insert(row.op);
       return;
     }
