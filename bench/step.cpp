@@ -1,6 +1,7 @@
 // The whole training step: forward, backward, clipping and the optimizer. Eager's side is the program as LibTorch has it; ours has the
 // forward and backward ahead of time, under a guard, and compiled_step().
 //
+// `train_step/...`: the same steps in one call.
 // `step/optimizer/...`: the optimizer's step alone, on gradients that stay. `floor_us`: the step's reads and writes of memory as a copy.
 // `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: what a checkpoint takes beside that.
 
@@ -24,6 +25,7 @@
 #include "engine/aot/aot_function.h"
 #include "engine/optim/compiled_step.h"
 #include "engine/saved/checkpoint.h"
+#include "engine/train/train_step.h"
 
 namespace hindcast::bench {
 namespace {
@@ -150,6 +152,31 @@ void measure_step(benchmark::State& state, const Settings& settings, const std::
   if (step.counts().original != 0) state.SkipWithError(("not by kernels: " + step.counts().why_original).c_str());
 }
 
+// The same step in one call.
+void measure_train_step(benchmark::State& state, const Settings& settings, const std::function<AotWork()>& build) {
+  reset();
+  trim();
+  at::manual_seed(1);
+  const AotWork work = build();
+  TrainStepOptions options;
+  options.clip = ClipGradNorm{kMaxNorm};
+  options.aot.fw_compiler = options.aot.bw_compiler = settings.fused ? compilers::fused() : compilers::eager();
+  options.aot.async = false;
+  const auto of_stock = adam(work.leaves), of_ours = adam(work.leaves);
+  auto step = train_step(*of_ours, work.function, options);
+  StepLane stock{[&] {
+    of_stock->zero_grad();
+    work.function(work.arguments).backward();
+    torch::nn::utils::clip_grad_norm_(work.leaves, kMaxNorm);
+    of_stock->step();
+  }};
+  StepLane ours{[&] { step(work.arguments); }};
+  run_rounds(state, settings, stock, ours, nullptr);
+  if (settings.report) std::cerr << report();
+  const TrainStepStats stats = step.stats();
+  if (stats.eager != 0 || stats.updates.original != 0) state.SkipWithError("some of it was no program");
+}
+
 void measure_checkpoint(benchmark::State& state, const Settings& settings) {
   constexpr int kBlocks = 16;
   const auto block = [](const at::Tensor& x, const at::Tensor& weight) { return x.mm(weight).tanh(); };
@@ -190,6 +217,8 @@ void register_step(const Settings& settings) {
   for (const AotModel& model : aot_models()) {
     register_row(settings, "step/" + model.name, settings.pairs(kSlowPairs),
                  [settings, model](benchmark::State& state) { measure_step(state, settings, model.build); });
+    register_row(settings, "train_step/" + model.name, settings.pairs(kSlowPairs),
+                 [settings, model](benchmark::State& state) { measure_train_step(state, settings, model.build); });
   }
 }
 

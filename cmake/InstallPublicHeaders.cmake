@@ -1,4 +1,4 @@
-# Run by `cmake --install`: copies engine/hindcast.h, engine/aot/aot.h, engine/saved/saved.h, engine/optim/optim.h, capture/graph/graph.h and the headers of ours that they include, directly or not, to
+# Run by `cmake --install`: copies engine/hindcast.h, engine/aot/aot.h, engine/saved/saved.h, engine/optim/optim.h, engine/train/train_step.h, capture/graph/graph.h and the headers of ours that they include, directly or not, to
 # include/hindcast. So a header is public exactly if a user's compiler reads it. Expects source_folder, staging_folder and
 # destination.
 #
@@ -20,7 +20,7 @@ function(install_text text header)
   file(INSTALL "${staged}" DESTINATION "${destination}/${folder}")
 endfunction()
 
-set(pending engine/hindcast.h engine/aot/aot.h engine/saved/saved.h engine/optim/optim.h capture/graph/graph.h)
+set(pending engine/hindcast.h engine/aot/aot.h engine/saved/saved.h engine/optim/optim.h engine/train/train_step.h capture/graph/graph.h)
 set(public)
 while(pending)
   list(POP_FRONT pending header)
@@ -48,4 +48,5 @@ install_text("#pragma once\n#include <hindcast/engine/hindcast.h>\n" hindcast.h)
 install_text("#pragma once\n#include <hindcast/engine/aot/aot.h>\n" aot.h)
 install_text("#pragma once\n#include <hindcast/engine/saved/saved.h>\n" checkpoint.h)
 install_text("#pragma once\n#include <hindcast/engine/optim/optim.h>\n" optim.h)
+install_text("#pragma once\n#include <hindcast/engine/train/train_step.h>\n" train_step.h)
 install_text("#pragma once\n#include <hindcast/capture/graph/graph.h>\n" graph.h)
