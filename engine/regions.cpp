@@ -157,6 +157,19 @@ class Finder {
 
 }  // namespace
 
+std::string why_not_recorded_plan(const codegen::Plan& plan) {
+  for (const capture::Value& value : plan.graph().values) {
+    if (value.defined && value.device.is_cpu()) return "it has a tensor of the CPU";
+  }
+  for (const Step& step : plan.steps()) {
+    if (!step.op) continue;
+    const std::string name = c10::toString(step.op->operator_name());
+    if (step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";
+    if (!is_known(name)) return name + " is another library's, and may give work to another stream, or wait for the host";
+  }
+  return "";
+}
+
 Regions find_regions(const BackwardPlan& plan, const std::vector<uint32_t>& changing) { return Finder(plan, changing).find(); }
 
 }  // namespace hindcast::engine

@@ -38,6 +38,9 @@ inline constexpr uint32_t kFewestCalls = 4;
 /// `changing`: slots of numbers of the host that are other ones from step to step.
 Regions find_regions(const BackwardPlan& plan, const std::vector<uint32_t>& changing = {});
 
+/// Why a device cannot be given a whole plan without events as one; empty: it can.
+std::string why_not_recorded_plan(const codegen::Plan& plan);
+
 /// Calls `visit` with each SlotUse of a step.
 template <class Visit>
 void for_each_slot(const codegen::Step& step, Visit visit) {

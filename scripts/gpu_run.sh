@@ -252,10 +252,10 @@ rows_name= turns=1
 if wanted benchmarks; then
   declare -A groups=([single]='^[a-z_]+/[0-9]' [steps]='^steps/' [float16]='seed/.*/float16' [float32]='seed/.*/float32')
   # Those with a target of their own, in little time.
-  groups[deciding]='^(cosines/(8192x8192|1024x2048)/float32|(layer_norm|softmax)/8192x4096/float32|steps/'
+  groups[deciding]='^(cosines/(8192x8192|1024x2048)/float32|(layer_norm|softmax)/8192x4096/float32|steps/|train/'
   groups[deciding]+='|whole/seed/[a-z_]+/(8x512x1024/float16|2x4096x4096/float32))'
   # Some of each kind, and those.
-  groups[chosen]='^([a-z_]+/8192x4096/float32|cosines/(8192x8192|1024x2048)|steps/'
+  groups[chosen]='^([a-z_]+/8192x4096/float32|cosines/(8192x8192|1024x2048)|steps/|train/'
   groups[chosen]+='|whole/seed/[a-z_]+/(8x512x1024|2x4096x4096)/)'
   turns=${HINDCAST_TURNS:-1}
   rows_name=${HINDCAST_ROWS:-deciding}

@@ -20,6 +20,7 @@
 #include "bench/gpu/counts.h"
 #include "bench/gpu/host_times.h"
 #include "bench/gpu/measure.h"
+#include "bench/gpu/train_steps.h"
 #include "codegen/cuda/machine.h"
 
 namespace {
@@ -149,6 +150,9 @@ int main(int argc, char** argv) {
     for (const gpu::Row& row : gpu::seed_rows()) {
       add_row("whole/" + row.name,
               [=, &ratios](benchmark::State& state) { ratios.add(gpu::measure_whole(state, row, flags.device, flags.rounds)); });
+    }
+    for (const std::string& row : gpu::train_rows()) {
+      add_row(row, [=](benchmark::State& state) { gpu::measure_train_steps(state, row, flags.device, flags.rounds); });
     }
     if (benchmark::RunSpecifiedBenchmarks() == 0) return 2;
     ratios.print();

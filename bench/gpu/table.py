@@ -83,7 +83,7 @@ def print_times(rows):
               over(row, "eager_us", "compile_us"), over(row, "compile_us", "hindcast_us"),
               over(row, "compile_graphs_us", "graphs_us"), cell(row, "floor_share"), cell(row, "hit_share")]
              for name, row in rows.items()]
-    print_table("Medians, by events: the backward; of rows whole/..., forward and backward; of rows steps/..., the host's clock until the "
+    print_table("Medians, by events: the backward; of rows whole/..., forward and backward; of rows steps/... and train/..., the host's clock until the "
                 "card is done", header, lines)
 
 

@@ -46,19 +46,26 @@ void CardRecording::log(const Launch& launch, void* stream) {
   launches_.add(launch, last[0]);
 }
 
-bool CardRecording::move(c10::ArrayRef<MovedMemory> moved) {
+void CardRecording::update(const LoggedLaunches::One& launch) {
   const Driver& driver = card_.driver();
-  const auto update = [&](const LoggedLaunches::One& launch) {
-    KernelNode node;
-    HC_CALL(driver, cuGraphKernelNodeGetParams_v2, launch.node, &node);
-    void* arguments[] = {const_cast<uint64_t*>(launch.argument.data())};  // the driver copies it
-    node.arguments = arguments;
-    node.extra = nullptr;
-    HC_CALL(driver, cuGraphExecKernelNodeSetParams_v2, graph_->executable(), launch.node, &node);
-  };
+  KernelNode node;
+  HC_CALL(driver, cuGraphKernelNodeGetParams_v2, launch.node, &node);
+  void* arguments[] = {const_cast<uint64_t*>(launch.argument.data())};  // the driver copies it
+  node.arguments = arguments;
+  node.extra = nullptr;
+  HC_CALL(driver, cuGraphExecKernelNodeSetParams_v2, graph_->executable(), launch.node, &node);
+}
+
+bool CardRecording::move(c10::ArrayRef<MovedMemory> moved) {
   bool is_moved = false;
-  card_.with_context_of(device_, [&] { is_moved = launches_.move(moved, update); });
+  card_.with_context_of(device_, [&] { is_moved = launches_.move(moved, [&](const LoggedLaunches::One& launch) { update(launch); }); });
   return is_moved;
+}
+
+bool CardRecording::replace_sets(c10::function_ref<void()> give) {
+  bool fits = false;
+  card_.with_context_of(device_, [&] { fits = launches_.replace_sets(give, [&](const LoggedLaunches::One& launch) { update(launch); }); });
+  return fits;
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -18,6 +18,7 @@ class CardRecording final : public Recording {
 
   void launch() override { graph_->launch(); }
   bool move(c10::ArrayRef<MovedMemory> moved) override;
+  bool replace_sets(c10::function_ref<void()> give) override;
   size_t bytes() const override { return graph_->bytes(); }
 
   /// The one that this thread is making; null: none.
@@ -26,6 +27,8 @@ class CardRecording final : public Recording {
   void log(const Launch& launch, void* stream);
 
  private:
+  void update(const LoggedLaunches::One& launch);
+
   const Card& card_;
   const c10::DeviceIndex device_;
   LoggedLaunches launches_;

@@ -39,7 +39,7 @@ class Batch {
     const size_t tensors = body_.loads.size() + body_.stores.size();
     for (size_t i = members_.size() * tensors; i < static_cast<size_t>(most_) * tensors; ++i) arguments.add_address(nullptr);
     const Schedule schedule{is_aligned_ ? Entry::Sets : Entry::SetsEach, {static_cast<uint32_t>(blocks)}, {device::kThreads}};
-    cuda::launch(kernel_, schedule, 0, arguments, sets_.device, touched);
+    cuda::launch(kernel_, schedule, 0, arguments, sets_.device, touched, /*is_of_sets=*/true);
     members_.clear();
   }
 

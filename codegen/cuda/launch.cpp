@@ -1,5 +1,7 @@
 #include "codegen/cuda/launch.h"
 
+#include "codegen/cuda/logged_launches.h"
+
 #include <algorithm>
 
 namespace hindcast::codegen::cuda {
@@ -35,18 +37,22 @@ bool are_aligned(const Group& group, const LeafWrites* leaves) {
 }
 
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
-            const TouchedMemory& memory) {
-  machine()->launch({.function = kernel.function(schedule.entry),
-                     .module = kernel.module(schedule.entry),
-                     .grid = schedule.grid,
-                     .block = schedule.block,
-                     .shared_bytes = shared_bytes,
-                     .argument = arguments.data(),
-                     .argument_bytes = arguments.bytes(),
-                     .pointers = arguments.pointers(),
-                     .leads_outside = arguments.do_lead_outside(),
-                     .device = device,
-                     .memory = memory.all()});
+            const TouchedMemory& memory, bool is_of_sets) {
+  const Launch launch{.function = kernel.function(schedule.entry),
+                      .module = kernel.module(schedule.entry),
+                      .grid = schedule.grid,
+                      .block = schedule.block,
+                      .shared_bytes = shared_bytes,
+                      .argument = arguments.data(),
+                      .argument_bytes = arguments.bytes(),
+                      .pointers = arguments.pointers(),
+                      .leads_outside = arguments.do_lead_outside(),
+                      .is_of_sets = is_of_sets,
+                      .device = device,
+                      .memory = memory.all()};
+  if (LoggedLaunches* const replaced = LoggedLaunches::replaced_now(); replaced != nullptr && is_of_sets) [[unlikely]]
+    return replaced->replace_next(launch);
+  machine()->launch(launch);
 }
 
 }  // namespace hindcast::codegen::cuda

@@ -39,6 +39,6 @@ bool is_aligned(const void* pointer);
 bool are_aligned(const Group& group, const LeafWrites* leaves);
 
 void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
-            const TouchedMemory& memory);
+            const TouchedMemory& memory, bool is_of_sets = false);
 
 }  // namespace hindcast::codegen::cuda

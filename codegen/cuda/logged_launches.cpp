@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hindcast::codegen::cuda {
 namespace {
+
+thread_local LoggedLaunches* replaced = nullptr;
 
 constexpr uint64_t kAlignment = 16;  // that an entry point may have been chosen for: its widest access
 
@@ -24,6 +27,9 @@ void LoggedLaunches::add(const Launch& launch, void* node) {
   kept.argument.resize(launch.argument_bytes / sizeof(uint64_t));
   std::memcpy(kept.argument.data(), launch.argument, launch.argument_bytes);
   kept.is_movable = !launch.leads_outside;
+  kept.is_of_sets = launch.is_of_sets;
+  kept.function = launch.function;
+  kept.grid = launch.grid;
   for (const uint16_t word : launch.pointers) {
     const uint64_t address = kept.argument[word];
     if (address == 0) continue;
@@ -31,6 +37,32 @@ void LoggedLaunches::add(const Launch& launch, void* node) {
     kept.is_movable = kept.is_movable && std::any_of(launch.memory.begin(), launch.memory.end(),
                                                      [&](const Memory& memory) { return is_in(address, memory.begin, memory.bytes); });
   }
+}
+
+LoggedLaunches* LoggedLaunches::replaced_now() { return replaced; }
+
+bool LoggedLaunches::gather_replacements(c10::function_ref<void()> give) {
+  struct Now {
+    explicit Now(LoggedLaunches* launches) : former(std::exchange(replaced, launches)) {}
+    ~Now() { replaced = former; }
+    LoggedLaunches* const former;
+  } const now(this);
+  replacements_.clear();
+  next_ = 0;
+  fits_ = true;
+  give();
+  return fits_ &&
+         std::none_of(all_.begin() + static_cast<std::ptrdiff_t>(next_), all_.end(), [](const Kept& kept) { return kept.is_of_sets; });
+}
+
+void LoggedLaunches::replace_next(const Launch& launch) {
+  while (next_ < all_.size() && !all_[next_].is_of_sets) ++next_;
+  if (next_ == all_.size()) return void(fits_ = false);
+  const Kept& kept = all_[next_++];
+  if (kept.function != launch.function || kept.grid != launch.grid || kept.argument.size() * sizeof(uint64_t) != launch.argument_bytes)
+    return void(fits_ = false);
+  const auto* const words = static_cast<const uint64_t*>(launch.argument);
+  replacements_.emplace_back(words, words + kept.argument.size());
 }
 
 std::optional<bool> LoggedLaunches::move_pointers(Kept& kept, c10::ArrayRef<MovedMemory> moved) {

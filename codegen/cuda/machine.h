@@ -71,6 +71,7 @@ struct Launch {
   size_t argument_bytes = 0;
   c10::ArrayRef<uint16_t> pointers = {};  // words of 8 bytes of the argument that are addresses
   bool leads_outside = false;             // some of them lie outside of the memory that they lead to
+  bool is_of_sets = false;                // of run_foreach(), whose scalars are other ones in each step
   c10::Device device = c10::kCPU;         // on whose current stream it runs
   c10::ArrayRef<Memory> memory = {};      // where the machine wants_memory(): all that the kernel may touch
 };

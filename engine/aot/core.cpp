@@ -9,6 +9,7 @@
 #include "engine/aot/aot_call.h"
 #include "engine/aot/family.h"
 #include "engine/call_state.h"
+#include "engine/regions.h"
 #include "engine/diagnosis/log_setup.h"
 #include "hooks/saved_tensor_hooks.h"
 #include "engine/use_options.h"
@@ -99,6 +100,24 @@ class AotCore::Implementation {
     return work.trace_new(*family);
   }
 
+  std::optional<AotHit> find(const FunctionCall& call) const {
+    if (why_eager(call) != nullptr) return std::nullopt;
+    const cache::KeyBytes key = key_of(call);
+    const std::shared_ptr<Family> family = families_.find(cache::view_of(key));
+    if (family == nullptr) return std::nullopt;
+    const InputFacts facts(call.inputs);
+    const auto known = family->all();
+    for (const auto& specialisation : *known) {
+      capture::Bindings bindings;
+      if (!specialisation->matches(facts.row, bindings)) continue;
+      const auto halves = specialisation->halves();
+      if (specialisation->is_eager() || halves == nullptr) return std::nullopt;
+      return AotHit{halves->forward->plan(), std::move(bindings.ints), specialisation->find_lifted(),
+                    why_not_recorded(*specialisation, *halves)};
+    }
+    return std::nullopt;
+  }
+
   AotStats stats() const {
     const AotCounts& counts = context_->counts;
     return {counts.calls, counts.hits, counts.traces, counts.eager, counts.backwards, counts.numbers_differed};
@@ -128,6 +147,18 @@ class AotCore::Implementation {
   void reset() { families_.clear(); }
 
  private:
+  std::string why_not_recorded(const Specialisation& known, const Halves& halves) const {
+    if (context_->options.check_every != 0) return "AotOptions::check_every is set";
+    if (known.has_gradients()) return "its results have a history";
+    if (known.draws_random_numbers()) return "it draws random numbers";
+    if (!known.numbers().empty()) return "the host reads a number of it";
+    if (!halves.forward->has_plan()) return "a compiler of the user's made its program";
+    for (const capture::Result& result : known.results()) {
+      if (result.written && known.is_input(*result.written)) return "it writes to an argument";
+    }
+    return why_not_recorded_plan(*halves.forward->plan());
+  }
+
   // Arguments that are others in each call are traced in vain: ever fewer of them are.
   bool pays() const {
     constexpr uint64_t kTried = 32;
@@ -150,6 +181,7 @@ AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implemen
   configure_logs_from_environment();
 }
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
+std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
 AotStats AotCore::stats() const { return implementation_->stats(); }
 std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }
 void AotCore::forget(const std::string& facts) { implementation_->forget(facts); }

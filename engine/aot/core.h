@@ -7,7 +7,9 @@
 #include <c10/util/FunctionRef.h>
 
 #include <functional>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,12 +41,22 @@ struct AotPrograms {
   std::string explanation;                                // what is saved and why
 };
 
+/// What a call would run, for who records it.
+struct AotHit {
+  std::shared_ptr<const void> plan;  // another one for other programs
+  std::vector<std::int64_t> sizes;   // of its symbols
+  std::vector<at::Tensor> outside;   // tensors that the function reads besides its inputs
+  std::string why_not_recorded;      // why a device cannot do all of it by itself; empty: it can
+};
+
 class HINDCAST_API AotCore {
  public:
   /// Throws std::invalid_argument for a bad option.
   explicit AotCore(AotOptions options);
 
   FunctionOutput call(const FunctionCall& call);
+  /// Of a call that has a program; its function does not run.
+  std::optional<AotHit> find(const FunctionCall& call) const;
   AotStats stats() const;
   /// The newest first.
   std::vector<AotPrograms> programs() const;

@@ -28,6 +28,8 @@ class Program {
 
   /// Outputs from inputs, in the graph's order, below autograd. Two outputs are one tensor where the plan has one for both.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const capture::Bindings& bindings, Way way = Way::Best) const;
+  /// What runs it now.
+  std::shared_ptr<const codegen::Plan> plan() const { return slot_->plan(); }
   /// False: what the user's compiler made runs it.
   bool has_plan() const { return !compiled_; }
   std::shared_ptr<const capture::Graph> graph() const { return slot_->graph(); }

@@ -129,6 +129,8 @@ class Specialisation {
   bool is_written(size_t primal) const {
     return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });
   }
+  /// Of primals, the inputs come first.
+  bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }
   bool draws_random_numbers() const { return draws_; }
   /// Custom Functions of it have been looked into: only the backward that was recorded has their formulas.

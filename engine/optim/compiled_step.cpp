@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "engine/call_state.h"
 #include "engine/optim/clip.h"
+#include "engine/optim/step_parts.h"
 #include "engine/optim/torch_optim.h"
 
 #include <c10/util/ScopeExit.h>
@@ -37,6 +38,54 @@ class CompiledStep::Impl {
     }
     updates_.run();
     return loss;
+  }
+
+  engine::StepFactor factor() const { return {norm_, factor_, updates_.factor_as_float()}; }
+
+  bool gather(const engine::StepFactor& factor) {
+    const torch::NoGradGuard no_grad;
+    updates_.clear();
+    updates_.set_factor(factor.factor, factor.factor_as_float);
+    norm_ = factor.norm;
+    factor_ = factor.factor;
+    std::vector<const at::Tensor*> counted;
+    for (auto& group : optimizer_.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (!parameter.grad().defined()) continue;
+        if (with_ != nullptr && with_->add(updates_, group, parameter).empty()) {
+          counted.push_back(&parameter);
+          continue;
+        }
+        for (const at::Tensor* const one : counted) with_->take_back(*one);
+        updates_.clear();
+        return false;
+      }
+    }
+    counts.compiled += counted.size();
+    return true;
+  }
+
+  void run() {
+    const torch::NoGradGuard no_grad;
+    updates_.run();
+  }
+
+  // In a destructor too, where a device may be lost: then there is no norm to tell.
+  void let_go(const engine::StepFactor& factor) {
+    updates_.let_go(factor.factor);
+    if (factor_.is_same(factor.factor)) factor_.reset();
+    if (!norm_.defined() || !norm_.is_same(factor.norm)) return;
+    try {
+      norm_ = norm_.clone();
+    } catch (const std::exception&) {
+      norm_.reset();
+    }
+  }
+
+  void take_back() {
+    for (const at::Tensor& parameter : parameters()) {
+      if (parameter.grad().defined()) with_->take_back(parameter);
+    }
   }
 
   double grad_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
@@ -120,6 +169,12 @@ CompiledStep::CompiledStep(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 CompiledStep::CompiledStep(CompiledStep&&) noexcept = default;
 CompiledStep& CompiledStep::operator=(CompiledStep&&) noexcept = default;
 CompiledStep::~CompiledStep() = default;
+
+engine::StepFactor engine::StepParts::factor_of(const CompiledStep& step) { return step.impl_->factor(); }
+bool engine::StepParts::gather(CompiledStep& step, const StepFactor& factor) { return step.impl_->gather(factor); }
+void engine::StepParts::run(CompiledStep& step) { step.impl_->run(); }
+void engine::StepParts::let_go(CompiledStep& step, const StepFactor& factor) { step.impl_->let_go(factor); }
+void engine::StepParts::take_back(CompiledStep& step) { step.impl_->take_back(); }
 
 at::Tensor CompiledStep::operator()(const Closure& closure) { return impl_->step(closure); }
 double CompiledStep::grad_norm() const { return impl_->grad_norm(); }

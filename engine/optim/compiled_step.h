@@ -23,6 +23,10 @@ class Optimizer;
 
 namespace hindcast {
 
+namespace engine {
+struct StepParts;
+}
+
 /// As the arguments of torch::nn::utils::clip_grad_norm_.
 struct ClipGradNorm {
   double max_norm = 0;
@@ -57,6 +61,7 @@ class HINDCAST_API CompiledStep {
 
  private:
   friend CompiledStep compiled_step(torch::optim::Optimizer&, std::optional<ClipGradNorm>);
+  friend engine::StepParts;
   class Impl;
   explicit CompiledStep(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -9,6 +9,7 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <type_traits>
 #include <typeinfo>
 
 namespace hindcast::engine {
@@ -23,6 +24,12 @@ template <class Class, class ClassOptions, class ClassState>
 class Of : public TorchOptim {
  public:
   explicit Of(Class& optimizer) : optimizer_(optimizer) {}
+
+  void take_back(const at::Tensor& parameter) override {
+    if constexpr (!std::is_same_v<ClassState, torch::optim::SGDParamState>) {
+      if (auto* const state = state_of(parameter)) state->step(state->step() - 1);
+    }
+  }
 
   void step_alone(OptimizerParamGroup& group, const at::Tensor& parameter) override {
     // Its constructor may make a state, which then gives way to the one that there is, and takes no options that a step would take. It gets

@@ -29,6 +29,14 @@ class Updates {
   /// What all gradients are multiplied by where they are read, a tensor of one number: for all that is added from here on. Undefined:
   /// nothing.
   void set_factor(const at::Tensor& factor);
+  void set_factor(const at::Tensor& factor, const at::Tensor& as_float) {
+    factor_ = factor;
+    factor_as_float_ = as_float;
+  }
+  void let_go(const at::Tensor& factor) {
+    if (factor_.is_same(factor)) set_factor({}, {});
+  }
+  const at::Tensor& factor_as_float() const { return factor_as_float_; }
 
   /// Whether no update touches what another one writes: their order does not matter then.
   bool are_apart();

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "engine/aot/tell_once.h"
+#include "engine/train/recorded_step.h"
 #include "engine/train/watched_leaves.h"
 
 #include <ATen/ops/_foreach_add.h>
@@ -79,10 +80,16 @@ class StepCore::Implementation {
     stats.traces = aot.traces;
     stats.eager = aot.eager + stats.three_parts;
     stats.updates = update_.counts();
+    stats.cuda_graph_launches = recorded_.launches();
+    stats.cuda_graph_bytes = recorded_.bytes();
+    stats.why_no_cuda_graph = recorded_.why_not();
     return stats;
   }
 
-  void reset() { gradients_.reset(); }
+  void reset() {
+    gradients_.reset();
+    recorded_.forget();
+  }
 
  private:
   // Parameters that a gradient is asked for. A program is for one list of them: the lists are kept, so that none has the address of one that
@@ -122,11 +129,30 @@ class StepCore::Implementation {
     };
     FunctionCall whole{call.inputs, call.facts, call.is_static, run, call.has_owner};
     whole.facts.append(reinterpret_cast<const char*>(&list_), sizeof(list_));
+    if (may_be_recorded()) {
+      const auto all = [&](const FunctionCall& recorded) {
+        FunctionOutput output = gradients_of(recorded);
+        update_();
+        return output;
+      };
+      if (auto output = recorded_.run({whole, gradients_, trained_, all})) return std::move(*output);
+    }
+    FunctionOutput output = gradients_of(whole);
+    update();
+    return output;
+  }
+
+  bool may_be_recorded() const {
+    return options_.cuda_graphs && options_.accumulate == 1 && !options_.keep_gradients &&
+           !(options_.clip && options_.clip->error_if_nonfinite);
+  }
+
+  // Added to `.grad()`.
+  FunctionOutput gradients_of(const FunctionCall& whole) {
     FunctionOutput output = gradients_.call(whole);
     const size_t results = output.tensors.size() - trained_.size();
     add_gradients(output.tensors.begin() + static_cast<std::ptrdiff_t>(results));
     output.tensors.resize(results);
-    update();
     return output;
   }
 
@@ -219,6 +245,7 @@ class StepCore::Implementation {
   const bool needs_closure_;
   AotCore gradients_;
   CompiledStep update_;
+  RecordedSteps recorded_{update_, options_.cuda_graph_bytes};
   Tensors trained_;
   std::vector<std::pair<uint64_t, Tensors>> lists_;
   uint64_t list_ = 0, last_list_ = 0;

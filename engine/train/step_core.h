@@ -4,6 +4,7 @@
 #include "engine/aot/core.h"
 #include "engine/optim/compiled_step.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,7 +20,12 @@ struct TrainStepOptions {
   std::uint32_t accumulate = 1;
   /// True: leaves that the loss depends on, and that the optimizer does not have, get no gradient. False: that is an error.
   bool ignore_other_leaves = false;
-  AotOptions aot;  ///< of the program of loss and gradients
+  /// On CUDA: steps that come back are recorded as one CUDA graph, from the copy of the batch to the update, and launched at once. For steps with
+  /// `accumulate` 1 and without `keep_gradients` and ClipGradNorm::error_if_nonfinite, that draw no random numbers. stats() says why others
+  /// are run by their parts.
+  bool cuda_graphs = false;
+  std::size_t cuda_graph_bytes = std::size_t{256} << 20;  ///< of device memory that the graphs of one train_step() keep
+  AotOptions aot;                                         ///< of the program of loss and gradients
 };
 
 /// What a step did since it was made.
@@ -30,6 +36,9 @@ struct TrainStepStats {
   std::uint64_t eager = 0;        ///< calls that ran the function, and LibTorch's backward of it
   std::uint64_t three_parts = 0;  ///< of these: calls as zero_grad(), backward(), step(), since something may watch them
   std::string why_three_parts;    ///< the last one's reason
+  std::uint64_t cuda_graph_launches = 0;
+  std::size_t cuda_graph_bytes = 0;
+  std::string why_no_cuda_graph;  ///< the last reason
   CompiledStep::Counts updates;   ///< of parameters
 };
 

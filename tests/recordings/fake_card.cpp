@@ -94,6 +94,13 @@ class FakeRecording final : public codegen::Recording {
     });
   }
 
+  bool replace_sets(c10::function_ref<void()> give) override {
+    return launches_logged_.replace_sets(give, [&](const backend::LoggedLaunches::One& one) {
+      const auto* const words = reinterpret_cast<const char*>(one.argument.data());
+      static_cast<KeptLaunch*>(one.node)->argument.assign(words, words + one.argument.size() * sizeof(uint64_t));
+    });
+  }
+
  private:
   std::deque<KeptLaunch> launches_;
   std::vector<size_t> work_of_;  // by launch

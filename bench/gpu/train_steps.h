@@ -1,0 +1,18 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <c10/core/Device.h>
+
+#include <string>
+#include <vector>
+
+// Whole training steps whose launches take the time: forward, loss, backward, clipping by the norm and Adam, on a new batch in each step.
+// Stock is LibTorch's own; hindcast is train_step(), by parts and as one CUDA graph. A number is a block of steps, until the card is done, by
+// the steps.
+
+namespace hindcast::bench::gpu {
+
+std::vector<std::string> train_rows();
+void measure_train_steps(benchmark::State& state, const std::string& row, c10::Device device, int rounds);
+
+}  // namespace hindcast::bench::gpu

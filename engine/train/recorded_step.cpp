@@ -1,0 +1,245 @@
+#include "engine/train/recorded_step.h"
+
+#include "base/check.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/thread_number.h"
+#include "capture/graph/shared_memory.h"
+#include "codegen/kernel/backend.h"
+#include "engine/counters/stats_recorder.h"
+#include "engine/delivery.h"
+#include "engine/order_of_launches.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hindcast::engine {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+constexpr uint32_t kStepsBeforeRecording = 3;
+constexpr size_t kMostRecorded = 4;
+constexpr uint32_t kMostFailures = 3;
+
+std::vector<const void*> addresses_of(const Tensors& tensors) {
+  std::vector<const void*> addresses;
+  for (const at::Tensor& tensor : tensors) addresses.push_back(tensor.defined() ? tensor.const_data_ptr() : nullptr);
+  return addresses;
+}
+
+void set_gradients(const Tensors& parameters, const Tensors& gradients) {
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients.empty() ? at::Tensor() : gradients[i];
+}
+
+std::string why_no_place_for(const Tensors& inputs, c10::Device device) {
+  for (const at::Tensor& input : inputs) {
+    if (!input.defined()) continue;
+    if (input.device() != device) return "an argument is on another device than the parameters";
+    if (input.requires_grad()) return "an argument requires a gradient";
+    if (!can_be_copied_as_it_lies(input)) return "an argument has elements that share memory";
+  }
+  return {};
+}
+
+}  // namespace
+
+struct RecordedSteps::One {
+  AotHit hit;
+  std::string facts;
+  std::vector<const void*> outside;  // addresses
+  uint32_t steps = 0, thread = 0, failures = 0;
+  bool is_given_up = false;
+
+  Tensors inputs;         // where batches are copied to
+  FunctionOutput output;  // of the recording's memory, as are
+  Tensors gradients;
+  StepFactor factor;
+  std::unique_ptr<codegen::Recording> recording;  // destroyed behind what has its memory
+  size_t bytes = 0;
+
+  bool is_of(const AotHit& other, const std::string& other_facts) const {
+    return hit.plan == other.plan && hit.sizes == other.sizes && facts == other_facts;
+  }
+};
+
+RecordedSteps::~RecordedSteps() { forget(); }
+
+size_t RecordedSteps::bytes() const {
+  size_t bytes = 0;
+  for (const auto& one : all_) bytes += one->bytes;
+  return bytes;
+}
+
+void RecordedSteps::forget() {
+  for (const auto& one : all_) forget(*one);
+  all_.clear();
+}
+
+void RecordedSteps::forget(One& one) {
+  StepParts::let_go(update_, one.factor);
+  one.factor = {};
+  one.output = {};
+  one.gradients.clear();
+  one.inputs.clear();
+  one.recording.reset();
+  one.bytes = 0;
+  one.steps = 0;
+}
+
+void RecordedSteps::drop_last() {
+  forget(*all_.back());
+  all_.pop_back();
+}
+
+void RecordedSteps::give_up(std::string why) {
+  why_not_ = std::move(why);
+  if (!said_.insert(why_not_).second) return;
+  stats_recorder().add_not_recorded(why_not_);
+  HC_LOG(CudaGraphs, Info, "a training step is run by its parts: {}", why_not_);
+}
+
+RecordedSteps::One* RecordedSteps::find_or_watch(const StepByParts& step, AotHit hit) {
+  const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one->is_of(hit, step.call.facts); });
+  if (found != all_.end()) {
+    all_.splice(all_.begin(), all_, found);
+    all_.front()->hit.outside = std::move(hit.outside);
+    return all_.front().get();
+  }
+  all_.push_front(std::make_unique<One>());
+  all_.front()->facts = step.call.facts;
+  all_.front()->hit = std::move(hit);
+  if (all_.size() > kMostRecorded) drop_last();
+  return all_.front().get();
+}
+
+std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
+  const c10::Device device = step.trained[0].device();
+  const codegen::Backend* const backend = codegen::backend_of(device.type());
+  if (device.is_cpu() || backend == nullptr) return give_up("its parameters are on no device that has graphs"), std::nullopt;
+  if (backend->is_captured(device).value_or(true)) return std::nullopt;
+  std::optional<AotHit> hit = step.gradients.find(step.call);
+  if (!hit) return std::nullopt;
+  if (!hit->why_not_recorded.empty()) return give_up(hit->why_not_recorded), std::nullopt;
+  One& one = *find_or_watch(step, std::move(*hit));
+  if (one.is_given_up) return std::nullopt;
+  const std::vector<const void*> outside = addresses_of(one.hit.outside);
+  if (one.outside != outside) {
+    forget(one);
+    one.outside = outside;
+  }
+  if (one.recording != nullptr) {
+    if (renew_updates(step, one)) return launch(step, one);
+    forget(one);
+    return std::nullopt;
+  }
+  // A thread runs the step itself before it records it: LibTorch's libraries make what they need for a thread where it first asks.
+  const uint32_t thread = base::number_of_this_thread();
+  one.steps = one.thread == thread ? one.steps + 1 : 1;
+  one.thread = thread;
+  if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
+  if (!record(step, one)) return std::nullopt;
+  return launch(step, one);
+}
+
+bool RecordedSteps::record(const StepByParts& step, One& one) {
+  const c10::Device device = step.trained[0].device();
+  const codegen::Backend& backend = *codegen::backend_of(device.type());
+  const auto refuse = [&](std::string why) {
+    one.is_given_up = true;
+    give_up(std::move(why));
+    return false;
+  };
+  if (std::string why = backend.why_not_recorded(device); !why.empty()) return refuse(std::move(why));
+  if (std::string why = why_no_place_for(step.call.inputs, device); !why.empty()) return refuse(std::move(why));
+  for (const at::Tensor& input : step.call.inputs) one.inputs.push_back(input.defined() ? like(input) : input);
+  const FunctionCall call{one.inputs, step.call.facts, step.call.is_static, step.call.function, step.call.has_owner};
+  if (const auto hit = step.gradients.find(call); !hit || !one.is_of(*hit, call.facts))
+    return refuse("its arguments are told apart from copies of theirs");
+  const uint64_t originally = update_.counts().original;
+  bool has_counted = false;
+  try {
+    one.recording = backend.record(device, [&] {
+      try {
+        one.output = step.run(call);
+        has_counted = true;
+        for (const at::Tensor& parameter : step.trained) one.gradients.push_back(parameter.grad());
+        one.factor = StepParts::factor_of(update_);
+        if (update_.counts().original != originally) HC_UNSUPPORTED("the optimizer's own code updates a parameter");
+      } catch (...) {
+        if (has_counted) StepParts::take_back(update_);
+        has_counted = false;
+        set_gradients(step.trained, {});
+        one.output = {};
+        one.gradients.clear();
+        one.factor = {};
+        throw;
+      }
+    });
+  } catch (const std::exception& error) {
+    if (has_counted) StepParts::take_back(update_);
+    set_gradients(step.trained, {});
+    forget(one);
+    if (++one.failures == kMostFailures) one.is_given_up = true;
+    give_up(base::format("it cannot be captured: {}", error.what()));
+    return false;
+  }
+  one.bytes = one.recording->bytes();
+  for (const at::Tensor& input : one.inputs) one.bytes += input.defined() ? input.storage().nbytes() : 0;
+  const auto is_of_others = [&](const at::Tensor& result) {
+    const auto shares = [&](const at::Tensor& other) { return other.defined() && capture::shares_memory(result, other); };
+    return result.defined() && (std::any_of(one.inputs.begin(), one.inputs.end(), shares) ||
+                                std::any_of(one.hit.outside.begin(), one.hit.outside.end(), shares));
+  };
+  std::string why;
+  if (std::any_of(one.output.tensors.begin(), one.output.tensors.end(), is_of_others))
+    why = "a result is memory of an argument or a parameter";
+  while (bytes() > most_bytes_ && all_.size() > 1) drop_last();
+  if (bytes() > most_bytes_) why = base::format("TrainStepOptions::cuda_graph_bytes has no room for its {} bytes", one.bytes);
+  if (!why.empty()) {
+    StepParts::take_back(update_);
+    set_gradients(step.trained, {});
+    forget(one);
+    return refuse(std::move(why));
+  }
+  set_gradients(step.trained, {});
+  stats_recorder().add_recording();
+  HC_LOG(CudaGraphs, Info, "a training step is recorded: {} bytes of memory", one.bytes);
+  return true;
+}
+
+// The counts of steps, versions and scalars are the host's. False: nothing of them has changed.
+bool RecordedSteps::renew_updates(const StepByParts& step, One& one) {
+  set_gradients(step.trained, one.gradients);
+  bool fits = StepParts::gather(update_, one.factor);
+  if (fits && !one.recording->replace_sets([&] { StepParts::run(update_); })) {
+    StepParts::take_back(update_);
+    fits = false;
+  }
+  set_gradients(step.trained, {});
+  return fits;
+}
+
+FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one) {
+  const at::NoGradGuard no_grad;
+  const c10::Device device = step.trained[0].device();
+  const OrderOfLaunches order(device);
+  Tensors to, from;
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    if (!one.inputs[i].defined()) continue;
+    to.push_back(without_repeats(one.inputs[i]));
+    from.push_back(without_repeats(step.call.inputs[i]));
+  }
+  if (!to.empty()) at::_foreach_copy_(to, from);
+  one.recording->launch();
+  ++launches_;
+  stats_recorder().add_recording_launch();
+  FunctionOutput output{{}, one.output.shape, one.output.facts};
+  for (const at::Tensor& result : one.output.tensors) output.tensors.push_back(result.defined() ? result.clone() : result);
+  return output;
+}
+
+}  // namespace hindcast::engine
