@@ -30,7 +30,7 @@ if [ ! "$texts/all" -nt build/release/tests/test_gpu ]; then
   if [ "${HINDCAST_BUNDLE_TEXTS:-yes}" != no ]; then
     mkdir -p "$store"
     chmod 700 "$store"
-    HINDCAST_TEST_DEVICE=cpu HINDCAST_CUDA_EMULATOR=texts HINDCAST_KEPT_TEXTS=$PWD/$texts HINDCAST_CACHE_DIR=0 \
+    HINDCAST_TEST_DEVICE=cpu HINDCAST_CUDA_EMULATOR=card HINDCAST_ONLY_TEXTS=1 HINDCAST_KEPT_TEXTS=$PWD/$texts HINDCAST_CACHE_DIR=0 \
       build/release/tests/test_gpu --gtest_brief=1 --gtest_filter='GpuOps.NoKernelIsRefused:GpuFuzz.*Kernel*:GpuAot.*:*GpuDemo.*:*GpuBackward.*' \
       >"$texts/tests.txt" 2>&1 || true
     grep -qE '^\[  (PASSED|FAILED)  \] ' "$texts/tests.txt" || fail "test_gpu did not come to its end: see $texts/tests.txt"

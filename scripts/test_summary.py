@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_summary.py <build folder> <seconds> <CPU seconds>: what the last run of ctest skipped and why, what took longest, and the cost."""
+"""test_summary.py <build folder> <seconds> <CPU seconds>: what the last run of ctest skipped and why, what it left out of the kernels' texts, what
+took longest, and the cost."""
 
 import collections
 import pathlib
@@ -35,6 +36,8 @@ def main():
     print(f"\nskipped: {sum(skips.values())}")
     for reason, count in skips.most_common():
         print(f"  {count:4} {reason}")
+    for line in re.findall(r"^\d+ texts of kernels: .*", log, re.M):
+        print(line)
     print("longest, in seconds:")
     for one, name in sorted(times_in(log), reverse=True)[:LONGEST]:
         print(f"  {one:7.1f} {name}")

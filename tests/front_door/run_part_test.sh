@@ -37,6 +37,7 @@ no card
 no card
 Test time =   0.50 sec
 2/2 Testing: slow
+90 texts of kernels: 70 known, 20 left out: make kernel-table
 SKIPPED [4] tests/test_page.py:12: no browser
 Test time =  12.00 sec
 EOT
@@ -45,6 +46,7 @@ summary=$(python3 "$source_folder/scripts/test_summary.py" build 20 30)
 expect 'skips are counted' "$summary" 'skipped: 6'
 expect 'by reason' "$summary" '   2 no card'
 expect 'of pytest too' "$summary" '   4 pytest: no browser'
+expect 'of kernels, how many were left out' "$summary" $'\n90 texts of kernels: 70 known, 20 left out: make kernel-table\n'
 expect 'the longest comes first' "$summary" $'longest, in seconds:\n     12.0 slow\n      0.5 quick'
 expect 'with the cost' "$summary" 'cost: build 70 s, 130 s of CPU; tests 20 s, 30 s of CPU'
 [ $failures = 0 ]

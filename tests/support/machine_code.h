@@ -25,6 +25,7 @@ struct KernelUse {
   int stack_bytes = 0;
   int spilled_bytes = 0;
   int shared_bytes = 0;
+  friend bool operator==(const KernelUse&, const KernelUse&) = default;
 };
 
 /// By kernel, from the log of kernel_options().

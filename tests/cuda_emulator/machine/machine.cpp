@@ -6,14 +6,13 @@
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/cuda_emulator/runtime/launch.h"
 #include "tests/cuda_emulator/runtime/memory.h"
+#include "tests/support/kept_texts.h"
 
 #include <c10/util/Flags.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <regex>
@@ -102,14 +101,8 @@ class Touched {
 
 const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), names_of(kernels_in(text))); }
 
-// For tests that read what NVRTC makes of all suites' kernels (tests/cuda_driver/texts_of_suites_test.cpp), and for the bundle for cards.
-void keep(std::string_view text) {
-  static const char* const folder = std::getenv("HINDCAST_KEPT_TEXTS");
-  if (folder == nullptr) return;
-  std::filesystem::create_directories(folder);
-  const std::filesystem::path path = std::filesystem::path(folder) / (std::to_string(std::hash<std::string_view>()(text)) + ".cu");
-  if (!std::filesystem::exists(path)) std::ofstream(path) << text;
-}
+/// Whether kernels are compiled and run, or their texts are all that is wanted.
+const bool kernels_run = std::getenv("HINDCAST_ONLY_TEXTS") == nullptr;
 
 class EmulatedModule final : public backend::Module {
  public:
@@ -123,6 +116,16 @@ class EmulatedModule final : public backend::Module {
   std::map<std::string, Function> functions_;
 };
 
+// A kernel's name stands for it.
+class UncompiledModule final : public backend::Module {
+ public:
+  explicit UncompiledModule(const std::string& text) : kernels_(kernels_in(text)) {}
+  void* function(const char* name) const override { return const_cast<char*>(kernels_.find(name)->first.c_str()); }
+
+ private:
+  const std::map<std::string, uint64_t> kernels_;
+};
+
 class Emulator final : public backend::Machine {
  public:
   c10::DeviceType device() const override { return c10::kCPU; }
@@ -132,15 +135,17 @@ class Emulator final : public backend::Machine {
   // The object is the text: what g++ makes of it cannot be loaded twice from one file.
   std::string compile(std::string_view text) const override {
     std::string own(text);
-    compiled(own);
+    if (kernels_run) compiled(own);
     return own;
   }
   std::shared_ptr<const backend::Module> load(std::string_view object) const override {
-    keep(object);
+    keep_text(object);
+    if (!kernels_run) return std::make_shared<UncompiledModule>(std::string(object));
     return std::make_shared<EmulatedModule>(edit_of_texts ? edit_of_texts(std::string(object)) : std::string(object));
   }
 
   void launch(const backend::Launch& launch) const override {
+    if (!kernels_run) return;
     const std::lock_guard lock(one_launch_at_a_time);
     const Touched touched(launch.memory);
     void* argument = const_cast<void*>(launch.argument);
@@ -159,35 +164,7 @@ class Emulator final : public backend::Machine {
   const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &codegen::cpu::cost_model(); }
 };
 
-// A kernel's name stands for it.
-class UncompiledModule final : public backend::Module {
- public:
-  explicit UncompiledModule(const std::string& text) : kernels_(kernels_in(text)) {}
-  void* function(const char* name) const override { return const_cast<char*>(kernels_.find(name)->first.c_str()); }
-
- private:
-  const std::map<std::string, uint64_t> kernels_;
-};
-
-class WriterOfTexts final : public backend::Machine {
- public:
-  c10::DeviceType device() const override { return c10::kCPU; }
-  const backend::Limits& limits() const override { return limits_of_card; }
-  std::string_view identity() const override { return "writer of texts"; }
-  std::string compile(std::string_view text) const override { return std::string(text); }
-  std::shared_ptr<const backend::Module> load(std::string_view object) const override {
-    keep(object);
-    return std::make_shared<UncompiledModule>(std::string(object));
-  }
-  void launch(const backend::Launch& /*launch*/) const override {}
-};
-
 }  // namespace
-
-const backend::Machine& writer_of_texts() {
-  static const auto* const machine = new WriterOfTexts;  // threads of the library may still use it at exit
-  return *machine;
-}
 
 const backend::Machine& emulator_machine() {
   // New memory is of NaNs: what one launch left out and a later one reads shows in the results.

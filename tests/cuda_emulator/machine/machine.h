@@ -10,12 +10,9 @@
 
 namespace hindcast::tests::cuda {
 
-/// Of this process. Made on first use.
+/// Of this process. Made on first use. Leaves the texts of all kernels in the folder that HINDCAST_KEPT_TEXTS names. With HINDCAST_ONLY_TEXTS=1 it
+/// runs none of them: results are garbage, and tests fail, in a hundredth of the time.
 const codegen::cuda::Machine& emulator_machine();
-
-/// Keeps the texts of all kernels in HINDCAST_KEPT_TEXTS, and runs none of them: results are garbage. Much faster than the emulator where only
-/// the texts are wanted. Reckons with a card.
-const codegen::cuda::Machine& writer_of_texts();
 
 /// By all launches so far.
 struct LaunchCounts {
