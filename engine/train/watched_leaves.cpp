@@ -15,18 +15,22 @@ namespace hindcast::engine {
 
 namespace autograd = torch::autograd;
 
+bool are_accumulators_hooked(const std::vector<at::Tensor>& leaves) {
+  return std::any_of(leaves.begin(), leaves.end(), [](const at::Tensor& leaf) {
+    const auto accumulator = autograd::impl::try_get_grad_accumulator(leaf);
+    return accumulator != nullptr && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty());
+  });
+}
+
 const char* why_watched(const std::vector<at::Tensor>& leaves) {
   for (const at::Tensor& leaf : leaves) {
     if (!leaf.is_leaf()) return "a parameter is no leaf";
     const auto* const meta = autograd::impl::get_autograd_meta(leaf);
     if (meta == nullptr) continue;
     if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_ != nullptr) return "a parameter has a hook";
-    const auto accumulator = meta->grad_accumulator_.lock();
-    if (accumulator == nullptr) continue;
-    if (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty())
-      return "the AccumulateGrad node of a parameter has a hook, as those of DistributedDataParallel";
   }
-  return nullptr;
+  return are_accumulators_hooked(leaves) ? "the AccumulateGrad node of a parameter has a hook, as those of DistributedDataParallel"
+                                         : nullptr;
 }
 
 std::string describe_other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& known) {

@@ -7,6 +7,7 @@
 #include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
+#include "engine/train/watched_leaves.h"
 #include "python/csrc/aot.h"
 #include "python/csrc/current_node.h"
 #include "python/csrc/graphs.h"
@@ -122,6 +123,8 @@ void define_optim(torch::Library& m) {
       "optim_adagrad(Tensor[] parameters, Tensor[] sums, Tensor[] steps, float lr, float lr_decay, float weight_decay, float eps, "
       "bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
       &update_adagrad);
+  m.def("train_accumulators_are_hooked(Tensor[] leaves) -> bool",
+        [](const std::vector<at::Tensor>& leaves) { return engine::are_accumulators_hooked(leaves); });
   m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);
 }
 

@@ -11,6 +11,7 @@ from ._enable import enable, is_enabled
 from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
 from ._optim import ClipGradNorm, CompiledStep, compiled_step
 from ._programs import Node, Program, Programs
+from ._train import TrainStep, train_step
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ __all__ = [
     "Node",
     "Program",
     "Programs",
+    "TrainStep",
     "aot_function",
     "aot_module",
     "compiled_step",
@@ -39,6 +41,7 @@ __all__ = [
     "reset",
     "set_logs",
     "stats",
+    "train_step",
     "trim",
     "wait",
 ]

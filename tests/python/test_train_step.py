@@ -1,0 +1,262 @@
+"""hindcast.train_step() beside the same step as PyTorch has it, in float64."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import hindcast
+
+OPTIMIZERS = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
+    "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01),
+    "nadam": lambda parameters: torch.optim.NAdam(parameters, lr=0.01),  # its own code makes the updates
+}
+
+
+def mlp():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)).double()
+
+
+def batch(step, rows=8):
+    numbers = torch.Generator().manual_seed(step)
+    return torch.randn(rows, 6, generator=numbers, dtype=torch.double), torch.randn(rows, 3, generator=numbers, dtype=torch.double)
+
+
+class Both:
+    """Two of one net, and what PyTorch does with one of them."""
+
+    def __init__(self, make=OPTIMIZERS["adam"], net=None):
+        self.ours = mlp() if net is None else net
+        self.stock = copy.deepcopy(self.ours)
+        self.of_ours, self.of_stock = make(self.ours.parameters()), make(self.stock.parameters())
+
+    def stock_step(self, *arguments, criterion=nn.functional.mse_loss, max_norm=None):
+        self.of_stock.zero_grad()
+        loss = criterion(self.stock(*arguments[:-1]), arguments[-1])
+        loss.backward()
+        if max_norm is not None:
+            nn.utils.clip_grad_norm_(self.stock.parameters(), max_norm)
+        self.of_stock.step()
+        return loss.detach()
+
+    def expect_alike(self):
+        for (name, mine), theirs in zip(self.ours.state_dict().items(), self.stock.state_dict().values()):
+            torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("max_norm", [None, 0.5])
+def test_is_the_step_of_each_optimizer(name, max_norm):
+    both = Both(OPTIMIZERS[name])
+    clip = None if max_norm is None else hindcast.ClipGradNorm(max_norm)
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, clip_grad_norm=clip, async_=False)
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) for optimizer in (both.of_ours, both.of_stock)]
+    for i in range(20):
+        x, y = batch(i)
+        torch.testing.assert_close(step(x, y), both.stock_step(x, y, max_norm=max_norm))
+        for scheduler in schedulers:
+            scheduler.step()
+    both.expect_alike()
+    assert all(parameter.grad is None for parameter in both.ours.parameters())
+    assert step.stats()["hits"] == 19 and step.stats()["three_parts"] == 0
+
+
+def test_a_function_may_return_more_than_the_loss():
+    both = Both()
+
+    def function(x, *, y, factor):
+        out = both.ours(x)
+        return {"loss": (out - y).square().mean() * factor, "out": out, "name": "batch"}
+
+    step = hindcast.train_step(both.of_ours, function, async_=False)
+    for i in range(6):
+        x, y = batch(i)
+        out = both.stock(x).detach()
+        result = step(x, y=y, factor=2.0)
+        torch.testing.assert_close(result["out"], out)
+        assert result["name"] == "batch" and not result["loss"].requires_grad
+        both.stock_step(x, y, criterion=lambda a, b: (a - b).square().mean() * 2)
+    both.expect_alike()
+
+
+def test_modes_buffers_and_sizes():
+    net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)).double()
+    both = Both(net=net)
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False, fallback_random=True)
+    for i in range(24):
+        for model in (both.ours, both.stock):
+            model.train(i % 8 < 5)
+        x, y = batch(i, rows=4 + i % 3)
+        torch.manual_seed(i)
+        expected = both.stock_step(x, y)
+        torch.manual_seed(i)
+        torch.testing.assert_close(step(x, y), expected)
+    both.expect_alike()
+    assert step.stats()["hits"] >= 12
+
+
+def test_micro_batches_and_kept_gradients():
+    both = Both()
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, accumulate=3, keep_gradients=True, async_=False)
+    for i in range(12):
+        x, y = batch(i)
+        step(x, y)
+        if i % 3 == 0:
+            both.of_stock.zero_grad()
+        nn.functional.mse_loss(both.stock(x), y).backward()
+        if i % 3 == 2:
+            both.of_stock.step()
+            both.expect_alike()
+        for mine, theirs in zip(both.ours.parameters(), both.stock.parameters()):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-9, atol=1e-11)
+
+
+def test_gradients_in_the_loss():
+    both = Both(OPTIMIZERS["sgd"])
+
+    def residual(net):
+        def of(x):
+            x = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+            return (slope - x.cos()).square().mean()
+
+        return of
+
+    step = hindcast.train_step(both.of_ours, residual(both.ours), async_=False)
+    for i in range(8):
+        x, _ = batch(i)
+        both.of_stock.zero_grad()
+        residual(both.stock)(x).backward()
+        both.of_stock.step()
+        step(x)
+    both.expect_alike()
+    assert step.stats()["hits"] == 7
+
+
+def test_a_hook_is_called_as_in_a_backward():
+    both = Both()
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False)
+    calls = []
+
+    def run():
+        x, y = batch(len(calls))
+        step(x, y)
+        both.stock_step(x, y)
+
+    run()
+    handles = [next(net.parameters()).register_hook(lambda gradient: calls.append(1) or gradient * 2) for net in (both.ours, both.stock)]
+    run()
+    run()
+    assert len(calls) == 4 and step.three_parts == 2 and step.why_three_parts == "a parameter has a hook"
+    for handle in handles:
+        handle.remove()
+    run()
+    assert step.three_parts == 2
+    both.expect_alike()
+
+
+def test_frozen_parameters():
+    both = Both()
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False)
+    for i in range(8):
+        for net in (both.ours, both.stock):
+            net[0].weight.requires_grad_(i % 4 != 1)
+        x, y = batch(i)
+        step(x, y)
+        both.stock_step(x, y)
+    both.expect_alike()
+
+
+def test_lbfgs():
+    both = Both(lambda parameters: torch.optim.LBFGS(parameters, lr=0.1, max_iter=4))
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False)
+    x, y = batch(0)
+    for _ in range(3):
+
+        def closure():
+            both.of_stock.zero_grad()
+            loss = nn.functional.mse_loss(both.stock(x), y)
+            loss.backward()
+            return loss
+
+        torch.testing.assert_close(step(x, y), both.of_stock.step(closure).detach())
+    both.expect_alike()
+
+
+def test_a_scaler():
+    both = Both()
+    of_ours, of_stock = (torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=3) for _ in range(2))
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, scaler=of_ours, clip_grad_norm=hindcast.ClipGradNorm(0.5),
+                               async_=False)
+    for i in range(10):
+        x, y = batch(i)
+        if i == 5:
+            x = x * float("inf")
+        step(x, y)
+        both.of_stock.zero_grad()
+        of_stock.scale(nn.functional.mse_loss(both.stock(x), y)).backward()
+        of_stock.unscale_(both.of_stock)
+        nn.utils.clip_grad_norm_(both.stock.parameters(), 0.5)
+        of_stock.step(both.of_stock)
+        of_stock.update()
+        assert of_ours.get_scale() == of_stock.get_scale()
+    both.expect_alike()
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("kind", ["no scalar", "no gradient", "exception", "no loss", "another parameter"])
+def test_what_fails_changes_nothing(kind, hooked):
+    both = Both()
+    other = nn.Parameter(torch.ones(3, dtype=torch.double))
+
+    def function(x, y):
+        if kind == "no scalar":
+            return both.ours(x) - y
+        if kind == "no gradient":
+            return x.sum() + y.sum()
+        if kind == "no loss":
+            return []
+        if kind == "another parameter":
+            return ((both.ours(x) - y) * other).square().mean()
+        both.ours(x)
+        raise KeyError("of the user's")
+
+    errors = {
+        "no scalar": (RuntimeError, "grad can be implicitly created only for scalar outputs"),
+        "no gradient": (RuntimeError, "does not require grad and does not have a grad_fn"),
+        "exception": (KeyError, "of the user's"),
+        "no loss": (TypeError, "the function returned list, expected the loss"),
+        "another parameter": (ValueError, "a parameter that the optimizer does not have, of sizes \\[3\\]"),
+    }
+    x, y = batch(0)
+    nn.functional.mse_loss(both.ours(x), y).backward()
+    both.of_ours.step()
+    if hooked:
+        next(both.ours.parameters()).register_hook(lambda gradient: gradient)
+    before = copy.deepcopy([both.ours.state_dict(), both.of_ours.state_dict()["state"], [p.grad for p in both.ours.parameters()]])
+    step = hindcast.train_step(both.of_ours, function, async_=False)
+    error, message = errors[kind]
+    for _ in range(2):
+        with pytest.raises(error, match=message):
+            step(x, y)
+        after = [both.ours.state_dict(), both.of_ours.state_dict()["state"], [p.grad for p in both.ours.parameters()]]
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
+def test_bad_options():
+    both = Both()
+    with pytest.raises(ValueError, match="accumulate is 0, expected 1 or more"):
+        hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, accumulate=0)
+    with pytest.raises(TypeError, match="accumulate is '2', expected an int"):
+        hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, accumulate="2")
+    with pytest.raises(TypeError, match="with a criterion the function is a module, got function"):
+        hindcast.train_step(both.of_ours, lambda x: x, nn.functional.mse_loss)
+    with pytest.raises(ValueError, match="LBFGS evaluates the loss itself"):
+        hindcast.train_step(torch.optim.LBFGS(both.ours.parameters()), both.ours, nn.functional.mse_loss, accumulate=2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'unknown'"):
+        hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, unknown=1)(*batch(0))
