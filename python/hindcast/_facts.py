@@ -211,10 +211,13 @@ class Shape(NamedTuple):
     writes: bool = False  # the function wrote to its arguments: they come behind its result
 
     def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
+        spec = self.spec
+        if spec.type is tuple and spec.num_children == len(self.leaves) == len(self.places):  # tensors alone, which take no recursion
+            return tuple(tensors)
         leaves = [_found(leaf, arguments) for leaf in self.leaves]
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
-        return tree_unflatten(leaves, self.spec)
+        return tree_unflatten(leaves, spec)
 
 
 def write_back(arguments: Any, after: Any) -> None:

@@ -100,7 +100,7 @@ class TrainStep:
         why = self._why_three_parts()
         if why is not None:
             return self._in_three_parts(why, args, kwargs)
-        result, gradients = self._gradients_of()(self._scale(), *args, **kwargs)
+        result, *gradients = self._gradients_of()(self._scale(), *args, **kwargs)
         self._add(gradients)
         self._step()
         return result
@@ -136,13 +136,13 @@ class TrainStep:
             del self._compiled[next(iter(self._compiled))]
         function, trained, ignores_others = self._function, self._trained, self._ignores_others
 
-        def loss_and_gradients(scale: Optional[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[Any, tuple[Optional[torch.Tensor], ...]]:
+        def loss_and_gradients(scale: Optional[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
             result = function(*args, **kwargs)
             loss = _loss_of(result)
             if not ignores_others:
                 _refuse_others(loss, trained)
             gradients = torch.autograd.grad(loss if scale is None else loss * scale, trained, allow_unused=True)
-            return _without_history(result), tuple(map(_as_gradient_of, trained, gradients))
+            return (_without_history(result), *map(_as_gradient_of, trained, gradients))
 
         made = aot_function(loss_and_gradients, **self._options)
         self._compiled[key] = (trained, made)
@@ -156,7 +156,7 @@ class TrainStep:
             scaler.scale(torch.zeros((), device=self._trained[0].device))  # makes it
         return scaler._scale
 
-    def _add(self, gradients: tuple[Optional[torch.Tensor], ...]) -> None:
+    def _add(self, gradients: list[Optional[torch.Tensor]]) -> None:
         if self._micro_batch == 0:
             for parameter, gradient in zip(self._trained, gradients):
                 parameter.grad = gradient
