@@ -7,6 +7,7 @@
 #include "capture/recorder/recorder.h"
 #include "codegen/kernel/backend.h"
 #include "engine/aot/aot_call.h"
+#include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
@@ -77,31 +78,26 @@ class AotCore::Implementation {
   }
 
   FunctionOutput call(const FunctionCall& call) {
-    context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
-    if (const char* why = why_eager(call)) {
-      HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
-      return run_eagerly(*context_, call);
-    }
-    const cache::KeyBytes key = key_of(call);
-    const InputFacts facts(call.inputs);
-    AotCall work(context_, call);
-    const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
-    const auto known = family->all();
-    for (const auto& specialisation : *known) {
-      capture::Bindings bindings;
-      if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
-    }
-    if (const size_t programs = family->programs(); programs >= context_->options.limit) {
-      HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
-      return run_eagerly(*context_, call);
-    }
-    if (!pays()) return run_eagerly(*context_, call);
-    return work.trace_new(*family);
+    FunctionOutput output = look(call);
+    output.next = looked(output.gain, output.program);
+    return output;
   }
+
+  NextCalls looked(Gain gain, const void* program) {
+    const AotOptions& options = context_->options;
+    return options.back_off && may_back_off() && options.fallback && options.check_every == 0 ? now(context_->leaving.looked(gain, program))
+                                                                                              : 0;
+  }
+  NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->leaving.took(whole_ns, own_ns)); }
 
   AotStats stats() const {
     const AotCounts& counts = context_->counts;
-    return {counts.calls, counts.hits, counts.traces, counts.eager, counts.backwards, counts.numbers_differed};
+    return {.calls = counts.calls,
+            .hits = counts.hits,
+            .traces = counts.traces,
+            .eager = counts.eager,
+            .backwards = counts.backwards,
+            .numbers_differed = counts.numbers_differed};
   }
 
   std::vector<AotPrograms> programs() const {
@@ -125,9 +121,41 @@ class AotCore::Implementation {
     families_.erase_if([&](const Family& family) { return family.facts() == facts; });
   }
 
-  void reset() { families_.clear(); }
+  void reset() {
+    families_.clear();
+    context_->leaving.looked(Gain::Some, nullptr);
+  }
 
  private:
+  FunctionOutput look(const FunctionCall& call) {
+    context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
+    if (const char* why = why_eager(call)) {
+      HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
+      return run_eagerly(*context_, call);
+    }
+    const cache::KeyBytes key = key_of(call);
+    const InputFacts facts(call.inputs);
+    AotCall work(context_, call);
+    const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
+    const auto known = family->all();
+    for (const auto& specialisation : *known) {
+      capture::Bindings bindings;
+      if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
+    }
+    if (const size_t programs = family->programs(); programs >= context_->options.limit) {
+      HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
+      return run_eagerly(*context_, call);
+    }
+    if (!pays()) return run_eagerly(*context_, call);
+    return work.trace_new(*family);
+  }
+
+  // Nobody sees what numbers are drawn in calls that are left.
+  NextCalls now(NextCalls next) {
+    if (next > 0) draw_atens(*context_);
+    return next;
+  }
+
   // Arguments that are others in each call are traced in vain: ever fewer of them are.
   bool pays() const {
     constexpr uint64_t kTried = 32;
@@ -150,6 +178,8 @@ AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implemen
   configure_logs_from_environment();
 }
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
+NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
+NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }
 AotStats AotCore::stats() const { return implementation_->stats(); }
 std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }
 void AotCore::forget(const std::string& facts) { implementation_->forget(facts); }

@@ -46,6 +46,7 @@ Counts counters_of(const Stats& stats) {
   HC_COUNTER(refused_graphs);
   HC_COUNTER(compiler_failures);
   HC_COUNTER(dropped_checks);
+  HC_COUNTER(left_calls);
   HC_COUNTER(cuda_graphs);
   HC_COUNTER(cuda_graph_launches);
   HC_COUNTER(cuda_graph_bytes);
@@ -158,14 +159,16 @@ TORCH_LIBRARY(hindcast, m) {
 
   m.def(
       "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
-      "bool measures_layouts, bool fallback, bool fallback_random, int check_every, int limit, bool async_) -> int",
+      "bool measures_layouts, bool fallback, bool fallback_random, int check_every, int limit, bool async_, bool back_off) -> int",
       &make_function);
   m.def("aot_name_tensors(int function, Tensor[] tensors, str[] names) -> ()", &name_tensors);
   m.def("aot_drop(int function) -> ()", &drop_function);
   m.def(
-      "aot_call(int function, Tensor[] inputs, int facts, int[] fixed, int? torch_functions) -> "
-      "(Tensor[] tensors, int shape, bool raised, bool warned, int[] released)",
+      "aot_call(int function, Tensor[] inputs, int facts, int[] fixed, int? torch_functions, bool timed) -> "
+      "(Tensor[] tensors, int shape, bool raised, bool warned, int[] released, int next)",
       &call_function_of);
+  m.def("aot_ran_eagerly(int function) -> int", &call_ran_eagerly);
+  m.def("aot_took(int function, int whole_ns, int own_ns) -> int", &timed_call_took);
   m.def("aot_stats(int function) -> int[]", &function_stats);
   m.def("aot_programs(int function) -> (int[] graphs, str[] explanations)", &function_programs);
   m.def("aot_tell(str text, bool once) -> ()", &tell);
