@@ -157,7 +157,7 @@ _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
 _clock = time.thread_time_ns
-_is_compiling = torch.compiler.is_compiling
+_is_traced_by_dynamo = torch.compiler.is_dynamo_compiling
 _aot_call = ops.aot_call.default._op
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
@@ -271,7 +271,7 @@ class AotFunction:
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _is_compiling():
+        if _is_traced_by_dynamo():
             return self._function(*args, **kwargs)
         left = self._next
         if left != 0:
