@@ -58,13 +58,18 @@ def count_unseen() -> None:
         thread_state.uncounted = 0
 
 
+def has_unusual_dispatch() -> bool:
+    """This thread is in a dispatch mode, a transform of torch.func, or a trace."""
+    return bool(_dispatch_modes() or _are_transforms_active() or _tracing_state() is not None)
+
+
 def mode_reason() -> Optional[str]:
     """Why no backward of this thread can be taken over now.
 
     A mode of torch functions, as ``torch.set_default_device`` leaves one, is no reason: it sees what Python calls, and PyTorch's
     engine calls nothing of that.
     """
-    if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:
+    if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:  # has_unusual_dispatch(), without the call
         return "DispatchState"
     compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
     if compiled_autograd is not None and (
