@@ -2,7 +2,7 @@
 // What autograd sees of a compiled function: one node for all of it.
 
 #include "capture/backward/program_node.h"
-#include "engine/aot/leaving.h"
+#include "engine/leaving.h"
 #include "engine/aot/specialisation.h"
 #include "hooks/start_streams.h"
 

@@ -10,6 +10,7 @@
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
 #include "engine/call_state.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/log_setup.h"
 #include "hooks/saved_tensor_hooks.h"
 #include "engine/use_options.h"
@@ -21,6 +22,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 #include <utility>
 
@@ -85,6 +87,7 @@ class AotCore::Implementation {
 
   NextCalls looked(Gain gain, const void* program) {
     const AotOptions& options = context_->options;
+    tell_left();
     return options.back_off && may_back_off() && options.fallback && options.check_every == 0 ? now(context_->leaving.looked(gain, program))
                                                                                               : 0;
   }
@@ -152,8 +155,15 @@ class AotCore::Implementation {
 
   // Nobody sees what numbers are drawn in calls that are left.
   NextCalls now(NextCalls next) {
-    if (next > 0) draw_atens(*context_);
+    if (next <= 0) return next;
+    draw_atens(*context_);
+    untold_.store(next, std::memory_order_relaxed);
     return next;
+  }
+  // Calls that were left are counted when somebody comes again.
+  void tell_left() {
+    if (untold_.load(std::memory_order_relaxed) == 0) return;
+    stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
   }
 
   // Arguments that are others in each call are traced in vain: ever fewer of them are.
@@ -172,6 +182,7 @@ class AotCore::Implementation {
 
   const std::shared_ptr<AotContext> context_;
   cache::GraphCache<Family> families_;
+  std::atomic<NextCalls> untold_ = 0;
 };
 
 AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implementation>(std::move(options))) {

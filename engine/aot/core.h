@@ -2,7 +2,7 @@
 // A function over lists of tensors that is compiled ahead of time: what aot_function() stands on. Valid C++17.
 
 #include "engine/aot/aot_options.h"
-#include "engine/aot/leaving.h"
+#include "engine/leaving.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>

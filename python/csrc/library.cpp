@@ -131,7 +131,8 @@ void define_optim(torch::Library& m) {
 TORCH_LIBRARY(hindcast, m) {
   m.def(
       "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "
-      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> (Tensor?[]? gradients, bool warned, int unseen)",
+      "bool allow_unreachable, bool accumulate_grad, int? torch_functions, int started) -> "
+      "(Tensor?[]? gradients, bool warned, int unseen, bool not_faster)",
       &run_backward);
   m.def(
       "keep_options(str compiler, str dynamic, int limit, int cache_size, int cache_bytes, int cuda_graph_bytes, bool back_off, "

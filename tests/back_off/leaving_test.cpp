@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "engine/aot/leaving.h"
+#include "engine/leaving.h"
 
 namespace hindcast::tests::leaving_test {
 namespace {

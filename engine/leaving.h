@@ -1,5 +1,6 @@
 #pragma once
-// Calls that are left to the function itself, since a compiled function gains nothing on calls like these. Valid C++17.
+// Calls that are left to the function itself, since a compiled function gains nothing on calls like these. Valid C++17. Of backwards, which
+// Python calls, `program` is a capture, and `function` the stock engine (trial.h).
 //
 //   - Looked at are calls in a row that gain nothing: they ran the function eagerly, or they ran a program without a backward, which may
 //     take longer than the function's few operators.

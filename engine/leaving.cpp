@@ -1,14 +1,12 @@
-#include "engine/aot/leaving.h"
+#include "engine/leaving.h"
 
 #include "base/fork.h"
 #include "base/log.h"
-#include "engine/counters/stats_recorder.h"
 
 #include <algorithm>
 #include <ctime>
 #include <limits>
 #include <mutex>
-#include <utility>
 
 namespace hindcast::engine {
 namespace {
@@ -41,7 +39,6 @@ struct Leaving::State {
   uint64_t least = kNever, least_own = kNever;  // of the calls that are timed
   NextCalls length = 0;                         // of what is left; 0: nothing is
   uint32_t looks = 0;
-  NextCalls untold = 0;  // left calls that the process's counters do not have
 
   void begin(const void* of) {
     kind = of;
@@ -56,10 +53,6 @@ struct Leaving::State {
     least = least_own = kNever;
     return kTimed;
   }
-  NextCalls leave() {
-    untold = length;
-    return length;
-  }
   // The function alone must be faster by more than the clock is wrong.
   NextCalls judge() {
     is_timing = false;
@@ -67,7 +60,7 @@ struct Leaving::State {
     const bool is_slower = least != kNever && least_own != kNever && least > least_own + least_own / 50;
     length = is_slower ? std::min<NextCalls>(kMostLeft, static_cast<NextCalls>(kMostLeftNs / std::max<uint64_t>(1, least_own))) : 0;
     if (length == 0) patience = std::min(kMostPatience, patience * 8);
-    return leave();
+    return length;
   }
 };
 
@@ -77,7 +70,6 @@ Leaving::~Leaving() = default;
 NextCalls Leaving::looked(Gain gain, const void* kind) {
   if (gain == Gain::Some && is_idle_.load(std::memory_order_relaxed)) return 0;
   const std::lock_guard lock(state_->mutex);
-  if (const auto left = std::exchange(state_->untold, 0); left != 0) stats_recorder().add_left_calls(static_cast<uint64_t>(left));
   if (gain == Gain::Unknown) return state_->is_timing ? kTimed : 0;
   if (gain == Gain::Some) {
     state_->begin(nullptr);
@@ -88,7 +80,7 @@ NextCalls Leaving::looked(Gain gain, const void* kind) {
   if (gain == Gain::None) kind = nullptr;
   if (kind != state_->kind) state_->begin(kind);
   if (state_->is_timing) return kTimed;
-  if (state_->length != 0) return ++state_->looks < kLooks ? state_->leave() : state_->time();
+  if (state_->length != 0) return ++state_->looks < kLooks ? state_->length : state_->time();
   return ++state_->in_a_row < state_->patience ? 0 : state_->time();
 }
 
