@@ -58,9 +58,12 @@ class CallsToCome {
  public:
   /// The single check.
   bool leaves_this_one() {
-    if (next_.load(std::memory_order_relaxed) <= 0 || next_.fetch_sub(1, std::memory_order_relaxed) <= 0) return false;
-    left_.fetch_add(1, std::memory_order_relaxed);
-    return true;
+    for (NextCalls next = next_.load(std::memory_order_relaxed); next > 0;) {
+      if (!next_.compare_exchange_weak(next, next - 1, std::memory_order_relaxed)) continue;
+      left_.fetch_add(1, std::memory_order_relaxed);
+      return true;
+    }
+    return false;
   }
   bool is_timed() const { return next_.load(std::memory_order_relaxed) == kTimed; }
   void are(NextCalls next) { next_.store(next, std::memory_order_relaxed); }
