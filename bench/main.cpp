@@ -29,7 +29,7 @@ constexpr const char* kUsage =
     "  --eager             replay through ATen, without kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
-    "Rows: chain mlp cnn gpt leaves memory seed aot layout step collect hook first guard_off guard leak changing soak.\n"
+    "Rows: chain mlp cnn gpt leaves memory seed aot layout step collect hook first guard_off guard leak changing idle soak.\n"
     "python3 bench/table.py FILE prints the JSON as one table.\n";
 
 std::vector<int> parse_threads(std::string_view text) {
@@ -94,6 +94,7 @@ void register_all(const Settings& settings, hindcast::bench::Pristine& pristine)
   hindcast::bench::register_guard_off(settings, pristine);
   hindcast::bench::register_leak(settings);
   hindcast::bench::register_changing(settings);
+  hindcast::bench::register_idle(settings);
   hindcast::bench::register_soak(settings);
 }
 

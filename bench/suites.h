@@ -22,6 +22,7 @@ void register_first(const Settings& settings);
 void register_guard_off(const Settings& settings, Pristine& pristine);
 void register_leak(const Settings& settings);
 void register_changing(const Settings& settings);
+void register_idle(const Settings& settings);
 void register_soak(const Settings& settings);
 
 }  // namespace hindcast::bench

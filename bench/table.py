@@ -225,6 +225,8 @@ def targets(rows, fused):
         if changes(row):  # also where no capture pays
             for key in ("ratio", "overall_ratio"):
                 yield f"{name}: {key.replace('_', ' ')}", f"{row[key]:.2f}", ">= 0.91", row[key] >= 0.91
+        elif name.startswith("idle/"):
+            yield f"{name}: ratio", f"{row['ratio']:.2f}", ">= 0.95", row["ratio"] >= 1 / 1.05
         elif "ratio" in row:
             bound = 1 - max(0.02, row.get("spread", 0) / 2)  # closer than the samples lie, nothing is known
             yield f"{name}: ratio", f"{row['ratio']:.2f}", f">= {bound:.2f}", row["ratio"] >= bound

@@ -45,9 +45,9 @@ namespace {
 
 class OneBackward {
  public:
-  OneBackward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results,
-              Workspace& work)
-      : call_(call), options_(options), in_carrier_(in_carrier), results_(results), work_(work) {}
+  OneBackward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, Trial* trial,
+              std::vector<at::Tensor>& results, Workspace& work)
+      : call_(call), options_(options), in_carrier_(in_carrier), trial_(trial), results_(results), work_(work) {}
 
   /// False: nothing has happened, and the stock engine runs the call.
   bool run() {
@@ -56,6 +56,7 @@ class OneBackward {
     capture::Resume resume = start_of(call_, work_.collected);
     Found found = look_up(resume);
     if (backs_off_ && !found && !may_capture(resume)) return leave_unpaid();
+    if (found && is_stocks_turn(found)) return false;
     stats_recorder().add_collect_ns(watch.ns());
     stats_recorder().add_nodes(work_.collected.calls.size());
     stats_recorder().add_backward();
@@ -88,6 +89,15 @@ class OneBackward {
     Pause::of_thread().left_one();
     record_fallback(FallbackReason::DoesNotPay);
     return false;
+  }
+
+  bool is_stocks_turn(const Found& found) {
+    constexpr size_t kFewNodes = 64;
+    if (trial_ == nullptr) return false;
+    const bool may_be_slower = backs_off_ && !to_the_bit_ && work_.collected.calls.size() <= kFewNodes && !work_.collected.stream;
+    if (!trial_->is_stocks_turn(&*found.variant, may_be_slower)) return false;
+    record_fallback(FallbackReason::NotFaster);
+    return true;
   }
 
   Found look_up(const capture::Resume& resume) {
@@ -193,6 +203,7 @@ class OneBackward {
   const capture::BackwardCall& call_;
   const Options& options_;
   const Carrier& in_carrier_;
+  Trial* const trial_;
   std::vector<at::Tensor>& results_;
   Workspace& work_;
   const bool backs_off_ = backs_off(options_);
@@ -208,14 +219,15 @@ class OneBackward {
 
 }  // namespace
 
-bool backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results) {
+bool backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, Trial* trial,
+              std::vector<at::Tensor>& results) {
   Pause& pause = Pause::of_thread();
   if (backs_off(options) && pause.skips()) {
     record_fallback(FallbackReason::DoesNotPay);
     return false;
   }
   BorrowedWorkspace work;
-  if (!OneBackward(call, options, in_carrier, results, *work).run()) return false;
+  if (!OneBackward(call, options, in_carrier, trial, results, *work).run()) return false;
   pause.took_one();
   return true;
 }

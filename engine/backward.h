@@ -2,6 +2,7 @@
 
 #include "capture/backward/collected.h"
 #include "engine/options.h"
+#include "engine/trial.h"
 
 #include <functional>
 #include <vector>
@@ -13,7 +14,8 @@ namespace hindcast::engine {
 using Carrier = std::function<void(const std::function<void()>& body)>;
 
 /// One backward from start to end. Returns false, before any effect, when the stock engine must run it (Unsupported and
-/// errors of nodes that cannot be collected; already counted). `results` has one place per output of grad().
-bool backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, std::vector<at::Tensor>& results);
+/// errors of nodes that cannot be collected; already counted). `results` has one place per output of grad(). `trial` may be null.
+bool backward(const capture::BackwardCall& call, const Options& options, const Carrier& in_carrier, Trial* trial,
+              std::vector<at::Tensor>& results);
 
 }  // namespace hindcast::engine

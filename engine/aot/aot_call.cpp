@@ -5,6 +5,7 @@
 #include "codegen/partition/explain.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
+#include "capture/recorder/recorder.h"
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/same_results.h"
 #include "engine/aot/tell_once.h"
@@ -27,7 +28,11 @@ using capture::Returned;
 FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
   const WatchedDraws watched(context, call.inputs);
   context.counts.eager.fetch_add(1, std::memory_order_relaxed);
-  return call.function(call.inputs);
+  const uint64_t start = call.is_timed ? processor_ns() : 0;
+  FunctionOutput output = call.function(call.inputs);
+  if (call.is_timed) output.own_ns = processor_ns() - start;
+  if (capture::Recorder::current() == nullptr) output.gain = Gain::None;
+  return output;
 }
 
 AotPrograms programs_of(const Halves& halves) {
@@ -70,6 +75,13 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
     }
   }
   return false;
+}
+
+// A program without a backward has nothing to gain but its own time. What others than this thread take is not timed, and calls whose results
+// or random numbers would be others are not mixed.
+Gain gain_of(const AotContext& context, const Specialisation& known, const Halves& halves) {
+  const bool is_timeable = !known.has_gradients() && !known.draws_random_numbers() && halves.devices.empty() && context.options.async;
+  return is_timeable && !asks_for_equal_bits() ? Gain::Perhaps : Gain::Some;
 }
 
 bool same_number(const at::Scalar& a, const at::Scalar& b) {
@@ -115,6 +127,11 @@ FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, captur
 
 FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
                                      capture::Bindings bindings) {
+  const Gain gain = gain_of(*context_, *known, *halves);
+  if (call_.is_timed && gain == Gain::Perhaps && context_->leaving.is_functions_turn(known.get())) {
+    context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
+    return {.gain = gain, .program = known.get(), .is_functions = true};
+  }
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (writes_to_shared_memory(*known, primals)) {
     tell_once("a function runs eagerly: it writes to an input that shares memory with another");
@@ -144,7 +161,10 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     node->note_streams(halves->devices);
   }
   outputs.clear();
-  return {finish(*known, std::move(results), primals, bindings, /*is_written=*/false), known->shape()};
+  return {.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
+          .shape = known->shape(),
+          .gain = gain,
+          .program = known.get()};
 }
 
 // The function itself, on copies, with the random numbers that the program had.

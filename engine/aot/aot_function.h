@@ -28,14 +28,44 @@ class AotFunction {
 
   template <class... Args>
   auto operator()(const Args&... args) const {
-    return call_with({}, args...);
+    return call_with([] { return std::string(); }, args...);
   }
 
-  /// The same, where the result depends on `facts` too.
+  /// The same, where the result depends on what `facts` gives too.
+  template <class Facts, class... Args>
+  auto call_with(const Facts& facts, const Args&... args) const {
+    if (next_->leaves_this_one()) return itself(args...);
+    if (!next_->is_timed()) return look</*is_timed=*/false>(facts, args...);
+    next_->are(0);
+    return look</*is_timed=*/true>(facts, args...);
+  }
+
+  AotStats stats() const {
+    AotStats stats = core_->stats();
+    stats.left = next_->left();
+    stats.calls += stats.left;
+    stats.eager += stats.left;
+    return stats;
+  }
+  /// Forgets what was compiled.
+  void reset() {
+    core_->reset();
+    next_->are(0);
+  }
+  const engine::AotCore& core() const { return *core_; }
+
+ private:
   template <class... Args>
-  auto call_with(std::string facts, const Args&... args) const {
+  std::invoke_result_t<Function&, Args&...> itself(const Args&... args) const {
+    std::tuple<Args...> copies(args...);
+    return std::apply(*function_, copies);
+  }
+
+  template <bool is_timed, class Facts, class... Args>
+  auto look(const Facts& facts, const Args&... args) const {
     using Result = std::invoke_result_t<Function&, Args&...>;
-    tree::Flatten flat{{}, std::move(facts)};
+    const std::uint64_t start = is_timed ? engine::processor_ns() : 0;
+    tree::Flatten flat{{}, facts()};
     std::vector<bool> is_static;
     std::size_t number = 0;
     (
@@ -46,19 +76,26 @@ class AotFunction {
         }(),
         ...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) { return run_on<Result>(tensors, std::tuple<Args...>(args...)); };
-    const engine::FunctionOutput output = core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), run});
+    const engine::FunctionOutput output =
+        core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), run, {}, is_timed});
+    if (is_timed && output.is_functions) {
+      const std::uint64_t own_start = engine::processor_ns();
+      Result result = itself(args...);
+      const std::uint64_t own_ns = engine::processor_ns() - own_start;
+      next_->are(core_->took(own_ns, own_ns));
+      return result;
+    }
     Result result = *static_cast<const Result*>(output.shape.get());
     tree::Refill refill{output.tensors};
     tree::visit(result, refill);
+    if (is_timed) {
+      next_->are(core_->took(engine::processor_ns() - start, output.own_ns));
+    } else if (output.next != 0) {
+      next_->are(output.next);
+    }
     return result;
   }
 
-  AotStats stats() const { return core_->stats(); }
-  /// Forgets what was compiled.
-  void reset() { core_->reset(); }
-  const engine::AotCore& core() const { return *core_; }
-
- private:
   template <class Result, class Args>
   engine::FunctionOutput run_on(const std::vector<at::Tensor>& tensors, Args args) const {
     tree::Refill refill{tensors};
@@ -74,6 +111,7 @@ class AotFunction {
   std::shared_ptr<Function> function_;
   std::vector<std::size_t> static_argnums_;
   std::shared_ptr<engine::AotCore> core_;
+  std::shared_ptr<engine::CallsToCome> next_ = std::make_shared<engine::CallsToCome>();
 };
 
 /// Compiles `function`, which takes and returns tensors, and what engine/aot/tree.h knows.

@@ -36,7 +36,7 @@ class AotModule {
 
   template <class... Args>
   auto operator()(const Args&... args) const {
-    return forward_.call_with(engine::facts_of(*module_), args...);
+    return forward_.call_with([&] { return engine::facts_of(*module_); }, args...);
   }
   template <class... Args>
   auto forward(const Args&... args) const {

@@ -2,6 +2,7 @@
 // What autograd sees of a compiled function: one node for all of it.
 
 #include "capture/backward/program_node.h"
+#include "engine/leaving.h"
 #include "engine/aot/specialisation.h"
 #include "hooks/start_streams.h"
 
@@ -24,6 +25,7 @@ struct AotCounts {
 struct AotContext {
   AotOptions options;
   AotCounts counts;
+  Leaving leaving;
   std::atomic<bool> draws_atens = false;  // kernels draw no random numbers of their own: see drawn_again.h
 };
 

@@ -7,9 +7,14 @@
 #include "capture/recorder/recorder.h"
 #include "codegen/kernel/backend.h"
 #include "engine/aot/aot_call.h"
+#include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
 #include "engine/call_state.h"
+<<<<<<< HEAD
 #include "engine/regions.h"
+=======
+#include "engine/counters/stats_recorder.h"
+>>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
 #include "engine/diagnosis/log_setup.h"
 #include "hooks/saved_tensor_hooks.h"
 #include "engine/use_options.h"
@@ -21,6 +26,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 #include <utility>
 
@@ -78,28 +84,12 @@ class AotCore::Implementation {
   }
 
   FunctionOutput call(const FunctionCall& call) {
-    context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
-    if (const char* why = why_eager(call)) {
-      HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
-      return run_eagerly(*context_, call);
-    }
-    const cache::KeyBytes key = key_of(call);
-    const InputFacts facts(call.inputs);
-    AotCall work(context_, call);
-    const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
-    const auto known = family->all();
-    for (const auto& specialisation : *known) {
-      capture::Bindings bindings;
-      if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
-    }
-    if (const size_t programs = family->programs(); programs >= context_->options.limit) {
-      HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
-      return run_eagerly(*context_, call);
-    }
-    if (!pays()) return run_eagerly(*context_, call);
-    return work.trace_new(*family);
+    FunctionOutput output = look(call);
+    output.next = looked(output.gain, output.program);
+    return output;
   }
 
+<<<<<<< HEAD
   std::optional<AotHit> find(const FunctionCall& call) const {
     if (why_eager(call) != nullptr) return std::nullopt;
     const cache::KeyBytes key = key_of(call);
@@ -117,10 +107,24 @@ class AotCore::Implementation {
     }
     return std::nullopt;
   }
+=======
+  NextCalls looked(Gain gain, const void* program) {
+    const AotOptions& options = context_->options;
+    tell_left();
+    return options.back_off && may_back_off() && options.fallback && options.check_every == 0 ? now(context_->leaving.looked(gain, program))
+                                                                                              : 0;
+  }
+  NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->leaving.took(whole_ns, own_ns)); }
+>>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
 
   AotStats stats() const {
     const AotCounts& counts = context_->counts;
-    return {counts.calls, counts.hits, counts.traces, counts.eager, counts.backwards, counts.numbers_differed};
+    return {.calls = counts.calls,
+            .hits = counts.hits,
+            .traces = counts.traces,
+            .eager = counts.eager,
+            .backwards = counts.backwards,
+            .numbers_differed = counts.numbers_differed};
   }
 
   std::vector<AotPrograms> programs() const {
@@ -144,9 +148,13 @@ class AotCore::Implementation {
     families_.erase_if([&](const Family& family) { return family.facts() == facts; });
   }
 
-  void reset() { families_.clear(); }
+  void reset() {
+    families_.clear();
+    context_->leaving.looked(Gain::Some, nullptr);
+  }
 
  private:
+<<<<<<< HEAD
   std::string why_not_recorded(const Specialisation& known, const Halves& halves) const {
     if (context_->options.check_every != 0) return "AotOptions::check_every is set";
     if (known.has_gradients()) return "its results have a history";
@@ -157,6 +165,42 @@ class AotCore::Implementation {
       if (result.written && known.is_input(*result.written)) return "it writes to an argument";
     }
     return why_not_recorded_plan(*halves.forward->plan());
+=======
+  FunctionOutput look(const FunctionCall& call) {
+    context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
+    if (const char* why = why_eager(call)) {
+      HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
+      return run_eagerly(*context_, call);
+    }
+    const cache::KeyBytes key = key_of(call);
+    const InputFacts facts(call.inputs);
+    AotCall work(context_, call);
+    const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
+    const auto known = family->all();
+    for (const auto& specialisation : *known) {
+      capture::Bindings bindings;
+      if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
+    }
+    if (const size_t programs = family->programs(); programs >= context_->options.limit) {
+      HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
+      return run_eagerly(*context_, call);
+    }
+    if (!pays()) return run_eagerly(*context_, call);
+    return work.trace_new(*family);
+  }
+
+  // Nobody sees what numbers are drawn in calls that are left.
+  NextCalls now(NextCalls next) {
+    if (next <= 0) return next;
+    draw_atens(*context_);
+    untold_.store(next, std::memory_order_relaxed);
+    return next;
+  }
+  // Calls that were left are counted when somebody comes again.
+  void tell_left() {
+    if (untold_.load(std::memory_order_relaxed) == 0) return;
+    stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
+>>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
   }
 
   // Arguments that are others in each call are traced in vain: ever fewer of them are.
@@ -175,13 +219,19 @@ class AotCore::Implementation {
 
   const std::shared_ptr<AotContext> context_;
   cache::GraphCache<Family> families_;
+  std::atomic<NextCalls> untold_ = 0;
 };
 
 AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implementation>(std::move(options))) {
   configure_logs_from_environment();
 }
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
+<<<<<<< HEAD
 std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
+=======
+NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
+NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }
+>>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
 AotStats AotCore::stats() const { return implementation_->stats(); }
 std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }
 void AotCore::forget(const std::string& facts) { implementation_->forget(facts); }

@@ -2,6 +2,7 @@
 // A function over lists of tensors that is compiled ahead of time: what aot_function() stands on. Valid C++17.
 
 #include "engine/aot/aot_options.h"
+#include "engine/leaving.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
@@ -20,6 +21,11 @@ struct FunctionOutput {
   std::vector<at::Tensor> tensors;
   std::shared_ptr<const void> shape;
   std::string facts;  // equal for equal shapes
+  Gain gain = Gain::Unknown;
+  const void* program = nullptr;  // of a call that may gain
+  std::uint64_t own_ns = 0;       // of a timed call that ran the function eagerly
+  bool is_functions = false;      // of a timed call: who called runs the function itself, and times it
+  NextCalls next = 0;
 };
 /// Whether someone owns a tensor that the function reads from outside, and says when it is gone: AotCore::forget(). Else the programs
 /// keep it alive.
@@ -33,6 +39,7 @@ struct FunctionCall {
   std::vector<bool> is_static;  // by input: its sizes never become dynamic; may be shorter
   RunFunction function;
   HasOwner has_owner = {};  // empty: nobody
+  bool is_timed = false;    // its caller tells took()
 };
 
 /// The programs of one kind of call, to look at.
@@ -57,6 +64,10 @@ class HINDCAST_API AotCore {
   FunctionOutput call(const FunctionCall& call);
   /// Of a call that has a program; its function does not run.
   std::optional<AotHit> find(const FunctionCall& call) const;
+  /// A call was left to the function, before this was asked: for a reason of its caller's.
+  NextCalls ran_eagerly();
+  /// What a timed call took; `own_ns`: the function alone, where it ran.
+  NextCalls took(std::uint64_t whole_ns, std::uint64_t own_ns);
   AotStats stats() const;
   /// The newest first.
   std::vector<AotPrograms> programs() const;

@@ -26,9 +26,11 @@ bool draws_atens(const AotContext& context) { return context.draws_atens.load(st
 
 void note_draws(AotContext& context) {
   if (draws_atens(context) || !may_be_drawn_again()) return;
-  context.draws_atens.store(true, std::memory_order_relaxed);
+  draw_atens(context);
   HC_LOG(Aot, Info, "a function draws ATen's random numbers from now on: somebody may want to draw them again");
 }
+
+void draw_atens(AotContext& context) { context.draws_atens.store(true, std::memory_order_relaxed); }
 
 WatchedDraws::WatchedDraws(AotContext& context, const std::vector<at::Tensor>& inputs) : context_(context) {
   if (draws_atens(context) || context.options.fallback_random || capture::Recorder::current() != nullptr || !may_be_drawn_again()) return;

@@ -13,6 +13,9 @@ namespace hindcast::engine {
 /// The function of `context` draws random numbers in this call.
 void note_draws(AotContext& context);
 
+/// Kernels draw no random numbers of their own from now on.
+void draw_atens(AotContext& context);
+
 /// While alive, looks whether an eager call of the function draws them.
 class WatchedDraws {
  public:

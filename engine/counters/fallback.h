@@ -25,6 +25,9 @@ namespace hindcast::engine {
     "captures do not pay: structures do not come back, or fit none of as many captures as Options::limit allows, or an "       \
     "exception ends each capture. Options::back_off = false captures all; Options::cache_size and cache_bytes say how many "   \
     "structures are kept.")                                                                                                    \
+  X(NotFaster, false,                                                                                                          \
+    "called from Python, and of few nodes: the stock engine took less time for calls like this one in this process. "          \
+    "Options::back_off = false takes all over.")                                                                               \
   X(Disabled, false, "hindcast is switched off (HINDCAST_DISABLE, or the options of the guard).")                              \
   X(GraphTaskEntry, true, "the call came through execute_with_graph_task: distributed autograd keeps its own graph task.")     \
   X(GradientEdge, true, "a root or a wanted input is no tensor but a gradient edge, which no operator takes.")                 \

@@ -49,6 +49,7 @@ Stats StatsRecorder::snapshot() const {
   stats.fused_graphs = value(fused_graphs_);
   stats.non_finite_backwards = value(non_finite_backwards_);
   stats.dropped_checks = value(dropped_checks_);
+  stats.left_calls = value(left_calls_);
   stats.cuda_graphs = value(cuda_graphs_);
   stats.cuda_graph_launches = value(cuda_graph_launches_);
   stats.backwards = value(backwards_);  // last: none of the others may be ahead of it
@@ -69,7 +70,7 @@ std::vector<std::string> StatsRecorder::recent_misses() const {
 void StatsRecorder::reset() {
   for (Counter* counter : {&backwards_, &hits_, &nodes_, &collect_ns_, &run_ns_, &opaque_calls_, &hook_calls_, &unique_graphs_, &misses_,
                            &trace_ns_, &segment_guard_failures_, &refused_graphs_, &compiler_failures_, &fused_graphs_,
-                           &non_finite_backwards_, &dropped_checks_, &cuda_graphs_, &cuda_graph_launches_}) {
+                           &non_finite_backwards_, &dropped_checks_, &left_calls_, &cuda_graphs_, &cuda_graph_launches_}) {
     counter->store(0, std::memory_order_relaxed);
   }
   const std::lock_guard lock(mutex_);

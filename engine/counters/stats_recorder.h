@@ -37,6 +37,7 @@ class StatsRecorder {
   uint64_t non_finite_backwards() const { return non_finite_backwards_.load(std::memory_order_relaxed); }
   void add_segment_guard_failure() { add(segment_guard_failures_, 1); }
 
+  void add_left_calls(uint64_t count) { add(left_calls_, count); }
   void add_recording() { add(cuda_graphs_, 1); }
   void add_recording_launch() { add(cuda_graph_launches_, 1); }
   void add_not_recorded(std::string_view reason);
@@ -61,7 +62,7 @@ class StatsRecorder {
   alignas(64) Counter backwards_ = 0;
   Counter hits_ = 0, nodes_ = 0, collect_ns_ = 0, run_ns_ = 0, opaque_calls_ = 0, hook_calls_ = 0;
   Counter unique_graphs_ = 0, misses_ = 0, trace_ns_ = 0, segment_guard_failures_ = 0, refused_graphs_ = 0, compiler_failures_ = 0,
-          fused_graphs_ = 0, non_finite_backwards_ = 0, dropped_checks_ = 0, cuda_graphs_ = 0, cuda_graph_launches_ = 0;
+          fused_graphs_ = 0, non_finite_backwards_ = 0, dropped_checks_ = 0, left_calls_ = 0, cuda_graphs_ = 0, cuda_graph_launches_ = 0;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of everything below
   std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_, without_cuda_graph_;

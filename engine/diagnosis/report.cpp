@@ -121,6 +121,12 @@ void add_cuda_graphs(ReportText& text, const Stats& stats) {
   for (const auto& [reason, count] : stats.without_cuda_graph) text.row("step by step", count, reason);
 }
 
+void add_functions(ReportText& text, const Stats& stats) {
+  if (stats.left_calls == 0) return;
+  text.section("compiled functions");
+  text.row("left calls", stats.left_calls, "ran the function with a single check: programs gained nothing on calls like these");
+}
+
 void add_memory(ReportText& text, const Stats& stats) {
   if (stats.reused_buffers + stats.fresh_buffers == 0) return;
   text.section("memory of large results");
@@ -158,6 +164,7 @@ std::string report(const Stats& stats, const std::vector<std::string>& recent_mi
   add_reasons(text, stats, recent_misses);
   add_opaque_nodes_and_hooks(text, stats);
   add_cuda_graphs(text, stats);
+  add_functions(text, stats);
   add_memory(text, stats);
   add_times(text, stats);
   add_costliest_steps(text);

@@ -45,6 +45,8 @@ std::string why_no_place_for(const Tensors& inputs, c10::Device device) {
   return {};
 }
 
+FunctionCall on(const Tensors& inputs, const FunctionCall& call) { return {inputs, call.facts, call.is_static, call.function, call.has_owner}; }
+
 }  // namespace
 
 struct RecordedSteps::One {
@@ -65,6 +67,15 @@ struct RecordedSteps::One {
     return hit.plan == other.plan && hit.sizes == other.sizes && facts == other_facts;
   }
 };
+
+bool RecordedSteps::shares_results(const One& one) {
+  const auto shares = [&](const at::Tensor& result) {
+    const auto with = [&](const at::Tensor& other) { return other.defined() && capture::shares_memory(result, other); };
+    return result.defined() && (std::any_of(one.inputs.begin(), one.inputs.end(), with) ||
+                                std::any_of(one.hit.outside.begin(), one.hit.outside.end(), with));
+  };
+  return std::any_of(one.output.tensors.begin(), one.output.tensors.end(), shares);
+}
 
 RecordedSteps::~RecordedSteps() { forget(); }
 
@@ -148,67 +159,65 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
 bool RecordedSteps::record(const StepByParts& step, One& one) {
   const c10::Device device = step.trained[0].device();
   const codegen::Backend& backend = *codegen::backend_of(device.type());
-  const auto refuse = [&](std::string why) {
+  std::string why = backend.why_not_recorded(device);
+  if (why.empty()) why = why_no_place_for(step.call.inputs, device);
+  if (why.empty()) {
+    for (const at::Tensor& input : step.call.inputs) one.inputs.push_back(input.defined() ? like(input) : input);
+    const auto hit = step.gradients.find(on(one.inputs, step.call));
+    if (!hit || !one.is_of(*hit, step.call.facts)) why = "its arguments are told apart from copies of theirs";
+  }
+  if (why.empty()) {
+    if (!capture(step, one, backend)) return false;
+    one.bytes = one.recording->bytes();
+    for (const at::Tensor& input : one.inputs) one.bytes += input.defined() ? input.storage().nbytes() : 0;
+    while (bytes() > most_bytes_ && all_.size() > 1) drop_last();
+    if (bytes() > most_bytes_) why = base::format("TrainStepOptions::cuda_graph_bytes has no room for its {} bytes", one.bytes);
+    if (shares_results(one)) why = "a result is memory of an argument or a parameter";
+    if (!why.empty()) StepParts::take_back(update_);
+    set_gradients(step.trained, {});
+  }
+  if (!why.empty()) {
+    forget(one);
     one.is_given_up = true;
     give_up(std::move(why));
     return false;
-  };
-  if (std::string why = backend.why_not_recorded(device); !why.empty()) return refuse(std::move(why));
-  if (std::string why = why_no_place_for(step.call.inputs, device); !why.empty()) return refuse(std::move(why));
-  for (const at::Tensor& input : step.call.inputs) one.inputs.push_back(input.defined() ? like(input) : input);
-  const FunctionCall call{one.inputs, step.call.facts, step.call.is_static, step.call.function, step.call.has_owner};
-  if (const auto hit = step.gradients.find(call); !hit || !one.is_of(*hit, call.facts))
-    return refuse("its arguments are told apart from copies of theirs");
+  }
+  stats_recorder().add_recording();
+  HC_LOG(CudaGraphs, Info, "a training step is recorded: {} bytes of memory", one.bytes);
+  return true;
+}
+
+// False: it failed, and no step is counted. True: one is, and `.grad()` has its gradients.
+bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Backend& backend) {
   const uint64_t originally = update_.counts().original;
   bool has_counted = false;
+  const auto take_back = [&] {
+    if (has_counted) StepParts::take_back(update_);
+    has_counted = false;
+    set_gradients(step.trained, {});
+  };
   try {
-    one.recording = backend.record(device, [&] {
+    one.recording = backend.record(step.trained[0].device(), [&] {
       try {
-        one.output = step.run(call);
+        one.output = step.run(on(one.inputs, step.call));
         has_counted = true;
         for (const at::Tensor& parameter : step.trained) one.gradients.push_back(parameter.grad());
         one.factor = StepParts::factor_of(update_);
         if (update_.counts().original != originally) HC_UNSUPPORTED("the optimizer's own code updates a parameter");
       } catch (...) {
-        if (has_counted) StepParts::take_back(update_);
-        has_counted = false;
-        set_gradients(step.trained, {});
-        one.output = {};
-        one.gradients.clear();
-        one.factor = {};
+        take_back();
+        forget(one);  // before the memory that it has
         throw;
       }
     });
+    return true;
   } catch (const std::exception& error) {
-    if (has_counted) StepParts::take_back(update_);
-    set_gradients(step.trained, {});
+    take_back();
     forget(one);
     if (++one.failures == kMostFailures) one.is_given_up = true;
     give_up(base::format("it cannot be captured: {}", error.what()));
     return false;
   }
-  one.bytes = one.recording->bytes();
-  for (const at::Tensor& input : one.inputs) one.bytes += input.defined() ? input.storage().nbytes() : 0;
-  const auto is_of_others = [&](const at::Tensor& result) {
-    const auto shares = [&](const at::Tensor& other) { return other.defined() && capture::shares_memory(result, other); };
-    return result.defined() && (std::any_of(one.inputs.begin(), one.inputs.end(), shares) ||
-                                std::any_of(one.hit.outside.begin(), one.hit.outside.end(), shares));
-  };
-  std::string why;
-  if (std::any_of(one.output.tensors.begin(), one.output.tensors.end(), is_of_others))
-    why = "a result is memory of an argument or a parameter";
-  while (bytes() > most_bytes_ && all_.size() > 1) drop_last();
-  if (bytes() > most_bytes_) why = base::format("TrainStepOptions::cuda_graph_bytes has no room for its {} bytes", one.bytes);
-  if (!why.empty()) {
-    StepParts::take_back(update_);
-    set_gradients(step.trained, {});
-    forget(one);
-    return refuse(std::move(why));
-  }
-  set_gradients(step.trained, {});
-  stats_recorder().add_recording();
-  HC_LOG(CudaGraphs, Info, "a training step is recorded: {} bytes of memory", one.bytes);
-  return true;
 }
 
 // The counts of steps, versions and scalars are the host's. False: nothing of them has changed.

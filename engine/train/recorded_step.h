@@ -57,6 +57,8 @@ class RecordedSteps {
   struct One;
   One* find_or_watch(const StepByParts& step, AotHit hit);
   bool record(const StepByParts& step, One& one);
+  bool capture(const StepByParts& step, One& one, const codegen::Backend& backend);
+  static bool shares_results(const One& one);
   bool renew_updates(const StepByParts& step, One& one);
   FunctionOutput launch(const StepByParts& step, One& one);
   void give_up(std::string why);

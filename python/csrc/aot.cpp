@@ -131,7 +131,7 @@ engine::FunctionOutput run_function(const Kept& facts, const std::vector<at::Ten
 
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
                       const std::string& partition, const std::string& dynamic, double memory_budget, bool measures_layouts, bool fallback,
-                      bool fallback_random, int64_t check_every, int64_t limit, bool async) {
+                      bool fallback_random, int64_t check_every, int64_t limit, bool async, bool back_off) {
   AotOptions options;
   options.fw_compiler = program_compiler(fw_compiler, fw_callable);
   options.bw_compiler = program_compiler(bw_compiler, bw_callable);
@@ -147,6 +147,7 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   options.check_every = static_cast<size_t>(check_every);
   options.limit = static_cast<size_t>(limit);
   options.async = async;
+  options.back_off = back_off;
   auto names = std::make_shared<TensorNames>();
   options.tensor_names = [names](const std::vector<at::Tensor>& tensors) { return names->of(tensors); };
   try {
@@ -175,7 +176,7 @@ void drop_function(int64_t function) {
 }
 
 CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
-                             std::optional<int64_t> torch_functions) {
+                             std::optional<int64_t> torch_functions, bool is_timed) {
   // Until this thread's next call: Python looks the number up after this one.
   static thread_local std::shared_ptr<const void> shape;
   const KeptWarnings warnings;
@@ -190,13 +191,19 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
   const auto run = [&](const std::vector<at::Tensor>& tensors) { return run_function(*kept, tensors); };
   try {
     engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), run,
-                                                      [&](const at::Tensor& tensor) { return found->names->has(tensor); }});
+                                                      [&](const at::Tensor& tensor) { return found->names->has(tensor); }, is_timed});
     shape = std::move(output.shape);
-    const int64_t number = shape ? static_cast<const Kept*>(shape.get())->number() : 0;
-    return {std::move(output.tensors), number, false, warnings.any(), take_released()};
+    const int64_t number = output.is_functions ? kFunctions : shape ? static_cast<const Kept*>(shape.get())->number() : 0;
+    return {std::move(output.tensors), number, false, warnings.any(), take_released(), output.next};
   } catch (const PythonError&) {
-    return {{}, 0, true, warnings.any(), take_released()};
+    return {{}, 0, true, warnings.any(), take_released(), 0};
   }
+}
+
+int64_t call_ran_eagerly(int64_t function) { return find_function(function)->core.ran_eagerly(); }
+
+int64_t timed_call_took(int64_t function, int64_t whole_ns, int64_t own_ns) {
+  return find_function(function)->core.took(static_cast<uint64_t>(whole_ns), static_cast<uint64_t>(own_ns));
 }
 
 std::vector<int64_t> function_stats(int64_t function) {

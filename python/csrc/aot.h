@@ -14,19 +14,23 @@ namespace hindcast::python {
 /// A compiler is a name, or the number of a callable that Python keeps; an empty name and 0 is the default.
 int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const std::string& bw_compiler, int64_t bw_callable,
                       const std::string& partition, const std::string& dynamic, double memory_budget, bool measures_layouts, bool fallback,
-                      bool fallback_random, int64_t check_every, int64_t limit, bool async);
+                      bool fallback_random, int64_t check_every, int64_t limit, bool async, bool back_off);
 /// Tensors that the function reads from outside, and what texts call them. Whoever tells them says when they are gone, by forget_kind():
 /// programs do not keep them alive.
 void name_tensors(int64_t function, at::TensorList tensors, const std::vector<std::string>& names);
 void drop_function(int64_t function);
 
-/// The tensors that the function returned; the number of what else it did; whether it raised, or why the call failed; whether
-/// take_warnings() has something to take; and numbers that Python need not keep any more.
-using CallOutcome = std::tuple<std::vector<at::Tensor>, int64_t, bool, bool, std::vector<int64_t>>;
+/// The tensors that the function returned; the number of what else it did, or kFunctions; whether it raised, or why the call failed; whether
+/// take_warnings() has something to take; numbers that Python need not keep any more; and engine::NextCalls.
+using CallOutcome = std::tuple<std::vector<at::Tensor>, int64_t, bool, bool, std::vector<int64_t>, int64_t>;
+constexpr int64_t kFunctions = -2;  // of a timed call: Python runs the function, and times it
 /// `facts` is the number of what Python keeps of this kind of call, the function among it. `fixed`: the inputs whose sizes never
-/// become dynamic. Call it without the GIL.
+/// become dynamic. `is_timed`: Python calls timed_call_took() behind it. Call it without the GIL.
 CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
-                             std::optional<int64_t> torch_functions);
+                             std::optional<int64_t> torch_functions, bool is_timed);
+/// engine::NextCalls, behind a call that Python left to the function, and behind a timed one.
+int64_t call_ran_eagerly(int64_t function);
+int64_t timed_call_took(int64_t function, int64_t whole_ns, int64_t own_ns);
 
 /// calls, hits, traces, eager, backwards, numbers_differed.
 std::vector<int64_t> function_stats(int64_t function);

@@ -47,6 +47,7 @@ Counts counters_of(const Stats& stats) {
   HC_COUNTER(refused_graphs);
   HC_COUNTER(compiler_failures);
   HC_COUNTER(dropped_checks);
+  HC_COUNTER(left_calls);
   HC_COUNTER(cuda_graphs);
   HC_COUNTER(cuda_graph_launches);
   HC_COUNTER(cuda_graph_bytes);
@@ -104,6 +105,30 @@ void set_logs(const std::string& spec, const std::string& out) {
   }
 }
 
+void define_aot(torch::Library& m) {
+  m.def(
+      "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
+      "bool measures_layouts, bool fallback, bool fallback_random, int check_every, int limit, bool async_, bool back_off) -> int",
+      &make_function);
+  m.def("aot_name_tensors(int function, Tensor[] tensors, str[] names) -> ()", &name_tensors);
+  m.def("aot_drop(int function) -> ()", &drop_function);
+  m.def(
+      "aot_call(int function, Tensor[] inputs, int facts, int[] fixed, int? torch_functions, bool timed) -> "
+      "(Tensor[] tensors, int shape, bool raised, bool warned, int[] released, int next)",
+      &call_function_of);
+  m.def("aot_ran_eagerly(int function) -> int", &call_ran_eagerly);
+  m.def("aot_took(int function, int whole_ns, int own_ns) -> int", &timed_call_took);
+  m.def("aot_stats(int function) -> int[]", &function_stats);
+  m.def("aot_programs(int function) -> (int[] graphs, str[] explanations)", &function_programs);
+  m.def("aot_tell(str text, bool once) -> ()", &tell);
+  m.def("aot_forget(int function, int facts) -> ()", &forget_kind);
+  m.def("aot_reset(int function) -> ()", &reset_function);
+  // Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
+  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
+  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
+  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
+}
+
 void define_optim(torch::Library& m) {
   m.def(
       "optim_sgd(Tensor[] parameters, Tensor[] buffers, int[] first, float lr, float momentum, float dampening, float weight_decay, "
@@ -133,7 +158,8 @@ void define_optim(torch::Library& m) {
 TORCH_LIBRARY(hindcast, m) {
   m.def(
       "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "
-      "bool allow_unreachable, bool accumulate_grad, int? torch_functions) -> (Tensor?[]? gradients, bool warned, int unseen)",
+      "bool allow_unreachable, bool accumulate_grad, int? torch_functions, int started) -> "
+      "(Tensor?[]? gradients, bool warned, int unseen, bool not_faster)",
       &run_backward);
   m.def(
       "keep_options(str compiler, str dynamic, int limit, int cache_size, int cache_bytes, int cuda_graph_bytes, bool back_off, "
@@ -159,31 +185,13 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("graphs() -> (str[] texts, str[] dots)", &graphs);
   m.def("set_logs(str spec, str out) -> ()", &set_logs);
 
-  m.def(
-      "aot_make(str fw_compiler, int fw_callable, str bw_compiler, int bw_callable, str partition, str dynamic, float memory_budget, "
-      "bool measures_layouts, bool fallback, bool fallback_random, int check_every, int limit, bool async_) -> int",
-      &make_function);
-  m.def("aot_name_tensors(int function, Tensor[] tensors, str[] names) -> ()", &name_tensors);
-  m.def("aot_drop(int function) -> ()", &drop_function);
-  m.def(
-      "aot_call(int function, Tensor[] inputs, int facts, int[] fixed, int? torch_functions) -> "
-      "(Tensor[] tensors, int shape, bool raised, bool warned, int[] released)",
-      &call_function_of);
-  m.def("aot_stats(int function) -> int[]", &function_stats);
-  m.def("aot_programs(int function) -> (int[] graphs, str[] explanations)", &function_programs);
-  m.def("aot_tell(str text, bool once) -> ()", &tell);
-  m.def("aot_forget(int function, int facts) -> ()", &forget_kind);
-  m.def("aot_reset(int function) -> ()", &reset_function);
+  define_aot(m);
   m.def("graph_forget(int graph) -> ()", &forget_graph);
   m.def("graph_text(int graph) -> str", &graph_text);
   m.def("graph_dot(int graph) -> str", &graph_dot);
   m.def("graph_svg(int graph, str path) -> ()", &write_svg);
   m.def("graph_nodes(int graph) -> (str[] ops, str[][] args, str[][] names, str[][] dtypes, str[][] shapes)", &graph_nodes);
   m.def("graph_run(int graph, Tensor?[] inputs) -> Tensor?[]", &run_graph);
-  // Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
-  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
-  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
-  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
   define_optim(m);
   for (const auto wrapper : {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
                              c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize}) {

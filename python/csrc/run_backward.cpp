@@ -3,6 +3,7 @@
 #include "capture/recorder/libtorch_compat.h"
 #include "engine/payoff.h"
 #include "engine/takeover.h"
+#include "engine/trial.h"
 #include "python/csrc/torch_functions.h"
 #include "python/csrc/warnings.h"
 
@@ -48,8 +49,22 @@ int64_t take_pause() {
   return options != nullptr && engine::backs_off(*options) ? engine::Pause::of_thread().take() : 0;
 }
 
+namespace {
+
+struct CallsToCome {
+  int64_t unseen;
+  bool are_not_faster;
+};
+
+CallsToCome calls_to_come(engine::Trial& trial) {
+  const engine::NextCalls next = trial.next();
+  return next != 0 ? CallsToCome{next, true} : CallsToCome{take_pause(), false};
+}
+
+}  // namespace
+
 Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph, at::TensorList inputs,
-                     bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions) {
+                     bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions, int64_t started_ns) {
   const KeptWarnings warnings;
   std::optional<TorchFunctions> functions;
   if (torch_functions) functions.emplace(static_cast<at::impl::TorchFunctionDisabledState>(*torch_functions));
@@ -62,11 +77,13 @@ Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors
   for (size_t i = 0; i < tensors.size(); ++i) add_root(i, tensors[i], grad_tensors.get(i), roots, gradients);
   for (const at::Tensor& input : inputs) wanted.push_back(wanted_edge(input, accumulate_grad));
 
+  engine::Trial trial(static_cast<uint64_t>(started_ns));
   variable_list found =
       torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, wanted);
 
   OptionalTensors results;
-  if (accumulate_grad) return {std::move(results), warnings.any(), take_pause()};
+  const CallsToCome next = calls_to_come(trial);
+  if (accumulate_grad) return {std::move(results), warnings.any(), next.unseen, next.are_not_faster};
   results.reserve(found.size());
   for (at::Tensor& gradient : found) {
     TORCH_CHECK(allow_unreachable || gradient.defined(),
@@ -75,11 +92,11 @@ Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors
                 " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
     results.push_back(gradient.defined() ? std::optional(std::move(gradient)) : std::nullopt);
   }
-  return {std::move(results), warnings.any(), take_pause()};
+  return {std::move(results), warnings.any(), next.unseen, next.are_not_faster};
 }
 
-Outcome leave_to_pytorch(at::TensorList, const OptionalTensors&, bool, bool, at::TensorList, bool, bool, std::optional<int64_t>) {
-  return {std::nullopt, false, 0};
+Outcome leave_to_pytorch(at::TensorList, const OptionalTensors&, bool, bool, at::TensorList, bool, bool, std::optional<int64_t>, int64_t) {
+  return {std::nullopt, false, 0, false};
 }
 
 }  // namespace hindcast::python

@@ -13,14 +13,16 @@ namespace hindcast::python {
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 
 /// The gradients; whether take_warnings() has something to take; how many calls to come with the same options are the stock engine's, unseen
-/// (engine/payoff.h): the caller need not come here for them.
-using Outcome = std::tuple<std::optional<OptionalTensors>, bool, int64_t>;
+/// (engine/payoff.h): the caller need not come here for them; -1: the next one is timed. Whether that is since hindcast is not faster
+/// (engine/trial.h).
+using Outcome = std::tuple<std::optional<OptionalTensors>, bool, int64_t, bool>;
 
 /// One gradient for each of `inputs`, which may be none; an empty list when `accumulate_grad`. Call it without the GIL.
 /// Checks and texts of errors are the stock method's. `torch_functions` is the TorchFunctionDisabledState under which Python
 /// code in the backward runs, where it is not the caller's: under function modes an operator can be called only without them.
+/// `started_ns`: when the caller's call started, of a timed one; else 0.
 Outcome run_backward(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph, at::TensorList inputs,
-                     bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions);
+                     bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions, int64_t started_ns);
 
 /// Outcome's last part, for a call that ended by an exception.
 int64_t take_pause();
@@ -28,6 +30,7 @@ int64_t take_pause();
 /// The same for an argument that wraps another tensor for torch.func or vmap. Does nothing and gives no list: called with such an
 /// argument, an operator is not given the tensor itself, which knows its node, but the one inside.
 Outcome leave_to_pytorch(at::TensorList tensors, const OptionalTensors& grad_tensors, bool keep_graph, bool create_graph,
-                         at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions);
+                         at::TensorList inputs, bool allow_unreachable, bool accumulate_grad, std::optional<int64_t> torch_functions,
+                         int64_t started_ns);
 
 }  // namespace hindcast::python

@@ -7,6 +7,7 @@ import operator
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
@@ -31,7 +32,7 @@ _MOST_KINDS = 256  # of calls of one function: what C++ keeps
 
 _kept: dict[int, Any] = {}
 _numbers = itertools.count(1)
-_EAGER = -1  # in the place of a number
+_EAGER, _FUNCTIONS = -1, -2  # in the place of a number: the function ran; it is to run
 
 
 def _keep(what: Any) -> int:
@@ -61,8 +62,14 @@ class _Kind:
         self.shape = shape
 
     @property
+    def owner(self) -> "AotFunction":
+        owner = self._owner()
+        assert owner is not None  # its __call__ is running
+        return owner
+
+    @property
     def function(self) -> Callable[..., Any]:
-        return self._owner()._function  # its __call__ is running
+        return self.owner._function
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
         """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
@@ -97,10 +104,12 @@ def _run_function(
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
                 # No trace: the function gets what its caller gave, and its caller gets what it gives.
                 args, kwargs = call.arguments
-                call.result = _kept[number].function(*args, **kwargs)
+                call.result = _kept[number].owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
         before = None if call is None else random_states(call.generators())
+        start = _clock()
         result, writes = _kept[number].run(tensors)
+        _kept[number].owner.own_ns = _clock() - start
         if call is not None and before != random_states(call.generators()):
             call.draws = True
         if type(result) is torch.Tensor:
@@ -147,7 +156,8 @@ _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
-_is_compiling = torch.compiler.is_compiling
+_clock = time.thread_time_ns
+_is_traced_by_dynamo = torch.compiler.is_dynamo_compiling
 _aot_call = ops.aot_call.default._op
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
@@ -218,6 +228,7 @@ class AotFunction:
         fallback_random: bool,
         limit: int,
         async_: bool,
+        back_off: bool,
     ) -> None:
         self._options = {name: value for name, value in locals().items() if name not in ("self", "function")}
         if not callable(function):
@@ -235,6 +246,9 @@ class AotFunction:
         self._root = (function,)
         self._kinds: _Kinds = {}
         self._left_to_python = 0
+        # As C++ says, which sees what calls gain (engine/leaving.h): so many calls to come are the function's; -1: the next is timed.
+        self._next = self._granted = 0
+        self._is_timed, self.own_ns = False, 0  # the call that is running, and what the function took of it
         self._told: set[str] = set()  # why calls were left to Python
         self._number: int = call(
             "aot_make",
@@ -249,6 +263,7 @@ class AotFunction:
             _check_count("check_every", check_every, 0),
             _check_count("limit", limit, 1),
             bool(async_),
+            bool(back_off),
         )
         self._forget = functools.partial(_forget_kinds, self._number, self._kinds)
         self._states = States(function, self._forget)
@@ -256,7 +271,13 @@ class AotFunction:
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _is_compiling():
+        if _is_traced_by_dynamo():
+            return self._function(*args, **kwargs)
+        left = self._next
+        if left != 0:
+            if left < 0:
+                return self._timed_call(args, kwargs)
+            self._next = left - 1
             return self._function(*args, **kwargs)
         try:
             modes = modes_key()
@@ -270,7 +291,32 @@ class AotFunction:
                 raise RuntimeError(f"hindcast.aot_function: the function cannot be traced: {why}") from None
             self._tell(why)
         self._left_to_python += 1
-        return self._function(*args, **kwargs)
+        self._are_next(call("aot_ran_eagerly", self._number))
+        return self.run_itself(args, kwargs)
+
+    def _are_next(self, calls: int) -> None:
+        self._granted += max(calls, 0) - max(self._next, 0)
+        self._next = calls
+
+    def _timed_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._are_next(0)
+        self.own_ns, self._is_timed = 0, True
+        try:
+            start = _clock()
+            result = self(*args, **kwargs)
+            took = _clock() - start
+        finally:
+            self._is_timed = False
+        self._are_next(call("aot_took", self._number, took, self.own_ns))
+        return result
+
+    def run_itself(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._is_timed:
+            return self._function(*args, **kwargs)
+        start = _clock()
+        result = self._function(*args, **kwargs)
+        self.own_ns = _clock() - start
+        return result
 
     def _tell(self, why: Untraceable) -> None:
         text = str(why)
@@ -293,7 +339,9 @@ class AotFunction:
         fixed = taken.tensors_in(self._fixed) if self._fixed else ()
         outer, _thread.call = _thread.call, taken
         try:
-            tensors, shape, raised, warned, released = _aot_call(self._number, taken.tensors, facts, fixed, torch_functions)
+            tensors, shape, raised, warned, released, calls = _aot_call(
+                self._number, taken.tensors, facts, fixed, torch_functions, self._is_timed and modes is None
+            )
         except BaseException:
             warn_of_kept_beside_an_error()
             raise
@@ -310,10 +358,14 @@ class AotFunction:
             _thread.error = None
         if warned:
             warn_of_kept()
+        if calls != 0:
+            self._are_next(calls)
         if shape == 0:
             return tensors[0]
         if shape == _EAGER:
             return taken.result
+        if shape == _FUNCTIONS:
+            return self.run_itself(args, kwargs)
         made = _kept[shape].with_tensors(tensors, taken.arguments)
         if not _kept[shape].writes:
             return made
@@ -342,12 +394,14 @@ class AotFunction:
         return self._root
 
     def stats(self) -> dict[str, int]:
-        """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function eagerly;
-        ``backwards`` that ran a program; ``numbers_differed``, calls in which ``item()`` gave another number than the one that was traced."""
+        """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function eagerly; ``left``, of these,
+        that nobody looked at, since calls like them gained nothing; ``backwards`` that ran a program; ``numbers_differed``, calls in which
+        ``item()`` gave another number than the one that was traced."""
         names = ("calls", "hits", "traces", "eager", "backwards", "numbers_differed")
         counts = dict(zip(names, call("aot_stats", self._number)))
-        counts["calls"] += self._left_to_python
-        counts["eager"] += self._left_to_python
+        counts["left"] = self._granted - max(self._next, 0)
+        counts["calls"] += self._left_to_python + counts["left"]
+        counts["eager"] += self._left_to_python + counts["left"]
         return counts
 
     def programs(self) -> list[Programs]:
@@ -357,6 +411,7 @@ class AotFunction:
     def reset(self) -> None:
         """Forgets what was compiled."""
         self._states.clear()
+        self._are_next(0)
         call("aot_reset", self._number)
 
     def _is_global(self) -> bool:
@@ -425,6 +480,7 @@ def aot_function(
     fallback_random: bool = False,
     limit: int = 8,
     async_: bool = True,
+    back_off: bool = True,
 ) -> AotFunction:
     """Compiles a function of tensors, its backward included.
 
@@ -458,6 +514,8 @@ def aot_function(
         fallback_random: random numbers are ATen's bits; ``False``: kernels draw the masks of dropouts themselves.
         limit: programs kept for one structure of the arguments.
         async_: compile kernels on a background thread; ``False``: before the call returns.
+        back_off: what gains nothing is left to the function, with a single check: many calls in a row that run it eagerly, or whose
+            programs were slower than the function in the same process. Looked at again behind 255 calls, or 10 ms of them.
 
     Raises:
         TypeError, ValueError: for a bad option, naming it, what was given and what is expected.
@@ -476,6 +534,7 @@ def aot_function(
         fallback_random,
         limit,
         async_,
+        back_off,
     )
 
 

@@ -5,8 +5,10 @@ past the stub of the C++ engine where hindcast sits. So the object is replaced b
 for the first time: on a thread without a guard it gives the caller PyTorch's method, which costs a fraction of a microsecond.
 """
 
+import functools
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -22,6 +24,7 @@ from ._library import call, ops
 _run_backward = ops.run_backward.default._op
 _dispatch_modes, _are_transforms_active = torch._C._len_torch_dispatch_stack, torch._C._are_functorch_transforms_active
 _tracing_state = torch._C._get_tracing_state
+_clock = time.thread_time_ns
 _PLAIN = frozenset((torch.Tensor, Parameter))
 _has_names = getattr(torch.Tensor, "has_names", None)  # torch 2.13 and later have no named tensors
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
@@ -32,9 +35,9 @@ class _ThreadState(threading.local):
         self.guards: dict[int, int] = {}  # that this thread has entered and not left, and the number of their options
         self.options = 0  # of the innermost
         self.disabled = 0  # calls that came while these switch hindcast off, and that are not counted yet
-        # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them.
+        # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them. -1: the next is timed.
         self.unseen, self.unseen_with = 0, 0
-        self.uncounted = 0  # of these, that came
+        self.uncounted, self.why_uncounted = 0, ""  # of these, that came
 
     def enter(self, guard: int, options: int) -> None:
         self.guards[guard] = self.options = options
@@ -54,8 +57,13 @@ def count_unseen() -> None:
         call("record_fallbacks", "Disabled", thread_state.disabled)
         thread_state.disabled = 0
     if thread_state.uncounted:
-        call("record_fallbacks", "DoesNotPay", thread_state.uncounted)
+        call("record_fallbacks", thread_state.why_uncounted, thread_state.uncounted)
         thread_state.uncounted = 0
+
+
+def has_unusual_dispatch() -> bool:
+    """This thread is in a dispatch mode, a transform of torch.func, or a trace."""
+    return bool(_dispatch_modes() or _are_transforms_active() or _tracing_state() is not None)
 
 
 def mode_reason() -> Optional[str]:
@@ -64,7 +72,7 @@ def mode_reason() -> Optional[str]:
     A mode of torch functions, as ``torch.set_default_device`` leaves one, is no reason: it sees what Python calls, and PyTorch's
     engine calls nothing of that.
     """
-    if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:
+    if _dispatch_modes() or _are_transforms_active() or _tracing_state() is not None:  # has_unusual_dispatch(), without the call
         return "DispatchState"
     compiled_autograd = sys.modules.get("torch._dynamo.compiled_autograd")
     if compiled_autograd is not None and (
@@ -94,17 +102,19 @@ def _take_over(
     inputs: Any,
     allow_unreachable: bool,
     accumulate_grad: bool,
+    started: int,
     torch_functions: Optional[int],
 ) -> tuple[Optional[str], Any, bool]:
     """Why the call is PyTorch's, or the gradients from hindcast's engine; whether C++ warned."""
     reason = mode_reason() or _argument_reason(tensors, grad_tensors, inputs)
     if reason is not None:
         return reason, None, False
-    found, warned, unseen = _run_backward(
-        tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad, torch_functions
+    found, warned, unseen, is_not_faster = _run_backward(
+        tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad, torch_functions, started
     )
     if unseen:
         thread_state.unseen, thread_state.unseen_with = unseen, thread_state.options
+        thread_state.why_uncounted = "NotFaster" if is_not_faster else "DoesNotPay"
     return "FunctorchTensor" if found is None else None, found, warned
 
 
@@ -137,6 +147,9 @@ class Engine(torch._C._ImperativeEngine):
             state.disabled += 1
             return self._pytorchs
         if state.unseen and state.unseen_with == state.options:
+            if state.unseen < 0:
+                state.unseen = 0
+                return functools.partial(self._run_backward, started=_clock())
             state.unseen -= 1
             state.uncounted += 1
             return self._pytorchs
@@ -151,10 +164,11 @@ class Engine(torch._C._ImperativeEngine):
         inputs: Any = (),
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
+        started: int = 0,
     ) -> Any:
         if thread_state.uncounted:
             count_unseen()
-        arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad)
+        arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad, started)
         try:
             if torch._C._is_torch_function_mode_enabled():
                 # The modes would see what is asked of the arguments, and the operator. Hooks and nodes run under them.
@@ -165,6 +179,7 @@ class Engine(torch._C._ImperativeEngine):
                 reason, found, warned = _take_over(*arguments, None)
         except BaseException:
             thread_state.unseen, thread_state.unseen_with = call("take_pause"), thread_state.options
+            thread_state.why_uncounted = "DoesNotPay"
             warn_of_kept_beside_an_error()
             raise
         if warned:

@@ -64,7 +64,8 @@ class enable(_DecoratorContextManager):
             behind a hook, it runs its nodes as themselves.
         cache_size: structures kept in the process; the least recently used goes first.
         cache_bytes: that captures and their kernels may take; the least recently used goes first.
-        back_off: leave to PyTorch's engine what does not pay: structures that do not come back.
+        back_off: leave to PyTorch's engine what does not pay: structures that do not come back, and those of few nodes for which it is
+            faster in this process.
         deterministic: equal inputs give equal bits, from the first backward on: everything runs through ATen. Also where
             ``torch.use_deterministic_algorithms`` is on.
         async_: compile kernels on a background thread; the steps until then run through ATen.

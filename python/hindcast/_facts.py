@@ -212,7 +212,8 @@ class Shape(NamedTuple):
 
     def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
         spec = self.spec
-        if spec.type is tuple and spec.num_children == len(self.leaves) == len(self.places):  # tensors alone, which take no recursion
+        # Tensors alone take no recursion.
+        if spec.type is tuple and spec.num_nodes == 1 + len(self.places) == 1 + len(self.leaves):
             return tuple(tensors)
         leaves = [_found(leaf, arguments) for leaf in self.leaves]
         for place, tensor in zip(self.places, tensors):

@@ -549,6 +549,27 @@ def test_adam_raises_for_sparse_gradients(second_step):
         step()
 
 
+def test_steps_that_are_all_the_optimizers_are_left_to_it_and_looked_at_again():
+    sides = []
+    for _ in range(2):
+        parameter = torch.nn.Parameter(torch.ones(4, 2))
+        sides.append((parameter, torch.optim.SGD([parameter], lr=0.1)))
+    step = hindcast.compiled_step(sides[1][1])
+
+    def steps(count, gradient):
+        for _ in range(count):
+            for parameter, _ in sides:
+                parameter.grad = gradient.clone()
+            sides[0][1].step()
+            step()
+        assert_near(sides[1][0], sides[0][0])
+
+    steps(70, torch.sparse_coo_tensor([[0, 3]], torch.ones(2, 2), (4, 2)).coalesce())
+    assert (step.compiled, step.original) == (0, 70)
+    steps(100, torch.ones(4, 2))
+    assert step.compiled == 100 - (2 * 64 - 70) and step.original == 170 - step.compiled
+
+
 @pytest.mark.parametrize("form", PLAIN)
 def test_complex_parameters(form):
     make, settings = FORMS[form]

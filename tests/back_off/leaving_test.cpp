@@ -1,0 +1,259 @@
+// AotOptions::back_off: calls that gain nothing are left to the function, and looked at again.
+
+#include <hindcast/aot.h>
+#include <hindcast/hindcast.h>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "engine/leaving.h"
+
+namespace hindcast::tests::leaving_test {
+namespace {
+
+using engine::CallsToCome;
+using engine::Gain;
+using engine::kTimed;
+using engine::Leaving;
+using engine::NextCalls;
+
+constexpr int kPatience = 32, kTurns = 16, kLooks = 32;
+constexpr NextCalls kMost = 255;
+
+/// Calls that end with the first that is timed.
+NextCalls until_timed(Leaving& leaving, Gain gain, const void* program, int most = 3000) {
+  NextCalls next = 0;
+  for (int i = 0; i < most && next == 0; ++i) next = leaving.looked(gain, program);
+  return next;
+}
+
+/// Turns of a program that takes `program_ns`, and of the function.
+NextCalls compare(Leaving& leaving, const void* program, uint64_t program_ns, uint64_t own_ns) {
+  NextCalls next = kTimed;
+  for (int i = 0; i < kTurns && next == kTimed; ++i) {
+    const bool is_functions = leaving.is_functions_turn(program);
+    leaving.looked(Gain::Perhaps, program);
+    next = is_functions ? leaving.took(own_ns + 100, own_ns) : leaving.took(program_ns, 0);
+  }
+  return next;
+}
+
+TEST(Leaving, EagerCallsAreTimedAndThenLeft) {
+  Leaving leaving;
+  for (int i = 0; i < kPatience - 1; ++i) EXPECT_EQ(leaving.looked(Gain::None, nullptr), 0);
+  EXPECT_EQ(leaving.looked(Gain::None, nullptr), kTimed);
+  for (int i = 0; i < kTurns - 1; ++i) {
+    leaving.looked(Gain::None, nullptr);
+    EXPECT_EQ(leaving.took(9000, 4000), kTimed);
+  }
+  EXPECT_EQ(leaving.took(9000, 4000), kMost);
+}
+
+TEST(Leaving, AsManyAsTakeTenMillisecondsAreLeft) {
+  Leaving leaving;
+  until_timed(leaving, Gain::None, nullptr);
+  NextCalls next = kTimed;
+  for (int i = 0; i < kTurns; ++i) next = leaving.took(2'200'000, 2'000'000);
+  EXPECT_EQ(next, 5);
+}
+
+TEST(Leaving, WhereTheFunctionTakesNearlyAllOfACallNoneAreLeft) {
+  for (const uint64_t own : {100'000U, 20'000'000U}) {
+    Leaving leaving;
+    until_timed(leaving, Gain::None, nullptr);
+    NextCalls next = kTimed;
+    for (int i = 0; i < kTurns; ++i) next = leaving.took(own + own / 100, own);
+    EXPECT_EQ(next, 0);
+  }
+}
+
+TEST(Leaving, AProgramThatIsSlowerThanTheFunctionIsLeft) {
+  Leaving leaving;
+  const int program = 0;
+  EXPECT_EQ(until_timed(leaving, Gain::Perhaps, &program), kTimed);
+  EXPECT_EQ(compare(leaving, &program, 5000, 1000), kMost);
+}
+
+TEST(Leaving, AProgramThatIsFasterStaysAndIsTriedAgainEverMoreRarely) {
+  Leaving leaving;
+  const int program = 0;
+  for (const int calls : {32, 256, 2048, 2048}) {
+    for (int i = 0; i < calls - 1; ++i) ASSERT_EQ(leaving.looked(Gain::Perhaps, &program), 0) << i << " of " << calls;
+    ASSERT_EQ(leaving.looked(Gain::Perhaps, &program), kTimed);
+    EXPECT_EQ(compare(leaving, &program, 1000, 5000), 0);
+  }
+}
+
+TEST(Leaving, AVerdictIsTriedAgain) {
+  Leaving leaving;
+  const int program = 0;
+  until_timed(leaving, Gain::Perhaps, &program);
+  compare(leaving, &program, 5000, 1000);
+  for (int i = 0; i < kLooks - 1; ++i) EXPECT_EQ(leaving.looked(Gain::Perhaps, &program), kMost);
+  EXPECT_EQ(leaving.looked(Gain::Perhaps, &program), kTimed);
+  EXPECT_EQ(compare(leaving, &program, 1000, 5000), 0) << "it is faster now";
+  EXPECT_EQ(leaving.looked(Gain::Perhaps, &program), 0);
+}
+
+TEST(Leaving, ACallThatGainsEndsIt) {
+  Leaving leaving;
+  until_timed(leaving, Gain::None, nullptr);
+  for (int i = 0; i < kTurns; ++i) leaving.took(9000, 4000);
+  EXPECT_EQ(leaving.looked(Gain::None, nullptr), kMost);
+  EXPECT_EQ(leaving.looked(Gain::Some, nullptr), 0);
+  EXPECT_EQ(leaving.looked(Gain::None, nullptr), 0);
+}
+
+TEST(Leaving, TwoKindsInTurnAreLookedAt) {
+  Leaving leaving;
+  const int programs[] = {0, 1};
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(leaving.looked(Gain::Perhaps, &programs[i % 2]), 0);
+}
+
+TEST(Leaving, TracesAreNeitherGainNorLoss) {
+  Leaving leaving;
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(leaving.looked(Gain::Unknown, nullptr), 0);
+}
+
+TEST(Leaving, ProgramsTakeTurnsInNoPeriod) {
+  Leaving leaving;
+  const int program = 0, other = 0;
+  until_timed(leaving, Gain::Perhaps, &program);
+  std::string turns;
+  for (int i = 0; i < kTurns; ++i) {
+    turns += leaving.is_functions_turn(&program) ? 'f' : 'p';
+    EXPECT_FALSE(leaving.is_functions_turn(&other)) << "it was not timed";
+    leaving.took(1, 1);
+  }
+  EXPECT_EQ(turns, "pffpfppffppfpffp");
+}
+
+TEST(CallsToCome, AreLeftOneByOne) {
+  CallsToCome calls;
+  EXPECT_FALSE(calls.leaves_this_one());
+  calls.are(2);
+  EXPECT_TRUE(calls.leaves_this_one());
+  EXPECT_TRUE(calls.leaves_this_one());
+  EXPECT_FALSE(calls.leaves_this_one());
+  calls.are(kTimed);
+  EXPECT_FALSE(calls.leaves_this_one());
+  EXPECT_TRUE(calls.is_timed());
+  EXPECT_EQ(calls.left(), 2U);
+}
+
+// ---- functions
+
+at::Tensor above_zero(at::Tensor x) { return x.index({x > 0}); }
+
+template <class Function>
+void call_often(const Function& f, const at::Tensor& x, int calls = 500) {
+  for (int i = 0; i < calls; ++i) f(x);
+}
+
+TEST(LeftCalls, AreCountedAndRight) {
+  hindcast::reset();
+  const auto f = aot_function(above_zero);
+  const at::Tensor x = torch::randn({8});
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(at::equal(f(x), above_zero(x)));
+  EXPECT_GT(f.stats().left, 200U);
+  EXPECT_EQ(f.stats().calls, 500U);
+  EXPECT_EQ(f.stats().eager, 500U);
+  EXPECT_GT(hindcast::stats().left_calls, 200U);
+  EXPECT_NE(hindcast::report().find("left calls"), std::string::npos);
+}
+
+TEST(LeftCalls, RunTheFunctionOnceEach) {
+  auto runs = std::make_shared<int>(0);
+  const auto one_op = aot_function([runs](at::Tensor x) { return ++*runs, x + 1; });
+  const auto eager = aot_function([runs](at::Tensor x) { return ++*runs, above_zero(x); });
+  const at::Tensor x = torch::randn({8});
+  call_often(one_op, x);
+  EXPECT_EQ(static_cast<uint64_t>(*runs), one_op.stats().traces + one_op.stats().eager);
+  *runs = 0;
+  call_often(eager, x);
+  EXPECT_EQ(*runs, 500);
+}
+
+TEST(LeftCalls, EndWhereGradientsAreWanted) {
+  const auto f = aot_function([](at::Tensor x) { return x.requires_grad() ? x.sin().exp() : above_zero(x); });
+  call_often(f, torch::randn({8}));
+  ASSERT_GT(f.stats().left, 0U);
+  const at::Tensor x = torch::randn({8}).requires_grad_();
+  for (int i = 0; i < kMost + 10; ++i) {
+    x.mutable_grad() = at::Tensor();
+    f(x).sum().backward();
+    ASSERT_TRUE(at::allclose(x.grad(), x.cos() * x.sin().exp()));
+  }
+  EXPECT_GT(f.stats().hits, 0U) << "at most 255 of them were unseen";
+}
+
+TEST(LeftCalls, AreLookedAtAgainBehindAReset) {
+  auto f = aot_function(above_zero);
+  const at::Tensor x = torch::randn({8});
+  call_often(f, x, 200);
+  const uint64_t left = f.stats().left;
+  ASSERT_GT(left, 0U);
+  f.reset();
+  call_often(f, x, kPatience);
+  EXPECT_EQ(f.stats().left, left);
+}
+
+// A checkpoint of the user's own: the numbers of a left call may be wanted again, of a program.
+TEST(LeftCalls, DrawNumbersThatProgramsDrawToo) {
+  const auto draw = [](at::Tensor x) { return at::dropout(x.requires_grad() ? x * 2 : above_zero(x) + 1, 0.5, true); };
+  const auto f = aot_function(draw);
+  call_often(f, torch::ones({64}));
+  ASSERT_GT(f.stats().left, 0U);
+  const at::Tensor x = torch::ones({64}).requires_grad_();
+  for (int i = 0; i < kMost + 10; ++i) f(x).sum().backward();
+  ASSERT_GT(f.stats().hits, 0U);
+  torch::manual_seed(5);
+  const at::Tensor seen = f(x);
+  torch::manual_seed(5);
+  EXPECT_TRUE(at::equal(seen, draw(x)));
+}
+
+TEST(LeftCalls, AreNoneWhereSomebodyWantsEachLookedAt) {
+  AotOptions no_back_off, checks, throws;
+  no_back_off.back_off = false;
+  checks.check_every = 100;
+  throws.fallback = false;
+  const auto one_op = [](at::Tensor x) { return x + 1; };
+  for (const AotOptions& options : {no_back_off, checks, throws}) {
+    const auto f = aot_function(one_op, options);
+    call_often(f, torch::randn({8}));
+    EXPECT_EQ(f.stats().hits, 499U);
+    EXPECT_EQ(f.stats().left, 0U);
+  }
+}
+
+TEST(LeftCalls, ProgramsThatDrawOrAreToGiveEqualBitsAreNotCompared) {
+  AotOptions options;
+  options.fallback_random = true;
+  const auto f = aot_function([](at::Tensor x) { return at::dropout(x, 0.5, true); }, options);
+  call_often(f, torch::randn({8}));
+  EXPECT_EQ(f.stats().hits, 499U);
+
+  Options deterministic;
+  deterministic.deterministic = true;
+  const auto guard = hindcast::enable(deterministic);
+  const auto g = aot_function([](at::Tensor x) { return x + 1; });
+  call_often(g, torch::randn({8}));
+  EXPECT_EQ(g.stats().hits, 499U);
+}
+
+TEST(LeftCalls, OfAModuleRunItsForward) {
+  struct Mask : torch::nn::Module {
+    at::Tensor forward(at::Tensor x) { return above_zero(x) + (is_training() ? 1 : 0); }
+  };
+  const auto module = std::make_shared<Mask>();
+  const auto compiled = aot_module(module);
+  const at::Tensor x = torch::randn({8});
+  call_often(compiled, x);
+  ASSERT_GT(compiled.stats().left, 0U);
+  module->eval();
+  EXPECT_TRUE(at::equal(compiled(x), above_zero(x)));
+}
+
+}  // namespace
+}  // namespace hindcast::tests::leaving_test
