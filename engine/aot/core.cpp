@@ -10,11 +10,8 @@
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
 #include "engine/call_state.h"
-<<<<<<< HEAD
 #include "engine/regions.h"
-=======
 #include "engine/counters/stats_recorder.h"
->>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
 #include "engine/diagnosis/log_setup.h"
 #include "hooks/saved_tensor_hooks.h"
 #include "engine/use_options.h"
@@ -89,7 +86,6 @@ class AotCore::Implementation {
     return output;
   }
 
-<<<<<<< HEAD
   std::optional<AotHit> find(const FunctionCall& call) const {
     if (why_eager(call) != nullptr) return std::nullopt;
     const cache::KeyBytes key = key_of(call);
@@ -107,7 +103,6 @@ class AotCore::Implementation {
     }
     return std::nullopt;
   }
-=======
   NextCalls looked(Gain gain, const void* program) {
     const AotOptions& options = context_->options;
     tell_left();
@@ -115,7 +110,6 @@ class AotCore::Implementation {
                                                                                               : 0;
   }
   NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->leaving.took(whole_ns, own_ns)); }
->>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
 
   AotStats stats() const {
     const AotCounts& counts = context_->counts;
@@ -154,7 +148,6 @@ class AotCore::Implementation {
   }
 
  private:
-<<<<<<< HEAD
   std::string why_not_recorded(const Specialisation& known, const Halves& halves) const {
     if (context_->options.check_every != 0) return "AotOptions::check_every is set";
     if (known.has_gradients()) return "its results have a history";
@@ -165,7 +158,8 @@ class AotCore::Implementation {
       if (result.written && known.is_input(*result.written)) return "it writes to an argument";
     }
     return why_not_recorded_plan(*halves.forward->plan());
-=======
+  }
+
   FunctionOutput look(const FunctionCall& call) {
     context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
     if (const char* why = why_eager(call)) {
@@ -200,7 +194,6 @@ class AotCore::Implementation {
   void tell_left() {
     if (untold_.load(std::memory_order_relaxed) == 0) return;
     stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
->>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
   }
 
   // Arguments that are others in each call are traced in vain: ever fewer of them are.
@@ -226,12 +219,9 @@ AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implemen
   configure_logs_from_environment();
 }
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
-<<<<<<< HEAD
 std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
-=======
 NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
 NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }
->>>>>>> ded4f2d67f24a371b8e5b89a2229227e2ce1bbb9
 AotStats AotCore::stats() const { return implementation_->stats(); }
 std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }
 void AotCore::forget(const std::string& facts) { implementation_->forget(facts); }

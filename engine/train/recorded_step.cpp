@@ -45,7 +45,9 @@ std::string why_no_place_for(const Tensors& inputs, c10::Device device) {
   return {};
 }
 
-FunctionCall on(const Tensors& inputs, const FunctionCall& call) { return {inputs, call.facts, call.is_static, call.function, call.has_owner}; }
+FunctionCall on(const Tensors& inputs, const FunctionCall& call) {
+  return {inputs, call.facts, call.is_static, call.function, call.has_owner};
+}
 
 }  // namespace
 
@@ -71,8 +73,8 @@ struct RecordedSteps::One {
 bool RecordedSteps::shares_results(const One& one) {
   const auto shares = [&](const at::Tensor& result) {
     const auto with = [&](const at::Tensor& other) { return other.defined() && capture::shares_memory(result, other); };
-    return result.defined() && (std::any_of(one.inputs.begin(), one.inputs.end(), with) ||
-                                std::any_of(one.hit.outside.begin(), one.hit.outside.end(), with));
+    return result.defined() &&
+           (std::any_of(one.inputs.begin(), one.inputs.end(), with) || std::any_of(one.hit.outside.begin(), one.hit.outside.end(), with));
   };
   return std::any_of(one.output.tensors.begin(), one.output.tensors.end(), shares);
 }
