@@ -13,6 +13,7 @@
 
 #include "capture/function/joint.h"
 #include "capture/function/random_state.h"
+#include "capture/function/whole_formulas.h"
 #include "capture/recorder/recorder.h"
 
 #include <torch/csrc/autograd/edge.h>
@@ -192,6 +193,7 @@ class FunctionTrace final : private Policy {
   size_t forward_end_ = 0;
   bool is_forward_ = true;
   RandomState random_state_;
+  WholeFormulas whole_formulas_;
 };
 
 }  // namespace hindcast::capture

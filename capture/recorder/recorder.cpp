@@ -1,5 +1,6 @@
 #include "capture/recorder/recorder.h"
 
+#include "capture/recorder/comparisons.h"
 #include "capture/recorder/dispatch.h"
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/real_arguments.h"
@@ -104,7 +105,7 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
   auto base = std::make_shared<Base>(Base{.value = id, .recorder = number_});
   const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
-  if (user_formula_) TracingTensor::get(tensor)->watch_geometry();
+  if (user_formula_ || lifts_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;
 }
@@ -301,8 +302,8 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     note_results(own);
     return push_results(results, own, *stack);
   }
-  if (outputs.empty() && !results.empty()) {  // a number
-    if (results[0].isScalar() && !args.empty() && !args[0].values.empty()) policy_.told_number(args[0].values[0], results[0].toScalar());
+  if (outputs.empty() && !results.empty()) {
+    tell_answer(op, inputs, results[0]);
     return push_results(results, {}, *stack);
   }
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
@@ -317,6 +318,30 @@ bool Recorder::have_layouts(const std::vector<at::Tensor>& outputs) {
     return false;
   }
   return true;
+}
+
+// The formula has got a number, and goes on by it.
+void Recorder::tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer) {
+  if (!answer.isScalar()) return;
+  at::Tensor asked = inputs[0].toTensor();
+  if (is_comparison(op.operator_name())) {
+    if (!have_same_sizes(asked, inputs[1].toTensor())) return;
+    const Comparison comparison = as_tensor(op.operator_name(), inputs);
+    torch::jit::Stack stack = comparison.arguments;
+    record(comparison.of_elements, &stack);
+    record(comparison.of_all, &stack);
+    asked = stack[0].toTensor();
+    bool is_same = false;
+    unrecorded([&] { is_same = real_of(asked).item<bool>() == answer.toBool(); });
+    if (!is_same) refuse(op, "says something else than its elements do");
+  }
+  if (!is_released_) policy_.told_number(value_of(asked), answer.toScalar());
+}
+
+// Where they are symbols, they are the same or not for all sizes that the graph is for.
+bool Recorder::have_same_sizes(const at::Tensor& a, const at::Tensor& b) const {
+  const auto one = a.sym_sizes(), other = b.sym_sizes();
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const c10::SymInt& x, const c10::SymInt& y) { return x == y; });
 }
 
 // Records the op that returns the view; the argument stands for that from now on.

@@ -88,6 +88,10 @@ class Recorder {
   void refuse(std::string reason);
   /// The same for what is no op, at once: throws std::runtime_error with the refusal.
   void refuse_now(std::string reason);
+  /// SymbolTable::Looking.
+  bool is_looked_at() const { return graph_.symbols->is_looked_at(); }
+  /// No size is a symbol.
+  bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
@@ -130,6 +134,8 @@ class Recorder {
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   void note_results(const std::vector<at::Tensor>& results);
+  void tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer);
+  bool have_same_sizes(const at::Tensor& a, const at::Tensor& b) const;
   bool have_layouts(const std::vector<at::Tensor>& outputs);
   void call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
