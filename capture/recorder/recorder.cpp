@@ -129,6 +129,11 @@ void Recorder::note_results(const std::vector<at::Tensor>& results) {
   }
 }
 
+bool Recorder::has_wrappers() {
+  has_wrappers_ = has_wrappers_ || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+  return has_wrappers_;
+}
+
 void Recorder::is_asked_for_memory() {
   if (!goes_on_ || is_released_ || !policy_.may_read_memory()) return;
   refuse("it reads the memory of a tensor (data_ptr, accessor)");

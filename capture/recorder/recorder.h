@@ -90,6 +90,8 @@ class Recorder {
   void refuse_now(std::string reason);
   /// SymbolTable::Looking.
   bool is_looked_at() const { return graph_.symbols->is_looked_at(); }
+  /// A transform of torch.func is at work, or has been. Its wrappers take storage offsets along as numbers, also where they hide it.
+  bool has_wrappers();
   /// No size is a symbol.
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// Policy::is_given().
@@ -162,7 +164,7 @@ class Recorder {
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
-  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false;
+  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false;
   const uint64_t number_;
   WeakStandIns made_;
   struct Lifted {

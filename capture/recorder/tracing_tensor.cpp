@@ -154,7 +154,7 @@ bool TracingTensor::knows_its_offset(const Recorder& recorder) const {
 
 int64_t TracingTensor::storage_offset_custom() const {
   Recorder* const recorder = Recorder::current();
-  if (recorder != nullptr && !knows_its_offset(*recorder)) recorder->refuse(kAsksForAnOffset);
+  if (recorder != nullptr && !recorder->has_wrappers() && !knows_its_offset(*recorder)) recorder->refuse(kAsksForAnOffset);
   return real.storage_offset();
 }
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
@@ -180,8 +180,9 @@ c10::SymInt TracingTensor::sym_numel_custom() const {
   return numel;
 }
 c10::SymInt TracingTensor::sym_storage_offset_custom() const {
-  const Recorder* const recorder = Recorder::current();
-  if (recorder == nullptr || numbers_are_asked_for() || knows_its_offset(*recorder)) return storage_offset_custom();
+  Recorder* const recorder = Recorder::current();
+  if (recorder == nullptr || numbers_are_asked_for() || recorder->has_wrappers() || knows_its_offset(*recorder))
+    return storage_offset_custom();
   return storage_offset_when_read(real.storage_offset());
 }
 

@@ -38,20 +38,7 @@ Outputs arange(const ShapeCall& call) {
   return {{s.div(s.add(length, extra), step)}};
 }
 
-// Of all results, one behind the other.
-Outputs of_all_results(const ShapeCall& call) {
-  const Sizes all = call.integers("sizes");
-  Outputs outputs;
-  size_t next = 0;
-  for (size_t i = 0; i < call.outputs(); ++i) {
-    Sizes& sizes = outputs.emplace_back();
-    for (size_t d = 0; d < call.real(i).size(); ++d) sizes.push_back(all.at(next++));
-  }
-  return outputs;
-}
-
 constexpr RuleRow kFactoryRules[] = {
-    {"formula", of_all_results},
     {"zeros ones empty.memory_format full empty_strided empty_permuted new_zeros new_ones new_full new_empty "
      "new_empty_strided rand rand.generator randn randn.generator randint randint.generator randint.low "
      "randint.low_generator _efficientzerotensor normal.float_float",
