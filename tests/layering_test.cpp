@@ -65,8 +65,8 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"engine/saved", {"engine/aot", "engine", "capture/function", "capture/recorder", "hooks", "base"}},
     {"engine/optim", {"engine", "capture/backward", "codegen/kernel", "codegen/fuse", "hooks", "base"}},
     {"python/csrc",
-     {"engine", "engine/aot", "engine/optim", "engine/diagnosis", "engine/counters", "capture/recorder", "capture/graph", "capture/symbols",
-      "base"}},
+     {"engine", "engine/aot", "engine/optim", "engine/diagnosis", "engine/counters", "capture/function", "capture/recorder",
+      "capture/graph", "capture/symbols", "base"}},
 };
 
 /// Which namespaces the files of a folder open: first its own, whose nested ones are its too, then those with names that users write.

@@ -155,6 +155,7 @@ class FunctionTrace final : private Policy {
   static void give_back(const Primal& primal, at::Tensor input);
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);
+  bool keeps_some(const std::vector<at::Tensor>& outputs) const;
   void note_accumulated();
   void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();

@@ -18,6 +18,7 @@ from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
 from ._library import call, ops
+from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
 from ._state import State, States
@@ -105,16 +106,12 @@ def _run_function(
             call.draws = True
         if type(result) is torch.Tensor:
             return [result], 0, "", None
-        leaves, spec = tree_flatten(result)
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        found = [leaves[i] for i in places]
-        for i in places:
-            leaves[i] = None
-        if call is not None:
-            objects = set(map(id, call.objects))
-            leaves = [weakly(leaf) if id(leaf) in objects else leaf for leaf in leaves]
-        facts = ascii((spec, list(map(_text_of, leaves))))
-        return found, _keep(Shape(leaves, places, spec, writes)), facts, None
+        objects = set() if call is None else set(map(id, call.objects))
+        apart = TakenApart(result, lambda leaf: id(leaf) in objects or type(leaf) is Argument)
+        del result
+        apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
+        shape = Shape(apart.leaves, apart.places, apart.spec, writes)
+        return apart.tensors, _keep(shape), apart.text(_text_of), None
     except BaseException as error:
         if not keeps_errors:
             raise

@@ -10,6 +10,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
 from ._backward import mode_reason
+from ._made_objects import MadeObject
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
@@ -211,7 +212,12 @@ class Shape(NamedTuple):
     writes: bool = False  # the function wrote to its arguments: they come behind its result
 
     def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
-        leaves = [_found(leaf, arguments) for leaf in self.leaves]
+        made: dict[int, Any] = {}
+
+        def found(leaf: Any) -> Any:
+            return leaf.made_of(tensors, found, made) if type(leaf) is MadeObject else _found(leaf, arguments)
+
+        leaves = list(map(found, self.leaves))
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, self.spec)
