@@ -78,6 +78,21 @@ const char* describe(OpTrait trait) {
   return "";
 }
 
+const char* advise(OpTrait trait) {
+  switch (trait) {
+    case OpTrait::DependsOnData:
+      return ". Write where(mask, x, 0) for x[mask], and keep what has another size in each call outside of the function";
+    case OpTrait::ChangesGeometry:
+      return ". Make a view, or a new tensor";
+    case OpTrait::WritesToSeveral:
+      return ". Write the form that returns new tensors";
+    case OpTrait::DrawsRandomNumbers:
+    case OpTrait::ReturnsNoTensor:
+      break;
+  }
+  return "";
+}
+
 const OpTraits& traits_of(const c10::OperatorHandle& op) {
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static auto* table = new std::unordered_map<c10::OperatorName, OpTraits>;

@@ -5,6 +5,7 @@
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/result_sizes.h"
+#include "capture/recorder/where_in_code.h"
 
 #include <algorithm>
 #include <atomic>
@@ -67,7 +68,9 @@ void Recorder::begin(uint32_t call) {
 void Recorder::rollback() { graph_.instrs.truncate(first_instr_); }
 
 void Recorder::refuse(std::string reason) {
-  if (!refusal_) refusal_ = std::move(reason);
+  if (refusal_) return;
+  refusal_ = std::move(reason);
+  if (lifts_) *refusal_ += where_in_code();
 }
 
 void Recorder::refuse_now(std::string reason) {
@@ -386,7 +389,8 @@ void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& trait
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
   for (const OpTrait trait : traits.unusual) {
     if (trait == OpTrait::DependsOnData && indexes_by_numbers(op, inputs)) continue;
-    if (answer_to(trait, op) == Answer::Refuse) refuse(op, describe(trait));
+    if (answer_to(trait, op) != Answer::Refuse) continue;
+    refuse(op, (std::string(describe(trait)) + (lifts_ ? advise(trait) : "")).c_str());
   }
 }
 

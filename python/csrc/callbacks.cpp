@@ -2,6 +2,7 @@
 
 #include "capture/function/kept_tensors.h"
 #include "capture/recorder/tracing_tensor.h"
+#include "capture/recorder/where_in_code.h"
 #include "python/csrc/torch_functions.h"
 
 #include <ATen/core/List.h>
@@ -81,6 +82,13 @@ void collect_garbage() {
     const int state = take_gil();
     collect();
     leave_gil(state);
+  });
+}
+
+void find_lines() {
+  capture::find_lines_by([] {
+    static const auto op = find_operator("hindcast::aot_python_line");
+    return call(op, {}).at(0).toStringRef();
   });
 }
 

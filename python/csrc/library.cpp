@@ -125,6 +125,14 @@ void define_optim(torch::Library& m) {
   m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);
 }
 
+// Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
+void define_callbacks(torch::Library& m) {
+  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
+  m.def("aot_python_line() -> str");
+  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
+  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
+}
+
 // run_backward is called with all sorts of tensors. With a kernel for no key but those of wrappers it runs as it stands, whatever
 // the other keys, above autograd and autocast; the dispatch modes that would intercept it are looked for before the call.
 TORCH_LIBRARY(hindcast, m) {
@@ -177,10 +185,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("graph_svg(int graph, str path) -> ()", &write_svg);
   m.def("graph_nodes(int graph) -> (str[] ops, str[][] args, str[][] names, str[][] dtypes, str[][] shapes)", &graph_nodes);
   m.def("graph_run(int graph, Tensor?[] inputs) -> Tensor?[]", &run_graph);
-  // Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
-  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
-  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
-  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
+  define_callbacks(m);
   define_optim(m);
   for (const auto wrapper : {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
                              c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize}) {

@@ -139,8 +139,24 @@ def _run_program(number: int, tensors: Sequence[Optional[torch.Tensor]], keeps_e
         return [], _raised(error)
 
 
+_NOT_USERS = tuple(os.path.dirname(module.__file__) + os.sep for module in (torch, sys.modules[__package__]) if module.__file__)
+
+
+def _line() -> str:
+    """Where the innermost function that is traced is; an empty text: none is."""
+    found = ""
+    frame = sys._getframe(1) if _thread.call is not None else None
+    while frame is not None and frame.f_code is not _run_function.__code__:
+        code = frame.f_code
+        if not found and not code.co_filename.startswith(_NOT_USERS):
+            found = f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
+        frame = frame.f_back
+    return found if frame is not None else ""
+
+
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
 _kernels.impl("aot_python_function", _run_function, "CPU")
+_kernels.impl("aot_python_line", _line, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
