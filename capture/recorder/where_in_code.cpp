@@ -4,8 +4,10 @@
 
 namespace hindcast::capture {
 namespace {
+
 std::atomic<std::string (*)()> find_line = nullptr;
-}
+
+}  // namespace
 
 void find_lines_by(std::string (*find)()) { find_line = find; }
 
