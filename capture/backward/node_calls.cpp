@@ -48,6 +48,7 @@ struct PackingInterface final : PyCompilerInterface {
       packed.function = std::move(custom);
     } else if (auto found = bound_functions().by_name.find(name); found != bound_functions().by_name.end()) {
       packed.function = found->second;
+      packed.name = name;
     }
     return {};
   }
@@ -83,6 +84,12 @@ PackedNode pack_node(Node& node) {
   const std::lock_guard process(bound_functions().mutex);
   const std::lock_guard lock(node_mutex(node));
   return pack_locked(node);
+}
+
+std::shared_ptr<const NodeFunction> find_function(const std::string& name) {
+  const std::lock_guard process(bound_functions().mutex);
+  const auto found = bound_functions().by_name.find(name);
+  return found == bound_functions().by_name.end() ? nullptr : found->second;
 }
 
 bool is_declared_traceable(Node& node) {

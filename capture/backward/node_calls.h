@@ -20,6 +20,7 @@ struct NodeFunction {
 
 struct PackedNode {
   std::shared_ptr<const NodeFunction> function;  // null: the class binds under another name, or somebody else bound it first
+  std::string name;                              // that it was bound by, for good; empty: a custom function's
   std::vector<at::IValue> arguments;             // tensors are those of the visitor, in order of collection
   std::vector<const c10::TensorImpl*> visited;   // tensors as the visitor numbers them (each once per node)
 };
@@ -27,6 +28,9 @@ struct PackedNode {
 /// Runs the node's visitor and its apply_with_saved with a recording interface. Takes the process-wide trace lock and the
 /// node's mutex. Throws what LibTorch throws for a node that it cannot pack.
 PackedNode pack_node(torch::autograd::Node& node);
+
+/// What a class has bound under PackedNode::name; null: nothing.
+std::shared_ptr<const NodeFunction> find_function(const std::string& name);
 
 /// Asks a C++ custom Function's node whether it was declared traceable. The caller holds the node's mutex.
 bool is_declared_traceable(torch::autograd::Node& node);

@@ -6,6 +6,7 @@
 #include "capture/function/places.h"
 #include "capture/function/random_state.h"
 #include "capture/function/watch_grad.h"
+#include "capture/recorder/comparisons.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -393,6 +394,7 @@ variable_list FunctionTrace::backward(const variable_list& tangents) {
   recorder_.begin(1);
   recorder_.set_lifts(true);
   recorder_.set_goes_on(true);
+  whole_formulas_.put_into(result_stand_ins_);
   variable_list stand_ins, found;
   tangents_ = values_of_tangents(tangents, stand_ins);
   gradients_.clear();
@@ -445,7 +447,7 @@ variable_list FunctionTrace::run_engine(const variable_list& tangents, bool crea
     if (!results_[i].is_differentiable) continue;
     const at::Tensor& tangent = tangents.at(next++);
     if (!tangent.defined()) continue;
-    root->add_next_edge(torch::autograd::impl::gradient_edge(result_stand_ins_[i]));
+    root->add_next_edge(whole_formulas_(torch::autograd::impl::gradient_edge(result_stand_ins_[i])));
     root->tangents.push_back(tangent);
   }
   for (const Primal& primal : primals_) {
@@ -489,10 +491,10 @@ Answer FunctionTrace::depends_on_data(const c10::OperatorHandle& op) {
   return returns_no_tensor(op) == Answer::Record ? Answer::Record : Answer::Refuse;
 }
 
-// The function's own item() is compared in every call (AskedNumber); one inside of a formula of autograd cannot be.
+// The function's own item() and equal() are compared in every call (AskedNumber); one inside of a formula of autograd cannot be.
 Answer FunctionTrace::returns_no_tensor(const c10::OperatorHandle& op) {
   static const c10::OperatorName kItem("aten::_local_scalar_dense", "");
-  return is_forward_ && op.operator_name() == kItem ? Answer::Record : Answer::Refuse;
+  return is_forward_ && (op.operator_name() == kItem || is_comparison(op.operator_name())) ? Answer::Record : Answer::Refuse;
 }
 
 void FunctionTrace::told_number(ValueId of, const at::Scalar& number) {

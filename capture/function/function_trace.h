@@ -13,6 +13,7 @@
 
 #include "capture/function/joint.h"
 #include "capture/function/random_state.h"
+#include "capture/function/whole_formulas.h"
 #include "capture/recorder/recorder.h"
 
 #include <torch/csrc/autograd/edge.h>
@@ -154,6 +155,7 @@ class FunctionTrace final : private Policy {
   static void give_back(const Primal& primal, at::Tensor input);
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);
+  bool keeps_some(const std::vector<at::Tensor>& outputs) const;
   void note_accumulated();
   void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();
@@ -192,6 +194,7 @@ class FunctionTrace final : private Policy {
   size_t forward_end_ = 0;
   bool is_forward_ = true;
   RandomState random_state_;
+  WholeFormulas whole_formulas_;
 };
 
 }  // namespace hindcast::capture

@@ -1,10 +1,13 @@
 // Tensors that a function keeps: found when it returns, before anybody can use one.
 
+#include "capture/function/kept_tensors.h"
+
 #include "capture/function/function_trace.h"
 #include "capture/function/history.h"
 #include "capture/function/watch_grad.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 namespace hindcast::capture {
@@ -39,16 +42,20 @@ void count_viewed(const std::vector<at::Tensor>& held, References& references) {
   }
 }
 
+std::atomic<void (*)()> garbage_collector = nullptr;
+
 }  // namespace
 
+void collect_garbage_by(void (*collect)()) { garbage_collector = collect; }
+
 // A stand-in that is held by more than autograd's history and what we hold ourselves: the function keeps it.
-void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
+bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
   const std::vector<at::Tensor> held = recorder_.held();
   const SymbolTable::Looking looking(*graph_->symbols);
   std::vector<Edge> accumulators;
   for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
   auto references = references_of(held, accumulators);
-  if (!references) return;  // it will be found behind the backward
+  if (!references) return false;  // it will be found behind the backward
   const auto count = [&](const at::Tensor& tensor) {
     if (TracingTensor::get(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
   };
@@ -61,11 +68,18 @@ void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
   }
   recorder_.for_each_lifted(count);
   count_viewed(held, *references);
-  const auto is_kept = [&](const at::Tensor& tensor) {
+  return std::any_of(held.begin(), held.end(), [&](const at::Tensor& tensor) {
     const size_t by_python = python_references(tensor);
     return by_python > 1 || tensor.use_count() > (*references)[tensor.unsafeGetTensorImpl()] + by_python;
-  };
-  if (std::none_of(held.begin(), held.end(), is_kept)) return;
+  });
+}
+
+void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
+  if (!keeps_some(outputs)) return;
+  if (const auto collect = garbage_collector.load()) {
+    Recorder::unrecorded(collect);  // objects in a circle, of which the function has let go
+    if (!keeps_some(outputs)) return;
+  }
   keeps_tensors_ = true;
   throw NotTraced(
       "it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, and give it as an argument");

@@ -1,5 +1,5 @@
 #pragma once
-// Ops that write to an argument and whose schema does not say so.
+// Ops that write to an argument besides what they return, whether their schema says so or not.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -16,7 +16,7 @@ struct HiddenWrite {
   uint32_t results = 0;           // of the op that writes
 };
 
-/// Nullopt: the call writes to nothing in secret.
+/// Nullopt: the call writes to nothing so.
 std::optional<HiddenWrite> hidden_write(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
 
 }  // namespace hindcast::capture

@@ -37,8 +37,9 @@ std::vector<OpTrait> unusual_traits(const c10::OperatorHandle& op, const OpTrait
 
 OpTraits read_traits(const c10::OperatorHandle& op) {
   OpTraits traits;
-  traits.composite =
-      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  const bool stays_whole = op.operator_name().name == "hindcast::formula";  // capture/function/whole_formulas.h
+  traits.composite = !stays_whole && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   const auto& arguments = op.schema().arguments();
   for (uint32_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();
@@ -46,8 +47,9 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   }
   if (op.hasTag(at::Tag::inplace_view)) {
     std::string name = op.operator_name().name;
-    name.pop_back();  // the underscore
-    traits.view = c10::Dispatcher::singleton().findSchema({name, op.operator_name().overload_name});
+    name.pop_back();                                      // the underscore
+    const bool is_transpose = name == "aten::transpose";  // whose overload has a name
+    traits.view = c10::Dispatcher::singleton().findSchema({name, is_transpose ? "int" : op.operator_name().overload_name});
     if (traits.view && !returns_a_view(*traits.view)) traits.view.reset();  // what set_() and resize_() do is no view
   }
   traits.unusual = unusual_traits(op, traits);
@@ -72,6 +74,21 @@ const char* describe(OpTrait trait) {
       return "writes to several arguments";
     case OpTrait::ReturnsNoTensor:
       return "returns something that is not a tensor";
+  }
+  return "";
+}
+
+const char* advise(OpTrait trait) {
+  switch (trait) {
+    case OpTrait::DependsOnData:
+      return ". Write where(mask, x, 0) for x[mask], and keep what has another size in each call outside of the function";
+    case OpTrait::ChangesGeometry:
+      return ". Make a view, or a new tensor";
+    case OpTrait::WritesToSeveral:
+      return ". Write the form that returns new tensors";
+    case OpTrait::DrawsRandomNumbers:
+    case OpTrait::ReturnsNoTensor:
+      break;
   }
   return "";
 }

@@ -14,6 +14,8 @@ enum class OpTrait : uint8_t { DependsOnData, ChangesGeometry, DrawsRandomNumber
 
 /// "draws random numbers"
 const char* describe(OpTrait trait);
+/// What to write in a function in its place: a sentence behind the description, or nothing.
+const char* advise(OpTrait trait);
 
 struct OpTraits {
   bool composite = false;                   // decomposes into other ops

@@ -1,9 +1,11 @@
 #include "capture/recorder/recorder.h"
 
+#include "capture/recorder/comparisons.h"
 #include "capture/recorder/dispatch.h"
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/result_sizes.h"
+#include "capture/recorder/where_in_code.h"
 
 #include <algorithm>
 #include <atomic>
@@ -66,7 +68,9 @@ void Recorder::begin(uint32_t call) {
 void Recorder::rollback() { graph_.instrs.truncate(first_instr_); }
 
 void Recorder::refuse(std::string reason) {
-  if (!refusal_) refusal_ = std::move(reason);
+  if (refusal_) return;
+  refusal_ = std::move(reason);
+  if (lifts_) *refusal_ += where_in_code();
 }
 
 void Recorder::refuse_now(std::string reason) {
@@ -104,7 +108,7 @@ at::Tensor Recorder::stand_in(at::Tensor real, ValueId id) {
   for (const ExprId size : graph_.values[id.index].sizes) sizes.push_back(graph_.symbols->make_symint(size));
   auto base = std::make_shared<Base>(Base{.value = id, .recorder = number_});
   const at::Tensor tensor(TracingTensor::make(std::move(real), id, std::move(base), std::move(sizes)));
-  if (user_formula_) TracingTensor::get(tensor)->watch_geometry();
+  if (user_formula_ || lifts_) TracingTensor::get(tensor)->watch_geometry();
   if (lifts_) made_.emplace_back(tensor.getIntrusivePtr());
   return tensor;
 }
@@ -126,6 +130,11 @@ void Recorder::note_results(const std::vector<at::Tensor>& results) {
   for (const at::Tensor& result : results) {
     if (result.defined()) made_.emplace_back(result.getIntrusivePtr());
   }
+}
+
+bool Recorder::has_wrappers() {
+  has_wrappers_ = has_wrappers_ || c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+  return has_wrappers_;
 }
 
 void Recorder::is_asked_for_memory() {
@@ -301,8 +310,8 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     note_results(own);
     return push_results(results, own, *stack);
   }
-  if (outputs.empty() && !results.empty()) {  // a number
-    if (results[0].isScalar() && !args.empty() && !args[0].values.empty()) policy_.told_number(args[0].values[0], results[0].toScalar());
+  if (outputs.empty() && !results.empty()) {
+    tell_answer(op, inputs, results[0]);
     return push_results(results, {}, *stack);
   }
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
@@ -317,6 +326,30 @@ bool Recorder::have_layouts(const std::vector<at::Tensor>& outputs) {
     return false;
   }
   return true;
+}
+
+// The formula has got a number, and goes on by it.
+void Recorder::tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer) {
+  if (!answer.isScalar()) return;
+  at::Tensor asked = inputs[0].toTensor();
+  if (is_comparison(op.operator_name())) {
+    if (!have_same_sizes(asked, inputs[1].toTensor())) return;
+    const Comparison comparison = as_tensor(op.operator_name(), inputs);
+    torch::jit::Stack stack = comparison.arguments;
+    record(comparison.of_elements, &stack);
+    record(comparison.of_all, &stack);
+    asked = stack[0].toTensor();
+    bool is_same = false;
+    unrecorded([&] { is_same = real_of(asked).item<bool>() == answer.toBool(); });
+    if (!is_same) refuse(op, "says something else than its elements do");
+  }
+  if (!is_released_) policy_.told_number(value_of(asked), answer.toScalar());
+}
+
+// Where they are symbols, they are the same or not for all sizes that the graph is for.
+bool Recorder::have_same_sizes(const at::Tensor& a, const at::Tensor& b) const {
+  const auto one = a.sym_sizes(), other = b.sym_sizes();
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const c10::SymInt& x, const c10::SymInt& y) { return x == y; });
 }
 
 // Records the op that returns the view; the argument stands for that from now on.
@@ -356,7 +389,8 @@ void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& trait
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
   for (const OpTrait trait : traits.unusual) {
     if (trait == OpTrait::DependsOnData && indexes_by_numbers(op, inputs)) continue;
-    if (answer_to(trait, op) == Answer::Refuse) refuse(op, describe(trait));
+    if (answer_to(trait, op) != Answer::Refuse) continue;
+    refuse(op, (std::string(describe(trait)) + (lifts_ ? advise(trait) : "")).c_str());
   }
 }
 

@@ -88,6 +88,12 @@ class Recorder {
   void refuse(std::string reason);
   /// The same for what is no op, at once: throws std::runtime_error with the refusal.
   void refuse_now(std::string reason);
+  /// SymbolTable::Looking.
+  bool is_looked_at() const { return graph_.symbols->is_looked_at(); }
+  /// A transform of torch.func is at work, or has been. Its wrappers take storage offsets along as numbers, also where they hide it.
+  bool has_wrappers();
+  /// No size is a symbol.
+  bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
@@ -130,6 +136,8 @@ class Recorder {
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   void note_results(const std::vector<at::Tensor>& results);
+  void tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer);
+  bool have_same_sizes(const at::Tensor& a, const at::Tensor& b) const;
   bool have_layouts(const std::vector<at::Tensor>& outputs);
   void call_itself(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   Answer answer_to(OpTrait trait, const c10::OperatorHandle& op);
@@ -156,7 +164,7 @@ class Recorder {
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
-  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false;
+  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false;
   const uint64_t number_;
   WeakStandIns made_;
   struct Lifted {

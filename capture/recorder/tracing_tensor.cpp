@@ -2,6 +2,7 @@
 
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/recorder.h"
+#include "capture/recorder/storage_offset.h"
 
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/InferenceMode.h>
@@ -146,8 +147,14 @@ int64_t TracingTensor::dim_custom() const { return static_cast<int64_t>(sizes.si
 int64_t TracingTensor::size_custom(int64_t dim) const {
   return sizes[c10::maybe_wrap_dim(dim, dim_custom(), false)].guard_int(__FILE__, __LINE__);
 }
+// In memory that an op has made: at its start, or where views lead whose numbers are all the program's.
+bool TracingTensor::knows_its_offset(const Recorder& recorder) const {
+  return base->fresh && (views.empty() ? real.storage_offset() == 0 : recorder.has_plain_sizes());
+}
+
 int64_t TracingTensor::storage_offset_custom() const {
-  if (Recorder* recorder = Recorder::current()) recorder->refuse("asks for a storage offset");
+  Recorder* const recorder = Recorder::current();
+  if (recorder != nullptr && !recorder->has_wrappers() && !knows_its_offset(*recorder)) recorder->refuse(kAsksForAnOffset);
   return real.storage_offset();
 }
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
@@ -172,7 +179,12 @@ c10::SymInt TracingTensor::sym_numel_custom() const {
   for (const c10::SymInt& size : sizes) numel = numel * size;
   return numel;
 }
-c10::SymInt TracingTensor::sym_storage_offset_custom() const { return storage_offset_custom(); }
+c10::SymInt TracingTensor::sym_storage_offset_custom() const {
+  Recorder* const recorder = Recorder::current();
+  if (recorder == nullptr || numbers_are_asked_for() || recorder->has_wrappers() || knows_its_offset(*recorder))
+    return storage_offset_custom();
+  return storage_offset_when_read(real.storage_offset());
+}
 
 // The layout class of an input is guarded, and what ATen makes of it depends on sizes only where they are 0 or 1.
 void TracingTensor::separate_degenerate_sizes() const {
@@ -199,6 +211,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   auto copy = make(real, value, base, sizes);
   copy->views = views;
   copy->version = version;
+  if (watched_) copy->watch_geometry();
   if (!copy->is_inference()) copy->set_version_counter(counter);
   copy->set_allow_tensor_metadata_change(may_change);
   if (Recorder* recorder = Recorder::current()) recorder->note_copy(copy);

@@ -10,6 +10,8 @@
 
 namespace hindcast::capture {
 
+class Recorder;
+
 /// All stand-ins that share memory share one of these. A write replaces `value` by a new one; stand-ins that were made
 /// before derive themselves again from it.
 struct Base {
@@ -37,7 +39,7 @@ class TracingTensor final : public c10::TensorImpl {
   void become(const TracingTensor& view);
   /// Is from now on a plain tensor in the memory of the real one, with the autograd history that it has.
   void become_plain();
-  /// From now on every question about the geometry comes to us, also that for the storage offset, which nothing guards.
+  /// From now on every question about the geometry comes to us, also that for the storage offset (storage_offset.h).
   void watch_geometry() {
     watched_ = true;
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
@@ -68,6 +70,7 @@ class TracingTensor final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
 
   void show_geometry();
+  bool knows_its_offset(const Recorder& recorder) const;
   void pin_sizes() const;
   void separate_degenerate_sizes() const;
 

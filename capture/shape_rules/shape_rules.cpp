@@ -51,6 +51,19 @@ Outputs broadcast_in_place(const ShapeCall& call) {
   return {self};
 }
 
+// hindcast::formula is given the sizes of all results, one behind the other.
+Outputs of_all_results(const ShapeCall& call) {
+  const Sizes all = call.integers("sizes");
+  Outputs outputs;
+  size_t next = 0;
+  for (size_t i = 0; i < call.outputs(); ++i) {
+    Sizes& sizes = outputs.emplace_back();
+    for (size_t d = 0; d < call.real(i).size(); ++d) sizes.push_back(all.at(next++));
+  }
+  return outputs;
+}
+
+constexpr RuleRow kFormula{"", of_all_results};
 constexpr RuleRow kWrittenInPlace{"", written_in_place};
 constexpr RuleRow kBroadcastInPlace{"", broadcast_in_place};
 
@@ -59,6 +72,7 @@ bool has_write(const c10::Argument& argument) { return argument.alias_info() && 
 const RuleRow* find_rule(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   constexpr std::string_view kNamespace = "aten::";
+  if (schema.name() == "hindcast::formula") return &kFormula;
   if (!schema.name().starts_with(kNamespace)) return nullptr;
   std::string name = schema.name().substr(kNamespace.size());
   const std::string& overload = schema.overload_name();

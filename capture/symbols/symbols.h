@@ -151,6 +151,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
     SymbolTable& table_;
     const bool former_;
   };
+  bool is_looked_at() const { return is_looked_at_; }
   /// The hint, from now on the only value.
   int64_t pin(ExprId a);
   double pin_real(ExprId a);

@@ -137,6 +137,8 @@ int64_t make_function(const std::string& fw_compiler, int64_t fw_callable, const
   options.bw_compiler = program_compiler(bw_compiler, bw_callable);
   TORCH_CHECK_VALUE(partition == "standard" || partition == "min_cut", "no partition '", partition, "'");
   options.partition = partition == "standard" ? hindcast::partition::standard : hindcast::partition::min_cut;
+  collect_garbage();
+  find_lines();
   options.dynamic = dynamic == "never" || !sizes_are_numbers() ? Dynamic::Never
                     : dynamic == "inferred"                    ? Dynamic::Inferred
                                                                : Dynamic::Automatic;

@@ -1,6 +1,8 @@
 #include "python/csrc/callbacks.h"
 
+#include "capture/function/kept_tensors.h"
 #include "capture/recorder/tracing_tensor.h"
+#include "capture/recorder/where_in_code.h"
 #include "python/csrc/torch_functions.h"
 
 #include <ATen/core/List.h>
@@ -69,6 +71,25 @@ bool sizes_are_numbers() {
   if (has_gil == nullptr) return false;
   capture::TracingTensor::give_numbers_where([] { return has_gil() != 0; });
   return true;
+}
+
+void collect_garbage() {
+  static const auto take_gil = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"));
+  static const auto leave_gil = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "PyGILState_Release"));
+  static const auto collect = reinterpret_cast<ptrdiff_t (*)()>(dlsym(RTLD_DEFAULT, "PyGC_Collect"));
+  if (take_gil == nullptr || leave_gil == nullptr || collect == nullptr) return;
+  capture::collect_garbage_by([] {
+    const int state = take_gil();
+    collect();
+    leave_gil(state);
+  });
+}
+
+void find_lines() {
+  capture::find_lines_by([] {
+    static const auto op = find_operator("hindcast::aot_python_line");
+    return call(op, {}).at(0).toStringRef();
+  });
 }
 
 KeepsErrors::KeepsErrors(std::optional<int64_t> functions)

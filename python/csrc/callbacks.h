@@ -21,6 +21,12 @@ class PythonError : public std::runtime_error {
 /// Makes sizes numbers in Python code that is traced with symbols for sizes. False: not in this interpreter.
 bool sizes_are_numbers();
 
+/// Before a function counts as keeping a tensor, Python's garbage collector runs.
+void collect_garbage();
+
+/// Messages say in which line of Python's code a trace ended.
+void find_lines();
+
 /// While alive, an exception of a callback is a PythonError; else it is what LibTorch's bindings make of it. For a call whose own
 /// caller, in Python, raises the kept exception again. `torch_functions`: what callbacks find them to be.
 class KeepsErrors {

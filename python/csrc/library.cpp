@@ -123,10 +123,6 @@ void define_aot(torch::Library& m) {
   m.def("aot_tell(str text, bool once) -> ()", &tell);
   m.def("aot_forget(int function, int facts) -> ()", &forget_kind);
   m.def("aot_reset(int function) -> ()", &reset_function);
-  // Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
-  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
-  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
-  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
 }
 
 void define_optim(torch::Library& m) {
@@ -151,6 +147,14 @@ void define_optim(torch::Library& m) {
   m.def("train_accumulators_are_hooked(Tensor[] leaves) -> bool",
         [](const std::vector<at::Tensor>& leaves) { return engine::are_accumulators_hooked(leaves); });
   m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);
+}
+
+// Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
+void define_callbacks(torch::Library& m) {
+  m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
+  m.def("aot_python_line() -> str");
+  m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
+  m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
 }
 
 // run_backward is called with all sorts of tensors. With a kernel for no key but those of wrappers it runs as it stands, whatever
@@ -192,6 +196,7 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("graph_svg(int graph, str path) -> ()", &write_svg);
   m.def("graph_nodes(int graph) -> (str[] ops, str[][] args, str[][] names, str[][] dtypes, str[][] shapes)", &graph_nodes);
   m.def("graph_run(int graph, Tensor?[] inputs) -> Tensor?[]", &run_graph);
+  define_callbacks(m);
   define_optim(m);
   for (const auto wrapper : {c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched,
                              c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::Functionalize}) {

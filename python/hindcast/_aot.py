@@ -19,6 +19,7 @@ from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
 from ._library import call, ops
+from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
 from ._state import State, States
@@ -114,16 +115,12 @@ def _run_function(
             call.draws = True
         if type(result) is torch.Tensor:
             return [result], 0, "", None
-        leaves, spec = tree_flatten(result)
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        found = [leaves[i] for i in places]
-        for i in places:
-            leaves[i] = None
-        if call is not None:
-            objects = set(map(id, call.objects))
-            leaves = [weakly(leaf) if id(leaf) in objects else leaf for leaf in leaves]
-        facts = ascii((spec, list(map(_text_of, leaves))))
-        return found, _keep(Shape(leaves, places, spec, writes)), facts, None
+        objects = set() if call is None else set(map(id, call.objects))
+        apart = TakenApart(result, lambda leaf: id(leaf) in objects or type(leaf) is Argument)
+        del result
+        apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
+        shape = Shape(apart.leaves, apart.places, apart.spec, writes)
+        return apart.tensors, _keep(shape), apart.text(_text_of), None
     except BaseException as error:
         if not keeps_errors:
             raise
@@ -151,8 +148,24 @@ def _run_program(number: int, tensors: Sequence[Optional[torch.Tensor]], keeps_e
         return [], _raised(error)
 
 
+_NOT_USERS = tuple(os.path.dirname(module.__file__) + os.sep for module in (torch, sys.modules[__package__]) if module.__file__)
+
+
+def _line() -> str:
+    """Where the innermost function that is traced is; an empty text: none is."""
+    found = ""
+    frame = sys._getframe(1) if _thread.call is not None else None
+    while frame is not None and frame.f_code is not _run_function.__code__:
+        code = frame.f_code
+        if not found and not code.co_filename.startswith(_NOT_USERS):
+            found = f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
+        frame = frame.f_back
+    return found if frame is not None else ""
+
+
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
 _kernels.impl("aot_python_function", _run_function, "CPU")
+_kernels.impl("aot_python_line", _line, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 

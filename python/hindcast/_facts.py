@@ -10,6 +10,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
 from ._backward import mode_reason
+from ._made_objects import MadeObject
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
@@ -215,7 +216,12 @@ class Shape(NamedTuple):
         # Tensors alone take no recursion.
         if spec.type is tuple and spec.num_nodes == 1 + len(self.places) == 1 + len(self.leaves):
             return tuple(tensors)
-        leaves = [_found(leaf, arguments) for leaf in self.leaves]
+        made: dict[int, Any] = {}
+
+        def found(leaf: Any) -> Any:
+            return leaf.made_of(tensors, found, made) if type(leaf) is MadeObject else _found(leaf, arguments)
+
+        leaves = list(map(found, self.leaves))
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, spec)

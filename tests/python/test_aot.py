@@ -772,3 +772,22 @@ def test_tensors_that_are_swapped():
     for _ in range(3):
         x = leaf(4)
         assert torch.equal(f(x), function(x))
+
+
+def selects(x):
+    y = x * 2
+    return y[y > 0].sum()
+
+
+@pytest.mark.parametrize(
+    "function, line, advice",
+    [
+        (lambda x: selects(x) * x, ", in selects", "where(mask, x, 0)"),
+        (lambda x: x * x.storage_offset(), ", in <lambda>", "where in its memory"),
+    ],
+)
+def test_a_message_says_which_line_and_what_to_write(function, line, advice):
+    f = hindcast.aot_function(function, fallback=False)
+    with pytest.raises(RuntimeError, match=f"{__file__}:[0-9]+{line}") as error:
+        f(leaf(3))
+    assert advice in str(error.value)

@@ -1,7 +1,8 @@
 """PyTorch's own database of operators: each compiled, beside itself, forward and gradients, to the bit through ATen."""
 
-import collections
+import itertools
 import warnings
+from types import SimpleNamespace
 
 import hindcast
 import pytest
@@ -24,14 +25,11 @@ DTYPES = (torch.float32, torch.float64, torch.complex64, torch.int64, torch.bool
 EAGER_BY_REASON = {
     "sizes of results depend on the data": "argwhere bincount combinations linalg.lstsq linalg.lstsq.grad_oriented masked_select "
     "nonzero unique unique_consecutive",
-    "sizes of gradients' parts depend on the data": "index_put masked_fill prod",
-    "its formula asks for a number": "cumprod linalg.eig linalg.vander masked.cumprod max.reduction_no_dim median "
-    "min.reduction_no_dim nanmedian",
-    "asks whether tensors are equal": "allclose corrcoef cov equal istft nanquantile quantile",
+    "sizes of gradients depend on the data": "index_put",
     "reads a tensor's memory": "nn.functional.ctc_loss tensor_split",
-    "writes to several arguments, or writes and returns": "_batch_norm_with_update _native_batch_norm_legit nn.functional.rrelu",
-    "changes geometry in place": "resize_ resize_as_ stft",
+    "changes geometry in place": "resize_ resize_as_",
     "takes tensors that are not strided": "sparse.mm.reduce sparse.sampled_addmm",
+    "asks for the storage offset of an argument": "as_strided_copy as_strided.partial_views istft stft",
 }
 EAGER = {name for names in EAGER_BY_REASON.values() for name in names.split()}
 
@@ -121,3 +119,48 @@ def test_an_operator(op, dtype):
             for call in range(CALLS):
                 assert_equal(outcome(f, sample), expected, f"sample {i}, {partition}, call {call}")
             assert f.stats()["hits"] == CALLS - 1 or is_error(expected) or name_of(op) in EAGER, f"sample {i}, {partition}: {f.stats()}"
+
+
+def grown(sample, dim, times):
+    """The sample with `dim` of all tensors that are as long there as the first one repeated; None: it has none."""
+    tensors = [leaf for leaf in tree_leaves((sample.input, sample.args, sample.kwargs)) if isinstance(leaf, torch.Tensor)]
+    if not tensors or tensors[0].dim() == 0:
+        return None
+    length = tensors[0].size(dim)
+
+    def grow(leaf):
+        if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0 or leaf.size(dim) != length:
+            return leaf
+        return torch.cat([leaf.detach()] * times, dim).requires_grad_(leaf.requires_grad)
+
+    return SimpleNamespace(
+        input=tree_map(grow, sample.input),
+        args=tree_map(grow, sample.args),
+        kwargs=tree_map(grow, sample.kwargs),
+        output_process_fn_grad=sample.output_process_fn_grad,
+    )
+
+
+# By sizes that are symbols; through them the function asks for more than programs know.
+EAGER_WHERE_SIZES_CHANGE = {"repeat_interleave", "as_strided_scatter", "as_strided"}
+
+
+@pytest.mark.parametrize("op, dtype", [each for each in operators() if each.values[1] is torch.float32])
+@pytest.mark.filterwarnings("ignore")
+def test_an_operator_at_other_sizes(op, dtype):
+    if name_of(op).startswith(("linalg.lstsq", "unique")):
+        pytest.skip("no two calls are alike, or it takes long")
+    samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd), SAMPLES))
+    for (i, sample), dim in itertools.product(enumerate(samples), (0, -1)):
+        try:
+            variants = [grown(sample, dim, times) for times in range(1, 5)]
+        except (TypeError, RuntimeError):
+            continue
+        expected = [outcome(op.op, variant) for variant in variants if variant is not None]
+        if not expected or any(map(is_error, expected)):
+            continue
+        f = hindcast.aot_function(op.op, "eager", "eager", async_=False)
+        for call, (variant, one) in enumerate(zip(variants * 2, expected * 2)):
+            assert_equal(outcome(f, variant), one, f"sample {i}, dimension {dim}, call {call}")
+        known = name_of(op) in EAGER or name_of(op) in EAGER_WHERE_SIZES_CHANGE
+        assert f.stats()["eager"] == 0 or known, f"sample {i}, dimension {dim}: {f.stats()}"

@@ -1,0 +1,114 @@
+"""Objects that a function makes and returns, such as the cache of a language model: each call makes its own."""
+
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+_MOST = 256  # objects in one result
+_IS_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+class _Plain:
+    pass
+
+
+def _is_plain(value: Any) -> bool:
+    """All that there is of it is its class and its attributes, and nobody watches it."""
+    kind = type(value)
+    return (
+        kind.__new__ is object.__new__
+        and kind.__basicsize__ == _Plain.__basicsize__
+        and kind.__flags__ & _IS_OF_PYTHON != 0
+        and not hasattr(kind, "__del__")
+        and not issubclass(kind, (type, torch.nn.Module))
+        and weakref.getweakrefcount(value) == 0
+    )
+
+
+class MadeObject:
+    """One without its tensors, to be made again of others."""
+
+    def __init__(self, value: Any, number: int) -> None:
+        self._kind = type(value)
+        self.number = number
+        self.value = weakref.ref(value)
+        self.leaves: list[Any] = []
+        self.places: list[tuple[int, int]] = []  # leaf, and which tensor it is
+        self.spec: TreeSpec
+
+    def made_of(self, tensors: Sequence[torch.Tensor], found: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+        """`found`: what a leaf is in this call, other objects too. `made`: by id, so that each is made once."""
+        if id(self) in made:
+            return made[id(self)]
+        value = made[id(self)] = object.__new__(self._kind)
+        leaves = list(map(found, self.leaves))
+        for place, tensor in self.places:
+            leaves[place] = tensors[tensor]
+        object.__getattribute__(value, "__dict__").update(tree_unflatten(leaves, self.spec))
+        return value
+
+    def text(self, text_of: Callable[[Any], str]) -> str:
+        """Not of the objects in it, which may lead back here."""
+        leaves = [f"object {leaf.number}" if type(leaf) is MadeObject else text_of(leaf) for leaf in self.leaves]
+        return f"object {self.number}: {self._kind.__module__}.{self._kind.__qualname__} {self.spec} {leaves} {self.places}"
+
+
+class TakenApart:
+    """What a function returned: `leaves` of `spec` without `tensors`, which are at `places` and in objects that the function made."""
+
+    def __init__(self, result: Any, is_argument: Callable[[Any], bool]) -> None:
+        self._is_argument = is_argument
+        self._made: dict[int, MadeObject] = {}
+        self._waiting: list[Any] = []
+        self.tensors: list[torch.Tensor] = []
+        self.leaves, self.spec = tree_flatten(result)
+        self._take_objects(self.leaves)
+        while self._waiting:
+            value = self._waiting.pop()
+            made = self._made[id(value)]
+            made.leaves, made.spec = tree_flatten(object.__getattribute__(value, "__dict__"))
+            self._take_objects(made.leaves)
+
+    def _take_objects(self, leaves: list[Any]) -> None:
+        for place, leaf in enumerate(leaves):
+            if id(leaf) in self._made:
+                leaves[place] = self._made[id(leaf)]
+            elif len(self._made) < _MOST and _is_plain(leaf) and not self._is_argument(leaf):
+                leaves[place] = self._made[id(leaf)] = MadeObject(leaf, len(self._made))
+                self._waiting.append(leaf)
+
+    def take_tensors(self, kept: Callable[[Any], Any]) -> None:
+        """Once nobody holds the result: a plain object that lives on is somebody else's, and stays the one that it is.
+        `kept`: how any other leaf is kept."""
+        if any(made.value() is not None for made in self._made.values()):
+            gc.collect()
+        self.places = [place for place, _ in self._take_tensors(self.leaves, kept, set())]
+
+    def text(self, text_of: Callable[[Any], str]) -> str:
+        """Equal for results that differ in their tensors alone."""
+        leaves = [f"object {leaf.number}" if type(leaf) is MadeObject else text_of(leaf) for leaf in self.leaves]
+        return ascii((self.spec, leaves, [made.text(text_of) for made in self._made.values() if made.value() is None]))
+
+    def _take_tensors(self, leaves: list[Any], kept: Callable[[Any], Any], seen: set[int]) -> list[tuple[int, int]]:
+        places: list[tuple[int, int]] = []
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor):
+                places.append((place, len(self.tensors)))
+                self.tensors.append(leaf)
+                leaves[place] = None
+            elif type(leaf) is not MadeObject:
+                leaves[place] = kept(leaf)
+        for place, leaf in enumerate(leaves):
+            if type(leaf) is not MadeObject:
+                continue
+            other = leaf.value()
+            if other is not None:
+                leaves[place] = other
+            elif id(leaf) not in seen:
+                seen.add(id(leaf))
+                leaf.places = self._take_tensors(leaf.leaves, kept, seen)
+        return places
