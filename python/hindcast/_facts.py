@@ -213,11 +213,10 @@ class Shape(NamedTuple):
 
     def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
         made: dict[int, Any] = {}
-
-        def found(leaf: Any) -> Any:
-            return leaf.made_of(tensors, found, made) if type(leaf) is MadeObject else _found(leaf, arguments)
-
-        leaves = list(map(found, self.leaves))
+        leaves = [
+            leaf.made_of(tensors, lambda other: _found(other, arguments), made) if type(leaf) is MadeObject else _found(leaf, arguments)
+            for leaf in self.leaves
+        ]
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, self.spec)
