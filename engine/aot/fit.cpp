@@ -191,8 +191,9 @@ class Fitter {
 
   std::optional<ExprId> operator()(ExprId own, int64_t plain) {
     const int64_t now = symbols_.hint(own);
-    if (!symbols_.is_constant(own)) return value_in_first(own) == plain ? std::optional(own) : std::nullopt;
-    if (now == plain) return own;
+    // What ATen infers beside a number of the second trace, as the -1 in x.reshape(x.size(0), -1, 4), may be an expression that is right there alone.
+    if (!symbols_.is_constant(own) && value_in_first(own) == plain) return own;
+    if (now == plain) return symbols_.integer(now);
     for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
       if (const auto found = of_symbol(s, plain, now)) return found;
     }

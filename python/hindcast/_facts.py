@@ -217,11 +217,10 @@ class Shape(NamedTuple):
         if spec.type is tuple and spec.num_nodes == 1 + len(self.places) == 1 + len(self.leaves):
             return tuple(tensors)
         made: dict[int, Any] = {}
-
-        def found(leaf: Any) -> Any:
-            return leaf.made_of(tensors, found, made) if type(leaf) is MadeObject else _found(leaf, arguments)
-
-        leaves = list(map(found, self.leaves))
+        leaves = [
+            leaf.made_of(tensors, lambda other: _found(other, arguments), made) if type(leaf) is MadeObject else _found(leaf, arguments)
+            for leaf in self.leaves
+        ]
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, spec)

@@ -41,11 +41,11 @@ class MadeObject:
         self.spec: TreeSpec
 
     def made_of(self, tensors: Sequence[torch.Tensor], found: Callable[[Any], Any], made: dict[int, Any]) -> Any:
-        """`found`: what a leaf is in this call, other objects too. `made`: by id, so that each is made once."""
+        """`found`: what a leaf is in this call. `made`: by id, so that each is made once."""
         if id(self) in made:
             return made[id(self)]
         value = made[id(self)] = object.__new__(self._kind)
-        leaves = list(map(found, self.leaves))
+        leaves = [leaf.made_of(tensors, found, made) if type(leaf) is MadeObject else found(leaf) for leaf in self.leaves]
         for place, tensor in self.places:
             leaves[place] = tensors[tensor]
         object.__getattribute__(value, "__dict__").update(tree_unflatten(leaves, self.spec))

@@ -620,6 +620,24 @@ TEST(AotSemantics, NumbersOfSizesAreFitted) {
   EXPECT_EQ(f.stats().hits, 10U);
 }
 
+// -1 is inferred beside a plain number: in the second trace, which has a symbol for the size, it is an expression that is right there alone.
+TEST(AotSemantics, ADimensionThatIsInferredBesideANumberIsFitted) {
+  const auto function = [](const at::Tensor& x) { return x.reshape({x.size(0), -1, 4}).tanh(); };
+  const auto f = aot_function(function, exact());
+  constexpr uint64_t kSizes = 12;
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t n = 2; n < 2 + kSizes; ++n) {
+      const auto x = leaf({static_cast<int64_t>(n), 12});
+      const at::Tensor given = f(x), expected = function(x);
+      EXPECT_TRUE(given.equal(expected)) << n;
+      EXPECT_TRUE(torch::autograd::grad({given.sum()}, {x})[0].equal(torch::autograd::grad({expected.sum()}, {x})[0])) << n;
+    }
+  }
+  EXPECT_EQ(f.stats().hits, kSizes);
+  EXPECT_EQ(f.stats().eager, 0U);
+  EXPECT_LE(f.core().programs().size(), 3U);
+}
+
 TEST(AotSemantics, SizesAreInferredWhereNoBranchDependsOnThem) {
   const auto w = leaf({8, 8});
   const auto function = [](const at::Tensor& x, const at::Tensor& weight) {

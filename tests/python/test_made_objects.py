@@ -146,6 +146,22 @@ def test_an_object_that_somebody_watches_runs_eagerly():
     assert f.stats()["eager"] == CALLS
 
 
+def test_what_hangs_in_a_circle_is_not_kept():
+    def function(x):
+        y = x * 2
+
+        def walk(steps):  # it refers to itself, so that `y` lives on until Python collects its garbage
+            return y if steps == 0 else walk(steps - 1)
+
+        return walk(2).sin()
+
+    f = hindcast.aot_function(function, "eager", "eager", async_=False)
+    for _ in range(CALLS):
+        x = leaf(3)
+        assert_same(torch.autograd.grad(f(x).sum(), x), torch.autograd.grad(function(x).sum(), x))
+    assert f.stats()["hits"] == CALLS - 1, f.stats()
+
+
 def test_an_argument_stays_itself():
     f = hindcast.aot_function(lambda x, cache: (x * 2, cache), "eager", "eager", async_=False)
     for _ in range(3):
