@@ -1,12 +1,12 @@
 #include "engine/train/step_core.h"
 
 #include "base/format.h"
-#include "base/log.h"
+#include "capture/recorder/recorder.h"
 #include "engine/aot/tell_once.h"
 #include "engine/train/recorded_step.h"
 #include "engine/train/watched_leaves.h"
 
-#include <ATen/ops/_foreach_add.h>
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/optim/lbfgs.h>
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,43 @@ void without_history(FunctionOutput& output) {
   }
 }
 
+// `.grad()` of all parameters, which a step that fails leaves as they were.
+class GradientsBefore {
+ public:
+  /// Behind it none is defined, as behind zero_grad(), unless some are to be added to.
+  GradientsBefore(const Tensors& parameters, bool are_kept) : parameters_(parameters) {
+    for (const at::Tensor& parameter : parameters) {
+      gradients_.push_back(parameter.grad());
+      if (!are_kept) parameter.mutable_grad().reset();
+    }
+  }
+  void restore() const {
+    for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
+  }
+
+ private:
+  const Tensors& parameters_;
+  Tensors gradients_;
+};
+
+bool are_same(const Tensors& a, const Tensors& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& one, const at::Tensor& other) { return one.is_same(other); });
+}
+
+// As AccumulateGrad adds, where nobody else is to have what the leaf gets.
+void add_to(const at::Tensor& parameter, const at::Tensor& gradient) {
+  at::Tensor& grad = parameter.mutable_grad();
+  if (!gradient.defined()) return;
+  if (!grad.defined()) {
+    grad = gradient;
+  } else if (grad.is_sparse() && !gradient.is_sparse()) {
+    grad = gradient + grad;
+  } else {
+    grad.add_(gradient);
+  }
+}
+
 }  // namespace
 
 class StepCore::Implementation {
@@ -67,8 +105,20 @@ class StepCore::Implementation {
     ++stats_.calls;
     find_trained();
     if (needs_closure_) return by_closure(call);
-    if (const char* const why = why_watched(trained_)) return in_three_parts(call, why);
-    return in_one_program(call);
+    const GradientsBefore before(all_, /*are_kept=*/micro_batch_ != 0);
+    FunctionOutput output;
+    try {
+      const char* const why = why_three_parts(call.inputs);
+      if (why == nullptr && may_be_recorded()) {
+        if (auto recorded = record(call)) return std::move(*recorded);
+      }
+      output = why == nullptr ? in_one_program(call) : in_three_parts(call, why);
+    } catch (...) {
+      before.restore();
+      throw;
+    }
+    update();
+    return output;
   }
 
   double grad_norm() const { return update_.grad_norm(); }
@@ -87,23 +137,27 @@ class StepCore::Implementation {
   }
 
   void reset() {
+    forget_programs();
+    has_inner_gradients_ = false;
+  }
+
+ private:
+  void forget_programs() {
     gradients_.reset();
     recorded_.forget();
   }
 
- private:
-  // Parameters that a gradient is asked for. A program is for one list of them: the lists are kept, so that none has the address of one that
-  // is gone.
+  // Parameters that a gradient is asked for, each once. A program is for one list of them: the lists are kept, so that none has the address of
+  // one that is gone.
   void find_trained() {
-    trained_ = all_parameters(optimizer_);
-    trained_.erase(std::remove_if(trained_.begin(), trained_.end(), [](const at::Tensor& one) { return !one.requires_grad(); }),
-                   trained_.end());
+    all_ = all_parameters(optimizer_);
+    trained_.clear();
+    std::unordered_set<const at::TensorImpl*> seen;
+    for (const at::Tensor& one : all_) {
+      if (one.requires_grad() && seen.insert(one.unsafeGetTensorImpl()).second) trained_.push_back(one);
+    }
     if (trained_.empty()) throw std::invalid_argument("hindcast::train_step: none of the optimizer's parameters requires a gradient");
-    const auto is_now = [&](const auto& list) {
-      return std::equal(trained_.begin(), trained_.end(), list.second.begin(), list.second.end(),
-                        [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
-    };
-    const auto found = std::find_if(lists_.begin(), lists_.end(), is_now);
+    const auto found = std::find_if(lists_.begin(), lists_.end(), [&](const auto& list) { return are_same(trained_, list.second); });
     if (found != lists_.end()) {
       list_ = found->first;
       return;
@@ -111,73 +165,107 @@ class StepCore::Implementation {
     constexpr size_t kMostLists = 8;
     if (lists_.size() == kMostLists) {
       lists_.erase(lists_.begin());
-      gradients_.reset();
+      forget_programs();
     }
     list_ = ++last_list_;
     lists_.emplace_back(list_, trained_);
   }
 
-  FunctionOutput in_one_program(const FunctionCall& call) {
+  // A program ends at its arguments. What led to them gets no gradient, and would be a constant of the program.
+  const char* why_three_parts(const Tensors& inputs) const {
+    if (has_inner_gradients_) return "the function makes gradients itself, as by backward()";
+    for (const at::Tensor& input : inputs) {
+      if (!input.defined() || !input.requires_grad()) continue;
+      if (!input.is_leaf()) return "an argument has a history";
+      const auto is_input = [&](const at::Tensor& parameter) { return parameter.is_same(input); };
+      if (std::any_of(trained_.begin(), trained_.end(), is_input)) return "an argument is a parameter";
+    }
+    return why_watched(trained_);
+  }
+
+  // `run` gives the loss and its gradients in a trace, where they are traced, and in a comparison. A call that LibTorch alone runs is LibTorch's
+  // backward(): Functions may call backward() themselves, or want no grad().
+  template <class Call>
+  FunctionOutput with_gradients(const FunctionCall& call, bool& has_run, const Call& then) {
     const auto run = [&](const Tensors& tensors) {
+      has_run = true;
+      const at::AutoGradMode grad_mode(mode_);
       FunctionOutput output = call.function(tensors);
       const at::Tensor loss = loss_of(output);
       refuse_other_leaves(loss, tensors);
-      const Tensors gradients = torch::autograd::grad({loss}, trained_, {}, std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+      const bool is_eager = capture::Recorder::current() == nullptr && are_same(tensors, call.inputs) && options_.aot.check_every == 0;
+      Tensors gradients(trained_.size());
+      if (is_eager) {
+        loss.backward();
+      } else {
+        gradients = torch::autograd::grad({loss}, trained_, {}, std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+      }
       without_history(output);
       for (size_t i = 0; i < trained_.size(); ++i) output.tensors.push_back(as_gradient_of(trained_[i], gradients[i]));
       return output;
     };
+    mode_ = at::GradMode::is_enabled();
     FunctionCall whole{call.inputs, call.facts, call.is_static, run, call.has_owner};
     whole.facts.append(reinterpret_cast<const char*>(&list_), sizeof(list_));
-    if (may_be_recorded()) {
-      const auto all = [&](const FunctionCall& recorded) {
-        FunctionOutput output = gradients_of(recorded);
-        update_();
-        return output;
-      };
-      if (auto output = recorded_.run({whole, gradients_, trained_, all})) return std::move(*output);
+    return then(whole);
+  }
+
+  FunctionOutput in_one_program(const FunctionCall& call) {
+    bool has_run = false;
+    FunctionOutput output = with_gradients(call, has_run, [&](const FunctionCall& whole) { return gradients_.call(whole); });
+    const auto first = output.tensors.end() - static_cast<std::ptrdiff_t>(trained_.size());
+    const bool has_traced = std::any_of(first, output.tensors.end(), [](const at::Tensor& gradient) { return gradient.defined(); });
+    if (has_run && has_traced && micro_batch_ == 0) {
+      has_inner_gradients_ = std::any_of(trained_.begin(), trained_.end(), [](const at::Tensor& one) { return one.grad().defined(); });
+      if (has_inner_gradients_) forget_programs();
     }
-    FunctionOutput output = gradients_of(whole);
-    update();
+    take_gradients(output);
     return output;
   }
 
-  bool may_be_recorded() const {
-    return options_.cuda_graphs && options_.accumulate == 1 && !options_.keep_gradients &&
-           !(options_.clip && options_.clip->error_if_nonfinite);
-  }
-
-  // Added to `.grad()`.
-  FunctionOutput gradients_of(const FunctionCall& whole) {
-    FunctionOutput output = gradients_.call(whole);
+  void take_gradients(FunctionOutput& output) {
     const size_t results = output.tensors.size() - trained_.size();
-    add_gradients(output.tensors.begin() + static_cast<std::ptrdiff_t>(results));
+    const bool are_written = options_.accumulate != 1 || options_.keep_gradients;
+    for (size_t i = 0; i < trained_.size(); ++i) {
+      at::Tensor gradient = output.tensors[results + i];
+      const auto is_one = [&](size_t other) { return other != i && gradient.is_same(output.tensors[results + other]); };
+      for (size_t other = 0; are_written && gradient.defined() && other < i; ++other) {
+        if (is_one(other)) gradient = gradient.clone();  // parameters that share one
+      }
+      add_to(trained_[i], gradient);
+    }
     output.tensors.resize(results);
-    return output;
   }
 
   // LibTorch's own order, for who watches it.
   FunctionOutput in_three_parts(const FunctionCall& call, const char* why) {
     note_three_parts(why);
     FunctionOutput output = call.function(call.inputs);
-    backward(loss_of(output), call.inputs);
+    const at::Tensor loss = loss_of(output);
+    loss.backward();
     without_history(output);
-    update();
     return output;
   }
 
   FunctionOutput by_closure(const FunctionCall& call) {
     note_three_parts("LBFGS evaluates the loss itself");
     std::optional<FunctionOutput> first;
-    update_([&] {
-      FunctionOutput output = call.function(call.inputs);
-      const at::Tensor loss = loss_of(output);
-      backward(loss, call.inputs);
-      without_history(output);
-      if (!first) first = std::move(output);
-      return loss;
-    });
-    drop_gradients();
+    const GradientsBefore before(all_, /*are_kept=*/true);
+    try {
+      update_([&] {
+        drop_gradients();
+        FunctionOutput output = call.function(call.inputs);
+        const at::Tensor loss = loss_of(output);
+        loss.backward();
+        without_history(output);
+        if (!first) first = std::move(output);
+        return loss;
+      });
+    } catch (...) {
+      before.restore();
+      throw;
+    }
+    if (!options_.keep_gradients) drop_gradients();
     return std::move(*first);
   }
 
@@ -187,18 +275,25 @@ class StepCore::Implementation {
     tell_once(base::format("train_step runs as zero_grad(), backward() and step(): {}", why));
   }
 
-  // What fails leaves the gradients that there were.
-  void backward(const at::Tensor& loss, const Tensors& inputs) {
-    refuse_other_leaves(loss, inputs);
-    Tensors before;
-    for (const at::Tensor& parameter : trained_) before.push_back(parameter.grad());
-    if (micro_batch_ == 0) drop_gradients();
-    try {
-      loss.backward();
-    } catch (...) {
-      for (size_t i = 0; i < trained_.size(); ++i) trained_[i].mutable_grad() = before[i];
-      throw;
-    }
+  bool may_be_recorded() const {
+    return options_.cuda_graphs && options_.accumulate == 1 && !options_.keep_gradients &&
+           !(options_.clip && options_.clip->error_if_nonfinite);
+  }
+
+  std::optional<FunctionOutput> record(const FunctionCall& call) {
+    bool has_run = false;
+    std::optional<FunctionOutput> output;
+    with_gradients(call, has_run, [&](const FunctionCall& whole) {
+      const auto all = [&](const FunctionCall& recorded) {
+        FunctionOutput made = gradients_.call(recorded);
+        take_gradients(made);
+        update_();
+        return made;
+      };
+      output = recorded_.run({whole, gradients_, trained_, all});
+      return FunctionOutput();
+    });
+    return output;
   }
 
   void refuse_other_leaves(const at::Tensor& loss, const Tensors& inputs) const {
@@ -214,21 +309,6 @@ class StepCore::Implementation {
                      other));
   }
 
-  void add_gradients(Tensors::const_iterator gradients) {
-    Tensors sums, added;
-    for (const at::Tensor& parameter : trained_) {
-      const at::Tensor& gradient = *gradients++;
-      at::Tensor& grad = parameter.mutable_grad();
-      if (micro_batch_ == 0 || !grad.defined()) {
-        grad = gradient;
-      } else if (gradient.defined()) {
-        sums.push_back(grad);
-        added.push_back(gradient);
-      }
-    }
-    if (!sums.empty()) at::_foreach_add_(sums, added);
-  }
-
   void update() {
     if (++micro_batch_ < options_.accumulate) return;
     micro_batch_ = 0;
@@ -237,7 +317,7 @@ class StepCore::Implementation {
   }
 
   void drop_gradients() {
-    for (const at::Tensor& parameter : trained_) parameter.mutable_grad().reset();
+    for (const at::Tensor& parameter : all_) parameter.mutable_grad().reset();
   }
 
   torch::optim::Optimizer& optimizer_;
@@ -246,10 +326,12 @@ class StepCore::Implementation {
   AotCore gradients_;
   CompiledStep update_;
   RecordedSteps recorded_{update_, options_.cuda_graph_bytes};
-  Tensors trained_;
+  Tensors all_, trained_;  // in a call
   std::vector<std::pair<uint64_t, Tensors>> lists_;
   uint64_t list_ = 0, last_list_ = 0;
   uint32_t micro_batch_ = 0;
+  bool mode_ = true;                  // grad mode of the call
+  bool has_inner_gradients_ = false;  // which no program makes again
   TrainStepStats stats_;
 };
 

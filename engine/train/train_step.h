@@ -11,6 +11,7 @@
 #include "engine/aot/aot_module.h"
 #include "engine/train/step_core.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -24,7 +25,7 @@ template <class LossFunction>
 class TrainStep {
  public:
   TrainStep(torch::optim::Optimizer& optimizer, LossFunction function, TrainStepOptions options)
-      : function_(std::move(function)), core_(optimizer, std::move(options)) {}
+      : function_(std::move(function)), static_argnums_(options.aot.static_argnums), core_(optimizer, std::move(options)) {}
 
   /// zero_grad(), the function, backward(), clipping, and the optimizer's step(). Returns what the function returned, without history.
   template <class... Args>
@@ -37,7 +38,15 @@ class TrainStep {
   auto call_with(std::string facts, const Args&... args) {
     using Result = std::invoke_result_t<LossFunction&, Args&...>;
     tree::Flatten flat{{}, std::move(facts)};
-    (tree::visit(args, flat), ...);
+    std::vector<bool> is_static;
+    std::size_t number = 0;
+    (
+        [&] {
+          tree::visit(args, flat);
+          is_static.resize(flat.tensors.size(),
+                           std::find(static_argnums_.begin(), static_argnums_.end(), number++) != static_argnums_.end());
+        }(),
+        ...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) {
       std::tuple<Args...> given(args...);
       tree::Refill refill{tensors};
@@ -50,7 +59,7 @@ class TrainStep {
       return engine::FunctionOutput{std::move(of_result.tensors), std::make_shared<const Result>(std::move(result)),
                                     std::move(of_result.facts)};
     };
-    const engine::FunctionOutput output = core_.call({std::move(flat.tensors), std::move(flat.facts), {}, run});
+    const engine::FunctionOutput output = core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), run});
     Result result = *static_cast<const Result*>(output.shape.get());
     tree::Refill refill{output.tensors};
     tree::visit(result, refill);
@@ -65,6 +74,7 @@ class TrainStep {
 
  private:
   LossFunction function_;
+  std::vector<std::size_t> static_argnums_;
   engine::StepCore core_;
 };
 
@@ -77,7 +87,8 @@ class TrainStep {
 /// take the module as an argument (below), or other such things as numbers.
 ///
 /// Steps whose gradients somebody watches run as zero_grad(), backward() and step(): where a parameter has a hook, under
-/// DistributedDataParallel, and with LBFGS. stats() says why. Leaves that are no parameters of the optimizer get no gradient, arguments too.
+/// DistributedDataParallel, with LBFGS, where an argument has a history or is a parameter, and where the function calls backward() itself.
+/// stats() says why. In a program, leaves that are no parameters of the optimizer get no gradient, arguments too.
 ///
 /// A loss that fails, is no scalar or needs no gradient throws, as in LibTorch, and changes nothing.
 template <class LossFunction, class = std::enable_if_t<!IsModule<LossFunction>::value>>

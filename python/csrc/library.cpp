@@ -2,6 +2,7 @@
 // operator releases the GIL while it runs, and what it throws arrives in Python, a hook's own exception as itself.
 
 #include "capture/graph/graph.h"
+#include "capture/recorder/recorder.h"
 #include "engine/background.h"
 #include "engine/captures.h"
 #include "engine/counters/fallback.h"
@@ -144,6 +145,7 @@ void define_optim(torch::Library& m) {
       "optim_adagrad(Tensor[] parameters, Tensor[] sums, Tensor[] steps, float lr, float lr_decay, float weight_decay, float eps, "
       "bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
       &update_adagrad);
+  m.def("train_is_traced() -> bool", [] { return capture::Recorder::current() != nullptr; });
   m.def("train_accumulators_are_hooked(Tensor[] leaves) -> bool",
         [](const std::vector<at::Tensor>& leaves) { return engine::are_accumulators_hooked(leaves); });
   m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);

@@ -161,6 +161,9 @@ class CompiledStep:
         finally:
             self._factor = None
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a CompiledStep is of one optimizer: a copy of both takes a compiled_step() of its own")
+
     def with_scaler(self, scaler: "torch.amp.GradScaler") -> Any:
         """Does what ``scaler.step(optimizer)`` does, and clips once the gradients are unscaled."""
         attributes = self.optimizer.__dict__

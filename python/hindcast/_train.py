@@ -1,6 +1,6 @@
 """A training step in one call: forward, gradients, clipping and updates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 import torch
@@ -12,7 +12,10 @@ from ._library import ops
 from ._optim import ClipGradNorm, CompiledStep, compiled_step
 
 _accumulators_are_hooked = ops.train_accumulators_are_hooked.default._op
+_is_traced = ops.train_is_traced.default._op
 _MOST_LISTS = 8
+_SCALE = "_hindcast_scale"
+_SIMPLE = frozenset((torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)))
 
 
 def _check_count(name: str, value: Any) -> int:
@@ -41,18 +44,20 @@ def _as_gradient_of(parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -
     return torch.empty_like(parameter).copy_(gradient)
 
 
-def _other_parameter(loss: torch.Tensor, known: set[int]) -> Optional[torch.nn.Parameter]:
+def _nodes_of(loss: torch.Tensor) -> Iterator[Any]:
     seen, pending = set(), [loss.grad_fn]
     while pending:
         node = pending.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, torch.nn.Parameter) and id(variable) not in known:
-            return variable
+        yield node
         pending += [edge for edge, _ in node.next_functions]
-    return None
+
+
+def _wants_no_grad(loss: torch.Tensor) -> bool:
+    """A reentrant checkpoint refuses ``torch.autograd.grad``."""
+    return any(node.name() == "CheckpointFunctionBackward" for node in _nodes_of(loss))
 
 
 class TrainStep:
@@ -75,6 +80,7 @@ class TrainStep:
         scaler: Optional["torch.amp.GradScaler"],
         options: dict[str, Any],
     ) -> None:
+        aot_function(function, **options)  # which checks them
         self.update: CompiledStep = compiled_step(optimizer, clip)
         self.three_parts = 0
         self.why_three_parts = ""
@@ -82,8 +88,11 @@ class TrainStep:
         self._keep_gradients, self._accumulate = keep_gradients, _check_count("accumulate", accumulate)
         self._ignores_others = ignore_other_parameters
         self._micro_batch = 0
+        self._all: list[torch.Tensor] = []
         self._trained: list[torch.Tensor] = []
         self._compiled: dict[tuple[int, ...], tuple[list[torch.Tensor], AotFunction]] = {}
+        self._forgotten: dict[str, int] = {}  # counts of programs that are gone
+        self._why_no_program: Optional[str] = None  # from now on
         self._needs_closure = isinstance(optimizer, torch.optim.LBFGS)
         if not any(group["params"] for group in optimizer.param_groups):
             raise ValueError("train_step: the optimizer has no parameters")
@@ -92,22 +101,25 @@ class TrainStep:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One step, or one micro-batch of it. Returns what the function returns, without history."""
-        self._trained = [parameter for group in self._optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
-        if not self._trained:
-            raise ValueError("train_step: none of the optimizer's parameters requires a gradient")
+        self._find_trained()
         if self._needs_closure:
             return self._by_closure(args, kwargs)
-        why = self._why_three_parts()
-        if why is not None:
-            return self._in_three_parts(why, args, kwargs)
-        result, *gradients = self._gradients_of()(self._scale(), *args, **kwargs)
-        self._add(gradients)
+        before = [parameter.grad for parameter in self._all]
+        if self._micro_batch == 0:
+            self._drop_gradients()
+        try:
+            why = self._why_three_parts(args, kwargs)
+            result = self._in_one_program(args, kwargs) if why is None else self._in_three_parts(why, args, kwargs)
+        except BaseException:
+            for parameter, gradient in zip(self._all, before):
+                parameter.grad = gradient
+            raise
         self._step()
         return result
 
     def stats(self) -> dict[str, int]:
         """Of the programs of loss and gradients, as :meth:`AotFunction.stats`, with ``three_parts``."""
-        total: dict[str, int] = {}
+        total = dict(self._forgotten) or dict.fromkeys(("calls", "hits", "traces", "eager"), 0)
         for _, function in self._compiled.values():
             for name, count in function.stats().items():
                 total[name] = total.get(name, 0) + count
@@ -115,9 +127,32 @@ class TrainStep:
 
     def reset(self) -> None:
         """Forgets what was compiled."""
+        total = self.stats()
+        del total["three_parts"]
+        self._forgotten = total
         self._compiled.clear()
+        self._why_no_program = None
 
-    def _why_three_parts(self) -> Optional[str]:
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a TrainStep is of one optimizer: a copy of both takes a train_step() of its own")
+
+    def _find_trained(self) -> None:
+        self._all = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        trained = [parameter for parameter in self._all if parameter.requires_grad]
+        if len(set(map(id, trained))) != len(trained):
+            trained = list({id(parameter): parameter for parameter in trained}.values())
+        if not trained:
+            raise ValueError("train_step: none of the optimizer's parameters requires a gradient")
+        self._trained = trained
+
+    def _why_three_parts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Optional[str]:
+        if self._why_no_program is not None:
+            return self._why_no_program
+        if not torch.is_grad_enabled():
+            return "gradients are disabled"
+        why = _why_of_arguments(args, kwargs, self._trained)
+        if why is not None:
+            return why
         for parameter in self._trained:
             if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
                 return "a parameter has a hook"
@@ -133,20 +168,46 @@ class TrainStep:
         if known is not None:
             return known[1]
         if len(self._compiled) == _MOST_LISTS:
-            del self._compiled[next(iter(self._compiled))]
+            self.reset()
         function, trained, ignores_others = self._function, self._trained, self._ignores_others
+        is_compared = bool(self._options.get("check_every"))
 
-        def loss_and_gradients(scale: Optional[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-            result = function(*args, **kwargs)
-            loss = _loss_of(result)
-            if not ignores_others:
-                _refuse_others(loss, trained)
-            gradients = torch.autograd.grad(loss if scale is None else loss * scale, trained, allow_unused=True)
+        def loss_and_gradients(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+            scale = kwargs.pop(_SCALE, None)
+            with torch.enable_grad():  # a comparison calls it without
+                result = function(*args, **kwargs)
+                loss = _loss_of(result)
+                if not ignores_others:
+                    _refuse_others(loss, trained)
+                scaled = loss if scale is None else loss * scale
+                gradients: tuple[Optional[torch.Tensor], ...] = (None,) * len(trained)
+                if is_compared or (_is_traced() and not _wants_no_grad(loss)):
+                    gradients = torch.autograd.grad(scaled, trained, allow_unused=True)
+                else:  # PyTorch alone runs it: Functions may call backward() themselves
+                    scaled.backward()
             return (_without_history(result), *map(_as_gradient_of, trained, gradients))
 
         made = aot_function(loss_and_gradients, **self._options)
         self._compiled[key] = (trained, made)
         return made
+
+    def _in_one_program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        scale = self._scale()
+        if scale is not None:
+            kwargs = {**kwargs, _SCALE: scale}
+        compiled = self._gradients_of()
+        result, *gradients = compiled(*args, **kwargs)
+        if gradients[0] is None and all(gradient is None for gradient in gradients):
+            if compiled.stats()["traces"] != 0:
+                self._give_up("the function cannot be traced with its gradients; HINDCAST_LOGS=aot says why")
+        elif self._micro_batch == 0 and any(parameter.grad is not None for parameter in self._trained):
+            self._give_up("the function makes gradients itself, as by backward()")
+        self._add(gradients)
+        return result
+
+    def _give_up(self, why: str) -> None:
+        self.reset()
+        self._why_no_program = why
 
     def _scale(self) -> Optional[torch.Tensor]:
         scaler = self._scaler
@@ -157,15 +218,23 @@ class TrainStep:
         return scaler._scale
 
     def _add(self, gradients: list[Optional[torch.Tensor]]) -> None:
-        if self._micro_batch == 0:
-            for parameter, gradient in zip(self._trained, gradients):
-                parameter.grad = gradient
-            return
+        """As AccumulateGrad adds: where somebody writes to them, parameters that share a gradient get one each."""
+        if self._keep_gradients or self._accumulate != 1:
+            taken: set[int] = set()
+            for i, gradient in enumerate(gradients):
+                if gradient is not None and id(gradient) in taken:
+                    gradients[i] = gradient.clone()
+                taken.add(id(gradient))
         for parameter, gradient in zip(self._trained, gradients):
-            if parameter.grad is None or gradient is None:
-                parameter.grad = gradient if parameter.grad is None else parameter.grad
+            if gradient is None:
+                continue
+            grad = parameter.grad
+            if grad is None:
+                parameter.grad = gradient
+            elif grad.is_sparse and not gradient.is_sparse:
+                parameter.grad = gradient + grad
             else:
-                parameter.grad.add_(gradient)
+                grad.add_(gradient)
 
     def _step(self) -> None:
         self._micro_batch += 1
@@ -181,57 +250,73 @@ class TrainStep:
             self._drop_gradients()
 
     def _drop_gradients(self) -> None:
-        for parameter in self._trained:
+        for parameter in self._all:
             parameter.grad = None
 
     def _note_three_parts(self, why: str) -> None:
         self.three_parts += 1
         self.why_three_parts = why
 
-    def _backward(self, loss: torch.Tensor) -> None:
-        """What fails leaves the gradients that there were."""
-        if not self._ignores_others:
+    def _backward(self, result: Any) -> torch.Tensor:
+        loss = _loss_of(result)
+        # A walk in Python over the whole graph: now and then, it is the same one in most steps.
+        if not self._ignores_others and self.three_parts & (self.three_parts - 1) == 0:
             _refuse_others(loss, self._trained)
-        before = [parameter.grad for parameter in self._trained]
-        if self._micro_batch == 0:
-            self._drop_gradients()
-        try:
-            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
-        except BaseException:
-            for parameter, gradient in zip(self._trained, before):
-                parameter.grad = gradient
-            raise
+        (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+        return loss
 
     def _in_three_parts(self, why: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._note_three_parts(why)
         result = self._function(*args, **kwargs)
-        self._backward(_loss_of(result))
-        self._step()
+        self._backward(result)
         return _without_history(result)
 
     def _by_closure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._note_three_parts("LBFGS evaluates the loss itself")
         results: list[Any] = []
+        before = [parameter.grad for parameter in self._all]
 
         def closure() -> torch.Tensor:
+            self._drop_gradients()
             result = self._function(*args, **kwargs)
-            loss = _loss_of(result)
-            self._backward(loss)
+            loss = self._backward(result)
             results.append(_without_history(result))
             return loss
 
-        self.update(closure)
-        self._drop_gradients()
+        try:
+            self.update(closure)
+        except BaseException:
+            for parameter, gradient in zip(self._all, before):
+                parameter.grad = gradient
+            raise
+        if not self._keep_gradients:
+            self._drop_gradients()
         return results[0]
 
 
+def _why_of_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], trained: list[torch.Tensor]) -> Optional[str]:
+    """A program ends at its arguments: what led to them gets no gradient, and would be a constant of the program."""
+    leaves = [*args, *kwargs.values()] if kwargs else list(args)
+    if not all(type(leaf) in _SIMPLE for leaf in leaves):
+        leaves = pytree.tree_leaves(leaves)
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            if not leaf.is_leaf:
+                return "an argument has a history"
+            if any(leaf is parameter for parameter in trained):
+                return "an argument is a parameter"
+    return None
+
+
 def _refuse_others(loss: torch.Tensor, trained: list[torch.Tensor]) -> None:
-    other = _other_parameter(loss, set(map(id, trained)))
-    if other is not None:
-        raise ValueError(
-            f"train_step: the loss depends on a parameter that the optimizer does not have, of sizes {list(other.shape)}. Give it to the optimizer, "
-            "call requires_grad_(False) on it, or pass ignore_other_parameters=True"
-        )
+    known = set(map(id, trained))
+    for node in _nodes_of(loss):
+        other = getattr(node, "variable", None)
+        if isinstance(other, torch.nn.Parameter) and id(other) not in known:
+            raise ValueError(
+                f"train_step: the loss depends on a parameter that the optimizer does not have, of sizes {list(other.shape)}. Give it to the "
+                "optimizer, call requires_grad_(False) on it, or pass ignore_other_parameters=True"
+            )
 
 
 def _of_module(module: torch.nn.Module, criterion: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,7 +345,8 @@ def train_step(
     optimizer's.
 
     Steps whose gradients somebody watches run as ``zero_grad()``, ``backward()`` and ``step()``: where a parameter has a hook, under
-    DistributedDataParallel, and with LBFGS.
+    DistributedDataParallel, with LBFGS, where an argument has a history or is a parameter, and where the function calls ``backward()``
+    itself. In a program, tensors that are no parameters of the optimizer get no gradient, arguments too.
 
     Example::
 
@@ -283,7 +369,14 @@ def train_step(
     Raises:
         TypeError, ValueError: for a bad option, an optimizer without parameters, and a function that returns no loss.
     """
+    for name, value in (("keep_gradients", keep_gradients), ("ignore_other_parameters", ignore_other_parameters)):
+        if not isinstance(value, bool):
+            raise TypeError(f"train_step: {name} is {value!r}, expected a bool")
+    if scaler is not None and not callable(getattr(scaler, "scale", None)):
+        raise TypeError(f"train_step: scaler is a {type(scaler).__name__}, expected a GradScaler")
     if criterion is not None:
+        if not callable(criterion):
+            raise TypeError(f"train_step: criterion is a {type(criterion).__name__}, expected a callable")
         if not isinstance(function, torch.nn.Module):
             raise TypeError(f"train_step: with a criterion the function is a module, got {type(function).__name__}")
         function = _of_module(function, criterion)

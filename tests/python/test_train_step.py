@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 import hindcast
@@ -208,6 +209,110 @@ def test_a_scaler():
     both.expect_alike()
 
 
+class Recompute(torch.autograd.Function):
+    """As reversible layers and other libraries' checkpoints do it."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.save_for_backward(x)
+        ctx.layer = layer
+        with torch.no_grad():
+            return layer(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            torch.autograd.backward(ctx.layer(x), gradient)
+        return x.grad, None
+
+
+# name -> loss of (net, parameters beside it, x, y), and options
+PROGRAMS = {
+    "an argument with a history": lambda net, w, x, y: None,
+    "two parameters share a gradient": lambda net, w, x, y: (net(x) + (w[0] + w[1]) - y).square().mean(),
+    "a Function calls backward": lambda net, w, x, y: (Recompute.apply(net[0](x) + w[0].sum(), net[1:]) - y).square().mean(),
+    "a reentrant checkpoint": lambda net, w, x, y: nn.functional.mse_loss(
+        torch.utils.checkpoint.checkpoint(net[1:], net[0](x) + w[0].sum(), use_reentrant=True), y
+    ),
+}
+
+
+def inner_backward(net, w, x, y):
+    (w[0] * x.sum()).sum().backward()
+    return nn.functional.mse_loss(net(x), y)
+
+
+PROGRAMS["the function calls backward"] = inner_backward
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"keep_gradients": True}, {"check_every": 3}], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_found_by_attack(name, options):
+    if "check_every" in options and name != "two parameters share a gradient":
+        pytest.skip("such a function is not compared")
+    ours, stock = mlp(), mlp()
+    beside = [[nn.Parameter(torch.linspace(0, 1, 3, dtype=torch.double) + i) for i in range(2)] for _ in range(2)]
+    encoders = [nn.Linear(6, 6).double() for _ in range(2)]
+    encoders[1].load_state_dict(encoders[0].state_dict())
+    of_ours, of_stock = (
+        torch.optim.SGD([*net.parameters(), *w, *encoder.parameters()], lr=0.05)
+        for net, w, encoder in ((ours, beside[0], encoders[0]), (stock, beside[1], encoders[1]))
+    )
+    loss = PROGRAMS[name]
+    encodes = name == "an argument with a history"
+    if encodes:
+
+        def loss(net, w, x, y):
+            return nn.functional.mse_loss(net(x), y)
+
+    step = hindcast.train_step(of_ours, lambda x, y: loss(ours, beside[0], x, y), async_=False, **options)
+    every = options.get("accumulate", 1)
+    for i in range(8):
+        x, y = batch(i)
+        if i % every == 0:
+            of_stock.zero_grad()
+        loss(stock, beside[1], encoders[1](x) if encodes else x, y).backward()
+        if i % every == every - 1:
+            of_stock.step()
+        step(encoders[0](x) if encodes else x, y)
+        for mine, theirs in zip([*ours.parameters(), *beside[0], *encoders[0].parameters()],
+                                [*stock.parameters(), *beside[1], *encoders[1].parameters()]):
+            torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+            if "keep_gradients" in options:
+                torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-12)
+    if "keep_gradients" in options and name == "two parameters share a gradient":
+        assert beside[0][0].grad.data_ptr() != beside[0][1].grad.data_ptr()
+
+
+def test_a_parameter_may_be_an_argument_or_be_listed_twice():
+    both = Both(OPTIMIZERS["sgd"])
+    step = hindcast.train_step(both.of_ours, lambda w, x, y: nn.functional.mse_loss(both.ours[2](torch.tanh(x @ w.t())), y), async_=False,
+                               ignore_other_parameters=True)
+    for i in range(5):
+        x, y = batch(i)
+        both.of_stock.zero_grad()
+        nn.functional.mse_loss(both.stock[2](torch.tanh(x @ both.stock[0].weight.t())), y).backward()
+        both.of_stock.step()
+        step(both.ours[0].weight, x, y)
+    both.expect_alike()
+    assert step.why_three_parts == "an argument is a parameter"
+
+
+def test_zero_grad_is_of_frozen_parameters_too():
+    both = Both(OPTIMIZERS["sgd"])
+    for net in (both.ours, both.stock):
+        net[0].weight.grad = torch.ones_like(net[0].weight)
+        net[0].weight.requires_grad_(False)
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False)
+    for i in range(4):
+        x, y = batch(i)
+        step(x, y)
+        both.stock_step(x, y)
+    both.expect_alike()
+
+
 @pytest.mark.parametrize("hooked", [False, True])
 @pytest.mark.parametrize("kind", ["no scalar", "no gradient", "exception", "no loss", "another parameter"])
 def test_what_fails_changes_nothing(kind, hooked):
@@ -259,4 +364,9 @@ def test_bad_options():
     with pytest.raises(ValueError, match="LBFGS evaluates the loss itself"):
         hindcast.train_step(torch.optim.LBFGS(both.ours.parameters()), both.ours, nn.functional.mse_loss, accumulate=2)
     with pytest.raises(TypeError, match="unexpected keyword argument 'unknown'"):
-        hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, unknown=1)(*batch(0))
+        hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, unknown=1)
+    for options, message in (({"scaler": 3}, "scaler is a int"), ({"keep_gradients": "no"}, "keep_gradients is 'no', expected a bool")):
+        with pytest.raises(TypeError, match=message):
+            hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, **options)
+    with pytest.raises(TypeError, match="a TrainStep is of one optimizer"):
+        copy.deepcopy(hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss))

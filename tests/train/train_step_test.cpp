@@ -288,6 +288,124 @@ TEST(TrainStep, ParametersMayChange) {
   EXPECT_EQ(step.stats().traces, 2U);
 }
 
+// ---- found by attack
+
+/// Losses of a net, of two parameters beside it, and of a batch.
+using LossBeside = std::function<at::Tensor(Sequential net, const Tensors& beside, const at::Tensor& x, const at::Tensor& y)>;
+
+struct Attack {
+  std::string name;
+  LossBeside loss;
+  std::function<Tensors(Sequential net, const Tensors& beside)> parameters = [](Sequential net, const Tensors& beside) {
+    Tensors all = net->parameters();
+    all.insert(all.end(), beside.begin(), beside.end());
+    return all;
+  };
+  bool scales = false;  // the first argument by a parameter, outside of the step
+};
+
+const std::vector<Attack>& attacks() {
+  static const auto mse = [](Sequential net, const Tensors&, const at::Tensor& x, const at::Tensor& y) {
+    return torch::mse_loss(net->forward(x), y);
+  };
+  static const std::vector<Attack> all = {
+      {.name = "SharedGradient",
+       .loss = [](Sequential net, const Tensors& w, const at::Tensor& x,
+                  const at::Tensor& y) { return torch::mse_loss(net->forward(x) + (w[0] + w[1]), y); }},
+      {.name = "ListedTwice",
+       .loss = mse,
+       .parameters =
+           [](Sequential net, const Tensors&) {
+             Tensors twice = net->parameters();
+             twice.push_back(twice[0]);
+             return twice;
+           }},
+      {.name = "HistoryOfAnArgument", .loss = mse, .scales = true},
+      {.name = "BackwardInTheFunction",
+       .loss =
+           [](Sequential net, const Tensors& w, const at::Tensor& x, const at::Tensor& y) {
+             (w[0] * x.sum()).sum().backward();
+             return torch::mse_loss(net->forward(x), y);
+           }},
+  };
+  return all;
+}
+
+class AttackedTrainStep : public testing::TestWithParam<std::tuple<size_t, int>> {};
+
+TEST_P(AttackedTrainStep, IsLibTorchs) {
+  const Attack& attack = attacks()[std::get<0>(GetParam())];
+  TrainStepOptions options = now();
+  const int kind = std::get<1>(GetParam());
+  if (kind == 1) options.accumulate = 2;
+  if (kind == 2) options.keep_gradients = true;
+  torch::manual_seed(8);
+  Sequential ours = mlp(), stock = copy_of(ours);
+  const auto beside = [] {
+    return Tensors{at::linspace(0, 1, 3, at::kDouble).requires_grad_(), at::linspace(1, 2, 3, at::kDouble).requires_grad_()};
+  };
+  const Tensors of_ours = beside(), of_stock = beside();
+  torch::optim::SGD mine(attack.parameters(ours, of_ours), 0.05), theirs(attack.parameters(stock, of_stock), 0.05);
+  auto step = train_step(
+      mine, [&](const at::Tensor& x, const at::Tensor& y) { return attack.loss(ours, of_ours, x, y); }, options);
+  for (int i = 0; i < 8; ++i) {
+    const at::Tensor x = numbers({8, 6}), y = numbers({8, 3});
+    const auto scaled = [&](const Tensors& w) { return attack.scales ? x * w[0].sum() : x; };
+    if (i % static_cast<int>(options.accumulate) == 0) theirs.zero_grad();
+    attack.loss(stock, of_stock, scaled(of_stock), y).backward();
+    if ((i + 1) % static_cast<int>(options.accumulate) == 0) theirs.step();
+    step(scaled(of_ours), y);
+    const Tensors mine_now = attack.parameters(ours, of_ours), theirs_now = attack.parameters(stock, of_stock);
+    for (size_t j = 0; j < mine_now.size(); ++j) {
+      EXPECT_TRUE(at::allclose(mine_now[j], theirs_now[j], 1e-10, 1e-12)) << i << " " << j;
+      if (!options.keep_gradients) continue;
+      ASSERT_EQ(mine_now[j].grad().defined(), theirs_now[j].grad().defined()) << i << " " << j;
+      if (mine_now[j].grad().defined()) {
+        EXPECT_TRUE(at::allclose(mine_now[j].grad(), theirs_now[j].grad(), 1e-10, 1e-12)) << i << " " << j;
+      }
+    }
+  }
+  if (options.keep_gradients && attack.name == "SharedGradient") {
+    EXPECT_FALSE(of_ours[0].grad().is_alias_of(of_ours[1].grad()));
+  }
+}
+std::string name_of(const testing::TestParamInfo<std::tuple<size_t, int>>& info) {
+  static const char* const kinds[] = {"", "Accumulated", "Kept"};
+  return attacks()[std::get<0>(info.param)].name + kinds[std::get<1>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Of, AttackedTrainStep, testing::Combine(testing::Range(size_t{0}, size_t{4}), testing::Range(0, 3)), name_of);
+
+TEST(TrainStep, GradientsOfFrozenParametersAreZeroedToo) {
+  TwoOf<Sequential> two(mlp(), of<torch::optim::SGD>(torch::optim::SGDOptions(0.1)));
+  for (Sequential net : {two.ours, two.stock}) {
+    at::Tensor frozen = net->parameters()[0];
+    frozen.mutable_grad() = at::ones_like(frozen);
+    frozen.requires_grad_(false);
+  }
+  auto step = train_step(*two.of_ours, two.ours, loss_of, now());
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor x = numbers({8, 6}), y = numbers({8, 3});
+    two.of_stock->zero_grad();
+    loss_of(*two.stock, x, y).backward();
+    two.of_stock->step();
+    step(x, y);
+  }
+  two.expect_alike();
+}
+
+TEST(TrainStep, IsComparedWithTheFunction) {
+  TwoOf<Sequential> two(mlp(), of<torch::optim::SGD>(torch::optim::SGDOptions(0.1)));
+  TrainStepOptions options = now();
+  options.aot.check_every = 2;
+  double factor = 1;
+  auto step = train_step(
+      *two.of_ours, two.ours,
+      [&](torch::nn::SequentialImpl& net, const at::Tensor& x, const at::Tensor& y) { return loss_of(net, x, y) * factor; }, options);
+  for (int i = 0; i < 4; ++i) step(numbers({8, 6}), numbers({8, 3}));
+  factor = 2;
+  EXPECT_THROW(for (int i = 0; i < 2; ++i) step(numbers({8, 6}), numbers({8, 3})), std::runtime_error);
+}
+
 TEST(TrainStep, LbfgsEvaluatesTheLossItself) {
   torch::manual_seed(7);
   TwoOf<Sequential> two(mlp(), of<torch::optim::LBFGS>(torch::optim::LBFGSOptions(0.1).max_iter(4)));
