@@ -152,6 +152,15 @@ bool is_near(const Outcome& stock, const Outcome& ours) {
   return true;
 }
 
+// Not where an index that is given twice decides by the order of writes.
+bool is_near_itself(const SeededProgram& program, const Outcome& stock, uint64_t seed) {
+  constexpr int kTimes = 20;
+  for (int again = 0; again < kTimes; ++again) {
+    if (!is_near(stock, run_stock(program, seed))) return false;
+  }
+  return true;
+}
+
 void tell(const std::set<std::string>& unsteady) {
   for (const std::string& op : unsteady) std::cout << "op table: stock's own bits change: " << op << std::endl;
 }
@@ -168,7 +177,9 @@ TEST_F(GpuOps, GiveTheStockGradients) {
     const Outcome ours = run_hindcast(program, run.seed);
     if (is_equal(stock, ours)) return;
     if (is_unsteady(program, stock, run.seed)) {
-      EXPECT_TRUE(is_near(stock, ours));
+      if (is_near_itself(program, stock, run.seed)) {
+        EXPECT_TRUE(is_near(stock, ours));
+      }
       unsteady.insert(row.op);
       return;
     }
