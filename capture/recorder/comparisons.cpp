@@ -1,9 +1,12 @@
 #include "capture/recorder/comparisons.h"
 
 namespace hindcast::capture {
+
+const c10::OperatorName kEqual("aten::equal", "");
+
 namespace {
 
-const c10::OperatorName kEqual("aten::equal", ""), kAllClose("aten::allclose", "");
+const c10::OperatorName kAllClose("aten::allclose", "");
 
 c10::OperatorHandle find(const char* name, const char* overload) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload); }
 

@@ -9,6 +9,8 @@
 namespace hindcast::capture {
 
 /// equal() and allclose(): a program has them as the tensor of one element that the bool is read from.
+/// equal(), which says no where sizes differ.
+extern const c10::OperatorName kEqual;
 bool is_comparison(const c10::OperatorName& op);
 
 /// The calls that make this tensor: each gets what the one before it gave.

@@ -263,7 +263,10 @@ void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* sta
       return tensor;
     });
   });
-  backend ? op.callBoxedForDispatchKey(*backend, *stack) : op.callBoxed(stack);
+  for (const auto key : {backend.value_or(c10::DispatchKey::Undefined), c10::DispatchKey::CompositeExplicitAutograd}) {
+    if (backend && op.hasKernelForDispatchKey(key)) return op.callBoxedForDispatchKey(key, *stack);
+  }
+  op.callBoxed(stack);
 }
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -333,7 +336,7 @@ void Recorder::tell_answer(const c10::OperatorHandle& op, const std::vector<c10:
   if (!answer.isScalar()) return;
   at::Tensor asked = inputs[0].toTensor();
   if (is_comparison(op.operator_name())) {
-    if (!have_same_sizes(asked, inputs[1].toTensor())) return;
+    if (op.operator_name() == kEqual && !have_same_sizes(asked, inputs[1].toTensor())) return;  // allclose() broadcasts
     const Comparison comparison = as_tensor(op.operator_name(), inputs);
     torch::jit::Stack stack = comparison.arguments;
     record(comparison.of_elements, &stack);

@@ -249,7 +249,10 @@ void Card::launch(const Launch& launch) const {
 bool Card::write(c10::Device device, void* to, uint64_t value) const {
   std::optional<CurrentContext> entered;
   enter(device.index(), entered);
-  HC_CALL(driver_, cuStreamWriteValue64_v2, current_stream(device), reinterpret_cast<uint64_t>(to), value, 0);
+  constexpr int kNotSupported = 801;
+  const int result = driver_.call().cuStreamWriteValue64_v2(current_stream(device), reinterpret_cast<uint64_t>(to), value, 0);
+  if (result == kNotSupported) return false;
+  driver_.check(result, "cuStreamWriteValue64_v2");
   return true;
 }
 

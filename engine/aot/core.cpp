@@ -185,8 +185,9 @@ class AotCore::Implementation {
 
   // Nobody sees what numbers are drawn in calls that are left.
   NextCalls now(NextCalls next) {
-    if (next <= 0) return next;
-    draw_atens(*context_);
+    if (next == 0) return next;
+    draw_atens(*context_);  // from the first measurement on: what masks a seed gives is no matter of times
+    if (next < 0) return next;
     untold_.store(next, std::memory_order_relaxed);
     return next;
   }

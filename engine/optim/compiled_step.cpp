@@ -30,6 +30,7 @@ class CompiledStep::Impl {
     }
     const torch::NoGradGuard no_grad;
     updates_.clear();
+    counted_.clear();
     updates_.set_factor(clip_gradients());
     for (auto& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
@@ -48,20 +49,18 @@ class CompiledStep::Impl {
     updates_.set_factor(factor.factor, factor.factor_as_float);
     norm_ = factor.norm;
     factor_ = factor.factor;
-    std::vector<const at::Tensor*> counted;
+    counted_.clear();
     for (auto& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
         if (!parameter.grad().defined()) continue;
-        if (with_ != nullptr && with_->add(updates_, group, parameter).empty()) {
-          counted.push_back(&parameter);
+        if (with_ != nullptr && !with_->makes_state(group, parameter) && with_->add(updates_, group, parameter).empty()) {
+          note_counted(parameter);
           continue;
         }
-        for (const at::Tensor* const one : counted) with_->take_back(*one);
-        updates_.clear();
+        take_back();
         return false;
       }
     }
-    counts.compiled += counted.size();
     return true;
   }
 
@@ -83,9 +82,20 @@ class CompiledStep::Impl {
   }
 
   void take_back() {
-    for (const at::Tensor& parameter : parameters()) {
-      if (parameter.grad().defined()) with_->take_back(parameter);
+    for (const at::Tensor& parameter : counted_) with_->take_back(parameter);
+    counts.compiled -= counted_.size();
+    counted_.clear();
+    updates_.clear();
+  }
+
+  bool makes_state() {
+    if (with_ == nullptr) return false;
+    for (auto& group : optimizer_.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (parameter.requires_grad() && with_->makes_state(group, parameter)) return true;
+      }
     }
+    return false;
   }
 
   double grad_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
@@ -119,12 +129,14 @@ class CompiledStep::Impl {
     return factor_ = at::Tensor();
   }
 
+  void note_counted(const at::Tensor& parameter) {
+    ++counts.compiled;
+    counted_.push_back(parameter);
+  }
+
   void add(torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) {
     const std::string_view why = with_->add(updates_, group, parameter);
-    if (why.empty()) {
-      ++counts.compiled;
-      return;
-    }
+    if (why.empty()) return note_counted(parameter);
     note_original(1, why);
     updates_.add_alone(parameter, [this, &group, parameter] {
       if (!factor_.defined()) return with_->step_alone(group, parameter);
@@ -162,6 +174,7 @@ class CompiledStep::Impl {
   const std::unique_ptr<engine::TorchOptim> with_;
   engine::Updates updates_;
   at::Tensor norm_, factor_;
+  std::vector<at::Tensor> counted_;  // by the last step
   std::set<std::string, std::less<>> said_;
 };
 
@@ -174,6 +187,7 @@ engine::StepFactor engine::StepParts::factor_of(const CompiledStep& step) { retu
 bool engine::StepParts::gather(CompiledStep& step, const StepFactor& factor) { return step.impl_->gather(factor); }
 void engine::StepParts::run(CompiledStep& step) { step.impl_->run(); }
 void engine::StepParts::let_go(CompiledStep& step, const StepFactor& factor) { step.impl_->let_go(factor); }
+bool engine::StepParts::makes_state(const CompiledStep& step) { return step.impl_->makes_state(); }
 void engine::StepParts::take_back(CompiledStep& step) { step.impl_->take_back(); }
 
 at::Tensor CompiledStep::operator()(const Closure& closure) { return impl_->step(closure); }

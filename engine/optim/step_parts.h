@@ -21,7 +21,9 @@ struct StepParts {
   static void run(CompiledStep& step);
   /// Holds nothing of this factor any more, whose memory goes.
   static void let_go(CompiledStep& step, const StepFactor& factor);
-  /// The step that was counted last, of parameters that have a gradient, was none.
+  /// The next step makes state of a parameter.
+  static bool makes_state(const CompiledStep& step);
+  /// What the last step counted, it did not do.
   static void take_back(CompiledStep& step);
 };
 

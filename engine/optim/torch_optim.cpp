@@ -25,6 +25,13 @@ class Of : public TorchOptim {
  public:
   explicit Of(Class& optimizer) : optimizer_(optimizer) {}
 
+  bool makes_state(OptimizerParamGroup& group, const at::Tensor& parameter) const override {
+    if constexpr (std::is_same_v<ClassOptions, torch::optim::SGDOptions>) {
+      if (options_of(group).momentum() == 0) return false;
+    }
+    return state_of(parameter) == nullptr;
+  }
+
   void take_back(const at::Tensor& parameter) override {
     if constexpr (!std::is_same_v<ClassState, torch::optim::SGDParamState>) {
       if (auto* const state = state_of(parameter)) state->step(state->step() - 1);

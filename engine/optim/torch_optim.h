@@ -29,6 +29,8 @@ class TorchOptim {
   /// Adds the update of a parameter that has a gradient. Empty: its state has counted the step, and its versions are those that the
   /// optimizer would leave. Else nothing has changed, and step_alone() must make the update.
   virtual std::string_view add(Updates& updates, torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) = 0;
+  /// add() would make the parameter's state.
+  virtual bool makes_state(torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) const = 0;
   /// What add() counted last, of this parameter, did not happen.
   virtual void take_back(const at::Tensor& parameter) = 0;
   /// By the class' own step, for this parameter alone.

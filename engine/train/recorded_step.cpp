@@ -93,7 +93,14 @@ void RecordedSteps::forget() {
 }
 
 void RecordedSteps::forget(One& one) {
-  StepParts::let_go(update_, one.factor);
+  {
+    std::optional<OrderOfLaunches> order;  // behind the last launch
+    try {
+      if (one.factor.norm.defined()) order.emplace(one.factor.norm.device());
+    } catch (const std::exception&) {  // a device that is lost says so to whoever uses it next
+    }
+    StepParts::let_go(update_, one.factor);
+  }
   one.factor = {};
   one.output = {};
   one.gradients.clear();
@@ -154,6 +161,7 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   one.steps = one.thread == thread ? one.steps + 1 : 1;
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
+  if (StepParts::makes_state(update_)) return std::nullopt;  // memory of the graph, which each launch would write anew
   if (!record(step, one)) return std::nullopt;
   return launch(step, one);
 }
@@ -192,17 +200,15 @@ bool RecordedSteps::record(const StepByParts& step, One& one) {
 // False: it failed, and no step is counted. True: one is, and `.grad()` has its gradients.
 bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Backend& backend) {
   const uint64_t originally = update_.counts().original;
-  bool has_counted = false;
+  const uint64_t compiled = update_.counts().compiled;
   const auto take_back = [&] {
-    if (has_counted) StepParts::take_back(update_);
-    has_counted = false;
+    if (update_.counts().compiled != compiled) StepParts::take_back(update_);
     set_gradients(step.trained, {});
   };
   try {
     one.recording = backend.record(step.trained[0].device(), [&] {
       try {
         one.output = step.run(on(one.inputs, step.call));
-        has_counted = true;
         for (const at::Tensor& parameter : step.trained) one.gradients.push_back(parameter.grad());
         one.factor = StepParts::factor_of(update_);
         if (update_.counts().original != originally) HC_UNSUPPORTED("the optimizer's own code updates a parameter");
@@ -238,9 +244,11 @@ FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one) {
   const at::NoGradGuard no_grad;
   const c10::Device device = step.trained[0].device();
   const OrderOfLaunches order(device);
+  const c10::impl::VirtualGuardImpl streams(device.type());
   Tensors to, from;
   for (size_t i = 0; i < one.inputs.size(); ++i) {
     if (!one.inputs[i].defined()) continue;
+    streams.recordDataPtrOnStream(one.inputs[i].storage().data_ptr(), streams.getStream(device));  // it may go before the launch is done
     to.push_back(without_repeats(one.inputs[i]));
     from.push_back(without_repeats(step.call.inputs[i]));
   }

@@ -10,7 +10,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
 from ._backward import mode_reason
-from ._made_objects import MadeObject
+from ._made_objects import Copied, MadeObject
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
@@ -195,6 +195,8 @@ def weakly(leaf: Any) -> Any:
 def _found(leaf: Any, arguments: Any) -> Any:
     if type(leaf) is Argument:
         return leaf.of(arguments)
+    if type(leaf) is Copied:
+        return leaf.of_call()
     if type(leaf) is not _Weak:
         return leaf
     found = leaf()

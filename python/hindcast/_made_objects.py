@@ -1,7 +1,9 @@
 """Objects that a function makes and returns, such as the cache of a language model: each call makes its own."""
 
+import copy
 import gc
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +31,20 @@ def _is_plain(value: Any) -> bool:
     )
 
 
+class Copied:
+    """A set or a deque that the function made: each call gets one of its own."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = weakref.ref(value)  # that lives on is somebody else's
+        self._made = copy.copy(value)
+
+    def of_call(self) -> Any:
+        return copy.copy(self._made)
+
+    def __repr__(self) -> str:
+        return f"a copy of {self._made!r}"
+
+
 class MadeObject:
     """One without its tensors, to be made again of others."""
 
@@ -53,8 +69,14 @@ class MadeObject:
 
     def text(self, text_of: Callable[[Any], str]) -> str:
         """Not of the objects in it, which may lead back here."""
-        leaves = [f"object {leaf.number}" if type(leaf) is MadeObject else text_of(leaf) for leaf in self.leaves]
+        leaves = [_text(leaf, text_of) for leaf in self.leaves]
         return f"object {self.number}: {self._kind.__module__}.{self._kind.__qualname__} {self.spec} {leaves} {self.places}"
+
+
+def _text(leaf: Any, text_of: Callable[[Any], str]) -> str:
+    if type(leaf) is MadeObject:
+        return f"object {leaf.number}"
+    return repr(leaf) if type(leaf) is Copied else text_of(leaf)
 
 
 class TakenApart:
@@ -75,7 +97,9 @@ class TakenApart:
 
     def _take_objects(self, leaves: list[Any]) -> None:
         for place, leaf in enumerate(leaves):
-            if id(leaf) in self._made:
+            if type(leaf) in (set, deque) and not self._is_argument(leaf):
+                leaves[place] = Copied(leaf)
+            elif id(leaf) in self._made:
                 leaves[place] = self._made[id(leaf)]
             elif len(self._made) < _MOST and _is_plain(leaf) and not self._is_argument(leaf):
                 leaves[place] = self._made[id(leaf)] = MadeObject(leaf, len(self._made))
@@ -90,7 +114,7 @@ class TakenApart:
 
     def text(self, text_of: Callable[[Any], str]) -> str:
         """Equal for results that differ in their tensors alone."""
-        leaves = [f"object {leaf.number}" if type(leaf) is MadeObject else text_of(leaf) for leaf in self.leaves]
+        leaves = [_text(leaf, text_of) for leaf in self.leaves]
         return ascii((self.spec, leaves, [made.text(text_of) for made in self._made.values() if made.value() is None]))
 
     def _take_tensors(self, leaves: list[Any], kept: Callable[[Any], Any], seen: set[int]) -> list[tuple[int, int]]:
@@ -101,6 +125,11 @@ class TakenApart:
                 self.tensors.append(leaf)
                 leaves[place] = None
             elif type(leaf) is not MadeObject:
+                if type(leaf) is Copied:
+                    lives = leaf.value()
+                    if lives is None:
+                        continue
+                    leaf = lives
                 leaves[place] = kept(leaf)
         for place, leaf in enumerate(leaves):
             if type(leaf) is not MadeObject:

@@ -198,7 +198,8 @@ class TrainStep:
         compiled = self._gradients_of()
         result, *gradients = compiled(*args, **kwargs)
         if gradients[0] is None and all(gradient is None for gradient in gradients):
-            if compiled.stats()["traces"] != 0:
+            stats = compiled.stats()
+            if stats["traces"] != 0 and stats["hits"] == 0:
                 self._give_up("the function cannot be traced with its gradients; HINDCAST_LOGS=aot says why")
         elif self._micro_batch == 0 and any(parameter.grad is not None for parameter in self._trained):
             self._give_up("the function makes gradients itself, as by backward()")

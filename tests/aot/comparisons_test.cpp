@@ -62,6 +62,15 @@ TEST(Comparisons, AllCloseIsAskedInEachCall) {
   EXPECT_GT(f.stats().hits, 0U);
 }
 
+TEST(Comparisons, AllCloseBroadcasts) {
+  const auto function = [](const at::Tensor& a) { return at::allclose(a.relu(), torch::zeros({})) ? a + 1 : a - 1; };
+  const auto f = aot_function(function, exact());
+  for (const double value : {-1.0, 1.0, -2.0, 2.0}) {
+    const auto a = torch::full({4}, value);
+    EXPECT_TRUE(f(a).equal(function(a))) << value;
+  }
+}
+
 // `equal(query, key)` decides how LibTorch's own attention projects.
 TEST(Comparisons, MultiheadAttentionRunsByPrograms) {
   torch::manual_seed(1);

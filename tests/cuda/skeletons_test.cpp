@@ -213,15 +213,17 @@ TEST_F(Skeletons, FewLongRowsAreShared) {
   expect_like_aten(sum, inputs(100000), kFloats, always(Launched(2, "rows_split")), kUnitsOfMeans);
 }
 
-TEST_F(Skeletons, ColumnsOfOneBlock) {
+TEST_F(Skeletons, ColumnsOfFewRows) {
   const auto function = [](const Tensors& x) {
     const at::Tensor y = (x[0] * x[0]).tanh();
     return Tensors{y, y.sum(0)};
   };
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{2, 32}, {17, 64}, {31, 16}}) {
     const auto inputs = [rows = rows, columns = columns](at::ScalarType type) { return Tensors{random({rows, columns}, type)}; };
-    expect_like_aten(function, inputs, kFloats, always({"rows"}));
+    expect_like_aten(function, inputs, kFloats, always({"rows_each"}));
   }
+  const auto wide = [](at::ScalarType type) { return Tensors{random({17, 20000}, type)}; };
+  expect_like_aten(function, wide, kFloats, always({"rows"}));
 }
 
 TEST_F(Skeletons, ColumnsInSlices) {

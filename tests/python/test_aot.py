@@ -791,3 +791,17 @@ def test_a_message_says_which_line_and_what_to_write(function, line, advice):
     with pytest.raises(RuntimeError, match=f"{__file__}:[0-9]+{line}") as error:
         f(leaf(3))
     assert advice in str(error.value)
+
+
+def test_a_users_operator_behind_the_end_of_a_trace():
+    @torch.library.custom_op("hindcast_tests::plus_one", mutates_args=())
+    def plus_one(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def function(x):
+        return plus_one(x[x > 0])
+
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(3):
+        x = torch.randn(6)
+        torch.testing.assert_close(f(x), function(x))

@@ -218,3 +218,24 @@ def test_a_language_model_returns_its_cache(make):
         after = [net(input_ids=words[:, :6], use_cache=True).past_key_values for net in (compiled, compiled, model)]
         following = [model(input_ids=words[:, 6:7], past_key_values=cache).logits for cache in after]
     assert_same(following[1], following[2])
+
+
+def test_sets_are_made_anew():
+    class Cache:
+        pass
+
+    outside = {0}
+
+    def function(x):
+        cache = Cache()
+        cache.made, cache.outside, cache.double = {7}, outside, x * 2
+        return cache, {8}
+
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(4):
+        x = torch.randn(3)
+        cache, made = f(x)
+        assert cache.made == {7} and made == {8} and cache.outside is outside
+        torch.testing.assert_close(cache.double, x * 2)
+        cache.made.add(1)
+        made.add(1)

@@ -144,6 +144,32 @@ TEST_F(RecordedTrainSteps, AParameterThatLiesElsewhereIsRecordedAgain) {
   EXPECT_EQ(stats.cuda_graph_launches, 3U + 6U);
 }
 
+// What a step makes of state lies in the graph's memory while it is recorded, and is made anew by each launch.
+TEST_F(RecordedTrainSteps, StateMayBeMadeAnewAtAnyStep) {
+  using namespace torch::optim;
+  for (const MakeOptimizer& make : {kAdam, of<SGD>(SGDOptions(0.1).momentum(0.9)), of<RMSprop>(RMSpropOptions(0.01).momentum(0.9))}) {
+    for (const int at : {1, 3, 4, 5, 7}) {
+      SCOPED_TRACE(at);
+      expect_same_steps(
+          make, options(),
+          [&](int step, Net&, Optimizer& optimizer) {
+            if (step == at) optimizer.state().clear();
+          },
+          [](int) { return 5; }, 14);
+    }
+  }
+}
+
+TEST_F(RecordedTrainSteps, AMomentumMayBegin) {
+  using namespace torch::optim;
+  expect_same_steps(
+      of<SGD>(SGDOptions(0.1)), options(),
+      [](int step, Net&, Optimizer& optimizer) {
+        if (step == 7) static_cast<SGDOptions&>(optimizer.param_groups()[0].options()).momentum(0.9);
+      },
+      [](int) { return 5; }, 14);
+}
+
 TEST_F(RecordedTrainSteps, AFailedCaptureChangesNothing) {
   const FailingCaptures failing;
   const auto stats = expect_same_steps(kAdam, options());
