@@ -150,6 +150,7 @@ class RowCall final : public RowFrame {
       problem.is_aligned = schedule.rows.entry == Entry::Segments;
       prepared.lasts = false;
     }
+    if (schedule.rows.entry == Entry::RowsEach) problem.is_aligned = false;  // few elements go one by one, whatever their addresses
     const Partials partials = make_partials(rows, schedule.slices);
     prepared.partial_bytes = partials.all_bytes;
     prepared.number_bytes = problem.rows * schedule.splits * static_cast<int64_t>(numbers_) * device::kNumberBytes;

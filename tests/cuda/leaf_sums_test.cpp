@@ -94,10 +94,12 @@ class LeafSums : public testing::Test {
 
 Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
 
-TEST_F(LeafSums, OfColumnsInOneBlock) {
-  const Tensor x = at::randn({24, 64}), bias = leaf({64});
-  EXPECT_EQ(adds_of({{bias}, [=] { return at::gelu(x + bias); }}), 0U);
-  EXPECT_THAT(take_launched(), ElementsAre("rows"));
+TEST_F(LeafSums, OfColumnsOfFewRows) {
+  for (const int64_t columns : {64, 20000}) {
+    const Tensor x = at::randn({24, columns}), bias = leaf({columns});
+    EXPECT_EQ(adds_of({{bias}, [=] { return at::gelu(x + bias); }}), 0U);
+    EXPECT_THAT(take_launched(), ElementsAre(columns == 64 ? "rows_each" : "rows"));
+  }
 }
 
 TEST_F(LeafSums, OfColumnsInSlices) {
