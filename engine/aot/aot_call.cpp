@@ -146,7 +146,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     random.restore();
     if (known->numbers_are_always_others()) {
       known->give_up();
-      tell_once("a function runs eagerly from now on: a number that it reads, as by item(), is another in each call");
+      tell_once("a function runs eagerly from now on: a number that it reads, as by item(), differs from call to call");
     }
     return run_eagerly(*context_, call_);
   }
@@ -358,7 +358,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   if (family && family->proves_a_fit(*known, joint, {})) {
     known->drop();
   } else {
-    known->add(make_halves(joint, {context_->options, {}, {}, {}, [&] { return primals; }}));
+    known->add({make_halves(joint, {context_->options, {}, {}, {}, [&] { return primals; }})});
   }
   const auto made = trace->take_made();
   trace.reset();

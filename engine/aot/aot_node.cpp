@@ -259,7 +259,7 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call) {
     try {
       live_->backward(whole);
       if (live_->refusal()) why_not = *live_->refusal();
-    } catch (const std::exception& error) {  // of a result that nobody asks for, whose derivative there is not
+    } catch (const std::exception& error) {  // a result without a derivative, which no gradient may be asked of
       why_not = error.what();
     }
     random.restore();
@@ -285,18 +285,21 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this
     const auto family = of_->family();
     const bool is_proved = family && family->proves_a_fit(*of_, recorded.front().joint, tangents_facts(recorded.front().tangents));
     if (is_proved && !for_this_call) return;
+    HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }};
+    request.leaves = of_->leaves();
+    request.is_for_others = recorded.size() > 1;
     std::shared_ptr<const Halves> whole;
+    std::vector<std::shared_ptr<const Halves>> made;
     for (const Recorded& each : recorded) {
-      HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), tangents_facts(each.tangents),
-                            [&] { return primals; }};
+      request.tangents = tangents_facts(each.tangents);
       request.example_tangents = each.tangents;
-      request.leaves = of_->leaves();
-      request.is_for_others = recorded.size() > 1;
       auto halves = whole ? make_backward_beside(whole, each.joint, request) : make_halves(each.joint, request);
       if (!whole) whole = halves;
-      if (halves) of_->add(std::move(halves));
+      if (halves) made.push_back(std::move(halves));
     }
-    of_->ensure_backward(whole, {context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }});
+    request.example_tangents = recorded.front().tangents;
+    ensure_backward(made, request);
+    of_->add(std::move(made));
     if (is_proved) return;
     if (family) family->learned(*of_);
     choose_layout(of_, whole, context_->options);
@@ -397,7 +400,7 @@ std::shared_ptr<const Halves> AotNode::halves_for_results(const variable_list& t
   };
   request.leaves = of_->leaves();
   auto made = make_backward_of_some(whole, flows, request);
-  of_->add(made);
+  of_->add({made});
   return made;
 }
 
@@ -436,7 +439,7 @@ HistoryOf AotNode::history_of(const std::vector<at::Tensor>& saved) const {
     if (place) of.primals.emplace_back(number, SavedVariable(saved[*place], false));
   }
   for (const KeptPrimal& kept : for_second_order_) {
-    if (!kept.tensor.is_inference() && kept.tensor._version() != kept.version) {  // an error for who needs it
+    if (!kept.tensor.is_inference() && kept.tensor._version() != kept.version) {  // an error only if a second derivative needs it
       of.why_not = base::format(
           "one of the variables needed for gradient computation has been modified by an inplace operation: an argument of a compiled "
           "function, of size {}, is at version {}; expected version {}",

@@ -120,17 +120,18 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
   request.leaves = second.leaves();
   request.is_for_others = second.all_halves().size() > 1;
   const auto halves = make_halves(std::move(program->joint), request);
-  fitted->add(halves);
+  std::vector<std::shared_ptr<const Halves>> all = {halves};
   for (const auto& other : second.all_halves()) {
     for (const auto& known : first.all_halves()) {
       if (other->whole == nullptr || !other->is_recorded() || !known->is_recorded() || other->tangents != known->tangents) continue;
       auto beside = fit_one(*known, *other);
       if (!beside) continue;
       request.tangents = other->tangents;
-      if (auto made = make_backward_beside(halves, std::move(beside->joint), request)) fitted->add(std::move(made));
+      if (auto made = make_backward_beside(halves, std::move(beside->joint), request)) all.push_back(std::move(made));
     }
   }
-  fitted->ensure_backward(halves, request);
+  ensure_backward(all, request);
+  fitted->add(std::move(all));
   choose_layout(fitted, halves, options_);
   return fitted;
 }

@@ -236,4 +236,11 @@ std::shared_ptr<const Halves> make_backward_of_some(const std::shared_ptr<const 
   return halves;
 }
 
+void ensure_backward(std::vector<std::shared_ptr<const Halves>>& made, HalvesRequest request) {
+  const std::shared_ptr<const Halves> whole = made.front();
+  if (made.back()->backward || whole->tangents.empty()) return;
+  request.tangents = whole->tangents;
+  made.push_back(make_backward_of_some(whole, std::vector<bool>(whole->tangents.size(), true), request));
+}
+
 }  // namespace hindcast::engine

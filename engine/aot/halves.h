@@ -34,7 +34,7 @@ struct Halves {
   std::vector<bool> takes_zeros;                     // by differentiable result: zeros where nothing flows in
   std::shared_ptr<const Halves> whole;               // the one for all results; null: this one is
   SecondOrder second_order;                          // of the whole one
-  FoundOnce<std::vector<uint32_t>> differentiable;   // of SecondOrder::saved, once somebody has asked autograd
+  FoundOnce<std::vector<uint32_t>> differentiable;   // of SecondOrder::saved, known after autograd was asked once
 
   /// Its backward was recorded, and not made of another.
   bool is_recorded() const { return traced.graph != nullptr; }
@@ -76,5 +76,8 @@ std::shared_ptr<const Halves> make_backward_beside(const std::shared_ptr<const H
 /// For gradients that flow into some results.
 std::shared_ptr<const Halves> make_backward_of_some(const std::shared_ptr<const Halves>& whole, const std::vector<bool>& flows,
                                                     const HalvesRequest& request);
+
+/// `made` begins with a whole one. Appends a backward for gradients of all results if there are such and the last one has no backward.
+void ensure_backward(std::vector<std::shared_ptr<const Halves>>& made, HalvesRequest request);
 
 }  // namespace hindcast::engine

@@ -4,6 +4,7 @@
 #include "engine/aot/family.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hindcast::engine {
 
@@ -187,23 +188,17 @@ std::shared_ptr<const Halves> Specialisation::halves_for(const std::vector<Facts
   return nullptr;
 }
 
-void Specialisation::add(std::shared_ptr<const Halves> halves) {
+void Specialisation::add(std::vector<std::shared_ptr<const Halves>> made) {
   constexpr size_t kMost = 8;
-  std::shared_ptr<const Halves> oldest;  // destroyed after the lock is released: kernels may go with it
+  std::vector<std::shared_ptr<const Halves>> oldest;  // destroyed after the lock is released: kernels may go with it
   const std::lock_guard lock(mutex_);
-  if (!halves_.empty() && halves_.front()->forward != halves->forward) return;  // of a forward that was replaced meanwhile
-  halves_.insert(halves_.begin(), std::move(halves));
-  if (halves_.size() <= kMost) return;
-  const auto last = halves_.end() - (halves_.back()->whole == nullptr ? 2 : 1);
-  oldest = std::move(*last);
-  halves_.erase(last);
-}
-
-void Specialisation::ensure_backward(const std::shared_ptr<const Halves>& whole, HalvesRequest request) {
-  if (const auto first = halves(); first == nullptr || first->backward) return;
-  request.tangents = whole->tangents;
-  request.leaves = leaves_;
-  add(make_backward_of_some(whole, std::vector<bool>(whole->tangents.size(), true), request));
+  if (!halves_.empty() && halves_.front()->forward != made.front()->forward) return;  // of a forward that was replaced meanwhile
+  halves_.insert(halves_.begin(), std::make_move_iterator(made.rbegin()), std::make_move_iterator(made.rend()));
+  while (halves_.size() > kMost) {
+    const auto last = halves_.end() - (halves_.back()->whole == nullptr ? 2 : 1);
+    oldest.push_back(std::move(*last));
+    halves_.erase(last);
+  }
 }
 
 void Specialisation::was_missed(const std::shared_ptr<const Halves>& halves) {

@@ -91,9 +91,8 @@ class Specialisation {
   std::shared_ptr<const Halves> whole() const;
   /// Behind the same forward, for gradients like these; null: there are none.
   std::shared_ptr<const Halves> halves_for(const std::vector<capture::Facts>& tangents, const Halves& forward) const;
-  void add(std::shared_ptr<const Halves> halves);
-  /// The next call has a backward: the whole one, where none beside it could be made.
-  void ensure_backward(const std::shared_ptr<const Halves>& whole, HalvesRequest request);
+  /// Of one forward, the last one for the next call. All at once: a call in between must not find a forward whose backward is yet to come.
+  void add(std::vector<std::shared_ptr<const Halves>> made);
   /// A call took these, and had others first. Twice in a row, they are the next call's first.
   void was_missed(const std::shared_ptr<const Halves>& halves);
   /// Better ones, in the place of all; who has the former goes on with them.

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace hindcast::tests::threads_test {
@@ -54,6 +55,27 @@ TEST(AotThreads, CallOneFunctionWhileItsKernelsAreMade) {
       for (int call = 0; call < 30; ++call) expect_like_eager(f, 2 + (call + t) % 5, t % 2 == 0, 1e-5);
     });
     wait();
+  }
+}
+
+// The gradient of sum() is expanded: there is a program for it beside the one for contiguous gradients.
+TEST(AotThreads, CallWhileTheBackwardOfAnotherIsMade) {
+  std::function<void()> call;
+  AotOptions options;
+  options.async = false;
+  options.bw_compiler = [&](const std::shared_ptr<const Graph>& graph, const std::vector<at::Tensor>&) -> ProgramFunction {
+    if (const auto once = std::exchange(call, nullptr)) std::thread(once).join();
+    return [graph](const std::vector<at::Tensor>& inputs) { return run_program(*graph, inputs); };
+  };
+  for (const bool is_guarded : {false, true}) {
+    const auto f = aot_function(function, options);
+    int calls = 0;
+    call = [&] {
+      expect_like_eager(f, 3, is_guarded, 1e-5);
+      ++calls;
+    };
+    for (int i = 0; i < 3; ++i) expect_like_eager(f, 3, is_guarded, 1e-5);
+    EXPECT_EQ(calls, 1);
   }
 }
 
