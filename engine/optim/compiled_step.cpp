@@ -82,7 +82,7 @@ class CompiledStep::Impl {
   }
 
   void take_back() {
-    for (const at::Tensor& parameter : counted_) with_->take_back(parameter);
+    for (const at::Tensor* parameter : counted_) with_->take_back(*parameter);
     counts.compiled -= counted_.size();
     counted_.clear();
     updates_.clear();
@@ -131,7 +131,7 @@ class CompiledStep::Impl {
 
   void note_counted(const at::Tensor& parameter) {
     ++counts.compiled;
-    counted_.push_back(parameter);
+    counted_.push_back(&parameter);
   }
 
   void add(torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) {
@@ -174,7 +174,7 @@ class CompiledStep::Impl {
   const std::unique_ptr<engine::TorchOptim> with_;
   engine::Updates updates_;
   at::Tensor norm_, factor_;
-  std::vector<at::Tensor> counted_;  // by the last step
+  std::vector<const at::Tensor*> counted_;  // by the last step, in the optimizer's groups. Only valid right after it
   std::set<std::string, std::less<>> said_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The host's part of a compiled step without the device's, and what a step multiplied gradients by: for who has recorded the device's part.
+// The host's and the device's part of a compiled step, one by one: what a recording of the step needs.
 
 #include "engine/optim/compiled_step.h"
 
@@ -7,23 +7,23 @@
 
 namespace hindcast::engine {
 
-/// Of one step, on the device; undefined: nothing was clipped.
+/// What one step multiplied gradients by, on the device. Undefined: nothing was clipped.
 struct StepFactor {
   at::Tensor norm, factor, factor_as_float;
 };
 
 struct StepParts {
   static StepFactor factor_of(const CompiledStep& step);
-  /// Counts a step of each parameter that has a gradient, and gathers its updates, whose gradients this factor multiplies. False: some are
-  /// not made by kernels; nothing has changed.
+  /// Counts a step of each parameter that has a gradient, and gathers the updates; the kernels multiply gradients by `factor`. False: kernels
+  /// cannot make some update, and nothing has changed.
   static bool gather(CompiledStep& step, const StepFactor& factor);
-  /// Gives the kernels of what was gathered.
+  /// Launches the kernels of the gathered updates.
   static void run(CompiledStep& step);
-  /// Holds nothing of this factor any more, whose memory goes.
+  /// Drops the step's references to `factor`, before its memory is freed.
   static void let_go(CompiledStep& step, const StepFactor& factor);
-  /// The next step makes state of a parameter.
+  /// The next step would allocate a parameter's state.
   static bool makes_state(const CompiledStep& step);
-  /// What the last step counted, it did not do.
+  /// Undoes the counts of the last step, whose kernels did not run.
   static void take_back(CompiledStep& step);
 };
 

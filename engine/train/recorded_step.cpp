@@ -58,11 +58,11 @@ struct RecordedSteps::One {
   uint32_t steps = 0, thread = 0, failures = 0;
   bool is_given_up = false;
 
-  Tensors inputs;         // where batches are copied to
-  FunctionOutput output;  // of the recording's memory, as are
+  Tensors inputs;         // what a batch is copied to
+  FunctionOutput output;  // of the recording's memory, as are the gradients and the factor
   Tensors gradients;
   StepFactor factor;
-  std::unique_ptr<codegen::Recording> recording;  // destroyed behind what has its memory
+  std::unique_ptr<codegen::Recording> recording;  // must outlive the tensors of its memory
   size_t bytes = 0;
 
   bool is_of(const AotHit& other, const std::string& other_facts) const {
@@ -94,10 +94,10 @@ void RecordedSteps::forget() {
 
 void RecordedSteps::forget(One& one) {
   {
-    std::optional<OrderOfLaunches> order;  // behind the last launch
+    std::optional<OrderOfLaunches> order;  // after the last launch
     try {
       if (one.factor.norm.defined()) order.emplace(one.factor.norm.device());
-    } catch (const std::exception&) {  // a device that is lost says so to whoever uses it next
+    } catch (const std::exception&) {  // the device is lost: whatever uses it next reports that
     }
     StepParts::let_go(update_, one.factor);
   }
@@ -115,11 +115,12 @@ void RecordedSteps::drop_last() {
   all_.pop_back();
 }
 
-void RecordedSteps::give_up(std::string why) {
+std::nullopt_t RecordedSteps::give_up(std::string why, const std::string& detail) {
+  if (why == why_not_) return std::nullopt;
   why_not_ = std::move(why);
-  if (!said_.insert(why_not_).second) return;
   stats_recorder().add_not_recorded(why_not_);
-  HC_LOG(CudaGraphs, Info, "a training step is run by its parts: {}", why_not_);
+  HC_LOG(CudaGraphs, Info, "a training step is not recorded: {}{}{}", why_not_, detail.empty() ? "" : ": ", detail);
+  return std::nullopt;
 }
 
 RecordedSteps::One* RecordedSteps::find_or_watch(const StepByParts& step, AotHit hit) {
@@ -139,11 +140,11 @@ RecordedSteps::One* RecordedSteps::find_or_watch(const StepByParts& step, AotHit
 std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   const c10::Device device = step.trained[0].device();
   const codegen::Backend* const backend = codegen::backend_of(device.type());
-  if (device.is_cpu() || backend == nullptr) return give_up("its parameters are on no device that has graphs"), std::nullopt;
+  if (device.is_cpu() || backend == nullptr) return give_up("its parameters are on a device without graphs");
   if (backend->is_captured(device).value_or(true)) return std::nullopt;
   std::optional<AotHit> hit = step.gradients.find(step.call);
   if (!hit) return std::nullopt;
-  if (!hit->why_not_recorded.empty()) return give_up(hit->why_not_recorded), std::nullopt;
+  if (!hit->why_not_recorded.empty()) return give_up(std::move(hit->why_not_recorded));
   One& one = *find_or_watch(step, std::move(*hit));
   if (one.is_given_up) return std::nullopt;
   const std::vector<const void*> outside = addresses_of(one.hit.outside);
@@ -156,12 +157,12 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
     forget(one);
     return std::nullopt;
   }
-  // A thread runs the step itself before it records it: LibTorch's libraries make what they need for a thread where it first asks.
+  // A thread first runs the step without a recording: LibTorch's libraries allocate their state of a thread at its first call.
   const uint32_t thread = base::number_of_this_thread();
   one.steps = one.thread == thread ? one.steps + 1 : 1;
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
-  if (StepParts::makes_state(update_)) return std::nullopt;  // memory of the graph, which each launch would write anew
+  if (StepParts::makes_state(update_)) return std::nullopt;  // it would be the graph's memory, and set anew by each launch
   if (!record(step, one)) return std::nullopt;
   return launch(step, one);
 }
@@ -169,27 +170,30 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
 bool RecordedSteps::record(const StepByParts& step, One& one) {
   const c10::Device device = step.trained[0].device();
   const codegen::Backend& backend = *codegen::backend_of(device.type());
-  std::string why = backend.why_not_recorded(device);
+  std::string why = backend.why_not_recorded(device), detail;
   if (why.empty()) why = why_no_place_for(step.call.inputs, device);
   if (why.empty()) {
     for (const at::Tensor& input : step.call.inputs) one.inputs.push_back(input.defined() ? like(input) : input);
     const auto hit = step.gradients.find(on(one.inputs, step.call));
-    if (!hit || !one.is_of(*hit, step.call.facts)) why = "its arguments are told apart from copies of theirs";
+    if (!hit || !one.is_of(*hit, step.call.facts)) why = "copies of its arguments would run another program";
   }
   if (why.empty()) {
     if (!capture(step, one, backend)) return false;
     one.bytes = one.recording->bytes();
     for (const at::Tensor& input : one.inputs) one.bytes += input.defined() ? input.storage().nbytes() : 0;
     while (bytes() > most_bytes_ && all_.size() > 1) drop_last();
-    if (bytes() > most_bytes_) why = base::format("TrainStepOptions::cuda_graph_bytes has no room for its {} bytes", one.bytes);
-    if (shares_results(one)) why = "a result is memory of an argument or a parameter";
+    if (bytes() > most_bytes_) {
+      why = "TrainStepOptions::cuda_graph_bytes has no room for it";
+      detail = base::format("{} bytes", one.bytes);
+    }
+    if (shares_results(one)) why = "a result shares memory with an argument or a parameter";
     if (!why.empty()) StepParts::take_back(update_);
     set_gradients(step.trained, {});
   }
   if (!why.empty()) {
     forget(one);
     one.is_given_up = true;
-    give_up(std::move(why));
+    give_up(std::move(why), detail);
     return false;
   }
   stats_recorder().add_recording();
@@ -197,7 +201,7 @@ bool RecordedSteps::record(const StepByParts& step, One& one) {
   return true;
 }
 
-// False: it failed, and no step is counted. True: one is, and `.grad()` has its gradients.
+// True: one step is counted, and `.grad()` has its gradients. False: nothing has changed.
 bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Backend& backend) {
   const uint64_t originally = update_.counts().original;
   const uint64_t compiled = update_.counts().compiled;
@@ -223,12 +227,12 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
     take_back();
     forget(one);
     if (++one.failures == kMostFailures) one.is_given_up = true;
-    give_up(base::format("it cannot be captured: {}", error.what()));
+    give_up("it cannot be captured", error.what());
     return false;
   }
 }
 
-// The counts of steps, versions and scalars are the host's. False: nothing of them has changed.
+// Does the host's part of the updates: counts of steps, versions, scalars. False: nothing has changed.
 bool RecordedSteps::renew_updates(const StepByParts& step, One& one) {
   set_gradients(step.trained, one.gradients);
   bool fits = StepParts::gather(update_, one.factor);

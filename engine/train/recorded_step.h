@@ -1,9 +1,9 @@
 #pragma once
 // Whole steps as CUDA graphs: loss, gradients, norm and updates are given to the device as one launch.
 //
-// A recording has addresses in it, those of parameters, buffers and optimizer state, and is thrown away where one lies elsewhere. Batches are
-// copied to a place of its own. What changes from step to step in the updates, as the learning rate and the count of steps, is computed anew by
-// the optimizer's own rules, and given to the recorded kernels as their new argument.
+// A recording contains the addresses of parameters, buffers and optimizer state, and is dropped when one of them changes. A batch is copied into
+// the recording's own memory. What changes from step to step in the updates, such as the learning rate and the count of steps, is computed
+// by the optimizer's own rules in each step, and replaces the argument of the recorded kernels.
 
 #include "engine/aot/core.h"
 #include "engine/optim/compiled_step.h"
@@ -16,7 +16,6 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -27,12 +26,11 @@ class Recording;
 
 namespace hindcast::engine {
 
-/// One step, by its parts.
 struct StepByParts {
-  const FunctionCall& call;  // gives results, and a gradient for each of `trained` behind them
+  const FunctionCall& call;  // its function returns the results, followed by a gradient for each of `trained`
   AotCore& gradients;
   const std::vector<at::Tensor>& trained;
-  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;  // all of it; `.grad()` has the gradients behind it
+  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;  // the whole step; afterwards `.grad()` has the gradients
 };
 
 /// Not for several threads at a time.
@@ -44,13 +42,13 @@ class RecordedSteps {
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  /// None: it is to be run by its parts, and nothing has happened.
+  /// None: nothing has happened, and the caller runs the step without a recording.
   std::optional<FunctionOutput> run(const StepByParts& step);
   void forget();
 
   uint64_t launches() const { return launches_; }
   size_t bytes() const;
-  /// The last one's reason.
+  /// Why the last step that was not recorded was not.
   const std::string& why_not() const { return why_not_; }
 
  private:
@@ -61,15 +59,14 @@ class RecordedSteps {
   static bool shares_results(const One& one);
   bool renew_updates(const StepByParts& step, One& one);
   FunctionOutput launch(const StepByParts& step, One& one);
-  void give_up(std::string why);
+  std::nullopt_t give_up(std::string why, const std::string& detail = {});
 
   void forget(One& one);
   void drop_last();
 
   CompiledStep& update_;
   const size_t most_bytes_;
-  std::list<std::unique_ptr<One>> all_;  // the last one used first
-  std::set<std::string> said_;
+  std::list<std::unique_ptr<One>> all_;  // most recently used first
   std::string why_not_;
   uint64_t launches_ = 0;
 };

@@ -48,10 +48,10 @@ void without_history(FunctionOutput& output) {
   }
 }
 
-// `.grad()` of all parameters, which a step that fails leaves as they were.
+// `.grad()` of all parameters before the step, which a step that fails restores.
 class GradientsBefore {
  public:
-  /// Behind it none is defined, as behind zero_grad(), unless some are to be added to.
+  /// Resets them, as zero_grad() does, unless `are_kept`.
   GradientsBefore(const Tensors& parameters, bool are_kept) : parameters_(parameters) {
     for (const at::Tensor& parameter : parameters) {
       gradients_.push_back(parameter.grad());
@@ -72,7 +72,7 @@ bool are_same(const Tensors& a, const Tensors& b) {
                     [](const at::Tensor& one, const at::Tensor& other) { return one.is_same(other); });
 }
 
-// As AccumulateGrad adds, where nobody else is to have what the leaf gets.
+// As AccumulateGrad adds, when `gradient` belongs to the leaf alone.
 void add_to(const at::Tensor& parameter, const at::Tensor& gradient) {
   at::Tensor& grad = parameter.mutable_grad();
   if (!gradient.defined()) return;
@@ -145,15 +145,31 @@ class StepCore::Implementation {
   void forget_programs() {
     gradients_.reset();
     recorded_.forget();
+    lists_.clear();
   }
 
-  // Parameters that a gradient is asked for, each once. A program is for one list of them: the lists are kept, so that none has the address of
-  // one that is gone.
+  bool has_same_parameters() const {
+    size_t number = 0;
+    for (const auto& group : optimizer_.param_groups()) {
+      for (const at::Tensor& one : group.params()) {
+        if (number == all_.size() || !one.is_same(all_[number]) || one.requires_grad() != requires_grad_[number]) return false;
+        ++number;
+      }
+    }
+    return number == all_.size();
+  }
+
+  // Sets all_, trained_ and list_. A program is for one list of trained parameters. Lists are kept while they have programs, so that a new
+  // parameter does not get the address of one in a list.
   void find_trained() {
+    if (list_ != 0 && has_same_parameters()) return;
+    list_ = 0;
     all_ = all_parameters(optimizer_);
+    requires_grad_.clear();
     trained_.clear();
     std::unordered_set<const at::TensorImpl*> seen;
     for (const at::Tensor& one : all_) {
+      requires_grad_.push_back(one.requires_grad());
       if (one.requires_grad() && seen.insert(one.unsafeGetTensorImpl()).second) trained_.push_back(one);
     }
     if (trained_.empty()) throw std::invalid_argument("hindcast::train_step: none of the optimizer's parameters requires a gradient");
@@ -163,15 +179,12 @@ class StepCore::Implementation {
       return;
     }
     constexpr size_t kMostLists = 8;
-    if (lists_.size() == kMostLists) {
-      lists_.erase(lists_.begin());
-      forget_programs();
-    }
+    if (lists_.size() == kMostLists) forget_programs();
     list_ = ++last_list_;
     lists_.emplace_back(list_, trained_);
   }
 
-  // A program ends at its arguments. What led to them gets no gradient, and would be a constant of the program.
+  // A program differentiates up to its arguments. An argument's own history would get no gradient and be a constant of the program.
   const char* why_three_parts(const Tensors& inputs) const {
     if (has_inner_gradients_) return "the function makes gradients itself, as by backward()";
     for (const at::Tensor& input : inputs) {
@@ -183,13 +196,13 @@ class StepCore::Implementation {
     return why_watched(trained_);
   }
 
-  // `run` gives the loss and its gradients in a trace, where they are traced, and in a comparison. A call that LibTorch alone runs is LibTorch's
-  // backward(): Functions may call backward() themselves, or want no grad().
+  // In a trace and in a comparison, `run` returns the loss and gradients of torch::autograd::grad(). An eager call is LibTorch's backward():
+  // the function may call backward() itself, or contain nodes that grad() refuses.
   template <class Call>
-  FunctionOutput with_gradients(const FunctionCall& call, bool& has_run, const Call& then) {
+  FunctionOutput with_gradients(const FunctionCall& call, const Call& then) {
+    const bool is_grad_enabled = at::GradMode::is_enabled();
     const auto run = [&](const Tensors& tensors) {
-      has_run = true;
-      const at::AutoGradMode grad_mode(mode_);
+      const at::AutoGradMode grad_mode(is_grad_enabled);
       FunctionOutput output = call.function(tensors);
       const at::Tensor loss = loss_of(output);
       refuse_other_leaves(loss, tensors);
@@ -204,18 +217,16 @@ class StepCore::Implementation {
       for (size_t i = 0; i < trained_.size(); ++i) output.tensors.push_back(as_gradient_of(trained_[i], gradients[i]));
       return output;
     };
-    mode_ = at::GradMode::is_enabled();
     FunctionCall whole{call.inputs, call.facts, call.is_static, run, call.has_owner};
     whole.facts.append(reinterpret_cast<const char*>(&list_), sizeof(list_));
     return then(whole);
   }
 
   FunctionOutput in_one_program(const FunctionCall& call) {
-    bool has_run = false;
-    FunctionOutput output = with_gradients(call, has_run, [&](const FunctionCall& whole) { return gradients_.call(whole); });
+    FunctionOutput output = with_gradients(call, [&](const FunctionCall& whole) { return gradients_.call(whole); });
     const auto first = output.tensors.end() - static_cast<std::ptrdiff_t>(trained_.size());
-    const bool has_traced = std::any_of(first, output.tensors.end(), [](const at::Tensor& gradient) { return gradient.defined(); });
-    if (has_run && has_traced && micro_batch_ == 0) {
+    const bool gives_gradients = std::any_of(first, output.tensors.end(), [](const at::Tensor& gradient) { return gradient.defined(); });
+    if (gives_gradients && micro_batch_ == 0) {
       has_inner_gradients_ = std::any_of(trained_.begin(), trained_.end(), [](const at::Tensor& one) { return one.grad().defined(); });
       if (has_inner_gradients_) forget_programs();
     }
@@ -225,19 +236,17 @@ class StepCore::Implementation {
 
   void take_gradients(FunctionOutput& output) {
     const size_t results = output.tensors.size() - trained_.size();
-    const bool are_written = options_.accumulate != 1 || options_.keep_gradients;
+    const bool may_be_written = options_.accumulate != 1 || options_.keep_gradients;
+    std::unordered_set<const at::TensorImpl*> given;
     for (size_t i = 0; i < trained_.size(); ++i) {
       at::Tensor gradient = output.tensors[results + i];
-      const auto is_one = [&](size_t other) { return other != i && gradient.is_same(output.tensors[results + other]); };
-      for (size_t other = 0; are_written && gradient.defined() && other < i; ++other) {
-        if (is_one(other)) gradient = gradient.clone();  // parameters that share one
-      }
-      add_to(trained_[i], gradient);
+      const bool is_shared = may_be_written && gradient.defined() && !given.insert(gradient.unsafeGetTensorImpl()).second;
+      add_to(trained_[i], is_shared ? gradient.clone() : gradient);
     }
     output.tensors.resize(results);
   }
 
-  // LibTorch's own order, for who watches it.
+  // In LibTorch's own order, which hooks and DistributedDataParallel see.
   FunctionOutput in_three_parts(const FunctionCall& call, const char* why) {
     note_three_parts(why);
     FunctionOutput output = call.function(call.inputs);
@@ -281,9 +290,8 @@ class StepCore::Implementation {
   }
 
   std::optional<FunctionOutput> record(const FunctionCall& call) {
-    bool has_run = false;
     std::optional<FunctionOutput> output;
-    with_gradients(call, has_run, [&](const FunctionCall& whole) {
+    with_gradients(call, [&](const FunctionCall& whole) {
       const auto all = [&](const FunctionCall& recorded) {
         FunctionOutput made = gradients_.call(recorded);
         take_gradients(made);
@@ -304,8 +312,7 @@ class StepCore::Implementation {
     if (other.empty()) return;
     throw std::invalid_argument(
         base::format("hindcast::train_step: the loss depends on a leaf that requires a gradient and that the optimizer does not have: {}. "
-                     "Give it to the "
-                     "optimizer, call requires_grad_(false) on it, or set TrainStepOptions::ignore_other_leaves",
+                     "Give it to the optimizer, call requires_grad_(false) on it, or set TrainStepOptions::ignore_other_leaves",
                      other));
   }
 
@@ -326,12 +333,13 @@ class StepCore::Implementation {
   AotCore gradients_;
   CompiledStep update_;
   RecordedSteps recorded_{update_, options_.cuda_graph_bytes};
-  Tensors all_, trained_;  // in a call
+  Tensors all_;                      // the optimizer's parameters in the last call
+  std::vector<bool> requires_grad_;  // of each
+  Tensors trained_;                  // those that require a gradient, each once
   std::vector<std::pair<uint64_t, Tensors>> lists_;
-  uint64_t list_ = 0, last_list_ = 0;
+  uint64_t list_ = 0, last_list_ = 0;  // 0: trained_ is in no list
   uint32_t micro_batch_ = 0;
-  bool mode_ = true;                  // grad mode of the call
-  bool has_inner_gradients_ = false;  // which no program makes again
+  bool has_inner_gradients_ = false;  // the function calls backward() itself, which a program would not repeat
   TrainStepStats stats_;
 };
 

@@ -9,9 +9,9 @@
 
 #include "engine/aot/aot_function.h"
 #include "engine/aot/aot_module.h"
+#include "engine/aot/typed_call.h"
 #include "engine/train/step_core.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -20,7 +20,7 @@
 
 namespace hindcast {
 
-/// What train_step() gives. Movable. Not for several threads at a time, as the optimizer itself is not.
+/// What train_step() returns. Movable. Not for several threads at a time, as the optimizer itself is not.
 template <class LossFunction>
 class TrainStep {
  public:
@@ -37,33 +37,11 @@ class TrainStep {
   template <class... Args>
   auto call_with(std::string facts, const Args&... args) {
     using Result = std::invoke_result_t<LossFunction&, Args&...>;
-    tree::Flatten flat{{}, std::move(facts)};
-    std::vector<bool> is_static;
-    std::size_t number = 0;
-    (
-        [&] {
-          tree::visit(args, flat);
-          is_static.resize(flat.tensors.size(),
-                           std::find(static_argnums_.begin(), static_argnums_.end(), number++) != static_argnums_.end());
-        }(),
-        ...);
+    engine::FlatArguments flat = engine::flatten(std::move(facts), static_argnums_, args...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) {
-      std::tuple<Args...> given(args...);
-      tree::Refill refill{tensors};
-      tree::visit(given, refill);
-      Result result = std::apply(function_, given);
-      tree::Flatten of_result;
-      tree::visit(result, of_result);
-      tree::Strip strip;
-      tree::visit(result, strip);
-      return engine::FunctionOutput{std::move(of_result.tensors), std::make_shared<const Result>(std::move(result)),
-                                    std::move(of_result.facts)};
+      return engine::run_on<Result>(function_, tensors, std::tuple<Args...>(args...));
     };
-    const engine::FunctionOutput output = core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), run});
-    Result result = *static_cast<const Result*>(output.shape.get());
-    tree::Refill refill{output.tensors};
-    tree::visit(result, refill);
-    return result;
+    return engine::result_of<Result>(core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run}));
   }
 
   /// The norm of all gradients before the last step clipped them. 0: no ClipGradNorm was asked for. Waits for the device.
@@ -86,9 +64,9 @@ class TrainStep {
 /// ones run one program, which goes through no autograd graph and writes no `.grad()`. So what it reads besides its arguments is invisible:
 /// take the module as an argument (below), or other such things as numbers.
 ///
-/// Steps whose gradients somebody watches run as zero_grad(), backward() and step(): where a parameter has a hook, under
-/// DistributedDataParallel, with LBFGS, where an argument has a history or is a parameter, and where the function calls backward() itself.
-/// stats() says why. In a program, leaves that are no parameters of the optimizer get no gradient, arguments too.
+/// A step runs as zero_grad(), backward() and step() where a parameter has a hook, under DistributedDataParallel, with LBFGS, where an
+/// argument has a history or is a parameter, and where the function calls backward() itself. stats() says why. In a program, only the
+/// optimizer's parameters get gradients; arguments and other leaves get none.
 ///
 /// A loss that fails, is no scalar or needs no gradient throws, as in LibTorch, and changes nothing.
 template <class LossFunction, class = std::enable_if_t<!IsModule<LossFunction>::value>>
@@ -96,7 +74,7 @@ TrainStep<LossFunction> train_step(torch::optim::Optimizer& optimizer, LossFunct
   return {optimizer, std::move(function), std::move(options)};
 }
 
-/// TrainStep of `function(*module, arguments...)`. What is seen of the module is what aot_module() sees: its submodules, whether they train,
+/// TrainStep of `function(*module, arguments...)`. Of the module it sees what aot_module() sees: submodules, their classes, whether each trains,
 /// parameters and buffers.
 template <class Module, class LossFunction>
 class ModuleTrainStep {

@@ -1,5 +1,5 @@
 #pragma once
-// Who sees how a gradient comes to a leaf. A step whose gradients never pass through the engine would be invisible to them.
+// Hooks and other observers of how a gradient is accumulated into a leaf. They see nothing of a step that does not run the autograd engine.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,14 +8,14 @@
 
 namespace hindcast::engine {
 
-/// Why the gradients of these leaves must be accumulated by a backward; null: nobody sees how they come.
+/// Why the gradients of these leaves must be accumulated by a backward. Null: nothing observes the accumulation.
 const char* why_watched(const std::vector<at::Tensor>& leaves);
 
 /// Whether the AccumulateGrad node of one of them has a hook.
 bool are_accumulators_hooked(const std::vector<at::Tensor>& leaves);
 
-/// In a trace: a leaf from outside of the function that `loss` depends on, and that is none of `known`: what it is, for a message. Empty: there
-/// is none, or nothing is traced. Then one that the function made looks like all others.
+/// In a trace: describes a leaf from outside of the function that `loss` depends on and that is not in `known`. Empty: there is none, or nothing
+/// is traced, when leaves that the function made cannot be told from others.
 std::string describe_other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& known);
 
 }  // namespace hindcast::engine

@@ -19,7 +19,7 @@ class _Plain:
 
 
 def _is_plain(value: Any) -> bool:
-    """All that there is of it is its class and its attributes, and nobody watches it."""
+    """Its class and its attributes are all its state, and no weak reference or finalizer observes it."""
     kind = type(value)
     return (
         kind.__new__ is object.__new__
@@ -35,7 +35,7 @@ class Copied:
     """A set or a deque that the function made: each call gets one of its own."""
 
     def __init__(self, value: Any) -> None:
-        self.value = weakref.ref(value)  # that lives on is somebody else's
+        self.value = weakref.ref(value)  # still alive after the call: not the function's own
         self._made = copy.copy(value)
 
     def of_call(self) -> Any:
@@ -106,7 +106,7 @@ class TakenApart:
                 self._waiting.append(leaf)
 
     def take_tensors(self, kept: Callable[[Any], Any]) -> None:
-        """Once nobody holds the result: a plain object that lives on is somebody else's, and stays the one that it is.
+        """Called once the result is released. A plain object that is still alive was not made for the call, and is returned as the same object.
         `kept`: how any other leaf is kept."""
         if any(made.value() is not None for made in self._made.values()):
             gc.collect()

@@ -116,7 +116,7 @@ class States:
                 return seen
         self._missed += 1
         if not self._pays():
-            raise DoesNotPay("what it sees besides its arguments is another in each call", of_function=True)
+            raise DoesNotPay("what it sees besides its arguments differs from call to call", of_function=True)
         try:
             walk = Walk(roots)
         except Untraceable:

@@ -38,7 +38,7 @@ def _without_history(result: Any) -> Any:
 
 
 def _as_gradient_of(parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    """As AccumulateGrad lays out what it gives to a leaf."""
+    """In the layout that AccumulateGrad gives to a leaf's gradient."""
     if gradient is None or gradient.layout != torch.strided or gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter).copy_(gradient)
@@ -61,7 +61,7 @@ def _wants_no_grad(loss: torch.Tensor) -> bool:
 
 
 class TrainStep:
-    """What :func:`train_step` gives. Not for several threads at a time, as the optimizer itself is not.
+    """What :func:`train_step` returns. Not for several threads at a time, as the optimizer itself is not.
 
     Attributes:
         update: the :class:`CompiledStep` of the optimizer, with its counts and ``grad_norm``.
@@ -134,7 +134,7 @@ class TrainStep:
         self._why_no_program = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a TrainStep is of one optimizer: a copy of both takes a train_step() of its own")
+        raise TypeError("a TrainStep cannot be copied or pickled: call train_step() for the copied optimizer")
 
     def _find_trained(self) -> None:
         self._all = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
@@ -183,7 +183,7 @@ class TrainStep:
                 gradients: tuple[Optional[torch.Tensor], ...] = (None,) * len(trained)
                 if is_compared or (_is_traced() and not _wants_no_grad(loss)):
                     gradients = torch.autograd.grad(scaled, trained, allow_unused=True)
-                else:  # PyTorch alone runs it: Functions may call backward() themselves
+                else:  # an eager call: the function may call backward() itself
                     scaled.backward()
             return (_without_history(result), *map(_as_gradient_of, trained, gradients))
 
@@ -219,7 +219,7 @@ class TrainStep:
         return scaler._scale
 
     def _add(self, gradients: list[Optional[torch.Tensor]]) -> None:
-        """As AccumulateGrad adds: where somebody writes to them, parameters that share a gradient get one each."""
+        """Adds as AccumulateGrad does. Where gradients are written to, parameters that share a tensor get a copy each."""
         if self._keep_gradients or self._accumulate != 1:
             taken: set[int] = set()
             for i, gradient in enumerate(gradients):
@@ -260,7 +260,7 @@ class TrainStep:
 
     def _backward(self, result: Any) -> torch.Tensor:
         loss = _loss_of(result)
-        # A walk in Python over the whole graph: now and then, it is the same one in most steps.
+        # A walk in Python over the whole graph, which is the same in most steps: so only in few of them.
         if not self._ignores_others and self.three_parts & (self.three_parts - 1) == 0:
             _refuse_others(loss, self._trained)
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
@@ -296,7 +296,7 @@ class TrainStep:
 
 
 def _why_of_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], trained: list[torch.Tensor]) -> Optional[str]:
-    """A program ends at its arguments: what led to them gets no gradient, and would be a constant of the program."""
+    """A program differentiates up to its arguments: an argument's own history would get no gradient."""
     leaves = [*args, *kwargs.values()] if kwargs else list(args)
     if not all(type(leaf) in _SIMPLE for leaf in leaves):
         leaves = pytree.tree_leaves(leaves)
@@ -345,9 +345,9 @@ def train_step(
     updates: no autograd graph is built, no engine runs, and ``.grad`` stays ``None``. State, parameter groups and schedulers stay the
     optimizer's.
 
-    Steps whose gradients somebody watches run as ``zero_grad()``, ``backward()`` and ``step()``: where a parameter has a hook, under
-    DistributedDataParallel, with LBFGS, where an argument has a history or is a parameter, and where the function calls ``backward()``
-    itself. In a program, tensors that are no parameters of the optimizer get no gradient, arguments too.
+    A step runs as ``zero_grad()``, ``backward()`` and ``step()`` where a parameter has a hook, under DistributedDataParallel, with LBFGS,
+    where an argument has a history or is a parameter, and where the function calls ``backward()`` itself. In a program, only the
+    optimizer's parameters get gradients; arguments and other tensors get none.
 
     Example::
 
@@ -364,7 +364,7 @@ def train_step(
         accumulate: n: each call is one of n micro-batches, whose gradients are added; the n-th makes the update.
         ignore_other_parameters: parameters that the loss depends on, and that the optimizer does not have, get no gradient; without, that is
             an error.
-        scaler: scales the loss, unscales the gradients, and is updated behind each step.
+        scaler: scales the loss, unscales the gradients, and is updated after each step.
         options: of :func:`aot_function`.
 
     Raises:

@@ -144,7 +144,7 @@ TEST_F(RecordedTrainSteps, AParameterThatLiesElsewhereIsRecordedAgain) {
   EXPECT_EQ(stats.cuda_graph_launches, 3U + 6U);
 }
 
-// What a step makes of state lies in the graph's memory while it is recorded, and is made anew by each launch.
+// State that is allocated during the recording would be the graph's memory, and each launch would initialize it again.
 TEST_F(RecordedTrainSteps, StateMayBeMadeAnewAtAnyStep) {
   using namespace torch::optim;
   for (const MakeOptimizer& make : {kAdam, of<SGD>(SGDOptions(0.1).momentum(0.9)), of<RMSprop>(RMSpropOptions(0.01).momentum(0.9))}) {
