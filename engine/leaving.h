@@ -1,14 +1,14 @@
 #pragma once
-// Calls that are left to the function itself, since a compiled function gains nothing on calls like these. Valid C++17. Of backwards, which
-// Python calls, `program` is a capture, and `function` the stock engine (trial.h).
+// Calls that are left to the function itself, since a compiled function gains nothing on calls like these. Valid C++17. For backwards that
+// Python calls, `program` is a capture, and `function` is the stock engine (trial.h).
 //
-//   - Looked at are calls in a row that gain nothing: they ran the function eagerly, or they ran a program without a backward, which may
-//     take longer than the function's few operators.
-//   - Behind some of them, the next ones are timed. Where there is a program, the function itself takes every other turn: such a call is
-//     found as always, and only then left to the function. Of each, the least processor time counts.
-//   - Where the function alone is faster, the next calls run it with a single check: as many as take 10 ms, and 255 at most. The call
-//     behind them is looked at. If it gains something, or is of another kind, all of this begins anew.
-//   - A verdict is tried again: after some such looks, or after ever more calls where programs were faster.
+//   - A call may gain nothing if it ran the function eagerly, or a program without a backward, which may take longer than the function's few
+//     operators.
+//   - After some such calls in a row, the next ones are timed. If there is a program, it and the function take turns; the function's turns
+//     include the look-up of the program. The least processor time of each counts.
+//   - If the function alone is faster, the next calls run it with a single check: as many as take 10 ms, 255 at most. The call after them
+//     is looked at. If it gains something, or has another program, this starts over.
+//   - A verdict is tested again: after some such looks, or, if programs were faster, after more and more calls.
 
 #include "base/api.h"
 
@@ -26,7 +26,8 @@ enum class Gain : std::uint8_t {
   Some,
 };
 
-/// What a function's next calls are: positive, so many run the function itself, unseen; 0, the next is looked at; kTimed, and timed.
+/// What happens to a function's next calls. Positive: so many run the function with a single check. 0: the next one is looked at. kTimed: it is
+/// looked at and timed.
 using NextCalls = std::int64_t;
 inline constexpr NextCalls kTimed = -1;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kernel_table.sh: writes the table of kernels anew (tests/machine_code/table.h). The suites below write their kernels' texts and run none, so most
+# kernel_table.sh: rewrites the table of kernels (tests/machine_code/table.h). The suites below write their kernels' texts and run none, so most
 # of their tests fail. NVRTC then compiles, on all cores, the texts that neither the table nor an earlier run on this machine knows.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

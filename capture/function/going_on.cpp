@@ -142,8 +142,8 @@ void FunctionTrace::begin_at_arguments() {
   }
 }
 
-// Behind the node that stands for the whole call: gradients arrive at nodes of our own, without hooks, which lead on to the arguments for
-// who differentiates a second time.
+// Past the node that stands for the whole call, gradients arrive at nodes of our own, without hooks. These have edges to the arguments, so
+// that a second derivative reaches them.
 void FunctionTrace::lead_on() {
   if (std::exchange(leads_on_, true)) return;
   forget_symbols();

@@ -59,7 +59,7 @@ class Walk {
   explicit Walk(const ReplaceEdge& replace, std::unordered_set<Node*>* reached = nullptr)
       : replace_(replace), seen_(reached != nullptr ? *reached : own_) {}
 
-  // The history of a view as it was made last. Who asks autograd for it has it made anew, under a lock that the caller may hold.
+  // Reads the last known history of a view. To ask autograd for it would rebuild it, under a lock that the caller may hold.
   void begin_at(const at::Tensor& tensor) {
     const auto* meta = tensor.defined() ? torch::autograd::impl::get_autograd_meta(tensor) : nullptr;
     if (meta != nullptr) visit(meta->grad_fn_.get());
@@ -137,7 +137,7 @@ Node* formula_of(Node& node) {
 class Fields {
  public:
   /// Appends the tensors that the node has saved to `tensors`. `forgets_symbols`: FieldSink's. False: these are not all, for hooks hold some, or
-  /// they are gone, or nobody knows the node's class.
+  /// they are gone, or the node's class is unknown.
   bool read(Node& node, std::vector<at::Tensor>& tensors, bool forgets_symbols) {
     const TypedCollector* const typed = find_typed_collector(node);
     if (typed == nullptr) return false;

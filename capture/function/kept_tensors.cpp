@@ -77,7 +77,7 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
 void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
   if (!keeps_some(outputs)) return;
   if (const auto collect = garbage_collector.load()) {
-    Recorder::unrecorded(collect);  // objects in a circle, of which the function has let go
+    Recorder::unrecorded(collect);  // reference cycles that the function dropped
     if (!keeps_some(outputs)) return;
   }
   keeps_tensors_ = true;

@@ -3,7 +3,7 @@
 
 namespace hindcast::capture {
 
-/// An interpreter's collector: objects in a circle, of which a function has let go, hold their tensors until it runs.
+/// `collect` is an interpreter's garbage collector: until it runs, reference cycles that a function dropped keep their tensors alive.
 void collect_garbage_by(void (*collect)());
 
 }  // namespace hindcast::capture

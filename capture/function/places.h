@@ -14,7 +14,7 @@ namespace hindcast::capture {
 /// 0 for an inference tensor, which counts no writes.
 inline uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
 
-/// A write to the one is a write to the other, for who saved it.
+/// Both count writes together: a write to either invalidates what autograd saved of both.
 inline void share_version(const at::Tensor& tensor, const at::Tensor& with) {
   if (!tensor.is_inference() && !with.is_inference())
     torch::autograd::impl::set_version_counter(tensor, torch::autograd::impl::version_counter(with));

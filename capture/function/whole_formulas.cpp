@@ -55,7 +55,7 @@ void call_formula(const c10::OperatorHandle&, torch::jit::Stack* stack) {
     packed.push_back(argument.isTensor() ? IValue((*next++).value_or(at::Tensor())) : argument);
   }
   const auto function = find_function(arguments[3].toStringRef());
-  HC_CHECK(function != nullptr, "nobody has bound {}", arguments[3].toStringRef());
+  HC_CHECK(function != nullptr, "no function is registered as {}", arguments[3].toStringRef());
   c10::List<at::Tensor> results;
   for (at::Tensor& result : function->apply(std::move(gradients), packed)) results.push_back(own(std::move(result), arguments));
   stack->emplace_back(std::move(results));

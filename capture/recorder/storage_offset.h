@@ -1,8 +1,8 @@
 #pragma once
-// A stand-in's storage offset, which no guard compares.
+// The storage offset of a stand-in. No guard compares it, so a recording ends where its value is used.
 //
-// ATen takes it along where nobody uses it: at::TensorGeometry has it, and poolings make one of their argument to ask for its rank. So what they
-// get is a number that refuses only when somebody reads it.
+// ATen also copies offsets that it never uses: an at::TensorGeometry contains one, and poolings make a TensorGeometry of their argument for its
+// rank alone. So a stand-in's offset is a symbolic number, and only reading its value ends the recording.
 
 #include <c10/core/SymInt.h>
 
@@ -10,7 +10,7 @@ namespace hindcast::capture {
 
 inline constexpr const char* kAsksForAnOffset = "it asks where in its memory a tensor begins (storage_offset), which is not compared";
 
-/// `offset`, of which the recorder of the thread is told when it is read.
+/// A symbolic number of this value. Reading the value ends the recording of the current thread.
 c10::SymInt storage_offset_when_read(int64_t offset);
 
 }  // namespace hindcast::capture

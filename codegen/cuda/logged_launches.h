@@ -1,5 +1,5 @@
 #pragma once
-// Launches of hindcast's kernels that a recording has, so that they can be told that a tensor lies elsewhere, and those of sets their scalars.
+// The launches of hindcast's kernels in a recording. They can be given a tensor's new address, and those of sets new scalars.
 
 #include "codegen/cuda/machine.h"
 #include "codegen/kernel/recording.h"
@@ -19,8 +19,8 @@ class LoggedLaunches {
 
   void add(const Launch& launch, void* node);
 
-  /// Launches of sets that `give` makes on this thread take the place of those that were logged, one after the other: `update` is called for each
-  /// whose argument is another one. False: they are others, and nothing was updated.
+  /// Launches of sets that `give` makes on this thread replace the logged ones, in their order: `update` is called for each whose argument
+  /// differs. False: the kernels or their number differ, and nothing was updated.
   template <class Update>
   bool replace_sets(c10::function_ref<void()> give, Update update) {
     if (!gather_replacements(give)) return false;

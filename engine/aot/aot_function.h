@@ -6,9 +6,8 @@
 
 #include "engine/aot/aot_options.h"
 #include "engine/aot/core.h"
-#include "engine/aot/tree.h"
+#include "engine/aot/typed_call.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -65,19 +64,12 @@ class AotFunction {
   auto look(const Facts& facts, const Args&... args) const {
     using Result = std::invoke_result_t<Function&, Args&...>;
     const std::uint64_t start = is_timed ? engine::processor_ns() : 0;
-    tree::Flatten flat{{}, facts()};
-    std::vector<bool> is_static;
-    std::size_t number = 0;
-    (
-        [&] {
-          tree::visit(args, flat);
-          is_static.resize(flat.tensors.size(),
-                           std::find(static_argnums_.begin(), static_argnums_.end(), number++) != static_argnums_.end());
-        }(),
-        ...);
-    const auto run = [&](const std::vector<at::Tensor>& tensors) { return run_on<Result>(tensors, std::tuple<Args...>(args...)); };
+    engine::FlatArguments flat = engine::flatten(facts(), static_argnums_, args...);
+    const auto run = [&](const std::vector<at::Tensor>& tensors) {
+      return engine::run_on<Result>(*function_, tensors, std::tuple<Args...>(args...));
+    };
     const engine::FunctionOutput output =
-        core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(is_static), run, {}, is_timed});
+        core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run, {}, is_timed});
     if (is_timed && output.is_functions) {
       const std::uint64_t own_start = engine::processor_ns();
       Result result = itself(args...);
@@ -85,27 +77,13 @@ class AotFunction {
       next_->are(core_->took(own_ns, own_ns));
       return result;
     }
-    Result result = *static_cast<const Result*>(output.shape.get());
-    tree::Refill refill{output.tensors};
-    tree::visit(result, refill);
+    Result result = engine::result_of<Result>(output);
     if (is_timed) {
       next_->are(core_->took(engine::processor_ns() - start, output.own_ns));
     } else if (output.next != 0) {
       next_->are(output.next);
     }
     return result;
-  }
-
-  template <class Result, class Args>
-  engine::FunctionOutput run_on(const std::vector<at::Tensor>& tensors, Args args) const {
-    tree::Refill refill{tensors};
-    tree::visit(args, refill);
-    Result result = std::apply(*function_, args);
-    tree::Flatten flat;
-    tree::visit(result, flat);
-    tree::Strip strip;
-    tree::visit(result, strip);
-    return {std::move(flat.tensors), std::make_shared<const Result>(std::move(result)), std::move(flat.facts)};
   }
 
   std::shared_ptr<Function> function_;

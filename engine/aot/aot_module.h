@@ -16,8 +16,8 @@ class ModuleHolder;
 namespace hindcast {
 
 namespace engine {
-/// What can be seen of what a module's forward depends on, besides its tensors' contents: which submodules there are, of which classes, whether
-/// they train, and which tensors they have registered.
+/// The visible state that a module's forward depends on, besides the contents of tensors: submodules, their classes, whether each trains, and
+/// which tensors are registered.
 HINDCAST_API std::string facts_of(const torch::nn::Module& module);
 /// Of tensors, their names as parameters or buffers of the module; empty: it is neither.
 HINDCAST_API std::vector<std::string> names_in(const torch::nn::Module& module, const std::vector<at::Tensor>& tensors);

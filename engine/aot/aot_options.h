@@ -81,7 +81,7 @@ struct AotOptions {
   double memory_budget = 1;     ///< PartitionOptions::memory_budget
   bool fallback = true;         ///< what cannot be traced runs eagerly, which is counted and logged; false: it throws
   std::size_t check_every = 0;  ///< n: run the function itself beside every n-th call, and compare; throws where they differ
-  bool back_off = true;         ///< what gains nothing is left to the function, with a single check: engine/leaving.h
+  bool back_off = true;         ///< calls that gain nothing run the function with a single check: engine/leaving.h
   std::size_t limit = 8;        ///< programs kept for one structure of the arguments; beyond it the function runs eagerly
   /// True: a program draws ATen's random numbers, so that each seed gives those of the function run eagerly. False: its kernels may draw others,
   /// of the same distribution, which a seed reproduces too: one call of LibTorch's generator for each dropout, whose mask min_cut then does
@@ -98,11 +98,11 @@ struct AotOptions {
 /// What one compiled function did since it was made.
 struct AotStats {
   std::uint64_t calls = 0;
-  std::uint64_t hits = 0;              ///< calls that ran a program
-  std::uint64_t traces = 0;            ///< calls that were recorded
-  std::uint64_t eager = 0;             ///< calls that ran the function eagerly
-  std::uint64_t left = 0;              ///< of these, that nobody looked at, since calls like them gained nothing: AotOptions::back_off
-  std::uint64_t backwards = 0;         ///< gradients computed by a program
+  std::uint64_t hits = 0;       ///< calls that ran a program
+  std::uint64_t traces = 0;     ///< calls that were recorded
+  std::uint64_t eager = 0;      ///< calls that ran the function eagerly
+  std::uint64_t left = 0;       ///< of these, calls that were not looked at, since calls like them gained nothing: AotOptions::back_off
+  std::uint64_t backwards = 0;  ///< gradients computed by a program
   std::uint64_t numbers_differed = 0;  ///< calls whose item() gave another number than the one that was traced
 };
 

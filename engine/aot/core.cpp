@@ -91,17 +91,14 @@ class AotCore::Implementation {
     const cache::KeyBytes key = key_of(call);
     const std::shared_ptr<Family> family = families_.find(cache::view_of(key));
     if (family == nullptr) return std::nullopt;
-    const InputFacts facts(call.inputs);
     const auto known = family->all();
-    for (const auto& specialisation : *known) {
-      capture::Bindings bindings;
-      if (!specialisation->matches(facts.row, bindings)) continue;
-      const auto halves = specialisation->halves();
-      if (specialisation->is_eager() || halves == nullptr) return std::nullopt;
-      return AotHit{halves->forward->plan(), std::move(bindings.ints), specialisation->find_lifted(),
-                    why_not_recorded(*specialisation, *halves)};
-    }
-    return std::nullopt;
+    capture::Bindings bindings;
+    const auto* specialisation = find_match(*known, InputFacts(call.inputs), bindings);
+    if (specialisation == nullptr || (*specialisation)->is_eager()) return std::nullopt;
+    const auto halves = (*specialisation)->halves();
+    if (halves == nullptr) return std::nullopt;
+    return AotHit{halves->forward->plan(), std::move(bindings.ints), (*specialisation)->find_lifted(),
+                  why_not_recorded(**specialisation, *halves)};
   }
   NextCalls looked(Gain gain, const void* program) {
     const AotOptions& options = context_->options;
@@ -160,6 +157,12 @@ class AotCore::Implementation {
     return why_not_recorded_plan(*halves.forward->plan());
   }
 
+  static const std::shared_ptr<Specialisation>* find_match(const Family::List& known, const InputFacts& facts,
+                                                           capture::Bindings& bindings) {
+    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one->matches(facts.row, bindings); });
+    return found == known.end() ? nullptr : &*found;
+  }
+
   FunctionOutput look(const FunctionCall& call) {
     context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
     if (const char* why = why_eager(call)) {
@@ -171,10 +174,8 @@ class AotCore::Implementation {
     AotCall work(context_, call);
     const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
     const auto known = family->all();
-    for (const auto& specialisation : *known) {
-      capture::Bindings bindings;
-      if (specialisation->matches(facts.row, bindings)) return work.run(specialisation, std::move(bindings));
-    }
+    capture::Bindings bindings;
+    if (const auto* specialisation = find_match(*known, facts, bindings)) return work.run(*specialisation, std::move(bindings));
     if (const size_t programs = family->programs(); programs >= context_->options.limit) {
       HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
       return run_eagerly(*context_, call);
@@ -183,15 +184,16 @@ class AotCore::Implementation {
     return work.trace_new(*family);
   }
 
-  // Nobody sees what numbers are drawn in calls that are left.
+  // Calls that are left may draw random numbers unseen, so the function draws ATen's from the first measurement on: results then do not depend on
+  // when calls began to be left.
   NextCalls now(NextCalls next) {
     if (next == 0) return next;
-    draw_atens(*context_);  // from the first measurement on: what masks a seed gives is no matter of times
+    draw_atens(*context_);
     if (next < 0) return next;
     untold_.store(next, std::memory_order_relaxed);
     return next;
   }
-  // Calls that were left are counted when somebody comes again.
+  // Calls that were left are counted when the next one is looked at.
   void tell_left() {
     if (untold_.load(std::memory_order_relaxed) == 0) return;
     stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));

@@ -24,7 +24,7 @@ struct FunctionOutput {
   Gain gain = Gain::Unknown;
   const void* program = nullptr;  // of a call that may gain
   std::uint64_t own_ns = 0;       // of a timed call that ran the function eagerly
-  bool is_functions = false;      // of a timed call: who called runs the function itself, and times it
+  bool is_functions = false;      // of a timed call: the caller runs the function itself, and times it
   NextCalls next = 0;
 };
 /// Whether someone owns a tensor that the function reads from outside, and says when it is gone: AotCore::forget(). Else the programs
@@ -48,12 +48,12 @@ struct AotPrograms {
   std::string explanation;                                // what is saved and why
 };
 
-/// What a call would run, for who records it.
+/// What a call would run: what a recording of the call needs.
 struct AotHit {
-  std::shared_ptr<const void> plan;  // another one for other programs
-  std::vector<std::int64_t> sizes;   // of its symbols
+  std::shared_ptr<const void> plan;  // identifies the program
+  std::vector<std::int64_t> sizes;   // values of its symbols
   std::vector<at::Tensor> outside;   // tensors that the function reads besides its inputs
-  std::string why_not_recorded;      // why a device cannot do all of it by itself; empty: it can
+  std::string why_not_recorded;      // why a CUDA graph cannot contain all of it; empty: it can
 };
 
 class HINDCAST_API AotCore {
@@ -62,11 +62,11 @@ class HINDCAST_API AotCore {
   explicit AotCore(AotOptions options);
 
   FunctionOutput call(const FunctionCall& call);
-  /// Of a call that has a program; its function does not run.
+  /// The program that call() would run. None: there is none yet, or the call runs eagerly. The function does not run.
   std::optional<AotHit> find(const FunctionCall& call) const;
-  /// A call was left to the function, before this was asked: for a reason of its caller's.
+  /// Tells that the caller ran the function itself, for a reason of its own.
   NextCalls ran_eagerly();
-  /// What a timed call took; `own_ns`: the function alone, where it ran.
+  /// Tells what a timed call took; `own_ns`: the function alone, or 0 if it did not run.
   NextCalls took(std::uint64_t whole_ns, std::uint64_t own_ns);
   AotStats stats() const;
   /// The newest first.

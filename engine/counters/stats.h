@@ -34,7 +34,7 @@ struct Stats {
   std::uint64_t compiler_failures = 0;     ///< graphs that Options::compiler did not compile: replayed through ATen
   std::uint64_t fused_graphs = 0;          ///< graphs that run with fused kernels
   std::uint64_t dropped_checks = 0;        ///< graphs left to ATen since Options::verify had no room to check their kernels
-  std::uint64_t left_calls = 0;            ///< calls of compiled functions that nobody looked at, since calls like them gained nothing
+  std::uint64_t left_calls = 0;            ///< calls of compiled functions that were not looked at, since calls like them gained nothing
   std::uint64_t kept_graphs = 0;           ///< captures that are kept, now
   std::uint64_t kept_bytes = 0;            ///< in captures and their kernels, now, by estimate: bounded by Options::cache_bytes
   std::uint64_t evicted_graphs = 0;        ///< captures that had to go for others

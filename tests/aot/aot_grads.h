@@ -24,6 +24,17 @@ struct AotCase {
   bool has_no_float64 = false;  // or gives other numbers there
 };
 
+/// Without kernels: programs have the stock engine's bits, and are there after the first call.
+inline AotOptions exact_programs() {
+  AotOptions options;
+  options.fw_compiler = options.bw_compiler = compilers::eager();
+  options.async = false;
+  options.fallback_random = true;
+  return options;
+}
+
+inline bool are_equal_with_nan(const at::Tensor& a, const at::Tensor& b) { return at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
+
 /// How far from float64 kernels may be, beside twice as far as ATen: relative to the largest element.
 inline constexpr double kRounding = 1e-6;
 

@@ -7,19 +7,9 @@
 namespace hindcast::tests::comparisons_test {
 namespace {
 
-AotOptions exact() {
-  AotOptions options;
-  options.fw_compiler = options.bw_compiler = compilers::eager();
-  options.async = false;
-  options.fallback_random = true;
-  return options;
-}
-
-bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
-
 TEST(Comparisons, EqualIsAskedInEachCall) {
   const auto function = [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b) ? a * 2 : a * b; };
-  const auto f = aot_function(function, exact());
+  const auto f = aot_function(function, exact_programs());
   const auto nan = torch::full({3}, std::numeric_limits<double>::quiet_NaN(), torch::kFloat);
   const auto x = torch::ones({3}), y = torch::zeros({3});
   for (int round = 0; round < 3; ++round) {
@@ -30,7 +20,7 @@ TEST(Comparisons, EqualIsAskedInEachCall) {
         const at::Tensor result = g(leaf, other);
         return result.defined() ? torch::autograd::grad({result.sum()}, {leaf})[0] : at::Tensor();
       };
-      EXPECT_TRUE(is_same(of(f), of(function)));
+      EXPECT_TRUE(are_equal_with_nan(of(f), of(function)));
     }
   }
   EXPECT_GT(f.stats().hits, 0U);
@@ -39,7 +29,7 @@ TEST(Comparisons, EqualIsAskedInEachCall) {
 
 TEST(Comparisons, EqualOfOtherSizesIsDecidedByThem) {
   const auto function = [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b) ? a * 2 : a.sum() * b; };
-  const auto f = aot_function(function, exact());
+  const auto f = aot_function(function, exact_programs());
   for (int round = 0; round < 2; ++round) {
     for (int64_t n = 2; n < 7; ++n) {
       for (const int64_t other : {n, n + 1}) {
@@ -52,7 +42,7 @@ TEST(Comparisons, EqualOfOtherSizesIsDecidedByThem) {
 
 TEST(Comparisons, AllCloseIsAskedInEachCall) {
   const auto function = [](const at::Tensor& a, double scale) { return at::allclose(a, torch::ones({3}), 0.1) ? a * scale : a.exp(); };
-  const auto f = aot_function(function, exact());
+  const auto f = aot_function(function, exact_programs());
   for (int round = 0; round < 3; ++round) {
     for (const double value : {1.0, 1.05, 2.0}) {
       const auto a = torch::full({3}, value, torch::kFloat).requires_grad_();
@@ -64,7 +54,7 @@ TEST(Comparisons, AllCloseIsAskedInEachCall) {
 
 TEST(Comparisons, AllCloseBroadcasts) {
   const auto function = [](const at::Tensor& a) { return at::allclose(a.relu(), torch::zeros({})) ? a + 1 : a - 1; };
-  const auto f = aot_function(function, exact());
+  const auto f = aot_function(function, exact_programs());
   for (const double value : {-1.0, 1.0, -2.0, 2.0}) {
     const auto a = torch::full({4}, value);
     EXPECT_TRUE(f(a).equal(function(a))) << value;
@@ -76,7 +66,7 @@ TEST(Comparisons, MultiheadAttentionRunsByPrograms) {
   torch::manual_seed(1);
   torch::nn::MultiheadAttention module(8, 2);
   const auto run = [&](const at::Tensor& q, const at::Tensor& k) { return std::get<0>(module->forward(q, k, k)); };
-  const auto f = aot_function(run, exact());
+  const auto f = aot_function(run, exact_programs());
   for (int call = 0; call < 5; ++call) {
     for (const bool is_self : {true, false}) {
       const auto q = torch::randn({5, 2, 8}).requires_grad_();
@@ -94,7 +84,7 @@ TEST(Comparisons, ATransformerEncoderRunsByPrograms) {
   torch::manual_seed(1);
   torch::nn::TransformerEncoder module(
       torch::nn::TransformerEncoderOptions(torch::nn::TransformerEncoderLayerOptions(8, 2).dim_feedforward(16).dropout(0), 2));
-  const auto f = aot_function([&](const at::Tensor& x) { return module->forward(x); }, exact());
+  const auto f = aot_function([&](const at::Tensor& x) { return module->forward(x); }, exact_programs());
   for (int call = 0; call < 4; ++call) {
     const auto x = torch::randn({5, 2, 8}).requires_grad_();
     const auto given = torch::autograd::grad({f(x).pow(2).sum()}, {x})[0];

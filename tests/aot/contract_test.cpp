@@ -193,7 +193,7 @@ struct Unwanted : torch::autograd::Function<Unwanted> {
   }
 };
 
-// A result whose derivative there is not costs those nothing who do not ask for it.
+// A result without a derivative is no error for a program that does not ask for it.
 TEST(Contract, ADerivativeThatNobodyAsksForMayFail) {
   const auto custom = [](const at::Tensor& x) { return Tensors{x.sin(), Unwanted::apply(x)}; };
   const auto x = leaf({4});

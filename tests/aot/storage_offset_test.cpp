@@ -5,14 +5,6 @@
 namespace hindcast::tests::storage_offset_test {
 namespace {
 
-AotOptions exact() {
-  AotOptions options;
-  options.fw_compiler = options.bw_compiler = compilers::eager();
-  options.async = false;
-  options.fallback_random = true;
-  return options;
-}
-
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
 // No guard compares it: a batch that is a slice of a data set begins elsewhere in each call.
@@ -35,7 +27,7 @@ TEST(StorageOffset, OneThatIsReadIsSeen) {
   };
   for (size_t k = 0; k < functions.size(); ++k) {
     const auto& [function, is_program] = functions[k];
-    const auto f = aot_function([&, function = function](const at::Tensor& x) { return function(x); }, exact());
+    const auto f = aot_function([&, function = function](const at::Tensor& x) { return function(x); }, exact_programs());
     for (const int64_t start : {4, 0, 8, 4}) {
       const auto x = data.slice(0, start, start + 16).detach();
       const auto of = [&](const Function& g) {
@@ -52,7 +44,7 @@ TEST(StorageOffset, OneThatIsReadIsSeen) {
 
 TEST(StorageOffset, OneDimensionalPoolsServeOtherSizes) {
   const auto f = aot_function(
-      [](const at::Tensor& x) { return at::adaptive_avg_pool1d(at::avg_pool1d(x, 2), 3) + at::max_pool1d(x, 2).sum(); }, exact());
+      [](const at::Tensor& x) { return at::adaptive_avg_pool1d(at::avg_pool1d(x, 2), 3) + at::max_pool1d(x, 2).sum(); }, exact_programs());
   for (const int64_t n : {2, 3, 4, 5, 2, 3, 4, 5}) {
     const auto x = torch::randn({n, 3, 12}).requires_grad_();
     const auto y = at::adaptive_avg_pool1d(at::avg_pool1d(x, 2), 3) + at::max_pool1d(x, 2).sum();

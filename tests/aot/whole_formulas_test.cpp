@@ -8,16 +8,6 @@
 namespace hindcast::tests::whole_formulas_test {
 namespace {
 
-AotOptions exact() {
-  AotOptions options;
-  options.fw_compiler = options.bw_compiler = compilers::eager();
-  options.async = false;
-  options.fallback_random = true;
-  return options;
-}
-
-bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
-
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
 at::Tensor gradient(const Function& f, const at::Tensor& x) {
@@ -53,7 +43,7 @@ const std::vector<std::pair<std::string, Function>> kFormulas = {
 TEST(WholeFormulas, FormulasOfAutogradStayWhole) {
   for (const auto& [name, function] : kFormulas) {
     for (const bool is_guarded : {false, true}) {
-      const auto f = aot_function([&](const at::Tensor& x) { return function(x); }, exact());
+      const auto f = aot_function([&](const at::Tensor& x) { return function(x); }, exact_programs());
       uint64_t calls = 0;
       for (int round = 0; round < 2; ++round) {
         for (const at::Tensor& x : values()) {
@@ -62,7 +52,7 @@ TEST(WholeFormulas, FormulasOfAutogradStayWhole) {
           engine.compiler = compilers::eager();
           std::optional<Guard> guard;
           if (is_guarded) guard.emplace(enable(engine));
-          EXPECT_TRUE(is_same(gradient(std::ref(f), x), expected)) << name << ", call " << calls;
+          EXPECT_TRUE(are_equal_with_nan(gradient(std::ref(f), x), expected)) << name << ", call " << calls;
           ++calls;
         }
       }
@@ -73,10 +63,10 @@ TEST(WholeFormulas, FormulasOfAutogradStayWhole) {
 
 TEST(WholeFormulas, FormulasServeOtherSizes) {
   for (const auto& [name, function] : kFormulas) {
-    const auto f = aot_function([&](const at::Tensor& x) { return function(x); }, exact());
+    const auto f = aot_function([&](const at::Tensor& x) { return function(x); }, exact_programs());
     for (const int64_t n : {2, 3, 5, 6, 7, 2, 3, 5}) {
       const auto x = torch::rand({n, 4});
-      EXPECT_TRUE(is_same(gradient(std::ref(f), x), gradient(function, x))) << name << ", size " << n;
+      EXPECT_TRUE(are_equal_with_nan(gradient(std::ref(f), x), gradient(function, x))) << name << ", size " << n;
     }
     EXPECT_EQ(f.stats().eager, 0U) << name;
     if (name != "masked_fill") EXPECT_LE(f.stats().traces, 2U) << name;  // its mask compares with a number
@@ -85,7 +75,7 @@ TEST(WholeFormulas, FormulasServeOtherSizes) {
 
 TEST(WholeFormulas, FormulasHaveSecondDerivatives) {
   for (const auto& [name, function] : kFormulas) {
-    const auto f = aot_function([&](const at::Tensor& x) { return function(x); }, exact());
+    const auto f = aot_function([&](const at::Tensor& x) { return function(x); }, exact_programs());
     const auto second = [](const Function& g, const at::Tensor& x) {
       const auto leaf = x.clone().requires_grad_();
       const auto first = torch::autograd::grad({g(leaf).pow(2).sum()}, {leaf}, {}, true, /*create_graph=*/true)[0];

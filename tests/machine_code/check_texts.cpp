@@ -28,7 +28,7 @@ struct Compile {
 
 using TableByHash = std::unordered_map<std::string, const std::pair<const std::string, Row>*>;
 
-/// The table has a text for one architecture, which is another one than its label's where this run met the text in another test.
+/// The table has each text for one architecture. It differs from this label's if the text is in the table under another test's label.
 std::vector<int> architectures_for(const codegen::cuda::Nvrtc& nvrtc, const std::string& label, const std::string& text,
                                    const TableByHash& table) {
   for (const int architecture : kArchitectures) {

@@ -1,5 +1,5 @@
 #pragma once
-// What NVRTC makes of the tests' kernels, as it is committed. A text has a label, `<suite>/<test>-<n>`, and is compiled for one architecture,
+// The committed table of what NVRTC makes of the tests' kernels. A text has a label, `<suite>/<test>-<n>`, and is compiled for one architecture,
 // which its label decides. Two files of this folder are the table, sorted by label, a text a line:
 //
 //   kernels.table   label, architecture, what its entry points take (uses_as_text.h). Its diff shows what a change does to registers
