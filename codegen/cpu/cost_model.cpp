@@ -67,6 +67,12 @@ class CpuCostModel final : public CostModel {
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }
 
+  // Of short floats, LibTorch's library has instructions that a kernel has not.
+  bool is_worth_it(const ProductShape& product) const override {
+    return (product.type == at::kFloat || product.type == at::kDouble) &&
+           product.batch * product.rows * product.columns * product.depth != 0;
+  }
+
   // Zeros that are read cost as much as other elements: at least half must be the tensor's.
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return 2 * numel >= padded; }
 

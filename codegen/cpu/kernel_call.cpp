@@ -5,6 +5,7 @@
 #include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/results.h"
+#include "codegen/cpu/product_call.h"
 #include "codegen/cpu/row_call.h"
 #include "codegen/kernel/pointwise_frame.h"
 
@@ -121,6 +122,7 @@ class KernelCall final : public PointwiseFrame {
 
 std::unique_ptr<const OpCall> make_kernel_call(const Group& group, std::shared_ptr<const CpuKernel> kernel) {
   if (group.body.by_rows) return make_row_call(group, std::move(kernel));
+  if (group.body.product) return make_product_call(group, std::move(kernel));
   return std::make_unique<KernelCall>(group, std::move(kernel));
 }
 

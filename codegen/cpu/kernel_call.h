@@ -13,7 +13,10 @@ namespace hindcast::codegen::cpu {
 /// The machine code of one body: by rows, or the others. The functions live as long as `code`.
 struct CpuKernel final : Kernel {
   DenseKernel* dense = nullptr;
-  LeavesKernel* leaves = nullptr;  // where the body has_leaves()
+  LeavesKernel* leaves = nullptr;           // where the body has_leaves()
+  ProductKernel* product = nullptr;         // where the body has one
+  std::shared_ptr<const CpuKernel> blocks;  // the same: which it calls
+  const void* product_blocks = nullptr;     // of a kernel that is such blocks, or calls them
   RowsKernel* rows = nullptr;
   RowsKernel* rows_to_leaves = nullptr;  // where the body has_leaves()
   std::shared_ptr<const void> code;

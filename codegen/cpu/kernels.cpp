@@ -1,11 +1,14 @@
 #include "codegen/cpu/kernels.h"
 
 #include "codegen/cpu/clang/compiler.h"
+#include "codegen/cpu/product_source.h"
 #include "codegen/kernel/device_library.h"
 #include "codegen/kernel/kernel_object.h"
 #include "codegen/kernel/kernel_table.h"
 #include "codegen/kernel/leaf_requests.h"
 #include "base/fork_gate.h"
+
+#include <c10/util/FunctionRef.h>
 
 #include <exception>
 #include <type_traits>
@@ -40,7 +43,17 @@ class WithClang final : public KernelCompiler {
   const ClangCompiler& clang_;
 };
 
-std::shared_ptr<const Kernel> load(const ClangCompiler& clang, std::string_view object, const Body& body) {
+std::shared_ptr<CpuKernel> load_blocks(const ClangCompiler& clang, std::string_view object) {
+  auto kernel = std::make_shared<CpuKernel>();
+  const auto loaded = clang.load(object);
+  kernel->product_blocks = loaded->symbol("blocks");
+  HC_CHECK(kernel->product_blocks != nullptr, "blocks of a product without their table");
+  kernel->code = loaded;
+  kernel->bytes = object.size();
+  return kernel;
+}
+
+std::shared_ptr<CpuKernel> load(const ClangCompiler& clang, std::string_view object, const Body& body) {
   auto kernel = std::make_shared<CpuKernel>();
   const auto loaded = clang.load(object);
   const auto find = [&](auto*& function, const char* name) {
@@ -52,6 +65,7 @@ std::shared_ptr<const Kernel> load(const ClangCompiler& clang, std::string_view 
     if (has_leaves(body)) find(kernel->rows_to_leaves, "leaves");
   } else {
     find(kernel->dense, "dense");
+    if (body.product) find(kernel->product, "product");
     if (has_leaves(body)) find(kernel->leaves, "leaves");
   }
   kernel->code = loaded;
@@ -65,6 +79,16 @@ KernelTable& table() {
   return *table;
 }
 
+std::shared_ptr<const CpuKernel> kernel_of_text(const std::string& text, const ClangCompiler& clang,
+                                                c10::function_ref<std::shared_ptr<CpuKernel>(std::string_view object)> load) {
+  const auto make = [&] {
+    std::shared_ptr<const Kernel> made;
+    load_object(WithClang(clang), text, text, [&](std::string_view object) { made = load(object); });
+    return made;
+  };
+  return std::static_pointer_cast<const CpuKernel>(table().find_or_make(text, make));
+}
+
 }  // namespace
 
 std::shared_ptr<const CpuKernel> kernel_of(const Body& body, std::string& why_not) {
@@ -72,13 +96,17 @@ std::shared_ptr<const CpuKernel> kernel_of(const Body& body, std::string& why_no
   const auto clang = ClangCompiler::get(&why_not);
   if (!clang) return nullptr;
   try {
-    const std::string text = source_of(body);
-    const auto make = [&] {
-      std::shared_ptr<const Kernel> made;
-      load_object(WithClang(*clang), text, text, [&](std::string_view object) { made = load(*clang, object, body); });
-      return made;
-    };
-    return std::static_pointer_cast<const CpuKernel>(table().find_or_make(text, make));
+    std::shared_ptr<const CpuKernel> blocks;
+    if (body.product) {
+      blocks = kernel_of_text(product_blocks_source(body.product->type), *clang,
+                              [&](std::string_view object) { return load_blocks(*clang, object); });
+    }
+    return kernel_of_text(source_of(body), *clang, [&](std::string_view object) {
+      auto kernel = load(*clang, object, body);
+      kernel->blocks = blocks;
+      if (blocks) kernel->product_blocks = blocks->product_blocks;
+      return kernel;
+    });
   } catch (const std::exception& error) {
     why_not = error.what();
     return nullptr;

@@ -140,7 +140,7 @@ template <class List>
 std::string int_list(const List& list) {
   return "std::vector<int64_t>{" + join(list, [](int64_t value) { return number(value); }) + "}";
 }
-std::string type_name(at::ScalarType type) { return format("at::ScalarType::{}", c10::toString(type)); }
+std::string aten_type(at::ScalarType type) { return format("at::ScalarType::{}", c10::toString(type)); }
 std::string name_of(ValueId value) { return value.defined() ? format("v{}", value.index) : "at::Tensor()"; }
 
 std::string literal(const c10::IValue& value) {
@@ -156,7 +156,7 @@ std::string literal(const c10::IValue& value) {
   if (value.isDevice()) return "c10::Device(\"" + value.toDevice().str() + "\")";
   if (value.isTensor() && !value.toTensor().defined()) return "at::Tensor()";
   if (value.isTensor() && value.toTensor().dim() == 0)
-    return format("at::scalar_tensor({}, {})", number(value.toTensor().item<double>()), type_name(value.toTensor().scalar_type()));
+    return format("at::scalar_tensor({}, {})", number(value.toTensor().item<double>()), aten_type(value.toTensor().scalar_type()));
   throw NotWritable("an argument of type " + value.tagKind());
 }
 
@@ -164,6 +164,7 @@ class Program {
  public:
   Program(const capture::Graph& graph, const Group& group, const std::unordered_map<uint32_t, at::Tensor>& given)
       : graph_(graph), group_(group), given_(given) {
+    if (group.body.product) throw NotWritable("the kernel computes a matrix product by blocks that are compiled apart");
     for (const ValueId input : inputs_of(group)) {  // what is read in two ways is there once
       if (std::find(inputs_.begin(), inputs_.end(), input) == inputs_.end()) inputs_.push_back(input);
     }
@@ -194,7 +195,7 @@ class Program {
     for (const ValueId input : inputs_) {
       const at::Tensor& tensor = given_.at(input.index);
       text += format("      random({{{}}}, {{{}}}, {}, {}),\n", join(tensor.sizes(), [](int64_t n) { return number(n); }),
-                     join(tensor.strides(), [](int64_t n) { return number(n); }), type_name(tensor.scalar_type()),
+                     join(tensor.strides(), [](int64_t n) { return number(n); }), aten_type(tensor.scalar_type()),
                      group_.body.by_rows ? std::max<int64_t>(columns_, 1) : 2);
     }
     return text + "  };\n}\n\n";
@@ -255,7 +256,7 @@ class Program {
     for (size_t i = 0; i < body.loads.size(); ++i) text += load(i);
     for (const BodyStore& store : body.stores) {
       text += format("  tensors.push_back(at::zeros({{{}}}, {}));\n", count(store.extent),
-                     type_name(store.extent == Extent::Columns || store.extent == Extent::Channels ? body.compute : store.type));
+                     aten_type(store.extent == Extent::Columns || store.extent == Extent::Channels ? body.compute : store.type));
     }
     text +=
         "  std::vector<char*> pointers;\n  std::vector<long> steps;\n  for (at::Tensor& tensor : tensors) {\n"

@@ -1,6 +1,7 @@
 #include "codegen/cpu/source.h"
 
-#include "codegen/cpu/cost_model.h"
+#include "codegen/cpu/dense_loop.h"
+#include "codegen/cpu/product_source.h"
 #include "codegen/cpu/row_source.h"
 #include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
@@ -14,38 +15,6 @@ using base::format;
 
 // Of angles that the kernel computes: so short that results which go past the caches (kNontemporalAtOnce) are made of several.
 constexpr long kAngleBlockLength = 256;
-
-std::string load_lines(const Body& body, const std::vector<bool>& loads, std::string_view place, std::string_view indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (loads[i] && body.loads[i].pattern == AccessPattern::Dense)
-      lines += format("{}{}\n", indent, load_from(body, i, format("p{}[{}]", i, place)));
-  }
-  return lines;
-}
-
-std::string op_lines(const Body& body, const std::vector<bool>& ops, bool near, std::string_view indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.ops.size(); ++i) {
-    if (ops[i]) lines += format("{}const {} {};\n", indent, type_name(body.compute), assignment(body, i, cost_model(), near));
-  }
-  return lines;
-}
-
-// Where a result is written to the memory of an operand, each element is read before. `look`: the same holds for what it reads.
-std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near, bool leaves,
-                       const std::string& look = "") {
-  std::string text = "#pragma clang loop vectorize(assume_safety)\n";
-  text += format("  for (long i = {}; i < {}; ++i) {{\n", begin, end) + look;
-  text += load_lines(body, std::vector<bool>(body.loads.size(), true), "i", "    ");
-  text += op_lines(body, std::vector<bool>(body.ops.size(), true), near, "    ");
-  size_t leaf = 0;
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    text += store_lines(body, i, leaf, leaves, "    ");
-    leaf += body.stores[i].leaves;
-  }
-  return text + "  }\n";
-}
 
 // A block, where there is no tensor, is counted from `begin` on.
 std::string pointer_line(const std::string& name, std::string_view type, size_t pointer, size_t loads, bool leaves) {
@@ -122,6 +91,11 @@ std::string dense_source(const Body& body, bool leaves) {
       text += format("  const {}* p{} = (const {}*)pointers[{}];\n", type, i, type, i);
     }
   }
+  if (body.product) {
+    const std::string_view type = type_name(body.product->type);
+    text += format("  const {}* product = (const {}*)pointers[{}];\n", type, type, loads + body.stores.size());
+    return text + result_pointers(body, false) + dense_loop(body, "0", "count", false, false) + "}\n";
+  }
   const Angles angles = angles_of(body);
   if (!leaves) text += result_pointers(body, false);
   if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n";
@@ -138,6 +112,7 @@ std::string dense_source(const Body& body, bool leaves) {
 std::string source_of(const Body& body) {
   const std::string head = "#include \"codegen/device/ops.h\"\nusing namespace hindcast::device;\n\n";
   if (body.by_rows) return head + rows_source(body);
+  if (body.product) return product_head() + head + dense_source(body, false) + "\n" + product_source(body);
   return head + dense_source(body, false) + (has_leaves(body) ? "\n" + dense_source(body, true) : "");
 }
 

@@ -5,6 +5,11 @@
 //             load lies in another way, the caller copies tiles of it (nest.h).
 //   leaves    as dense; results also go to leaves, each added to a term of its own
 //
+// for one with a product
+//
+//   dense     the product is one more load, behind the stores
+//   product   the kernel makes the product itself (product_source.cpp)
+//
 // for one by rows (row_source.cpp)
 //
 //   rows      row by row; within one, as many passes over its columns as sums over the row wait for each other
@@ -30,6 +35,12 @@ inline constexpr long kBlockLength = 1024;
 /// there is no tensor, the elements of one segment for every segment of every row, by steps of 0.
 using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,
                         const long* segment_steps, long columns, char* kept);
+
+/// Rows [begin, end) of a product (codegen/device/products.h). `shape`: steps from one row of a and of b in memory to the next, the depth,
+/// the columns. `blocks`: a ProductBlocks. Of each pointer, bytes from one row to the next. `scratch`: kPanelBytes for each element of the depth.
+inline constexpr long kPanelBytes = 128;
+using ProductKernel = void(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers,
+                           const long* row_steps, const double* scalars, long begin, long end, char* scratch);
 
 /// The text; it has the function `leaves` where the body has_leaves() (codegen/kernel/leaf_requests.h).
 std::string source_of(const Body& body);

@@ -49,6 +49,7 @@ class CudaCostModel final : public CostModel {
   }
 
   // A single pointwise op gains nothing, nor does a norm's forward.
+  bool is_worth_it(const ProductShape& /*product*/) const override { return false; }
   bool is_worth_it(const SingleOp& op) const override {
     if (op.forward != RowForward::None) return op.reads_padded;
     return op.is_row_op || (op.is_pointwise && op.reads_padded);

@@ -20,9 +20,9 @@ inline bool is_float(at::ScalarType type) {
 }
 
 struct Operand {
-  enum class Kind : uint8_t { Load, Scalar, Result };
+  enum class Kind : uint8_t { Load, Scalar, Result, Product };
   Kind kind = Kind::Load;
-  uint32_t index = 0;  // into Body::loads, the scalars, Body::ops
+  uint32_t index = 0;  // into Body::loads, the scalars, Body::ops; Product: 0
   bool operator==(const Operand&) const = default;
 };
 
@@ -92,10 +92,18 @@ struct BodyStore {
   bool is_over_rows() const { return extent == Extent::Columns || extent == Extent::Channels; }
 };
 
+/// A matrix product that the kernel computes itself: its elements are an operand of the body.
+struct BodyProduct {
+  at::ScalarType type = at::ScalarType::Float;
+  bool is_a_transposed = false, is_b_transposed = false;  // in memory, a column's elements follow each other instead of a row's
+  bool operator==(const BodyProduct&) const = default;
+};
+
 struct Body {
   at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float, Double, ComplexFloat or ComplexDouble
   bool by_rows = false;                            // a still load is a number of the row; reductions may occur
   bool of_sets = false;                            // it runs on sets of tensors that lie alike (codegen/kernel/foreach_sets.h)
+  std::optional<BodyProduct> product;              // then all results are of elements
   std::vector<BodyLoad> loads;
   uint32_t scalars = 0;
   std::vector<BodyOp> ops;

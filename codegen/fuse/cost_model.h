@@ -43,6 +43,12 @@ struct SegmentedNorm {
 /// Ops by rows for which ATen has kernels that go over a row once or twice.
 enum class RowForward : uint8_t { None, Norm, Softmax, LogSoftmax, LogSumExp };
 
+/// A matrix product, maybe a batch of them.
+struct ProductShape {
+  int64_t batch = 1, rows = 0, columns = 0, depth = 0;
+  at::ScalarType type = at::ScalarType::Float;
+};
+
 /// An op that found no other to share a kernel with.
 struct SingleOp {
   bool is_pointwise = false;
@@ -75,6 +81,8 @@ class CostModel {
   virtual bool is_worth_it(const RowShape& rows) const = 0;
   virtual bool is_worth_it(const SegmentedNorm& norm) const = 0;
   virtual bool is_worth_it(const SingleOp& op) const = 0;
+  /// A kernel may compute the product, and what comes behind it; else the product is ATen's.
+  virtual bool is_worth_it(const ProductShape& product) const = 0;
   /// A kernel reads a tensor of `numel` elements, with zeros around it up to `padded`, in place; else ATen writes them all.
   virtual bool is_padding_read_through(int64_t numel, int64_t padded) const = 0;
 

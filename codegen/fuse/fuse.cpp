@@ -112,6 +112,7 @@ class Fuser {
     auto& member = known->second;
     if (is_new) member = describe(graph_, graph_.instrs[i]);
     if (is_new && member && member->device->type() != costs_.device()) member.reset();
+    if (is_new && member && member->product_shape && !costs_.is_worth_it(*member->product_shape)) member.reset();
     if (is_new && member && member->segmented_norm && !costs_.is_worth_it(*member->segmented_norm)) member.reset();
     return member;
   }
@@ -173,6 +174,10 @@ class Fuser {
     for (const MemberOperand& operand : member->operands) {
       if (is_view(source_of(operand.value))) make_available(source_of(operand.value));
     }
+    if (member->kind == Member::Kind::Product) {
+      open_product(i, *member);
+      return true;
+    }
     merge_makers(*member);
     // Groups that make its operands: one of its own kind takes it in, others must have run before.
     uint32_t into = base::kNoIndex;
@@ -200,6 +205,15 @@ class Fuser {
     }
     add(i, into, *member, *place);
     return true;
+  }
+
+  // It joins no group, others join it. What it reads is there before.
+  void open_product(uint32_t i, const Member& member) {
+    for (const ValueId factor : member.factors) make_available(factor);
+    for (const MemberOperand& operand : member.operands) make_available(operand.value);
+    const auto into = static_cast<uint32_t>(open_.size());
+    open_.push_back({OpenGroup(graph_, views_), {}});
+    add(i, into, member, *find_place(open_[into].group, member));
   }
 
   // Where one group makes all parts, it writes them to where they lie in the whole. That is there before the last part, where the stock
@@ -361,7 +375,7 @@ class Fuser {
   }
 
   bool is_worth_a_kernel(const Group& group, int64_t bytes) {
-    if (group.members.size() > 1) return true;
+    if (group.members.size() > 1 || group.body.product) return true;
     const Member& member = *member_of(group.members[0]);
     SingleOp op{.is_pointwise = member.kind == Member::Kind::Pointwise,
                 .is_row_op = member.kind == Member::Kind::Rows,
@@ -424,7 +438,7 @@ class Fuser {
       const bool is_of_leaves = !is_read_elsewhere(value, inside);
       for (const uint32_t leaf : leaves) group.leaves.push_back({store, leaf, is_taken && leaf == leaves.back(), is_of_leaves});
       for (const uint32_t leaf : of_another_shape) group.leaves.push_back({store, leaf, true, is_of_leaves});
-      if (!is_sum && bytes_of(graph_, graph_.values[value.index]) >= costs_.limits().leaf_bytes)
+      if (!is_sum && !group.body.product && bytes_of(graph_, graph_.values[value.index]) >= costs_.limits().leaf_bytes)
         group.body.stores[store].leaves = static_cast<uint32_t>(leaves.size());
     }
   }

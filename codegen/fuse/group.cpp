@@ -17,6 +17,7 @@ static_assert(Extent::Element < Extent::Segment && Extent::Segment < Extent::Row
 Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand operand) {
   if (operand.kind == Operand::Kind::Result) return extents[operand.index];
   if (operand.kind == Operand::Kind::Scalar) return Extent::Row;
+  if (operand.kind == Operand::Kind::Product) return Extent::Element;
   if (!body.by_rows) return Extent::Element;
   switch (body.loads[operand.index].pattern) {
     case AccessPattern::Dense:
@@ -117,8 +118,8 @@ size_t footprint(const Group& group) {
   using base::footprint;
   constexpr size_t kElement = 64;  // of a list of lists, and of names
   return sizeof(group) + footprint(group.members) + footprint(group.views) + footprint(group.domain) + footprint(group.loads) +
-         footprint(group.accesses) + footprint(group.unread) + footprint(group.scalars) + footprint(group.stores) +
-         footprint(group.shapes) + footprint(group.orders) + footprint(group.concats) + footprint(group.leaves) +
+         footprint(group.accesses) + footprint(group.unread) + footprint(group.factors) + footprint(group.scalars) +
+         footprint(group.stores) + footprint(group.shapes) + footprint(group.orders) + footprint(group.concats) + footprint(group.leaves) +
          footprint(group.body.loads) + footprint(group.body.ops) + footprint(group.body.stores) +
          kElement * (group.accesses.size() * 2 + group.shapes.size() * 2 + group.body.ops.size() + 1);
 }

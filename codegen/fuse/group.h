@@ -37,8 +37,10 @@ struct Group {
   uint32_t columns = 0;                 // by rows: the axes, a bit each, that the elements of a row lie along
   uint32_t channels = 0;                // by rows of several channels: the axes that count them, of rows and of columns
   Body body;
-  std::vector<capture::ValueId> loads;   // by Body::loads
-  std::vector<Access> accesses;          // by Body::loads
+  std::vector<capture::ValueId> loads;  // by Body::loads
+  std::vector<Access> accesses;         // by Body::loads
+  /// Of a body with a product: its factors, of two dims each, or of three with a batch in front. They are among inputs_of().
+  std::vector<capture::ValueId> factors;
   std::vector<capture::ValueId> unread;  // arguments of its instrs that only ATen reads, as the shape of a loss' input
   std::vector<GroupScalar> scalars;      // by Body's scalars
   std::vector<capture::ValueId> stores;

@@ -59,6 +59,7 @@ class Description {
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
     if (const RowOp* op = find_row_op(*instr_.op)) return !makes_complex() && rows(*op);
     if (is_named("aten::cat", "") || is_named("aten::stack", "")) return concat();
+    if (is_named("aten::mm", "") || is_named("aten::addmm", "") || is_named("aten::bmm", "")) return product();
     const auto kind = reduction_kind();
     return kind && reduction(*kind);
   }
@@ -303,6 +304,52 @@ class Description {
     }
     keep_order();
     return results_are_contiguous();
+  }
+
+  // (mat1, mat2), or (self, mat1, mat2, beta, alpha)
+  bool product() {
+    const auto& args = instr_.args;
+    const bool is_added = name().name == "aten::addmm";
+    const Value& result = value(instr_.outputs[0]);
+    if (makes_complex() || !is_contiguous(graph_, result)) return false;
+    if (is_added && !(is_one(args[3]) && is_one(args[4]))) return false;
+    const size_t first = is_added ? 1 : 0;
+    std::array<bool, 2> is_transposed{};
+    for (size_t i = 0; i < 2; ++i) {
+      const ValueId id = args[first + i].values[0];
+      if (!id.defined() || value(id).dtype != result.dtype || value(id).device != result.device) return false;
+      const auto transposed = is_transposed_in_memory(value(id));
+      if (!transposed) return false;
+      is_transposed[i] = *transposed;
+      member_.factors.push_back(id);
+    }
+    member_.kind = Member::Kind::Product;
+    member_.product = BodyProduct{result.dtype, is_transposed[0], is_transposed[1]};
+    const size_t rank = result.sizes.size();
+    const auto hint = [&](capture::ExprId size) { return graph_.symbols->hint(size); };
+    member_.product_shape = ProductShape{rank == 3 ? hint(result.sizes[0]) : 1, hint(result.sizes[rank - 2]), hint(result.sizes[rank - 1]),
+                                         hint(value(member_.factors[1]).sizes[rank - 2]), result.dtype};
+    if (is_added) {
+      const ValueId self = args[0].values[0];
+      if (!self.defined() || value(self).dtype != result.dtype) return false;
+      member_.operands.push_back({self});
+    }
+    member_.build = [is_added, &instr = instr_](BodyBuilder& body) {
+      const Operand product = body.product();
+      body.result(0, is_added ? body.op("add", {product, body.tensor(instr.args[0])}) : product, Extent::Element);
+    };
+    return domain_is_result();
+  }
+
+  static bool is_one(const Arg& arg) {
+    return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().toComplexDouble() == 1.0;
+  }
+
+  // Of the last two dims. nullopt: neither's elements follow each other.
+  static std::optional<bool> is_transposed_in_memory(const Value& factor) {
+    if (!is_dense(factor) || factor.sizes.size() < 2) return std::nullopt;
+    if (factor.strides.end()[-1] == 1) return false;
+    return factor.strides.end()[-2] == 1 ? std::optional(true) : std::nullopt;
   }
 
   bool results_are_contiguous() const {

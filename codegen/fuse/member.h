@@ -28,6 +28,7 @@ class BodyBuilder {
   virtual const Sizes& domain() const = 0;
   virtual Operand op(FunctorName functor, std::vector<Operand> args) = 0;
   virtual Operand reduce(Reduction reduction, Operand operand) = 0;
+  virtual Operand product() = 0;  // Member::product
   virtual Operand one_hot(Operand index, Operand value) = 0;
   /// What the instr's output is. Pointwise: of the extent that its operands have.
   virtual void result(size_t output, Operand value, Extent extent) = 0;
@@ -46,6 +47,7 @@ struct Member {
     Reduction,  // over `row_dims`, of operands[0]
     Rows,       // an expression with reductions over a row
     Concat,     // of `operands`, each of which has this domain
+    Product,    // a matrix product, maybe with what is added to it
   };
   Kind kind = Kind::Pointwise;
   std::optional<c10::Device> device = {};            // of all its tensors
@@ -62,6 +64,9 @@ struct Member {
   int64_t bytes = 0;                                 // of its largest result, at capture
   RowForward forward = RowForward::None;             // Rows: what the cost model is to be asked where it stays alone
   std::optional<SegmentedNorm> segmented_norm = {};  // what the cost model is to be asked
+  std::optional<BodyProduct> product = {};           // Product
+  std::optional<ProductShape> product_shape = {};    // Product: what the cost model is to be asked
+  std::vector<capture::ValueId> factors = {};        // Product: as Group::factors
   std::function<void(BodyBuilder&)> build;
 
   /// The dim of the domain that a dim of tensors is.

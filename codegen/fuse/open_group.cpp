@@ -69,6 +69,11 @@ class OpenGroup::Builder final : public BodyBuilder {
     if (known == ops.end()) return add(std::move(op));
     return {Operand::Kind::Result, static_cast<uint32_t>(known - ops.begin())};
   }
+  Operand product() override {
+    group_.body.product = *member_.product;
+    group_.factors = member_.factors;
+    return {Operand::Kind::Product, 0};
+  }
   Operand one_hot(Operand index, Operand value) override { return add({{}, {index, value}, BodyOp::Kind::OneHot}); }
   void result(size_t output, Operand value, Extent extent) override {
     if (place_.is_of_rows) extent = Extent::Row;
@@ -140,12 +145,24 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
   }
   if (member.device != group_.device || (member.compute != group_.body.compute && member.compute != at::kBool)) return std::nullopt;
   if (member.kind == Member::Kind::Concat && group_.body.by_rows) return std::nullopt;
+  if (member.kind == Member::Kind::Product) return std::nullopt;
+  if (group_.body.product) return place_behind_product(member);
   if (auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false)) return place;
   if (!group_.body.by_rows || member.kind != Member::Kind::Pointwise) return std::nullopt;
   Sizes rows;
   const auto numbers = row_axes();
   for (const uint8_t axis : numbers) rows.push_back(group_.domain[axis]);
   return place_over(member, rows, numbers, true);
+}
+
+// Element by element, over the product's rows and columns. Rows may be split, as those of a linear layer of three dims are.
+std::optional<OpenGroup::Place> OpenGroup::place_behind_product(const Member& member) const {
+  if (member.kind != Member::Kind::Pointwise) return std::nullopt;
+  auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false);
+  const bool is_batched = graph_->values[group_.factors[0].index].sizes.size() == 3;
+  if (place && (place->domain.back() != group_.domain.back() || (is_batched && place->domain.size() != group_.domain.size())))
+    place.reset();
+  return place;
 }
 
 // An operand made here that has as many elements as the member's domain proves that this has as many as the group's.
@@ -200,7 +217,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
 
 // Which axes a row has is settled by the first member that asks for rows.
 bool OpenGroup::set_columns(const Member& member, Place& place) const {
-  if (member.kind == Member::Kind::Pointwise || member.kind == Member::Kind::Concat) return true;
+  if (member.kind != Member::Kind::Reduction && member.kind != Member::Kind::Rows) return true;
   if (!group_.concats.empty()) return false;
   uint32_t axes = 0, channels = 0, all = 0;
   for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
@@ -437,6 +454,9 @@ void OpenGroup::add_concat(uint32_t instr, const Member& member, const Place& pl
 
 std::vector<ValueId> OpenGroup::unread() const {
   std::vector<ValueId> found;
+  for (const ValueId factor : group_.factors) {  // as it lies, even if a view of it is loaded
+    if (!loads(factor) && std::find(found.begin(), found.end(), factor) == found.end()) found.push_back(factor);
+  }
   for (const uint32_t member : group_.members) {
     capture::for_each_use(graph_->instrs[member], [&](ValueId value) {
       if (!value.defined()) return;

@@ -59,6 +59,7 @@ class OpenGroup {
     std::vector<int8_t> dim_of_axis = {};              // as Access has it; empty: it is contiguous
   };
 
+  std::optional<Place> place_behind_product(const Member& member) const;
   std::vector<int8_t> dims_of_result(const Member& member, const Place& place) const;
   bool lies_as_made(const Made& made, const Access& access, const Place& place) const;
   bool is_as_large_as_an_operand(const Member& member, Extent extent) const;

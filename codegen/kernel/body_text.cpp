@@ -49,6 +49,8 @@ std::string name_of(Operand operand) {
       return format("s{}", operand.index);
     case Operand::Kind::Result:
       return format("v{}", operand.index);
+    case Operand::Kind::Product:
+      return "product[i]";
   }
   return "";
 }

@@ -11,7 +11,7 @@ namespace hindcast::codegen {
 
 /// As the device library calls it.
 std::string_view type_name(at::ScalarType type);
-/// x0, s0, v0: loads, scalars, results of ops.
+/// x0, s0, v0, product[i]: loads, scalars, results of ops, the product's element.
 std::string name_of(Operand operand);
 /// `v0 = mul<float>(x0, s0)`, for a functor. `near`: of an angle that was found to be near (angles.h).
 std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near = false);

@@ -66,11 +66,11 @@ bool PointwiseFrame::lies_as_domain(size_t load, const Call& call) const {
   return true;
 }
 
-PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call) const {
+PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call, c10::ArrayRef<at::Tensor> results, const at::Tensor* product) const {
   Nest nest;
   c10::SmallVector<Ints, 16> steps;
   c10::SmallVector<Spans, 4> spans;
-  if (reads_padded_) spans.resize(element_sizes_.size());
+  if (reads_padded_) spans.resize(element_sizes_.size() + (product != nullptr ? 1 : 0));
   for (size_t i = 0; i < loads_; ++i) {
     nest.loads.push_back(call.load(i));
     at::Tensor& tensor = nest.loads.back();
@@ -84,8 +84,8 @@ PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call) const {
     steps.push_back(steps_of(tensor, access, call.domain, call.env));
     nest.pointers.push_back(memory_of(tensor));
   }
-  for (size_t i = 0; i < call.results.size(); ++i) {
-    const at::Tensor& result = call.results[i];  // undefined: its leaves lie as it would
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& result = results[i];  // undefined: its leaves lie as it would
     const int64_t width = result.defined() ? static_cast<int64_t>(result.element_size()) : element_sizes_[loads_ + i];
     Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
     for (int64_t& bytes : own) bytes *= width;
@@ -94,6 +94,11 @@ PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call) const {
   for (const Concats::Part& part : call.concats.parts()) {
     steps.push_back(part.steps);
     nest.pointers.push_back(part.memory);
+  }
+  if (product != nullptr) {
+    Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
+    for (int64_t& bytes : own) bytes *= static_cast<int64_t>(product->element_size());
+    nest.pointers.push_back(memory_of(*product));
   }
   nest.loops = make_nest(call.domain, axes_, steps, spans);
   return nest;

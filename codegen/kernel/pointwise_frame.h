@@ -15,17 +15,18 @@ class PointwiseFrame : public CallFrame {
  protected:
   void lay_out(Call& call) const final;
   ResultLayout layout_of(const Call& call, size_t store) const final;
-  bool may_take_input(const Call& call, size_t /*store*/) const final { return call.is_one_loop; }
+  bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop; }
 
   bool is_still(size_t load) const { return load < loads_ && group_.body.loads[load].pattern == AccessPattern::Still; }
 
-  /// By Body::loads, then Body::stores.
+  /// By Body::loads, then Body::stores, then the product that ATen has computed.
   struct Nest {
     c10::SmallVector<at::Tensor, 16> loads;  // some are made anew
     Pointers pointers;
     c10::SmallVector<Loop, 4> loops;
   };
-  Nest nest_of(const Call& call) const;
+  Nest nest_of(const Call& call) const { return nest_of(call, call.results, nullptr); }
+  Nest nest_of(const Call& call, c10::ArrayRef<at::Tensor> results, const at::Tensor* product) const;
 
   std::vector<int64_t> element_sizes_;  // the same
   bool reads_padded_ = false;

@@ -130,7 +130,7 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
   for (const auto& [number, saved] : second_order.primals) {
     const at::Tensor& primal = primals[number];
     if (saved || !primal.defined() || of_->is_written(number)) continue;
-    for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : primal._version()});
+    for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : static_cast<uint32_t>(primal._version())});
   }
 }
 

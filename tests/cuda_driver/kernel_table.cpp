@@ -53,6 +53,7 @@ class OfCpuTensors final : public codegen::CostModel {
   bool is_read_worth_sharing(int64_t bytes) const override { return card().is_read_worth_sharing(bytes); }
   bool is_worth_it(const codegen::RowShape& rows) const override { return card().is_worth_it(rows); }
   bool is_worth_it(const codegen::SegmentedNorm& norm) const override { return card().is_worth_it(norm); }
+  bool is_worth_it(const codegen::ProductShape& product) const override { return card().is_worth_it(product); }
   bool is_worth_it(const codegen::SingleOp& op) const override { return card().is_worth_it(op); }
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return card().is_padding_read_through(numel, padded); }
   bool is_concat_written_in_place(int64_t piece) const override { return card().is_concat_written_in_place(piece); }

@@ -29,8 +29,17 @@ TEST(Fuse, AChainIsOneKernelWithOneResult) {
   EXPECT_EQ(groups[0].stopped, "the end of the graph");
 }
 
-TEST(Fuse, AMatrixProductStandsBetweenTwo) {
+TEST(Fuse, WhatReadsAMatrixProductJoinsIt) {
   const auto groups = groups_of([] { at::mm(leaf_of({4, 4}).mul(2).tanh(), leaf_of({4, 4})).sigmoid().mul(3).sum().backward(); });
+  EXPECT_EQ(sizes_of(groups), (std::vector<size_t>{2, 1, 3}));
+  EXPECT_FALSE(groups[0].body.product);
+  EXPECT_TRUE(groups[1].body.product);
+  EXPECT_TRUE(groups[2].body.product);
+}
+
+TEST(Fuse, AMatrixProductOfShortFloatsStandsBetweenTwo) {
+  const auto leaf = [] { return at::randn({4, 4}, at::kBFloat16).set_requires_grad(true); };
+  const auto groups = groups_of([&] { at::mm(leaf().mul(2).tanh(), leaf()).sigmoid().mul(3).sum().backward(); });
   EXPECT_EQ(sizes_of(groups), (std::vector<size_t>{2, 2}));
 }
 

@@ -1,0 +1,215 @@
+#include "codegen/cpu/product_call.h"
+
+#include "codegen/cpu/loop_nest.h"
+#include "codegen/cpu/memory/empty_recycled.h"
+#include "codegen/cpu/parallel.h"
+#include "codegen/cpu/product_times.h"
+#include "codegen/cpu/results.h"
+#include "codegen/kernel/pointwise_frame.h"
+
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+
+namespace hindcast::codegen::cpu {
+namespace {
+
+// A multiple of a block's rows on every CPU.
+constexpr int64_t kBlockRows = 8;
+// Of one product of a batch: multiplications and additions that a thread has at least.
+constexpr int64_t kGrainOfProduct = int64_t{1} << 20;
+
+/// How a product goes through the tensors of a call. Steps of rows and batches in bytes, by pointer: loads, then results.
+struct Walk {
+  std::array<long, 4> shape;
+  int64_t batch = 1, rows = 0;
+  int64_t a_batch_step = 0, b_batch_step = 0;
+  Pointers pointers;
+  c10::SmallVector<long, 32> row_steps, batch_steps;
+};
+
+class ProductCall final : public PointwiseFrame {
+ public:
+  ProductCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
+      : PointwiseFrame(group, result_maker()),
+        kernel_(std::move(kernel)),
+        grain_(grain_of(group.body)),
+        type_(group.body.product->type),
+        width_(static_cast<int64_t>(c10::elementSize(type_))) {
+    const std::vector<capture::ValueId> inputs = inputs_of(group);
+    for (size_t i = 0; i < 2; ++i)
+      factors_[i] = static_cast<size_t>(std::find(inputs.begin(), inputs.end(), group.factors[i]) - inputs.begin());
+    loads_factor_ = std::any_of(factors_.begin(), factors_.end(), [&](size_t input) { return input < loads_; });
+    for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
+    widths_.push_back(width_);
+  }
+  size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
+
+ private:
+  bool can_write_leaves(const Call& /*call*/) const override { return false; }
+  // Of a load that is read element by element. Blocks of the result are written while factors are read.
+  bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop && !loads_factor_; }
+
+  const at::Tensor& factor(const Call& call, size_t i) const { return call.slots[call.step.inputs[factors_[i]].slot]; }
+
+  void launch(Call& call) const override {
+    if (call.is_empty()) return;
+    const std::optional<Walk> walk = walk_of(call);
+    if (walk && is_by_kernel(call, *walk)) return run_product(call, *walk);
+    run_behind_atens(call, call.results);
+  }
+
+  // What is faster on these sizes, which is found out on the first call that has them.
+  bool is_by_kernel(const Call& call, const Walk& walk) const {
+    const std::array<int64_t, 4> sizes = {walk.batch, walk.rows, walk.shape[3], walk.shape[2]};
+    uint64_t key = 1;
+    for (const int64_t size : sizes) key = (key ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15;
+    key = (key & ~uint64_t{3}) | 2;
+    const uint64_t known = known_.load(std::memory_order_relaxed);
+    if ((known & ~uint64_t{1}) == key) return (known & 1) != 0;
+    const int64_t kind =
+        static_cast<int64_t>(type_) * 4 + (group_.body.product->is_a_transposed ? 2 : 0) + (group_.body.product->is_b_transposed ? 1 : 0);
+    const bool is_ours = measure(call, walk, {sizes[0], sizes[1], sizes[2], sizes[3], kind});
+    known_.store(key | (is_ours ? 1 : 0), std::memory_order_relaxed);
+    return is_ours;
+  }
+
+  // On results of its own: those of the call may be gradients, to which it adds.
+  bool measure(const Call& call, const Walk& walk, const ProductSizes& sizes) const {
+    Walk ours = walk;
+    std::vector<at::Tensor> results;
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      const at::Tensor& result = call.results[i];
+      results.push_back(empty_strided_recycled(result.sizes(), result.strides(), result.scalar_type()));
+      ours.pointers[loads_ + i] = memory_of(results[i]);
+    }
+    return is_ours_faster(
+        sizes, [&] { run_product(call, ours); }, [&] { run_behind_atens(call, results); });
+  }
+
+  // nullopt: the kernel cannot go through the tensors of this call.
+  std::optional<Walk> walk_of(Call& call) const {
+    const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
+    const bool is_batched = a.dim() == 3;
+    if (a.is_neg() || b.is_neg() || call.domain.back() != b.size(-1) || reads_padded_) return std::nullopt;
+    const auto step_of = [](const at::Tensor& tensor, bool is_transposed) -> std::optional<long> {
+      const int64_t along = is_transposed ? tensor.stride(-2) : tensor.stride(-1),
+                    inner = is_transposed ? tensor.size(-2) : tensor.size(-1);
+      if (along != 1 && inner > 1) return std::nullopt;
+      return is_transposed ? tensor.stride(-1) : tensor.stride(-2);
+    };
+    const BodyProduct& product = *group_.body.product;
+    const auto a_step = step_of(a, product.is_a_transposed), b_step = step_of(b, product.is_b_transposed);
+    if (!a_step || !b_step || a.size(-1) == 0) return std::nullopt;
+    Walk walk{{*a_step, *b_step, static_cast<long>(a.size(-1)), static_cast<long>(b.size(-1))}};
+    walk.rows = a.size(-2);
+    if (is_batched) {
+      walk.batch = a.size(0);
+      walk.a_batch_step = a.stride(0) * width_;
+      walk.b_batch_step = b.stride(0) * width_;
+    }
+    for (size_t i = 0; i < loads_; ++i) {
+      if (!add_load(call, i, is_batched, walk)) return std::nullopt;
+    }
+    for (const at::Tensor& result : call.results) {
+      const int64_t row = call.domain.back() * static_cast<int64_t>(result.element_size());
+      walk.pointers.push_back(memory_of(result));
+      walk.row_steps.push_back(row);
+      walk.batch_steps.push_back(row * walk.rows);
+    }
+    return walk;
+  }
+
+  // Along the columns it goes as the kernel has it, over the rows by one step.
+  bool add_load(const Call& call, size_t i, bool is_batched, Walk& walk) const {
+    at::Tensor tensor = call.load(i);
+    const Ints steps = steps_of(tensor, group_.accesses[i], call.domain, call.env);
+    if (tensor.const_data_ptr() != call.load(i).const_data_ptr()) return false;  // made anew: it would not live long enough
+    if (call.domain.back() != 1 && steps.back() != (is_still(i) ? 0 : element_sizes_[i])) return false;
+    const size_t first = is_batched ? 1 : 0, last = call.domain.size() - 1;
+    int64_t row_step = 0;
+    bool is_first = true;
+    int64_t expected = 0;
+    for (size_t axis = last; axis-- > first;) {
+      if (call.domain[axis] == 1) continue;
+      if (is_first) row_step = steps[axis];
+      if (!is_first && steps[axis] != expected) return false;
+      expected = steps[axis] * call.domain[axis];
+      is_first = false;
+    }
+    walk.pointers.push_back(memory_of(tensor));
+    walk.row_steps.push_back(row_step);
+    walk.batch_steps.push_back(is_batched ? steps[0] : 0);
+    return true;
+  }
+
+  void run_product(const Call& call, const Walk& walk) const {
+    const int64_t columns = walk.shape[3], depth = walk.shape[2];
+    const int64_t blocks = (walk.rows + kBlockRows - 1) / kBlockRows;
+    const int64_t of_block = kBlockRows * columns * depth;
+    const auto *a = memory_of(factor(call, 0)), *b = memory_of(factor(call, 1));
+    run_ranges(walk.batch * blocks, std::max<int64_t>(1, kGrainOfProduct / std::max<int64_t>(of_block, 1)),
+               [&](int64_t first, int64_t last) {
+                 const Scratch scratch(depth * kPanelBytes);
+                 while (first < last) {
+                   const int64_t item = first / blocks, begin = first % blocks, end = std::min(blocks, begin + last - first);
+                   Pointers at(walk.pointers.begin(), walk.pointers.end());
+                   for (size_t i = 0; i < at.size(); ++i) at[i] += item * walk.batch_steps[i];
+                   kernel_->product(kernel_->product_blocks, walk.shape.data(), a + item * walk.a_batch_step, b + item * walk.b_batch_step,
+                                    at.data(), walk.row_steps.data(), call.scalars.data(), begin * kBlockRows,
+                                    std::min(end * kBlockRows, walk.rows), scratch.memory());
+                   first += end - begin;
+                 }
+               });
+  }
+
+  /// A panel of b.
+  class Scratch {
+   public:
+    explicit Scratch(int64_t bytes) {
+      if (bytes > static_cast<int64_t>(small_.size())) large_ = empty_strided_recycled({bytes}, {1}, at::kByte);
+    }
+    char* memory() const { return large_.defined() ? memory_of(large_) : const_cast<char*>(small_.data()); }
+
+   private:
+    alignas(64) std::array<char, 32768> small_;
+    at::Tensor large_;
+  };
+
+  // Without a kernel behind it, into the result.
+  void run_behind_atens(const Call& call, c10::ArrayRef<at::Tensor> results) const {
+    const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
+    const bool is_batched = a.dim() == 3;
+    if (group_.body.ops.empty() && results.size() == 1) {
+      at::Tensor result = results[0];
+      is_batched ? at::bmm_out(result, a, b) : at::mm_out(result, a, b);
+    } else {
+      run_behind(call, (is_batched ? at::bmm(a, b) : at::mm(a, b)).contiguous(), results);
+    }
+  }
+
+  void run_behind(const Call& call, const at::Tensor& product, c10::ArrayRef<at::Tensor> results) const {
+    const Nest nest = nest_of(call, results, &product);
+    cpu::run_nest(kernel_->dense, nest.loops, nest.pointers, widths_, call.scalars.data(), grain_);
+  }
+
+  const std::shared_ptr<const CpuKernel> kernel_;
+  const int64_t grain_;
+  const at::ScalarType type_;
+  const int64_t width_;
+  std::array<size_t, 2> factors_{};          // among the step's inputs
+  std::vector<int64_t> widths_;              // as KernelCall has it, then the product's
+  mutable std::atomic<uint64_t> known_ = 0;  // of the last sizes: a hash of them; the lowest bit: the kernel is faster
+};
+
+}  // namespace
+
+std::unique_ptr<const OpCall> make_product_call(const Group& group, std::shared_ptr<const CpuKernel> kernel) {
+  return std::make_unique<ProductCall>(group, std::move(kernel));
+}
+
+}  // namespace hindcast::codegen::cpu

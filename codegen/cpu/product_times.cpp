@@ -1,0 +1,87 @@
+#include "codegen/cpu/product_times.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <ctime>
+#include <limits>
+
+namespace hindcast::codegen::cpu {
+namespace {
+
+// A table of so many sizes; others that fall on the same entry replace it.
+constexpr size_t kEntries = 4096;
+// Measurements that an entry is the least of: a busy machine spoils one, not all of them.
+constexpr uint64_t kMeasurements = 6;
+
+// An entry, from the lowest bit: both times in steps of 2^(1/64), 12 bits each; measurements, 4 bits; the sizes' hash.
+struct Entry {
+  uint64_t ours = 0, atens = 0, measurements = 0, hash = 0;
+
+  static Entry of(uint64_t bits) { return {bits & 0xfff, bits >> 12 & 0xfff, bits >> 24 & 0xf, bits >> 28}; }
+  uint64_t bits() const { return ours | atens << 12 | measurements << 24 | hash << 28; }
+};
+
+std::array<std::atomic<uint64_t>, kEntries> entries{};
+
+std::atomic<ProductChoice> fixed_choice = ProductChoice::Measured;
+
+uint64_t hash_of(const ProductSizes& sizes) {
+  uint64_t hash = 0;
+  for (const int64_t part :
+       {sizes.batch, sizes.rows, sizes.columns, sizes.depth, sizes.kind, static_cast<int64_t>(at::get_num_threads())}) {
+    hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+int64_t now_ns(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return time.tv_sec * int64_t{1000000000} + time.tv_nsec;
+}
+
+// The least of some runs.
+int64_t ns_of(c10::function_ref<void()> run) {
+  constexpr int kMostRuns = 4;
+  constexpr int64_t kLong = 1000000;  // two runs of more are enough
+  const clockid_t clock = at::get_num_threads() > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+  run();  // its memory and code come into the caches
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < kMostRuns && (i < 1 || least < kLong); ++i) {
+    const int64_t start = now_ns(clock);
+    run();
+    least = std::min(least, now_ns(clock) - start);
+  }
+  return least;
+}
+
+uint64_t in_steps(int64_t ns) {
+  return static_cast<uint64_t>(std::clamp<long>(std::lround(std::log2(std::max<double>(1, static_cast<double>(ns))) * 64), 0, 0xfff));
+}
+
+}  // namespace
+
+bool is_ours_faster(const ProductSizes& sizes, c10::function_ref<void()> ours, c10::function_ref<void()> atens) {
+  if (const ProductChoice choice = fixed_choice.load(std::memory_order_relaxed); choice != ProductChoice::Measured)
+    return choice == ProductChoice::Ours;
+  const uint64_t hash = hash_of(sizes);
+  std::atomic<uint64_t>& place = entries[hash % kEntries];
+  Entry entry = Entry::of(place.load(std::memory_order_relaxed));
+  if (entry.hash != hash >> 28 || entry.measurements == 0) entry = {0xfff, 0xfff, 0, hash >> 28};
+  if (entry.measurements < kMeasurements) {
+    entry.atens = std::min(entry.atens, in_steps(ns_of(atens)));
+    entry.ours = std::min(entry.ours, in_steps(ns_of(ours)));
+    ++entry.measurements;
+    place.store(entry.bits(), std::memory_order_relaxed);
+  }
+  return entry.ours <= entry.atens;
+}
+
+void set_product_choice(ProductChoice choice) { fixed_choice.store(choice, std::memory_order_relaxed); }
+
+}  // namespace hindcast::codegen::cpu

@@ -1,0 +1,25 @@
+#pragma once
+// Which computes a matrix product of some sizes faster on this machine: our kernel, or ATen and a kernel behind it.
+
+#include <c10/util/FunctionRef.h>
+
+#include <cstdint>
+
+namespace hindcast::codegen::cpu {
+
+struct ProductSizes {
+  int64_t batch = 1, rows = 0, columns = 0, depth = 0;
+  int64_t kind = 0;  // of the kernel: its type and how its factors lie
+  bool operator==(const ProductSizes&) const = default;
+};
+
+/// Runs both some times and says whether `ours` is the faster one: by the least times that this process has seen, those of earlier calls for
+/// the same sizes included. Times are of this thread's CPU, or where LibTorch has more threads, of the clock. Safe from many threads and
+/// across forks: it takes no lock.
+bool is_ours_faster(const ProductSizes& sizes, c10::function_ref<void()> ours, c10::function_ref<void()> atens);
+
+enum class ProductChoice : uint8_t { Measured, Ours, Atens };
+/// For tests: from now on is_ours_faster() gives this answer without running either.
+void set_product_choice(ProductChoice choice);
+
+}  // namespace hindcast::codegen::cpu

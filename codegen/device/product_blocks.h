@@ -1,0 +1,144 @@
+#pragma once
+// The blocks of matrix products (products.h), compiled once for all kernels.
+
+#include "codegen/device/products.h"
+
+namespace hindcast::device {
+
+template <class T>
+struct Lanes {
+  typedef T Of __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
+};
+
+template <class T>
+HC_DEVICE typename Lanes<T>::Of load_lanes(const T* from) {
+  return *reinterpret_cast<const typename Lanes<T>::Of*>(from);
+}
+template <class T>
+HC_DEVICE void store_lanes(T* to, typename Lanes<T>::Of value) {
+  *reinterpret_cast<typename Lanes<T>::Of*>(to) = value;
+}
+
+template <int... kAt>
+struct Places {};
+template <int kCount, int... kAt>
+struct CountedPlaces : CountedPlaces<kCount - 1, kCount - 1, kAt...> {};
+template <int... kAt>
+struct CountedPlaces<0, kAt...> {
+  using Type = Places<kAt...>;
+};
+
+/// Swaps the upper right and the lower left quarter of each square of 2 * kHalf rows.
+template <int kHalf, class V, int... kAt>
+HC_DEVICE void swap_quarters(V& upper, V& lower, Places<kAt...>) {
+  constexpr int kCount = sizeof...(kAt);
+  const V first = upper, second = lower;
+  upper = __builtin_shufflevector(first, second, (kAt & kHalf ? kCount + kAt - kHalf : kAt)...);
+  lower = __builtin_shufflevector(first, second, (kAt & kHalf ? kCount + kAt : kAt + kHalf)...);
+}
+
+template <int kHalf, class V, int kCount>
+HC_DEVICE void transpose_lanes(V (&rows)[kCount]) {
+  if constexpr (kHalf > 0) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kCount; ++i) {
+      if ((i & kHalf) == 0) swap_quarters<kHalf>(rows[i], rows[i + kHalf], typename CountedPlaces<kCount>::Type{});
+    }
+    transpose_lanes<kHalf / 2>(rows);
+  }
+}
+
+/// The columns [first, first + columns) of b, so many vectors a row, with zeros behind the last column.
+template <bool kIsBTransposed, int kVectors, class T>
+static void copy_panel(const Factors<T>& factors, long first, long columns, T* panel) {
+  constexpr int kCount = kLanes<T>, kWidth = kVectors * kCount;
+  const long depth = factors.depth, step = factors.b_step;
+  const T* const b = factors.b + (kIsBTransposed ? first * step : first);
+  long n = 0;
+  for (; kIsBTransposed && n + kCount <= columns; n += kCount) {
+    long k = 0;
+    for (; k + kCount <= depth; k += kCount) {
+      typename Lanes<T>::Of rows[kCount];
+#pragma clang loop unroll(full)
+      for (int i = 0; i < kCount; ++i) rows[i] = load_lanes(b + (n + i) * step + k);
+      transpose_lanes<kCount / 2>(rows);
+#pragma clang loop unroll(full)
+      for (int i = 0; i < kCount; ++i) store_lanes(panel + (k + i) * kWidth + n, rows[i]);
+    }
+    for (; k < depth; ++k) {
+      for (int i = 0; i < kCount; ++i) panel[k * kWidth + n + i] = b[(n + i) * step + k];
+    }
+  }
+  for (long k = 0; k < depth; ++k) {
+    for (long i = n; i < columns; ++i) panel[k * kWidth + i] = kIsBTransposed ? b[i * step + k] : b[k * step + i];
+    for (long i = columns; i < kWidth; ++i) panel[k * kWidth + i] = T(0);
+  }
+}
+
+/// Terms that are summed up in one go. Longer sums are made of such sums, and so are off by less.
+HC_DEVICE long depth_at_once(long depth) { return depth <= 1024 ? 128 : 256; }
+
+/// kRows rows of a, from `a` on, times a panel of so many vectors: to `block`, kBlockColumns elements a row.
+template <int kRows, int kVectors, bool kIsATransposed, class T>
+static void multiply_block(const T* a, long a_step, const T* panel, long panel_step, long depth, T* block) {
+#pragma clang fp contract(fast)
+  using V = typename Lanes<T>::Of;
+  const T* rows[kRows];
+#pragma clang loop unroll(full)
+  for (int i = 0; i < kRows; ++i) rows[i] = kIsATransposed ? a + i : a + i * a_step;
+  const long at_once = depth_at_once(depth);
+  for (long begin = 0; begin < depth; begin += at_once) {
+    const long end = depth - begin < at_once ? depth : begin + at_once;
+    V sums[kRows][kVectors];
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kRows; ++i) {
+#pragma clang loop unroll(full)
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = V{};
+    }
+#pragma clang loop unroll_count(2)
+    for (long k = begin; k < end; ++k) {
+      V columns[kVectors];
+#pragma clang loop unroll(full)
+      for (int j = 0; j < kVectors; ++j) columns[j] = load_lanes(panel + j * kLanes<T>);
+      panel += panel_step;
+#pragma clang loop unroll(full)
+      for (int i = 0; i < kRows; ++i) {
+        const V all = V{} + (kIsATransposed ? rows[0][k * a_step + i] : rows[i][k]);
+#pragma clang loop unroll(full)
+        for (int j = 0; j < kVectors; ++j) sums[i][j] += all * columns[j];
+      }
+    }
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kRows; ++i) {
+#pragma clang loop unroll(full)
+      for (int j = 0; j < kVectors; ++j) {
+        T* const to = block + i * kBlockColumns<T> + j * kLanes<T>;
+        store_lanes(to, begin == 0 ? sums[i][j] : load_lanes(to) + sums[i][j]);
+      }
+    }
+  }
+}
+
+template <int kVectors, bool kIsATransposed, class T>
+static void multiply_rows(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block) {
+  if (rows == kBlockRows) return multiply_block<kBlockRows, kVectors, kIsATransposed>(a, a_step, panel, panel_step, depth, block);
+  for (long row = 0; row < rows;) {
+    const T* const from = kIsATransposed ? a + row : a + row * a_step;
+    T* const to = block + row * kBlockColumns<T>;
+    if (rows - row >= 4) {
+      multiply_block<4, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
+      row += 4;
+    } else {
+      multiply_block<1, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
+      ++row;
+    }
+  }
+}
+
+template <class T>
+inline constexpr ProductBlocks<T> kProductBlocks = {
+    {{copy_panel<false, 1, T>, copy_panel<false, 2, T>}, {copy_panel<true, 1, T>, copy_panel<true, 2, T>}},
+    {{multiply_rows<1, false, T>, multiply_rows<2, false, T>}, {multiply_rows<1, true, T>, multiply_rows<2, true, T>}},
+};
+
+}  // namespace hindcast::device
