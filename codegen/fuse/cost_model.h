@@ -55,6 +55,7 @@ struct SingleOp {
   bool is_row_op = false;     // a norm, a softmax, a loss over classes
   bool reads_padded = false;  // reads in place what ATen would first have to write, with zeros around it
   int64_t bytes = 0;          // of its largest result
+  int64_t numel = 0;          // elements that it goes over
   RowForward forward = RowForward::None;
   at::ScalarType type = at::ScalarType::Float;  // of what it goes over
   int64_t row = 0;                              // elements of one row

@@ -380,6 +380,7 @@ class Fuser {
     SingleOp op{.is_pointwise = member.kind == Member::Kind::Pointwise,
                 .is_row_op = member.kind == Member::Kind::Rows,
                 .bytes = bytes,
+                .numel = hint_of_numel(*graph_.symbols, group.domain),
                 .forward = member.forward,
                 .type = graph_.values[member.operands[0].value.index].dtype,
                 .row = 1};

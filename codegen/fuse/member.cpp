@@ -246,27 +246,32 @@ class Description {
   }
 
   std::optional<Reduction::Kind> reduction_kind() const {
-    if (is_named("aten::sum", "dim_IntList")) return Reduction::Kind::Sum;
+    if (is_named("aten::sum", "dim_IntList") || is_named("aten::sum", "")) return Reduction::Kind::Sum;
     if (makes_complex()) return std::nullopt;
-    if (is_named("aten::mean", "dim")) return Reduction::Kind::Mean;
+    if (is_named("aten::mean", "dim") || is_named("aten::mean", "")) return Reduction::Kind::Mean;
     if (is_named("aten::amax", "")) return Reduction::Kind::Max;
     if (is_named("aten::amin", "")) return Reduction::Kind::Min;
     return std::nullopt;
   }
 
-  // (self, dim, keepdim), and a dtype where the reduction adds up
+  // (self, dim, keepdim), and a dtype where the reduction adds up. Of all dims: (self, dtype).
   bool reduction(Reduction::Kind kind) {
     const auto& args = instr_.args;
     if (args[0].kind != Arg::Kind::Value || !args[0].values[0].defined()) return false;
-    if (args[1].kind != Arg::Kind::Constant || !args[1].constant.isIntList() || args[1].constant.toIntList().empty()) return false;
-    if (args.size() > 3 && (args[3].kind != Arg::Kind::Constant || !args[3].constant.isNone())) return false;
+    const bool is_of_all = name().overload_name.empty() && args.size() == 2;
+    if (!is_of_all && (args[1].kind != Arg::Kind::Constant || !args[1].constant.isIntList() || args[1].constant.toIntList().empty()))
+      return false;
+    const size_t dtype = is_of_all ? 1 : 3;
+    if (args.size() > dtype && (args[dtype].kind != Arg::Kind::Constant || !args[dtype].constant.isNone())) return false;
     const ValueId self = args[0].values[0];
     member_.kind = Member::Kind::Reduction;
     member_.reduction = kind;
     member_.sizes = value(self).sizes;
     const auto rank = static_cast<int64_t>(member_.sizes.size());
     if (rank == 0 || rank > static_cast<int64_t>(kMaxRank)) return false;
-    for (const int64_t dim : args[1].constant.toIntVector()) member_.row_dims |= 1u << (dim < 0 ? dim + rank : dim);
+    if (is_of_all) member_.row_dims = (1u << rank) - 1;
+    for (const int64_t dim : is_of_all ? std::vector<int64_t>() : args[1].constant.toIntVector())
+      member_.row_dims |= 1u << (dim < 0 ? dim + rank : dim);
     put_in_order_of(value(self));
     member_.operands.push_back({self, 0});
     if (kind != Reduction::Kind::Sum && hint_of_numel(*graph_.symbols, member_.sizes) == 0) return false;

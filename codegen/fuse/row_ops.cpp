@@ -3,6 +3,8 @@
 #include "base/fork.h"
 #include "capture/graph/args.h"
 
+#include <ATen/core/Reduction.h>
+
 #include <algorithm>
 #include <string>
 #include <unordered_map>
@@ -116,6 +118,28 @@ bool logsumexp(const Graph& graph, const Instr& instr, Member& member) {
     const Operand from = body.op("where", {body.op("isinf", {largest}), body.number(0), largest});
     const Operand sum = body.reduce(kSumOfRow, body.op("exp", {body.op("sub", {input, from})}));
     body.result(0, body.op("add", {body.op("log", {sum}), from}), Extent::Row);
+  };
+  return true;
+}
+
+// (self, target, reduction)
+bool mse_loss(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  if (!is_tensor(args[0]) || !is_tensor(args[1]) || args[2].kind != Arg::Kind::Constant) return false;
+  const int64_t reduction = args[2].constant.toInt();
+  member.sizes = sizes_of(graph, args[0]);
+  if (reduction == at::Reduction::None || member.sizes.empty() || sizes_of(graph, args[1]) != member.sizes) return false;
+  const at::ScalarType type = graph.values[instr.outputs[0].index].dtype;
+  for (const size_t i : {0, 1}) {
+    if (graph.values[args[i].values[0].index].dtype != type) return false;
+    member.operands.push_back({args[i].values[0], 0});
+  }
+  if (!has_elements(graph, member)) return false;
+  member.row_dims = last_dims(member.sizes.size(), member.sizes.size());
+  member.build = [&args, row = member.sizes, reduction](BodyBuilder& body) {
+    const Operand distance = body.op("sub", {body.tensor(args[0]), body.tensor(args[1])});
+    const Operand sum = body.reduce(kSumOfRow, body.op("mul", {distance, distance}));
+    body.result(0, reduction == at::Reduction::Mean ? body.op("mul", {sum, body.inverse_of(row, 1)}) : sum, Extent::Row);
   };
   return true;
 }
@@ -293,6 +317,7 @@ const RowOp* find_row_op(const c10::OperatorHandle& op) {
         {"aten::_softmax", softmax(false)},
         {"aten::_log_softmax", softmax(true)},
         {"aten::logsumexp", logsumexp},
+        {"aten::mse_loss", mse_loss},
         {"aten::native_layer_norm_backward", layer_norm_backward},
         {"aten::native_batch_norm_backward", batch_norm_backward},
         {"aten::native_group_norm_backward", group_norm_backward},
