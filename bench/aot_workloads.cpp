@@ -63,7 +63,7 @@ AotWork four_cosines(at::IntArrayRef sizes) {
 }
 
 AotWork whole_step(Workload work, bool draws) {
-  return {[forward = work.forward](const Tensors&) { return forward(); }, {}, work.leaves, work.incoming, draws};
+  return {[forward = work.forward](const Tensors&) { return forward(); }, {}, work.leaves, work.incoming, draws, work.data};
 }
 
 const std::vector<AotPattern>& aot_patterns() {

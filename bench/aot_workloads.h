@@ -20,6 +20,7 @@ struct AotWork {
   Tensors leaves;       // whose gradients the backward fills
   at::Tensor incoming;  // the result's gradient; undefined where the result is a loss
   bool draws = false;   // random numbers: a kernel's are others than ATen's
+  Tensors data = {};    // of a Workload
 };
 
 /// (a + b + c + d).cos().cos()

@@ -113,11 +113,31 @@ Workload mlp(std::vector<int64_t> widths, int64_t batch) {
   for (size_t i = 0; i + 1 < widths.size(); ++i) layers.emplace_back(parameters, widths[i], widths[i + 1]);
   const Tensor input = at::randn({batch, widths.front()});
   const Tensor target = at::randint(widths.back(), {batch}, at::kLong);
-  return {parameters.leaves, [layers, input, target] {
-            Tensor x = input;
-            for (size_t i = 0; i < layers.size(); ++i) x = layers[i](i == 0 ? x : at::relu(x));
-            return at::cross_entropy_loss(x, target);
-          }};
+  Workload work{parameters.leaves, [layers, input, target] {
+                  Tensor x = input;
+                  for (size_t i = 0; i < layers.size(); ++i) x = layers[i](i == 0 ? x : at::relu(x));
+                  return at::cross_entropy_loss(x, target);
+                }};
+  work.data = {input, target};
+  return work;
+}
+
+Workload ppo(int64_t observations, int64_t width, int64_t actions, int64_t batch) {
+  constexpr double kClip = 0.2, kOfEntropy = 0.01;
+  Parameters parameters;
+  const Linear first(parameters, observations, width), second(parameters, width, width), head(parameters, width, actions);
+  const Tensor seen = at::randn({batch, observations}), action = at::randint(actions, {batch}, at::kLong), advantage = at::randn({batch});
+  const auto log_prob_of = [action](const Tensor& log_probs) { return log_probs.gather(1, action.unsqueeze(1)).squeeze(1); };
+  const Tensor old_log_prob = log_prob_of(at::log_softmax(at::randn({batch, actions}), 1));
+  Workload work{parameters.leaves, [=] {
+                  const Tensor log_probs = at::log_softmax(head(second(first(seen).tanh()).tanh()), 1);
+                  const Tensor ratio = (log_prob_of(log_probs) - old_log_prob).exp();
+                  const Tensor surrogate = at::min(ratio * advantage, ratio.clamp(1 - kClip, 1 + kClip) * advantage);
+                  const Tensor entropy = -(log_probs.exp() * log_probs).sum(1);
+                  return -(surrogate + kOfEntropy * entropy).mean();
+                }};
+  work.data = {seen, action, old_log_prob, advantage};
+  return work;
 }
 
 Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch) {
@@ -167,22 +187,24 @@ Workload lstm(int64_t width, Outputs outputs) {
   Parameters parameters;
   const Linear of_input(parameters, width, 4 * width), of_state(parameters, width, 4 * width);
   const Tensor input = at::randn({kBatch, kSteps, width}), target = at::randn({kBatch, kSteps, width});
-  return {parameters.leaves, [=] {
-            Tensor state = at::zeros({kBatch, width}), memory = at::zeros({kBatch, width});
-            Tensor written = outputs == Outputs::Written ? at::zeros_like(target) : Tensor();
-            std::vector<Tensor> kept;
-            for (int64_t step = 0; step < kSteps; ++step) {
-              const std::vector<Tensor> gates = (of_input(input.select(1, step)) + of_state(state)).chunk(4, 1);
-              memory = gates[0].sigmoid() * memory + gates[1].sigmoid() * gates[2].tanh();
-              state = gates[3].sigmoid() * memory.tanh();
-              if (written.defined()) {
-                written.select(1, step).copy_(state);
-              } else {
-                kept.push_back(state);
-              }
-            }
-            return at::mse_loss(written.defined() ? written : at::stack(kept, 1), target);
-          }};
+  Workload work{parameters.leaves, [=] {
+                  Tensor state = at::zeros({kBatch, width}), memory = at::zeros({kBatch, width});
+                  Tensor written = outputs == Outputs::Written ? at::zeros_like(target) : Tensor();
+                  std::vector<Tensor> kept;
+                  for (int64_t step = 0; step < kSteps; ++step) {
+                    const std::vector<Tensor> gates = (of_input(input.select(1, step)) + of_state(state)).chunk(4, 1);
+                    memory = gates[0].sigmoid() * memory + gates[1].sigmoid() * gates[2].tanh();
+                    state = gates[3].sigmoid() * memory.tanh();
+                    if (written.defined()) {
+                      written.select(1, step).copy_(state);
+                    } else {
+                      kept.push_back(state);
+                    }
+                  }
+                  return at::mse_loss(written.defined() ? written : at::stack(kept, 1), target);
+                }};
+  work.data = {input, target};
+  return work;
 }
 
 Workload gpt(Attention attention) {

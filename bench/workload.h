@@ -16,6 +16,7 @@ struct Workload {
   at::Tensor incoming = {};                   // the root's gradient, as a layer above would hand it in
   std::function<void()> after_backward = {};  // timed with the backward: what a training step does with the gradients
   double floor_bytes = 0;                     // what a perfect backward reads and writes; 0: the row prints no floor
+  std::vector<at::Tensor> data = {};          // what the forward reads beside the leaves; of models with a hand-written step
 
   /// What an optimizer's zero_grad does. Never part of the measured time.
   void clear_grads() const;
@@ -41,6 +42,8 @@ Workload sin_chain(int ops, int64_t floats);  // large tensors: time and memory 
 
 // Models, written as functions of their parameters, with a loss; sizes in the name of the row.
 Workload mlp(std::vector<int64_t> widths, int64_t batch);
+/// A policy of two layers with tanh and a head: the clipped surrogate of PPO, and the entropy of its actions.
+Workload ppo(int64_t observations, int64_t width, int64_t actions, int64_t batch);
 Workload resnet(int64_t image, int64_t image_channels, int64_t width, int64_t batch);
 Workload resnet18(int64_t image, int64_t batch);  // the network of that name, 1000 classes, with its loss
 /// What a U-Net has between its convolutions, without a loss: silu(group_norm(x + residual)).

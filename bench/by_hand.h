@@ -1,0 +1,24 @@
+#pragma once
+
+// Training steps as one C++ function each, without a framework: what a step could take.
+
+namespace hindcast::bench {
+
+/// A step of one row: forward, loss, backward, clipping by the norm and Adam, on memory of its own. Each exists once in a process.
+struct HandWritten {
+  struct Input {
+    float* values;
+    int count;
+  };
+  const Input* inputs;  // what a caller fills: the parameters, then the data, in the order of the row's Workload
+  int input_count;
+  void (*start)();            // forgets Adam's state
+  float (*step)(float rate);  // the loss before the update
+};
+
+/// The row's step; null where there is none, or where it was compiled without AVX-512: its products would be other ones.
+const HandWritten* mlp_by_hand();   // mlp({64, 128, 64}, 32)
+const HandWritten* ppo_by_hand();   // ppo(8, 64, 2, 64)
+const HandWritten* lstm_by_hand();  // lstm(64, Outputs::Kept)
+
+}  // namespace hindcast::bench

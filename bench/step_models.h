@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/aot_workloads.h"
+#include "bench/by_hand.h"
+
+namespace hindcast::bench {
+
+/// A model of the rows of training steps.
+struct StepModel {
+  std::string name;
+  std::function<AotWork()> build;
+  double max_norm = 1.0;                      // gradients are clipped to it
+  const HandWritten* (*by_hand)() = nullptr;  // none of a model that nobody wrote by hand
+};
+
+/// aot_models(), and small ones whose steps are written by hand too.
+std::vector<StepModel> step_models();
+
+}  // namespace hindcast::bench
