@@ -80,6 +80,9 @@ def print_backwards(rows):
     models = any("model_floor_us" in row for row in rows)
     if models:
         header += ["products us", "with the rest", "share"]
+    by_hand = any("by_hand_us" in row for row in rows)
+    if by_hand:
+        header += ["by hand us", "of by hand"]
     for row in rows:
         if row["error"]:
             lines.append([row["name"], "FAILED"] + [""] * (len(header) - 2))
@@ -94,6 +97,8 @@ def print_backwards(rows):
             if models:
                 lines[-1] += [microseconds(row, "products_us"), microseconds(row, "model_floor_us"),
                               cell(row, "model_floor_share", ".0f", 100) + "%" if "model_floor_share" in row else "-"]
+            if by_hand:
+                lines[-1] += [microseconds(row, "by_hand_us"), cell(row, "of_by_hand", ".2f")]
     print_table("Backward on a hit (ratio = stock / hindcast, higher is faster; guard_off: never enabled / no guard)",
                 header, lines)
     for row in rows:
