@@ -14,6 +14,7 @@
 
 #include "bench/memory.h"
 #include "bench/pristine.h"
+#include "bench/processor.h"
 #include "bench/soak.h"
 #include "bench/suites.h"
 
@@ -29,7 +30,7 @@ constexpr const char* kUsage =
     "  --eager             replay through ATen, without kernels of hindcast's own\n"
     "  --benchmark_filter=REGEX, --benchmark_list_tests, --benchmark_out=FILE,\n"
     "  --benchmark_out_format=json, --benchmark_repetitions=N: Google Benchmark's own\n"
-    "Rows: chain mlp cnn gpt leaves memory seed aot layout step collect hook first guard_off guard leak changing idle soak.\n"
+    "Rows: chain mlp cnn gpt leaves memory seed aot layout step train_step collect hook first guard_off guard leak changing idle soak.\n"
     "python3 bench/table.py FILE prints the JSON as one table.\n";
 
 std::vector<int> parse_threads(std::string_view text) {
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
       return 2;
     }
     benchmark::AddCustomContext("libtorch", TORCH_VERSION);
+    benchmark::AddCustomContext("processor", hindcast::bench::processor());
     benchmark::AddCustomContext("cpu_capability", at::get_cpu_capability());
     benchmark::AddCustomContext("quick", settings.quick ? "yes" : "no");
     benchmark::AddCustomContext("fused", settings.fused ? "yes" : "no");

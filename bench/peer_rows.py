@@ -24,7 +24,7 @@ class Row:
     after_backward: Optional[Callable] = None  # timed with the backward
     random: bool = False  # draws masks: two compilers of the forward draw different ones
     partition: str = "min_cut"  # of rows aot/...: what decides which values the forward saves
-    max_norm: Optional[float] = 1.0  # of rows step/...: the gradients are clipped to it
+    max_norm: Optional[float] = 1.0  # of rows step/... and train_step/...: the gradients are clipped to it
 
     def root(self, function):
         return function(*self.leaves, *self.constants)
@@ -101,6 +101,67 @@ def mlp(widths, batch):
         for i, (weight, bias) in enumerate(layers):
             x = F.linear(x if i == 0 else F.relu(x), a[weight], a[bias])
         return F.cross_entropy(x, target)
+
+    return Row(function, make.leaves, constants)
+
+
+def ppo(observations, width, actions, batch):
+    """A policy with tanh: the clipped surrogate of PPO, and the entropy of its actions."""
+    make = Parameters()
+    layers = [make.linear(*pair) for pair in ((observations, width), (width, width), (width, actions))]
+    action = torch.randint(actions, (batch,))
+    old_log_prob = F.log_softmax(torch.randn(batch, actions), 1).gather(1, action.unsqueeze(1)).squeeze(1)
+    constants = torch.randn(batch, observations), action, old_log_prob, torch.randn(batch)
+
+    def function(*a):
+        x, action, old_log_prob, advantage = a[-4:]
+        for i, (weight, bias) in enumerate(layers):
+            x = F.linear(x if i == 0 else torch.tanh(x), a[weight], a[bias])
+        log_probs = F.log_softmax(x, 1)
+        ratio = (log_probs.gather(1, action.unsqueeze(1)).squeeze(1) - old_log_prob).exp()
+        surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+        entropy = -(log_probs.exp() * log_probs).sum(1)
+        return -(surrogate + 0.01 * entropy).mean()
+
+    return Row(function, make.leaves, constants, max_norm=0.5)
+
+
+def lstm(width, steps=20, batch=32):
+    """A cell of single operators; its outputs are kept in a list."""
+    make = Parameters()
+    of_input, of_state = make.linear(width, 4 * width), make.linear(width, 4 * width)
+    constants = torch.randn(batch, steps, width), torch.randn(batch, steps, width)
+
+    def function(*a):
+        x, target = a[-2:]
+        state = memory = x.new_zeros(batch, width)
+        kept = []
+        for step in range(steps):
+            gates = F.linear(x[:, step], a[of_input[0]], a[of_input[1]]) + F.linear(state, a[of_state[0]], a[of_state[1]])
+            forget, write, fresh, show = gates.chunk(4, 1)
+            memory = forget.sigmoid() * memory + write.sigmoid() * fresh.tanh()
+            state = show.sigmoid() * memory.tanh()
+            kept.append(state)
+        return F.mse_loss(torch.stack(kept, 1), target)
+
+    return Row(function, make.leaves, constants)
+
+
+def pinn(widths, points):
+    """A physics-informed net: the Laplacian of what it computes shall be what is given."""
+    make = Parameters()
+    layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
+    x = torch.rand(points, widths[0])
+    constants = x, (math.pi * x).sin().prod(1)
+
+    def function(*a):
+        x, wanted = a[-2].detach().requires_grad_(), a[-1]
+        y = x
+        for i, (weight, bias) in enumerate(layers):
+            y = F.linear(y if i == 0 else torch.tanh(y), a[weight], a[bias])
+        (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        laplacian = sum(torch.autograd.grad(slope[:, i].sum(), x, create_graph=True)[0][:, i] for i in range(widths[0]))
+        return F.mse_loss(laplacian, wanted)
 
     return Row(function, make.leaves, constants)
 
@@ -320,6 +381,17 @@ def step_rows():
     return made | {f"step/{name}": build for name, build in models().items()}
 
 
+def train_step_rows():
+    """Small models, whose steps have a lane by JAX: each lane runs in a process of its own."""
+    return {
+        "train_step/ppo/8-64-64-2/b64": lambda: ppo(8, 64, 2, 64),
+        "train_step/mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
+        "train_step/lstm/20x64/b32": lambda: lstm(64),
+        "train_step/mlp/784-512-512-10/b128": lambda: mlp((784, 512, 512, 10), 128),
+        "train_step/pinn/2-64-64-64-1/b1024": lambda: pinn((2, 64, 64, 64, 1), 1024),
+    }
+
+
 def rows():
     """name -> function that makes the Row"""
     made = {
@@ -339,4 +411,4 @@ def rows():
         "seed/aot/clip_adam": lambda: aot_tutorial(optimizer=torch.optim.Adam),
     }
     add_patterns(made, "seed/xformers", xformers_patterns(), ((8, 256, 512), (8, 512, 1024)))
-    return made | aot_rows() | step_rows()
+    return made | aot_rows() | step_rows() | train_step_rows()

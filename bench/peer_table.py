@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Results of bench/peers.py as text: a line each, and rows aot/... and step/... as tables in Markdown.
+"""Results of bench/peers.py as text: a line each, and rows aot/..., step/... and train_step/... as tables in
+Markdown.
 
     python3 bench/peer_table.py peers.json > peers.md
 """
@@ -13,6 +14,8 @@ TITLES = {
     "aot/": {"hindcast": "hindcast", "functorch_inductor": "functorch + Inductor", "torch_compile": "torch.compile"},
     "step/": {"hindcast": "hindcast", "eager_fused": "eager, fused Adam", "eager_foreach": "eager, foreach Adam",
               "torch_compile": "torch.compile"},
+    "train_step/": {"hindcast_train_step": "hindcast.train_step", "eager": "eager", "torch_compile": "torch.compile", "jax": "JAX",
+                    "jax_blocked": "blocked JAX"},
 }
 
 
@@ -27,6 +30,9 @@ def spread(key):
 def pair(stock, ours, form, scale):
     return lambda result: f"{number(stock, form, scale)(result)}>{number(ours, form, scale)(result)}"
 
+
+# The lane that all others are held against, and its title
+BASES = {"aot/": ("eager", "eager"), "step/": ("eager", "eager"), "train_step/": ("eager_fused", "eager, fused Adam")}
 
 # (head, width, text of a result)
 BACKWARDS = (
@@ -51,10 +57,15 @@ STEPS = (
     ("update", 7, number("update_ratio", ".2f")),
     ("hindcast ahead", 14, number("hindcast_ratio", ".2f")), ("", 5, spread("hindcast_spread")),
 )
+TRAIN_STEPS = (
+    ("fused us", 9, number("stock_us", ".1f")), ("us", 9, number("peer_us", ".1f")), ("by clock", 9, number("clock_us", ".1f")),
+    ("ratio", 6, number("ratio", ".2f")), ("", 5, spread("spread")), ("first ms", 8, number("first_ms", ".0f")),
+    ("hindcast ahead", 14, number("hindcast_ratio", ".2f")), ("", 5, spread("hindcast_spread")),
+)
 
 
 def columns_of(row):
-    return AOT if row.startswith("aot/") else STEPS if row.startswith("step/") else BACKWARDS
+    return TRAIN_STEPS if row.startswith("train_step/") else AOT if row.startswith("aot/") else STEPS if row.startswith("step/") else BACKWARDS
 
 
 def print_line(name, peer, cells, columns, rest=""):
@@ -108,9 +119,10 @@ def by_rows(results, prefix):
 def table(results, prefix):
     """A line for each row; rows in which a peer is ahead of hindcast are marked."""
     titles, is_aot = TITLES[prefix], prefix == "aot/"
-    parts = "forward, backward" if is_aot else "forward, backward, update"
-    heads = ["row", "eager ms", *(f"{title} ms" for title in titles.values()),
-             *(f"{title} ratio ({parts})" for title in titles.values())]
+    parts = {"aot/": " (forward, backward)", "step/": " (forward, backward, update)", "train_step/": ""}[prefix]
+    base, base_title = BASES[prefix]
+    heads = ["row", f"{base_title} ms", *(f"{title} ms" for title in titles.values()),
+             *(f"{title} ratio{parts}" for title in titles.values())]
     heads += ["saved MiB: eager, " + ", ".join(titles.values())] * is_aot + ["behind"]
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 2) + "|---|"]
     rows = by_rows(results, prefix)
@@ -119,9 +131,9 @@ def table(results, prefix):
         eager = next((result for result in timed if "stock_us" in result), {})
         cells = [f"{row}/t{threads}", number("stock_us", ".3f", 1e-3)(eager),
                  *(number("peer_us", ".3f", 1e-3)(result) for result in timed), *map(with_parts, timed)]
-        cells += [saved_of_each(timed)] * is_aot + [behind_which(peers, {"eager": "eager"} | titles)]
+        cells += [saved_of_each(timed)] * is_aot + [behind_which(peers, {base: base_title} | titles)]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines + summary(rows.values(), {"eager": "eager"} | titles)) + "\n"
+    return "\n".join(lines + summary(rows.values(), {base: base_title} | titles)) + "\n"
 
 
 def summary(rows, titles):
@@ -137,7 +149,7 @@ def summary(rows, titles):
 
 
 def markdown(results):
-    """A table of the rows aot/... and one of the rows step/..., where there are such."""
+    """A table each of the rows aot/..., step/... and train_step/..., where there are such."""
     return "\n".join(table(results, prefix) for prefix in TITLES if by_rows(results, prefix))
 
 

@@ -40,6 +40,17 @@ parameters, and all lanes take turns in one process:
     hindcast       hindcast.aot_function under hindcast.enable(), with hindcast.compiled_step()
 
 `update` is a step less its forward and backward. A lane that does not train as eager does has an error and no times.
+
+The rows train_step/... time the same of small models. Each lane is a process of its own, and they run one block each by turns:
+
+    eager_fused          as above; the ratios are its time over the peer's
+    eager                as above
+    torch_compile        as above
+    hindcast_train_step  hindcast.train_step()
+    jax                  value_and_grad, clipping and Adam under one jit; a block is waited for, its steps are not
+    jax_blocked          the same, and each step is waited for
+
+Times are processor time, of all threads of a lane. A lane whose first 20 losses are not eager_fused's has an error and no times.
 """
 
 import argparse
@@ -55,6 +66,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import peer_lanes
 import peer_table
 
 HERE = Path(__file__).parent
@@ -66,7 +78,8 @@ IN_TURN = {
     "step/optimizer/": ("hindcast", "eager_fused", "eager_foreach"),
     "step/": ("hindcast", "eager_fused", "torch_compile"),
 }
-ALL_PEERS = tuple(dict.fromkeys(sum(IN_TURN.values(), PEERS)))
+IN_PROCESSES = ("hindcast_train_step", "eager", "eager_fused", "torch_compile", "jax", "jax_blocked")
+ALL_PEERS = tuple(dict.fromkeys((*sum(IN_TURN.values(), PEERS), *IN_PROCESSES)))
 
 
 def chosen_rows(pattern):
@@ -81,18 +94,21 @@ def chosen_rows(pattern):
     return names
 
 
+def environment_of(threads, cache):
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), TORCHINDUCTOR_CACHE_DIR=str(cache),
+                HINDCAST_CACHE_DIR=str(cache / "hindcast"), PYTHONPATH=str(PACKAGE),
+                TORCHINDUCTOR_COMPILE_THREADS="1",  # a pool of compilers would run beside the timing
+                TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0",
+                # As in hindcast_bench: malloc keeps what is freed, and neither side pays page faults by chance.
+                MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(2**31 - 1))
+
+
 def run(row, peers, threads, cache, arguments):
     """What the child printed for each of the peers, or what says why it printed nothing."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), TORCHINDUCTOR_CACHE_DIR=str(cache),
-                       HINDCAST_CACHE_DIR=str(cache / "hindcast"), PYTHONPATH=str(PACKAGE),
-                       TORCHINDUCTOR_COMPILE_THREADS="1",  # a pool of compilers would run beside the timing
-                       TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0",
-                       # As in hindcast_bench: malloc keeps what is freed, and neither side pays page faults by chance.
-                       MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(2**31 - 1))
     budget = arguments.budget or (10 if row.startswith("aot/") else 20)
     command = [sys.executable, str(HERE / "peer_run.py"), row, ",".join(peers), "--threads", str(threads),
                "--pairs", str(arguments.pairs), "--budget", str(budget), "--caches", str(cache)]
-    child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    child = subprocess.Popen(command, env=environment_of(threads, cache), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              start_new_session=True)
 
     def failed(error):
@@ -119,12 +135,17 @@ def peers_in_turn(row):
 
 def measured(row, threads, folder, arguments):
     """The results of a row: a process for each peer, or one for all where they take turns."""
-    in_turn = peers_in_turn(row)
+    in_turn = IN_PROCESSES if row.startswith("train_step/") else peers_in_turn(row)
     if in_turn:
         peers = [peer for peer in in_turn if peer in arguments.peers]
-        if "hindcast" in peers and not (PACKAGE / "hindcast/libhindcast_python.so").exists():
-            peers.remove("hindcast")
-            yield {"row": row, "peer": "hindcast", "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
+        for ours in ("hindcast", peer_lanes.OURS):
+            if ours in peers and not (PACKAGE / "hindcast/libhindcast_python.so").exists():
+                peers.remove(ours)
+                yield {"row": row, "peer": ours, "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
+        if row.startswith("train_step/"):
+            if peers:
+                yield from peer_lanes.measured(row, peers, threads, environment_of(threads, folder / f"lanes_t{threads}"), arguments)
+            return
         groups = {"steps": peers} if peers else {}
     else:
         groups = {peer: [peer] for peer in PEERS if peer in arguments.peers}
@@ -141,12 +162,12 @@ def parse():
                         help="default: %(default)s; each in the rows that it is a peer of")
     parser.add_argument("--threads", default="1", help="intra-op threads, each row once for each (default 1)")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS",
-                        help="of one row and peer, or of a row aot/... or step/... (default 300)")
+                        help="of one row and peer, or of a row aot/... or step/..., or until a lane of train_step/... is warm (default 300)")
     parser.add_argument("--pairs", type=int, default=51, help="pairs of blocks (default 51)")
     parser.add_argument("--budget", type=float, metavar="SECONDS",
                         help="no new pair after this long, if there are five (default 20; rows aot/...: 10)")
     parser.add_argument("--json", metavar="FILE", help="write the results here too")
-    parser.add_argument("--markdown", metavar="FILE", help="write tables of the rows aot/... and step/... here")
+    parser.add_argument("--markdown", metavar="FILE", help="write tables of the rows aot/..., step/... and train_step/... here")
     arguments = parser.parse_args()
     arguments.peers = arguments.peers.split(",")
     for peer in arguments.peers:
