@@ -63,10 +63,9 @@ HINDCAST_INLINE Floats sigmoid_of(Floats x) { return 0.5F * tanh_of(0.5F * x) + 
 // 2^n * e^r with |r| <= ln(2)/2, for x that neither overflows nor is far below -87.
 HINDCAST_INLINE Floats exp_of(Floats x) {
   x = x < -87.0F ? all(-87.0F) : x;
-  constexpr float kRounds = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
-  Floats shifted = x * 1.44269504F + kRounds;
-  asm("" : "+v"(shifted));  // -ffast-math would fold the two additions
-  const Floats n = shifted - kRounds;
+  const Floats scaled = x * 1.44269504F;
+  const Ints whole = __builtin_convertvector(scaled + (scaled > 0 ? all(0.5F) : all(-0.5F)), Ints);
+  const Floats n = __builtin_convertvector(whole, Floats);
   const Floats r = x - n * 0.693359375F - n * -2.12194440e-4F;
   Floats p = r * 1.9875691500e-4F + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
@@ -74,8 +73,7 @@ HINDCAST_INLINE Floats exp_of(Floats x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * r * r + r + 1.0F;
-  const Ints exponent = (reinterpret_cast<Ints>(shifted) - 0x4B400000) << 23;
-  return reinterpret_cast<Floats>(reinterpret_cast<Ints>(p) + exponent);
+  return reinterpret_cast<Floats>(reinterpret_cast<Ints>(p) + (whole << 23));
 }
 
 struct AsItIs {
