@@ -20,12 +20,14 @@ ByteFloor::ByteFloor(double bytes) {
   to_ = at::ones({floats});
 }
 
+void ByteFloor::copy() const { to_.copy_(from_); }
+
 double ByteFloor::sample_us() const {
   using Clock = std::chrono::steady_clock;
   std::vector<double> us;
   for (int i = 0; i < kCopies; ++i) {
     const Clock::time_point start = Clock::now();
-    to_.copy_(from_);
+    copy();
     us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
   return summarize(us).median;

@@ -12,6 +12,8 @@ class ByteFloor {
  public:
   explicit ByteFloor(double bytes);
 
+  void copy() const;
+
   /// Microseconds of one copy under the row's threads: the median of a few, so that the row's data has left the caches.
   double sample_us() const;
 

@@ -27,6 +27,7 @@ struct StepLane {
   std::function<void()> run;
   std::vector<double> us = {};
 
+  /// Appends the mean microseconds of some steps.
   void run_block(int steps);
 };
 
