@@ -1,4 +1,5 @@
-"""Rows train_step/... of bench/peers.py: each lane is a process of its own (peer_worker.py), and they run one block of steps each by turns."""
+"""Rows train_step/... of bench/peers.py: each lane is a process of its own (peer_worker.py), and they run one block of
+steps each by turns."""
 
 import contextlib
 import json
@@ -27,7 +28,8 @@ class Failed(Exception):
 
 class Worker:
     def __init__(self, row, peer, threads, environment):
-        flags = f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'} intra_op_parallelism_threads={threads}"
+        eigen = "true" if threads > 1 else "false"
+        flags = f"--xla_cpu_multi_thread_eigen={eigen} intra_op_parallelism_threads={threads}"
         self.process = subprocess.Popen(
             [sys.executable, str(WORKER), row, peer, str(threads)], text=True, start_new_session=True,
             env=dict(environment, JAX_PLATFORMS="cpu", XLA_FLAGS=flags),
@@ -108,8 +110,9 @@ def measured(row, peers, threads, environment, arguments):
         if BASE in workers:
             samples = blocks_in_turn(workers, arguments.pairs, arguments.budget or 20)
             notes = {peer: worker.ask("end")["notes"] for peer, worker in workers.items()}
-        results = {peer: result_of(peer, samples, said[peer], notes[peer]) for peer in samples} | errors
-        return [{"row": row, "peer": peer, **results.get(peer, {"error": f"{BASE} failed"})} for peer in dict.fromkeys((BASE, *peers))]
+        results = dict.fromkeys((BASE, *peers), {"error": f"{BASE} failed"}) | errors
+        results |= {peer: result_of(peer, samples, said[peer], notes[peer]) for peer in samples}
+        return [{"row": row, "peer": peer, **result} for peer, result in results.items()]
     finally:
         for worker in workers.values():
             worker.end()

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Results of bench/peers.py as text: a line each, and rows aot/..., step/... and train_step/... as tables in
-Markdown.
+"""Results of bench/peers.py as text: a line each, and rows aot/..., step/... and train_step/... as tables in Markdown.
 
     python3 bench/peer_table.py peers.json > peers.md
 """
@@ -14,8 +13,8 @@ TITLES = {
     "aot/": {"hindcast": "hindcast", "functorch_inductor": "functorch + Inductor", "torch_compile": "torch.compile"},
     "step/": {"hindcast": "hindcast", "eager_fused": "eager, fused Adam", "eager_foreach": "eager, foreach Adam",
               "torch_compile": "torch.compile"},
-    "train_step/": {"hindcast_train_step": "hindcast.train_step", "eager": "eager", "torch_compile": "torch.compile", "jax": "JAX",
-                    "jax_blocked": "blocked JAX"},
+    "train_step/": {"hindcast_train_step": "hindcast.train_step", "eager": "eager", "torch_compile": "torch.compile",
+                    "jax": "JAX", "jax_blocked": "blocked JAX"},
 }
 
 
@@ -58,14 +57,17 @@ STEPS = (
     ("hindcast ahead", 14, number("hindcast_ratio", ".2f")), ("", 5, spread("hindcast_spread")),
 )
 TRAIN_STEPS = (
-    ("fused us", 9, number("stock_us", ".1f")), ("us", 9, number("peer_us", ".1f")), ("by clock", 9, number("clock_us", ".1f")),
+    ("fused us", 9, number("stock_us", ".1f")), ("us", 9, number("peer_us", ".1f")),
+    ("by clock", 9, number("clock_us", ".1f")),
     ("ratio", 6, number("ratio", ".2f")), ("", 5, spread("spread")), ("first ms", 8, number("first_ms", ".0f")),
     ("hindcast ahead", 14, number("hindcast_ratio", ".2f")), ("", 5, spread("hindcast_spread")),
 )
 
 
 def columns_of(row):
-    return TRAIN_STEPS if row.startswith("train_step/") else AOT if row.startswith("aot/") else STEPS if row.startswith("step/") else BACKWARDS
+    if row.startswith("train_step/"):
+        return TRAIN_STEPS
+    return AOT if row.startswith("aot/") else STEPS if row.startswith("step/") else BACKWARDS
 
 
 def print_line(name, peer, cells, columns, rest=""):

@@ -1,7 +1,7 @@
 """One lane of a row train_step/... in a process of its own, started by peer_lanes.py.
 
-Prints its first losses as a line of JSON; then reads numbers of steps, and prints the processor time and the time by the clock of one
-of as many steps, in microseconds; at `end`, what there is to say.
+Prints its first losses as a line of JSON; then reads numbers of steps, and prints the processor time and the time by the
+clock of one of as many steps, in microseconds; at `end`, what there is to say.
 """
 
 import json

@@ -144,7 +144,8 @@ def measured(row, threads, folder, arguments):
                 yield {"row": row, "peer": ours, "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
         if row.startswith("train_step/"):
             if peers:
-                yield from peer_lanes.measured(row, peers, threads, environment_of(threads, folder / f"lanes_t{threads}"), arguments)
+                environment = environment_of(threads, folder / f"lanes_t{threads}")
+                yield from peer_lanes.measured(row, peers, threads, environment, arguments)
             return
         groups = {"steps": peers} if peers else {}
     else:
@@ -162,12 +163,13 @@ def parse():
                         help="default: %(default)s; each in the rows that it is a peer of")
     parser.add_argument("--threads", default="1", help="intra-op threads, each row once for each (default 1)")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS",
-                        help="of one row and peer, or of a row aot/... or step/..., or until a lane of train_step/... is warm (default 300)")
+                        help="of one row and peer, of a row aot/... or step/..., or until a lane of train_step/... is warm "
+                             "(default 300)")
     parser.add_argument("--pairs", type=int, default=51, help="pairs of blocks (default 51)")
     parser.add_argument("--budget", type=float, metavar="SECONDS",
                         help="no new pair after this long, if there are five (default 20; rows aot/...: 10)")
     parser.add_argument("--json", metavar="FILE", help="write the results here too")
-    parser.add_argument("--markdown", metavar="FILE", help="write tables of the rows aot/..., step/... and train_step/... here")
+    parser.add_argument("--markdown", metavar="FILE", help="write tables of the rows aot/... and ...step/... here")
     arguments = parser.parse_args()
     arguments.peers = arguments.peers.split(",")
     for peer in arguments.peers:

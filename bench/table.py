@@ -270,8 +270,8 @@ def main():
     context, rows = load(arguments.file)
     if not rows:
         fail(f"{arguments.file}: no rows; did the run's --benchmark_filter match anything?")
-    print(f"{context.get('date', '')}  {context.get('num_cpus', '?')} x {context.get('processor', '?')}  LibTorch {context.get('libtorch', '?')}  "
-          f"{context.get('cpu_capability', '')}" + ("  QUICK: few samples" if context.get("quick") == "yes" else "")
+    print(f"{context.get('date', '')}  {context.get('num_cpus', '?')} x {context.get('processor', '?')}  "
+          f"LibTorch {context.get('libtorch', '?')}  {context.get('cpu_capability', '')}" + ("  QUICK: few samples" if context.get("quick") == "yes" else "")
           + ("  FUSED" if context.get("fused") == "yes" else ""))
     print_backwards(rows)
     print_first(rows)
