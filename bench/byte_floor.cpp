@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include <chrono>
 #include <vector>
 
+#include "bench/clock.h"
 #include "bench/summary.h"
 
 namespace hindcast::bench {
@@ -23,12 +23,11 @@ ByteFloor::ByteFloor(double bytes) {
 void ByteFloor::copy() const { to_.copy_(from_); }
 
 double ByteFloor::sample_us() const {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> us;
   for (int i = 0; i < kCopies; ++i) {
-    const Clock::time_point start = Clock::now();
+    const double start = now_us();
     copy();
-    us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    us.push_back(now_us() - start);
   }
   return summarize(us).median;
 }

@@ -4,20 +4,18 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <set>
 #include <utility>
 
 #include "bench/byte_floor.h"
+#include "bench/clock.h"
 #include "bench/memory.h"
 #include "bench/plan_floor.h"
 
 namespace hindcast::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Beside the three backwards of the gradients' check, which take the miss and its followers.
 constexpr int kWarmUp = 2;
@@ -32,11 +30,10 @@ auto under_engine(const Lane& lane, const Call& call) {
 double timed(const Workload& work) {
   work.clear_grads();
   const at::Tensor loss = work.forward();
-  const Clock::time_point start = Clock::now();
+  const double start = now_us();
   loss.backward(work.incoming);
   if (work.after_backward) work.after_backward();
-  const Clock::time_point stop = Clock::now();
-  return std::chrono::duration<double, std::micro>(stop - start).count();
+  return now_us() - start;
 }
 
 std::vector<at::Tensor> gradients(const Lane& lane) {

@@ -1,16 +1,14 @@
 #include "bench/step_lanes.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/optim/adam.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <stdexcept>
 
+#include "bench/clock.h"
 #include "bench/harness.h"
 
 namespace hindcast::bench {
@@ -20,16 +18,6 @@ constexpr int kLeastSteps = 2;
 
 constexpr int kChecked = 20;
 constexpr double kCheckedRate = 1e-3, kTolerance = 1e-4;
-
-/// The processor's time where one thread works: it does not count the time that neighbours on the machine take. Else the clock.
-double now_us() {
-  if (at::get_num_threads() == 1) {
-    timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return 1e6 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_nsec);
-  }
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void set_rate(Optimizer& optimizer, double rate) {
   for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
