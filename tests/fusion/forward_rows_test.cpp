@@ -48,6 +48,49 @@ void expect_fused(const Function& function, const Tensors& inputs, const Expecte
 
 at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 
+// -- of all elements
+
+const std::vector<at::DimVector> kOfAll = {{7}, {1}, {3, 5}, {2, 3, 4}, {64, 64}, {300, 17}, {40, 1000}};
+
+TEST(ForwardRows, SumsAndMeansOfAllElements) {
+  for (const at::DimVector& sizes : kOfAll) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    expect_fused([](const Tensors& in) { return Tensors{(in[0] * 2).tanh().sum() * 3}; }, {random(sizes)}, {.units_in_double = 64});
+    expect_fused([](const Tensors& in) { return Tensors{(in[0] * in[1]).mean().neg()}; }, {random(sizes), random(sizes)},
+                 {.units_in_double = 64});
+  }
+}
+
+TEST(ForwardRows, AMeanOfSizesThatChange) {
+  const auto function = [](const Tensors& in) { return Tensors{(in[0] * 2).mean()}; };
+  const Forward forward(function, {at::randn({4, 6})}, SizesAre::Symbols);
+  EXPECT_EQ(forward.left(), Names{});
+  for (const at::DimVector& sizes : {at::DimVector{4, 6}, {3, 8}, {17, 5}}) {
+    const Tensors given = {at::randn(sizes)};
+    expect_near(forward.run(given), function(given), function(as(given, at::kDouble)));
+  }
+}
+
+TEST(ForwardRows, SquaredLoss) {
+  for (const at::DimVector& sizes : kOfAll) {
+    for (const auto reduction : {at::Reduction::Mean, at::Reduction::Sum}) {
+      SCOPED_TRACE(at::IntArrayRef(sizes));
+      expect_fused([&](const Tensors& in) { return Tensors{at::mse_loss(in[0] * 0.5, in[1], reduction)}; }, {random(sizes), random(sizes)},
+                   {.units_in_double = 64});
+    }
+  }
+}
+
+// Its mean is NaN, and that of none of its elements infinite.
+TEST(ForwardRows, SquaredLossOfNothingAndOfInfinities) {
+  const auto function = [](const Tensors& in) { return Tensors{at::mse_loss(in[0] * 0.5, in[1])}; };
+  const Tensors empty = {at::randn({0, 3}), at::randn({0, 3})};
+  EXPECT_TRUE(Forward(function, empty).run(empty)[0].isnan().item<bool>());
+  Tensors odd = {at::randn({4, 3}), at::randn({4, 3})};
+  odd[1].select(0, 1).fill_(std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(at::equal(Forward(function, odd).run(odd)[0], function(odd)[0]));
+}
+
 // -- norms
 
 Tensors norm_of(const Tensors& inputs, at::IntArrayRef normal, bool has_weight, bool has_bias) {
