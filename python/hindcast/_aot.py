@@ -1,6 +1,5 @@
 """Functions and modules compiled ahead of time: forward and backward are traced together, and run as programs from then on."""
 
-import contextlib
 import copy
 import functools
 import itertools
@@ -10,7 +9,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
 
 import torch
@@ -23,7 +22,6 @@ from ._library import call, ops
 from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
-from ._size_flow import NOWHERE, NumbersForPython, takes_symbols
 from ._state import State, States
 
 Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
@@ -47,7 +45,6 @@ def _keep(what: Any) -> int:
 class _Thread(threading.local):
     error: Optional[BaseException] = None  # of a callback, on its way through C++
     call: Optional[Call] = None  # the innermost
-    numbers: Optional[NumbersForPython] = None  # while a function is traced
 
 
 _thread = _Thread()
@@ -112,8 +109,7 @@ def _run_function(
                 return [], _EAGER, "", None
         before = None if call is None else random_states(call.generators())
         start = _clock()
-        with _numbers_for_python():
-            result, writes = _kept[number].run(tensors)
+        result, writes = _kept[number].run(tensors)
         _kept[number].owner.own_ns = _clock() - start
         if call is not None and before != random_states(call.generators()):
             call.draws = True
@@ -167,30 +163,9 @@ def _line() -> str:
     return found if frame is not None else ""
 
 
-@contextlib.contextmanager
-def _numbers_for_python() -> Iterator[None]:
-    outer = _thread.numbers
-    numbers = _thread.numbers = outer or NumbersForPython()
-    try:
-        yield
-    finally:
-        _thread.numbers = outer
-        if outer is None:
-            numbers.end()
-
-
-def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
-    numbers = _thread.numbers
-    if numbers is None:
-        return NOWHERE
-    which, are_given_to_code = takes_symbols(sys._getframe(1), is_symbol, is_steady)
-    return which if not are_given_to_code or numbers.watch() else NOWHERE
-
-
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
 _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_line", _line, "CPU")
-_kernels.impl("aot_python_takes_symbols", _takes_symbols, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
@@ -325,7 +300,7 @@ class AotFunction:
             with torch._C.DisableTorchFunction():
                 return self._call(args, kwargs, modes, state)
         except Untraceable as why:
-            if not self._fallback and not isinstance(why, DoesNotPay) and not torch.compiler.is_compiling():  # as in torch.export
+            if not self._fallback and not isinstance(why, DoesNotPay):
                 raise RuntimeError(f"hindcast.aot_function: the function cannot be traced: {why}") from None
             self._tell(why)
         self._left_to_python += 1
