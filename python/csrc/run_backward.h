@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <tuple>
+#include <vector>
 
 namespace hindcast::python {
 
@@ -16,6 +17,20 @@ using OptionalTensors = c10::List<std::optional<at::Tensor>>;
 /// (engine/payoff.h): the caller need not come here for them; -1: the next one is timed. Whether that is since hindcast is not faster
 /// (engine/trial.h).
 using Outcome = std::tuple<std::optional<OptionalTensors>, bool, int64_t, bool>;
+
+/// The arguments of a call. An undefined gradient is none.
+struct BackwardCall {
+  at::ArrayRef<at::Tensor> tensors, gradients, inputs;
+  bool keep_graph = false, create_graph = false, allow_unreachable = false, accumulate_grad = false;
+  int64_t started_ns = 0;
+};
+/// Of a call from C++: gradients may be undefined.
+struct Found {
+  std::vector<at::Tensor> gradients;
+  int64_t unseen = 0;
+  bool are_not_faster = false;
+};
+Found run(const BackwardCall& call);
 
 /// One gradient for each of `inputs`, which may be none; an empty list when `accumulate_grad`. Call it without the GIL.
 /// Checks and texts of errors are the stock method's. `torch_functions` is the TorchFunctionDisabledState under which Python

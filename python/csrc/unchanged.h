@@ -1,8 +1,7 @@
 #pragma once
 // Whether Python objects are what they were: the guard of hindcast/_walk.py, which writes down what it saw as words.
 //
-// This is no operator: it looks at Python objects, so it is called by ctypes with the GIL held. There are no Python headers here
-// either: the few functions of CPython's API that it needs are looked up by name.
+// This is no operator: it looks at Python objects, so it is called by ctypes with the GIL held, or by hindcast._C.
 
 #include "base/api.h"
 

@@ -18,7 +18,7 @@ from torch.autograd.variable import Variable
 from torch.nn import Parameter
 
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
-from ._library import call, ops
+from ._library import call, calls, ops
 
 # Called without the checks of torch.ops' Python half: arguments are always given in order.
 _run_backward = ops.run_backward.default._op
@@ -37,7 +37,7 @@ class _ThreadState(threading.local):
         self.disabled = 0  # calls that came while these switch hindcast off, and that are not counted yet
         # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them. -1: the next is timed.
         self.unseen, self.unseen_with = 0, 0
-        self.uncounted, self.why_uncounted = 0, ""  # of these, that came
+        self.uncounted, self.are_not_faster = 0, False  # of these, that came
 
     def enter(self, guard: int, options: int) -> None:
         self.guards[guard] = self.options = options
@@ -46,19 +46,45 @@ class _ThreadState(threading.local):
         del self.guards[guard]
         self.options = next(reversed(self.guards.values()), 0)
 
+    def leave_next(self, unseen: int, are_not_faster: bool) -> None:
+        if unseen:
+            self.unseen, self.unseen_with, self.are_not_faster = unseen, self.options, are_not_faster
 
-thread_state = _ThreadState()
+    def take_uncounted(self) -> tuple[int, int, bool]:
+        counts = self.disabled, self.uncounted, self.are_not_faster
+        self.disabled = self.uncounted = 0
+        return counts
+
+
+class _ThreadStateInC(_ThreadState):
+    """hindcast._C looks at it, and counts."""
+
+    def enter(self, guard: int, options: int) -> None:
+        super().enter(guard, options)
+        calls.set_guard(len(self.guards), options, options in disabled_options)
+
+    def leave(self, guard: int) -> None:
+        super().leave(guard)
+        calls.set_guard(len(self.guards), self.options, self.options in disabled_options)
+
+    def leave_next(self, unseen: int, are_not_faster: bool) -> None:
+        calls.leave_next(unseen, are_not_faster)
+
+    def take_uncounted(self) -> tuple[int, int, bool]:
+        return calls.take_uncounted()  # type: ignore[no-any-return]
+
+
+thread_state = _ThreadState() if calls is None else _ThreadStateInC()
 disabled_options: set[int] = set()  # numbers of options with enabled=False
 
 
 def count_unseen() -> None:
     """Counts the calls of this thread that hindcast did not look at."""
-    if thread_state.disabled:
-        call("record_fallbacks", "Disabled", thread_state.disabled)
-        thread_state.disabled = 0
-    if thread_state.uncounted:
-        call("record_fallbacks", thread_state.why_uncounted, thread_state.uncounted)
-        thread_state.uncounted = 0
+    disabled, left, are_not_faster = thread_state.take_uncounted()
+    if disabled:
+        call("record_fallbacks", "Disabled", disabled)
+    if left:
+        call("record_fallbacks", "NotFaster" if are_not_faster else "DoesNotPay", left)
 
 
 def has_unusual_dispatch() -> bool:
@@ -112,9 +138,7 @@ def _take_over(
     found, warned, unseen, is_not_faster = _run_backward(
         tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad, torch_functions, started
     )
-    if unseen:
-        thread_state.unseen, thread_state.unseen_with = unseen, thread_state.options
-        thread_state.why_uncounted = "NotFaster" if is_not_faster else "DoesNotPay"
+    thread_state.leave_next(unseen, is_not_faster)
     return "FunctorchTensor" if found is None else None, found, warned
 
 
@@ -131,12 +155,46 @@ def _count(reason: str) -> None:
         )
 
 
-class Engine(torch._C._ImperativeEngine):
+class _Engine(torch._C._ImperativeEngine):
     """PyTorch's engine as Python sees it, with hindcast in front of it on threads that enabled it."""
 
     def __init__(self) -> None:
-        self._pytorchs = super().run_backward
+        self._pytorchs = torch._C._ImperativeEngine.run_backward.__get__(self)
 
+    def _run_backward(
+        self,
+        tensors: Any,
+        grad_tensors: Any,
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: Any = (),
+        allow_unreachable: bool = False,
+        accumulate_grad: bool = False,
+        started: int = 0,
+    ) -> Any:
+        count_unseen()
+        arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad, started)
+        try:
+            if torch._C._is_torch_function_mode_enabled():
+                # The modes would see what is asked of the arguments, and the operator. Hooks and nodes run under them.
+                state = _ENABLED if torch._C._is_torch_function_enabled() else _SUBCLASSES_DISABLED
+                with torch._C.DisableTorchFunction():
+                    reason, found, warned = _take_over(*arguments, state)
+            else:
+                reason, found, warned = _take_over(*arguments, None)
+        except BaseException:
+            thread_state.leave_next(call("take_pause"), False)
+            warn_of_kept_beside_an_error()
+            raise
+        if warned:
+            warn_of_kept()
+        if reason is None:
+            return None if accumulate_grad else tuple(found)
+        _count(reason)
+        return self._pytorchs(tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad)
+
+
+class _EngineInPython(_Engine):
     @property
     def run_backward(self) -> Any:
         """What is called in the caller's own frame, which PyTorch's warnings name."""
@@ -155,41 +213,15 @@ class Engine(torch._C._ImperativeEngine):
             return self._pytorchs
         return self._run_backward
 
-    def _run_backward(
-        self,
-        tensors: Any,
-        grad_tensors: Any,
-        keep_graph: bool,
-        create_graph: bool,
-        inputs: Any = (),
-        allow_unreachable: bool = False,
-        accumulate_grad: bool = False,
-        started: int = 0,
-    ) -> Any:
-        if thread_state.uncounted:
-            count_unseen()
-        arguments = (tensors, grad_tensors, bool(keep_graph), bool(create_graph), inputs, allow_unreachable, accumulate_grad, started)
-        try:
-            if torch._C._is_torch_function_mode_enabled():
-                # The modes would see what is asked of the arguments, and the operator. Hooks and nodes run under them.
-                state = _ENABLED if torch._C._is_torch_function_enabled() else _SUBCLASSES_DISABLED
-                with torch._C.DisableTorchFunction():
-                    reason, found, warned = _take_over(*arguments, state)
-            else:
-                reason, found, warned = _take_over(*arguments, None)
-        except BaseException:
-            thread_state.unseen, thread_state.unseen_with = call("take_pause"), thread_state.options
-            thread_state.why_uncounted = "DoesNotPay"
-            warn_of_kept_beside_an_error()
-            raise
-        if warned:
-            warn_of_kept()
-        if reason is None:
-            return None if accumulate_grad else tuple(found)
-        _count(reason)
-        return self._pytorchs(tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad)
+
+class _EngineInC(_Engine):
+    def __init__(self) -> None:
+        super().__init__()
+        calls.set_backward(self._pytorchs, self._run_backward, *map(functools.partial, _WARN, (3, 3)))
+        self.run_backward = calls.run_backward
 
 
+_WARN = (warn_of_kept, warn_of_kept_beside_an_error)  # in the name of who calls C++
 _pytorchs_current_node = torch._C._current_autograd_node
 
 
@@ -204,6 +236,6 @@ def _current_autograd_node() -> Any:
 
 def install() -> None:
     """Puts hindcast's engine in front of PyTorch's, where it stays."""
-    if not isinstance(Variable._execution_engine, Engine):
-        Variable._execution_engine = Engine()
+    if not isinstance(Variable._execution_engine, _Engine):
+        Variable._execution_engine = _EngineInPython() if calls is None else _EngineInC()
         torch._C._current_autograd_node = _current_autograd_node

@@ -15,17 +15,17 @@ def _warn(category: str, text: str, file: str, line: int, stacklevel: int) -> No
         warnings.warn(text, _CATEGORIES[category], stacklevel=stacklevel)
 
 
-def warn_of_kept() -> None:
-    """In the name of the caller's caller. Raises the first one that a filter makes an error; those behind it are lost."""
+def warn_of_kept(stacklevel: int = 4) -> None:
+    """In the name of the caller's caller, or the caller that the level says. Raises the first one that a filter makes an error; those behind it are lost."""
     for warning in zip(*call("take_warnings")):
-        _warn(*warning, stacklevel=4)
+        _warn(*warning, stacklevel=stacklevel)
 
 
-def warn_of_kept_beside_an_error() -> None:
+def warn_of_kept_beside_an_error(stacklevel: int = 4) -> None:
     """The same while an error is on its way, which stays the one that is raised: others are only shown."""
     for warning in zip(*call("take_warnings")):
         try:
-            _warn(*warning, stacklevel=4)
+            _warn(*warning, stacklevel=stacklevel)
         except Exception as error:
             error.__context__ = None  # the error on its way is not its cause
             sys.excepthook(type(error), error, error.__traceback__)

@@ -54,7 +54,7 @@ def graphs() -> list[Graph]:
 
 def reset() -> None:
     """Forgets every captured graph and zeroes the counters. Backwards that are running finish undisturbed."""
-    thread_state.uncounted = thread_state.disabled = 0
+    thread_state.take_uncounted()
     call("reset")
 
 

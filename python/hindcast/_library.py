@@ -1,8 +1,12 @@
 """Loads libhindcast_python.so, which lies beside this file, and gives access to its operators."""
 
 import atexit
+import os
+import sysconfig
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -25,6 +29,24 @@ def _load() -> Any:
 
 
 ops: Any = _load()
+
+
+def _load_calls() -> Optional[Any]:
+    """hindcast._C, which lies in the same library: calls that enter C++ once. Without it, the package calls operators."""
+    if os.environ.get("HINDCAST_PYTHON_CALLS") == "operators" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    loader = ExtensionFileLoader("hindcast._C", str(LIBRARY))
+    spec = spec_from_loader("hindcast._C", loader)
+    assert spec is not None
+    try:
+        module = module_from_spec(spec)
+        loader.exec_module(module)
+    except (ImportError, RuntimeError):  # another interpreter of this process; a torch that is built otherwise
+        return None
+    return module
+
+
+calls: Optional[Any] = _load_calls()
 
 
 _depths_of_modes = (torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack)

@@ -1,0 +1,48 @@
+// hindcast._C: calls from Python that enter C++ once. An extension module by CPython's stable ABI, in the library that also has the operators.
+
+#include "base/api.h"
+#include "python/csrc/call_backward.h"
+#include "python/csrc/call_times.h"
+#include "python/csrc/torch_python.h"
+
+#include <array>
+
+namespace hindcast::python {
+namespace {
+
+// measure(True) starts to count, measure(False) stops and gives the nanoseconds of the engine's work.
+Object* measure(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 1) return raise_text("measure takes 1 argument");
+  EngineTime::is_measured = is_true(arguments[0]);
+  return PyLong_FromLongLong(std::exchange(EngineTime::total_ns, 0));
+}
+
+using Method = Object* (*)(Object*, Object* const*, std::ptrdiff_t);
+template <class WithNames>
+Method as_function(WithNames function) {
+  return reinterpret_cast<Method>(reinterpret_cast<void (*)()>(function));
+}
+
+MethodDefinition* methods() {
+  static std::array methods{
+      MethodDefinition{"run_backward", as_function(&run_backward_of_python), kFastCall | kKeywords, nullptr},
+      MethodDefinition{"set_backward", &set_backward, kFastCall, nullptr},
+      MethodDefinition{"set_guard", &set_guard, kFastCall, nullptr},
+      MethodDefinition{"leave_next", &leave_next, kFastCall, nullptr},
+      MethodDefinition{"take_uncounted", &take_uncounted, kFastCall, nullptr},
+      MethodDefinition{"measure", &measure, kFastCall, nullptr},
+      MethodDefinition{},
+  };
+  return methods.data();
+}
+
+}  // namespace
+}  // namespace hindcast::python
+
+extern "C" HINDCAST_API _object* PyInit__C() {
+  using namespace hindcast::python;
+  if (!find_torch_python()) return raise_text("this torch is not built as hindcast._C knows it");
+  static ModuleDefinition definition{{reinterpret_cast<void*>(1)}, "hindcast._C", nullptr, -1, methods(), {}};
+  constexpr int kStableAbi = 3;
+  return PyModule_Create2(&definition, kStableAbi);
+}

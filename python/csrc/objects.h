@@ -1,0 +1,83 @@
+#pragma once
+// Python objects in C++: who owns a reference, and who has the GIL.
+
+#include "python/csrc/cpython.h"
+
+#include <utility>
+
+namespace hindcast::python {
+
+/// The owner of a reference. Made and destroyed with the GIL held.
+class Reference {
+ public:
+  Reference() = default;
+  /// Of a new reference, which a call has given to its caller.
+  static Reference of_new(Object* object) { return Reference(object); }
+  static Reference of_borrowed(Object* object) {
+    Py_IncRef(object);
+    return Reference(object);
+  }
+  Reference(Reference&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Reference& operator=(Reference&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Reference() {
+    if (object_ != nullptr) Py_DecRef(object_);
+  }
+
+  Object* get() const { return object_; }
+  Object* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  explicit Reference(Object* object) : object_(object) {}
+  Object* object_ = nullptr;
+};
+
+/// Other threads of Python run while it lives.
+class WithoutGil {
+ public:
+  WithoutGil() : thread_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(thread_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  _ts* const thread_;
+};
+
+class WithGil {
+ public:
+  WithGil() : state_(PyGILState_Ensure()) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  const int state_;
+};
+
+// An object begins with its count of references and its type, in the stable ABI too.
+inline Object* type_of(Object* object) { return reinterpret_cast<Object**>(object)[1]; }
+
+inline Object* none() { return &_Py_NoneStruct; }
+inline bool is_none(Object* object) { return object == &_Py_NoneStruct; }
+inline bool is_false(Object* object) { return object == &_Py_FalseStruct; }
+inline bool is_true(Object* object) { return object == &_Py_TrueStruct; }
+
+inline bool is_tuple(Object* object) { return type_of(object) == &PyTuple_Type; }
+inline bool is_list(Object* object) { return type_of(object) == &PyList_Type; }
+inline bool is_dict(Object* object) { return type_of(object) == &PyDict_Type; }
+
+constexpr int kEqual = 2;  // Py_EQ
+
+/// Of an object that is kept for good.
+inline Object* interned(const char* text) { return PyUnicode_InternFromString(text); }
+
+inline Object* new_reference(Object* object) {
+  Py_IncRef(object);
+  return object;
+}
+
+}  // namespace hindcast::python
