@@ -20,7 +20,6 @@
 #include <unordered_map>
 
 namespace hindcast::python {
-namespace {
 
 // Tensors that Python sees a function read, and what a module calls them.
 class TensorNames {
@@ -93,6 +92,8 @@ class Function {
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Setup};
   std::unordered_map<int64_t, std::shared_ptr<const Kept>> facts_;
 };
+
+namespace {
 
 struct Functions {
   base::ForkSafe<std::mutex> mutex{base::ForkRank::Setup};
@@ -194,12 +195,37 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
   try {
     engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), run,
                                                       [&](const at::Tensor& tensor) { return found->names->has(tensor); }, is_timed});
+    const int64_t number = number_of_shape(output);
     shape = std::move(output.shape);
-    const int64_t number = output.is_functions ? kFunctions : shape ? static_cast<const Kept*>(shape.get())->number() : 0;
     return {std::move(output.tensors), number, false, warnings.any(), take_released(), output.next};
   } catch (const PythonError&) {
     return {{}, 0, true, warnings.any(), take_released(), 0};
   }
+}
+
+KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64_t>& fixed) {
+  const auto found = find_function(function);
+  KindOfCall kind{found, found->facts(facts), std::to_string(facts), {}};
+  for (const int64_t input : fixed) {
+    if (kind.is_fixed.size() <= static_cast<size_t>(input)) kind.is_fixed.resize(static_cast<size_t>(input) + 1);
+    kind.is_fixed[static_cast<size_t>(input)] = true;
+  }
+  return kind;
+}
+
+engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, c10::function_ref<void()> before_run) {
+  const auto run = [&](const std::vector<at::Tensor>& tensors) {
+    before_run();
+    return run_function(*kind.kept, tensors);
+  };
+  const TensorNames& names = *kind.function->names;
+  return kind.function->core.call(
+      {std::move(inputs), kind.facts, kind.is_fixed, run, [&names](const at::Tensor& tensor) { return names.has(tensor); }});
+}
+
+int64_t number_of_shape(const engine::FunctionOutput& output) {
+  if (output.is_functions) return kFunctions;
+  return output.shape ? static_cast<const Kept*>(output.shape.get())->number() : 0;
 }
 
 int64_t call_ran_eagerly(int64_t function) { return find_function(function)->core.ran_eagerly(); }

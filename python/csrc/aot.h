@@ -1,9 +1,14 @@
 #pragma once
 // hindcast.aot_function() by number: an engine::AotCore whose function is Python's.
 
+#include "engine/aot/core.h"
+#include "python/csrc/kept.h"
+
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -28,6 +33,20 @@ constexpr int64_t kFunctions = -2;  // of a timed call: Python runs the function
 /// become dynamic. `is_timed`: Python calls timed_call_took() behind it. Call it without the GIL.
 CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
                              std::optional<int64_t> torch_functions, bool is_timed);
+class Function;
+/// Calls with the same facts, from C++.
+struct KindOfCall {
+  std::shared_ptr<Function> function;
+  std::shared_ptr<const Kept> kept;  // what Python keeps of them
+  std::string facts;
+  std::vector<bool> is_fixed;
+};
+KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64_t>& fixed);
+/// The same as call_function_of(), for who keeps warnings and errors itself. `before_run` is called where the call runs the function.
+engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, c10::function_ref<void()> before_run);
+/// CallOutcome's number.
+int64_t number_of_shape(const engine::FunctionOutput& output);
+
 /// engine::NextCalls, behind a call that Python left to the function, and behind a timed one.
 int64_t call_ran_eagerly(int64_t function);
 int64_t timed_call_took(int64_t function, int64_t whole_ns, int64_t own_ns);

@@ -82,6 +82,7 @@ HC_PYTHON(_object*) PyLong_FromLongLong(long long);
 HC_PYTHON(long long) PyLong_AsLongLong(_object*);
 HC_PYTHON(_object*) PyFloat_FromDouble(double);
 HC_PYTHON(double) PyFloat_AsDouble(_object*);
+HC_PYTHON(_object*) PyComplex_FromDoubles(double, double);
 HC_PYTHON(_object*) PyUnicode_InternFromString(const char*);
 HC_PYTHON(const char*) PyUnicode_AsUTF8AndSize(_object*, std::ptrdiff_t*);
 
@@ -90,6 +91,7 @@ HC_PYTHON(_object*) PyImport_GetModuleDict();
 HC_PYTHON(_object*) PyModule_GetDict(_object*);
 HC_PYTHON(_object*) PyModule_Create2(hindcast::python::ModuleDefinition*, int abi_version);
 HC_PYTHON(_object*) PyCFunction_NewEx(hindcast::python::MethodDefinition*, _object* self, _object* module);
+HC_PYTHON(_object*) PyCFunction_GetSelf(_object*);
 HC_PYTHON(_object*) PyCapsule_New(void*, const char* name, void (*destroy)(_object*));
 HC_PYTHON(void*) PyCapsule_GetPointer(_object*, const char* name);
 // In the stable ABI from 3.12 on. Python 3.10 has it as an inline function, so it is null there.

@@ -1,6 +1,7 @@
 // hindcast._C: calls from Python that enter C++ once. An extension module by CPython's stable ABI, in the library that also has the operators.
 
 #include "base/api.h"
+#include "python/csrc/call_aot.h"
 #include "python/csrc/call_backward.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/torch_python.h"
@@ -30,6 +31,8 @@ MethodDefinition* methods() {
       MethodDefinition{"set_guard", &set_guard, kFastCall, nullptr},
       MethodDefinition{"leave_next", &leave_next, kFastCall, nullptr},
       MethodDefinition{"take_uncounted", &take_uncounted, kFastCall, nullptr},
+      MethodDefinition{"function", &make_compiled_function, kFastCall, nullptr},
+      MethodDefinition{"know_values", &know_values, kFastCall, nullptr},
       MethodDefinition{"measure", &measure, kFastCall, nullptr},
       MethodDefinition{},
   };

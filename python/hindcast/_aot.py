@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Optional, Union
 
@@ -18,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
-from ._library import call, ops
+from ._library import call, calls, ops
 from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
@@ -107,11 +108,11 @@ def _run_function(
                 args, kwargs = call.arguments
                 call.result = _kept[number].owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
-        before = None if call is None else random_states(call.generators())
+        before = None if call is None else random_states(call.seen.generators())
         start = _clock()
         result, writes = _kept[number].run(tensors)
         _kept[number].owner.own_ns = _clock() - start
-        if call is not None and before != random_states(call.generators()):
+        if call is not None and before != random_states(call.seen.generators()):
             call.draws = True
         if type(result) is torch.Tensor:
             return [result], 0, "", None
@@ -211,12 +212,20 @@ def _module_of(function: Callable[..., Any]) -> Optional[torch.nn.Module]:
     return owner if isinstance(owner, torch.nn.Module) else None
 
 
+_NOT_KNOWN = object()  # to hindcast._C
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
 _CHANGES = "it changes what it sees besides its arguments, or draws numbers of Python's or NumPy's generators"
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: where it stands among those of a state
 
 
-def _forget_kinds(function: int, known: _Kinds, numbers: Iterable[int]) -> None:
+def _forget_kinds(function: int, forget_in_c: Callable[[int], None], known: _Kinds, numbers: Iterable[int]) -> None:
     for number in numbers:
+        forget_in_c(number)
         if known.pop(number, None) is not None:
             call("aot_forget", function, number)
 
@@ -278,8 +287,13 @@ class AotFunction:
             bool(async_),
             bool(back_off),
         )
-        self._forget = functools.partial(_forget_kinds, self._number, self._kinds)
-        self._states = States(function, self._forget)
+        dead: deque[int] = deque()
+        self._call_in_c: Optional[Callable[..., Any]] = None
+        self._remember, forget_in_c, hits = _nothing, _nothing, int
+        if calls is not None:
+            self._call_in_c, self._remember, forget_in_c, hits = calls.function(self._number, dead)
+        self._forget = functools.partial(_forget_kinds, self._number, forget_in_c, self._kinds)
+        self._states = States(function, self._forget, dead, hits)
         weakref.finalize(self, call, "aot_drop", self._number).atexit = False
         functools.update_wrapper(self, function, updated=())
 
@@ -292,6 +306,10 @@ class AotFunction:
                 return self._timed_call(args, kwargs)
             self._next = left - 1
             return self._function(*args, **kwargs)
+        if self._call_in_c is not None and not self._is_timed:
+            result = self._call_in_c(self, args, kwargs, _NOT_KNOWN)
+            if result is not _NOT_KNOWN:
+                return result
         try:
             modes = modes_key()
             if modes is None:
@@ -347,22 +365,27 @@ class AotFunction:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
         elif facts == _EAGER:
             raise Untraceable(_CHANGES, of_function=True)
-        taken.kind = facts
-        taken.generators = seen.generators
-        fixed = taken.tensors_in(self._fixed) if self._fixed else ()
+        taken.kind, taken.seen, taken.whole_key = facts, seen, key
+        fixed = taken.tensors_in(self._fixed) if self._fixed else []
         outer, _thread.call = _thread.call, taken
         try:
-            tensors, shape, raised, warned, released, calls = _aot_call(
-                self._number, taken.tensors, facts, fixed, torch_functions, self._is_timed and modes is None
-            )
+            outcome = _aot_call(self._number, taken.tensors, facts, fixed, torch_functions, self._is_timed and modes is None)
         except BaseException:
             warn_of_kept_beside_an_error()
             raise
         finally:
             _thread.call = outer
-        if taken.was_run and (taken.draws or not seen.holds()):
-            self._forget((facts,))
-            kinds[key] = _EAGER
+        result = self._finish(taken, *outcome)
+        if not taken.was_run and modes is None and seen.is_known_by_words:
+            self._remember(args, kwargs, seen, facts, fixed, taken.objects)
+        return result
+
+    def _finish(
+        self, taken: Call, tensors: list[torch.Tensor], shape: int, raised: bool, warned: bool, released: list[int], calls_to_come: int
+    ) -> Any:
+        if taken.was_run and (taken.draws or not taken.seen.holds()):
+            self._forget((taken.kind,))
+            taken.seen.state.kinds[taken.whole_key] = _EAGER
         for number in released:
             _kept.pop(number, None)
         if raised:
@@ -370,20 +393,55 @@ class AotFunction:
         if _thread.error is not None:
             _thread.error = None
         if warned:
-            warn_of_kept()
-        if calls != 0:
-            self._are_next(calls)
+            warn_of_kept(stacklevel=5)
+        if calls_to_come != 0:
+            self._are_next(calls_to_come)
         if shape == 0:
             return tensors[0]
         if shape == _EAGER:
             return taken.result
-        if shape == _FUNCTIONS:
-            return self.run_itself(args, kwargs)
-        made = _kept[shape].with_tensors(tensors, taken.arguments)
+        args, kwargs = taken.arguments
+        return self.run_itself(args, kwargs) if shape == _FUNCTIONS else self._put_together_for_c(shape, tensors, args, kwargs)
+
+    # ---- what hindcast._C calls, of a call that it recognised
+
+    def _begin_for_c(self, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]], facts: int, seen: Any) -> Call:
+        """The function is about to run."""
+        taken = Call(args, kwargs or {})
+        taken.kind, taken.seen, taken.whole_key = facts, seen, taken.key
+        taken.outer, _thread.call = _thread.call, taken
+        return taken
+
+    def _finish_for_c(self, taken: Optional[Call], *outcome: Any) -> Any:
+        """It ran, or the call raised."""
+        if taken is None:  # a compiler's program raised
+            return self._finish(Call((), {}), *outcome)
+        _thread.call = taken.outer
+        return self._finish(taken, *outcome)
+
+    def _fail_for_c(self, taken: Optional[Call]) -> None:
+        if taken is not None:
+            _thread.call = taken.outer
+        warn_of_kept_beside_an_error()
+
+    def _tell_for_c(self, released: list[int], warned: bool, calls_to_come: int) -> None:
+        for number in released:
+            _kept.pop(number, None)
+        if warned:
+            warn_of_kept()
+        if calls_to_come != 0:
+            self._are_next(calls_to_come)
+
+    def _describe_for_c(self, shape: int) -> Any:
+        return _kept[shape].described()
+
+    def _put_together_for_c(self, shape: int, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: Optional[dict[str, Any]]) -> Any:
+        arguments = args, kwargs or {}
+        made = _kept[shape].with_tensors(tensors, arguments)
         if not _kept[shape].writes:
             return made
-        result, arguments = made
-        write_back(taken.arguments, arguments)
+        result, after = made
+        write_back(arguments, after)
         return result
 
     def _new_kind(self, taken: Call, state: State, key: Any) -> int:

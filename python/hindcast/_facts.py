@@ -10,6 +10,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
 
 from ._backward import mode_reason
+from ._library import calls
 from ._made_objects import Copied, MadeObject
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -34,6 +35,10 @@ class DoesNotPay(Untraceable):
     """A call like this one could be traced, but it would not come again."""
 
 
+if calls is not None:
+    calls.know_values(_BY_VALUE)
+
+
 def is_by_value(leaf: Any) -> bool:
     return type(leaf) in _BY_VALUE
 
@@ -51,13 +56,15 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "result", "tensors", "was_run")
+    __slots__ = ("arguments", "draws", "key", "kind", "objects", "outer", "result", "seen", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
         self.kind = 0  # by number, once it is known
-        self.generators: Callable[[], list[Any]] = list  # of random numbers, that the function sees
+        self.seen: Any = None  # hindcast._state's: the state that it found
+        self.whole_key: Any = None  # with that of the thread's modes
+        self.outer: Any = None  # the call in which this one is
         self.draws = False  # from one, while it was traced
         self.was_run = False  # in this call, traced or eagerly
         self.result: Any = None  # of an eager call
@@ -205,6 +212,10 @@ def _found(leaf: Any, arguments: Any) -> Any:
     return found
 
 
+class _NotDescribed(Exception):
+    pass
+
+
 class Shape(NamedTuple):
     """Arguments or results without tensors, to be put together with others."""
 
@@ -226,6 +237,34 @@ class Shape(NamedTuple):
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
         return tree_unflatten(leaves, spec)
+
+
+    def described(self) -> Any:
+        """For hindcast._C (python/csrc/result_template.h). False: more than tuples, lists and dicts of tensors and of what counts by value."""
+        if self.writes:
+            return False
+        tensors, leaves = frozenset(self.places), enumerate(self.leaves)
+
+        def of(spec: TreeSpec) -> Any:
+            if spec.is_leaf():
+                place, leaf = next(leaves)
+                if place in tensors:
+                    return None
+                if is_by_value(leaf):
+                    return "value", leaf
+                raise _NotDescribed
+            children = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+            parts = [of(child) for child in children]
+            if spec.type in (tuple, list):
+                return spec.type.__name__, parts
+            if spec.type is dict:
+                return "dict", parts, list(spec.context)
+            raise _NotDescribed
+
+        try:
+            return of(self.spec)
+        except _NotDescribed:
+            return False
 
 
 def write_back(arguments: Any, after: Any) -> None:

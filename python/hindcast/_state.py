@@ -57,6 +57,11 @@ class _Seen:
         self.state = state
         self.roots = roots
 
+    @property
+    def is_known_by_words(self) -> bool:
+        """All that holds() looks at."""
+        return not self._contents
+
     def holds(self) -> bool:
         if not _unchanged(self.address):
             return False
@@ -93,16 +98,18 @@ class States:
     _MOST = 256
     _MOST_SEEN = 16  # with the same roots
 
-    def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None]) -> None:
-        """Of `function`, the first of all roots."""
+    def __init__(self, function: Any, on_gone: Callable[[Iterable[int]], None], dead: deque[int], known_elsewhere: Callable[[], int]) -> None:
+        """Of `function`, the first of all roots. `dead` gets objects that are gone, and whose states are still there. `known_elsewhere` counts
+        calls in a known state that were recognised without of()."""
         self._own = (id(function),)
         self._on_gone = on_gone
         self._by_key: dict[Any, State] = {}
         self._seen: dict[tuple[int, ...], tuple[_Seen, ...]] = {}
         self._references: dict[int, _Reference] = {}
         self._named_by: dict[int, list[State]] = {}
-        self._dead: deque[int] = deque()
-        self._died = functools.partial(_died, self._named_by, self._dead)
+        self._dead = dead
+        self._died = functools.partial(_died, self._named_by, dead)
+        self._known_elsewhere = known_elsewhere
         self._missed, self._new, self._known = 0, 0, 0
 
     def of(self, roots: tuple[Any, ...]) -> _Seen:
@@ -139,7 +146,7 @@ class States:
     def _pays(self) -> bool:
         """Where nearly each call's state is new, ever fewer are looked at."""
         tried = 32
-        return self._new < tried or self._known > self._new or self._missed & (self._missed - 1) == 0
+        return self._new < tried or self._known + self._known_elsewhere() > self._new or self._missed & (self._missed - 1) == 0
 
     def _found(self, walk: Walk, roots: tuple[int, ...]) -> _Seen:
         key = tuple(walk.key)

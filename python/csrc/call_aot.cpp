@@ -1,0 +1,282 @@
+#include "python/csrc/call_aot.h"
+
+#include "python/csrc/call_times.h"
+#include "python/csrc/callbacks.h"
+#include "python/csrc/capsule.h"
+#include "python/csrc/torch_python.h"
+#include "python/csrc/unchanged.h"
+#include "python/csrc/usual_thread.h"
+#include "python/csrc/warnings.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hindcast::python {
+namespace {
+
+constexpr size_t kMostKnown = 16;
+
+Reference number_object(int64_t number) { return Reference::of_new(PyLong_FromLongLong(number)); }
+
+template <class... Arguments>
+Reference call_method(Object* owner, Object* name, Arguments... arguments) {
+  return Reference::of_new(PyObject_CallMethodObjArgs(owner, name, arguments..., nullptr));
+}
+
+Reference list_of(const std::vector<int64_t>& numbers) {
+  Reference list = Reference::of_new(PyList_New(static_cast<std::ptrdiff_t>(numbers.size())));
+  for (size_t i = 0; list && i < numbers.size(); ++i)
+    PyList_SetItem(list.get(), static_cast<std::ptrdiff_t>(i), number_object(numbers[i]).release());
+  return list;
+}
+
+Reference list_of(const std::vector<at::Tensor>& tensors) {
+  Reference list = Reference::of_new(PyList_New(static_cast<std::ptrdiff_t>(tensors.size())));
+  for (size_t i = 0; list && i < tensors.size(); ++i) PyList_SetItem(list.get(), static_cast<std::ptrdiff_t>(i), object_of(tensors[i]));
+  return list;
+}
+
+// What Python is told of a call.
+struct Told {
+  engine::FunctionOutput output;
+  std::vector<int64_t> released;
+  bool raised = false, warned = false;
+  std::exception_ptr error;
+};
+
+template <class BeforeRun>
+Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, const BeforeRun& before_run) {
+  RECORD_FUNCTION("hindcast::aot_call", c10::ArrayRef<const c10::IValue>{});
+  Told told;
+  const WithoutGil without_gil;
+  const KeptWarnings warnings;
+  const KeepsErrors keeps_errors(std::nullopt);
+  const EngineTime time;
+  try {
+    told.output = call_kind(kind, std::move(tensors), before_run);
+  } catch (const PythonError&) {
+    told.raised = true;
+  } catch (...) {
+    told.error = std::current_exception();
+  }
+  told.warned = warnings.any();
+  told.released = take_released();
+  return told;
+}
+
+// A call that ran the function, or that failed. `taken`: hindcast._aot's Call, where the function has run.
+Reference finish_in_python(Told& told, Object* owner, Object* taken) {
+  static Object* const finish = interned("_finish_for_c");
+  static Object* const fail = interned("_fail_for_c");
+  if (told.error) {
+    raise(told.error);
+    told.error = nullptr;
+    Object *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    const Reference done = call_method(owner, fail, taken);
+    if (!done) PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    return {};
+  }
+  const Reference tensors = list_of(told.output.tensors), released = list_of(told.released);
+  const Reference shape = number_object(told.raised ? 0 : number_of_shape(told.output)), next = number_object(told.output.next);
+  if (!tensors || !released) return {};
+  Object* const raised = told.raised ? &_Py_TrueStruct : &_Py_FalseStruct;
+  Object* const warned = told.warned ? &_Py_TrueStruct : &_Py_FalseStruct;
+  return call_method(owner, finish, taken, tensors.get(), shape.get(), raised, warned, released.get(), next.get());
+}
+
+bool tell_after_hit(const Told& told, Object* owner) {
+  if (told.released.empty() && !told.warned && told.output.next == 0) return true;
+  static Object* const tell = interned("_tell_for_c");
+  const Reference released = list_of(told.released), next = number_object(told.output.next);
+  if (!released) return false;
+  Object* const warned = told.warned ? &_Py_TrueStruct : &_Py_FalseStruct;
+  return static_cast<bool>(call_method(owner, tell, released.get(), warned, next.get()));
+}
+
+}  // namespace
+
+std::shared_ptr<CompiledFunction::Known> CompiledFunction::find(const CallPattern& pattern) {
+  for (size_t i = 0; i < known_.size(); ++i) {
+    if (!known_[i]->pattern.equals(pattern)) continue;
+    const std::shared_ptr<Known> known = known_[i];
+    const bool holds = hindcast_unchanged(known->words) != 0;  // may run Python's code, which may forget() some
+    if (!holds || known->is_gone) continue;
+    const auto at = std::find(known_.begin(), known_.end(), known);
+    if (at != known_.end()) std::rotate(known_.begin(), at, at + 1);
+    return known;
+  }
+  return nullptr;
+}
+
+CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs) {
+  if (known_.empty() || PyObject_Size(dead_.get()) != 0 || !is_usual_thread() ||
+      at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true).has_value()) {
+    return {};
+  }
+  CallPattern pattern;
+  std::vector<at::Tensor> tensors;
+  if (!pattern.take(args, kwargs, tensors)) return {};
+  const std::shared_ptr<Known> known = find(pattern);
+  if (known == nullptr) return {};
+  ++hits_;
+  return run(known, std::move(tensors), owner, args, kwargs);
+}
+
+CompiledFunction::Outcome CompiledFunction::run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner,
+                                                Object* args, Object* kwargs) {
+  Reference taken;
+  const auto before_run = [&] {
+    const WithGil gil;
+    if (taken) return;  // it runs again
+    static Object* const begin = interned("_begin_for_c");
+    const Reference facts = number_object(known->kind.kept->number());
+    taken = call_method(owner, begin, args, kwargs == nullptr ? none() : kwargs, facts.get(), known->seen.get());
+    if (taken) return;
+    PyErr_Clear();
+    throw std::runtime_error("hindcast: the arguments of a call have changed while it ran");
+  };
+  Told told = run_without_gil(known->kind, std::move(tensors), before_run);
+  Outcome outcome;
+  outcome.known = known;
+  if (taken || told.error || told.raised) {
+    outcome.result = finish_in_python(told, owner, taken ? taken.get() : none());
+    outcome.what = outcome.result ? Outcome::What::Finished : Outcome::What::Raised;
+    return outcome;
+  }
+  outcome.what = tell_after_hit(told, owner) ? Outcome::What::Hit : Outcome::What::Raised;
+  outcome.output = std::move(told.output);
+  return outcome;
+}
+
+Object* CompiledFunction::result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs) {
+  const std::vector<at::Tensor>& tensors = outcome.output.tensors;
+  const int64_t shape = number_of_shape(outcome.output);
+  if (shape == 0) return object_of(tensors.at(0));
+  Known& known = *outcome.known;
+  if (known.shape != shape) {
+    static Object* const describe = interned("_describe_for_c");
+    const Reference described = call_method(owner, describe, number_object(shape).get());
+    if (!described) return nullptr;
+    known.result.reset();
+    if (!is_false(described.get())) known.result = ResultTemplate::of(described.get());
+    known.shape = shape;
+  }
+  if (known.result) return known.result->make(tensors);
+  static Object* const put_together = interned("_put_together_for_c");
+  const Reference list = list_of(tensors);
+  if (!list) return nullptr;
+  return call_method(owner, put_together, number_object(shape).get(), list.get(), args, kwargs == nullptr ? none() : kwargs).release();
+}
+
+void CompiledFunction::remember(Object* args, Object* kwargs, Object* seen, int64_t facts, const std::vector<int64_t>& fixed,
+                                Object* objects) {
+  static Object* const address = interned("address");
+  auto known = std::make_shared<Known>();
+  std::vector<at::Tensor> tensors;
+  if (!known->pattern.take(args, kwargs, tensors) || !known->pattern.keep(objects)) return;
+  const Reference words = Reference::of_new(PyObject_GetAttr(seen, address));
+  if (!words) return PyErr_Clear();
+  known->words = reinterpret_cast<const int64_t*>(PyLong_AsLongLong(words.get()));
+  known->seen = Reference::of_borrowed(seen);
+  known->kind = kind_of_call(number_, facts, fixed);
+  std::vector<std::shared_ptr<Known>> gone;  // their objects go when all is in order
+  for (auto at = known_.begin(); at != known_.end();) {
+    const bool is_over = (*at)->words[0] == 0 || ((*at)->seen.get() == seen && (*at)->pattern.equals(known->pattern));
+    if (is_over) gone.push_back(std::move(*at));
+    at = is_over ? known_.erase(at) : at + 1;
+  }
+  known_.insert(known_.begin(), std::move(known));
+  if (known_.size() > kMostKnown) {
+    gone.push_back(std::move(known_.back()));
+    known_.pop_back();
+  }
+}
+
+void CompiledFunction::forget(int64_t facts) {
+  std::vector<std::shared_ptr<Known>> gone;
+  for (auto at = known_.begin(); at != known_.end();) {
+    const bool is_meant = (*at)->kind.kept->number() == facts;
+    if (is_meant) {
+      (*at)->is_gone = true;
+      gone.push_back(std::move(*at));
+    }
+    at = is_meant ? known_.erase(at) : at + 1;
+  }
+}
+
+namespace {
+
+// call(owner, args, kwargs, not_known)
+Object* call_compiled(Object* self, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 4) return raise_text("call takes 4 arguments");
+  auto& function = in_capsule<CompiledFunction>(self);
+  auto outcome = function.call(arguments[0], arguments[1], arguments[2]);
+  using What = CompiledFunction::Outcome::What;
+  switch (outcome.what) {
+    case What::NotKnown:
+      return new_reference(arguments[3]);
+    case What::Raised:
+      return nullptr;
+    case What::Finished:
+      return outcome.result.release();
+    case What::Hit:
+      return function.result_of(outcome, arguments[0], arguments[1], arguments[2]);
+  }
+  return nullptr;
+}
+
+// remember(args, kwargs, seen, facts, fixed, objects)
+Object* remember_call(Object* self, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 6) return raise_text("remember takes 6 arguments");
+  std::vector<int64_t> fixed;
+  for (std::ptrdiff_t i = 0; i < PyList_Size(arguments[4]); ++i) fixed.push_back(PyLong_AsLongLong(PyList_GetItem(arguments[4], i)));
+  try {
+    in_capsule<CompiledFunction>(self).remember(arguments[0], arguments[1], arguments[2], PyLong_AsLongLong(arguments[3]), fixed,
+                                                arguments[5]);
+  } catch (...) {
+    return raise(std::current_exception());
+  }
+  return new_reference(none());
+}
+
+Object* forget_calls(Object* self, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 1) return raise_text("forget takes 1 argument");
+  in_capsule<CompiledFunction>(self).forget(PyLong_AsLongLong(arguments[0]));
+  return new_reference(none());
+}
+
+Object* hits_of_calls(Object* self, Object* const*, std::ptrdiff_t) {
+  return PyLong_FromLongLong(in_capsule<CompiledFunction>(self).hits());
+}
+
+}  // namespace
+
+Object* make_compiled_function(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 2) return raise_text("function takes 2 arguments");
+  static MethodDefinition methods[] = {{"call", &call_compiled, kFastCall, nullptr},
+                                       {"remember", &remember_call, kFastCall, nullptr},
+                                       {"forget", &forget_calls, kFastCall, nullptr},
+                                       {"hits", &hits_of_calls, kFastCall, nullptr}};
+  const Reference capsule = capsule_of(new CompiledFunction(PyLong_AsLongLong(arguments[0]), arguments[1]));
+  if (!capsule) return nullptr;
+  Reference functions = Reference::of_new(PyTuple_New(std::size(methods)));
+  for (size_t i = 0; i < std::size(methods); ++i) {
+    PyTuple_SetItem(functions.get(), static_cast<std::ptrdiff_t>(i), PyCFunction_NewEx(&methods[i], capsule.get(), nullptr));
+  }
+  return functions.release();
+}
+
+CompiledFunction* compiled_function_of(Object* call) { return &in_capsule<CompiledFunction>(PyCFunction_GetSelf(call)); }
+
+Object* know_values(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 1) return raise_text("know_values takes 1 argument");
+  CallPattern::know_values(new_reference(arguments[0]));
+  return new_reference(none());
+}
+
+}  // namespace hindcast::python

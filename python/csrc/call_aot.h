@@ -1,0 +1,61 @@
+#pragma once
+// Calls of an aot_function() that C++ recognises: arguments of a known pattern, and a state of all that the function sees which still holds. What
+// hindcast/_aot.py does for any call is done here for these, and Python's code is called for what is unusual.
+
+#include "python/csrc/aot.h"
+#include "python/csrc/call_pattern.h"
+#include "python/csrc/result_template.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace hindcast::python {
+
+class CompiledFunction {
+ public:
+  CompiledFunction(int64_t number, Object* dead) : number_(number), dead_(Reference::of_borrowed(dead)) {}
+
+  /// A call of a kind that remember() was told.
+  struct Known {
+    CallPattern pattern;
+    Reference seen;  // hindcast._state's, whose words these are
+    const int64_t* words = nullptr;
+    KindOfCall kind;
+    int64_t shape = 0;  // that `result` is for
+    std::optional<ResultTemplate> result;
+    bool is_gone = false;
+  };
+  struct Outcome {
+    enum class What : uint8_t { NotKnown, Raised, Hit, Finished } what = What::NotKnown;
+    std::shared_ptr<Known> known;
+    engine::FunctionOutput output;  // of a hit
+    Reference result;               // what Python's code made of another call
+  };
+  /// Runs a call that is known. NotKnown: nothing was done. Raised: Python's error is set.
+  Outcome call(Object* owner, Object* args, Object* kwargs);
+  /// The result of a hit. Null: Python's error is set.
+  Object* result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs);
+
+  void remember(Object* args, Object* kwargs, Object* seen, int64_t facts, const std::vector<int64_t>& fixed, Object* objects);
+  void forget(int64_t facts);
+  int64_t hits() const { return hits_; }
+
+ private:
+  std::shared_ptr<Known> find(const CallPattern& pattern);
+  Outcome run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner, Object* args, Object* kwargs);
+
+  const int64_t number_;
+  const Reference dead_;                       // objects that states name and that are gone: Python looks after them
+  std::vector<std::shared_ptr<Known>> known_;  // the last one that was found first
+  int64_t hits_ = 0;
+};
+
+/// function(number, dead) -> (call, remember, forget, hits). call(owner, args, kwargs, not_known).
+Object* make_compiled_function(Object*, Object* const* arguments, std::ptrdiff_t count);
+/// The object of a `call`.
+CompiledFunction* compiled_function_of(Object* call);
+/// know_values(types): those that count by value.
+Object* know_values(Object*, Object* const* arguments, std::ptrdiff_t count);
+
+}  // namespace hindcast::python
