@@ -84,6 +84,7 @@ HC_PYTHON(_object*) PyFloat_FromDouble(double);
 HC_PYTHON(double) PyFloat_AsDouble(_object*);
 HC_PYTHON(_object*) PyComplex_FromDoubles(double, double);
 HC_PYTHON(_object*) PyUnicode_InternFromString(const char*);
+HC_PYTHON(_object*) PyUnicode_FromString(const char*);
 HC_PYTHON(const char*) PyUnicode_AsUTF8AndSize(_object*, std::ptrdiff_t*);
 
 HC_PYTHON(_object*) PyImport_ImportModule(const char*);

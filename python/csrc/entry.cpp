@@ -3,6 +3,7 @@
 #include "base/api.h"
 #include "python/csrc/call_aot.h"
 #include "python/csrc/call_backward.h"
+#include "python/csrc/call_optim.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/torch_python.h"
 
@@ -33,6 +34,8 @@ MethodDefinition* methods() {
       MethodDefinition{"take_uncounted", &take_uncounted, kFastCall, nullptr},
       MethodDefinition{"function", &make_compiled_function, kFastCall, nullptr},
       MethodDefinition{"know_values", &know_values, kFastCall, nullptr},
+      MethodDefinition{"know_optimizers", &know_optimizers, kFastCall, nullptr},
+      MethodDefinition{"step", &make_optimizer_step, kFastCall, nullptr},
       MethodDefinition{"measure", &measure, kFastCall, nullptr},
       MethodDefinition{},
   };

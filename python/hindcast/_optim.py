@@ -6,15 +6,17 @@ from itertools import chain
 from typing import Any, NamedTuple, Optional
 
 import torch
+import torch.optim.optimizer as optimizers
 from torch.optim.optimizer import Optimizer
 
 from ._backward import has_unusual_dispatch
-from ._library import ops
+from ._library import calls, ops
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _NUMBERS = frozenset((bool, int, float))
 _LEFT = 63  # steps that are the optimizer's behind one in which it had to make all updates
 _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+_is_compiling = torch.compiler.is_compiling
 _clip = ops.optim_clip.default._op
 
 # In the words of torch.nn.utils.clip_grad_norm_.
@@ -99,6 +101,16 @@ _CLASSES: dict[type, _Class] = {
 }
 
 
+if calls is not None:
+    # By the numbers of python/csrc/call_optim.h.
+    _numbers = {_SGD.update: 0, _ADAM.update: 1, _RMSPROP.update: 2, _ADAGRAD.update: 3}
+    calls.know_optimizers(
+        {kind: _numbers[of_class.update] for kind, of_class in _CLASSES.items()},
+        (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks),
+        vars(torch.compiler),
+    )
+
+
 def _why_not_group(group: Group, settings: tuple[Any, ...]) -> Optional[str]:
     if group.get("capturable") or group.get("differentiable"):
         return "its group is capturable or differentiable"
@@ -135,6 +147,9 @@ class CompiledStep:
         self._factor: Optional[torch.Tensor] = None  # of the gradients, in this step
         self._left, self._left_updates = 0, 0  # steps to come that are the optimizer's: kernels gain nothing; updates in each
         self._hooked = Optimizer.profile_hook_step(self._step)
+        self._may_enter_c = calls is not None and (clip is None or not (clip.norm_type == 0 or clip.error_if_nonfinite))
+        self._clip_in_c = None if clip is None else (clip.max_norm, clip.norm_type)
+        self._is_checked = torch.cuda.is_available() or torch.xpu.is_available()
 
     def __call__(self, closure: Optional[Closure] = None) -> Any:
         """Does what ``clip_grad_norm_()`` and then ``optimizer.step(closure)`` do, with the same state, to rounding."""
@@ -142,11 +157,14 @@ class CompiledStep:
             self._left -= 1
             self.original += self._left_updates
             return self.optimizer.step() if closure is None else self.optimizer.step(closure)
-        reason = self._why_not()
-        if reason is not None:
-            return self._step_originally(closure, reason)
         compiled, original = self.compiled, self.original
-        result = self._step_compiled(closure)
+        if closure is None and self._may_enter_c and not _is_compiling() and calls.step(self, self.optimizer, self._clip_in_c, self._is_checked):
+            result = None
+        else:
+            reason = self._why_not()
+            if reason is not None:
+                return self._step_originally(closure, reason)
+            result = self._step_compiled(closure)
         if compiled == self.compiled and original != self.original:
             self._left, self._left_updates = _LEFT, self.original - original
         return result
@@ -247,6 +265,16 @@ class CompiledStep:
                 self.optimizer.state[parameters[i]]["momentum_buffer"] = state[0][i]
         if refused:
             self._update_originally(group, [parameters[i] for i in refused], reasons[-1])
+
+    def _update_refused_for_c(self, group: Group, parameters: list[torch.Tensor], why: str, factor: Optional[torch.Tensor]) -> None:
+        had_gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        self._factor = factor
+        try:
+            self._update_originally(group, parameters, why)
+        finally:
+            self._factor = None
+            torch._C._set_grad_enabled(had_gradients)
 
     def _state(self, of_class: _Class, group: Group) -> tuple[list[torch.Tensor], list[Any]]:
         """Parameters, all that have a gradient among them, and lists of their state. The optimizer makes what is missing."""

@@ -1,0 +1,395 @@
+#include "python/csrc/call_optim.h"
+
+#include "python/csrc/call_times.h"
+#include "python/csrc/optim.h"
+#include "python/csrc/torch_python.h"
+#include "python/csrc/usual_thread.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace hindcast::python {
+namespace {
+
+struct OptimizersInPython {
+  Object* classes = nullptr;
+  Object* hooks = nullptr;  // dicts
+  Object* compiler = nullptr;
+};
+OptimizersInPython optimizers_in_python;  // references that are kept for good
+
+struct OptimizerNames {
+  Object* param_groups = interned("param_groups");
+  Object* params = interned("params");
+  Object* state = interned("state");
+  Object* step = interned("step");
+  Object* wrapped = interned("__wrapped__");
+  Object* pre_hooks = interned("_optimizer_step_pre_hooks");
+  Object* post_hooks = interned("_optimizer_step_post_hooks");
+  Object* was_called = interned("_opt_called");
+  Object* grad_scale = interned("grad_scale");
+  Object* found_inf = interned("found_inf");
+  Object* is_compiling = interned("_is_compiling_flag");
+  Object* check = interned("_accelerator_graph_capture_health_check");
+};
+const OptimizerNames& optimizer_names() {
+  static const OptimizerNames names;
+  return names;
+}
+
+// One group's settings by name, in the order of the class' update.
+struct SettingNames {
+  std::vector<Object*> numbers, switches;
+};
+const SettingNames& setting_names(OptimizerClass of) {
+  const auto names = [](std::initializer_list<const char*> texts) {
+    std::vector<Object*> found;
+    for (const char* text : texts) found.push_back(interned(text));
+    return found;
+  };
+  static const std::array<SettingNames, 4> all{{
+      {names({"lr", "momentum", "dampening", "weight_decay"}), names({"nesterov"})},
+      {names({"lr", "eps", "weight_decay"}), names({"decoupled_weight_decay", "amsgrad"})},
+      {names({"lr", "alpha", "eps", "weight_decay", "momentum"}), names({"centered"})},
+      {names({"lr", "lr_decay", "weight_decay", "eps"}), {}},
+  }};
+  return all[static_cast<size_t>(of)];
+}
+
+struct GatheredGroup {
+  Reference group;
+  Reference list;  // of parameters
+  std::vector<double> numbers;
+  std::vector<bool> switches;
+  double beta1 = 0, beta2 = 0;
+  bool maximize = false;
+  std::vector<Object*> objects;  // of parameters with a gradient
+  std::vector<at::Tensor> parameters;
+  std::array<std::vector<at::Tensor>, 3> state;
+  std::vector<at::Tensor> steps;
+};
+
+Object* item_of(Object* dict, Object* key) {
+  Object* const item = PyDict_GetItemWithError(dict, key);
+  if (item == nullptr) PyErr_Clear();
+  return item;
+}
+
+std::optional<double> number_of(Object* object) {
+  if (object == nullptr) return std::nullopt;
+  if (type_of(object) != &PyFloat_Type && type_of(object) != &PyLong_Type) return std::nullopt;
+  const double number = PyFloat_AsDouble(object);
+  if (number != -1 || PyErr_Occurred() == nullptr) return number;
+  PyErr_Clear();
+  return std::nullopt;
+}
+
+std::optional<bool> switch_of(Object* object) {
+  if (object == nullptr || (!is_true(object) && !is_false(object))) return std::nullopt;
+  return is_true(object);
+}
+
+bool is_absent_or(Object* dict, Object* key, Object* expected) {
+  Object* const item = item_of(dict, key);
+  return item == nullptr || item == expected;
+}
+
+bool is_empty_or_absent(Object* dict, Object* key) {
+  Object* const item = item_of(dict, key);
+  return item == nullptr || PyObject_Size(item) == 0;
+}
+
+// A scheduler of learning rates wraps it.
+bool is_own_step(Object* optimizer, Object* own) {
+  Object* const replaced = item_of(own, optimizer_names().step);
+  if (replaced == nullptr) return true;
+  const Reference wrapped = Reference::of_new(PyObject_GetAttr(replaced, optimizer_names().wrapped));
+  const Reference expected = Reference::of_new(PyObject_GetAttr(type_of(optimizer), optimizer_names().step));
+  if (wrapped && expected) return wrapped.get() == expected.get();
+  PyErr_Clear();
+  return false;
+}
+
+// No hook, no profiler, and nothing that another way through the optimizer has left.
+bool is_unobserved(Object* optimizer, Object* own) {
+  const OptimizerNames& names = optimizer_names();
+  for (std::ptrdiff_t i = 0; i < PyTuple_Size(optimizers_in_python.hooks); ++i) {
+    if (PyDict_Size(PyTuple_GetItem(optimizers_in_python.hooks, i)) != 0) return false;
+  }
+  Object* const is_compiling = item_of(optimizers_in_python.compiler, names.is_compiling);
+  return is_compiling != nullptr && is_false(is_compiling) && !at::hasCallbacks() && is_empty_or_absent(own, names.pre_hooks) &&
+         is_empty_or_absent(own, names.post_hooks) && is_absent_or(own, names.grad_scale, none()) &&
+         is_absent_or(own, names.found_inf, none()) && is_own_step(optimizer, own) && is_usual_thread();
+}
+
+// ---- groups and their state
+
+bool take_settings(OptimizerClass of, Object* group, GatheredGroup& taken) {
+  static Object* const not_on[] = {interned("capturable"), interned("differentiable")};
+  static Object* const maximize = interned("maximize");
+  static Object* const betas = interned("betas");
+  for (Object* const name : not_on) {
+    if (!is_absent_or(group, name, &_Py_FalseStruct)) return false;
+  }
+  for (Object* const name : setting_names(of).numbers) {
+    const auto number = number_of(item_of(group, name));
+    if (!number) return false;
+    taken.numbers.push_back(*number);
+  }
+  for (Object* const name : setting_names(of).switches) {
+    const auto is_on = switch_of(item_of(group, name));
+    if (!is_on) return false;
+    taken.switches.push_back(*is_on);
+  }
+  const auto is_maximized = switch_of(item_of(group, maximize));
+  if (!is_maximized) return false;
+  taken.maximize = *is_maximized;
+  if (of != OptimizerClass::Adam) return true;
+  Object* const pair = item_of(group, betas);
+  if (pair == nullptr || !is_tuple(pair) || PyTuple_Size(pair) != 2) return false;
+  const auto first = number_of(PyTuple_GetItem(pair, 0)), second = number_of(PyTuple_GetItem(pair, 1));
+  if (!first || !second) return false;
+  taken.beta1 = *first;
+  taken.beta2 = *second;
+  return true;
+}
+
+// Names of the state that a group has. Null: it has none of that.
+struct StateNames {
+  std::array<Object*, 3> tensors{};
+  bool counts_steps = true;
+};
+StateNames state_names(OptimizerClass of, const GatheredGroup& group) {
+  static Object* const buffer = interned("momentum_buffer");
+  static Object* const exp_avg = interned("exp_avg");
+  static Object* const exp_avg_sq = interned("exp_avg_sq");
+  static Object* const max_exp_avg_sq = interned("max_exp_avg_sq");
+  static Object* const square_avg = interned("square_avg");
+  static Object* const grad_avg = interned("grad_avg");
+  static Object* const sum = interned("sum");
+  switch (of) {
+    case OptimizerClass::Sgd:
+      return {{group.numbers[1] != 0 ? buffer : nullptr}, false};
+    case OptimizerClass::Adam:
+      return {{exp_avg, exp_avg_sq, group.switches[1] ? max_exp_avg_sq : nullptr}};
+    case OptimizerClass::RmsProp:
+      return {{square_avg, group.numbers[4] > 0 ? buffer : nullptr, group.switches[0] ? grad_avg : nullptr}};
+    case OptimizerClass::Adagrad:
+      return {{sum}};
+  }
+  return {};
+}
+
+// The state of an optimizer, in the order in which its parameters got it: as a rule that of their groups.
+class StateReader {
+ public:
+  explicit StateReader(Object* state) : state_(state) {}
+
+  // Null: there is none.
+  Reference of(Object* parameter) {
+    Object *key = nullptr, *value = nullptr;
+    const std::ptrdiff_t here = place_;
+    if (PyDict_Next(state_, &place_, &key, &value) != 0 && key == parameter) return Reference::of_borrowed(value);
+    place_ = here;
+    value = item_of(state_, parameter);
+    return value == nullptr ? Reference() : Reference::of_borrowed(value);
+  }
+
+ private:
+  Object* const state_;
+  std::ptrdiff_t place_ = 0;
+};
+
+bool take_tensor(Object* state, Object* name, std::vector<at::Tensor>& tensors) {
+  Object* const item = item_of(state, name);
+  if (item == nullptr || !is_plain_tensor(item)) return false;
+  tensors.push_back(tensor_of(item));
+  return true;
+}
+
+bool take_parameter(const StateNames& names, Object* parameter, StateReader& reader, GatheredGroup& taken) {
+  if (!is_plain_tensor(parameter)) return false;
+  const at::Tensor& tensor = tensor_of(parameter);
+  if (!tensor.grad().defined()) return true;
+  taken.objects.push_back(parameter);
+  taken.parameters.push_back(tensor);
+  const bool has_state = names.counts_steps || names.tensors[0] != nullptr;
+  if (!has_state) return true;
+  const Reference state = reader.of(parameter);
+  if (!state || !is_dict(state.get())) return false;
+  for (size_t i = 0; i < names.tensors.size(); ++i) {
+    if (names.tensors[i] != nullptr && !take_tensor(state.get(), names.tensors[i], taken.state[i])) return false;
+  }
+  return !names.counts_steps || take_tensor(state.get(), optimizer_names().step, taken.steps);
+}
+
+std::optional<std::vector<GatheredGroup>> gather(OptimizerClass of, Object* optimizer, Object* own) {
+  Object* const groups = parameter_groups_of(optimizer);
+  Object* const state = item_of(own, optimizer_names().state);
+  if (groups == nullptr || state == nullptr) return std::nullopt;
+  static Object* const default_dict = PyObject_GetAttr(PyImport_ImportModule("collections"), interned("defaultdict"));
+  if (!is_dict(state) && type_of(state) != default_dict) return std::nullopt;
+  std::vector<GatheredGroup> all;
+  StateReader reader(state);
+  for (std::ptrdiff_t i = 0; i < PyList_Size(groups); ++i) {
+    GatheredGroup& taken = all.emplace_back();
+    taken.group = Reference::of_borrowed(PyList_GetItem(groups, i));
+    Object* const list = parameters_of_group(taken.group.get());
+    if (list == nullptr || !take_settings(of, taken.group.get(), taken)) return std::nullopt;
+    taken.list = Reference::of_borrowed(list);
+    const StateNames names = state_names(of, taken);
+    for (std::ptrdiff_t k = 0; k < PyList_Size(list); ++k) {
+      if (!take_parameter(names, PyList_GetItem(list, k), reader, taken)) return std::nullopt;
+    }
+  }
+  return all;
+}
+
+// ---- the updates
+
+Updated update_group(OptimizerClass of, const GatheredGroup& group, const std::optional<at::Tensor>& factor) {
+  const auto& n = group.numbers;
+  const auto& on = group.switches;
+  const auto& [a, b, c] = group.state;
+  switch (of) {
+    case OptimizerClass::Sgd:
+      return update_sgd(group.parameters, a, {}, n[0], n[1], n[2], n[3], on[0], group.maximize, factor);
+    case OptimizerClass::Adam:
+      return update_adam(group.parameters, a, b, c, group.steps, n[0], group.beta1, group.beta2, n[1], n[2], on[0], on[1], group.maximize,
+                         factor);
+    case OptimizerClass::RmsProp:
+      return update_rmsprop(group.parameters, a, b, c, group.steps, n[0], n[1], n[2], n[3], n[4], on[0], group.maximize, factor);
+    case OptimizerClass::Adagrad:
+      return update_adagrad(group.parameters, a, group.steps, n[0], n[1], n[2], n[3], group.maximize, factor);
+  }
+  return {};
+}
+
+struct StepOutcome {
+  bool is_done = false;
+  at::Tensor norm, factor;
+  std::vector<Updated> updated;
+  std::exception_ptr error;
+};
+
+StepOutcome run_step(OptimizerClass of, const std::vector<GatheredGroup>& groups, const std::optional<std::array<double, 2>>& clip) {
+  StepOutcome outcome;
+  const WithoutGil without_gil;
+  const EngineTime time;
+  const at::NoGradGuard no_grad;
+  try {
+    std::optional<at::Tensor> factor;
+    if (clip) {
+      std::vector<at::Tensor> all;
+      for (const GatheredGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+      const std::vector<at::Tensor> clipped = clip_gradients(all, (*clip)[0], (*clip)[1]);
+      if (clipped.empty()) return outcome;
+      outcome.norm = clipped[0];
+      factor = outcome.factor = clipped[1];
+    }
+    outcome.is_done = true;
+    for (const GatheredGroup& group : groups) outcome.updated.push_back(update_group(of, group, factor));
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+  return outcome;
+}
+
+bool add_to_attribute(Object* object, Object* name, int64_t count) {
+  const Reference before = Reference::of_new(PyObject_GetAttr(object, name));
+  if (!before) return false;
+  const Reference after = Reference::of_new(PyLong_FromLongLong(PyLong_AsLongLong(before.get()) + count));
+  return PyObject_SetAttr(object, name, after.get()) == 0;
+}
+
+// What no kernel takes, the optimizer's own code updates.
+bool update_refused(Object* step, const GatheredGroup& group, const Updated& updated, const at::Tensor& factor) {
+  static Object* const update = interned("_update_refused_for_c");
+  const auto& [compiled, refused, reasons] = updated;
+  if (refused.empty()) return true;
+  Reference parameters = Reference::of_new(PyList_New(static_cast<std::ptrdiff_t>(refused.size())));
+  for (size_t i = 0; i < refused.size(); ++i) {
+    PyList_SetItem(parameters.get(), static_cast<std::ptrdiff_t>(i), new_reference(group.objects[static_cast<size_t>(refused[i])]));
+  }
+  const Reference why = Reference::of_new(PyUnicode_FromString(reasons.back().c_str())), by = Reference::of_new(object_of(factor));
+  const Reference done =
+      Reference::of_new(PyObject_CallMethodObjArgs(step, update, group.group.get(), parameters.get(), why.get(), by.get(), nullptr));
+  return static_cast<bool>(done);
+}
+
+// False: Python's error is set.
+bool tell_step(Object* step, const std::vector<GatheredGroup>& groups, const StepOutcome& outcome) {
+  static Object* const norm_name = interned("grad_norm");
+  static Object* const compiled_name = interned("compiled");
+  if (outcome.norm.defined()) {
+    const Reference norm = Reference::of_new(object_of(outcome.norm));
+    if (!norm || PyObject_SetAttr(step, norm_name, norm.get()) != 0) return false;
+  }
+  int64_t compiled = 0;
+  for (size_t i = 0; i < outcome.updated.size(); ++i) {
+    if (!update_refused(step, groups[i], outcome.updated[i], outcome.factor)) return false;
+    compiled += std::get<0>(outcome.updated[i]);
+  }
+  return add_to_attribute(step, compiled_name, compiled);
+}
+
+Object* false_object() { return new_reference(&_Py_FalseStruct); }
+
+}  // namespace
+
+Object* parameter_groups_of(Object* optimizer) {
+  const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer, nullptr));
+  if (!own) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  Object* const groups = item_of(own.get(), optimizer_names().param_groups);
+  return groups != nullptr && is_list(groups) ? groups : nullptr;
+}
+
+Object* parameters_of_group(Object* group) {
+  if (!is_dict(group)) return nullptr;
+  Object* const list = item_of(group, optimizer_names().params);
+  return list != nullptr && is_list(list) ? list : nullptr;
+}
+
+Object* make_optimizer_step(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 4) return raise_text("step takes 4 arguments");
+  Object* const step = arguments[0];
+  Object* const optimizer = arguments[1];
+  Object* const number = item_of(optimizers_in_python.classes, type_of(optimizer));
+  if (number == nullptr) return false_object();
+  const auto of = static_cast<OptimizerClass>(PyLong_AsLongLong(number));
+  const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer, nullptr));
+  if (!own) {
+    PyErr_Clear();
+    return false_object();
+  }
+  if (!is_unobserved(optimizer, own.get())) return false_object();
+  std::optional<std::array<double, 2>> clip;
+  if (!is_none(arguments[2]))
+    clip = {PyFloat_AsDouble(PyTuple_GetItem(arguments[2], 0)), PyFloat_AsDouble(PyTuple_GetItem(arguments[2], 1))};
+  const auto groups = gather(of, optimizer, own.get());
+  if (!groups) return false_object();
+  if (PyDict_SetItem(own.get(), optimizer_names().was_called, &_Py_TrueStruct) != 0) return nullptr;
+  if (is_true(arguments[3]) && (of == OptimizerClass::Adam || of == OptimizerClass::RmsProp)) {
+    const Reference checked = Reference::of_new(PyObject_CallMethodObjArgs(optimizer, optimizer_names().check, nullptr));
+    if (!checked) return nullptr;
+  }
+  const StepOutcome outcome = run_step(of, *groups, clip);
+  if (outcome.error) return raise(outcome.error);
+  if (!outcome.is_done) return false_object();
+  return tell_step(step, *groups, outcome) ? new_reference(&_Py_TrueStruct) : nullptr;
+}
+
+Object* know_optimizers(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 3) return raise_text("know_optimizers takes 3 arguments");
+  optimizers_in_python = {new_reference(arguments[0]), new_reference(arguments[1]), new_reference(arguments[2])};
+  return new_reference(none());
+}
+
+}  // namespace hindcast::python
