@@ -113,7 +113,7 @@ std::shared_ptr<CompiledFunction::Known> CompiledFunction::find(const CallPatter
   return nullptr;
 }
 
-CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs) {
+CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs, bool takes_gradients) {
   if (known_.empty() || PyObject_Size(dead_.get()) != 0 || !is_usual_thread() ||
       at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true).has_value()) {
     return {};
@@ -121,6 +121,8 @@ CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Ob
   CallPattern pattern;
   std::vector<at::Tensor> tensors;
   if (!pattern.take(args, kwargs, tensors)) return {};
+  const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+  if (!takes_gradients && std::any_of(tensors.begin(), tensors.end(), requires_grad)) return {};
   const std::shared_ptr<Known> known = find(pattern);
   if (known == nullptr) return {};
   ++hits_;
@@ -153,10 +155,9 @@ CompiledFunction::Outcome CompiledFunction::run(const std::shared_ptr<Known>& kn
   return outcome;
 }
 
-Object* CompiledFunction::result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs) {
-  const std::vector<at::Tensor>& tensors = outcome.output.tensors;
+const ResultTemplate* CompiledFunction::template_of(const Outcome& outcome, Object* owner) {
   const int64_t shape = number_of_shape(outcome.output);
-  if (shape == 0) return object_of(tensors.at(0));
+  if (shape == 0) return nullptr;
   Known& known = *outcome.known;
   if (known.shape != shape) {
     static Object* const describe = interned("_describe_for_c");
@@ -166,7 +167,15 @@ Object* CompiledFunction::result_of(Outcome& outcome, Object* owner, Object* arg
     if (!is_false(described.get())) known.result = ResultTemplate::of(described.get());
     known.shape = shape;
   }
-  if (known.result) return known.result->make(tensors);
+  return known.result ? &*known.result : nullptr;
+}
+
+Object* CompiledFunction::result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs) {
+  const std::vector<at::Tensor>& tensors = outcome.output.tensors;
+  const int64_t shape = number_of_shape(outcome.output);
+  if (shape == 0) return object_of(tensors.at(0));
+  if (const ResultTemplate* const result = template_of(outcome, owner)) return result->make(tensors);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   static Object* const put_together = interned("_put_together_for_c");
   const Reference list = list_of(tensors);
   if (!list) return nullptr;

@@ -32,8 +32,11 @@ class CompiledFunction {
     engine::FunctionOutput output;  // of a hit
     Reference result;               // what Python's code made of another call
   };
-  /// Runs a call that is known. NotKnown: nothing was done. Raised: Python's error is set.
-  Outcome call(Object* owner, Object* args, Object* kwargs);
+  /// Runs a call that is known. NotKnown: nothing was done. Raised: Python's error is set. `takes_gradients`: a call with an argument that
+  /// requires a gradient may be known.
+  Outcome call(Object* owner, Object* args, Object* kwargs, bool takes_gradients = true);
+  /// Of a hit. Null: the result is a single tensor, or more than a template can put together. May set Python's error.
+  const ResultTemplate* template_of(const Outcome& outcome, Object* owner);
   /// The result of a hit. Null: Python's error is set.
   Object* result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs);
 

@@ -22,7 +22,7 @@ class EngineTime {
  private:
   static std::int64_t now() {
     timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
   }
   const std::int64_t begin_;

@@ -4,6 +4,7 @@
 #include "python/csrc/call_aot.h"
 #include "python/csrc/call_backward.h"
 #include "python/csrc/call_optim.h"
+#include "python/csrc/call_train.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/torch_python.h"
 
@@ -36,6 +37,8 @@ MethodDefinition* methods() {
       MethodDefinition{"know_values", &know_values, kFastCall, nullptr},
       MethodDefinition{"know_optimizers", &know_optimizers, kFastCall, nullptr},
       MethodDefinition{"step", &make_optimizer_step, kFastCall, nullptr},
+      MethodDefinition{"train_plan", &make_train_plan, kFastCall, nullptr},
+      MethodDefinition{"train", &train, kFastCall, nullptr},
       MethodDefinition{"measure", &measure, kFastCall, nullptr},
       MethodDefinition{},
   };

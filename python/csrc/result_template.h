@@ -17,10 +17,16 @@ class ResultTemplate {
 
   /// A new reference to the result of these tensors, all of them. Null: Python's error is set.
   Object* make(const std::vector<at::Tensor>& tensors) const;
+  /// The same of the tensors from `next` on, which is moved behind them.
+  Object* make_next(const std::vector<at::Tensor>& tensors, size_t& next) const;
+
+  bool is_tuple() const { return kind_ == Kind::Tuple; }
+  bool is_tensor() const { return kind_ == Kind::Tensor; }
+  /// Of a tuple, list or dict.
+  const std::vector<ResultTemplate>& parts() const { return parts_; }
 
  private:
   enum class Kind : uint8_t { Tensor, Value, Tuple, List, Dict };
-  Object* make_next(const std::vector<at::Tensor>& tensors, size_t& next) const;
 
   Kind kind_ = Kind::Tensor;
   Reference value_;

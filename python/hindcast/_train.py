@@ -8,12 +8,13 @@ from torch.optim.optimizer import Optimizer
 from torch.utils import _pytree as pytree
 
 from ._aot import AotFunction, aot_function
-from ._library import ops
+from ._library import calls, ops
 from ._optim import ClipGradNorm, CompiledStep, compiled_step
 
 _accumulators_are_hooked = ops.train_accumulators_are_hooked.default._op
 _is_traced = ops.train_is_traced.default._op
 _MOST_LISTS = 8
+_NOT_KNOWN = object()  # to hindcast._C
 _SCALE = "_hindcast_scale"
 _SIMPLE = frozenset((torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)))
 
@@ -93,6 +94,10 @@ class TrainStep:
         self._compiled: dict[tuple[int, ...], tuple[list[torch.Tensor], AotFunction]] = {}
         self._forgotten: dict[str, int] = {}  # counts of programs that are gone
         self._why_no_program: Optional[str] = None  # from now on
+        # For hindcast._C, once a step was one program: its parameters, the program's function, and what calls that.
+        self._plan: Any = None
+        self._planned: Any = None
+        self._call_planned: Any = None
         self._needs_closure = isinstance(optimizer, torch.optim.LBFGS)
         if not any(group["params"] for group in optimizer.param_groups):
             raise ValueError("train_step: the optimizer has no parameters")
@@ -101,6 +106,12 @@ class TrainStep:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One step, or one micro-batch of it. Returns what the function returns, without history."""
+        if self._plan is not None and self._planned._next == 0:
+            result = calls.train(
+                self, self._plan, self._optimizer, self._planned, self._call_planned, self.update, self._keep_gradients, args, kwargs, _NOT_KNOWN
+            )
+            if result is not _NOT_KNOWN:
+                return result
         self._find_trained()
         if self._needs_closure:
             return self._by_closure(args, kwargs)
@@ -132,6 +143,7 @@ class TrainStep:
         self._forgotten = total
         self._compiled.clear()
         self._why_no_program = None
+        self._plan = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a TrainStep cannot be copied or pickled: call train_step() for the copied optimizer")
@@ -196,7 +208,14 @@ class TrainStep:
         if scale is not None:
             kwargs = {**kwargs, _SCALE: scale}
         compiled = self._gradients_of()
-        result, *gradients = compiled(*args, **kwargs)
+        result = self._take_for_c(compiled, compiled(*args, **kwargs))
+        if calls is not None and self._why_no_program is None and self._accumulate == 1 and self._scaler is None:
+            self._plan = calls.train_plan(self._all, self._trained)
+            self._planned, self._call_planned = compiled, compiled._call_in_c
+        return result
+
+    def _take_for_c(self, compiled: AotFunction, returned: tuple[Any, ...]) -> Any:
+        result, *gradients = returned
         if gradients[0] is None and all(gradient is None for gradient in gradients):
             stats = compiled.stats()
             if stats["traces"] != 0 and stats["hits"] == 0:

@@ -1,0 +1,196 @@
+#include "python/csrc/call_train.h"
+
+#include "engine/train/watched_leaves.h"
+#include "python/csrc/call_aot.h"
+#include "python/csrc/call_optim.h"
+#include "python/csrc/capsule.h"
+#include "python/csrc/torch_python.h"
+
+#include <ATen/ops/clone.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace hindcast::python {
+namespace {
+
+using CallOutcomeInC = CompiledFunction::Outcome;
+
+struct TrainPlan {
+  struct Parameter {
+    Object* object;
+    bool requires_grad;
+  };
+  std::vector<Parameter> all;   // in the order of the optimizer's groups
+  std::vector<size_t> trained;  // numbers of those that get gradients
+};
+
+struct TrainArguments {
+  Object *step, *plan, *optimizer, *function, *call, *update, *keeps_gradients, *args, *kwargs, *not_known;
+};
+
+// The parameters of the optimizer, while they are those of the plan.
+std::optional<std::vector<at::Tensor>> parameters_of(const TrainPlan& plan, Object* optimizer) {
+  Object* const groups = parameter_groups_of(optimizer);
+  if (groups == nullptr) return std::nullopt;
+  std::vector<at::Tensor> parameters;
+  parameters.reserve(plan.all.size());
+  for (std::ptrdiff_t i = 0; i < PyList_Size(groups); ++i) {
+    Object* const list = parameters_of_group(PyList_GetItem(groups, i));
+    if (list == nullptr) return std::nullopt;
+    for (std::ptrdiff_t k = 0; k < PyList_Size(list); ++k) {
+      Object* const object = PyList_GetItem(list, k);
+      if (parameters.size() == plan.all.size() || plan.all[parameters.size()].object != object || !is_plain_tensor(object))
+        return std::nullopt;
+      const at::Tensor& parameter = tensor_of(object);
+      if (parameter.requires_grad() != plan.all[parameters.size()].requires_grad) return std::nullopt;
+      parameters.push_back(parameter);
+    }
+  }
+  if (parameters.size() != plan.all.size()) return std::nullopt;
+  return parameters;
+}
+
+class GradientsOfStep {
+ public:
+  explicit GradientsOfStep(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {
+    for (const at::Tensor& parameter : parameters_) before_.push_back(parameter.grad());
+  }
+  void drop() const {
+    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
+  void restore() const {
+    for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = before_[i];
+  }
+  const at::Tensor& parameter(size_t i) const { return parameters_[i]; }
+
+ private:
+  const std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> before_;
+};
+
+std::vector<at::Tensor> trained_of(const TrainPlan& plan, const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> trained;
+  trained.reserve(plan.trained.size());
+  for (const size_t i : plan.trained) trained.push_back(parameters[i]);
+  return trained;
+}
+
+// A program gives what the function returned, and then a gradient or None for each that is trained. Null: not so, or no gradient at all.
+const ResultTemplate* result_with_gradients(const ResultTemplate* whole, size_t trained) {
+  if (whole == nullptr || !whole->is_tuple() || whole->parts().size() != trained + 1) return nullptr;
+  const auto first = whole->parts().begin() + 1;
+  const bool has_one = std::any_of(first, whole->parts().end(), [](const ResultTemplate& part) { return part.is_tensor(); });
+  return has_one ? whole : nullptr;
+}
+
+// Where gradients are written to, parameters that share a tensor get a copy each.
+at::Tensor own_gradient(const std::vector<at::Tensor>& tensors, size_t first, size_t number, bool is_written) {
+  const at::Tensor& gradient = tensors.at(number);
+  if (!is_written) return gradient;
+  const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(first), end = tensors.begin() + static_cast<std::ptrdiff_t>(number);
+  const bool is_shared = std::any_of(begin, end, [&](const at::Tensor& other) { return other.is_same(gradient); });
+  return is_shared ? at::clone(gradient) : gradient;
+}
+
+Reference call_object(Object* object) { return Reference::of_new(PyObject_CallFunctionObjArgs(object, nullptr)); }
+
+// What Python's code does with what the function has returned, and the update.
+Object* finish_step_in_python(const TrainArguments& given, const GradientsOfStep& gradients, const Reference& returned) {
+  static Object* const take = interned("_take_for_c");
+  static Object* const finish = interned("_step");
+  Reference result =
+      returned ? Reference::of_new(PyObject_CallMethodObjArgs(given.step, take, given.function, returned.get(), nullptr)) : Reference();
+  if (!result) {
+    gradients.restore();
+    return nullptr;
+  }
+  const Reference done = Reference::of_new(PyObject_CallMethodObjArgs(given.step, finish, nullptr));
+  return done ? result.release() : nullptr;
+}
+
+Object* finish_step(const TrainArguments& given, const TrainPlan& plan, const GradientsOfStep& gradients, CallOutcomeInC& outcome) {
+  CompiledFunction& function = *compiled_function_of(given.call);
+  const bool keeps = is_true(given.keeps_gradients);
+  const ResultTemplate* const whole = result_with_gradients(function.template_of(outcome, given.function), plan.trained.size());
+  if (PyErr_Occurred() != nullptr) {
+    gradients.restore();
+    return nullptr;
+  }
+  if (whole == nullptr) {
+    const Reference returned = Reference::of_new(function.result_of(outcome, given.function, given.args, given.kwargs));
+    return finish_step_in_python(given, gradients, returned);
+  }
+  std::vector<at::Tensor>& tensors = outcome.output.tensors;
+  size_t next = 0;
+  Reference result = Reference::of_new(whole->parts()[0].make_next(tensors, next));
+  if (!result) {
+    gradients.restore();
+    return nullptr;
+  }
+  const size_t first = next;
+  for (size_t i = 0; i < plan.trained.size(); ++i) {
+    if (!whole->parts()[i + 1].is_tensor()) continue;
+    gradients.parameter(plan.trained[i]).mutable_grad() = own_gradient(tensors, first, next, keeps);
+    ++next;
+  }
+  if (!call_object(given.update)) return nullptr;
+  if (!keeps) gradients.drop();
+  return result.release();
+}
+
+Object* train_by(const TrainArguments& given) {
+  const auto& plan = in_capsule<TrainPlan>(given.plan);
+  if (!c10::GradMode::is_enabled()) return new_reference(given.not_known);
+  auto parameters = parameters_of(plan, given.optimizer);
+  if (!parameters || engine::why_watched(trained_of(plan, *parameters)) != nullptr) return new_reference(given.not_known);
+  const GradientsOfStep gradients(std::move(*parameters));
+  gradients.drop();
+  CallOutcomeInC outcome = compiled_function_of(given.call)->call(given.function, given.args, given.kwargs, /*takes_gradients=*/false);
+  switch (outcome.what) {
+    case CallOutcomeInC::What::NotKnown:
+      gradients.restore();
+      return new_reference(given.not_known);
+    case CallOutcomeInC::What::Raised:
+      gradients.restore();
+      return nullptr;
+    case CallOutcomeInC::What::Finished:
+      return finish_step_in_python(given, gradients, outcome.result);
+    case CallOutcomeInC::What::Hit:
+      return finish_step(given, plan, gradients, outcome);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Object* make_train_plan(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 2) return raise_text("train_plan takes 2 arguments");
+  TrainPlan plan;
+  for (std::ptrdiff_t i = 0; i < PyList_Size(arguments[0]); ++i) {
+    Object* const parameter = PyList_GetItem(arguments[0], i);
+    if (!is_plain_tensor(parameter)) return new_reference(none());
+    plan.all.push_back({parameter, tensor_of(parameter).requires_grad()});
+  }
+  for (std::ptrdiff_t i = 0; i < PyList_Size(arguments[1]); ++i) {
+    const auto is_it = [&](const TrainPlan::Parameter& one) { return one.object == PyList_GetItem(arguments[1], i); };
+    const auto found = std::find_if(plan.all.begin(), plan.all.end(), is_it);
+    if (found == plan.all.end()) return new_reference(none());
+    plan.trained.push_back(static_cast<size_t>(found - plan.all.begin()));
+  }
+  return capsule_of(new TrainPlan(std::move(plan))).release();
+}
+
+Object* train(Object*, Object* const* a, std::ptrdiff_t count) {
+  if (count != 10) return raise_text("train takes 10 arguments");
+  try {
+    return train_by({a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]});
+  } catch (...) {
+    return raise(std::current_exception());
+  }
+}
+
+}  // namespace hindcast::python
