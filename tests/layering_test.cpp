@@ -67,8 +67,8 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"engine/train",
      {"engine/aot", "engine/optim", "engine", "engine/counters", "codegen/kernel", "capture/recorder", "capture/graph", "base"}},
     {"python/csrc",
-     {"engine", "engine/aot", "engine/optim", "engine/train", "engine/diagnosis", "engine/counters", "capture/function", "capture/recorder",
-      "capture/graph", "capture/symbols", "base"}},
+     {"engine", "engine/aot", "engine/optim", "engine/train", "engine/diagnosis", "engine/counters", "capture/function", "capture/backward",
+      "capture/recorder", "capture/graph", "capture/symbols", "base"}},
 };
 
 /// Which namespaces the files of a folder open: first its own, whose nested ones are its too, then those with names that users write.

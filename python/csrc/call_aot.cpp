@@ -244,12 +244,8 @@ Object* remember_call(Object* self, Object* const* arguments, std::ptrdiff_t cou
   if (count != 6) return raise_text("remember takes 6 arguments");
   std::vector<int64_t> fixed;
   for (std::ptrdiff_t i = 0; i < PyList_Size(arguments[4]); ++i) fixed.push_back(PyLong_AsLongLong(PyList_GetItem(arguments[4], i)));
-  try {
-    in_capsule<CompiledFunction>(self).remember(arguments[0], arguments[1], arguments[2], PyLong_AsLongLong(arguments[3]), fixed,
-                                                arguments[5]);
-  } catch (...) {
-    return raise(std::current_exception());
-  }
+  in_capsule<CompiledFunction>(self).remember(arguments[0], arguments[1], arguments[2], PyLong_AsLongLong(arguments[3]), fixed,
+                                              arguments[5]);
   return new_reference(none());
 }
 
@@ -267,10 +263,10 @@ Object* hits_of_calls(Object* self, Object* const*, std::ptrdiff_t) {
 
 Object* make_compiled_function(Object*, Object* const* arguments, std::ptrdiff_t count) {
   if (count != 2) return raise_text("function takes 2 arguments");
-  static MethodDefinition methods[] = {{"call", &call_compiled, kFastCall, nullptr},
-                                       {"remember", &remember_call, kFastCall, nullptr},
-                                       {"forget", &forget_calls, kFastCall, nullptr},
-                                       {"hits", &hits_of_calls, kFastCall, nullptr}};
+  static MethodDefinition methods[] = {{"call", &guarded<&call_compiled>, kFastCall, nullptr},
+                                       {"remember", &guarded<&remember_call>, kFastCall, nullptr},
+                                       {"forget", &guarded<&forget_calls>, kFastCall, nullptr},
+                                       {"hits", &guarded<&hits_of_calls>, kFastCall, nullptr}};
   const Reference capsule = capsule_of(new CompiledFunction(PyLong_AsLongLong(arguments[0]), arguments[1]));
   if (!capsule) return nullptr;
   Reference functions = Reference::of_new(PyTuple_New(std::size(methods)));

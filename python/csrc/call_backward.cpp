@@ -1,6 +1,7 @@
 #include "python/csrc/call_backward.h"
 
 #include "capture/backward/facts.h"
+#include "engine/counters/fallback.h"
 #include "engine/leaving.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/run_backward.h"
@@ -41,6 +42,11 @@ struct ThreadCalls {
   }
 };
 thread_local ThreadCalls of_thread;
+
+void count_left() {
+  const auto reason = of_thread.are_not_faster ? engine::FallbackReason::NotFaster : engine::FallbackReason::DoesNotPay;
+  for (int64_t i = std::exchange(of_thread.uncounted, 0); i > 0; --i) engine::record_fallback(reason);
+}
 
 constexpr size_t kArguments = 7;
 using Arguments = std::array<Object*, kArguments>;
@@ -195,7 +201,8 @@ Object* run_backward_of_python(Object*, Object* const* given, std::ptrdiff_t cou
   }
   const auto arguments = arguments_of(given, count, names);
   if (!arguments) return call_pytorchs(given, count, names);
-  if (of_thread.uncounted == 0 && is_usual_thread()) {
+  if (of_thread.uncounted != 0) count_left();
+  if (is_usual_thread()) {
     Tensors tensors;
     const auto flags = flags_of(*arguments);
     if (flags && take_tensors((*arguments)[0], false, tensors.tensors) && take_tensors((*arguments)[1], true, tensors.gradients) &&

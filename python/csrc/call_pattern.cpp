@@ -79,8 +79,9 @@ bool CallPattern::take_value(Object* value, std::vector<at::Tensor>& tensors) {
     }
     return true;
   }
-  const bool is_value = PySet_Contains(value_types_, type_of(value)) == 1;
-  parts_.push_back({is_value ? Kind::Value : Kind::Object, 0, value});
+  const int is_value = PySet_Contains(value_types_, type_of(value));
+  if (is_value < 0) PyErr_Clear();
+  parts_.push_back({is_value == 1 ? Kind::Value : Kind::Object, 0, value});
   return true;
 }
 

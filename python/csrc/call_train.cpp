@@ -186,11 +186,7 @@ Object* make_train_plan(Object*, Object* const* arguments, std::ptrdiff_t count)
 
 Object* train(Object*, Object* const* a, std::ptrdiff_t count) {
   if (count != 10) return raise_text("train takes 10 arguments");
-  try {
-    return train_by({a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]});
-  } catch (...) {
-    return raise(std::current_exception());
-  }
+  return train_by({a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]});
 }
 
 }  // namespace hindcast::python

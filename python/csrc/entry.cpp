@@ -21,25 +21,30 @@ Object* measure(Object*, Object* const* arguments, std::ptrdiff_t count) {
 }
 
 using Method = Object* (*)(Object*, Object* const*, std::ptrdiff_t);
-template <class WithNames>
-Method as_function(WithNames function) {
-  return reinterpret_cast<Method>(reinterpret_cast<void (*)()>(function));
+
+Object* guarded_backward(Object* self, Object* const* arguments, std::ptrdiff_t count, Object* names) {
+  try {
+    return run_backward_of_python(self, arguments, count, names);
+  } catch (...) {
+    return raise(std::current_exception());
+  }
 }
 
 MethodDefinition* methods() {
   static std::array methods{
-      MethodDefinition{"run_backward", as_function(&run_backward_of_python), kFastCall | kKeywords, nullptr},
-      MethodDefinition{"set_backward", &set_backward, kFastCall, nullptr},
-      MethodDefinition{"set_guard", &set_guard, kFastCall, nullptr},
-      MethodDefinition{"leave_next", &leave_next, kFastCall, nullptr},
-      MethodDefinition{"take_uncounted", &take_uncounted, kFastCall, nullptr},
-      MethodDefinition{"function", &make_compiled_function, kFastCall, nullptr},
-      MethodDefinition{"know_values", &know_values, kFastCall, nullptr},
-      MethodDefinition{"know_optimizers", &know_optimizers, kFastCall, nullptr},
-      MethodDefinition{"step", &make_optimizer_step, kFastCall, nullptr},
-      MethodDefinition{"train_plan", &make_train_plan, kFastCall, nullptr},
-      MethodDefinition{"train", &train, kFastCall, nullptr},
-      MethodDefinition{"measure", &measure, kFastCall, nullptr},
+      MethodDefinition{"run_backward", reinterpret_cast<Method>(reinterpret_cast<void (*)()>(&guarded_backward)), kFastCall | kKeywords,
+                       nullptr},
+      MethodDefinition{"set_backward", &guarded<&set_backward>, kFastCall, nullptr},
+      MethodDefinition{"set_guard", &guarded<&set_guard>, kFastCall, nullptr},
+      MethodDefinition{"leave_next", &guarded<&leave_next>, kFastCall, nullptr},
+      MethodDefinition{"take_uncounted", &guarded<&take_uncounted>, kFastCall, nullptr},
+      MethodDefinition{"function", &guarded<&make_compiled_function>, kFastCall, nullptr},
+      MethodDefinition{"know_values", &guarded<&know_values>, kFastCall, nullptr},
+      MethodDefinition{"know_optimizers", &guarded<&know_optimizers>, kFastCall, nullptr},
+      MethodDefinition{"step", &guarded<&make_optimizer_step>, kFastCall, nullptr},
+      MethodDefinition{"train_plan", &guarded<&make_train_plan>, kFastCall, nullptr},
+      MethodDefinition{"train", &guarded<&train>, kFastCall, nullptr},
+      MethodDefinition{"measure", &guarded<&measure>, kFastCall, nullptr},
       MethodDefinition{},
   };
   return methods.data();

@@ -24,4 +24,14 @@ Object* raise(const std::exception_ptr& error);
 /// A RuntimeError.
 Object* raise_text(const char* text);
 
+/// A method whose C++ exceptions are raised in Python.
+template <auto method>
+Object* guarded(Object* self, Object* const* arguments, std::ptrdiff_t count) {
+  try {
+    return method(self, arguments, count);
+  } catch (...) {
+    return raise(std::current_exception());
+  }
+}
+
 }  // namespace hindcast::python
