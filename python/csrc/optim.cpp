@@ -9,6 +9,7 @@
 #include "engine/optim/updates.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
@@ -86,7 +87,13 @@ using UpdateOf = std::function<const engine::Update&(size_t, double)>;
 // One group in one step.
 class GroupStep {
  public:
-  GroupStep(Group group, at::Tensor factor) : group_(std::move(group)), factor_(std::move(factor)) { updates_->set_factor(factor_); }
+  GroupStep(Group group, at::Tensor factor) : group_(std::move(group)), factor_(std::move(factor)) {
+    if (factor_.defined() && factor_.is_cpu() && factor_.scalar_type() == at::kDouble) {
+      updates_->set_factor(factor_, at::scalar_tensor(static_cast<float>(*factor_.const_data_ptr<double>()), at::kFloat));
+    } else {
+      updates_->set_factor(factor_);
+    }
+  }
 
   Updated run(const UpdateOf& update_of) {
     Updated result;
@@ -215,7 +222,10 @@ std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_nor
   if (!clipped) return {};
   at::ScalarType type = gradients[0].scalar_type();
   for (const at::Tensor& gradient : gradients) type = c10::promoteTypes(type, gradient.scalar_type());
-  return {clipped->norm.to(type), clipped->factor};
+  const at::Tensor& norm = clipped->norm;
+  // What `to` does, for a tenth of its time.
+  const bool is_here = norm.device().is_cpu() && type == at::kFloat;
+  return {is_here ? at::scalar_tensor(static_cast<float>(*norm.const_data_ptr<double>()), at::kFloat) : norm.to(type), clipped->factor};
 }
 
 }  // namespace hindcast::python
