@@ -733,6 +733,8 @@ def _keeps_nothing(call, objects, times):
             call()
 
     run()
+    hindcast.wait()  # a kernel that is being compiled has memory of its own
+    run()
     gc.collect()
     references, resident = [sys.getrefcount(each) for each in objects], _resident()
     run()
