@@ -102,7 +102,7 @@ bool take_tensors(Object* tuple, bool may_be_none, std::vector<at::Tensor>& tens
     }
     if (!is_plain_tensor(item)) return false;
     const at::Tensor& tensor = tensor_of(item);
-    if (!capture::is_plain(tensor) || tensor.key_set().has(c10::DispatchKey::Named)) return false;
+    if (!capture::is_plain(tensor)) return false;  // it has names, for one
     tensors.push_back(tensor);
   }
   return true;

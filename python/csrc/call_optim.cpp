@@ -357,7 +357,7 @@ Object* parameters_of_group(Object* group) {
   return list != nullptr && is_list(list) ? list : nullptr;
 }
 
-Object* make_optimizer_step(Object*, Object* const* arguments, std::ptrdiff_t count) {
+Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count) {
   if (count != 4) return raise_text("step takes 4 arguments");
   Object* const step = arguments[0];
   Object* const optimizer = arguments[1];

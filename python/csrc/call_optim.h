@@ -11,7 +11,7 @@ enum class OptimizerClass : int { Sgd, Adam, RmsProp, Adagrad };
 
 /// step(step, optimizer, clip, is_checked) -> bool. `step`: hindcast._optim's. `clip`: None or (max_norm, norm_type). `is_checked`: the optimizer
 /// looks whether a graph of the accelerator is captured. False: nothing was done, and Python's code makes the step.
-Object* make_optimizer_step(Object*, Object* const* arguments, std::ptrdiff_t count);
+Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count);
 
 /// Python's lists of an optimizer's parameters, as its class keeps them. Null, without an error: they are not as usual.
 Object* parameter_groups_of(Object* optimizer);

@@ -41,7 +41,7 @@ MethodDefinition* methods() {
       MethodDefinition{"function", &guarded<&make_compiled_function>, kFastCall, nullptr},
       MethodDefinition{"know_values", &guarded<&know_values>, kFastCall, nullptr},
       MethodDefinition{"know_optimizers", &guarded<&know_optimizers>, kFastCall, nullptr},
-      MethodDefinition{"step", &guarded<&make_optimizer_step>, kFastCall, nullptr},
+      MethodDefinition{"step", &guarded<&step_optimizer>, kFastCall, nullptr},
       MethodDefinition{"train_plan", &guarded<&make_train_plan>, kFastCall, nullptr},
       MethodDefinition{"train", &guarded<&train>, kFastCall, nullptr},
       MethodDefinition{"measure", &guarded<&measure>, kFastCall, nullptr},

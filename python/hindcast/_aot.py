@@ -108,11 +108,11 @@ def _run_function(
                 args, kwargs = call.arguments
                 call.result = _kept[number].owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
-        before = None if call is None else random_states(call.seen.generators())
+        before = None if call is None else random_states(call.generators())
         start = _clock()
         result, writes = _kept[number].run(tensors)
         _kept[number].owner.own_ns = _clock() - start
-        if call is not None and before != random_states(call.seen.generators()):
+        if call is not None and before != random_states(call.generators()):
             call.draws = True
         if type(result) is torch.Tensor:
             return [result], 0, "", None
@@ -366,6 +366,7 @@ class AotFunction:
         elif facts == _EAGER:
             raise Untraceable(_CHANGES, of_function=True)
         taken.kind, taken.seen, taken.whole_key = facts, seen, key
+        taken.generators = seen.generators
         fixed = taken.tensors_in(self._fixed) if self._fixed else []
         outer, _thread.call = _thread.call, taken
         try:
@@ -409,6 +410,7 @@ class AotFunction:
         """The function is about to run."""
         taken = Call(args, kwargs or {})
         taken.kind, taken.seen, taken.whole_key = facts, seen, taken.key
+        taken.generators = seen.generators
         taken.outer, _thread.call = _thread.call, taken
         return taken
 

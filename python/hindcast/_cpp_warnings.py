@@ -16,7 +16,7 @@ def _warn(category: str, text: str, file: str, line: int, stacklevel: int) -> No
 
 
 def warn_of_kept(stacklevel: int = 4) -> None:
-    """In the name of the caller's caller, or the caller that the level says. Raises the first one that a filter makes an error; those behind it are lost."""
+    """In the name of the caller's caller, as a rule. Raises the first one that a filter makes an error; those behind it are lost."""
     for warning in zip(*call("take_warnings")):
         _warn(*warning, stacklevel=stacklevel)
 

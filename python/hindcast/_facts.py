@@ -56,12 +56,13 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "draws", "key", "kind", "objects", "outer", "result", "seen", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "outer", "result", "seen", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
         self.arguments = args, kwargs
         self.kind = 0  # by number, once it is known
+        self.generators: Callable[[], list[Any]] = list  # of random numbers, that the function sees
         self.seen: Any = None  # hindcast._state's: the state that it found
         self.whole_key: Any = None  # with that of the thread's modes
         self.outer: Any = None  # the call in which this one is
