@@ -302,6 +302,14 @@ def test_a_function_that_calls_another(by_python):
     assert by_python[0] == 0
 
 
+def test_dynamo_traces_the_function_itself():
+    f = hindcast.aot_function(lambda a: (a.sin() + 1) * 2)
+    a = torch.randn(4)
+    warm(f, a)
+    compiled = torch.compile(lambda x: f(x) + 1, backend="eager", fullgraph=True)
+    same(compiled(a), (a.sin() + 1) * 2 + 1)
+
+
 def test_writes_arrive():
     def function(a, store):
         store["seen"] = a.sin()
