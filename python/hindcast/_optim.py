@@ -149,7 +149,9 @@ class CompiledStep:
         self._hooked = Optimizer.profile_hook_step(self._step)
         self._may_enter_c = calls is not None and (clip is None or not (clip.norm_type == 0 or clip.error_if_nonfinite))
         self._clip_in_c = None if clip is None else (clip.max_norm, clip.norm_type)
-        self._is_checked = torch.cuda.is_available() or torch.xpu.is_available()
+        # Whether the optimizer looks if its step is recorded as a graph, as some do where there is an accelerator. None: that is found out at the
+        # first step, since to ask begins to use the accelerator.
+        self._is_checked: Optional[bool] = None if _CLASSES.get(type(optimizer)) in (_ADAM, _RMSPROP) else False
 
     def __call__(self, closure: Optional[Closure] = None) -> Any:
         """Does what ``clip_grad_norm_()`` and then ``optimizer.step(closure)`` do, with the same state, to rounding."""
@@ -158,7 +160,7 @@ class CompiledStep:
             self.original += self._left_updates
             return self.optimizer.step() if closure is None else self.optimizer.step(closure)
         compiled, original = self.compiled, self.original
-        if closure is None and self._may_enter_c and not _is_compiling() and calls.step(self, self.optimizer, self._clip_in_c, self._is_checked):
+        if closure is None and self._may_enter_c and not _is_compiling() and self._step_in_c():
             result = None
         else:
             reason = self._why_not()
@@ -168,6 +170,11 @@ class CompiledStep:
         if compiled == self.compiled and original != self.original:
             self._left, self._left_updates = _LEFT, self.original - original
         return result
+
+    def _step_in_c(self) -> bool:
+        if self._is_checked is None:
+            self._is_checked = torch.cuda.is_available() or torch.xpu.is_available()
+        return calls.step(self, self.optimizer, self._clip_in_c, self._is_checked)  # type: ignore[no-any-return, union-attr]
 
     def _step_compiled(self, closure: Optional[Closure]) -> Any:
         self.optimizer._opt_called = True  # type: ignore[attr-defined]  # what a scheduler of learning rates looks for
