@@ -711,7 +711,7 @@ def test_arguments_of_the_method():
         (g,) = engine.run_backward((w.sin().sum(),), one, False, False, (w,), True, False)
         other_text = "".join(["allow_", "unreachable"])  # of the same letters as the name that C has
         (h,) = engine.run_backward((w.sin().sum(),), one, keep_graph=False, create_graph=False, inputs=(w,), **{other_text: True})
-        assert torch.equal(g, h)
+        same(g, h)
         for arguments, named in (((), {}), ((1, 2, 3, 4, 5, 6, 7, 8), {}), (((w.sum(),), (None,), False, False), {"other": 1})):
             mine = error_of(lambda: engine.run_backward(*arguments, **named))
             assert mine == error_of(lambda: torch._C._ImperativeEngine().run_backward(*arguments, **named)) and "TypeError" in str(mine)
