@@ -107,14 +107,19 @@ TracingTensor* TracingTensor::get(const at::Tensor& tensor) {
 }
 
 namespace {
-std::atomic<bool (*)()> is_asked_for_numbers = nullptr;
-bool numbers_are_asked_for() {
-  const auto is_asked = is_asked_for_numbers.load(std::memory_order_relaxed);
-  return is_asked != nullptr && is_asked();
+std::atomic<const TracingTensor::Interpreter*> interpreter = nullptr;
+
+bool is_interpreter_asking() {
+  const auto* asking = interpreter.load(std::memory_order_acquire);
+  return asking != nullptr && asking->is_asking();
+}
+bool must_be_numbers(const std::vector<c10::SymInt>& sizes) {
+  const bool has_symbols = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
+  return has_symbols && is_interpreter_asking() && !interpreter.load(std::memory_order_acquire)->takes_symbols(sizes);
 }
 }  // namespace
 
-void TracingTensor::give_numbers_where(bool (*is_asked)()) { is_asked_for_numbers = is_asked; }
+void TracingTensor::give_numbers_to(const Interpreter& which) { interpreter.store(&which, std::memory_order_release); }
 
 // Who asks for the memory asks this first: a formula that may go on by itself gets the memory.
 bool TracingTensor::has_storage() const {
@@ -158,7 +163,7 @@ int64_t TracingTensor::storage_offset_custom() const {
   return real.storage_offset();
 }
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
-  if (!numbers_are_asked_for()) return sizes;
+  if (!must_be_numbers(sizes)) return sizes;
   pin_sizes();
   numbers_.assign(pinned_sizes_.begin(), pinned_sizes_.end());
   return numbers_;
@@ -174,14 +179,14 @@ c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
   return strides_;
 }
 c10::SymInt TracingTensor::sym_numel_custom() const {
-  if (numbers_are_asked_for()) return numel_custom();
+  if (must_be_numbers(sizes)) return numel_custom();
   c10::SymInt numel = 1;
   for (const c10::SymInt& size : sizes) numel = numel * size;
   return numel;
 }
 c10::SymInt TracingTensor::sym_storage_offset_custom() const {
   Recorder* const recorder = Recorder::current();
-  if (recorder == nullptr || numbers_are_asked_for() || recorder->has_wrappers() || knows_its_offset(*recorder))
+  if (recorder == nullptr || is_interpreter_asking() || recorder->has_wrappers() || knows_its_offset(*recorder))
     return storage_offset_custom();
   return storage_offset_when_read(real.storage_offset());
 }

@@ -45,9 +45,13 @@ class TracingTensor final : public c10::TensorImpl {
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
   static TracingTensor* get(const at::Tensor& tensor);  // null if it is none
-  /// Who asks for sizes gets numbers where `is_asked()`, as from sizes(): Python's code, which would get symbols else and has no use for
-  /// them. Null: nowhere.
-  static void give_numbers_where(bool (*is_asked)());
+  /// Python's code, which gets numbers of its own type and no symbols.
+  struct Interpreter {
+    bool (*is_asking)();                                           // for something now
+    bool (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // it asks for these, and a symbol goes unnoticed there
+  };
+  /// Lasts as long as the process.
+  static void give_numbers_to(const Interpreter& interpreter);
   c10::SymIntArrayRef traced_sizes() const;
 
  private:

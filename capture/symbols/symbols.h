@@ -183,6 +183,11 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   size_t int_symbols() const { return int_symbols_; }
   size_t float_symbols() const { return float_symbols_; }
   const std::vector<Relation>& relations() const { return relations_; }
+  /// For who has compared what was traced at each value of the symbols that counts. What depends on a decision from now on says so again.
+  void forget_relations() {
+    relations_.clear();
+    recorded_.clear();
+  }
   std::string str(ExprId id) const;
   /// "s0 == 1", "s0*s1 >= 4".
   std::string describe(const Relation& relation) const;

@@ -107,15 +107,16 @@ void Family::fit_to(const Specialisation& second) {
 // Null: their programs are not one.
 std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const Specialisation& second,
                                             const std::vector<int64_t>& values) const {
+  const bool infers = options_.dynamic == Dynamic::Inferred;
   const auto fit_one = [&](const Halves& known, const Halves& other) {
-    return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()});
+    return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()}, infers);
   };
   const auto whole = second.whole(), whole_of_first = first.whole();
   if (whole->tangents != whole_of_first->tangents) return nullptr;
   auto program = fit_one(*whole_of_first, *whole);
   if (!program) return nullptr;
-  const auto fitted = std::make_shared<Specialisation>(second, std::move(program->joint.graph->symbols), std::move(program->returned),
-                                                       options_.dynamic == Dynamic::Inferred);
+  const auto fitted =
+      std::make_shared<Specialisation>(second, std::move(program->joint.graph->symbols), std::move(program->returned), infers);
   HalvesRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
   request.leaves = second.leaves();
   request.is_for_others = second.all_halves().size() > 1;

@@ -260,11 +260,14 @@ class Fitter {
 
 }  // namespace
 
-std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second) {
+std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second,
+                                 bool infers) {
   TracedProgram fitted = copy_of(second);
   SymbolTable& symbols = *fitted.joint.graph->symbols;
   symbols.answer_freely(false);
   if (symbols.int_symbols() != values_in_first.size() || symbols.float_symbols() != 0) return std::nullopt;
+  // A relation may be of a number that stood for the size of that trace: (12*s0) % 16 == 0, for the -1 in x.view(x.size(0), -1).
+  if (!infers) symbols.forget_relations();
   Fitter fitter(symbols, values_in_first);
   if (!fitter.guard()) return std::nullopt;
   if (!SideBySide(fitted, first, std::ref(fitter)).run()) return std::nullopt;

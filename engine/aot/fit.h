@@ -22,8 +22,9 @@ struct TracedProgram {
 
 /// `second` with its numbers as expressions of its symbols, which have these values in `first`, a program of the same function without
 /// symbols; and relations that keep each size at 2 or more, and at its value where it did not change. Nullopt: they are other programs, or
-/// a number is no such expression.
-std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second);
+/// a number is no such expression. `infers`: it may serve sizes at which it was not compared with a trace.
+std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second,
+                                 bool infers);
 
 /// Whether `program` is `third`, a program of the same function without symbols, where its symbols have these values.
 bool is_same_at(const TracedProgram& program, std::span<const int64_t> values, const TracedProgram& third);

@@ -58,6 +58,13 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& list) {
   return tensors;
 }
 
+bool takes_symbols(const std::vector<c10::SymInt>& sizes) {
+  static const auto op = find_operator("hindcast::aot_python_takes_symbols");
+  c10::List<bool> is_symbol;
+  for (const c10::SymInt& size : sizes) is_symbol.push_back(size.is_symbolic());
+  return call(op, {is_symbol}).at(0).toBool();
+}
+
 void throw_if_raised(const c10::IValue& error) {
   if (!error.isNone()) throw PythonError(error.toStringRef());
 }
@@ -69,7 +76,8 @@ bool sizes_are_numbers() {
   using Check = int (*)();
   static const auto has_gil = reinterpret_cast<Check>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   if (has_gil == nullptr) return false;
-  capture::TracingTensor::give_numbers_where([] { return has_gil() != 0; });
+  static const capture::TracingTensor::Interpreter python = {.is_asking = [] { return has_gil() != 0; }, .takes_symbols = &takes_symbols};
+  capture::TracingTensor::give_numbers_to(python);
   return true;
 }
 

@@ -18,7 +18,8 @@ class PythonError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Makes sizes numbers in Python code that is traced with symbols for sizes. False: not in this interpreter.
+/// Makes sizes numbers in Python code that is traced with symbols for sizes, but where symbols go unnoticed (hindcast/_size_flow.py). False:
+/// not in this interpreter.
 bool sizes_are_numbers();
 
 /// Before a function counts as keeping a tensor, Python's garbage collector runs.

@@ -1,5 +1,6 @@
 """Functions and modules compiled ahead of time: forward and backward are traced together, and run as programs from then on."""
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -10,7 +11,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Optional, Union
 
 import torch
@@ -23,6 +24,7 @@ from ._library import call, calls, ops
 from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
+from ._size_flow import NumbersForPython, takes_symbols
 from ._state import State, States
 
 Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
@@ -46,6 +48,7 @@ def _keep(what: Any) -> int:
 class _Thread(threading.local):
     error: Optional[BaseException] = None  # of a callback, on its way through C++
     call: Optional[Call] = None  # the innermost
+    numbers: Optional[NumbersForPython] = None  # while a function is traced
 
 
 _thread = _Thread()
@@ -110,7 +113,8 @@ def _run_function(
                 return [], _EAGER, "", None
         before = None if call is None else random_states(call.generators())
         start = _clock()
-        result, writes = _kept[number].run(tensors)
+        with _numbers_for_python():
+            result, writes = _kept[number].run(tensors)
         _kept[number].owner.own_ns = _clock() - start
         if call is not None and before != random_states(call.generators()):
             call.draws = True
@@ -164,9 +168,30 @@ def _line() -> str:
     return found if frame is not None else ""
 
 
+@contextlib.contextmanager
+def _numbers_for_python() -> Iterator[None]:
+    outer = _thread.numbers
+    numbers = _thread.numbers = outer or NumbersForPython()
+    try:
+        yield
+    finally:
+        _thread.numbers = outer
+        if outer is None:
+            numbers.end()
+
+
+def _takes_symbols(is_symbol: list[bool]) -> bool:
+    numbers = _thread.numbers
+    if numbers is None:
+        return False
+    goes_unnoticed = takes_symbols(sys._getframe(1), is_symbol)
+    return numbers.watch() if goes_unnoticed else goes_unnoticed is None
+
+
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
 _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_line", _line, "CPU")
+_kernels.impl("aot_python_takes_symbols", _takes_symbols, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 

@@ -1,0 +1,351 @@
+"""Functions that read sizes: one program for all sizes where only PyTorch gets them, numbers everywhere else."""
+
+import random
+import sys
+
+import hindcast
+import pytest
+import torch
+from side_by_side import assert_same
+from torch import nn
+
+SIZES = (4, 16, 12, 6, 8, 5, 7, 9, 3, 2, 13, 8, 1, 11, 20, 32, 21)
+COLUMNS = 12
+
+linear = nn.Linear(4, 4)
+
+
+def flattened(x):
+    rows, columns = x.shape
+    return x.view(rows * columns, 1).expand(rows * columns, 3)
+
+
+def attended(x):
+    b, t = x.size(0), x.size(1)
+    q = linear(x.view(b, t // 4, 4)).view(b, t // 4, 2, 2).transpose(1, 2)
+    return q.reshape(b, -1) + x.new_ones(b, t)
+
+
+def with_prefix(x):
+    prefix = x.shape[:-1]
+    shape = (*prefix, -1, 4)
+    return linear(x.view(*prefix, -1, 4)).view(shape).sum(-1)
+
+
+def in_a_block(x):
+    with torch.no_grad():
+        n = x.shape[0]
+    try:
+        return x.reshape(n, 3, -1).cos()
+    except RuntimeError:
+        return x
+
+
+def branches(x):
+    n = x.shape[0]
+    if n == 8:
+        return x.view(n, -1) * 3
+    if n > 10 and n != 20:
+        return x.exp()
+    return x.reshape(-1) if n % 2 else x.view(n // 2, 2, -1)
+
+
+def in_a_loop(x):
+    y = x
+    for _ in range(3):
+        y = y.reshape(y.shape[0], -1, 2).sum(2, keepdim=True).expand(-1, -1, 2).reshape(y.shape)
+    return y
+
+
+def checked(x, y):
+    if x.shape != y.shape:  # no assert, which pytest makes another function of
+        raise ValueError("shapes")
+    return x * y.reshape(x.shape)
+
+
+# By how many traces there are at most for all of SIZES: the first is for its own size, the second for others, one for size 1.
+FOLLOWED = {
+    "reshape": (lambda x: x.reshape(x.shape[0], -1, 4).tanh(), 3),
+    "flattened": (flattened, 3),
+    "attended": (attended, 3),
+    "prefix": (with_prefix, 3),
+    "block": (in_a_block, 3),
+    "branches": (branches, 7),
+    "branch": (lambda x: x * 3 if x.shape[0] == 8 else x * 2, 4),
+    "loop": (in_a_loop, 3),
+    "checked": (lambda x: checked(x, x), 3),
+    "arange": (lambda x: x + torch.arange(x.shape[1]) + torch.zeros(x.shape[0], COLUMNS), 3),
+    "slice": (lambda x: x[: x.shape[0] // 2].sum(0) + x[:, : x.shape[1] - 3].sum(), 4),
+    "indices": (lambda x: x[-1] + x[1:, None].sum((0, 1)), 5),
+    "odd": (lambda x: x * x.new_ones((x.shape[0] + 1) // 2, 1).sum(), 3),
+    "numel": (lambda x: x.reshape(x.numel() // 2, 2), 3),
+    "repeat": (lambda x: x.repeat(x.shape[0] + 1, 1), 3),
+}
+
+
+def leaf(size):
+    return torch.randn(size, COLUMNS, requires_grad=True)
+
+
+def gradient_of(result, x):
+    return torch.autograd.grad(result.sin().sum(), x)
+
+
+def assert_is_the_function(function, sizes=SIZES, **options):
+    """Returns what the compiled one counted."""
+    f = hindcast.aot_function(function, fw_compiler="eager", bw_compiler="eager", back_off=False, **options)
+    for size in sizes:
+        x = leaf(size)
+        expected, seen = function(x), f(x)
+        assert_same(seen.detach(), expected.detach(), f"size {size}")
+        assert_same(gradient_of(seen, x), gradient_of(expected, x), f"gradient at size {size}")
+    assert sys.getprofile() is None
+    return f.stats()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sizes are followed from Python 3.11 on")
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_there_is_one_program_for_all_sizes(name):
+    function, traces = FOLLOWED[name]
+    stats = assert_is_the_function(function)
+    assert stats["eager"] == 0 and stats["traces"] <= traces, stats
+
+
+# ---- who looks at a size gets a number
+
+seen = []
+
+
+def note(value):
+    seen.append(value)
+    return value
+
+
+class Wrapper:
+    """Has methods with the names of a tensor's."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def view(self, *shape):
+        note(shape)
+        return self.tensor.view(*shape)
+
+    def reshape(self, shape, *, order="C"):
+        note(shape)
+        return self.tensor.reshape(shape) if order == "C" else self.tensor
+
+    def expand(self, rows, columns=3):
+        def inner():
+            return note(rows)
+
+        return self.tensor.sum().expand(inner(), columns)
+
+    def __getitem__(self, index):
+        note(index)
+        return self.tensor[index]
+
+
+class WithShape:
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+def by_a_cell(x):
+    n = x.shape[0]
+    return x.view((lambda: note(n))(), -1)
+
+
+def by_variables(x):
+    n = x.shape[0]
+    note(locals()["n"])
+    return x.view(n, -1)
+
+
+def by_except(x):
+    try:
+        return x.view(note(x.shape[0]), -1)
+    except RuntimeError as error:
+        return x + len(str(error))
+
+
+def by_comparison(x):
+    n = x.shape[0]
+    return x * note(n > 5)
+
+
+def kept_and_viewed(x, shapes):
+    shapes["last"] = x.shape
+    return x.view(note(shapes["last"])[0], -1)
+
+
+def with_two_values(x):
+    n = x.shape[0]
+    if x.shape[1] == COLUMNS:
+        n = "text" if n == 3 else n
+    return x.view(n, -1) if n != "text" else x * 2
+
+
+LOOKING = {
+    "isinstance": lambda x: x.view(x.shape[0], -1) if isinstance(note(x.shape[0]), int) else x,
+    "text": lambda x: x.view(x.shape[0], -1) + len(note(f"{x.shape[0]}")),
+    "hash": lambda x: x.view(x.shape[0], -1) * {4: 2.0}.get(note(x.shape[0]), 3.0),
+    "quotient": lambda x: x / note(x.shape[0]) + x.mean() * x.numel(),
+    "tensor times size": lambda x: x * x.shape[0] + torch.ones(2).sum() * x.shape[0],
+    "real": lambda x: x[: int(x.shape[0] * 0.5) + 1],
+    "rounded down": lambda x: x.view(x.shape[0], -1) * ((1 - x.shape[0]) // 2),
+    "range": lambda x: sum(x[i] * i for i in range(x.shape[0])),
+    "cell": by_a_cell,
+    "variables": by_variables,
+    "except": by_except,
+    "comparison": by_comparison,
+    "mapping": lambda x: kept_and_viewed(x, {}),
+    "two values": with_two_values,
+    "view of another class": lambda x: Wrapper(x).view(x.shape[0], -1),
+    "reshape of another class": lambda x: Wrapper(x).reshape((x.shape[0], -1), order="C"),
+    "list for another class": lambda x: Wrapper(x).reshape([x.shape[0], 2, -1]),
+    "expand of another class": lambda x: Wrapper(x).expand(x.shape[0]) + x.sum(),
+    "slice of another class": lambda x: Wrapper(x)[: x.shape[0], 1 : x.shape[0]],
+    "sizes of another class": lambda x: x.view(x.shape[0] * WithShape(torch.tensor(1)).shape[0], -1) * 2,
+    "array": lambda x: x + torch.from_numpy(torch.ones(1).numpy().repeat(x.shape[0])).float()[:, None],
+    "list": lambda x: x * sum([1.0, 2.0, 3.0, 4.0, 5.0][: x.shape[0]]),
+    "keyword": lambda x: Wrapper(x).expand(rows=x.shape[0]) + x.sum(),
+}
+
+
+def types_in(value):
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(types_in, value))
+    return types_in((value.start, value.stop)) if isinstance(value, slice) else {type(value)}
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_who_looks_at_a_size_gets_a_number(name):
+    seen.clear()
+    assert_is_the_function(LOOKING[name])
+    assert not {torch.SymInt, torch.SymBool} & types_in(seen), seen
+
+
+def test_beside_a_profiler_sizes_are_numbers():
+    calls = []
+
+    def profile(frame, event, _):
+        calls.append(frame.f_code.co_name)
+
+    f = hindcast.aot_function(FOLLOWED["reshape"][0], back_off=False)
+    sys.setprofile(profile)
+    try:
+        for size in SIZES[:3]:
+            f(leaf(size)).sum().backward()
+        assert sys.getprofile() is profile
+    finally:
+        sys.setprofile(None)
+    assert "<lambda>" in calls and "_enters" not in calls
+
+
+def test_a_profile_ends_with_a_function_that_raises():
+    def function(x):
+        y = x.view(x.shape[0], -1)
+        if x.shape[0] > 5:
+            raise KeyError("user")
+        return y
+
+    f = hindcast.aot_function(function)
+    f(leaf(4)).sum().backward()
+    with pytest.raises(KeyError, match="user"):
+        f(leaf(6))
+    assert sys.getprofile() is None
+
+
+def test_a_function_goes_on_with_symbols_as_itself():
+    def function(x):
+        n = x.shape[0]
+        y = x.detach().clone()
+        if n > 5:
+            y.data_ptr()  # ends the recording
+        z = (x * y).view(n * 2, -1)[1:n].expand(n - 1, 6)
+        return z + z.new_zeros(n - 1, 1) if n > 6 else z * 2
+
+    assert_is_the_function(function, (4, 12, 12, 7, 5, 4, 9))
+
+
+# ---- any functions of sizes
+
+
+class Writer:
+    """Writes functions that reckon with sizes, branch on them, and reshape and slice by them."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.names = ["a", "b"]
+        self.count = 0
+
+    def number(self, depth=2):
+        pick = self.random.random()
+        if depth == 0 or pick < 0.35:
+            return self.random.choice(self.names)
+        if pick < 0.5:
+            return str(self.random.randint(1, 5))
+        if pick < 0.6:
+            return f"({self.number(depth - 1)} {self.random.choice(('//', '%'))} {self.random.randint(1, 4)})"
+        if pick < 0.65:
+            return self.random.choice((f"int({self.number(depth - 1)})", f"max({self.number(depth - 1)}, 2)", "x.size(0)", "x.shape[-1]"))
+        return f"({self.number(depth - 1)} {self.random.choice('+-*')} {self.number(depth - 1)})"
+
+    def test(self):
+        compared = f"{self.number(1)} {self.random.choice(('<', '<=', '==', '!=', '>', '>='))} {self.number(1)}"
+        return compared if self.random.random() < 0.7 else f"{compared} and {self.number(1)} > {self.random.randint(0, 9)}"
+
+    def statement(self, depth):
+        indent = "    " * depth
+        pick = self.random.random()
+        if pick < 0.25:
+            self.count += 1
+            line = f"{indent}n{self.count} = {self.number()}"
+            self.names.append(f"n{self.count}")
+            return [line]
+        if pick < 0.4:
+            kept = list(self.names)
+            body = self.statement(depth + 1)
+            self.names = kept  # may not be bound
+            return [f"{indent}if {self.test()}:", *body]
+        return [
+            indent
+            + self.random.choice(
+                (
+                    "y = y.reshape(a, -1).reshape(y.shape).cos()",
+                    f"y = y * y.new_ones({self.number(1)} % 4 + 1, 1, 1).sum()",
+                    f"y = y + x[: {self.number(1)} % 3 + 1].sum()",
+                    f"y = y * torch.arange({self.number(1)} % 5 + 1).sum()",
+                    f"y = y * ({self.number(1)})",
+                    "y = y.view(a * b).view(a, b) if y.dim() == 2 else y",
+                    f"y = y + x[{self.number(1)} % a]",
+                    f"y = y[:, : {self.number(1)} % b + 1].sum(1, keepdim=True) + x",
+                )
+            )
+        ]
+
+    def function(self):
+        lines = ["def function(x):", "    a, b = x.shape", "    y = x * 1"]
+        for _ in range(self.random.randint(2, 6)):
+            lines += self.statement(1)
+        return "\n".join([*lines, "    return y"])
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_written_functions_are_what_they_are(first):
+    for seed in range(first, first + 10):
+        text = Writer(seed).function()
+        names = {"torch": torch}
+        exec(compile(text, f"seed {seed}", "exec"), names)
+        random_sizes = random.Random(seed)
+        try:
+            for size in range(1, 20):
+                names["function"](leaf(size))
+        except (RuntimeError, IndexError, ZeroDivisionError):
+            continue  # an error of the function's own
+        try:
+            assert_is_the_function(names["function"], [random_sizes.randint(1, 19) for _ in range(14)])
+        except BaseException:
+            print(text)
+            raise
