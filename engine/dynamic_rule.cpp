@@ -96,6 +96,8 @@ class Rule {
       if (is_new) {
         row.int_hints.push_back(rows_.now[i]);
         row.is_size.push_back(false);
+        const History& history = found->first;
+        row.is_steady.push_back(std::equal(history.begin() + 1, history.end(), history.begin()));
       }
       row.symbols[i] = found->second;
       if (rows_.kinds[i] != FactKind::SavedSize) row.is_size[found->second] = true;

@@ -30,6 +30,7 @@ struct DynamicRow {
   std::vector<uint8_t> is_float;
   std::vector<int64_t> int_hints;  // per integer symbol, its value now
   std::vector<bool> is_size;       // per integer symbol: never negative
+  std::vector<bool> is_steady;     // per integer symbol: it had this value in every capture
   std::vector<double> float_hints;
 
   bool is_dynamic(size_t place) const;

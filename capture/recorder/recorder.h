@@ -92,6 +92,8 @@ class Recorder {
   bool is_looked_at() const { return graph_.symbols->is_looked_at(); }
   /// A transform of torch.func is at work, or has been. Its wrappers take storage offsets along as numbers, also where they hide it.
   bool has_wrappers();
+  /// Somebody asked so while one was at work.
+  bool had_wrappers() const { return has_wrappers_; }
   /// No size is a symbol.
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
   /// Policy::is_given().

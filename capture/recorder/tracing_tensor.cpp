@@ -113,9 +113,10 @@ bool is_interpreter_asking() {
   const auto* asking = interpreter.load(std::memory_order_acquire);
   return asking != nullptr && asking->is_asking();
 }
-bool must_be_numbers(const std::vector<c10::SymInt>& sizes) {
+TracingTensor::Symbols which_symbols(const std::vector<c10::SymInt>& sizes) {
   const bool has_symbols = std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); });
-  return has_symbols && is_interpreter_asking() && !interpreter.load(std::memory_order_acquire)->takes_symbols(sizes);
+  if (!has_symbols || !is_interpreter_asking()) return TracingTensor::Symbols::All;
+  return interpreter.load(std::memory_order_acquire)->takes_symbols(sizes);
 }
 }  // namespace
 
@@ -163,9 +164,13 @@ int64_t TracingTensor::storage_offset_custom() const {
   return real.storage_offset();
 }
 c10::SymIntArrayRef TracingTensor::sym_sizes_custom() const {
-  if (!must_be_numbers(sizes)) return sizes;
-  pin_sizes();
-  numbers_.assign(pinned_sizes_.begin(), pinned_sizes_.end());
+  const Symbols which = which_symbols(sizes);
+  if (which == Symbols::All) return sizes;
+  numbers_.clear();
+  for (const c10::SymInt& size : sizes) {
+    const bool is_symbol = which == Symbols::Unsteady && !SymbolTable::is_steady(size);
+    numbers_.push_back(is_symbol ? size : c10::SymInt(size.guard_int(__FILE__, __LINE__)));
+  }
   return numbers_;
 }
 c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
@@ -179,7 +184,7 @@ c10::SymIntArrayRef TracingTensor::sym_strides_custom() const {
   return strides_;
 }
 c10::SymInt TracingTensor::sym_numel_custom() const {
-  if (must_be_numbers(sizes)) return numel_custom();
+  if (which_symbols(sizes) != Symbols::All) return numel_custom();
   c10::SymInt numel = 1;
   for (const c10::SymInt& size : sizes) numel = numel * size;
   return numel;

@@ -45,10 +45,12 @@ class TracingTensor final : public c10::TensorImpl {
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
   static TracingTensor* get(const at::Tensor& tensor);  // null if it is none
-  /// Python's code, which gets numbers of its own type and no symbols.
+  /// Where symbols go unnoticed.
+  enum class Symbols : uint8_t { Nowhere, Unsteady, All };  // Unsteady: those whose sizes have changed
+  /// Python's code, which gets numbers of its own type else.
   struct Interpreter {
-    bool (*is_asking)();                                           // for something now
-    bool (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // it asks for these, and a symbol goes unnoticed there
+    bool (*is_asking)();                                              // for something now
+    Symbols (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // it asks for these
   };
   /// Lasts as long as the process.
   static void give_numbers_to(const Interpreter& interpreter);

@@ -137,6 +137,12 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   /// From now on a size that is asked for as a number is told, without a relation: whoever asks has to find out himself for which other
   /// sizes the answer is right.
   void answer_freely(bool freely) { answers_freely_ = freely; }
+  /// A symbol that has been the same so far: asked for as a number, it is pinned all the same.
+  void set_steady(ExprId symbol) { steady_.insert(symbol.index); }
+  /// Of such symbols and constants.
+  bool is_steady(ExprId id) const;
+  /// The same; false for a symbol of another library.
+  static bool is_steady(const c10::SymInt& size);
   /// It was.
   bool has_answered() const { return has_answered_; }
   /// While alive, who looks at sizes depends on nothing: answers leave no relation.
@@ -223,6 +229,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   std::unordered_map<Shape, ExprId, ShapeHash> interned_;
   std::vector<Relation> relations_;
   std::unordered_set<Shape, ShapeHash> recorded_;
+  std::unordered_set<uint32_t> steady_;  // symbols
   size_t int_symbols_ = 0;
   size_t float_symbols_ = 0;
   bool answers_freely_ = false, has_answered_ = false, is_looked_at_ = false;

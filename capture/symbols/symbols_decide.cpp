@@ -71,10 +71,18 @@ ExprId SymbolTable::negate(ExprId a) {
   return intern(ExprKind::Not, a, {}, of_int(0), of_int(!hint(a)), true);
 }
 
+bool SymbolTable::is_steady(ExprId id) const {
+  const Expr& e = expr(id);
+  if (is_constant(id)) return true;
+  if (e.kind == ExprKind::IntSymbol || e.kind == ExprKind::FloatSymbol) return steady_.count(id.index) != 0;
+  return is_steady(e.a) && is_steady(e.b);
+}
+
 void SymbolTable::record(Cmp cmp, ExprId a, ExprId b, bool outcome) {
   if (is_looked_at_) return;
   // A size that equals a number may have been asked for before, and the number be the size. 0 and 1 are not like other sizes.
-  if (answers_freely_ && cmp == Cmp::Equal && outcome && type(a) == ExprType::Int && hint(a) > 1 && (is_constant(a) || is_constant(b))) {
+  const bool is_number = cmp == Cmp::Equal && outcome && type(a) == ExprType::Int && (is_constant(a) || is_constant(b));
+  if (answers_freely_ && is_number && hint(a) > 1 && !(is_steady(a) && is_steady(b))) {
     has_answered_ = true;
     return;
   }

@@ -181,6 +181,12 @@ ExprId SymbolTable::expr_of(const c10::SymNode& node) {
   throw std::logic_error("a symbolic number of another library: " + node->str());
 }
 
+bool SymbolTable::is_steady(const c10::SymInt& size) {
+  if (!size.is_symbolic()) return true;
+  const auto* ours = dynamic_cast<Symbolic*>(size.toSymNodeImplUnowned());
+  return ours != nullptr && ours->table()->is_steady(ours->id());
+}
+
 ExprId SymbolTable::expr_of(const c10::SymInt& value) {
   if (auto plain = value.maybe_as_int()) return integer(*plain);
   return expr_of(value.toSymNode());

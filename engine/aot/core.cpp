@@ -93,7 +93,7 @@ class AotCore::Implementation {
     if (family == nullptr) return std::nullopt;
     const auto known = family->all();
     capture::Bindings bindings;
-    const auto* specialisation = find_match(*known, InputFacts(call.inputs), bindings);
+    const auto* specialisation = find_match(*known, call.inputs, InputFacts(call.inputs), bindings);
     if (specialisation == nullptr || (*specialisation)->is_eager()) return std::nullopt;
     const auto halves = (*specialisation)->halves();
     if (halves == nullptr) return std::nullopt;
@@ -157,9 +157,10 @@ class AotCore::Implementation {
     return why_not_recorded_plan(*halves.forward->plan());
   }
 
-  static const std::shared_ptr<Specialisation>* find_match(const Family::List& known, const InputFacts& facts,
-                                                           capture::Bindings& bindings) {
-    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one->matches(facts.row, bindings); });
+  static const std::shared_ptr<Specialisation>* find_match(const Family::List& known, const std::vector<at::Tensor>& inputs,
+                                                           const InputFacts& facts, capture::Bindings& bindings) {
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const auto& one) { return one->begin_alike(inputs) && one->matches(facts.row, bindings); });
     return found == known.end() ? nullptr : &*found;
   }
 
@@ -175,7 +176,8 @@ class AotCore::Implementation {
     const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
     const auto known = family->all();
     capture::Bindings bindings;
-    if (const auto* specialisation = find_match(*known, facts, bindings)) return work.run(*specialisation, std::move(bindings));
+    if (const auto* specialisation = find_match(*known, call.inputs, facts, bindings))
+      return work.run(*specialisation, std::move(bindings));
     if (const size_t programs = family->programs(); programs >= context_->options.limit) {
       HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
       return run_eagerly(*context_, call);

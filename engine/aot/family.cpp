@@ -64,6 +64,7 @@ Family::Sizes Family::sizes_for(const capture::Facts& row) const {
   bool may_fit = false;
   {
     const std::lock_guard lock(mutex_);
+    if (wants_plain_) return Sizes::Plain;
     fitted = fitted_;
     may_fit = may_fit_;
   }
@@ -78,7 +79,20 @@ void Family::set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another
 }
 
 void Family::learned(const Specialisation& specialisation) {
+  if (!specialisation.is_dynamic()) {
+    const std::lock_guard lock(mutex_);
+    wants_plain_ = false;
+  }
   if (specialisation.is_exact() && specialisation.whole()) fit_to(specialisation);
+}
+
+// ATen treats sizes of 0 and 1 in ways of their own, and a program of these says nothing of others.
+bool Family::may_be_compared(const Specialisation& second, const std::vector<int64_t>& values) {
+  const std::vector<int64_t> others = second.symbols_at_capture();
+  for (size_t s = 0; s < values.size(); ++s) {
+    if (values[s] != others[s] && std::min(values[s], others[s]) < 2) return false;
+  }
+  return true;
 }
 
 // The first two sizes: is there one program for both?
@@ -89,16 +103,27 @@ void Family::fit_to(const Specialisation& second) {
   }
   if (options_.fw_compiler.function() || options_.bw_compiler.function()) return set_fit(nullptr, false);
   const auto known_sizes = all();  // lives as long as the loop does
+  bool has_degenerate = false;
   for (const auto& first : *known_sizes) {
     if (first->is_dynamic() || !first->is_alike_outside(second) || !first->whole()) continue;
     const auto values = second.values_of_symbols(first->row());
     if (!values) continue;
+    if (!may_be_compared(second, *values)) {
+      has_degenerate = true;
+      continue;
+    }
+    has_degenerate = false;
     const auto fitted = fit(*first, second, *values);
     if (!fitted) continue;
     HC_LOG(Aot, Info, "numbers of two programs are expressions of their sizes; a third size will tell");
     fitted->prove(*values);
     fitted->prove(second.symbols_at_capture());
     return set_fit(fitted, false);
+  }
+  if (has_degenerate) {
+    const std::lock_guard lock(mutex_);
+    wants_plain_ = true;
+    return;
   }
   HC_LOG(Aot, Info, "programs at two sizes differ in more than what their sizes say: each size gets its own");
   set_fit(nullptr, false);

@@ -38,13 +38,14 @@ class Family : public std::enable_shared_from_this<Family> {
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit
-    Plain,   // without symbols: a fit is to be compared with it
+    Plain,   // without symbols: a fit is to be compared with it, or made of it
     Pinned,  // there is no fit: a size that is asked for as a number stays what it is
   };
   /// For a call with these facts.
   Sizes sizes_for(const capture::Facts& row) const;
 
  private:
+  static bool may_be_compared(const Specialisation& second, const std::vector<int64_t>& values);
   void fit_to(const Specialisation& second);
   std::shared_ptr<Specialisation> fit(const Specialisation& first, const Specialisation& second, const std::vector<int64_t>& values) const;
   void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
@@ -54,6 +55,7 @@ class Family : public std::enable_shared_from_this<Family> {
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;
+  bool wants_plain_ = false;  // there is no program without symbols that another may be compared with
   size_t escapes_ = 0;
   std::shared_ptr<Specialisation> fitted_;  // among all_ once a third size has confirmed it
 };

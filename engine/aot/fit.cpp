@@ -1,6 +1,6 @@
 #include "engine/aot/fit.h"
 
-#include "capture/graph/copy_graph.h"
+#include "engine/aot/numbers_as_scalars.h"
 
 #include <algorithm>
 
@@ -173,11 +173,7 @@ class SideBySide {
   std::vector<ValueId> counterpart_;  // by value
 };
 
-TracedProgram copy_of(const TracedProgram& program) {
-  TracedProgram copy = program;
-  copy.joint.graph = capture::copy_of(*program.joint.graph);
-  return copy;
-}
+TracedProgram copy_of(const TracedProgram& program) { return {with_numbers_as_scalars(program.joint), program.returned}; }
 
 class Fitter {
  public:
@@ -270,7 +266,7 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
   if (!infers) symbols.forget_relations();
   Fitter fitter(symbols, values_in_first);
   if (!fitter.guard()) return std::nullopt;
-  if (!SideBySide(fitted, first, std::ref(fitter)).run()) return std::nullopt;
+  if (!SideBySide(fitted, copy_of(first), std::ref(fitter)).run()) return std::nullopt;
   return fitted;
 }
 
@@ -280,7 +276,8 @@ bool is_same_at(const TracedProgram& program, std::span<const int64_t> values, c
   capture::Env env;
   const capture::Evaluator evaluator(symbols);
   if (!evaluator.evaluate({{values.begin(), values.end()}, {}}, env) || !evaluator.relations_hold(env)) return false;
-  return SideBySide(copy, third, [&](ExprId own, int64_t plain) { return env.integer(own) == plain ? std::optional(own) : std::nullopt; })
+  const TracedProgram plain = copy_of(third);
+  return SideBySide(copy, plain, [&](ExprId own, int64_t plain) { return env.integer(own) == plain ? std::optional(own) : std::nullopt; })
       .run();
 }
 

@@ -27,6 +27,12 @@ bool are_same(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>
                     [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
 }
 
+std::vector<int64_t> offsets_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<int64_t> offsets;
+  for (const at::Tensor& tensor : tensors) offsets.push_back(tensor.defined() ? tensor.storage_offset() : 0);
+  return offsets;
+}
+
 }  // namespace
 
 InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<bool>& is_static, bool with_kinds) {
@@ -68,6 +74,11 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   }
   has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
   is_exact_ = symbols_->has_answered();
+  if (trace.may_read_offsets()) {
+    offsets_ = offsets_of(trace.real_inputs());
+    const std::vector<int64_t> outside = offsets_of(trace.lifted());
+    offsets_.insert(offsets_.end(), outside.begin(), outside.end());
+  }
 }
 
 Specialisation::Specialisation(InputFacts facts) : row_(std::move(facts.row)), first_(std::move(facts.first)), is_eager_(true) {}
@@ -84,6 +95,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       numbers_(other.numbers_),
       lifted_(other.lifted_),
       lifted_row_(other.lifted_row_),
+      offsets_(other.offsets_),
       needs_gradient_(other.needs_gradient_),
       lasting_(other.lasting_),
       leaves_(other.leaves_),
@@ -107,6 +119,14 @@ std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Fact
     values[symbol] = row[i];
   }
   return values;
+}
+
+bool Specialisation::begin_alike(const std::vector<at::Tensor>& inputs) const {
+  if (offsets_.empty()) return true;
+  std::vector<int64_t> now = offsets_of(inputs);
+  const std::vector<int64_t> outside = offsets_of(find_lifted());
+  now.insert(now.end(), outside.begin(), outside.end());
+  return now == offsets_;
 }
 
 void ProvedSizes::add(const std::vector<int64_t>& values) {
@@ -245,6 +265,7 @@ capture::FunctionTrace::SizesOf sizes_of_inputs(const Facts& row, const std::vec
   return [row, first, dynamic, made = std::vector<ExprId>()](size_t input, capture::SymbolTable& symbols) mutable {
     for (size_t s = made.size(); s < dynamic.int_hints.size(); ++s) {
       made.push_back(dynamic.is_size[s] ? symbols.size_symbol(dynamic.int_hints[s]) : symbols.int_symbol(dynamic.int_hints[s]));
+      if (dynamic.is_steady[s]) symbols.set_steady(made.back());
     }
     const size_t place = first[input];
     const auto rank = static_cast<size_t>((row[place] >> 1) & 0x7f);

@@ -55,6 +55,8 @@ class Specialisation {
 
   /// True if it is right for a call with these inputs; then `bindings` are filled.
   bool matches(const capture::Facts& row, capture::Bindings& bindings) const;
+  /// True if these inputs begin in their memory where the traced ones did, or if that does not matter.
+  bool begin_alike(const std::vector<at::Tensor>& inputs) const;
   const capture::Facts& row() const { return row_; }
   bool is_dynamic() const { return !dynamic_.symbols.empty(); }
   /// It has symbols, and numbers that may be sizes: it is right for its own sizes alone.
@@ -162,6 +164,7 @@ class Specialisation {
   std::vector<capture::AskedNumber> numbers_;
   std::vector<OutsideTensor> lifted_;
   capture::Facts lifted_row_;
+  std::vector<int64_t> offsets_;      // of inputs, then of tensors from outside; empty: they do not matter
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;
   bool has_gradients_ = false, draws_ = false, has_formulas_ = false;

@@ -3,6 +3,7 @@
 #include "capture/function/kept_tensors.h"
 #include "capture/recorder/tracing_tensor.h"
 #include "capture/recorder/where_in_code.h"
+#include "capture/symbols/symbols.h"
 #include "python/csrc/torch_functions.h"
 
 #include <ATen/core/List.h>
@@ -58,11 +59,14 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& list) {
   return tensors;
 }
 
-bool takes_symbols(const std::vector<c10::SymInt>& sizes) {
+capture::TracingTensor::Symbols takes_symbols(const std::vector<c10::SymInt>& sizes) {
   static const auto op = find_operator("hindcast::aot_python_takes_symbols");
-  c10::List<bool> is_symbol;
-  for (const c10::SymInt& size : sizes) is_symbol.push_back(size.is_symbolic());
-  return call(op, {is_symbol}).at(0).toBool();
+  c10::List<bool> is_symbol, is_steady;
+  for (const c10::SymInt& size : sizes) {
+    is_symbol.push_back(size.is_symbolic());
+    is_steady.push_back(capture::SymbolTable::is_steady(size));
+  }
+  return static_cast<capture::TracingTensor::Symbols>(call(op, {is_symbol, is_steady}).at(0).toInt());
 }
 
 void throw_if_raised(const c10::IValue& error) {

@@ -155,7 +155,7 @@ void define_optim(torch::Library& m) {
 void define_callbacks(torch::Library& m) {
   m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
   m.def("aot_python_line() -> str");
-  m.def("aot_python_takes_symbols(bool[] is_symbol) -> bool");
+  m.def("aot_python_takes_symbols(bool[] is_symbol, bool[] is_steady) -> int");
   m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
   m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
 }

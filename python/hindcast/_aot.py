@@ -24,7 +24,7 @@ from ._library import call, calls, ops
 from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
-from ._size_flow import NumbersForPython, takes_symbols
+from ._size_flow import NOWHERE, NumbersForPython, takes_symbols
 from ._state import State, States
 
 Compiler = Union[str, Callable[[Program, Sequence[Optional[torch.Tensor]]], Optional[Callable[..., Any]]], None]
@@ -180,12 +180,12 @@ def _numbers_for_python() -> Iterator[None]:
             numbers.end()
 
 
-def _takes_symbols(is_symbol: list[bool]) -> bool:
+def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
     numbers = _thread.numbers
     if numbers is None:
-        return False
-    goes_unnoticed = takes_symbols(sys._getframe(1), is_symbol)
-    return numbers.watch() if goes_unnoticed else goes_unnoticed is None
+        return NOWHERE
+    which, are_given_to_code = takes_symbols(sys._getframe(1), is_symbol, is_steady)
+    return which if not are_given_to_code or numbers.watch() else NOWHERE
 
 
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
@@ -343,7 +343,7 @@ class AotFunction:
             with torch._C.DisableTorchFunction():
                 return self._call(args, kwargs, modes, state)
         except Untraceable as why:
-            if not self._fallback and not isinstance(why, DoesNotPay):
+            if not self._fallback and not isinstance(why, DoesNotPay) and not torch.compiler.is_compiling():  # as in torch.export
                 raise RuntimeError(f"hindcast.aot_function: the function cannot be traced: {why}") from None
             self._tell(why)
         self._left_to_python += 1

@@ -200,16 +200,23 @@ class CompiledStep:
                 attributes.pop(name, None)
             attributes.update(former)
 
+        is_skipped = True
+
         def step() -> Any:
+            nonlocal is_skipped
+            is_skipped = False
             give_back()
             return self()
 
         # The scaler calls the optimizer's step(), to which it would leave a fused optimizer's unscaling.
         attributes.update(zip(names, (step, False)))
         try:
-            return scaler.step(self.optimizer)
+            result = scaler.step(self.optimizer)
         finally:
             give_back()
+        if is_skipped and self._how is not None and self._how.error_if_nonfinite:
+            self._clip()  # raises, as it does between unscale_() and step()
+        return result
 
     def _why_not(self) -> Optional[str]:
         optimizer = self.optimizer

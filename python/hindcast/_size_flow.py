@@ -8,9 +8,10 @@ such a one, as ``view`` of a class of the user's, gets numbers too (`NumbersForP
 
 import dis
 import functools
+import heapq
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -18,6 +19,11 @@ from torch.fx.experimental import sym_node
 
 _METHODS = frozenset(("broadcast_to", "expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "tile", "view"))
 _FUNCTIONS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
+_FUNCTIONS |= frozenset(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
+# In Python, and right with symbols: what they do was read.
+_TRUSTED = tuple(
+    vars(torch.nn.functional)[name] for name in ("_verify_batch_size", "_list_with_default") if name in vars(torch.nn.functional)
+)
 _READS = frozenset(("numel", "shape", "size"))
 # By C++ that knows symbols.
 _INDEXING = frozenset(("BINARY_SUBSCR", "STORE_SUBSCR", "BINARY_SLICE", "STORE_SLICE"))
@@ -27,6 +33,8 @@ _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 _GOES_ON_THERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _MOST_INSTRUCTIONS = 4000
+_MOST_ITEMS = 256
+_MOST_FOUND, _MOST_OF_ATTRIBUTES = 4096, 8
 
 
 class _Noticed(Exception):
@@ -37,7 +45,7 @@ class _Int(NamedTuple):
     """An int, or a symbol for one."""
 
     may_be_symbol: bool
-    may_be_negative: bool
+    least: Optional[int]  # 0 or 1: it is never smaller; None: nobody knows
 
 
 class _Constant(NamedTuple):
@@ -49,6 +57,7 @@ class _List(NamedTuple):
 
     items: Optional[tuple[Any, ...]]
     may_have_symbols: bool = True  # where there are no items
+    is_mutable: bool = False
 
 
 class _Slice(NamedTuple):
@@ -63,13 +72,26 @@ class _Named(NamedTuple):
     is_of_tensor: bool = False
 
 
-_Value = Union[str, _Int, _Constant, _List, _Slice, _Named]
-_OTHER, _TENSOR, _TORCH, _NULL = "other", "tensor", "torch", "null"
+class _Object(NamedTuple):
+    """Of which it is known where the code finds it: a variable's name, and attributes. An empty name: a global one comes next."""
+
+    path: tuple[str, ...]
+
+
+class _Variable(NamedTuple):
+    """What a variable held when the instruction at a place put it on the stack."""
+
+    name: str
+    place: int
+
+
+_Value = Union[str, _Int, _Constant, _List, _Slice, _Named, _Object, _Variable]
+_OTHER, _TENSOR, _TORCH, _NULL, _TRUSTED_ONE = "other", "tensor", "torch", "null", "trusted"
 _TRUTH = "truth"  # of a comparison
 _PERHAPS = "perhaps a symbol"
-_SIZE = _Int(may_be_symbol=True, may_be_negative=False)
+_SIZE = _Int(may_be_symbol=True, least=0)
 # What other instructions read of a tensor. Where these are symbols, they are followed from there.
-_ANOTHER, _OTHERS = _Int(may_be_symbol=False, may_be_negative=False), _List(None, may_have_symbols=False)
+_ANOTHER, _OTHERS = _Int(may_be_symbol=False, least=0), _List(None, may_have_symbols=False)
 
 
 def _has_symbol(value: _Value) -> bool:
@@ -80,9 +102,13 @@ def _has_symbol(value: _Value) -> bool:
     return any(map(_has_symbol, value.parts)) if isinstance(value, _Slice) else value in (_TRUTH, _PERHAPS)
 
 
+def _least(number: int) -> Optional[int]:
+    return min(number, 1) if number >= 0 else None
+
+
 def _int_of(value: _Value) -> Optional[_Int]:
     if isinstance(value, _Constant) and type(value.value) is int:
-        return _Int(False, value.value < 0)
+        return _Int(False, _least(value.value))
     return value if isinstance(value, _Int) else None
 
 
@@ -97,7 +123,8 @@ def _joined(a: _Value, b: _Value) -> _Value:
         return a
     one, other = _int_of(a), _int_of(b)
     if one and other:
-        return _Int(one.may_be_symbol or other.may_be_symbol, one.may_be_negative or other.may_be_negative)
+        leasts = one.least, other.least
+        return _Int(one.may_be_symbol or other.may_be_symbol, None if None in leasts else min(leasts))  # type: ignore[type-var]
     if isinstance(a, _Named) and isinstance(b, _Named) and a[:2] == b[:2]:
         return a._replace(is_of_tensor=a.is_of_tensor and b.is_of_tensor)
     return _PERHAPS if _has_symbol(a) or _has_symbol(b) else _OTHER
@@ -112,57 +139,108 @@ Stack = tuple[_Value, ...]
 
 
 class _Read(NamedTuple):
-    """Which sizes are symbols, and what is known besides."""
+    """Which sizes are symbols."""
 
     offset: int
     is_symbol: tuple[bool, ...]  # by dimension
-    tensors: frozenset[str]  # variables that hold a tensor all the time
-    torchs: frozenset[str]  # global names of the module
+
+
+Variables = tuple[tuple[str, _Value], ...]
+Resolve = Callable[[tuple[str, ...]], _Value]  # what lies at the path of an _Object
+
+
+def _nothing_is_known(_: tuple[str, ...]) -> _Value:
+    return _OTHER
+
+
+
+class _Prepared(NamedTuple):
+    """Of a code, what does not depend on values."""
+
+    instructions: list[dis.Instruction]
+    places: dict[int, int]  # by offset
+    handlers: list[list[Any]]  # of exceptions, by place
+    loads: dict[str, list[int]]  # places, by the variable that is read there
+    methods: list[Optional[str]]  # of _Flow, by place
+
+
+@functools.lru_cache(maxsize=1024)
+def _prepared(code: types.CodeType) -> _Prepared:
+    instructions = list(dis.get_instructions(code))
+    entries = list(getattr(dis.Bytecode(code), "exception_entries", ()))
+    loads: dict[str, list[int]] = {}
+    for place, each in enumerate(instructions):
+        if "LOAD_FAST" in each.opname:
+            for name in each.argval if isinstance(each.argval, tuple) else (each.argval,):
+                loads.setdefault(name, []).append(place)
+    names = ["_" + each.opname.lower() for each in instructions]
+    return _Prepared(
+        instructions,
+        {each.offset: place for place, each in enumerate(instructions)},
+        [[entry for entry in entries if entry.start <= each.offset < entry.end] for each in instructions],
+        loads,
+        [name if hasattr(_Flow, name) else None for name in names],
+    )
 
 
 class _Flow:
-    """Follows all values through the code, until nothing new is found. Variables are what they may ever be."""
+    """Follows all values from one place of the code on, until nothing new is found. Variables are what they may be from there on."""
 
-    def __init__(self, code: types.CodeType, read: _Read) -> None:
+    def __init__(self, code: types.CodeType, place: int, stack: Stack, variables: Variables, resolve: Resolve, read: Optional[_Read]) -> None:
         self._code = code
         self._read = read
-        self._instructions = _instructions(code)
-        self._places = {each.offset: place for place, each in enumerate(self._instructions)}
-        self._stacks: dict[int, Stack] = {0: ()}
-        self._variables: dict[str, _Value] = dict.fromkeys(read.tensors, _TENSOR)
-        self._handlers = list(getattr(dis.Bytecode(code), "exception_entries", ()))
-        self._changed = True
+        self._resolve = resolve
+        self._prepared = _prepared(code)
+        self._instructions, self._places = self._prepared.instructions, self._prepared.places
+        self._stacks: dict[int, Stack] = {place: stack}
+        self._variables: dict[str, _Value] = dict(variables)
+        self._pending = [place]  # a heap: in the order of the code
 
     def run(self) -> None:
         """Raises _Noticed."""
-        while self._changed:
-            self._changed = False
-            for place in sorted(self._stacks):
-                self._enter_handlers(place)
-                for following, stack in self._step(place, self._stacks[place]):
-                    self._reach(following, stack)
+        done = -1
+        while self._pending:
+            place = heapq.heappop(self._pending)
+            if place == done and self._pending and self._pending[0] == place:
+                continue
+            done = place
+            self._enter_handlers(place)
+            for following, stack in self._step(place, self._stacks[place]):
+                self._reach(following, stack)
+        self._resolve = _nothing_is_known  # this may be kept, and must not keep what variables hold
+
+    def stack_at(self, place: int, variables: Variables) -> Stack:
+        """`variables`: as they are at `place`."""
+        now = dict(variables)
+
+        def known(value: _Value) -> _Value:
+            if not isinstance(value, _Variable):
+                return value
+            between = self._instructions[value.place + 1 : place]
+            is_the_same = value.place < place and not any(value.name in _stored_by(each) for each in between)
+            return now.get(value.name, _OTHER) if is_the_same else _OTHER
+
+        return tuple(map(known, self._stacks[place]))
 
     def _reach(self, place: int, stack: Stack) -> None:
         known = self._stacks.get(place)
         if known is not None and len(known) != len(stack):
             raise _Noticed("the depth of the stack")
-        joined = stack if known is None else tuple(map(_joined, known, stack))
+        joined = stack if known is None or known == stack else tuple(map(_joined, known, stack))
         if joined != known:
             self._stacks[place] = joined
-            self._changed = True
+            heapq.heappush(self._pending, place)
 
     def _enter_handlers(self, place: int) -> None:
-        offset, stack = self._instructions[place].offset, self._stacks[place]
-        for entry in self._handlers:
-            if entry.start <= offset < entry.end:
-                if any(map(_has_symbol, stack[: entry.depth])):
-                    raise _Noticed("an exception's handler")
-                self._reach(self._places[entry.target], (_OTHER,) * (entry.depth + entry.lasti + 1))
+        for entry in self._prepared.handlers[place]:
+            if any(map(_has_symbol, self._stacks[place][: entry.depth])):
+                raise _Noticed("an exception's handler")
+            self._reach(self._places[entry.target], (_OTHER,) * (entry.depth + entry.lasti + 1))
 
     def _step(self, place: int, stack: Stack) -> Iterator[tuple[int, Stack]]:
         instruction = self._instructions[place]
-        known = getattr(self, "_" + instruction.opname.lower(), None)
-        after = None if known is None else known(instruction, stack)
+        method = self._prepared.methods[place]
+        after = None if method is None else getattr(self, method)(instruction, stack)
         is_jump = instruction.opcode in _JUMPS
         if after is not None and not is_jump:
             self._check(instruction, len(after) - len(stack))
@@ -194,7 +272,7 @@ class _Flow:
         return (_OTHER,) * depth
 
     def _is_read(self, instruction: dis.Instruction) -> bool:
-        return instruction.offset == self._read.offset
+        return self._read is not None and instruction.offset == self._read.offset
 
     # ---- variables and the stack. None: the instruction is unknown.
 
@@ -211,7 +289,8 @@ class _Flow:
 
     def _copy(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
-        return (*stack, stack[-instruction.arg])
+        copied = stack[-instruction.arg]
+        return None if isinstance(copied, _List) and copied.is_mutable else (*stack, copied)
 
     def _swap(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
@@ -226,13 +305,22 @@ class _Flow:
         return (*stack, self._variables.get(name, _OTHER))
 
     def _store(self, name: str, stack: Stack) -> Stack:
-        value = _joined(self._variables.get(name, stack[-1]), stack[-1])
+        if self._read is None:
+            return stack[:-1]
+        made = stack[-1]
+        if isinstance(made, _List) and made.is_mutable:  # nobody knows what is in it later
+            made = _PERHAPS if _has_symbol(made) else _OTHER
+        value = _joined(self._variables.get(name, made), made)
         if value != self._variables.get(name):
             self._variables[name] = value
-            self._changed = True
+            for place in self._prepared.loads.get(name, ()):
+                if place in self._stacks:
+                    heapq.heappush(self._pending, place)
         return stack[:-1]
 
     def _load_fast(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        if self._read is None and instruction.argval not in self._variables:
+            return (*stack, _Variable(instruction.argval, self._places[instruction.offset]))
         return self._load(instruction.argval, stack)
 
     _load_fast_check = _load_fast_borrow = _load_fast
@@ -252,21 +340,33 @@ class _Flow:
 
     def _load_global(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
-        value = _TORCH if instruction.argval in self._read.torchs else _OTHER
+        value = self._found(_Object(("", instruction.argval)))
         if not instruction.arg & 1:
             return (*stack, value)
         return (*stack, value, _NULL) if sys.version_info >= (3, 13) else (*stack, _NULL, value)
 
     # ---- attributes and calls
 
+    def _found(self, value: _Object) -> _Value:
+        found = self._resolve(value.path)
+        return value if found == _OTHER else found
+
+    def _sizes(self) -> tuple[_Int, ...]:
+        assert self._read is not None
+        return tuple(_Int(each, least=0) for each in self._read.is_symbol)
+
     def _attribute(self, instruction: dis.Instruction, of: _Value) -> Optional[_Value]:
         if _has_symbol(of):
             return None
         name = instruction.argval
         if self._is_read(instruction):
-            return _List(tuple(_Int(each, False) for each in self._read.is_symbol)) if name == "shape" else None
-        if name == "shape":
-            return _OTHERS if of == _TENSOR else _OTHER
+            return _List(self._sizes()) if name == "shape" else None
+        if name == "shape" and of == _TENSOR:
+            return _OTHERS
+        if of == _TORCH and name in ("_C", "_nn"):
+            return _TORCH
+        if isinstance(of, _Object) and name not in _METHODS and name not in _READS:
+            return self._found(_Object((*of.path, name)))
         return _Named(name, is_torchs=of == _TORCH, is_of_tensor=of == _TENSOR)
 
     def _load_attr(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -316,6 +416,8 @@ class _Flow:
             raise _Noticed(instruction.opname)
         if self._is_read(instruction):
             return self._size(function, arguments)
+        if _TRUSTED_ONE in callee and not keywords:
+            return _PERHAPS
         if not any(map(_has_symbol, arguments)):
             if function is None or not function.is_of_tensor or function.name not in ("numel", "size") or keywords:
                 return _OTHER
@@ -328,7 +430,7 @@ class _Flow:
 
     def _size(self, function: Optional[_Named], arguments: Stack) -> _Value:
         """Of the call that reads."""
-        sizes = tuple(_Int(each, False) for each in self._read.is_symbol)
+        sizes = self._sizes()
         if function is None or function.name not in _READS or any(map(_has_symbol, arguments)):
             raise _Noticed("a call")
         if function.name == "numel":
@@ -345,14 +447,16 @@ class _Flow:
         first = len(stack) - instruction.arg
         return None if _TRUTH in stack[first:] else (*stack[:first], _List(stack[first:]))
 
-    _build_list = _build_tuple
+    def _build_list(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
+        made = self._build_tuple(instruction, stack)
+        return None if made is None else (*made[:-1], made[-1]._replace(is_mutable=True))  # type: ignore[union-attr]
 
     def _list_extend(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         if instruction.arg != 1:
             return None
         items, more = _items_of(stack[-2]), _items_of(stack[-1])
         if items is not None and more is not None:
-            return (*stack[:-2], _List(items + more))
+            return (*stack[:-2], _List(items + more, is_mutable=True))
         return (*stack[:-2], _PERHAPS if any(map(_has_symbol, stack[-2:])) else _OTHER)
 
     def _list_append(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -360,14 +464,15 @@ class _Flow:
             return None
         items = _items_of(stack[-2])
         if items is not None:
-            return (*stack[:-2], _List((*items, stack[-1])))
+            return (*stack[:-2], _List((*items, stack[-1]), is_mutable=True))
         return (*stack[:-2], _PERHAPS if any(map(_has_symbol, stack[-2:])) else _OTHER)
 
     def _list_to_tuple(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
-        return stack
+        made = stack[-1]
+        return (*stack[:-1], made._replace(is_mutable=False) if isinstance(made, _List) else made)
 
     def _call_intrinsic_1(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
-        return stack if "LIST_TO_TUPLE" in (instruction.argrepr or "") else None
+        return self._list_to_tuple(instruction, stack) if "LIST_TO_TUPLE" in (instruction.argrepr or "") else None
 
     def _build_slice(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         assert instruction.arg is not None
@@ -392,6 +497,8 @@ class _Flow:
     def _subscript(self, of: _Value, index: _Value) -> Optional[_Value]:
         if not _has_symbol(of) and not isinstance(of, _List):
             return _OTHER if not _has_symbol(index) or self._is_slicing(index) else None
+        if of == _PERHAPS and isinstance(index, _Constant):
+            return _PERHAPS
         if not isinstance(of, _List) or _has_symbol(index):
             return None
         if isinstance(index, _Slice) and all(isinstance(each, _Constant) for each in index.parts):
@@ -422,6 +529,8 @@ class _Flow:
         items = _items_of(stack[-1])
         if isinstance(stack[-1], _List) and items is None:
             items = (_SIZE if stack[-1].may_have_symbols else _ANOTHER,) * instruction.arg
+        if stack[-1] == _PERHAPS:
+            items = (_PERHAPS,) * instruction.arg
         return None if items is None or len(items) != instruction.arg else (*stack[:-1], *items[::-1])
 
     def _unpack_ex(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
@@ -430,7 +539,7 @@ class _Flow:
         if items is None or len(items) < before + behind:
             return None
         end = len(items) - behind
-        return (*stack[:-1], *items[end:][::-1], _List(items[before:end]), *items[:before][::-1])
+        return (*stack[:-1], *items[end:][::-1], _List(items[before:end], is_mutable=True), *items[:before][::-1])
 
     # ---- arithmetic and comparisons
 
@@ -451,16 +560,19 @@ class _Flow:
         if one is None or other is None:
             return None
         is_symbol = one.may_be_symbol or other.may_be_symbol
-        if operator in ("+", "*"):
-            return _Int(is_symbol, one.may_be_negative or other.may_be_negative)
         if operator == "-":
-            return _Int(is_symbol, True)
+            return _Int(is_symbol, None)
+        if operator in ("+", "*"):
+            leasts = one.least, other.least
+            if one.least is None or other.least is None:
+                return _Int(is_symbol, None)
+            return _Int(is_symbol, max(one.least, other.least) if operator == "+" else min(one.least, other.least))
         # C++ rounds toward zero, Python down.
-        is_positive = isinstance(right, _Constant) and right.value > 0 and not one.may_be_negative
-        return _Int(is_symbol, False) if operator in ("//", "%") and is_positive else None
+        is_same = one.least is not None and other.least == 1 and not other.may_be_symbol
+        return _Int(is_symbol, 0) if operator in ("//", "%") and is_same else None
 
     def _unary_negative(self, _: dis.Instruction, stack: Stack) -> Optional[Stack]:
-        return (*stack[:-1], _Int(stack[-1].may_be_symbol, True)) if isinstance(stack[-1], _Int) else None
+        return (*stack[:-1], _Int(stack[-1].may_be_symbol, None)) if isinstance(stack[-1], _Int) else None
 
     def _compare_op(self, instruction: dis.Instruction, stack: Stack) -> Optional[Stack]:
         left, right = stack[-2:]
@@ -489,62 +601,206 @@ class _Flow:
     _unary_not = _to_bool
 
 
-@functools.lru_cache(maxsize=1024)
 def _instructions(code: types.CodeType) -> list[dis.Instruction]:
-    return list(dis.get_instructions(code))
+    return _prepared(code).instructions
 
 
-@functools.lru_cache(maxsize=4096)
-def _goes_unnoticed(code: types.CodeType, read: _Read) -> bool:
+@functools.lru_cache(maxsize=1024)
+def _can_be_followed(code: types.CodeType) -> bool:
     flags = 0x20 | 0x80 | 0x100 | 0x200  # generators, coroutines, and iterable and asynchronous ones
     if code.co_flags & flags or not code.co_flags & 0x1 or _LOOKS_AT_VARIABLES.intersection(code.co_names):
         return False
-    if len(_instructions(code)) > _MOST_INSTRUCTIONS:
-        return False
+    return len(_instructions(code)) <= _MOST_INSTRUCTIONS
+
+
+class _Code(NamedTuple):
+    variables: frozenset[str]  # that are no other function's, too
+    stored: frozenset[str]
+    attributes: frozenset[str]  # that it stores
+
+
+def _stored_by(instruction: dis.Instruction) -> tuple[str, ...]:
+    """Variables."""
+    name = instruction.opname
+    if not name.startswith(("STORE_FAST", "DELETE_FAST")) and "AND_CLEAR" not in name:
+        return ()
+    names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+    return names[:1] if name == "STORE_FAST_LOAD_FAST" else names
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_of(code: types.CodeType) -> _Code:
+    stored: set[str] = set()
+    attributes: set[str] = set()
+    for each in _instructions(code):
+        if each.opname in ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL"):
+            attributes.add(each.argval)
+        stored.update(_stored_by(each))
+    return _Code(frozenset(code.co_varnames) - frozenset(code.co_cellvars), frozenset(stored), frozenset(attributes))
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) in (int, torch.SymInt)
+
+
+def _kind_of(value: Any) -> _Value:
+    if type(value) is int:
+        return _Int(False, _least(value))
+    if type(value) is torch.SymInt:
+        return _Int(False, None)  # another read's, which has been followed
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        return _TENSOR
+    if type(value) in (tuple, torch.Size) and len(value) <= _MOST_ITEMS and all(map(_is_int, value)):
+        return _List(tuple(map(_kind_of, value)))
+    if value is torch:
+        return _TORCH
+    return _TRUSTED_ONE if any(value is each for each in _TRUSTED) else _OTHER
+
+
+_NOTHING = object()
+
+
+def _attribute_of(value: Any, name: str) -> Any:
+    """As Python finds it, but for what runs code."""
+    kind = type(value)
+    if kind is types.ModuleType:
+        return vars(value).get(name, _NOTHING)
+    if kind.__getattribute__ is not object.__getattribute__:
+        return _NOTHING
+    of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), _NOTHING)
+    if hasattr(type(of_class), "__get__") or hasattr(type(of_class), "__set__"):
+        return _NOTHING
+    own = getattr(value, "__dict__", None)
+    if type(own) is dict and name in own:
+        return own[name]
+    if of_class is _NOTHING and isinstance(value, torch.nn.Module) and kind.__getattr__ is torch.nn.Module.__getattr__:
+        return value._modules.get(name, _NOTHING)
+    return of_class
+
+
+class _Frame:
+    """What the names of a running function stand for."""
+
+    def __init__(self, frame: types.FrameType) -> None:
+        self._names = _names_of(frame.f_code)
+        self._locals = frame.f_locals
+        self._globals = frame.f_globals
+        self.asked: dict[tuple[str, ...], _Value] = {}  # since it was last emptied
+
+    def variables(self, names: frozenset[str]) -> Variables:
+        bound = sorted(name for name in names if name in self._locals)
+        return tuple((name, self._variable(name)) for name in bound)
+
+    def _variable(self, name: str) -> _Value:
+        kind = _kind_of(self._locals[name])
+        return _Object((name,)) if kind == _OTHER else kind
+
+    def kept_variables(self) -> Variables:
+        """What they have been all the time."""
+        arguments = self._names.variables - self._names.stored
+        return self.variables(arguments)
+
+    def all_variables(self) -> Variables:
+        return self.variables(self._names.variables)
+
+    def look(self, path: tuple[str, ...]) -> _Value:
+        first, *attributes = path[1:] if path[0] == "" else path
+        value = (self._globals if path[0] == "" else self._locals).get(first, _NOTHING)
+        if path[0] == "" and first in self._names.attributes:
+            return _OTHER
+        for name in attributes:
+            value = _NOTHING if name in self._names.attributes else _attribute_of(value, name)
+            if value is _NOTHING:
+                return _OTHER
+        kind = _kind_of(value)
+        return kind if isinstance(kind, _Int) or kind in (_TORCH, _TRUSTED_ONE) else _OTHER
+
+    def resolve(self, path: tuple[str, ...]) -> _Value:
+        if path not in self.asked:
+            self.asked[path] = self.look(path)
+        return self.asked[path]
+
+
+def _flow_before(code: types.CodeType, frame: _Frame) -> _Flow:
+    """From the start of the code: the same for all that is read there."""
+    known = _before.setdefault((code, frame.kept_variables()), [])
+    for asked, flow in known:
+        if all(frame.look(path) == value for path, value in asked.items()):
+            frame.asked.update(asked)
+            return flow
+    frame.asked = {}
+    flow = _Flow(code, 0, (), frame.kept_variables(), frame.resolve, None)
+    flow.run()
+    known[:] = [*known[-_MOST_OF_ATTRIBUTES + 1 :], (dict(frame.asked), flow)]
+    return flow
+
+
+def _follow(code: types.CodeType, place: int, read: _Read, frame: _Frame) -> bool:
     try:
-        _Flow(code, read).run()
+        before = _flow_before(code, frame)
+        now = frame.all_variables()
+        _Flow(code, place, before.stack_at(place, now), now, frame.resolve, read).run()
     except (_Noticed, IndexError, KeyError):
         return False
     return True
 
 
-def _stored(code: types.CodeType) -> set[Any]:
-    names: set[Any] = set()
-    for each in _instructions(code):
-        if each.opname.startswith(("STORE_FAST", "DELETE_FAST")) or "AND_CLEAR" in each.opname:
-            stored = each.argval if isinstance(each.argval, tuple) else (each.argval,)
-            names.update(stored[:1] if each.opname == "STORE_FAST_LOAD_FAST" else stored)
-    return names
+# What was found, and what attributes and globals were then.
+_Asked = dict[tuple[str, ...], _Value]
+_found: dict[Any, list[tuple[_Asked, bool]]] = {}
+_before: dict[Any, list[tuple[_Asked, _Flow]]] = {}
+
+
+def _goes_unnoticed(code: types.CodeType, place: int, read: _Read, frame: _Frame) -> bool:
+    if not _can_be_followed(code):
+        return False
+    if len(_found) >= _MOST_FOUND:
+        _found.clear()
+        _before.clear()
+    known = _found.setdefault((code, read, frame.kept_variables(), frame.all_variables()), [])
+    for asked, result in known:
+        if all(frame.look(path) == value for path, value in asked.items()):
+            return result
+    frame.asked = {}
+    result = _follow(code, place, read, frame)
+    known[:] = [*known[-_MOST_OF_ATTRIBUTES + 1 :], (dict(frame.asked), result)]
+    return result
 
 
 def _is_call(instruction: dis.Instruction) -> bool:
     return instruction.opname in ("CALL", "CALL_KW")
 
 
-def takes_symbols(frame: types.FrameType, is_symbol: Iterable[bool]) -> Optional[bool]:
-    """Of the instruction that `frame` is at, which asks a tensor for its sizes; None: it is PyTorch's C++ that gets them, and it takes symbols."""
+NOWHERE, UNSTEADY, ALL = 0, 1, 2  # capture::TracingTensor::Symbols
+
+
+def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> tuple[int, bool]:
+    """Which symbols go unnoticed at the instruction that `frame` is at, which asks a tensor for its sizes. True: its code gets them, and not
+    PyTorch's C++ alone. `is_steady`: sizes that have never changed."""
     if sys.version_info < (3, 11):
-        return False
+        return NOWHERE, False
     code = frame.f_code
     instructions = _instructions(code)
-    place = next((place for place, each in enumerate(instructions) if each.offset == frame.f_lasti), None)
+    place = _prepared(code).places.get(frame.f_lasti)
     if place is None:
-        return False
+        return NOWHERE, False
     if instructions[place].opname in _INDEXING:
-        return None
+        return ALL, False
     if instructions[place].opname == "PRECALL":  # makes some calls by itself
         place += 1
     if instructions[place].argval not in _READS and not _is_call(instructions[place]):
-        return False
-    arguments = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - _stored(code) - set(code.co_cellvars)
-    variables = frame.f_locals
-    tensors = frozenset(name for name in arguments if type(variables.get(name)) in (torch.Tensor, torch.nn.Parameter))
-    torchs = frozenset(name for name in code.co_names if frame.f_globals.get(name) is torch)
-    return _goes_unnoticed(code, _Read(instructions[place].offset, tuple(is_symbol), tensors, torchs))
+        return NOWHERE, False
+    names = _Frame(frame)
+    unsteady = [is_one and not never_changed for is_one, never_changed in zip(is_symbol, is_steady)]
+    for which, symbols in (ALL, is_symbol), (UNSTEADY, unsteady):
+        if any(symbols) and _goes_unnoticed(code, place, _Read(instructions[place].offset, tuple(symbols)), names):
+            return which, True
+    return (NOWHERE, False) if any(unsteady) else (UNSTEADY, False)
 
 
+_TRUSTED_CODES = frozenset(each.__code__ for each in _TRUSTED)
 _OF_SYMBOLS = frozenset((sym_node.__file__, torch.__file__))
-_MOST_ITEMS = 256
+
 
 
 def _with_numbers(value: Any) -> Any:
@@ -587,7 +843,7 @@ class NumbersForPython:
     @staticmethod
     def _enters(frame: types.FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or code.co_filename in _OF_SYMBOLS:
+        if event != "call" or code.co_filename in _OF_SYMBOLS or code in _TRUSTED_CODES:
             return
         if frame.f_back is not None and frame.f_back.f_code.co_filename in _OF_SYMBOLS:  # as for its logs
             return
@@ -600,4 +856,4 @@ class NumbersForPython:
                 variables[name] = plain
 
 
-__all__ = ["NumbersForPython", "takes_symbols"]
+__all__ = ["NOWHERE", "NumbersForPython", "takes_symbols"]

@@ -638,6 +638,40 @@ TEST(AotSemantics, ADimensionThatIsInferredBesideANumberIsFitted) {
   EXPECT_LE(f.core().programs().size(), 3U);
 }
 
+// Of sizes of 1 nothing can be learned for others.
+TEST(AotSemantics, SizesThatGrowFromOneAreFitted) {
+  const auto function = [](const at::Tensor& x) { return x.reshape({x.size(0), -1, 4}).tanh() / x.size(0); };
+  const auto f = aot_function(function, exact());
+  constexpr int64_t kMost = 20;
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t n = 1; n <= kMost; ++n) {
+      const auto x = leaf({n, 12});
+      const at::Tensor given = f(x), expected = function(x);
+      EXPECT_TRUE(given.equal(expected)) << n;
+      EXPECT_TRUE(torch::autograd::grad({given.sum()}, {x})[0].equal(torch::autograd::grad({expected.sum()}, {x})[0])) << n;
+    }
+  }
+  EXPECT_EQ(f.stats().eager, 0U);
+  EXPECT_EQ(f.stats().hits, static_cast<uint64_t>(kMost));
+}
+
+// Asked for as a number, a size that never changed so far is pinned: the program serves all values of the others.
+TEST(AotSemantics, ASizeThatNeverChangedIsPinned) {
+  const auto function = [](const at::Tensor& x) { return x.view({-1, x.size(1) / 2, 2}).cos(); };
+  const auto f = aot_function(function, exact());
+  const auto check = [&](int64_t rows, int64_t columns) {
+    const auto x = leaf({rows, columns});
+    const at::Tensor given = f(x), expected = function(x);
+    EXPECT_TRUE(given.equal(expected)) << rows << " x " << columns;
+    EXPECT_TRUE(torch::autograd::grad({given.sum()}, {x})[0].equal(torch::autograd::grad({expected.sum()}, {x})[0]));
+  };
+  for (const int64_t rows : {4, 6, 9, 5, 7, 16}) check(rows, 6);
+  EXPECT_EQ(f.stats().traces, 2U) << "one program for its own sizes, one for any number of rows";
+  for (const int64_t columns : {8, 10, 14, 6, 12, 8}) check(5, columns);
+  check(4, 6);
+  EXPECT_EQ(f.stats().eager, 0U);
+}
+
 TEST(AotSemantics, SizesAreInferredWhereNoBranchDependsOnThem) {
   const auto w = leaf({8, 8});
   const auto function = [](const at::Tensor& x, const at::Tensor& weight) {

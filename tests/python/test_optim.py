@@ -656,6 +656,27 @@ def test_with_a_grad_scaler(form, unscales):
     assert "step" not in pair.ours[1].__dict__
 
 
+@pytest.mark.parametrize("unscales", [False, True])
+def test_a_norm_that_is_not_finite_raises_where_a_scaler_skips(unscales):
+    pair = Pair("sgd_momentum", clip=hindcast.ClipGradNorm(1.0, error_if_nonfinite=True))
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(torch.tensor(1.0))
+    gradients = pair.gradients()
+    gradients[1][0, 0] = math.inf
+    parameters, optimizer = pair.ours
+    set_gradients(parameters, gradients)
+    before = [parameter.detach().clone() for parameter in parameters]
+    if unscales:
+        scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="non-finite"):
+        pair.step.with_scaler(scaler)
+    assert all(map(torch.equal, parameters, before))
+    scaler.update()
+    assert scaler.get_scale() == 4.0
+    pair.take_step()
+    assert pair.step.compiled == len(SIZES)
+
+
 def test_a_grad_scaler_and_a_scheduler():
     pair = Pair("adam")
     schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) for _, optimizer in (pair.stock, pair.ours)]

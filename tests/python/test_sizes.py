@@ -50,6 +50,43 @@ def branches(x):
     return x.reshape(-1) if n % 2 else x.view(n // 2, 2, -1)
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = 2
+        self.inner = nn.Linear(COLUMNS, COLUMNS)
+
+    def forward(self, x):
+        rows, columns = x.size()
+        q = self.inner(x).view(rows, self.heads, columns // self.heads).transpose(0, 1)
+        return q.reshape(rows * self.heads, columns // self.heads)
+
+
+def one_of_two(x, y=None):
+    if x is not None:
+        shape = x.size()
+    else:
+        shape = y.size()[:-1]
+    rows, columns = shape
+    first = 0
+    return x.view(rows, columns) + torch.arange(first, first + columns)
+
+
+def normed(x):
+    y = nn.functional.batch_norm(x[None], None, None, training=True)[0]
+    return nn.functional.adaptive_avg_pool2d(y[None], (3, 4))[0]
+
+
+def told_of_columns(x):
+    rows, columns = x.shape
+    if columns > 100:
+        raise ValueError(f"{columns} columns")
+    return x.view(rows, 2, -1) * len(f"{columns}")
+
+
+PLUS = 3
+
+
 def in_a_loop(x):
     y = x
     for _ in range(3):
@@ -78,6 +115,11 @@ FOLLOWED = {
     "slice": (lambda x: x[: x.shape[0] // 2].sum(0) + x[:, : x.shape[1] - 3].sum(), 4),
     "indices": (lambda x: x[-1] + x[1:, None].sum((0, 1)), 5),
     "odd": (lambda x: x * x.new_ones((x.shape[0] + 1) // 2, 1).sum(), 3),
+    "attention": (Attention(), 3),
+    "one of two": (one_of_two, 3),
+    "normed": (normed, 3),
+    "told of what never changes": (told_of_columns, 3),
+    "global": (lambda x: x.repeat(x.shape[0] + PLUS, 1).view(-1, x.shape[1]), 3),
     "numel": (lambda x: x.reshape(x.numel() // 2, 2), 3),
     "repeat": (lambda x: x.repeat(x.shape[0] + 1, 1), 3),
 }
@@ -187,6 +229,7 @@ def with_two_values(x):
 
 
 LOOKING = {
+    "quotients": lambda x: x.sum() / x.shape[0] - x.shape[0] * x,
     "isinstance": lambda x: x.view(x.shape[0], -1) if isinstance(note(x.shape[0]), int) else x,
     "text": lambda x: x.view(x.shape[0], -1) + len(note(f"{x.shape[0]}")),
     "hash": lambda x: x.view(x.shape[0], -1) * {4: 2.0}.get(note(x.shape[0]), 3.0),
@@ -217,6 +260,27 @@ def types_in(value):
     if isinstance(value, (tuple, list)):
         return set().union(*map(types_in, value))
     return types_in((value.start, value.stop)) if isinstance(value, slice) else {type(value)}
+
+
+@pytest.mark.parametrize("name", ("quotients", "tensor times size"))
+def test_a_number_that_a_tensor_is_multiplied_with_joins_those_of_a_program(name):
+    f = hindcast.aot_function(LOOKING[name], fw_compiler="eager", bw_compiler="eager", back_off=False)
+    for size in (*range(4, 20), *range(4, 20)):
+        x = leaf(size)
+        assert_same(gradient_of(f(x), x), gradient_of(LOOKING[name](x), x))
+    assert f.stats()["eager"] == 0 and f.stats()["hits"] == 16
+
+
+def test_a_size_that_changes_late():
+    function = FOLLOWED["told of what never changes"][0]
+    f = hindcast.aot_function(function, fw_compiler="eager", bw_compiler="eager", back_off=False)
+    for rows, columns in ((4, 12), (5, 12), (6, 12), (6, 8), (7, 8), (5, 120), (9, 10), (9, 12), (8, 8)):
+        x = torch.randn(rows, columns, requires_grad=True)
+        if columns > 100:
+            with pytest.raises(ValueError, match="^120 columns$"):
+                f(x)
+        else:
+            assert_same(gradient_of(f(x), x), gradient_of(function(x), x), f"{rows} x {columns}")
 
 
 @pytest.mark.parametrize("name", LOOKING)
@@ -267,6 +331,34 @@ def test_a_function_goes_on_with_symbols_as_itself():
         return z + z.new_zeros(n - 1, 1) if n > 6 else z * 2
 
     assert_is_the_function(function, (4, 12, 12, 7, 5, 4, 9))
+
+
+def test_a_storage_offset_beside_a_transform():
+    def function(x):
+        return torch.func.grad(lambda each: each.square().sum())(x) * x.storage_offset() + x
+
+    memory = torch.randn(12)
+    function(memory)  # what torch.func imports draws numbers of Python's generator
+    f = hindcast.aot_function(function, fw_compiler="eager", bw_compiler="eager", back_off=False)
+    for _ in range(3):
+        for first in (0, 0, 2, 5):
+            x = memory[first : first + 4]
+            assert_same(f(x), function(x), f"from {first} on")
+    assert f.stats()["hits"] > 0
+
+
+def test_what_pytorch_exports_is_no_call_of_ours():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = hindcast.aot_function(lambda x: x.view(x.shape[0], -1).cos(), fallback=False)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    x = torch.randn(3, 4)
+    program = torch.export.export(Net(), (x,), strict=False)
+    assert_same(program.module()(x), x.cos())
 
 
 # ---- any functions of sizes
