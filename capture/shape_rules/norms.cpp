@@ -42,6 +42,17 @@ Outputs batch_norm(const ShapeCall& call) {
   return outputs;
 }
 
+// Its last two results are what the running statistics become.
+Outputs functional_batch_norm(const ShapeCall& call) {
+  const ExprId per_channel = channels(call);
+  Outputs outputs{call.tensor("input")};
+  for (size_t i = 1; i < call.outputs(); ++i) {
+    const bool none = call.real(i) == std::vector<int64_t>{0};
+    outputs.push_back({none ? call.constant(0) : per_channel});
+  }
+  return outputs;
+}
+
 /// The first output has the sizes of `likes`, if it is given; all others are one number a channel.
 Outputs per_channel(const ShapeCall& call) {
   const ExprId count = channels(call);
@@ -104,6 +115,7 @@ constexpr RuleRow kNormRules[] = {
     {"native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
      "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_no_update cudnn_batch_norm",
      batch_norm},
+    {"_native_batch_norm_legit_functional", functional_batch_norm},
     {"native_batch_norm_backward cudnn_batch_norm_backward batch_norm_backward", per_channel, "input"},
     {"batch_norm_stats batch_norm_update_stats batch_norm_gather_stats batch_norm_gather_stats_with_counts "
      "batch_norm_backward_reduce",

@@ -105,7 +105,8 @@ def change_settings(world, chosen):
         world.settings[what] = value
 
 
-SETTINGS = [("scale", 2.0), ("scale", 1), ("writes", True), ("writes", False), ("parts", 1), ("parts", 2), ("view", "x"), ("view", "y"), ("view", None)]
+SETTINGS = [("scale", 2.0), ("scale", 1), ("writes", True), ("writes", False), ("parts", 1), ("parts", 2)]
+SETTINGS += [("view", "x"), ("view", "y"), ("view", None)]
 
 
 def change(worlds, chosen):

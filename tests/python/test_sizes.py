@@ -1,5 +1,6 @@
 """Functions that read sizes: one program for all sizes where only PyTorch gets them, numbers everywhere else."""
 
+import copy
 import random
 import sys
 
@@ -151,6 +152,23 @@ def test_there_is_one_program_for_all_sizes(name):
     function, traces = FOLLOWED[name]
     stats = assert_is_the_function(function)
     assert stats["eager"] == 0 and stats["traces"] <= traces, stats
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="sizes are followed from Python 3.11 on")
+def test_batches_of_a_net_that_trains():
+    layers = [nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)]
+    net = nn.Sequential(*layers)
+    stock = copy.deepcopy(net)
+    f = hindcast.aot_module(net, "eager", "eager", back_off=False)
+    for rows in (4, 3, 5, 7, 2, 9, 6):
+        images = torch.randn(rows, 3, 9, 8)
+        given, expected = f(images), stock(images)
+        assert_same(given.detach(), expected.detach())
+        given.square().sum().backward()
+        expected.square().sum().backward()
+        assert_same([p.grad for p in net.parameters()], [p.grad for p in stock.parameters()])
+        assert_same(list(net.buffers()), list(stock.buffers()))
+    assert f.aot_stats()["traces"] == 2 and f.aot_stats()["eager"] == 0
 
 
 # ---- who looks at a size gets a number
