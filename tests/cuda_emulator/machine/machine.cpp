@@ -51,15 +51,25 @@ std::map<std::string, uint64_t> kernels_in(const std::string& text) {
   return kernels;
 }
 
-std::vector<std::string> names_of(const std::map<std::string, uint64_t>& kernels) {
-  std::vector<std::string> names;
-  for (const auto& [name, threads] : kernels) names.push_back(name);
-  return names;
-}
+// g++ compiles it at its first launch: a text has some seven kernels, of which a test launches one or two.
+class Function {
+ public:
+  Function(std::shared_ptr<const std::string> text, std::string name, uint64_t most_threads)
+      : text_(std::move(text)), name_(std::move(name)), most_threads_(most_threads) {}
 
-struct Function {
-  const Kernel* kernel;
-  uint64_t most_threads;  // of a block: a card refuses more
+  /// Under one_launch_at_a_time.
+  const Kernel& kernel() const {
+    if (kernel_ == nullptr) kernel_ = &cuda::compile(refusing_restrict(*text_), {name_}).kernel(name_);  // lives until the program ends
+    return *kernel_;
+  }
+  const std::string& name() const { return name_; }
+  uint64_t most_threads() const { return most_threads_; }
+
+ private:
+  std::shared_ptr<const std::string> text_;
+  std::string name_;
+  uint64_t most_threads_;  // of a block: a card refuses more
+  mutable const Kernel* kernel_ = nullptr;
 };
 
 // One launch at a time has its memory known.
@@ -99,16 +109,24 @@ class Touched {
   std::vector<const char*> begins_;
 };
 
-const cuda::Module& compiled(const std::string& text) { return cuda::compile(refusing_restrict(text), names_of(kernels_in(text))); }
+/// As NVRTC compiles a text: all of its kernels.
+void compile_all(const std::string& text) {
+  std::vector<std::string> names;
+  for (const auto& [name, threads] : kernels_in(text)) names.push_back(name);
+  cuda::compile(refusing_restrict(text), names);
+}
 
 /// Whether kernels are compiled and run, or their texts are all that is wanted.
 const bool kernels_run = std::getenv("HINDCAST_ONLY_TEXTS") == nullptr;
 
+/// Whether kernels that no test launches are compiled too, as in `make test-all`.
+const bool all_are_compiled = std::getenv("HINDCAST_ALL_TESTS") != nullptr;
+
 class EmulatedModule final : public backend::Module {
  public:
   explicit EmulatedModule(const std::string& text) {
-    const cuda::Module& module = compiled(text);  // lives until the program ends
-    for (const auto& [name, threads] : kernels_in(text)) functions_[name] = {&module.kernel(name), threads};
+    const auto shared = std::make_shared<const std::string>(text);
+    for (const auto& [name, threads] : kernels_in(text)) functions_.try_emplace(name, shared, name, threads);
   }
   void* function(const char* name) const override { return const_cast<Function*>(&functions_.at(name)); }
 
@@ -135,7 +153,7 @@ class Emulator final : public backend::Machine {
   // The object is the text: what g++ makes of it cannot be loaded twice from one file.
   std::string compile(std::string_view text) const override {
     std::string own(text);
-    if (kernels_run) compiled(own);
+    if (kernels_run && all_are_compiled) compile_all(own);
     return own;
   }
   std::shared_ptr<const backend::Module> load(std::string_view object) const override {
@@ -150,13 +168,14 @@ class Emulator final : public backend::Machine {
     const Touched touched(launch.memory);
     void* argument = const_cast<void*>(launch.argument);
     const LaunchShape shape{dim_of(launch.grid), dim_of(launch.block), launch.shared_bytes};
-    const auto& [kernel, most_threads] = *static_cast<const Function*>(launch.function);
-    if (shape.block.count() > most_threads) {
-      const std::string what = "expected at most " + std::to_string(most_threads) + " threads in a block, as __launch_bounds__ says";
-      throw KernelError({.kind = Wrong::Launch, .kernel = kernel->name, .block = shape.grid, .thread = shape.block, .what = what});
+    const auto& function = *static_cast<const Function*>(launch.function);
+    if (shape.block.count() > function.most_threads()) {
+      const std::string what =
+          "expected at most " + std::to_string(function.most_threads()) + " threads in a block, as __launch_bounds__ says";
+      throw KernelError({.kind = Wrong::Launch, .kernel = function.name(), .block = shape.grid, .thread = shape.block, .what = what});
     }
-    cuda::launch(*kernel, shape, &argument);
-    if (launched.size() < kMostNames) launched.push_back(kernel->name);
+    cuda::launch(function.kernel(), shape, &argument);
+    if (launched.size() < kMostNames) launched.push_back(function.name());
     launches += 1;
     threads += shape.grid.count() * shape.block.count();
   }
