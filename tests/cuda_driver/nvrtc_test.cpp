@@ -141,13 +141,14 @@ TEST(Nvrtc, ProductsAreRoundedBeforeTheyAreAdded) {
 TEST(Nvrtc, HalvesAreConvertedByInstructionsOfTheCard) {
   HC_GET_NVRTC(nvrtc);
   if (disassembler(&why_not).empty()) GTEST_SKIP() << why_not;
-  for (const std::string type : {"float16", "bfloat16"}) {
-    const std::string text = "#include \"codegen/device/types.h\"\nusing namespace hindcast::device;\nextern \"C\" __global__ void k(" +
-                             type + "* x) { x[0] = convert<" + type + ">(widen(x[1]) * 3.0f); }\n";
-    for (const int architecture : kArchitectures) {
-      const std::string instructions = disassembled(nvrtc->compile(text, codegen::device_library(), kernel_options(architecture)).object);
-      EXPECT_THAT(instructions, testing::AllOf(HasSubstr("F2FP"), testing::Not(HasSubstr("LOP3")), testing::Not(HasSubstr("ISETP"))))
-          << type << ", sm_" << architecture;
+  std::string text = "#include \"codegen/device/types.h\"\nusing namespace hindcast::device;\n";
+  for (const std::string type : {"float16", "bfloat16"})
+    text += "extern \"C\" __global__ void of_" + type + "(" + type + "* x) { x[0] = convert<" + type + ">(widen(x[1]) * 3.0f); }\n";
+  for (const int architecture : kArchitectures) {
+    auto code = kernels_in(disassembled(nvrtc->compile(text, codegen::device_library(), kernel_options(architecture)).object));
+    for (const std::string kernel : {"of_float16", "of_bfloat16"}) {
+      EXPECT_THAT(code[kernel], testing::AllOf(HasSubstr("F2FP"), testing::Not(HasSubstr("LOP3")), testing::Not(HasSubstr("ISETP"))))
+          << kernel << ", sm_" << architecture;
     }
   }
 }

@@ -67,6 +67,37 @@ std::string disassembled(std::string_view object) {
   return text;
 }
 
+namespace {
+
+/// The disassembler numbers the labels of all kernels together.
+std::string with_labels_of_its_own(const std::string& code) {
+  const std::regex label(R"(\.L_x_\d+)");
+  std::map<std::string, size_t> numbers;
+  std::string result;
+  auto copied = code.begin();
+  for (std::sregex_iterator found(code.begin(), code.end(), label), end; found != end; ++found) {
+    const size_t number = numbers.try_emplace((*found)[0], numbers.size()).first->second;
+    result.append(copied, (*found)[0].first).append(".L" + std::to_string(number));
+    copied = (*found)[0].second;
+  }
+  return result.append(copied, code.end());
+}
+
+}  // namespace
+
+std::map<std::string, std::string> kernels_in(const std::string& instructions) {
+  std::map<std::string, std::string> kernels;
+  const std::regex section(R"(\n\t\.section\t\.text\.(\w+),)");
+  for (std::sregex_iterator found(instructions.begin(), instructions.end(), section), end; found != end; ++found) {
+    const std::string name = (*found)[1];
+    const auto begin = static_cast<size_t>(found->position());
+    std::string code = instructions.substr(begin, instructions.find("\n//---", begin) - begin);  // up to the next section's title
+    code.erase(code.find_last_not_of('\n') + 1);
+    kernels[name] = with_labels_of_its_own(std::regex_replace(code, std::regex("\\b" + name + "\\b"), "kernel"));
+  }
+  return kernels;
+}
+
 std::map<std::string, WideAccesses> wide_accesses_in(const std::string& instructions) {
   std::map<std::string, WideAccesses> accesses;
   // A cache's line size may stand in the name too: LDG.E.LTC128B.128.CONSTANT

@@ -41,6 +41,8 @@ struct WideAccesses {
 std::string disassembler(std::string* why_not);
 /// The machine code's instructions, as text.
 std::string disassembled(std::string_view object);
+/// By kernel, from disassembled(): each kernel's code, which does not depend on its name and on what else was compiled with it.
+std::map<std::string, std::string> kernels_in(const std::string& instructions);
 /// By kernel, from disassembled().
 std::map<std::string, WideAccesses> wide_accesses_in(const std::string& instructions);
 
