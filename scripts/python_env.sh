@@ -11,6 +11,13 @@ log=$venv.log
 scripts/install_libtorch.sh # always PyPI's: a LibTorch of one's own (LIBTORCH) need not have its Python half
 ! cmp -s "$pins" "$venv/.complete" || exit 0
 
+# Two runs in one folder: the second waits, and finds the environment.
+if command -v flock >/dev/null; then
+  exec 9>"$venv.lock"
+  flock 9
+  ! cmp -s "$pins" "$venv/.complete" || exit 0
+fi
+
 torch=.deps/venv
 say "making $venv (once)"
 "$torch/bin/python" -m venv --clear "$venv" >"$log" 2>&1 || fail "$torch/bin/python -m venv $venv failed; see $log."

@@ -1,4 +1,5 @@
-"""PyTorch's own database of operators: each compiled, beside itself, forward and gradients, to the bit through ATen."""
+"""PyTorch's own database of operators: each compiled, beside itself, forward and gradients, to the bit through ATen. In a part of the run
+(HINDCAST_TEST_PART), each operator has some of its samples."""
 
 import itertools
 import warnings
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 import hindcast
 import pytest
 import torch
+from part_of_run import part_of_run
 from side_by_side import assert_same
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -46,6 +48,16 @@ def operators():
         if dtype is not None and not op.name.startswith(("empty", "new_empty")):  # no two calls are alike
             found.append(pytest.param(op, dtype, id=name_of(op)))
     return found
+
+
+is_in_part = part_of_run()
+
+
+def samples_of(op, dtype, requires_grad):
+    """(number, sample) of those that this run takes."""
+    samples = itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=requires_grad), SAMPLES)
+    offset = sum(name_of(op).encode())  # many operators have one sample: of them, too, each run takes some
+    return [(i, sample) for i, sample in enumerate(samples) if is_in_part(i + offset)]
 
 
 def own(tensor):
@@ -107,12 +119,7 @@ def assert_equal(seen, expected, where):
 @pytest.mark.filterwarnings("ignore")
 def test_an_operator(op, dtype):
     needs_gradients = op.supports_autograd and dtype.is_floating_point
-    samples = []
-    for sample in op.sample_inputs("cpu", dtype, requires_grad=needs_gradients):
-        samples.append(sample)
-        if len(samples) == SAMPLES:
-            break
-    for i, sample in enumerate(samples):
+    for i, sample in samples_of(op, dtype, needs_gradients):
         expected = outcome(op.op, sample)
         for partition in (hindcast.partition.standard, hindcast.partition.min_cut):
             f = hindcast.aot_function(op.op, "eager", "eager", partition, async_=False)
@@ -150,8 +157,7 @@ EAGER_WHERE_SIZES_CHANGE = {"repeat_interleave", "as_strided_scatter", "as_strid
 def test_an_operator_at_other_sizes(op, dtype):
     if name_of(op).startswith(("linalg.lstsq", "unique")):
         pytest.skip("no two calls are alike, or it takes long")
-    samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd), SAMPLES))
-    for (i, sample), dim in itertools.product(enumerate(samples), (0, -1)):
+    for (i, sample), dim in itertools.product(samples_of(op, dtype, op.supports_autograd), (0, -1)):
         try:
             variants = [grown(sample, dim, times) for times in range(1, 5)]
         except (TypeError, RuntimeError):
