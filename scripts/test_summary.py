@@ -11,8 +11,9 @@ LONGEST = 10
 
 
 def skips_in(log):
-    """Reason -> how many tests: of GoogleTest (the line behind "<file>:<line>: Skipped"), pytest (-rs) and ctest."""
-    skips = collections.Counter(reason.strip()[:110] for reason in re.findall(r": Skipped\n(.*)", log))
+    """Reason -> how many tests: of GoogleTest (the line after "<file>:<line>: Skipped"), pytest (-rs), and scripts that ctest runs, which
+    print "skipped: <reason>"."""
+    skips = collections.Counter(reason.strip()[:110] for reason in re.findall(r"(?:: Skipped\n|^skipped: )(.*)", log, re.M))
     for count, reason in re.findall(r"^SKIPPED \[(\d+)\] (?:\S+: )?(.*)", log, re.M):
         skips["pytest: " + reason[:100]] += int(count)
     return skips

@@ -35,6 +35,7 @@ cat >build/Testing/Temporary/LastTest.log <<'EOT'
 no card
 /a/test.cpp:9: Skipped
 no card
+skipped: no such system
 Test time =   0.50 sec
 2/2 Testing: slow
 90 texts of kernels: 70 known, 20 left out: make kernel-table
@@ -43,9 +44,10 @@ Test time =  12.00 sec
 EOT
 echo '70 130' >build/build.cost
 summary=$(python3 "$source_folder/scripts/test_summary.py" build 20 30)
-expect 'skips are counted' "$summary" 'skipped: 6'
+expect 'skips are counted' "$summary" 'skipped: 7'
 expect 'by reason' "$summary" '   2 no card'
 expect 'of pytest too' "$summary" '   4 pytest: no browser'
+expect 'of a script too' "$summary" '   1 no such system'
 expect 'of kernels, how many were left out' "$summary" $'\n90 texts of kernels: 70 known, 20 left out: make kernel-table\n'
 expect 'the longest comes first' "$summary" $'longest, in seconds:\n     12.0 slow\n      0.5 quick'
 expect 'with the cost' "$summary" 'cost: build 70 s, 130 s of CPU; tests 20 s, 30 s of CPU'
