@@ -204,26 +204,27 @@ def _():
 # ---- backwards under a guard
 
 
-@row("guard/matmul_and_hook")
-def _():
+def matmul_step():
+    """A weight, and a step that computes its gradient."""
     w, x = torch.randn(16, 16, requires_grad=True), torch.randn(4, 16)
-    w.register_hook(lambda gradient: gradient)
 
     def step():
         (x @ w).sum().backward()
         w.grad = None
 
+    return w, step
+
+
+@row("guard/matmul_and_hook")
+def _():
+    w, step = matmul_step()
+    w.register_hook(lambda gradient: gradient)
     return guarded(step)
 
 
 @row("guard/matmul/each_step")
 def _():
-    w, x = torch.randn(16, 16, requires_grad=True), torch.randn(4, 16)
-
-    def step():
-        (x @ w).sum().backward()
-        w.grad = None
-
+    _, step = matmul_step()
     guard = hindcast.enable()
 
     def ours():
