@@ -102,31 +102,31 @@ std::map<std::string, std::vector<std::string>> kernels_of(const Pattern& patter
 std::vector<PatternKernel> kernels_of_patterns() {
   std::vector<PatternKernel> all;
   for (const Pattern& pattern : patterns()) {
-    for (const auto& [whole, texts] : kernels_of(pattern)) all.push_back({pattern.name, texts});
+    for (const auto& [whole, texts] : kernels_of(pattern)) all.push_back({pattern.name, whole, texts});
   }
   const engine::Update update = engine::adam({.lr = 1e-3, .weight_decay = 0.1, .is_decoupled = true, .amsgrad = true}, 1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     engine::Formula formula(type, /*clips=*/true);
     update.formula(formula, update.flags);
-    all.push_back({std::string("AdamW, clipped, ") + c10::toString(type), texts_of(formula.body())});
+    all.push_back(
+        {std::string("AdamW, clipped, ") + c10::toString(type), codegen::cuda::source_of(formula.body()), texts_of(formula.body())});
   }
   return all;
 }
 
 std::vector<TableRow> rows_of(const codegen::cuda::Nvrtc& nvrtc) {
-  const auto made = [&](const std::vector<std::string>& texts, int architecture) {
+  // All entry points at once: an entry point is the same as in an object of its own, and NVRTC reads the headers once.
+  const auto made = [&](const std::string& whole, int architecture) {
     std::map<std::string, Made> by_entry;
-    for (const std::string& text : texts) {
-      auto code = nvrtc.compile(text, codegen::device_library(), codegen::cuda::kernel_options(architecture));
-      auto accesses = wide_accesses_in(disassembled(code.object));
-      for (const auto& [entry, use] : uses_in(code.log)) by_entry[entry] = {use, accesses.at(entry)};
-    }
+    auto code = nvrtc.compile(whole, codegen::device_library(), codegen::cuda::kernel_options(architecture));
+    auto accesses = wide_accesses_in(disassembled(code.object));
+    for (const auto& [entry, use] : uses_in(code.log)) by_entry[entry] = {use, accesses.at(entry)};
     return by_entry;
   };
   std::vector<TableRow> rows;
-  for (const auto& [pattern, texts] : kernels_of_patterns()) {
+  for (const auto& [pattern, whole, texts] : kernels_of_patterns()) {
     std::map<int, std::future<std::map<std::string, Made>>> by_architecture;
-    for (const int architecture : kArchitectures) by_architecture[architecture] = std::async(std::launch::async, made, texts, architecture);
+    for (const int architecture : kArchitectures) by_architecture[architecture] = std::async(std::launch::async, made, whole, architecture);
     std::map<std::string, TableRow> by_kernel;
     for (auto& [architecture, kernels] : by_architecture) {
       for (const auto& [kernel, what] : kernels.get()) {

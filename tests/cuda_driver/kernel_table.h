@@ -10,10 +10,11 @@
 
 namespace hindcast::tests {
 
-/// One of the kernels that a pattern's backward becomes: its texts as they are compiled, first the one that is compiled first.
+/// One of the kernels that a pattern's backward becomes.
 struct PatternKernel {
   std::string pattern;
-  std::vector<std::string> texts;
+  std::string whole;               // its text with all entry points
+  std::vector<std::string> texts;  // as they are compiled on a card, first the one that is compiled first
 };
 std::vector<PatternKernel> kernels_of_patterns();
 

@@ -107,7 +107,7 @@ TEST_F(KernelTable, DISABLED_TimesOfNvrtc) {
     std::nth_element(ms.begin(), ms.begin() + kTimes / 2, ms.end());
     return ms[kTimes / 2];
   };
-  for (const auto& [pattern, texts] : kernels_of_patterns())
+  for (const auto& [pattern, whole, texts] : kernels_of_patterns())
     std::printf("| `%s` | %.0f ms | %.0f ms |\n", pattern.c_str(), median_ms({texts.front()}), median_ms(texts));
 }
 
