@@ -19,6 +19,7 @@
 
 #include "engine/hindcast.h"
 #include "tests/support/log_capture.h"
+#include "tests/support/part.h"
 
 namespace {
 bool is_forked_child = false;
@@ -30,10 +31,11 @@ extern "C" int __lsan_is_turned_off() { return is_forked_child ? 1 : 0; }
 namespace hindcast::tests {
 namespace {
 
-/// A fork waits for the kernel that is being compiled, so a thousand take some minutes: HINDCAST_FORKS=1000.
-int forks() {
+/// A fork waits for the kernel that is being compiled, so a thousand take some minutes: HINDCAST_FORKS=1000. A part of a run makes some of
+/// them.
+int forks(const Part& part) {
   const char* const given = std::getenv("HINDCAST_FORKS");
-  return given == nullptr ? 150 : std::atoi(given);
+  return given == nullptr ? 150 / static_cast<int>(part.count) : std::atoi(given);
 }
 
 // ThreadSanitizer knows no threads that a child of a process with threads starts.
@@ -133,8 +135,9 @@ TEST(ForkThreads, AtAnyMomentHangsNobody) {
           std::this_thread::yield();
         },
     });
-    std::mt19937 random(1);
-    const int count = forks();
+    const Part part = part_of_run();
+    std::mt19937 random(static_cast<uint32_t>(1 + part.index));  // other moments in each part
+    const int count = forks(part);
     for (int i = 0; i < count; ++i) {
       logs.clear();  // or each fork copies more than the one before
       for (uint32_t moment = random() % 20000; moment > 0; --moment) std::atomic_signal_fence(std::memory_order_seq_cst);
