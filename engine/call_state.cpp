@@ -24,13 +24,23 @@ namespace {
 // that to include them changes no call. LibTorch leaves Dense behind where a view in place of a wrapper subclass has been.
 constexpr c10::DispatchKeySet kLowest(c10::DispatchKey::CPU);
 
+// The key of tensors with names, which LibTorch 2.15 has no more.
+template <class Key>
+constexpr c10::DispatchKeySet key_of_names() {
+  if constexpr (requires { Key::Named; }) {
+    return c10::DispatchKeySet(Key::Named);
+  } else {
+    return {};
+  }
+}
+
 // What a thread's included and excluded keys may be in an ordinary program: LibTorch's defaults, autocast on or off, grad mode guards that
 // exclude ADInplaceOrView, nodes that exclude names: they do so around each apply(), and tensors with names are not plain.
 bool usual_dispatch_keys() {
   const auto tls = c10::impl::tls_local_dispatch_key_set();
   const auto included = tls.included_ - c10::default_included_set;
-  auto excluded =
-      tls.excluded_ - c10::autocast_dispatch_keyset - c10::DispatchKeySet({c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Named});
+  auto excluded = tls.excluded_ - c10::autocast_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) -
+                  key_of_names<c10::DispatchKey>();
   if (c10::InferenceMode::is_enabled()) excluded = excluded - c10::autograd_dispatch_keyset;
   return kLowest.has_all(included) && excluded.empty();
 }

@@ -201,7 +201,7 @@ class ProductCall final : public PointwiseFrame {
   const int64_t grain_;
   const at::ScalarType type_;
   const int64_t width_;
-  std::array<size_t, 2> factors_{};          // among the step's inputs
+  std::array<size_t, 2> factors_{};  // among the step's inputs
   bool loads_factor_ = false;
   std::vector<int64_t> widths_;              // as KernelCall has it, then the product's
   mutable std::atomic<uint64_t> known_ = 0;  // of the last sizes: a hash of them; the lowest bit: the kernel is faster

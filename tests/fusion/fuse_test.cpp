@@ -106,8 +106,9 @@ TEST(Fuse, EqualChainsHaveEqualBodies) {
 
 TEST(Fuse, OpsThatNoKernelComputesStayAlone) {
   EXPECT_TRUE(groups_of([] { leaf_of({8}).cumsum(0).sum().backward(); }).empty());
-  EXPECT_TRUE(groups_of([] { leaf_of({8}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel does as well
-  EXPECT_TRUE(groups_of([] { leaf_of({8}).to(at::kComplexFloat).sin().sum().backward(at::ones({}, at::kComplexFloat)); }).empty());
+  EXPECT_TRUE(groups_of([] { leaf_of({5000}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel does as well
+  EXPECT_EQ(sizes_of(groups_of([] { leaf_of({8}).mul(2).sum().backward(); })), std::vector<size_t>{1});  // but not of few elements
+  EXPECT_TRUE(groups_of([] { leaf_of({5000}).to(at::kComplexFloat).sin().sum().backward(at::ones({}, at::kComplexFloat)); }).empty());
 }
 
 TEST(Fuse, ComplexNumbersAndRealOnesAreTwoKernels) {
