@@ -1,3 +1,4 @@
+#include "tests/support/forwarded_costs.h"
 #include "tests/cuda_driver/kernel_table.h"
 
 #include "codegen/cuda/cost_model.h"
@@ -44,24 +45,12 @@ std::vector<Pattern> patterns() {
 }
 
 /// What pays on a card, said of the CPU's tensors, which are all that there is without one.
-class OfCpuTensors final : public codegen::CostModel {
+class OfCpuTensors final : public ForwardedCosts {
  public:
   c10::DeviceType device() const override { return c10::kCPU; }
-  const codegen::KernelLimits& limits() const override { return card().limits(); }
-  const codegen::ReuseLimits& reuse_limits() const override { return card().reuse_limits(); }
-  bool is_call_bound(int64_t numel) const override { return card().is_call_bound(numel); }
-  bool is_read_worth_sharing(int64_t bytes) const override { return card().is_read_worth_sharing(bytes); }
-  bool is_worth_it(const codegen::RowShape& rows) const override { return card().is_worth_it(rows); }
-  bool is_worth_it(const codegen::SegmentedNorm& norm) const override { return card().is_worth_it(norm); }
-  bool is_worth_it(const codegen::ProductShape& product) const override { return card().is_worth_it(product); }
-  bool is_worth_it(const codegen::SingleOp& op) const override { return card().is_worth_it(op); }
-  bool is_padding_read_through(int64_t numel, int64_t padded) const override { return card().is_padding_read_through(numel, padded); }
-  bool is_concat_written_in_place(int64_t piece) const override { return card().is_concat_written_in_place(piece); }
-  bool is_memory_worth_taking(int64_t bytes) const override { return card().is_memory_worth_taking(bytes); }
-  bool are_far_angles_inlined(size_t functors) const override { return card().are_far_angles_inlined(functors); }
 
  private:
-  static const codegen::CostModel& card() { return codegen::cuda::cost_model(); }
+  const codegen::CostModel& of() const override { return codegen::cuda::cost_model(); }
 };
 constinit const OfCpuTensors kCosts{};
 

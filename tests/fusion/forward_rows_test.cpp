@@ -50,7 +50,7 @@ at::Tensor random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble);
 
 // -- of all elements
 
-const std::vector<at::DimVector> kOfAll = {{7}, {1}, {3, 5}, {2, 3, 4}, {64, 64}, {300, 17}, {40, 1000}};
+const std::vector<at::DimVector> kOfAll = {{7}, {3, 5}, {2, 3, 4}, {64, 64}, {300, 17}, {40, 1000}};
 
 TEST(ForwardRows, SumsAndMeansOfAllElements) {
   for (const at::DimVector& sizes : kOfAll) {

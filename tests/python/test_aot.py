@@ -613,7 +613,8 @@ class Block(nn.Module):
 
 MODULES = {
     "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), (5, 4)),
-    "batch norm": (lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Sigmoid()), (5, 4)),
+    # Without a bias, whose gradient would be nothing but rounding: batch norm subtracts it.
+    "batch norm": (lambda: nn.Sequential(nn.Linear(4, 8, bias=False), nn.BatchNorm1d(8), nn.Sigmoid()), (5, 4)),
     "conv": (
         lambda: nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2)),
         (2, 3, 8, 8),

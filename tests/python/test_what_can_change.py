@@ -811,7 +811,8 @@ def test_lazy_modules():
         for _ in range(3):
             compiled(x).sum().backward()
         assert module[0].weight.shape == (4, 3) and module[0].weight.grad is not None
-        assert_same(compiled.eval()(x).detach() if isinstance(compiled, nn.Module) else compiled(x).detach(), module(x).detach())
+        seen = compiled.eval()(x) if isinstance(compiled, nn.Module) else compiled(x)
+        torch.testing.assert_close(seen, module(x))  # a kernel's product sums up in another order
 
 
 # ---- memory
