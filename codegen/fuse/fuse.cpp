@@ -113,8 +113,15 @@ class Fuser {
     if (is_new) member = describe(graph_, graph_.instrs[i]);
     if (is_new && member && member->device->type() != costs_.device()) member.reset();
     if (is_new && member && member->product_shape && !costs_.is_worth_it(*member->product_shape)) member.reset();
+    if (is_new && member && is_returned_sum_of_all(i, *member)) member.reset();
     if (is_new && member && member->segmented_norm && !costs_.is_worth_it(*member->segmented_norm)) member.reset();
     return member;
+  }
+
+  // It may be a number that the program is compared by, as `x.sum().item()` is: ATen's bits are those that were traced.
+  bool is_returned_sum_of_all(uint32_t i, const Member& member) const {
+    const ValueId result = graph_.instrs[i].outputs[0];
+    return member.kind == Member::Kind::Reduction && graph_.values[result.index].sizes.empty() && is_returned_[result.index];
   }
 
   std::optional<OpenGroup::Place> find_place(const OpenGroup& group, const Member& member) const {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/cpu/cost_model.h"
+#include "tests/support/costs_without_products.h"
 #include "codegen/cuda/source.h"
 #include "codegen/fuse/fuse.h"
 #include "engine/hindcast.h"
@@ -27,7 +27,7 @@ size_t keep_texts_of_table() {
   std::set<at::ScalarType> types_of_leaves;
   Options options;
   options.compiler = Compiler([&](const std::shared_ptr<const Graph>& graph) {
-    for (auto& group : codegen::fuse(*graph, codegen::cpu::cost_model()).groups) {
+    for (auto& group : codegen::fuse(*graph, kCostsWithoutProducts).groups) {
       codegen::BodyStore& store = group.body.stores[0];
       // Tensors here are small: one kernel of each type writes to leaves all the same.
       if (store.extent == codegen::Extent::Element && types_of_leaves.insert(store.type).second) store.leaves = 2;

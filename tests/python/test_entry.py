@@ -744,11 +744,17 @@ def _keeps_nothing(call, objects, times):
     hindcast.wait()  # a kernel that is being compiled has memory of its own
     run()
     gc.collect()
-    references, resident = [sys.getrefcount(each) for each in objects], _resident()
-    run()
-    gc.collect()
+    references = [sys.getrefcount(each) for each in objects]
+    grown = []
+    for _ in range(3):  # other threads of the process may take memory once, what calls keep grows each time
+        resident = _resident()
+        run()
+        gc.collect()
+        grown.append(_resident() - resident)
+        if grown[-1] < 1 << 20:
+            break
     assert [sys.getrefcount(each) for each in objects] == references
-    assert _resident() - resident < 1 << 20
+    assert grown[-1] < 1 << 20, grown
 
 
 def test_calls_keep_nothing():

@@ -1,12 +1,11 @@
 #include "tests/cuda_emulator/machine/machine.h"
 
-#include "codegen/cpu/cost_model.h"
 #include "codegen/device/indexing.h"
 #include "tests/cuda_emulator/restrict_trap.h"
 #include "tests/cuda_emulator/runtime/compile.h"
 #include "tests/cuda_emulator/runtime/launch.h"
 #include "tests/cuda_emulator/runtime/memory.h"
-#include "tests/support/forwarded_costs.h"
+#include "tests/support/costs_without_products.h"
 #include "tests/support/kept_texts.h"
 
 #include <c10/util/Flags.h>
@@ -30,17 +29,6 @@ namespace backend = codegen::cuda;
 
 std::atomic<uint64_t> launches = 0, threads = 0;
 std::atomic<bool> costs_of_card = false;
-
-/// Those of a CPU, whose tensors the emulator has, but for matrix products: no kernel of a card computes one.
-class CostsOfCpu final : public ForwardedCosts {
- public:
-  bool is_worth_it(const codegen::ProductShape& /*product*/) const override { return false; }
-  using ForwardedCosts::is_worth_it;
-
- private:
-  const codegen::CostModel& of() const override { return codegen::cpu::cost_model(); }
-};
-constinit const CostsOfCpu kCostsOfCpu{};
 
 constexpr size_t kMostNames = 1000;  // nobody may ask for them
 std::vector<std::string> launched;
@@ -192,7 +180,7 @@ class Emulator final : public backend::Machine {
     threads += shape.grid.count() * shape.block.count();
   }
   bool wants_memory() const override { return true; }
-  const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &kCostsOfCpu; }
+  const codegen::CostModel* costs() const override { return costs_of_card ? nullptr : &kCostsWithoutProducts; }
 };
 
 }  // namespace

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "codegen/cpu/cost_model.h"
+#include "tests/support/forwarded_costs.h"
+
+namespace hindcast::tests {
+
+/// The CPU's costs for kernels of CUDA that run on the CPU's tensors: none of them computes a matrix product.
+class CostsWithoutProducts final : public ForwardedCosts {
+ public:
+  using ForwardedCosts::is_worth_it;
+  bool is_worth_it(const codegen::ProductShape& /*product*/) const override { return false; }
+
+ private:
+  const codegen::CostModel& of() const override { return codegen::cpu::cost_model(); }
+};
+inline constexpr CostsWithoutProducts kCostsWithoutProducts{};
+
+}  // namespace hindcast::tests
