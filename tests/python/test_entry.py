@@ -3,8 +3,11 @@
 import collections
 import contextlib
 import copy
+import functools
 import gc
+import os
 import pickle
+import subprocess
 import sys
 import threading
 import warnings
@@ -730,6 +733,20 @@ def test_a_backward_in_a_thread_without_a_guard():
 # ---- memory
 
 
+def alone(test):
+    """In a process of its own: resident memory is also that of what earlier tests left behind, threads among it."""
+
+    @functools.wraps(test)
+    def run():
+        if os.environ.get("HINDCAST_TEST_ALONE"):
+            return test()
+        arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::{test.__name__}"]
+        ran = subprocess.run([sys.executable, *arguments], env={**os.environ, "HINDCAST_TEST_ALONE": "1"}, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout
+
+    return run
+
+
 def _resident():
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * 4096
@@ -757,6 +774,7 @@ def _keeps_nothing(call, objects, times):
     assert grown[-1] < 1 << 20, grown
 
 
+@alone
 def test_calls_keep_nothing():
     a, b, store = torch.randn(4), torch.randn(4), {"k": [1.5, "text"]}
     marks = (a, b, store, 1.5, "text")
@@ -769,6 +787,7 @@ def test_calls_keep_nothing():
     _keeps_nothing(lambda: error_of(lambda: failing(a, torch.ones(5))), marks, 300)
 
 
+@alone
 def test_steps_keep_nothing():
     (ours, of_ours), _ = net_and_optimizers()
     step = hindcast.compiled_step(of_ours, hindcast.ClipGradNorm(1.0))
@@ -782,6 +801,7 @@ def test_steps_keep_nothing():
     _keeps_nothing(lambda: training.step(x, y), [x, y, *parameters, training.of_ours.state[parameters[0]], training.step], 5_000)
 
 
+@alone
 def test_backwards_keep_nothing():
     w, one = torch.randn(3, requires_grad=True), torch.ones(3)
     with hindcast.enable():
