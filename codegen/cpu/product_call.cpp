@@ -22,6 +22,8 @@ namespace {
 constexpr int64_t kBlockRows = 8;
 // Of one product of a batch: multiplications and additions that a thread has at least.
 constexpr int64_t kGrainOfProduct = int64_t{1} << 20;
+// The same, of what is timed: about a millisecond, and at most 4 Mi elements of each result. But so many rows, for which a panel is copied once.
+constexpr int64_t kMeasured = int64_t{1} << 26, kDepthOfLargeResults = 16, kFewestRows = 64;
 
 /// How a product goes through the tensors of a call. Steps of rows and batches in bytes, by pointer: loads, then results.
 struct Walk {
@@ -78,17 +80,34 @@ class ProductCall final : public PointwiseFrame {
     return is_ours;
   }
 
-  // On results of its own: those of the call may be gradients, to which it adds.
+  // On results of its own: those of the call may be gradients, to which it adds. Of a large product some rows, without what ATen's has
+  // behind it.
   bool measure(const Call& call, const Walk& walk, const ProductSizes& sizes) const {
+    const int64_t columns = walk.shape[3], of_row = std::max(walk.shape[2], kDepthOfLargeResults) * columns;
+    const bool is_large = walk.batch * walk.rows * of_row > kMeasured;
     Walk ours = walk;
+    if (is_large) {
+      ours.batch = 1;
+      ours.rows = std::min(walk.rows, std::max(kMeasured / of_row, kFewestRows));
+    }
     std::vector<at::Tensor> results;
     for (size_t i = 0; i < call.results.size(); ++i) {
       const at::Tensor& result = call.results[i];
-      results.push_back(empty_strided_recycled(result.sizes(), result.strides(), result.scalar_type()));
+      results.push_back(is_large ? empty_strided_recycled({ours.rows * columns}, {1}, result.scalar_type())
+                                 : empty_strided_recycled(result.sizes(), result.strides(), result.scalar_type()));
       ours.pointers[loads_ + i] = memory_of(results[i]);
     }
+    at::Tensor a = factor(call, 0), b = factor(call, 1);
+    if (is_large && a.dim() == 3) {
+      a = a.select(0, 0);
+      b = b.select(0, 0);
+    }
+    const auto by_aten = [&] {
+      if (!is_large) return run_behind_atens(call, results);
+      at::mm(a.narrow(0, 0, ours.rows), b);
+    };
     return is_ours_faster(
-        sizes, [&] { run_product(call, ours); }, [&] { run_behind_atens(call, results); });
+        sizes, [&] { run_product(call, ours); }, by_aten);
   }
 
   // nullopt: the kernel cannot go through the tensors of this call.

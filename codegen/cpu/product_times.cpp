@@ -15,7 +15,8 @@ namespace {
 // A table of so many sizes; others that fall on the same entry replace it.
 constexpr size_t kEntries = 4096;
 // Measurements that an entry is the least of: a busy machine spoils one, not all of them.
-constexpr uint64_t kMeasurements = 6;
+constexpr uint64_t kMeasurements = 6, kMeasurementsOfLong = 2;
+constexpr int64_t kLong = 1000000;  // ns
 
 // An entry, from the lowest bit: both times in steps of 2^(1/64), 12 bits each; measurements, 4 bits; the sizes' hash.
 struct Entry {
@@ -48,7 +49,6 @@ int64_t now_ns(clockid_t clock) {
 // The least of some runs.
 int64_t ns_of(c10::function_ref<void()> run) {
   constexpr int kMostRuns = 4;
-  constexpr int64_t kLong = 1000000;  // two runs of more are enough
   const clockid_t clock = at::get_num_threads() > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
   run();  // its memory and code come into the caches
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -73,7 +73,8 @@ bool is_ours_faster(const ProductSizes& sizes, c10::function_ref<void()> ours, c
   std::atomic<uint64_t>& place = entries[hash % kEntries];
   Entry entry = Entry::of(place.load(std::memory_order_relaxed));
   if (entry.hash != hash >> 28 || entry.measurements == 0) entry = {0xfff, 0xfff, 0, hash >> 28};
-  if (entry.measurements < kMeasurements) {
+  const bool is_long = entry.measurements != 0 && entry.ours >= in_steps(kLong);
+  if (entry.measurements < (is_long ? kMeasurementsOfLong : kMeasurements)) {
     entry.atens = std::min(entry.atens, in_steps(ns_of(atens)));
     entry.ours = std::min(entry.ours, in_steps(ns_of(ours)));
     ++entry.measurements;

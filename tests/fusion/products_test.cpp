@@ -201,6 +201,18 @@ TEST_P(Products, OfSeveralThreadsGiveTheBitsOfOne) {
   EXPECT_TRUE(at::allclose(one[0], three[0], 1e-4, 1e-5));
 }
 
+// So large that only some rows are timed.
+TEST_P(Products, OfLargeTensors) {
+  const auto program = [](at::TensorOptions options) {
+    const auto a = near_leaf({700, 400}, options), b = near_leaf({400, 300}, options);
+    (a.mm(b) * 0.05).tanh().pow(2).sum().backward();
+    const auto c = near_leaf({5, 130, 300}, options), d = near_leaf({5, 300, 400}, options);
+    (c.bmm(d) * 0.05).tanh().pow(2).sum().backward();
+    return grads_of({a, b, c, d});
+  };
+  expect_near_grads(program, {.fused_graphs = 2, .misses = 2, .units_in_double = 16});  // long sums
+}
+
 TEST_P(Products, OfManyThreadsAtOnce) {
   reset();
   std::vector<std::thread> threads;
