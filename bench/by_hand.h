@@ -16,7 +16,7 @@ struct HandWritten {
   float (*step)(float rate);  // the loss before the update
 };
 
-/// The row's step; null where there is none, or where it was compiled without AVX-512: its products would be other ones.
+/// The row's step. Null if it was compiled without AVX-512, for whose vectors the products are written.
 const HandWritten* mlp_by_hand();   // mlp({64, 128, 64}, 32)
 const HandWritten* ppo_by_hand();   // ppo(8, 64, 2, 64)
 const HandWritten* lstm_by_hand();  // lstm(64, Outputs::Kept)

@@ -14,7 +14,7 @@ struct StepModel {
   std::string name;
   std::function<AotWork()> build;
   double max_norm = 1.0;                      // gradients are clipped to it
-  const HandWritten* (*by_hand)() = nullptr;  // none of a model that nobody wrote by hand
+  const HandWritten* (*by_hand)() = nullptr;  // null: the model has no hand-written step
 };
 
 /// aot_models(), and small ones whose steps are written by hand too.

@@ -100,7 +100,7 @@ class FunctionTrace final : private Policy {
   bool draws_random_numbers() const { return random_state_.defined(); }
   /// It calls custom Functions, which have been looked into: their backward is in the program alone.
   bool has_formulas() const { return has_formulas_; }
-  /// It applied transforms of torch.func, and may have read where in its memory an argument begins: nobody sees that there.
+  /// It applied transforms of torch.func, and may have read the storage offset of an argument, which is not detected in them.
   bool may_read_offsets() const { return recorder_.had_wrappers(); }
   /// Its backward calls the user's code, which is to run once.
   bool has_users_backward() const { return has_users_backward_; }

@@ -7,6 +7,7 @@
 #include "codegen/cpu/results.h"
 #include "codegen/kernel/pointwise_frame.h"
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
 
@@ -22,10 +23,14 @@ namespace {
 constexpr int64_t kBlockRows = 8;
 // Of one product of a batch: multiplications and additions that a thread has at least.
 constexpr int64_t kGrainOfProduct = int64_t{1} << 20;
-// The same, of what is timed: about a millisecond, and at most 4 Mi elements of each result. But so many rows, for which a panel is copied once.
+// Multiplications and additions that are timed, about a millisecond, where a result counts as if its depth were 16 at least: results of a
+// measurement have at most 4 Mi elements. But at least so many rows are timed, since a copy of a panel serves all rows.
 constexpr int64_t kMeasured = int64_t{1} << 26, kDepthOfLargeResults = 16, kFewestRows = 64;
 
-/// How a product goes through the tensors of a call. Steps of rows and batches in bytes, by pointer: loads, then results.
+// Bytes. Deeper products whose second factor must be copied by panels are ATen's: the scratch memory would show in the peak.
+constexpr int64_t kLargestPanel = int64_t{4} << 20;
+
+/// The sizes of a product, and how the kernel steps through the tensors of a call. Steps of rows and batches in bytes, by pointer: loads, then results.
 struct Walk {
   std::array<long, 4> shape;
   int64_t batch = 1, rows = 0;
@@ -80,8 +85,7 @@ class ProductCall final : public PointwiseFrame {
     return is_ours;
   }
 
-  // On results of its own: those of the call may be gradients, to which it adds. Of a large product some rows, without what ATen's has
-  // behind it.
+  // Writes to tensors of its own. Of a large product only some rows are computed, and ATen's side is the product alone, which favours ATen.
   bool measure(const Call& call, const Walk& walk, const ProductSizes& sizes) const {
     const int64_t columns = walk.shape[3], of_row = std::max(walk.shape[2], kDepthOfLargeResults) * columns;
     const bool is_large = walk.batch * walk.rows * of_row > kMeasured;
@@ -124,6 +128,7 @@ class ProductCall final : public PointwiseFrame {
     const BodyProduct& product = *group_.body.product;
     const auto a_step = step_of(a, product.is_a_transposed), b_step = step_of(b, product.is_b_transposed);
     if (!a_step || !b_step || a.size(-1) == 0) return std::nullopt;
+    if (copies_panels(b.size(-1)) && a.size(-1) * kPanelBytes > kLargestPanel) return std::nullopt;
     Walk walk{{*a_step, *b_step, static_cast<long>(a.size(-1)), static_cast<long>(b.size(-1))}};
     walk.rows = a.size(-2);
     if (is_batched) {
@@ -143,7 +148,10 @@ class ProductCall final : public PointwiseFrame {
     return walk;
   }
 
-  // Along the columns it goes as the kernel has it, over the rows by one step.
+  // Columns that do not fill whole vectors of kPanelBytes / 2, the widest of any CPU, may be copied, as a transposed factor is.
+  bool copies_panels(int64_t columns) const { return group_.body.product->is_b_transposed || columns * width_ % (kPanelBytes / 2) != 0; }
+
+  // False: the kernel cannot step through the load. Its step along the columns must be the one that was compiled, and rows must be one step apart.
   bool add_load(const Call& call, size_t i, bool is_batched, Walk& walk) const {
     at::Tensor tensor = call.load(i);
     const Ints steps = steps_of(tensor, group_.accesses[i], call.domain, call.env);
@@ -173,7 +181,7 @@ class ProductCall final : public PointwiseFrame {
     const auto *a = memory_of(factor(call, 0)), *b = memory_of(factor(call, 1));
     run_ranges(walk.batch * blocks, std::max<int64_t>(1, kGrainOfProduct / std::max<int64_t>(of_block, 1)),
                [&](int64_t first, int64_t last) {
-                 const Scratch scratch(depth * kPanelBytes);
+                 const Scratch scratch(copies_panels(columns) ? depth * kPanelBytes : 0);
                  while (first < last) {
                    const int64_t item = first / blocks, begin = first % blocks, end = std::min(blocks, begin + last - first);
                    Pointers at(walk.pointers.begin(), walk.pointers.end());
@@ -199,13 +207,15 @@ class ProductCall final : public PointwiseFrame {
     at::Tensor large_;
   };
 
-  // Without a kernel behind it, into the result.
+  // ATen's product, then the rest of the body by a kernel. A product alone, or with its bias, is ATen's one op.
   void run_behind_atens(const Call& call, c10::ArrayRef<at::Tensor> results) const {
     const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
     const bool is_batched = a.dim() == 3;
+    at::Tensor result = results[0];
     if (group_.body.ops.empty() && results.size() == 1) {
-      at::Tensor result = results[0];
       is_batched ? at::bmm_out(result, a, b) : at::mm_out(result, a, b);
+    } else if (group_.members.size() == 1 && group_.views.empty() && loads_ == 1) {
+      at::addmm_out(result, call.load(0), a, b);
     } else {
       run_behind(call, (is_batched ? at::bmm(a, b) : at::mm(a, b)).contiguous(), results);
     }

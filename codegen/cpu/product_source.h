@@ -1,5 +1,5 @@
 #pragma once
-// The text of a kernel that computes a matrix product, and what comes behind it while a block of the product is in the innermost cache.
+// The text of a kernel that computes a matrix product, and the rest of the body while a block of the product is in the innermost cache.
 
 #include "codegen/fuse/body.h"
 

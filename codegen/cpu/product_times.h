@@ -1,5 +1,5 @@
 #pragma once
-// Which computes a matrix product of some sizes faster on this machine: our kernel, or ATen and a kernel behind it.
+// Which computes a matrix product of some sizes faster on this machine: our kernel, or ATen followed by a kernel for the rest of the body.
 
 #include <c10/util/FunctionRef.h>
 

@@ -36,9 +36,10 @@ inline constexpr long kBlockLength = 1024;
 using RowsKernel = void(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,
                         const long* segment_steps, long columns, char* kept);
 
-/// Rows [begin, end) of a product (codegen/device/products.h). `shape`: steps from one row of a and of b in memory to the next, the depth,
-/// the columns. `blocks`: a ProductBlocks. Of each pointer, bytes from one row to the next. `scratch`: kPanelBytes for each element of the depth.
+/// Bytes of a panel for each element of the depth: two of the widest vectors.
 inline constexpr long kPanelBytes = 128;
+/// Rows [begin, end) of a product (codegen/device/products.h). `shape`: steps from one row of a and of b in memory to the next, the depth,
+/// the columns. `blocks`: a ProductBlocks. Of each pointer, bytes from one row to the next. `scratch`: a panel.
 using ProductKernel = void(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers,
                            const long* row_steps, const double* scalars, long begin, long end, char* scratch);
 

@@ -62,7 +62,7 @@ class HINDCAST_API AotCore {
   explicit AotCore(AotOptions options);
 
   FunctionOutput call(const FunctionCall& call);
-  /// The program that call() would run. None: there is none yet, or the call runs eagerly. The function does not run.
+  /// The program that call() would run. nullopt: the call would be traced or run eagerly. The function does not run.
   std::optional<AotHit> find(const FunctionCall& call) const;
   /// Tells that the caller ran the function itself, for a reason of its own.
   NextCalls ran_eagerly();

@@ -14,8 +14,8 @@ const char* why_watched(const std::vector<at::Tensor>& leaves);
 /// Whether the AccumulateGrad node of one of them has a hook.
 bool are_accumulators_hooked(const std::vector<at::Tensor>& leaves);
 
-/// In a trace: describes a leaf from outside of the function that `loss` depends on and that is not in `known`. Empty: there is none, or nothing
-/// is traced, when leaves that the function made cannot be told from others.
+/// In a trace: describes a leaf from outside of the function that `loss` depends on and that is not in `known`. Empty: no such
+/// leaf, or no trace is active; outside of a trace, leaves that the function made cannot be told from others.
 std::string describe_other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& known);
 
 }  // namespace hindcast::engine

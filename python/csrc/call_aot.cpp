@@ -39,7 +39,7 @@ Reference list_of(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
-// What Python is told of a call.
+// The outcome of a call, as it is reported to Python's code.
 struct Told {
   engine::FunctionOutput output;
   std::vector<int64_t> released;

@@ -16,7 +16,7 @@ class CompiledFunction {
  public:
   CompiledFunction(int64_t number, Object* dead) : number_(number), dead_(Reference::of_borrowed(dead)) {}
 
-  /// A call of a kind that remember() was told.
+  /// A kind of call that remember() has stored.
   struct Known {
     CallPattern pattern;
     Reference seen;  // hindcast._state's, whose words these are

@@ -189,7 +189,7 @@ class StateReader {
  public:
   explicit StateReader(Object* state) : state_(state) {}
 
-  // Null: there is none.
+  // Null: the optimizer has no state for the parameter.
   Reference of(Object* parameter) {
     Object *key = nullptr, *value = nullptr;
     const std::ptrdiff_t here = place_;

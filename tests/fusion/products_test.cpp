@@ -12,13 +12,12 @@
 #include "codegen/cpu/product_times.h"
 #include "tests/fusion/captured_groups.h"
 #include "tests/fusion/near_grads.h"
+#include "tests/support/forward_program.h"
 
 namespace hindcast::tests::products_test {
 namespace {
 
 using codegen::cpu::ProductChoice;
-using Tensors = std::vector<at::Tensor>;
-
 /// Each way to compute a product.
 class Products : public testing::TestWithParam<ProductChoice> {
  protected:
@@ -92,6 +91,24 @@ TEST_P(Products, OfBatches) {
       });
     }
   }
+}
+
+TEST_P(Products, WithABiasAlone) {
+  const auto function = [](const Tensors& in) { return Tensors{at::addmm(in[0], in[1], in[2])}; };
+  for (const at::DimVector& bias : {at::DimVector{21}, {9, 21}, {9, 1}, {1, 1}, {}}) {
+    SCOPED_TRACE(at::IntArrayRef(bias));
+    const Tensors given = {at::randn(bias), at::randn({9, 14}), at::randn({21, 14}).t()};
+    const ForwardProgram program(function, given);
+    EXPECT_EQ(program.kernels(), 1U);
+    expect_near(program.run(given), function(given), function(as(given, at::kDouble)));
+  }
+}
+
+// Its second factor is not copied, for which there would be too much memory.
+TEST_P(Products, OfManyTerms) {
+  const auto function = [](const Tensors& in) { return Tensors{in[0].mm(in[1]).mul(0.5)}; };
+  const Tensors given = {at::randn({3, 40000}), at::randn({5, 40000}).t()};
+  expect_near(ForwardProgram(function, given).run(given), function(given), function(as(given, at::kDouble)));
 }
 
 // A layer over more dims, whose rows are split behind the product.
