@@ -29,6 +29,7 @@ class JsonObject {
       return add_raw(name, std::to_string(value));
     }
   }
+  JsonObject& add(std::string_view name, const JsonObject& object) { return add_raw(name, object.str()); }
   JsonObject& add(std::string_view name, std::span<const std::string> texts);
   JsonObject& add(std::string_view name, std::span<const double> numbers);
   JsonObject& add(std::string_view name, std::span<const uint32_t> numbers);

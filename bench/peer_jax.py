@@ -1,4 +1,6 @@
-"""The steps of rows train_step/... by JAX: the loss, its gradients, clipping and Adam under one jit."""
+"""The steps of rows train_step/... and second/... by JAX: the loss, its gradients, clipping and Adam under one jit."""
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -63,12 +65,60 @@ def pinn(leaves, points, wanted):
     return ((jax.vmap(laplacian)(points) - wanted) ** 2).mean()
 
 
-LOSSES = {"mlp": mlp, "ppo": ppo, "lstm": lstm, "pinn": pinn}  # by the second part of a row's name
+def gradient_penalty(leaves, real, made, share):
+    def critic(x):
+        for i, layer in enumerate(layers_of(leaves)):
+            x = linear(x if i == 0 else jax.nn.silu(x), layer)
+        return x
+
+    slope = jax.grad(lambda x: critic(x).sum())(share * real + (1 - share) * made)
+    return (critic(made) - critic(real)).mean() + 10 * ((jnp.linalg.norm(slope, axis=1) - 1) ** 2).mean()
+
+
+def maml(leaves, x, wanted, steps=3, rate=0.1):
+    def loss(weights):
+        return ((with_tanh(weights, x) - wanted) ** 2).mean()
+
+    weights = leaves
+    for _ in range(steps):
+        weights = [weight - rate * slope for weight, slope in zip(weights, jax.grad(loss)(weights))]
+    return loss(weights)
+
+
+def schnet(leaves, positions, kind, to, of, centers, energies, forces, blocks=3):
+    kinds, *layers = leaves[0], *layers_of(leaves[1:])
+    filter_nets, updates = layers[:2 * blocks], layers[2 * blocks:4 * blocks]
+    readout = layers[4 * blocks:]
+    molecules, atoms = len(energies), len(kind) // len(energies)
+
+    def energy_of(positions):
+        apart = positions[to] - positions[of]
+        distance = jnp.sqrt((apart * apart).sum(1) + 1e-6)
+        near = jnp.exp(-2 * (distance[:, None] - centers) ** 2)
+        x = kinds[kind]
+        for i in range(0, 2 * blocks, 2):
+            weights = linear(jax.nn.softplus(linear(near, filter_nets[i])), filter_nets[i + 1])
+            messages = linear(x, updates[i])[of] * weights / atoms
+            x = x + jax.nn.softplus(linear(jnp.zeros_like(x).at[to].add(messages), updates[i + 1]))
+        energy = linear(jax.nn.softplus(linear(x, readout[0])), readout[1]).reshape(molecules, atoms).mean(1)
+        return energy.sum(), energy
+
+    slope, energy = jax.grad(energy_of, has_aux=True)(positions)
+    return ((energy - energies) ** 2).mean() + ((-slope - forces) ** 2).mean()
+
+
+LOSSES = {"mlp": mlp, "ppo": ppo, "lstm": lstm, "pinn": pinn, "gradient_penalty": gradient_penalty, "maml": maml,
+          "schnet": schnet}  # by the second part of a row's name
 
 
 def first_state(leaves):
     """Parameters, Adam's two moments, and the number of steps."""
     return leaves, [jnp.zeros_like(leaf) for leaf in leaves], [jnp.zeros_like(leaf) for leaf in leaves], jnp.float32(0)
+
+
+def behind(steps, beta):
+    """1 - beta**steps, which in float32 would lose four digits of the first steps."""
+    return -jnp.expm1(steps * math.log(beta))
 
 
 def compiled(loss_of, max_norm):
@@ -83,7 +133,7 @@ def compiled(loss_of, max_norm):
         steps = steps + 1
         means = [BETA1 * mean + (1 - BETA1) * gradient for mean, gradient in zip(means, gradients)]
         squares = [BETA2 * square + (1 - BETA2) * gradient * gradient for square, gradient in zip(squares, gradients)]
-        step_size, correction = rate / (1 - BETA1**steps), 1 / jnp.sqrt(1 - BETA2**steps)
+        step_size, correction = rate / behind(steps, BETA1), 1 / jnp.sqrt(behind(steps, BETA2))
         leaves = [leaf - step_size * mean / (jnp.sqrt(square) * correction + EPSILON)
                   for leaf, mean, square in zip(leaves, means, squares)]
         return (leaves, means, squares, steps), loss

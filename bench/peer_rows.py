@@ -166,6 +166,87 @@ def pinn(widths, points):
     return Row(function, make.leaves, constants)
 
 
+def gradient_penalty(widths, batch):
+    """A critic of WGAN-GP: its loss, and that its slope shall be 1 between real and made samples."""
+    make = Parameters()
+    layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
+    constants = torch.randn(batch, widths[0]), torch.randn(batch, widths[0]), torch.rand(batch, 1)
+
+    def function(*a):
+        real, made, share = a[-3:]
+
+        def critic(x):
+            for i, (weight, bias) in enumerate(layers):
+                x = F.linear(x if i == 0 else F.silu(x), a[weight], a[bias])
+            return x
+
+        between = (share * real + (1 - share) * made).detach().requires_grad_()
+        (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+        return (critic(made) - critic(real)).mean() + 10 * ((slope.norm(2, 1) - 1) ** 2).mean()
+
+    return Row(function, make.leaves, constants)
+
+
+def maml(widths, batch, steps=3, rate=0.1):
+    """Meta-learning: the loss behind some steps of descent, whose gradients have a graph."""
+    make = Parameters()
+    layers = [make.linear(*pair) for pair in zip(widths, widths[1:])]
+    constants = torch.randn(batch, widths[0]), torch.randn(batch, widths[-1])
+
+    def function(*a):
+        x, wanted = a[-2:]
+
+        def loss(weights):
+            y = x
+            for i, (weight, bias) in enumerate(layers):
+                y = F.linear(y if i == 0 else torch.tanh(y), weights[weight], weights[bias])
+            return F.mse_loss(y, wanted)
+
+        weights = a[:-2]
+        for _ in range(steps):
+            slopes = torch.autograd.grad(loss(weights), weights, create_graph=True)
+            weights = [weight - rate * slope for weight, slope in zip(weights, slopes)]
+        return loss(weights)
+
+    return Row(function, make.leaves, constants)
+
+
+def schnet(molecules, atoms, width=64, filters=32, blocks=3):
+    """A force field in the manner of SchNet, of energies and forces: each atom sees all others of its molecule, at most 27."""
+    make = Parameters()
+    kinds = make.random((5, width), width)
+    filter_nets = [(make.linear(filters, width), make.linear(width, width)) for _ in range(blocks)]
+    updates = [(make.linear(width, width), make.linear(width, width)) for _ in range(blocks)]
+    readout = make.linear(width, width // 2), make.linear(width // 2, 1)
+    one = torch.tensor([(i, j) for i in range(atoms) for j in range(atoms) if i != j])
+    to, of = torch.cat([one + molecule * atoms for molecule in range(molecules)]).t().contiguous()
+    count = molecules * atoms
+    centers = torch.linspace(0, 5, filters)
+    lattice = torch.cartesian_prod(*[torch.arange(3.0)] * 3)[:atoms].repeat(molecules, 1)
+    constants = (1.2 * lattice + 0.1 * torch.randn(count, 3), torch.randint(5, (count,)), to, of, centers, torch.randn(molecules), torch.randn(count, 3))
+
+    def function(*a):
+        positions, kind, to, of, centers, energies, forces = a[-7:]
+
+        def linear(pair, x):
+            return F.linear(x, a[pair[0]], a[pair[1]])
+
+        positions = positions.detach().requires_grad_()
+        apart = positions.index_select(0, to) - positions.index_select(0, of)
+        distance = ((apart * apart).sum(1) + 1e-6).sqrt()
+        near = torch.exp(-2 * (distance.unsqueeze(1) - centers) ** 2)
+        x = a[kinds].index_select(0, kind)
+        for (first, second), (inner, outer) in zip(filter_nets, updates):
+            weights = linear(second, F.softplus(linear(first, near)))
+            messages = linear(inner, x).index_select(0, of) * weights / atoms
+            x = x + F.softplus(linear(outer, torch.zeros_like(x).index_add(0, to, messages)))
+        energy = linear(readout[1], F.softplus(linear(readout[0], x))).view(molecules, atoms).mean(1)
+        (slope,) = torch.autograd.grad(energy.sum(), positions, create_graph=True)
+        return F.mse_loss(energy, energies) + F.mse_loss(-slope, forces)
+
+    return Row(function, make.leaves, constants)
+
+
 def norm_silu(sizes, groups):
     leaves = [parameter(values) for values in
               (torch.randn(sizes), torch.randn(sizes), torch.ones(sizes[1]), torch.zeros(sizes[1]))]
@@ -228,7 +309,7 @@ def resnet18(image, batch):
                         pool=lambda x: F.max_pool2d(x, 3, 2, 1))
 
 
-def gpt(fused):
+def gpt(fused, dropped=DROPOUT):
     width, heads, length, batch, vocabulary = 128, 4, 64, 8, 96
     make = Parameters()
     token_table, position_table = make.random((vocabulary, width), width), make.random((length, width), width)
@@ -247,6 +328,9 @@ def gpt(fused):
         def norm(pair, x):
             return F.layer_norm(x, (width,), a[pair[0]], a[pair[1]])
 
+        def drop(x):
+            return F.dropout(x, dropped) if dropped else x
+
         def attend(qkv, x):
             q, k, v = (part.view(batch, length, heads, width // heads).transpose(1, 2)
                        for part in linear(qkv, x).chunk(3, -1))
@@ -256,13 +340,13 @@ def gpt(fused):
                 y = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(width // heads) + mask, -1) @ v
             return y.transpose(1, 2).reshape(batch, length, width)
 
-        x = F.dropout(F.embedding(tokens, a[token_table]) + a[position_table], DROPOUT)
+        x = drop(F.embedding(tokens, a[token_table]) + a[position_table])
         for norm1, norm2, qkv, project, widen, narrow in layers:
-            x = x + F.dropout(linear(project, attend(qkv, norm(norm1, x))), DROPOUT)
-            x = x + F.dropout(linear(narrow, F.gelu(linear(widen, norm(norm2, x)))), DROPOUT)
+            x = x + drop(linear(project, attend(qkv, norm(norm1, x))))
+            x = x + drop(linear(narrow, F.gelu(linear(widen, norm(norm2, x)))))
         return F.cross_entropy(linear(head, norm(last_norm, x)).flatten(0, 1), targets)
 
-    return Row(function, make.leaves, constants, random=True)
+    return Row(function, make.leaves, constants, random=dropped > 0)
 
 
 def aot_tutorial(zero_in_place=False, optimizer=None):
@@ -382,13 +466,27 @@ def step_rows():
 
 
 def train_step_rows():
-    """Small models, whose steps have a lane by JAX: each lane runs in a process of its own."""
+    """Each lane runs in a process of its own. The small models have a lane by JAX."""
     return {
         "train_step/ppo/8-64-64-2/b64": lambda: ppo(8, 64, 2, 64),
         "train_step/mlp/64-128-64/b32": lambda: mlp((64, 128, 64), 32),
         "train_step/lstm/20x64/b32": lambda: lstm(64),
         "train_step/mlp/784-512-512-10/b128": lambda: mlp((784, 512, 512, 10), 128),
         "train_step/pinn/2-64-64-64-1/b1024": lambda: pinn((2, 64, 64, 64, 1), 1024),
+        "train_step/gpt/2x128": lambda: gpt(fused=True, dropped=0),
+        "train_step/resnet18/64x64/b4": lambda: resnet18(64, 4),
+    }
+
+
+def second_order_rows():
+    """As train_step/..., of losses that contain gradients."""
+    return {
+        "second/schnet/16x12": lambda: schnet(16, 12),
+        "second/schnet/1x12": lambda: schnet(1, 12),
+        "second/pinn/2-64-64-64-1/b1024": lambda: pinn((2, 64, 64, 64, 1), 1024),
+        "second/pinn/2-64-64-64-1/b128": lambda: pinn((2, 64, 64, 64, 1), 128),
+        "second/gradient_penalty/64-128-128-1/b64": lambda: gradient_penalty((64, 128, 128, 1), 64),
+        "second/maml/16-64-64-1/b32": lambda: maml((16, 64, 64, 1), 32),
     }
 
 
@@ -411,4 +509,4 @@ def rows():
         "seed/aot/clip_adam": lambda: aot_tutorial(optimizer=torch.optim.Adam),
     }
     add_patterns(made, "seed/xformers", xformers_patterns(), ((8, 256, 512), (8, 512, 1024)))
-    return made | aot_rows() | step_rows() | train_step_rows()
+    return made | aot_rows() | step_rows() | train_step_rows() | second_order_rows()

@@ -8,6 +8,8 @@ import json
 import math
 import sys
 
+ROWS_IN_PROCESSES = ("train_step/", "second/")  # each lane has a process of its own
+
 # How names of rows begin -> their table's peers and titles
 TITLES = {
     "aot/": {"hindcast": "hindcast", "functorch_inductor": "functorch + Inductor", "torch_compile": "torch.compile"},
@@ -15,6 +17,8 @@ TITLES = {
               "torch_compile": "torch.compile"},
     "train_step/": {"hindcast_train_step": "hindcast.train_step", "eager": "eager", "torch_compile": "torch.compile",
                     "jax": "JAX", "jax_blocked": "blocked JAX"},
+    "second/": {"hindcast_train_step": "hindcast.train_step", "hindcast_enable": "hindcast.enable()", "eager": "eager",
+                "jax": "JAX", "jax_blocked": "blocked JAX"},
 }
 
 
@@ -31,7 +35,8 @@ def pair(stock, ours, form, scale):
 
 
 # The lane that all others are held against, and its title
-BASES = {"aot/": ("eager", "eager"), "step/": ("eager", "eager"), "train_step/": ("eager_fused", "eager, fused Adam")}
+BASES = {"aot/": ("eager", "eager"), "step/": ("eager", "eager"), "train_step/": ("eager_fused", "eager, fused Adam"),
+         "second/": ("eager_fused", "eager, fused Adam")}
 
 # (head, width, text of a result)
 BACKWARDS = (
@@ -65,7 +70,7 @@ TRAIN_STEPS = (
 
 
 def columns_of(row):
-    if row.startswith("train_step/"):
+    if row.startswith(ROWS_IN_PROCESSES):
         return TRAIN_STEPS
     return AOT if row.startswith("aot/") else STEPS if row.startswith("step/") else BACKWARDS
 
@@ -121,7 +126,7 @@ def by_rows(results, prefix):
 def table(results, prefix):
     """A line for each row; rows in which a peer is ahead of hindcast are marked."""
     titles, is_aot = TITLES[prefix], prefix == "aot/"
-    parts = {"aot/": " (forward, backward)", "step/": " (forward, backward, update)", "train_step/": ""}[prefix]
+    parts = {"aot/": " (forward, backward)", "step/": " (forward, backward, update)"}.get(prefix, "")
     base, base_title = BASES[prefix]
     heads = ["row", f"{base_title} ms", *(f"{title} ms" for title in titles.values()),
              *(f"{title} ratio{parts}" for title in titles.values())]

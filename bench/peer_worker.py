@@ -65,6 +65,20 @@ class TrainStepLane(TorchLane):
         return self.step(*self.row.constants)
 
 
+class EnableLane(TorchLane):
+    """An unchanged program under the guard."""
+
+    def __init__(self, row):
+        import hindcast
+
+        super().__init__(row, row.function, fused=True)
+        self.guard = hindcast.enable
+
+    def one(self):
+        with self.guard():
+            return super().one()
+
+
 def jax_lane(name, row, blocked):
     from peer_jax import JaxLane
 
@@ -76,6 +90,7 @@ LANES = {
     "eager_fused": lambda name, row: TorchLane(row, row.function, fused=True),
     "torch_compile": lambda name, row: TorchLane(row, torch_compile(row), fused=True),
     "hindcast_train_step": lambda name, row: TrainStepLane(row),
+    "hindcast_enable": lambda name, row: EnableLane(row),
     "jax": lambda name, row: jax_lane(name, row, blocked=False),
     "jax_blocked": lambda name, row: jax_lane(name, row, blocked=True),
 }

@@ -41,14 +41,17 @@ parameters, and all lanes take turns in one process:
 
 `update` is a step less its forward and backward. A lane that does not train as eager does has an error and no times.
 
-The rows train_step/... time the same of small models. Each lane is a process of its own, and they run one block each by turns:
+The rows train_step/... time the same, of small models for the most part. Each lane is a process of its own, and they run one block each by turns:
 
     eager_fused          as above; the ratios are its time over the peer's
     eager                as above
     torch_compile        as above
     hindcast_train_step  hindcast.train_step()
+    hindcast_enable      the unchanged program inside of hindcast.enable()
     jax                  value_and_grad, clipping and Adam under one jit; a block is waited for, its steps are not
     jax_blocked          the same, and each step is waited for
+
+The rows second/... time the same, of losses that contain gradients.
 
 Times are processor time, of all threads of a lane. A lane whose first 20 losses are not eager_fused's has an error and no times.
 """
@@ -78,7 +81,8 @@ IN_TURN = {
     "step/optimizer/": ("hindcast", "eager_fused", "eager_foreach"),
     "step/": ("hindcast", "eager_fused", "torch_compile"),
 }
-IN_PROCESSES = ("hindcast_train_step", "eager", "eager_fused", "torch_compile", "jax", "jax_blocked")
+IN_PROCESSES = ("hindcast_train_step", "hindcast_enable", "eager", "eager_fused", "torch_compile", "jax", "jax_blocked")
+OF_JAX = ("ppo", "mlp", "lstm", "pinn", "gradient_penalty", "maml", "schnet")  # the models that peer_jax.py has
 ALL_PEERS = tuple(dict.fromkeys((*sum(IN_TURN.values(), PEERS), *IN_PROCESSES)))
 
 
@@ -133,16 +137,21 @@ def peers_in_turn(row):
     return next((peers for prefix, peers in IN_TURN.items() if row.startswith(prefix)), ())
 
 
+def peers_in_processes(row):
+    has_jax = row.split("/")[1] in OF_JAX
+    return [peer for peer in IN_PROCESSES if has_jax or not peer.startswith("jax")]
+
+
 def measured(row, threads, folder, arguments):
     """The results of a row: a process for each peer, or one for all where they take turns."""
-    in_turn = IN_PROCESSES if row.startswith("train_step/") else peers_in_turn(row)
+    in_turn = peers_in_processes(row) if row.startswith(peer_table.ROWS_IN_PROCESSES) else peers_in_turn(row)
     if in_turn:
         peers = [peer for peer in in_turn if peer in arguments.peers]
         for ours in ("hindcast", peer_lanes.OURS):
             if ours in peers and not (PACKAGE / "hindcast/libhindcast_python.so").exists():
                 peers.remove(ours)
                 yield {"row": row, "peer": ours, "error": f"skipped: {PACKAGE} has no hindcast; `make build` makes it"}
-        if row.startswith("train_step/"):
+        if row.startswith(peer_table.ROWS_IN_PROCESSES):
             if peers:
                 environment = environment_of(threads, folder / f"lanes_t{threads}")
                 yield from peer_lanes.measured(row, peers, threads, environment, arguments)

@@ -1,12 +1,14 @@
 // The whole training step: forward, backward, clipping and the optimizer. Eager's side is the program as LibTorch has it; ours has the
 // forward and backward ahead of time, under a guard, and compiled_step().
 //
+// `second/...`: losses that contain gradients: unchanged under a guard, in one call, and with the gradient of a compiled function.
 // `train_step/...`: the same steps in one call. `by_hand_us`: a hand-written function of the same step (by_hand.h), which takes its turns as
 // a third lane; `of_by_hand`: ours over it.
 // `step/optimizer/...`: the optimizer's step alone, on gradients that stay. `floor_us`: the step's reads and writes of memory as a copy.
 // `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: what a checkpoint takes beside that.
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/sgd.h>
 
@@ -94,11 +96,16 @@ bool run_steps(benchmark::State& state, const Settings& settings, const StepMode
   return true;
 }
 
-void measure_step(benchmark::State& state, const Settings& settings, const StepModel& model) {
+/// In a process as a new one, so that no row depends on those before it.
+AotWork build_anew(const StepModel& model) {
   reset();
   trim();
   at::manual_seed(1);
-  const AotWork work = model.build();
+  return model.build();
+}
+
+void measure_step(benchmark::State& state, const Settings& settings, const StepModel& model) {
+  const AotWork work = build_anew(model);
   const Compiler compiler = settings.fused ? compilers::fused() : compilers::eager();
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compiler;
@@ -130,10 +137,7 @@ void measure_step(benchmark::State& state, const Settings& settings, const StepM
 
 // The same step in one call.
 void measure_train_step(benchmark::State& state, const Settings& settings, const StepModel& model) {
-  reset();
-  trim();
-  at::manual_seed(1);
-  const AotWork work = model.build();
+  const AotWork work = build_anew(model);
   TrainStepOptions options;
   options.clip = ClipGradNorm{model.max_norm};
   options.aot.fw_compiler = options.aot.bw_compiler = settings.fused ? compilers::fused() : compilers::eager();
@@ -145,6 +149,48 @@ void measure_train_step(benchmark::State& state, const Settings& settings, const
   if (!run_steps(state, settings, model, work, checked, ours)) return;
   const TrainStepStats stats = step.stats();
   if (stats.eager != 0 || stats.updates.original != 0) state.SkipWithError("some of it was no program");
+}
+
+// LibTorch's own step with its optimizer, under a guard.
+void measure_unchanged_step(benchmark::State& state, const Settings& settings, const StepModel& model) {
+  const AotWork work = build_anew(model);
+  Options options;
+  options.compiler = settings.fused ? compilers::fused() : compilers::eager();
+  options.async = false;
+  const auto optimizer = adam(work.leaves);
+  const CheckedStep checked{"hindcast",
+                            [&] {
+                              const auto guard = enable(options);
+                              return stock_step(model, work, *optimizer);
+                            },
+                            optimizer};
+  StepLane ours{[&] { checked.run(); }};
+  if (!run_steps(state, settings, model, work, checked, ours)) return;
+  const auto while_traced = stats().fallbacks_by_reason;
+  ours.run();
+  if (stats().fallbacks_by_reason != while_traced) state.SkipWithError("some of it ran on the stock engine");
+}
+
+// The slope of a compiled critic, taken and differentiated outside of it.
+void measure_through_function(benchmark::State& state, const Settings& settings) {
+  reset();
+  const std::vector<int64_t> widths = {64, 128, 128, 1};
+  Tensors weights;
+  for (size_t i = 1; i < widths.size(); ++i) weights.push_back((at::randn({widths[i], widths[i - 1]}) / 8).requires_grad_());
+  const auto critic = [&](const at::Tensor& x) { return x.mm(weights[0].t()).tanh().mm(weights[1].t()).tanh().mm(weights[2].t()); };
+  AotOptions options;
+  options.fw_compiler = options.bw_compiler = settings.fused ? compilers::fused() : compilers::eager();
+  options.async = false;
+  const auto compiled = aot_function(critic, options);
+  const at::Tensor x = at::randn({64, 64}).requires_grad_();
+  const auto penalty = [&](const auto& called) {
+    const at::Tensor slope = torch::autograd::grad({called(x).sum()}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+    torch::autograd::grad({(slope.norm(2, 1) - 1).square().mean()}, weights);
+  };
+  StepLane stock{[&] { penalty(critic); }};
+  StepLane ours{[&] { penalty(compiled); }};
+  run_rounds(state, settings, {&stock, &ours});
+  if (compiled.stats().eager != 0) state.SkipWithError("the function ran eagerly");
 }
 
 void measure_checkpoint(benchmark::State& state, const Settings& settings) {
@@ -184,6 +230,14 @@ void register_step(const Settings& settings) {
   add("sgd_momentum/5000x64", kSlowPairs, {5000, 64, sgd});
   register_row(settings, "step/checkpoint", settings.pairs(kSlowPairs),
                [settings](benchmark::State& state) { measure_checkpoint(state, settings); });
+  register_row(settings, "second/through_function/64-128-128-1/b64", settings.pairs(kSlowPairs),
+               [settings](benchmark::State& state) { measure_through_function(state, settings); });
+  for (const StepModel& model : second_order_models()) {
+    register_row(settings, "second/enable/" + model.name, settings.pairs(kSlowPairs),
+                 [settings, model](benchmark::State& state) { measure_unchanged_step(state, settings, model); });
+    register_row(settings, "second/train_step/" + model.name, settings.pairs(kSlowPairs),
+                 [settings, model](benchmark::State& state) { measure_train_step(state, settings, model); });
+  }
   for (const StepModel& model : step_models()) {
     register_row(settings, "step/" + model.name, settings.pairs(kSlowPairs),
                  [settings, model](benchmark::State& state) { measure_step(state, settings, model); });

@@ -20,4 +20,7 @@ struct StepModel {
 /// aot_models(), and small ones whose steps are written by hand too.
 std::vector<StepModel> step_models();
 
+/// Models whose losses contain gradients.
+std::vector<StepModel> second_order_models();
+
 }  // namespace hindcast::bench

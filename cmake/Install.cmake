@@ -9,8 +9,8 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/hindcast")
 set_target_properties(hindcast PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
 target_include_directories(hindcast INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 install(TARGETS hindcast EXPORT hindcastTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-# Opened at run time from beside the library, so it is no target that others link.
-foreach(plugin hindcast_clang hindcast_cuda_graphs)
+# Opened at run time from beside the library, or preloaded, so they are no targets that others link.
+foreach(plugin hindcast_clang hindcast_cuda_graphs hindcast_auto)
   if(TARGET ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   endif()

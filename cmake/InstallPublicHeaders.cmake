@@ -50,3 +50,5 @@ install_text("#pragma once\n#include <hindcast/engine/saved/saved.h>\n" checkpoi
 install_text("#pragma once\n#include <hindcast/engine/optim/optim.h>\n" optim.h)
 install_text("#pragma once\n#include <hindcast/engine/train/train_step.h>\n" train_step.h)
 install_text("#pragma once\n#include <hindcast/capture/graph/graph.h>\n" graph.h)
+# Includes none of ours, so that a binding may take it alone.
+file(INSTALL "${source_folder}/c_api/hindcast_c.h" DESTINATION "${destination}")

@@ -41,13 +41,15 @@ void take_device_of_tests(c10::DeviceType device) { device_of_tests.store(device
 
 bool is_to_the_bit(const Options& options) { return options.deterministic || at::globalContext().deterministicAlgorithms(); }
 
-bool collect(const capture::BackwardCall& call, const Options& options, bool to_the_bit, Workspace& work) {
+bool collect(const capture::BackwardCall& call, const Options& options, bool to_the_bit, Workspace& work, bool with_history) {
   work.state.clear();
   append_call_state(work.state);
   append_options(work.state, options, to_the_bit);
   cache::append(work.state, call.accumulate_grad);
+  capture::CollectOptions how = collect_options(options);
+  how.with_history = with_history;
   try {
-    capture::collect(call, collect_options(options), work.state, work.collected);
+    capture::collect(call, how, work.state, work.collected);
   } catch (const capture::DeviceNotTaken& error) {
     return leave(FallbackReason::OtherDevice, error);
   } catch (const std::exception& error) {

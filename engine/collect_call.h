@@ -15,7 +15,7 @@ void take_device_of_tests(c10::DeviceType device);
 bool is_to_the_bit(const Options& options);
 
 /// Fills the workspace's `collected`, with a key of the call, of the state that it finds, and of the options that captures are made by.
-/// False, before any effect, when the stock engine must run the call; the reason is counted.
-bool collect(const capture::BackwardCall& call, const Options& options, bool to_the_bit, Workspace& work);
+/// False, before any effect, when the stock engine must run the call; the reason is counted. `with_history`: CollectOptions's.
+bool collect(const capture::BackwardCall& call, const Options& options, bool to_the_bit, Workspace& work, bool with_history = false);
 
 }  // namespace hindcast::engine

@@ -8,6 +8,7 @@
 #include "hooks/traceable.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -42,11 +43,37 @@ class HINDCAST_API Guard {
 ///     auto guard = hindcast::enable();
 ///     loss.backward();
 ///
-/// Guards nest and the innermost options win; other threads are not affected.
+/// Guards nest and the innermost options win; other threads are not affected: enable_process() is for those that the program did not make.
 /// Throws std::invalid_argument for a bad option, HINDCAST_LOGS or HINDCAST_LOGS_OUT; a hook's own exception passes through backward().
 [[nodiscard]] HINDCAST_API Guard enable(Options options = {});
 /// The same with a graph compiler of your own.
 [[nodiscard]] HINDCAST_API Guard enable(Compiler compiler);
+
+/// While it lives, backward() and grad() are taken over on all threads of the process that have no guard of their own: existing threads and
+/// later ones, whoever creates them. It may be destroyed on any thread.
+class HINDCAST_API ProcessGuard {
+ public:
+  ProcessGuard(ProcessGuard&& other) noexcept;
+  ProcessGuard& operator=(ProcessGuard&&) = delete;
+  ProcessGuard(const ProcessGuard&) = delete;
+  ProcessGuard& operator=(const ProcessGuard&) = delete;
+  ~ProcessGuard();
+
+ private:
+  friend ProcessGuard enable_process(Options);
+  explicit ProcessGuard(std::uint64_t number);
+  std::uint64_t number_;
+};
+
+/// enable() for all threads: for those that a library, a language's runtime or a pool makes.
+///
+///     auto guard = hindcast::enable_process();   // in main()
+///
+/// A thread's own guard wins, one with `enabled = false` too. Of several ProcessGuards, the newest that lives wins. When the last one goes,
+/// backwards that are running finish as they began, and those that start later run on the stock engine. A fork's child has the guards of its
+/// parent. From exit() on, when LibTorch's globals go, the stock engine runs everything. The options are kept until then, equal ones once.
+/// Throws as enable() does.
+[[nodiscard]] HINDCAST_API ProcessGuard enable_process(Options options = {});
 
 /// True if a backward that starts now on this thread would be captured or replayed.
 HINDCAST_API bool active();

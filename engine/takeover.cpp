@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <atomic>
 #include <mutex>
 
 namespace hindcast::engine {
@@ -22,12 +23,25 @@ namespace {
 
 using namespace torch::autograd;
 
-thread_local const Options* thread_options = nullptr;
+struct ThreadOptions {
+  const Options* own = nullptr;  // of the innermost guard
+  int on_stock_engine = 0;       // OnStockEngine objects
+};
+thread_local ThreadOptions of_thread;
+std::atomic<const Options*> of_process{nullptr};
 thread_local bool inside = false;  // this thread is inside a backward of ours
+thread_local int running = 0;      // calls of this thread that read their options
+BackwardsWithGraph with_graph = {};
 
 struct Inside {
-  Inside() { inside = true; }
-  ~Inside() { inside = false; }
+  Inside() {
+    inside = true;
+    ++running;
+  }
+  ~Inside() {
+    inside = false;
+    --running;
+  }
 };
 
 // A leaf node whose apply is our backward: the stock engine runs it, and user code finds everything of a graph task.
@@ -70,7 +84,7 @@ class TakeoverEngine final : public Engine {
   variable_list execute(const edge_list& roots, const variable_list& gradients, bool keep_graph, bool create_graph, bool accumulate_grad,
                         const edge_list& outputs) override {
     Trial* const trial = Trial::take();
-    const Options* options = thread_options;
+    const Options* options = current_options();
     if (!options) return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
     if (const auto reason = fallback_reason(*options, create_graph, accumulate_grad, roots, outputs)) {
       record_fallback(*reason);
@@ -81,6 +95,16 @@ class TakeoverEngine final : public Engine {
     std::vector<at::Tensor> results(accumulate_grad ? 0 : outputs.size());
     const Inside guard;
     const Carrier in_carrier = [&](const std::function<void()>& body) { carry(body, keep_graph, accumulate_grad, outputs, roots); };
+    if (create_graph) {
+      const auto stock = [&](const capture::BackwardCall& call) {
+        inside = false;
+        return former_.execute(call.roots, call.root_gradients, call.keep_graph, true, call.accumulate_grad, call.outputs);
+      };
+      if (with_graph.run({{roots, root_gradients, keep_graph, accumulate_grad, outputs}, *options, in_carrier, stock}, results))
+        return results;
+      inside = false;
+      return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
+    }
     if (backward({roots, root_gradients, keep_graph, accumulate_grad, outputs}, *options, in_carrier, trial, results)) return results;
     inside = false;
     if (trial != nullptr && trial->is_timed()) {
@@ -94,7 +118,7 @@ class TakeoverEngine final : public Engine {
 
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(const std::shared_ptr<GraphTask>& task, capture::NodePtr root,
                                                                  InputBuffer&& buffer) override {
-    if (thread_options) record_fallback(FallbackReason::GraphTaskEntry);
+    if (current_options() != nullptr) record_fallback(FallbackReason::GraphTaskEntry);
     return former_.execute_with_graph_task(task, std::move(root), std::move(buffer));
   }
   std::unique_ptr<AnomalyMetadata> make_anomaly_metadata() override { return former_.make_anomaly_metadata(); }
@@ -120,7 +144,7 @@ class TakeoverEngine final : public Engine {
                                                        const edge_list& roots, const edge_list& outputs) {
     if (!options.enabled || disabled_by_environment()) return FallbackReason::Disabled;
     if (inside) return FallbackReason::InsideHook;
-    if (create_graph) return FallbackReason::CreateGraph;
+    if (create_graph && with_graph.run == nullptr) return FallbackReason::CreateGraph;
     if (roots.empty() || (!accumulate_grad && outputs.empty())) return FallbackReason::CollectFailed;  // the stock engine's own error
     return fallback_for_thread_state();
   }
@@ -183,6 +207,7 @@ Engine& stub() { return *installed.load(); }
 }  // namespace
 
 void install() {
+  Engine::get_default_engine();  // before the lock: with libhindcast_auto.so, the first call of a process comes back here
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Setup);
   const std::lock_guard lock(mutex);
   Engine& current = Engine::get_default_engine();
@@ -197,7 +222,19 @@ Node* current_node() {
   return node != nullptr && get_current_node() == thread_carrier().node ? node : nullptr;
 }
 
-const Options* current_options() { return thread_options; }
-void set_current_options(const Options* options) { thread_options = options; }
+void set_backwards_with_graph(const BackwardsWithGraph& backwards) { with_graph = backwards; }
+void forget_backwards_with_graph() {
+  if (with_graph.forget != nullptr) with_graph.forget();
+}
+
+const Options* current_options() {
+  if (of_thread.on_stock_engine != 0) return nullptr;
+  return of_thread.own != nullptr ? of_thread.own : of_process.load(std::memory_order_acquire);
+}
+void set_thread_options(const Options* options) { of_thread.own = options; }
+void set_process_options(const Options* options) { of_process.store(options, std::memory_order_release); }
+OnStockEngine::OnStockEngine() { ++of_thread.on_stock_engine; }
+OnStockEngine::~OnStockEngine() { --of_thread.on_stock_engine; }
+bool reads_options() { return running != 0; }
 
 }  // namespace hindcast::engine

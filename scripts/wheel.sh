@@ -32,6 +32,7 @@ assert requires("hindcast") == [f"torch=={sys.argv[1]}.*"], requires("hindcast")
 for notice in ("LICENSE", "THIRD_PARTY_NOTICES"):
     with open(notice, encoding="utf-8") as file:
         assert distribution("hindcast").read_text(f"licenses/{notice}") == file.read(), f"the wheel carries no {notice}, or another"
+assert "hindcast" in torch._dynamo.list_backends(), torch._dynamo.list_backends()  # by the wheel's entry point
 weight = torch.ones(3, requires_grad=True)
 with hindcast.enable("eager"):
     for _ in range(2):

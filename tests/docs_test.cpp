@@ -136,6 +136,7 @@ std::vector<Claim> claims_about_limits() {
       {"docs/design.md",
        "Free buffers take at most {} MiB, or a sixteenth",
        {written("codegen/cpu/memory/recycler.cpp", "std::min\\(size_t\\{(\\d+)\\} << 20, memory / 16\\)")}},
+      {"docs/design.md", "A thread keeps at most {} such", {written("codegen/cpu/memory/small_blocks.h", "kMost = (\\d+)")}},
       {"docs/design.md",
        "Results of {} MiB and more are written past the caches",
        {written("codegen/cpu/cost_model.cpp", "bytes >= int64_t\\{(\\d+)\\} << 20")}},
@@ -224,7 +225,7 @@ TEST(Docs, ListEveryNameThatAProgramMeets) {
 #undef HC_MISS_ROW
   for (const char* reader :
        {"engine/options.cpp", "engine/diagnosis/log_setup.cpp", "engine/diagnosis/reproducer.cpp", "engine/diagnosis/trace/trace_setup.cpp",
-        "codegen/store/store_folder.cpp", "codegen/cpu/clang/compiler.cpp", "codegen/cuda/nvrtc.cpp"}) {
+        "codegen/store/store_folder.cpp", "codegen/cpu/clang/compiler.cpp", "codegen/cuda/nvrtc.cpp", "preload/auto.cpp"}) {
     for (const std::string& variable : found(read(reader), "\"(HINDCAST_[A-Z_]+)\"")) has_row(variable);
   }
 }

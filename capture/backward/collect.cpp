@@ -92,7 +92,7 @@ class Devices {
 };
 
 // What the engine checks when a gradient flows in: dtype and layout go into the key, sizes are facts.
-void collect_inputs(Node& node, uint32_t call, Devices& devices, Collected& out, std::vector<FactOrigin>* origins) {
+void collect_inputs(Node& node, uint32_t call, Devices& devices, bool with_history, Collected& out, std::vector<FactOrigin>* origins) {
   const uint32_t count = node.num_inputs();
   for (uint32_t i = 0; i < count; ++i) {
     const auto& metadata = node.input_metadata(i);
@@ -110,9 +110,20 @@ void collect_inputs(Node& node, uint32_t call, Devices& devices, Collected& out,
     cache::append(out.key, word);
     for (uint32_t d = 0; d < sizes.size(); ++d) {
       out.facts.push_back(sizes[d].guard_int(__FILE__, __LINE__));
+      if (with_history) out.integers.push_back(out.facts.back());
       if (origins) origins->push_back({FactKind::InputSize, call, i, d});
     }
   }
+}
+
+const char* collect_recomputed_backward(ProgramNode& node, FieldSink& sink) {
+  const auto formula = node.recomputed_backward();
+  if (!formula) return "a function's backward that cannot be differentiated as a program";
+  sink.constant(formula->number);
+  sink.constant(formula->bindings.floats);
+  for (const int64_t size : formula->bindings.ints) sink.size(size);
+  for (const auto& [value, tensor] : formula->given) sink.tensor(tensor);
+  return sink.opaque_reason;
 }
 
 const char* collect_program(const ProgramNode& node, FieldSink& sink) {
@@ -127,7 +138,7 @@ const char* collect_program(const ProgramNode& node, FieldSink& sink) {
 // Null, or why the node must be called as itself. The caller holds the node's mutex.
 const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visitor, FieldSink& sink, Collected& out,
                            std::vector<FactOrigin>* origins) {
-  sink.begin_node(index);
+  sink.begin_node(index, *call.formula);
   std::unique_lock<std::mutex> lock;
   if (call.writes_to_view()) {
     lock = std::unique_lock(node_mutex(*call.formula));
@@ -137,6 +148,8 @@ const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visito
     sink.geometry(slices.view);
   }
   if (call.kind == NodeKind::Visited) return visitor.collect(*call.formula, index, out, origins, call.writes_to_view() ? kPieceFields : 0);
+  if (call.kind == NodeKind::Program && sink.integers != nullptr)
+    return collect_recomputed_backward(static_cast<ProgramNode&>(*call.formula), sink);
   if (call.kind == NodeKind::Program) return collect_program(static_cast<const ProgramNode&>(*call.formula), sink);
   call.typed->collect(*call.formula, sink);
   return sink.opaque_reason;
@@ -156,6 +169,10 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   call.typed = node_class.typed;
   call.opaque_reason = node_class.opaque_reason;
   if (options.use_visitor && call.kind == NodeKind::Typed) call.kind = NodeKind::Visited;
+  if (options.with_history && call.kind == NodeKind::Visited) {
+    call.kind = NodeKind::Opaque;
+    call.opaque_reason = "a node without a typed collector, in a backward that is to be differentiated";
+  }
   call.hooks = hook_bits(node, call.kind);
   call.input_count = node.num_inputs();
   call.first_tensor = static_cast<uint32_t>(out.tensors.size());
@@ -171,7 +188,8 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
     cache::append(out.key, call.traceable_hooks);
     if (call.traceable_hooks != 0) unloads.count();
   }
-  collect_inputs(node, index, devices, out, origins);
+  call.first_integer = static_cast<uint32_t>(out.integers.size());
+  collect_inputs(node, index, devices, options.with_history, out, origins);
   call.first_field_fact = static_cast<uint32_t>(out.facts.size());
 
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited || call.kind == NodeKind::Program)) {
@@ -234,6 +252,7 @@ void collect(const BackwardCall& call, const CollectOptions& options, const cach
   Unloads unloads;
   Visitor visitor;
   FieldSink sink(out.key, out.facts, out.tensors);
+  if (options.with_history) sink.integers = &out.integers;
   const size_t count = out.calls.size();
   const bool large = count >= kLargeGraph;
   for (uint32_t i = 0; i < count; ++i) {

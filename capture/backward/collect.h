@@ -25,6 +25,9 @@ class DeviceTypes {
 struct CollectOptions {
   bool use_visitor = false;  // read every node through LibTorch's own visitor (slower; the typed collectors' oracle)
   bool all_opaque = false;   // no dispatch key is free for the recorder: every node is called as itself
+  /// For a backward whose results are to have a history: saved tensors have theirs, Collected::integers is filled, and the key holds the
+  /// scalars. Nodes that only LibTorch's visitor reads are opaque.
+  bool with_history = false;
   DeviceTypes devices = {};  // that are taken beside the CPU, where they are LibTorch's accelerator
   /// The switches that ops on the accelerator ask for, as a word of the key.
   uint64_t (*accelerator_state)(c10::DeviceType accelerator) = nullptr;

@@ -49,6 +49,7 @@ struct NodeCall {
   uint32_t first_edge = 0, edge_count = 0;      // in Collected::edges
   uint32_t first_fact = 0;                      // sizes in its input metadata, then its fields
   uint32_t first_field_fact = 0, end_fact = 0;
+  uint32_t first_integer = 0;           // in Collected::integers
   uint64_t traceable_hooks = 0;         // fingerprint of its traceable tensor hooks
   uint32_t key_begin = 0, key_end = 0;  // its bytes in Collected::key
 
@@ -84,6 +85,7 @@ struct Collected {
   cache::KeyBytes key;
   Facts facts;
   std::vector<at::Tensor> tensors;
+  std::vector<int64_t> integers;  // CollectOptions::with_history: by node the sizes in its input metadata, then its saved sizes
   uint32_t input_total = 0;
   uint64_t unloads = 0;                        // how many libraries were unloaded, where code that is looked into may be; else 0
   bool has_hooks = false, has_opaque = false;  // user code may run
@@ -98,6 +100,7 @@ struct Collected {
     key.clear();
     facts.clear();
     tensors.clear();
+    integers.clear();
     input_total = 0;
     unloads = 0;
     has_hooks = has_opaque = has_one_stream = false;

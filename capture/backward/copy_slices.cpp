@@ -54,6 +54,21 @@ at::Tensor view_of(const PieceOfBase& piece, at::Tensor whole) {
 
 const NodePtr& written_by(const torch::autograd::Node& node) { return static_cast<const torch::autograd::CopySlices&>(node).fn; }
 
+PieceOfBase read_piece(const torch::autograd::Node& node, c10::function_ref<c10::SymInt()> next) {
+  const auto& slices = static_cast<const torch::autograd::CopySlices&>(node);
+  const auto take = [&](int64_t count) {
+    std::vector<c10::SymInt> list;
+    for (; count > 0; --count) list.push_back(next());
+    return list;
+  };
+  const auto geometry = [&](int64_t rank) -> PieceOfBase::Geometry {
+    auto sizes = take(rank), strides = take(rank);
+    return {std::move(sizes), std::move(strides), next()};
+  };
+  auto base = geometry(slices.base.dim());
+  return {std::move(base), geometry(slices.view.dim())};
+}
+
 variable_list on_piece(const PieceOfBase& piece, const at::Tensor& gradient, const std::vector<bool>& needed,
                        const std::function<variable_list(variable_list)>& write) {
   if (!gradient.defined()) return variable_list(needed.size());

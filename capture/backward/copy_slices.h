@@ -5,6 +5,8 @@
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/symbols/symbols.h"
 
+#include <c10/util/FunctionRef.h>
+
 #include <functional>
 #include <vector>
 
@@ -21,6 +23,9 @@ struct PieceOfBase {
   };
   Geometry base, view;
 };
+
+/// Of a CopySlices. `next` gives its numbers in order: sizes, strides and offset of the base, then of the view.
+PieceOfBase read_piece(const torch::autograd::Node& node, c10::function_ref<c10::SymInt()> next);
 
 /// Its fields, base and view, come before those of the write's node.
 inline constexpr uint32_t kPieceFields = 2;

@@ -40,6 +40,8 @@ class FieldSink {
   /// Sizes that are symbols become the numbers that they are. With `origins` only, which keeps the question off the path of a hit.
   bool forgets_symbols = false;
   uint32_t call = 0;
+  /// Where set: sizes are listed here too, scalars are a part of the key, and saved tensors have their autograd history.
+  std::vector<int64_t>* integers = nullptr;
 
   void saved(const torch::autograd::SavedVariable& variable) {
     ++field_;
@@ -142,6 +144,8 @@ class FieldSink {
     } else if (saved_version(variable) != data.unsafeGetTensorImpl()->version_counter().current_version()) {
       throw CannotCollect("a saved tensor was modified in place");
     }
+    if (integers != nullptr) [[unlikely]]
+      return save_tensor(variable.unpack(owner_->getptr()));
     save_tensor(data);
   }
   void save_tensor(const at::Tensor& tensor) {
@@ -151,6 +155,8 @@ class FieldSink {
   }
   void save_size(const c10::SymInt& size, uint32_t dim) {
     facts_.push_back(size.guard_int(__FILE__, __LINE__));
+    if (integers != nullptr) [[unlikely]]
+      integers->push_back(facts_.back());
     if (!origins) return;
     note(FactKind::SavedSize, dim);
     if (forgets_symbols) const_cast<c10::SymInt&>(size) = facts_.back();  // a field of the node
@@ -162,11 +168,11 @@ class FieldSink {
   }
   void save_double(double value) {
     facts_.push_back(std::bit_cast<int64_t>(value));
-    note(FactKind::FloatScalar, 0);
+    note_scalar(FactKind::FloatScalar);
   }
   void save_exact(int64_t bits) {
     facts_.push_back(bits);
-    note(FactKind::ExactScalar, 0);
+    note_scalar(FactKind::ExactScalar);
   }
   void save_scalar(const at::Scalar& scalar) {
     cache::append(key_, scalar.type());
@@ -224,6 +230,11 @@ class FieldSink {
     for (const auto& value : values) save_constant(value);
   }
 
+  void note_scalar(FactKind kind) {
+    if (integers != nullptr) [[unlikely]]
+      cache::append(key_, facts_.back());
+    note(kind, 0);
+  }
   void note(FactKind kind, uint32_t dim) {
     if (origins) origins->push_back({kind, call, field_ - 1, dim});
   }
@@ -232,10 +243,13 @@ class FieldSink {
   Facts& facts_;
   std::vector<at::Tensor>& tensors_;
   uint32_t field_ = 0;
+  torch::autograd::Node* owner_ = nullptr;
 
  public:
-  void begin_node(uint32_t index) {
+  /// `owner`: of the saved tensors. Its mutex is held.
+  void begin_node(uint32_t index, torch::autograd::Node& owner) {
     call = index;
+    owner_ = &owner;
     field_ = 0;
     opaque_reason = nullptr;
   }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "capture/backward/check_results.h"
 #include "capture/backward/copy_slices.h"
 #include "capture/backward/libtorch_access.h"
 #include "capture/backward/node_calls.h"
@@ -71,35 +72,17 @@ std::nullopt_t FormulaTracer::refuse(Node& node, const std::string& reason) {
   return std::nullopt;
 }
 
-// What the engine does with a node's results before they flow on: sum to size, cast, check. Under the recorder.
 void FormulaTracer::validate(Node& node, const NodeCall& call, variable_list& results) {
-  auto metadata = torch::autograd::collect_input_metadata(node.next_edges());
-  if (facts_.dynamic()) {
-    for (uint32_t e = 0; e < call.edge_count && e < metadata.size(); ++e) {
-      const auto* facts = facts_.metadata(call, e);
-      if (!facts || !metadata[e]) continue;
-      auto& shape = metadata[e]->mutable_shape_as_dim_vector();
-      for (size_t d = 0; d < shape.size(); ++d) shape[d] = facts_.symint((*facts)[d]);
-    }
-  }
-  torch::autograd::validate_outputs(metadata, results,
-                                    [&](const std::string& text) { return "Function " + node.name() + " returned an " + text; });
+  check_results(node, results, [&](uint32_t e, c10::SymDimVector& shape) {
+    if (!facts_.dynamic() || e >= call.edge_count) return;
+    const auto* facts = facts_.metadata(call, e);
+    for (size_t d = 0; facts != nullptr && d < shape.size(); ++d) shape[d] = facts_.symint((*facts)[d]);
+  });
 }
 
 PieceOfBase FormulaTracer::piece_of(const Node& node) const {
-  const auto& slices = static_cast<const torch::autograd::CopySlices&>(node);
   auto fact = facts_.of(writer_.call()).piece.begin();
-  const auto take = [&](int64_t count) {
-    std::vector<c10::SymInt> list;
-    for (; count > 0; --count) list.push_back(facts_.symint(*fact++));
-    return list;
-  };
-  const auto geometry = [&](int64_t rank) -> PieceOfBase::Geometry {
-    auto sizes = take(rank), strides = take(rank);
-    return {std::move(sizes), std::move(strides), take(1)[0]};
-  };
-  auto base = geometry(slices.base.dim());
-  return {std::move(base), geometry(slices.view.dim())};
+  return read_piece(node, [&] { return facts_.symint(*fact++); });
 }
 
 Substitution FormulaTracer::substitution(const NodeCall& call) {

@@ -2,6 +2,7 @@
 // A node whose backward is a program that was made ahead of time. Its program becomes part of the captured graph as it is, and is not
 // traced op by op again.
 
+#include "capture/backward/recomputed_backward.h"
 #include "capture/graph/graph.h"
 
 #include <torch/csrc/autograd/function.h>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace hindcast::capture {
@@ -30,6 +32,10 @@ class ProgramNode : public torch::autograd::Node {
   virtual std::span<const torch::autograd::SavedVariable> saved() const = 0;
   /// Values of the program's integer symbols.
   virtual std::span<const int64_t> integers() const = 0;
+
+  /// Nullopt if the node has no such program or runs on several streams. Throws std::runtime_error if an argument was modified in place since
+  /// the call.
+  virtual std::optional<RecomputedBackward> recomputed_backward() = 0;
 
   /// By edge, op by op through ATen. Nullopt: the program is not for gradients like these.
   virtual std::optional<torch::autograd::variable_list> run_as_captured(const torch::autograd::variable_list& gradients) = 0;

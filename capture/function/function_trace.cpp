@@ -1,6 +1,7 @@
 #include "capture/function/function_trace.h"
 
 #include "capture/backward/facts.h"
+#include "capture/function/grad_mode_formulas.h"
 #include "capture/function/history.h"
 #include "capture/function/input_node.h"
 #include "capture/function/places.h"
@@ -16,7 +17,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace hindcast::capture {
@@ -134,6 +137,7 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
   }
   forward_end_ = graph_->instrs.size();
   is_forward_ = false;
+  loses_history_ = recorder_.lost_history();
 }
 
 void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
@@ -177,6 +181,30 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
       recorder_.refuse("it returns a tensor that is not a plain strided one");
   }
   return outputs;
+}
+
+std::vector<std::vector<uint32_t>> FunctionTrace::histories() const {
+  std::unordered_map<const torch::autograd::Node*, uint32_t> begins;
+  for (uint32_t i = 0; i < primals_.size(); ++i) begins.emplace(primals_[i].gradient.function.get(), i);
+  std::set<std::vector<uint32_t>> histories;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].is_differentiable) continue;
+    std::set<uint32_t> reached;
+    std::unordered_set<const torch::autograd::Node*> seen;
+    std::vector<const torch::autograd::Node*> open = {torch::autograd::impl::gradient_edge(result_stand_ins_[i]).function.get()};
+    while (!open.empty()) {
+      const torch::autograd::Node* node = open.back();
+      open.pop_back();
+      if (node == nullptr || !seen.insert(node).second) continue;
+      if (const auto primal = begins.find(node); primal != begins.end()) {
+        reached.insert(primal->second);
+        continue;
+      }
+      for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+    }
+    histories.emplace(reached.begin(), reached.end());
+  }
+  return {histories.begin(), histories.end()};
 }
 
 // As they were, for the function to run without us.
@@ -327,6 +355,7 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
   for (const torch::autograd::Node* node : reached) {
     has_formulas_ = has_formulas_ || is_custom_function(*node);
     has_users_backward_ = has_users_backward_ || is_users_function(*node);
+    asks_for_grad_mode_ = asks_for_grad_mode_ || capture::asks_for_grad_mode(*node);
   }
   std::vector<at::Tensor> views;  // are taken again of the arguments, without hooks
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(views),
@@ -388,23 +417,26 @@ void FunctionTrace::note_accumulated() {
 
 // ---- the backward
 
-variable_list FunctionTrace::backward(const variable_list& tangents) {
+variable_list FunctionTrace::backward(const variable_list& tangents, bool create_graph) {
   // A second backward of the same call is as the first: the program begins behind the forward again.
   graph_->instrs.truncate(forward_end_);
+  if (has_backward_) recorder_.forget_derived();
+  has_backward_ = true;
   recorder_.begin(1);
   recorder_.set_lifts(true);
   recorder_.set_goes_on(true);
+  if (create_graph) recorder_.set_origin_without_gradients(2);
   whole_formulas_.put_into(result_stand_ins_);
   variable_list stand_ins, found;
   tangents_ = values_of_tangents(tangents, stand_ins);
   gradients_.clear();
   try {
     const AtWork at_work(recorder_);
-    found = run_engine(stand_ins, /*create_graph=*/false);
+    found = run_engine(stand_ins, create_graph);
   } catch (const std::exception& error) {
     if (!is_about_a_stand_in(error)) throw;
     recorder_.refuse("reads the memory of a tensor");
-    return backward_as_itself(tangents, /*create_graph=*/false);
+    return backward_as_itself(tangents, create_graph);
   }
   variable_list gradients;
   for (const at::Tensor& gradient : found) {
@@ -447,7 +479,8 @@ variable_list FunctionTrace::run_engine(const variable_list& tangents, bool crea
     if (!results_[i].is_differentiable) continue;
     const at::Tensor& tangent = tangents.at(next++);
     if (!tangent.defined()) continue;
-    root->add_next_edge(whole_formulas_(torch::autograd::impl::gradient_edge(result_stand_ins_[i])));
+    const Edge edge = torch::autograd::impl::gradient_edge(result_stand_ins_[i]);
+    root->add_next_edge(recorder_.is_released() ? edge : whole_formulas_(edge));
     root->tangents.push_back(tangent);
   }
   for (const Primal& primal : primals_) {

@@ -83,8 +83,9 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> take_outputs() { return std::move(outputs_); }
 
   /// Gradients of the primals, undefined where there is none, from gradients of the differentiable results, in their order; undefined
-  /// where nothing flows in. LibTorch's engine of this thread runs it. May be asked again. Throws what a formula throws.
-  torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents);
+  /// where nothing flows in. LibTorch's engine of this thread runs it. May be asked again. Throws what a formula throws. `create_graph`: in
+  /// grad mode.
+  torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents, bool create_graph = false);
 
   /// True once autograd's history of the call is LibTorch's alone: nothing is recorded any more.
   bool is_released() const { return recorder_.is_released(); }
@@ -102,9 +103,17 @@ class FunctionTrace final : private Policy {
   bool has_formulas() const { return has_formulas_; }
   /// It applied transforms of torch.func, and may have read the storage offset of an argument, which is not detected in them.
   bool may_read_offsets() const { return recorder_.had_wrappers(); }
+  /// Replaying its graph under autograd would give other second derivatives: it reads tensors through `.data`, or uses saved-tensor hooks.
+  bool loses_history() const { return loses_history_; }
+  /// It uses saved-tensor hooks. A checkpoint in it recomputes with the stand-ins.
+  bool had_saved_tensor_hooks() const { return recorder_.had_saved_tensor_hooks(); }
+  /// Some formula of it differs in grad mode: grad_mode_formulas.h.
+  bool asks_for_grad_mode() const { return asks_for_grad_mode_; }
   /// Its backward calls the user's code, which is to run once.
   bool has_users_backward() const { return has_users_backward_; }
 
+  /// The sets of primals that differentiable results depend on, each set once. Before backward().
+  std::vector<std::vector<uint32_t>> histories() const;
   /// What a result is, as a tensor of its own without history, of the same memory and version.
   at::Tensor real_result(size_t result) const;
   /// Of the inputs: the same memory, without history.
@@ -113,6 +122,8 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> saved_values(const std::vector<ValueId>& values) const;
   /// A primal as it was before the function wrote to it, with its history.
   at::Tensor given(size_t primal) const;
+  /// The version of that tensor's contents.
+  uint32_t given_version(size_t primal) const { return primals_[primal].version; }
   /// Tensors from outside, behind the inputs.
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   size_t input_count() const { return primals_.size() - lifted_.size(); }
@@ -192,6 +203,7 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> outputs_;  // of a function that is no program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
+  bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;  // that the function runs in
   size_t forward_end_ = 0;
   bool is_forward_ = true;

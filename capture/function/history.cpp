@@ -145,7 +145,7 @@ class Fields {
     facts_.clear();
     origins_.clear();
     FieldSink sink(key_, facts_, tensors);
-    sink.begin_node(0);
+    sink.begin_node(0, node);
     sink.origins = &origins_;
     sink.forgets_symbols = forgets_symbols;
     const std::lock_guard lock(node_mutex(node));

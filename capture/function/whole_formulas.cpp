@@ -79,6 +79,8 @@ c10::List<std::optional<at::Tensor>> optional(const std::vector<at::Tensor>& ten
   return list;
 }
 
+// It has no release_variables(): LibTorch calls that for a node it destroys, and this node is destroyed with the trace, while a derivative's
+// history may still lead to the wrapped node.
 class WholeFormula final : public Node {
  public:
   explicit WholeFormula(NodePtr node) : Node(node->sequence_nr(), torch::autograd::edge_list(node->next_edges())), node_(std::move(node)) {
@@ -86,7 +88,6 @@ class WholeFormula final : public Node {
   }
 
   std::string name() const override { return node_->name(); }
-  void release_variables() override { node_->release_variables(); }
 
   variable_list apply(variable_list&& gradients) override {
     // The node asks where its edges lead, to see which results are wanted.

@@ -1,6 +1,7 @@
 #include "capture/graph/graph.h"
 
 #include "base/check.h"
+#include "capture/graph/symbolic_env.h"
 #include "hooks/add_gradients.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -27,8 +28,9 @@ struct BelowAutograd {
 // Runs instrs one by one, values in a map: for user compilers and checks, not for the hit path.
 class Interpreter {
  public:
-  /// `in_this_state`: not below autograd, so that each op has to be one that autograd and transforms know.
-  explicit Interpreter(const Env& env, bool in_this_state = false) : env_(env), in_this_state_(in_this_state) {}
+  explicit Interpreter(const Env& env) : env_(&env) {}
+  /// In this state: not below autograd, so that each op has to be one that autograd and transforms know.
+  explicit Interpreter(SymbolicEnv& sizes) : sizes_(&sizes), in_this_state_(true) {}
   std::unordered_map<uint32_t, at::Tensor> values;
 
   void run_if_ready(const Instr& instr) {
@@ -37,18 +39,15 @@ class Interpreter {
     if (ready) run(instr);
   }
 
-  void run(const Instr& instr) {
+  /// `without_gradients`: it was recorded in no-grad mode.
+  void run(const Instr& instr, bool without_gradients = false) {
+    if (instr.kind == InstrKind::Mutate) return write(instr, without_gradients);
+    std::optional<c10::AutoGradMode> no_grad;
+    if (without_gradients) no_grad.emplace(false);
     if (instr.kind == InstrKind::AddGrads) {
       // Copies, so that nothing is added in place: the values may be the caller's, and others may read them.
       const at::Tensor &a = values.at(instr.inputs[0].index), &b = values.at(instr.inputs[1].index);
       values[instr.outputs[0].index] = in_this_state_ ? at::add(a, b) : hooks::add_gradients(a, b);
-      return;
-    }
-    if (instr.kind == InstrKind::Mutate) {
-      const at::Tensor& base = values.at(instr.base.index);
-      at::Tensor copy = in_this_state_ ? base.clone() : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
-      call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views), instr.seen);
-      values[instr.outputs[0].index] = std::move(copy);
       return;
     }
     if (in_this_state_ && instr.args[0].constant.isTensor() && instr.op->operator_name() == c10::OperatorName("aten::lift_fresh", "")) {
@@ -57,6 +56,15 @@ class Interpreter {
     }
     const auto results = call(*instr.op, instr.args, 0xffffffffu, {}, in_this_state_ ? SeenOfAutograd() : instr.seen);
     for (size_t i = 0; i < instr.outputs.size(); ++i) values[instr.outputs[i].index] = results.at(i);
+  }
+
+  void write(const Instr& instr, bool without_gradients) {
+    const at::Tensor& base = values.at(instr.base.index);
+    at::Tensor copy = in_this_state_ ? base.clone() : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
+    std::optional<c10::AutoGradMode> no_grad;  // behind the copy: a write in no-grad mode does not change the history of its target
+    if (without_gradients) no_grad.emplace(false);
+    call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views), instr.seen);
+    values[instr.outputs[0].index] = std::move(copy);
   }
 
   at::Tensor view(at::Tensor of, const std::vector<ViewStep>& views) {
@@ -99,20 +107,30 @@ class Interpreter {
         return list;
       }
       case Arg::Kind::Int:
-        return env_.integer(arg.exprs[0]);
-      case Arg::Kind::IntList: {
-        std::vector<int64_t> list;
-        for (const ExprId expr : arg.exprs) list.push_back(env_.integer(expr));
-        return list;
-      }
+        return integer(arg.exprs[0]);
+      case Arg::Kind::IntList:
+        return integers(arg);
       case Arg::Kind::Float:
-        return env_.real(arg.exprs[0]);
+        return env_ != nullptr ? c10::IValue(env_->real(arg.exprs[0])) : c10::IValue(sizes_->real(arg.exprs[0]));
     }
     return {};
   }
 
-  const Env& env_;
-  const bool in_this_state_;
+  // Those that are numbers stay numbers, which ops without symbols take too.
+  c10::IValue integer(ExprId expr) { return env_ != nullptr ? c10::IValue(env_->integer(expr)) : c10::IValue(sizes_->integer(expr)); }
+  c10::IValue integers(const Arg& arg) {
+    std::vector<c10::SymInt> sizes;
+    std::vector<int64_t> numbers;
+    for (const ExprId expr : arg.exprs) {
+      sizes.push_back(env_ != nullptr ? c10::SymInt(env_->integer(expr)) : sizes_->integer(expr));
+      if (const auto number = sizes.back().maybe_as_int()) numbers.push_back(*number);
+    }
+    return numbers.size() == sizes.size() ? c10::IValue(std::move(numbers)) : c10::IValue(std::move(sizes));
+  }
+
+  const Env* const env_ = nullptr;  // one of the two
+  SymbolicEnv* const sizes_ = nullptr;
+  const bool in_this_state_ = false;
 };
 
 template <class Instrs>
@@ -225,10 +243,12 @@ void Graph::replay(std::unordered_map<uint32_t, at::Tensor>& values, const Instr
   replay_all(values, std::span(&instr, 1), env);
 }
 
-void Graph::compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, const Bindings& bindings) const {
-  Env env;
-  if (!Evaluator(*symbols).evaluate(bindings, env))
+void Graph::compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, std::span<const c10::SymInt> sizes,
+                    std::span<const double> numbers) const {
+  if (sizes.size() != symbols->int_symbols() || numbers.size() != symbols->float_symbols())
     throw std::invalid_argument("hindcast::Graph::compute: the bindings do not fit the graph's symbols");
+  SymbolicEnv env(*symbols, sizes, numbers);
+  if (std::any_of(sizes.begin(), sizes.end(), [](const c10::SymInt& size) { return size.is_symbolic(); })) env.require_relations();
   std::unordered_set<uint32_t> needed;
   for (const ValueId value : wanted) needed.insert(value.index);
   std::vector<bool> runs(instrs.size());
@@ -240,15 +260,17 @@ void Graph::compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t
     if (runs[i]) for_each_use(instrs[i], [&](ValueId value) { needed.insert(value.index); });
   }
   const c10::impl::ExcludeDispatchKeyGuard autocast(c10::autocast_dispatch_keyset);
-  Interpreter interpreter(env, /*in_this_state=*/true);
+  Interpreter interpreter(env);
   interpreter.values.swap(known);
   for (size_t i = 0; i < instrs.size(); ++i) {
     if (!runs[i]) continue;
-    std::optional<c10::AutoGradMode> without;
-    if (!origins.empty() && origins[instrs[i].origin] == kWithoutGradients) without.emplace(false);
-    interpreter.run(instrs[i]);
+    interpreter.run(instrs[i], !origins.empty() && origins[instrs[i].origin] == kWithoutGradients);
   }
   interpreter.values.swap(known);
+}
+
+void Graph::compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, const Bindings& bindings) const {
+  compute(wanted, known, std::vector<c10::SymInt>(bindings.ints.begin(), bindings.ints.end()), bindings.floats);
 }
 
 std::vector<at::Tensor> Graph::run(std::vector<at::Tensor> given) const {

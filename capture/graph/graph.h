@@ -171,6 +171,9 @@ class HINDCAST_API Graph {
   /// Computes `wanted` from `known` (by ValueId), by ATen's ops in the state of this thread: autograd, transforms of functions and dispatch
   /// modes see each. Instrs of the origin kWithoutGradients run without.
   void compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, const Bindings& bindings) const;
+  /// The same where sizes are expressions of a trace at work, which then depends on the graph's relations. By number of the symbol.
+  void compute(std::span<const ValueId> wanted, std::unordered_map<uint32_t, at::Tensor>& known, std::span<const c10::SymInt> sizes,
+               std::span<const double> numbers) const;
   static constexpr const char* kWithoutGradients = "forward, without gradients";
 
   /// The tensor with these views taken of it, in the autograd state of this thread. Their arguments are no tensors but it.

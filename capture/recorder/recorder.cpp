@@ -7,6 +7,8 @@
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
 
+#include <ATen/SavedTensorHooks.h>
+
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
@@ -62,6 +64,7 @@ void Recorder::begin(uint32_t call) {
   first_instr_ = graph_.instrs.size();
   refusal_.reset();
   origin_without_gradients_.reset();
+  derived_.clear();
   user_formula_ = false;
 }
 
@@ -276,7 +279,11 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
 
   std::vector<c10::IValue> inputs = take_arguments(op, *stack);
+  for (c10::IValue& input : inputs) {
+    if (input.isTensor()) input = TracingTensor::with_its_size(input.toTensor());
+  }
   const std::vector<c10::IValue> given = inputs;
+  note_lost_history(inputs);
   seen_ = seen_now(op, inputs);
   lift_all(inputs);
   if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, given, *stack);
@@ -319,6 +326,18 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
   push_results(results, wrapped, *stack);
+}
+
+void Recorder::note_lost_history(const std::vector<c10::IValue>& inputs) {
+  if (lost_history_ || !lifts_) return;
+  had_saved_tensor_hooks_ = had_saved_tensor_hooks_ || at::SavedTensorDefaultHooks::get_hooks().has_value();
+  for (const c10::IValue& input : inputs) {
+    each_tensor(input, [&](const at::Tensor& tensor) {
+      const TracingTensor* traced = TracingTensor::get(tensor);
+      lost_history_ = lost_history_ || (traced != nullptr && traced->lost_history && !tensor.requires_grad());
+      return tensor;
+    });
+  }
 }
 
 // At once: a stand-in cannot say such a layout, and autograd, where it is at work above, would ask for it.

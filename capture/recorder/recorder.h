@@ -82,6 +82,8 @@ class Recorder {
 
   /// Instrs from here on belong to node `call`.
   void begin(uint32_t call);
+  /// Undoes derive_again() since begin(). Call it after dropping the instrs since then.
+  void forget_derived();
   /// Drops the instrs since begin(). What they did to real tensors stays: there is no effect on any but those that they made.
   void rollback();
   /// Stops recording before the next op. The first reason counts.
@@ -92,6 +94,10 @@ class Recorder {
   bool is_looked_at() const { return graph_.symbols->is_looked_at(); }
   /// A transform of torch.func is at work, or has been. Its wrappers take storage offsets along as numbers, also where they hide it.
   bool has_wrappers();
+  /// An op read a tensor through `.data`, or ran under saved-tensor hooks. Replaying the graph under autograd would give its values another
+  /// history.
+  bool lost_history() const { return lost_history_ || had_saved_tensor_hooks_; }
+  bool had_saved_tensor_hooks() const { return had_saved_tensor_hooks_; }
   /// Somebody asked so while one was at work.
   bool had_wrappers() const { return has_wrappers_; }
   /// No size is a symbol.
@@ -137,6 +143,7 @@ class Recorder {
   void lift_all(std::vector<c10::IValue>& inputs);
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
+  void note_lost_history(const std::vector<c10::IValue>& inputs);
   void note_results(const std::vector<at::Tensor>& results);
   void tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer);
   bool have_same_sizes(const at::Tensor& a, const at::Tensor& b) const;
@@ -156,6 +163,11 @@ class Recorder {
   // Writes.
   void add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args, Written written);
   void derive_again(TracingTensor& view);
+  struct Derived {
+    c10::weak_intrusive_ptr<c10::TensorImpl> view;
+    ValueId before;
+    uint32_t version;
+  };
   ValueId value_from_outside(const at::Tensor& tensor);
   bool is_number(const at::Tensor& tensor) const;
 
@@ -166,9 +178,11 @@ class Recorder {
   size_t first_instr_ = 0;
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
-  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false;
+  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false, lost_history_ = false,
+       had_saved_tensor_hooks_ = false;
   const uint64_t number_;
   WeakStandIns made_;
+  std::vector<Derived> derived_;  // since begin(), where a backward may be recorded once more
   struct Lifted {
     at::Tensor outside, stand_in;
   };

@@ -4,6 +4,7 @@
 #include "capture/recorder/recorder.h"
 #include "capture/recorder/storage_offset.h"
 
+#include <ATen/ScalarOps.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/InferenceMode.h>
 
@@ -122,6 +123,18 @@ TracingTensor::Symbols which_symbols(const std::vector<c10::SymInt>& sizes) {
 
 void TracingTensor::give_numbers_to(const Interpreter& which) { interpreter.store(&which, std::memory_order_release); }
 
+at::Tensor TracingTensor::with_its_size(const at::Tensor& tensor) {
+  // The bindings keep the symbol in an attribute of the Python object.
+  constexpr int64_t kPlaceholder = 7777777;
+  const auto* const python = interpreter.load(std::memory_order_acquire);
+  if (python == nullptr || !tensor.defined() || tensor.dim() != 0 || tensor.scalar_type() != at::kLong) return tensor;
+  if (!tensor.unsafeGetTensorImpl()->is_wrapped_number() || get(tensor) != nullptr) return tensor;
+  if (*static_cast<const int64_t*>(tensor.const_data_ptr()) != kPlaceholder) return tensor;
+  at::Tensor size = at::detail::scalar_tensor_static(python->size_in_place_of(tensor), at::kLong, at::kCPU);
+  size.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return size;
+}
+
 // Who asks for the memory asks this first: a formula that may go on by itself gets the memory.
 bool TracingTensor::has_storage() const {
   if (key_set_.has(kRecorderKey)) {
@@ -221,6 +234,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   auto copy = make(real, value, base, sizes);
   copy->views = views;
   copy->version = version;
+  copy->lost_history = requires_grad();
   if (watched_) copy->watch_geometry();
   if (!copy->is_inference()) copy->set_version_counter(counter);
   copy->set_allow_tensor_metadata_change(may_change);

@@ -33,6 +33,7 @@ class TracingTensor final : public c10::TensorImpl {
   std::vector<ViewStep> views;  // from base to this tensor
   uint32_t version = 0;         // of base, when `value` was derived
   bool symbolic = false;
+  bool lost_history = false;  // a copy without the history of a tensor that has one: `x.data`
   std::vector<c10::SymInt> sizes;
 
   /// Stands from now on for what `view` stands for.
@@ -51,9 +52,12 @@ class TracingTensor final : public c10::TensorImpl {
   struct Interpreter {
     bool (*is_asking)();                                              // for something now
     Symbols (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // it asks for these
+    int64_t (*size_in_place_of)(const at::Tensor& number);            // the size for which PyTorch passes a placeholder
   };
   /// Lasts as long as the process.
   static void give_numbers_to(const Interpreter& interpreter);
+  /// A number with the size itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); else `tensor`.
+  static at::Tensor with_its_size(const at::Tensor& tensor);
   c10::SymIntArrayRef traced_sizes() const;
 
  private:

@@ -2,6 +2,8 @@
 
 #include "capture/recorder/recorder.h"
 
+#include <c10/core/GradMode.h>
+
 namespace hindcast::capture {
 
 void Recorder::add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args, Written written) {
@@ -24,6 +26,7 @@ void Recorder::add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args
 }
 
 void Recorder::derive_again(TracingTensor& view) {
+  const c10::AutoGradMode as_when_taken(view.requires_grad());
   ValueId id = view.base->value;
   for (const ViewStep& step : view.views) {
     Instr& instr = new_instr(step.op, step.args);
@@ -37,8 +40,22 @@ void Recorder::derive_again(TracingTensor& view) {
     }
     id = instr.outputs.back();
   }
+  if (lifts_) {
+    const auto held = c10::intrusive_ptr<c10::TensorImpl>::unsafe_reclaim_from_nonowning(&view);
+    derived_.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(held), view.value, view.version});
+  }
   view.value = id;
   view.version = view.base->version;
+}
+
+void Recorder::forget_derived() {
+  for (; !derived_.empty(); derived_.pop_back()) {
+    const at::Tensor view(derived_.back().view.lock());
+    TracingTensor* const traced = TracingTensor::get(view);
+    if (traced == nullptr) continue;
+    traced->value = derived_.back().before;
+    traced->version = derived_.back().version;
+  }
 }
 
 }  // namespace hindcast::capture

@@ -5,6 +5,7 @@
 #include "codegen/cpu/kernel_call.h"
 #include "codegen/cpu/kernels.h"
 #include "codegen/cpu/memory/recycler.h"
+#include "codegen/cpu/memory/small_blocks.h"
 #include "codegen/cpu/non_finite.h"
 #include "codegen/cpu/reproducer.h"
 #include "codegen/cpu/source.h"
@@ -73,7 +74,7 @@ class CpuBackend final : public Backend {
     return {counts.reused, counts.fresh, counts.returned, counts.held_bytes, counts.held_buffers};
   }
   void reset_memory_counts() const override { Recycler::of_process().reset_counts(); }
-  size_t trim_memory() const override { return Recycler::of_process().trim(); }
+  size_t trim_memory() const override { return Recycler::of_process().trim() + small_blocks::trim(); }
 };
 
 constinit const CpuBackend kBackend{};  // a fork meets no guard

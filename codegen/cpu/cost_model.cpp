@@ -64,8 +64,8 @@ class CpuCostModel final : public CostModel {
   // write for this op alone.
   bool is_worth_it(const SingleOp& op) const override {
     // A kernel's call takes a third of the time of ATen's.
-    constexpr int64_t kTiny = 1024;
-    if (op.is_pointwise && op.numel != 0 && op.numel <= kTiny) return true;
+    constexpr int64_t kTiny = 1024, kSmallSum = 16384;
+    if (op.numel != 0 && ((op.is_pointwise && op.numel <= kTiny) || (op.is_reduction && op.numel <= kSmallSum))) return true;
     if (op.forward != RowForward::None && !op.reads_padded) return is_slow_in_aten(op);
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }

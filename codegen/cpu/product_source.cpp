@@ -47,8 +47,10 @@ std::string product_source(const Body& body) {
       "row_steps,\n"
       "                        const double* scalars, long begin, long end, char* scratch) {{\n{}",
       scalar_lines(body));
+  // LLVM unrolls loops of known lengths before it makes vectors of them: the columns of a block would be so many scalar statements.
   text += format(
-      "  const auto finish = [&](const {}* product, long row, long column, long count) __attribute__((always_inline)) {{\n{}  {}  }};\n",
+      "  const auto finish = [&](const {}* product, long row, long column, long count) __attribute__((always_inline)) {{\n{}"
+      "#pragma clang loop unroll(disable)\n{}  }};\n",
       type, row_pointers(body), dense_loop(body, "0", "count", false, false));
   text += format(
       "  multiply<{}, {}>(*(const ProductBlocks<{}>*)blocks, Factors<{}>{{(const {}*)a, (const {}*)b, shape[0], shape[1], shape[2]}}, "

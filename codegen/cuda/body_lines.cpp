@@ -29,6 +29,12 @@ std::string scalar_lines(const Body& body, const std::string& words, const std::
   return lines;
 }
 
+std::string vector_type(const Body& body, size_t load, const std::string& length) {
+  return body.loads[load].counts ? format("Counters<{}>", length) : format("Vector<{}, {}>", type_name(body.loads[load].type), length);
+}
+
+std::string_view load_function(const Body& body, size_t load) { return body.loads[load].counts ? "load_counters" : "load_vector"; }
+
 std::string head_of_text() {
   return "#include \"codegen/device/ops.h\"\n"
          "#include \"codegen/device/indexing.h\"\n"

@@ -241,7 +241,8 @@ class Writer {
   }
 
   std::string vector_of(size_t load) const {
-    return format("load_vector<kVector>((const {}*)(arguments.pointers[{}] + to{} + {}))", type_of(load), load, load, bytes_of_piece(load));
+    return format("{}<kVector>((const {}*)(arguments.pointers[{}] + to{} + {}))", load_function(body_, load), type_of(load), load, load,
+                  bytes_of_piece(load));
   }
   // Of a piece, in the form that may keep it.
   void load_piece(int indent, size_t pass, size_t load, const std::string& to) {
@@ -273,7 +274,7 @@ class Writer {
     for (size_t i = 0; i < loads_; ++i) {
       if (!is_dense(i) || !passes_.loads(pass, i)) continue;
       loads = true;
-      line(6, format("Vector<{}, kVector> a{}[kItems];", type_of(i), i));
+      line(6, format("{} a{}[kItems];", vector_type(body_, i, "kVector"), i));
     }
     if (!loads) return;
     begin_items(6);
@@ -286,7 +287,7 @@ class Writer {
 
   void load_row() {
     for (size_t i = 0; i < loads_; ++i) {
-      if (is_dense(i) && is_needed(i)) line(4, format("Vector<{}, kVector> a{}[kItems];", type_of(i), i));
+      if (is_dense(i) && is_needed(i)) line(4, format("{} a{}[kItems];", vector_type(body_, i, "kVector"), i));
     }
     // A thread without a piece reads the first one, for nothing: else registers would keep the row before for it, while nobody needs that.
     text_ += "#pragma unroll\n";
@@ -388,7 +389,7 @@ class Writer {
     line(6, "for (int64 piece = threadIdx.x; is_row && piece < pieces; piece += blockDim.x) {");
     for (size_t i = 0; i < loads_; ++i) {
       if (!is_dense(i) || !passes_.loads(pass, i)) continue;
-      line(8, format("Vector<{}, kVector> a{};", type_of(i), i));
+      line(8, format("{} a{};", vector_type(body_, i, "kVector"), i));
       load_piece(8, pass, i, format("a{}", i));
     }
     elements(pass, of_elements, [&](size_t op) { return !passes_.is_of_segments(op); });
@@ -619,5 +620,7 @@ std::vector<int64_t> widths_kept(const Body& body) {
 size_t numbers_of_split_row(const Body& body) { return reductions_in(with_online_softmax(body)); }
 
 size_t passes_over_row(const Body& body) { return RowPasses(with_online_softmax(body), is_cheap).count(); }
+
+size_t values_kept_in_registers(const Body& body) { return body.by_rows ? RowPasses(body, is_cheap_in_registers).slots() : 0; }
 
 }  // namespace hindcast::codegen::cuda

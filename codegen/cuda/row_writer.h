@@ -24,4 +24,7 @@ size_t numbers_of_split_row(const Body& body);
 /// Times that a row is gone over which registers do not hold.
 size_t passes_over_row(const Body& body);
 
+/// Of an element of a row that registers hold: the computed values that a later pass reads, each of `body.compute`'s type.
+size_t values_kept_in_registers(const Body& body);
+
 }  // namespace hindcast::codegen::cuda

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "codegen/cuda/body_lines.h"
 #include "codegen/cuda/row_source.h"
+#include "codegen/cuda/row_writer.h"
 #include "codegen/device/indexing.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/kernel/body_text.h"
@@ -238,10 +239,10 @@ std::string nest_function(const Body& body) {
       "  if (piece >= arguments.pieces) return;\n" +
       walk_of_nest(body, false);
   for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("  Vector<{}, {}> a{}[kItems];\n", type_name(body.loads[i].type), is_still(body, i) ? "1" : "kVector", i);
+    text += format("  {} a{}[kItems];\n", vector_type(body, i, is_still(body, i) ? "1" : "kVector"), i);
   text += items;
   for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("    a{}[k] = load_vector<{}>({});\n", i, is_still(body, i) ? "1" : "kVector", there(i, true));
+    text += format("    a{}[k] = {}<{}>({});\n", i, load_function(body, i), is_still(body, i) ? "1" : "kVector", there(i, true));
   text += "  }\n" + items + result_vectors(body, "kVector", "", "    ") + "#pragma unroll\n    for (int j = 0; j < kVector; ++j) {\n";
   for (size_t i = 0; i < body.loads.size(); ++i)
     text += "      " + load_from(body, i, format("a{}[k].get({})", i, is_still(body, i) ? "0" : "j")) + "\n";
@@ -390,7 +391,8 @@ std::string pointwise_source(const Body& body, Entries entries) {
 // Of a thread that has `length` elements of a row: they, the results, sums of columns, and where the row lies in each tensor.
 size_t registers_of_row(const Body& body, size_t length) {
   size_t bytes = (body.loads.size() + body.stores.size()) * sizeof(char*);
-  for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? length * c10::elementSize(load.type) : 0;
+  for (const BodyLoad& load : body.loads)
+    bytes += load.pattern == AccessPattern::Dense ? (load.counts ? 1 : length) * c10::elementSize(load.type) : 0;
   for (const BodyStore& store : body.stores) {
     if (store.extent == Extent::Element) bytes += length * c10::elementSize(store.type);
     if (store.extent == Extent::Columns) bytes += length * c10::elementSize(body.compute);
@@ -436,7 +438,11 @@ int items_in_flight(const Body& body) {
   size_t bytes = 0;
   for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? c10::elementSize(load.type) : 0;
   for (const BodyStore& store : body.stores) bytes += store.extent == Extent::Columns ? c10::elementSize(body.compute) : 0;
-  const size_t items = kRegisters * sizeof(float) / std::max<size_t>(bytes * static_cast<size_t>(vector_length(body)), 1);
+  const size_t length = static_cast<size_t>(vector_length(body)), of_item = std::max<size_t>(bytes * length, 1);
+  // Loads and the values that later passes read must fit a thread's 128 registers together, beside those of the arithmetic.
+  constexpr size_t kRegistersWithKept = 72;
+  const size_t with_kept = of_item + values_kept_in_registers(body) * length * c10::elementSize(body.compute);
+  const size_t items = std::min(kRegisters * sizeof(float) / of_item, kRegistersWithKept * sizeof(float) / with_kept);
   return has_angles(body) || items < 2 ? 1 : items < 4 ? 2 : 4;
 }
 
@@ -447,7 +453,8 @@ int items_of_nest(const Body& body) {
   if (body.compute != at::kFloat || has_angles(body)) return 1;
   const auto length = static_cast<size_t>(vector_length(body));
   size_t bytes = 0;
-  for (size_t i = 0; i < body.loads.size(); ++i) bytes += c10::elementSize(body.loads[i].type) * (is_still(body, i) ? 1 : length);
+  for (size_t i = 0; i < body.loads.size(); ++i)
+    bytes += c10::elementSize(body.loads[i].type) * (is_still(body, i) || body.loads[i].counts ? 1 : length);
   for (const BodyStore& store : body.stores) bytes += c10::elementSize(store.type) * length;
   return 2 * bytes / sizeof(float) + kOfAddress * (body.loads.size() + body.stores.size()) <= kRegisters ? 2 : 1;
 }

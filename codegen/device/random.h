@@ -8,12 +8,17 @@ namespace hindcast::device {
 
 inline constexpr int kPhiloxRounds = 7;
 
-/// A number of Philox2x32 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), of the counter (`column`, `row`). Seven rounds are
-/// the fewest whose numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
-HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
+/// The two numbers that Philox gives at once.
+struct PhiloxPair {
+  uint32 left, right;
+};
+
+/// Philox2x32 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), of the counter (`pair`, `row`). Seven rounds are the fewest whose
+/// numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
+HC_DEVICE PhiloxPair philox_pair(int64 seed, int32 row, uint32 pair) {
   uint32 key = static_cast<uint32>(seed);
 #if HC_CUDA
-  uint32 left = static_cast<uint32>(column), right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
+  uint32 left = pair, right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
 #pragma unroll
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint32 high = __umulhi(0xD256D193U, left), low = 0xD256D193U * left;
@@ -23,7 +28,7 @@ HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
   }
 #else
   // In halves of 64 bits: a vector's product of such is one instruction. What is above the lower half is never looked at.
-  uint64 left = static_cast<uint32>(column);
+  uint64 left = pair;
   uint64 right = static_cast<uint32>(row) + static_cast<uint32>(static_cast<uint64>(seed) >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint64 product = uint64(0xD256D193U) * (left & 0xFFFFFFFFU);
@@ -32,7 +37,13 @@ HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
     key += 0x9E3779B9U;
   }
 #endif
-  return static_cast<uint32>(left);
+  return {static_cast<uint32>(left), static_cast<uint32>(right)};
+}
+
+/// The number of a column: two neighbours share a pair, which a compiler that sees both makes once.
+HC_DEVICE uint32 philox(int64 seed, int32 row, int32 column) {
+  const PhiloxPair numbers = philox_pair(seed, row, static_cast<uint32>(column) >> 1);
+  return (column & 1) != 0 ? numbers.right : numbers.left;
 }
 
 /// `value`, or 0. Of 2^24 numbers `threshold` many give the value: both are exact in any T.

@@ -76,6 +76,20 @@ HC_DEVICE Vector<T, kCount> load_vector(const T* from, int apart = Vector<T, kCo
   }
 }
 
+/// A vector of counters (`hindcast::counters`). Each is one more than the one before it, so only the first is read. An access of several
+/// begins at an even one, and the compiler sees which two share a pair of random numbers (`philox`).
+template <int kCount>
+struct Counters {
+  int32 first;
+
+  HC_DEVICE_MEMBER int32 get(int i) const { return kCount == 1 ? first : ((first & ~1) + (i & ~1)) | (i & 1); }
+};
+
+template <int kCount>
+HC_DEVICE Counters<kCount> load_counters(const int32* from) {
+  return {*from};
+}
+
 template <int kCount, class T>
 HC_DEVICE void store_vector(T* to, Vector<T, kCount> value, int apart = Vector<T, kCount>::kChunk) {
   if constexpr (kCount == 1) {

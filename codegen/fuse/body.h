@@ -72,6 +72,7 @@ enum class AccessPattern : uint8_t { Dense, Still, PerSegment };
 struct BodyLoad {
   at::ScalarType type = at::ScalarType::Float;
   AccessPattern pattern = AccessPattern::Dense;
+  bool counts = false;  // of hindcast::counters: along the innermost loop, each element is one more than the one before it
   bool operator==(const BodyLoad&) const = default;
 };
 

@@ -53,6 +53,7 @@ struct ProductShape {
 struct SingleOp {
   bool is_pointwise = false;
   bool is_row_op = false;     // a norm, a softmax, a loss over classes
+  bool is_reduction = false;  // a sum over some dims
   bool reads_padded = false;  // reads in place what ATen would first have to write, with zeros around it
   int64_t bytes = 0;          // of its largest result
   int64_t numel = 0;          // elements that it goes over

@@ -386,6 +386,7 @@ class Fuser {
     const Member& member = *member_of(group.members[0]);
     SingleOp op{.is_pointwise = member.kind == Member::Kind::Pointwise,
                 .is_row_op = member.kind == Member::Kind::Rows,
+                .is_reduction = member.kind == Member::Kind::Reduction,
                 .bytes = bytes,
                 .numel = hint_of_numel(*graph_.symbols, group.domain),
                 .forward = member.forward,

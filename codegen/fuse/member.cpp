@@ -57,6 +57,7 @@ class Description {
     }
     if (makes_mask()) return false;  // the others add
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
+    if (is_named("aten::_to_copy", "")) return number_of_mask();
     if (const RowOp* op = find_row_op(*instr_.op)) return !makes_complex() && rows(*op);
     if (is_named("aten::cat", "") || is_named("aten::stack", "")) return concat();
     if (is_named("aten::mm", "") || is_named("aten::addmm", "") || is_named("aten::bmm", "")) return product();
@@ -126,6 +127,17 @@ class Description {
     member_.build = [&instr = instr_, add = makes_complex() ? FunctorName("complex_add") : FunctorName("add")](BodyBuilder& body) {
       const Operand first = body.tensor(instr.inputs[0]);
       body.result(0, body.op(add, {first, body.tensor(instr.inputs[1])}), Extent::Element);
+    };
+    return domain_is_result();
+  }
+
+  // 1 or 0, as derivatives of functions with a bend multiply by a comparison.
+  bool number_of_mask() {
+    const ValueId mask = instr_.args[0].values[0];
+    if (!is_mask(value(mask)) || makes_complex()) return false;
+    member_.operands.push_back({mask});
+    member_.build = [mask](BodyBuilder& body) {
+      body.result(0, body.op("where", {body.tensor(mask), body.number(1), body.number(0)}), Extent::Element);
     };
     return domain_is_result();
   }

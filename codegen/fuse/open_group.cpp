@@ -436,7 +436,29 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   } else {
     member.build(builder);
   }
+  for (size_t i = 0; i < group_.loads.size(); ++i) group_.body.loads[i].counts = counts(i);
   group_.members.push_back(instr);
+}
+
+// Kernels take neighbours in memory for neighbouring counters where the innermost step is one element (cuda/kernel_call.cpp, row_call.cpp). A row
+// that is copied for its layout must count on from one column to the next as well: all its axes count, and no axis of rows lies between them.
+bool OpenGroup::counts(size_t load) const {
+  const Access& access = group_.accesses[load];
+  if (!views_->are_counters(group_.loads[load]) || group_.body.loads[load].pattern != AccessPattern::Dense || !access.offsets.empty())
+    return false;
+  if (group_.columns == 0) return true;
+  std::optional<int8_t> outer;
+  for (uint8_t axis = 0; axis < group_.domain.size(); ++axis) {
+    if (graph_->symbols->constant(group_.domain[axis]) == 1) continue;
+    const int8_t dim = access.dim_of_axis[axis];
+    if (!(group_.columns >> axis & 1)) {
+      if (outer && dim >= 0) return false;
+      continue;
+    }
+    if (dim < 0 || (outer && dim != *outer && dim != *outer + 1)) return false;
+    outer = dim;
+  }
+  return true;
 }
 
 void OpenGroup::add_concat(uint32_t instr, const Member& member, const Place& place) {

@@ -117,11 +117,12 @@ const RandomOps& random_ops() {
   return *ops;
 }
 
-// Each number in the lower half of an int64, whose upper half nobody looks at.
+// The same numbers as codegen/device/random.h gives. Each is in the lower 32 bits of an int64; the upper bits are ignored.
 at::Tensor philox_bernoulli_by_ops(const at::Tensor& seed, const at::Tensor& rows, const at::Tensor& columns, double p, double value,
                                    at::ScalarType dtype) {
   constexpr int64_t kHalf = 0xffffffff, kFactor = 0xD256D193, kStep = 0x9E3779B9;
-  at::Tensor left = columns.to(at::kLong) & kHalf;
+  const at::Tensor column = columns.to(at::kLong) & kHalf;
+  at::Tensor left = at::bitwise_right_shift(column, 1);
   at::Tensor right = ((rows.to(at::kLong) & kHalf) + (at::bitwise_right_shift(seed, 32) & kHalf)) & kHalf;
   at::Tensor key = seed & kHalf;
   for (int round = 0; round < device::kPhiloxRounds; ++round) {
@@ -130,7 +131,8 @@ at::Tensor philox_bernoulli_by_ops(const at::Tensor& seed, const at::Tensor& row
     right = product;
     key = (key + kStep) & kHalf;
   }
-  const at::Tensor is_kept = at::bitwise_right_shift(left & kHalf, 8).lt(static_cast<int64_t>(bernoulli_threshold(p)));
+  const at::Tensor drawn = at::where((column & 1).ne(0), right, left) & kHalf;
+  const at::Tensor is_kept = at::bitwise_right_shift(drawn, 8).lt(static_cast<int64_t>(bernoulli_threshold(p)));
   return at::where(is_kept, at::scalar_tensor(value, seed.options().dtype(dtype)), at::zeros({}, seed.options().dtype(dtype)));
 }
 

@@ -23,7 +23,7 @@ size_t RowPasses::first_pass_of(size_t load) const {
 
 bool RowPasses::is_read_again(size_t load) const {
   const auto passes = std::count_if(loads_.begin(), loads_.end(), [&](const std::vector<bool>& of_pass) { return of_pass[load]; });
-  return body_.loads[load].pattern == AccessPattern::Dense && passes > 1;
+  return body_.loads[load].pattern == AccessPattern::Dense && !body_.loads[load].counts && passes > 1;
 }
 
 void RowPasses::order_ops() {

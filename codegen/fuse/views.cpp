@@ -56,11 +56,14 @@ Views::Views(const Graph& graph, const CostModel& costs)
       costs_(costs),
       leaves_its_segment_(values_that_leave_their_segment()),
       is_wanted_as_tensor_(values_wanted_as_tensors()),
-      maker_(graph.values.size(), base::kNoIndex) {
+      maker_(graph.values.size(), base::kNoIndex),
+      are_counters_(graph.values.size()) {
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     kinds_.push_back(kind_of(graph.instrs[i]));
     if (kinds_.back() != Kind::None) maker_[graph.instrs[i].outputs[0].index] = i;
     if (kinds_.back() == Kind::Padding) paddings_.emplace(i, *padding_of(graph, graph.instrs[i]));
+    const auto& op = graph.instrs[i].op;
+    if (op && op->operator_name().name == "hindcast::counters") are_counters_[graph.instrs[i].outputs[0].index] = true;
   }
 }
 

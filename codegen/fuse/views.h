@@ -33,6 +33,8 @@ class Views {
     std::vector<std::vector<Offset>> offsets = {};  // by dim, to be added up: where it lies among zeros; empty: there are none
   };
   Source source_of(capture::ValueId value) const;
+  /// Of `hindcast::counters` (random_ops.h).
+  bool are_counters(capture::ValueId value) const { return are_counters_[value.index]; }
   /// The views between the value and its source.
   void append_views(capture::ValueId value, std::vector<uint32_t>& views) const;
 
@@ -51,6 +53,7 @@ class Views {
   std::vector<Kind> kinds_;                                           // by instr
   std::unordered_map<uint32_t, Padding> paddings_;                    // the same
   std::vector<uint32_t> maker_;                                       // by value: the view that makes it, or kNoIndex
+  std::vector<bool> are_counters_;                                    // by value
 };
 
 }  // namespace hindcast::codegen

@@ -359,10 +359,17 @@ class Rewriter {
 
 }  // namespace
 
-bool has_convolutions(const Graph& graph) {
+namespace {
+
+bool has_op(const Graph& graph, std::string_view name) {
   return std::any_of(graph.instrs.begin(), graph.instrs.end(),
-                     [](const Instr& instr) { return instr.op && instr.op->operator_name().name == "aten::convolution"; });
+                     [&](const Instr& instr) { return instr.op && instr.op->operator_name().name == name; });
 }
+
+}  // namespace
+
+bool has_convolutions(const Graph& graph) { return has_op(graph, "aten::convolution"); }
+bool has_backwards_of_convolutions(const Graph& graph) { return has_op(graph, "aten::convolution_backward"); }
 
 std::optional<ChannelsLast> with_channels_last(const Joint& joint, const CostModel& costs, Measured by,
                                                const std::function<bool()>& is_cancelled) {

@@ -19,6 +19,7 @@ struct ChannelsLast {
 
 /// Where it has none, with_channels_last() gives nothing.
 bool has_convolutions(const capture::Graph& graph);
+bool has_backwards_of_convolutions(const capture::Graph& graph);
 
 /// Nothing: the program has no convolution whose layout is a choice (two dimensions, float32, on the CPU, contiguous, more than one image and
 /// row), one whose operands lie otherwise, or a batch norm of few channels, which LibTorch would compute less exactly. Results and gradients

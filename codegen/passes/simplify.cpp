@@ -144,6 +144,7 @@ class Simplifier {
   bool is_read_as_strided(ValueId id) const {
     const auto uses = uses_.of_memory(id);
     return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+      if (use.kind == UseKind::Show) return false;  // perhaps as a result, behind the last instr
       const Instr& user = graph_.instrs[use.instr];
       if (user.kind == InstrKind::Op) return name_of(user) == "aten::as_strided";
       if (user.kind != InstrKind::Mutate || use.kind != UseKind::Overwrite) return false;

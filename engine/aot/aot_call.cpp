@@ -6,11 +6,13 @@
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "capture/recorder/recorder.h"
+#include "engine/aot/choose_layout.h"
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/same_results.h"
 #include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
 #include "engine/call_state.h"
+#include "engine/takeover.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -137,6 +139,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     tell_once("a function runs eagerly: it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
+  if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
   const bool may_draw_again = known->draws_random_numbers() && !known->numbers().empty();
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
   std::vector<at::Tensor> outputs = halves->forward->run(primals, bindings);
@@ -157,6 +160,7 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(node, *known, results, primals);
+    if (call_.has_separate_results) node->keep_for_other_results();
     node->set_saved(halves, primals, outputs, results);
     node->note_streams(halves->devices);
   }
@@ -332,6 +336,11 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
 FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
   if (trace->draws_random_numbers()) note_draws(*context_);
   const std::vector<at::Tensor> primals = primals_of(*known);
+  if (call_.has_separate_results && !known->may_have_one_node(primals)) {
+    known->give_up();
+    trace.reset();
+    return run_eagerly(*context_, call_);
+  }
   capture::Bindings bindings;
   known->matches(InputFacts(call_.inputs).row, bindings);
   std::vector<at::Tensor> results;
@@ -349,6 +358,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(node, *known, results, primals);
+    if (call_.has_separate_results) node->keep_for_other_results();
     node->note_streams(devices_of(*trace->joint().graph));
     node->set_live(std::move(trace));
     return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
@@ -358,7 +368,9 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   if (family && family->proves_a_fit(*known, joint, {})) {
     known->drop();
   } else {
-    known->add({make_halves(joint, {context_->options, {}, {}, {}, [&] { return primals; }})});
+    const auto halves = make_halves(joint, {context_->options, {}, {}, {}, [&] { return primals; }});
+    known->add({halves});
+    choose_layout(known, halves, context_->options);
   }
   const auto made = trace->take_made();
   trace.reset();

@@ -7,8 +7,6 @@
 #include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
 #include "engine/aot/names.h"
-#include "engine/aot/saved_history.h"
-#include "capture/function/input_node.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "engine/aot/tell_once.h"
@@ -34,9 +32,6 @@ capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& c
   joint.draws_atens = context.draws_atens.load(std::memory_order_relaxed);
   return joint;
 }
-
-OnStockEngine::OnStockEngine() : former_(current_options()) { set_current_options(nullptr); }
-OnStockEngine::~OnStockEngine() { set_current_options(former_); }
 
 namespace {
 
@@ -91,19 +86,26 @@ at::Tensor copy_of(const at::Tensor& tensor, bool needs_gradient) {
   return copy;
 }
 
+// The program was recorded with contiguous tangents, and its views may have their strides as constants.
+at::Tensor as_recorded(const at::Tensor& tangent) {
+  return tangent.defined() && tangent.layout() == at::kStrided ? tangent.contiguous() : tangent;
+}
+
+constexpr const char* kLosesHistory = "it reads a tensor through .data, or uses saved-tensor hooks, as a checkpoint does";
+
 bool are_plain(const variable_list& tensors) {
   return std::all_of(tensors.begin(), tensors.end(),
                      [](const at::Tensor& tensor) { return !tensor.defined() || capture::is_plain(tensor); });
 }
 
-}  // namespace
-
-void refuse_second_time() {
+[[noreturn]] void refuse_second_time() {
   throw std::runtime_error(
       "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
       "intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
       "backward through the graph a second time or if you need to access saved tensors after calling backward.");
 }
+
+}  // namespace
 
 void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals,
                         const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& results) {
@@ -126,7 +128,7 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
     }
   }
   const SecondOrder& second_order = whole_of(halves_)->second_order;
-  if (of_->has_formulas()) return;  // it would refuse: see give_history()
+  if (second_order.why_not != nullptr) return;
   for (const auto& [number, saved] : second_order.primals) {
     const at::Tensor& primal = primals[number];
     if (saved || !primal.defined() || of_->is_written(number)) continue;
@@ -137,6 +139,7 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
 AotNode::~AotNode() { end(std::move(live_)); }
 
 void AotNode::release_variables() {
+  if (keeps_for_others_) return;
   std::unique_ptr<capture::FunctionTrace> trace;
   {
     const std::lock_guard lock(mutex_);
@@ -185,6 +188,7 @@ variable_list AotNode::apply(variable_list&& tangents) {
 variable_list AotNode::run(const variable_list& tangents) {
   const bool is_usual = !at::GradMode::is_enabled() && has_usual_dispatch_state() && are_plain(tangents);
   if (live_) return of_edges(backward_of_trace(tangents, is_usual));
+  if (at::GradMode::is_enabled()) return of_edges(differentiable_backward(tangents));
   return of_edges(is_usual ? backward_of_program(tangents) : backward_by_ops(tangents));
 }
 
@@ -218,11 +222,22 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   const bool is_users = live_->has_users_backward();
   const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
   if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
-  if (!is_usual) {
+  if (create_graph && live_->had_saved_tensor_hooks()) {
+    leave_to_the_function(kLosesHistory);
     const at::AutoGradMode no_grad(false);
-    learn({}, /*for_this_call=*/true);
+    return with_error(live_->backward_as_itself(tangents, /*create_graph=*/false), kLosesHistory);
   }
-  if (!is_usual) return take_over() ? backward_by_ops(tangents) : live_->backward_as_itself(tangents, create_graph);
+  if (!is_usual) {
+    {
+      const at::AutoGradMode no_grad(false);
+      learn({}, /*for_this_call=*/true, create_graph);
+    }
+    const auto halves = of_->halves();
+    const char* const why_not = create_graph && halves ? why_not_differentiated(*whole_of(halves)) : nullptr;
+    if (why_not != nullptr) leave_to_the_function(why_not);
+    if (why_not != nullptr || !are_as_given(halves) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
+    return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
+  }
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
   variable_list gradients = live_->backward(given);
@@ -232,16 +247,16 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
     return gradients;
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
-  const bool comes_again = torch::autograd::get_current_graph_task_keep_graph();
-  learn(given, comes_again);
-  if (comes_again) take_over();  // while what was saved is as it was: LibTorch's engine has just looked
+  const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
+  learn(given, comes_again, /*with_graph=*/false);
+  if (comes_again && are_as_given(of_->halves())) take_over();  // while what was saved is as it was: LibTorch's engine has just looked
   return gradients;
 }
 
 // Makes programs of the traced call: one for gradients of all results, from which those for some are made; and one for gradients as they
 // came, where they are not all there or not contiguous. `tangents`: of the backward that was recorded last; empty: none was. `for_this_call`: it
-// needs programs of its own, also where others have them.
-void AotNode::learn(const variable_list& tangents, bool for_this_call) {
+// needs programs of its own, also where others have them. `with_graph`: its gradients are differentiated.
+void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with_graph) {
   has_learned_ = true;
   variable_list whole;
   bool is_whole = !tangents.empty();
@@ -269,11 +284,29 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call) {
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }
-  make_programs(recorded, for_this_call);
+  make_programs(recorded, learn_second_order(whole, with_graph), for_this_call);
+}
+
+// Records the backward once more in grad mode, where some formula differs there (grad_mode_formulas.h) or this call's gradients are to be
+// differentiated.
+AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangents, bool is_asked_for) {
+  if (live_->has_users_backward()) return {.why_not = "it calls custom Functions"};
+  if (live_->loses_history()) return {.why_not = kLosesHistory};
+  if (!is_asked_for && !live_->asks_for_grad_mode()) return {};
+  const auto random = capture::RandomState::of(live_->real_inputs());
+  ForSecondOrder found{.why_not = "its backward cannot be traced in grad mode"};
+  try {
+    live_->backward(tangents, /*create_graph=*/true);
+    if (!live_->refusal()) found = {.joint = joint_of(*live_, *context_)};
+  } catch (const std::exception& error) {
+    HC_LOG(Aot, Info, "a function has no second derivative: {}", error.what());
+  }
+  random.restore();
+  return found;
 }
 
 // The first is of gradients of all results.
-void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this_call) {
+void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call) {
   std::vector<at::Tensor> primals = live_->real_inputs();
   primals.insert(primals.end(), live_->lifted().begin(), live_->lifted().end());
   try {
@@ -288,6 +321,8 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this
     HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }};
     request.leaves = of_->leaves();
     request.is_for_others = recorded.size() > 1;
+    request.with_graph = for_second_order.joint ? &*for_second_order.joint : nullptr;
+    request.why_no_second_order = for_second_order.why_not;
     std::shared_ptr<const Halves> whole;
     std::vector<std::shared_ptr<const Halves>> made;
     for (const Recorded& each : recorded) {
@@ -307,6 +342,16 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, bool for_this
     of_->give_up();
     tell_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + error.what());
   }
+}
+
+// Second derivatives recompute from all arguments. LibTorch checks the versions of those that autograd has saved; these are the others.
+bool AotNode::are_as_given(const std::shared_ptr<const Halves>& halves) const {
+  if (!halves) return true;
+  const auto& primals = whole_of(halves)->second_order.primals;
+  return std::none_of(primals.begin(), primals.end(), [&](const SecondOrder::Primal& primal) {
+    const at::Tensor given = live_->given(primal.number);
+    return !primal.saved && given.defined() && !given.is_inference() && given._version() != live_->given_version(primal.number);
+  });
 }
 
 // From a traced call to one that ran a program, by what autograd has saved of it. False: that is not all that the program saves.
@@ -337,6 +382,11 @@ bool AotNode::take_over() {
 const capture::NodeProgram* AotNode::program() const {
   if (started_on_) return nullptr;  // in another graph its ops would run on one stream
   return halves_ && halves_->backward->has_plan() ? &halves_->of_node : nullptr;
+}
+
+std::optional<capture::RecomputedBackward> AotNode::recomputed_backward() {
+  if (started_on_ || !halves_ || is_released_ || why_not_differentiated(*whole_of(halves_)) != nullptr) return std::nullopt;
+  return backward_of_arguments();
 }
 
 std::optional<variable_list> AotNode::run_as_captured(const variable_list& gradients) {
@@ -424,7 +474,7 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
   std::vector<at::Tensor> inputs = unpack_saved();
   for (at::Tensor& tangent : *taken) inputs.push_back(std::move(tangent));
   // The program may write to what nobody else holds once it has read it, and lets go of it as early as it can.
-  if (!torch::autograd::get_current_graph_task_keep_graph()) {
+  if (!keeps_for_others_ && !torch::autograd::get_current_graph_task_keep_graph()) {
     saved_.clear();
     for_second_order_.clear();
     is_released_ = true;
@@ -432,35 +482,15 @@ variable_list AotNode::backward_of_program(const variable_list& tangents) {
   return run_program(*halves, std::move(inputs), Program::Way::Best);
 }
 
-HistoryOf AotNode::history_of(const std::vector<at::Tensor>& saved) const {
-  const auto& whole = whole_of(halves_);
-  HistoryOf of{of_, whole, bindings_, next_edges(), {}};
-  for (const auto& [number, place] : whole->second_order.primals) {
-    if (place) of.primals.emplace_back(number, SavedVariable(saved[*place], false));
-  }
-  for (const KeptPrimal& kept : for_second_order_) {
-    if (!kept.tensor.is_inference() && kept.tensor._version() != kept.version) {  // an error only if a second derivative needs it
-      of.why_not = base::format(
-          "one of the variables needed for gradient computation has been modified by an inplace operation: an argument of a compiled "
-          "function, of size {}, is at version {}; expected version {}",
-          kept.tensor.sizes(), kept.tensor._version(), kept.version);
-      continue;
-    }
-    of.primals.emplace_back(kept.number, SavedVariable(kept.tensor, false));
-  }
-  return of;
-}
-
-// Op by op, in the state of this thread: where the backward is to be differentiated, where gradients are of another kind than the program's
-// (batched, sparse, subclasses), and in modes that see each op.
+// Op by op, in the state of this thread: where gradients are of another kind than the program's (batched, sparse, subclasses), and in modes that
+// see each op.
 variable_list AotNode::backward_by_ops(const variable_list& tangents) {
   std::vector<at::Tensor> inputs = unpack_saved();
-  if (at::GradMode::is_enabled()) give_history(inputs, history_of(inputs));
   const auto halves = halves_for_results(tangents);
   variable_list taken;
   for (uint32_t i = 0; i < tangents.size(); ++i) {
     const bool is_zero = !tangents[i].defined() && halves->takes_zeros[i];
-    taken.push_back(is_zero ? input_metadata(i).zeros_like() : tangents[i]);
+    taken.push_back(is_zero ? input_metadata(i).zeros_like() : as_recorded(tangents[i]));
   }
   inputs.insert(inputs.end(), taken.begin(), taken.end());
   const capture::Graph& graph = *halves->backward->graph();

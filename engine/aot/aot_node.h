@@ -29,8 +29,6 @@ struct AotContext {
   std::atomic<bool> draws_atens = false;  // kernels draw no random numbers of their own: see drawn_again.h
 };
 
-struct HistoryOf;
-
 /// What programs are made of.
 capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& context);
 
@@ -46,8 +44,11 @@ class AotNode final : public capture::ProgramNode {
   /// The call was traced: its backward is run on the stand-ins, and makes the programs known.
   void set_live(std::unique_ptr<capture::FunctionTrace> trace) { live_ = std::move(trace); }
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
+  /// `primals` are as they were in the call.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
+  /// Its results may be differentiated one after the other: FunctionCall::has_separate_results.
+  void keep_for_other_results() { keeps_for_others_ = num_inputs() > 1; }
   /// When this node's results have their history. `devices`: of the accelerator, where the call ran.
   void note_streams(c10::ArrayRef<c10::Device> devices);
 
@@ -56,6 +57,7 @@ class AotNode final : public capture::ProgramNode {
   std::string name() const override { return "AotFunctionBackward"; }
 
   const capture::NodeProgram* program() const override;
+  std::optional<capture::RecomputedBackward> recomputed_backward() override;
   std::span<const torch::autograd::SavedVariable> saved() const override { return saved_; }
   std::span<const int64_t> integers() const override { return bindings_.ints; }
   std::optional<torch::autograd::variable_list> run_as_captured(const torch::autograd::variable_list& gradients) override;
@@ -67,17 +69,30 @@ class AotNode final : public capture::ProgramNode {
   void end(std::unique_ptr<capture::FunctionTrace> trace);
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
-  void learn(const variable_list& tangents, bool for_this_call);
+  void learn(const variable_list& tangents, bool for_this_call, bool with_graph);
+  struct ForSecondOrder {
+    std::optional<capture::Joint> joint;  // recorded in grad mode; nullopt: the joint program for first derivatives serves
+    const char* why_not = nullptr;        // SecondOrder::why_not
+  };
+  ForSecondOrder learn_second_order(const variable_list& tangents, bool is_asked_for);
+  bool are_as_given(const std::shared_ptr<const Halves>& halves) const;
   bool take_over();
   struct Recorded {
     capture::Joint joint;
     variable_list tangents;
   };
-  void make_programs(const std::vector<Recorded>& recorded, bool for_this_call);
+  void make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call);
   variable_list backward_of_program(const variable_list& tangents);
   variable_list backward_by_ops(const variable_list& tangents);
   std::shared_ptr<const Halves> halves_for_results(const variable_list& tangents);
-  HistoryOf history_of(const std::vector<at::Tensor>& saved) const;
+  // differentiable_backward.cpp
+  const char* why_not_differentiated(const Halves& whole) const;
+  void leave_to_the_function(const std::string& why_not) const;
+  std::optional<std::string> find_changed_argument() const;
+  capture::RecomputedBackward backward_of_arguments();
+  variable_list differentiable_backward(const variable_list& tangents);
+  variable_list with_error(variable_list gradients, const std::string& why_not) const;
+  variable_list without_derivatives(const variable_list& tangents, const std::string& why_not);
   std::optional<variable_list> taken_by(const Halves& halves, const variable_list& tangents) const;
   std::vector<at::Tensor> unpack_saved();
   variable_list run_program(const Halves& halves, std::vector<at::Tensor> inputs, Program::Way way);
@@ -95,27 +110,8 @@ class AotNode final : public capture::ProgramNode {
   };
   std::vector<torch::autograd::SavedVariable> saved_;  // by Halves::saved
   std::vector<KeptPrimal> for_second_order_;           // of SecondOrder::primals, those that are not among Halves::saved
-  bool has_learned_ = false, has_failed_ = false, is_released_ = false;
+  bool has_learned_ = false, has_failed_ = false, is_released_ = false, keeps_for_others_ = false;
   std::optional<hooks::StartStreams> started_on_;  // what the call ran on, where that is more than this node's own stream
-};
-
-/// LibTorch's error where a graph is used again that was not retained.
-[[noreturn]] void refuse_second_time();
-
-/// The same memory, with a node of its own before its history. Gradients of what is computed once more are taken there: at the tensor itself
-/// they would be what flows through the history of another input too, and its hooks would be called.
-at::Tensor behind_a_node(const at::Tensor& tensor);
-
-/// While alive, backwards of this thread run on LibTorch's engine.
-class OnStockEngine {
- public:
-  OnStockEngine();
-  ~OnStockEngine();
-  OnStockEngine(const OnStockEngine&) = delete;
-  OnStockEngine& operator=(const OnStockEngine&) = delete;
-
- private:
-  const Options* former_;
 };
 
 }  // namespace hindcast::engine

@@ -54,6 +54,7 @@ void Choice::make() const {
   HalvesRequest request{options, lasting, with_gradients, former->tangents, {}};
   request.leaves = leaves;
   request.traced = &former->traced;
+  request.has_second_order_of(former->second_order);
   const auto better = make_halves(last->joint, request);
   if (const auto held = of.lock()) held->replace(*former, better);
 }
@@ -61,8 +62,10 @@ void Choice::make() const {
 }  // namespace
 
 void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options) {
-  if (options.layouts == Layouts::AsGiven || halves->tangents.empty() || !both_have_kernels(options, *halves->traced.graph)) return;
-  if (!codegen::has_convolutions(*halves->traced.graph)) return;
+  const capture::Graph& graph = *halves->traced.graph;
+  if (options.layouts == Layouts::AsGiven || !both_have_kernels(options, graph) || !codegen::has_convolutions(graph)) return;
+  // Inference programs are left alone. A program that computes gradients itself has no tangents, but convolutions backward.
+  if (halves->tangents.empty() && !codegen::has_backwards_of_convolutions(graph)) return;
   if (!of->may_choose_layout()) return;
   const auto choice = std::make_shared<Choice>(Choice{of, halves, options, of->lasting(), of->with_gradients(), of->leaves()});
   choice->options.tensor_names = nullptr;

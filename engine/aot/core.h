@@ -40,6 +40,9 @@ struct FunctionCall {
   RunFunction function;
   HasOwner has_owner = {};  // empty: nobody
   bool is_timed = false;    // its caller tells took()
+  /// Each result must behave as if it had an autograd node of its own, although a program has one node for all. A call runs eagerly if one result
+  /// leads to nodes that another does not, and a node of several results keeps its saved tensors as long as it lives.
+  bool has_separate_results = false;
 };
 
 /// The programs of one kind of call, to look at.

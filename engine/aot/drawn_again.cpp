@@ -48,6 +48,7 @@ std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Speciali
   const auto whole = whole_of(halves);
   HalvesRequest request{context.options, of.lasting(), of.with_gradients(), whole->tangents, {}};
   request.leaves = of.leaves();
+  request.has_second_order_of(whole->second_order);
   capture::Joint joint = whole->traced;
   joint.draws_atens = true;
   try {

@@ -145,6 +145,9 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
   HalvesRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
   request.leaves = second.leaves();
   request.is_for_others = second.all_halves().size() > 1;
+  const SecondOrder& order = whole->second_order;
+  request.why_no_second_order =
+      order.has_own_joint ? "its formulas differ in grad mode, and its sizes were inferred from several calls" : order.why_not;
   const auto halves = make_halves(std::move(program->joint), request);
   std::vector<std::shared_ptr<const Halves>> all = {halves};
   for (const auto& other : second.all_halves()) {

@@ -142,6 +142,17 @@ void count_bytes(const Halves& halves) {
   halves.backward->add_owners_bytes(joint.footprint(halves.whole->joint.graph.get()) + of_trace);
 }
 
+SecondOrder find_second_order(const Halves& halves, const HalvesRequest& request) {
+  const bool has_own = request.with_graph != nullptr;
+  SecondOrder order =
+      second_order_of(has_own ? *request.with_graph : halves.joint, halves.saved_values, halves.saved, request.with_gradients);
+  order.has_own_joint = has_own;
+  if (has_own && halves.draws_in_kernels)
+    order.why_not = "it draws random numbers";  // the other program does not know the kernels' numbers
+  if (request.why_no_second_order != nullptr) order.why_not = request.why_no_second_order;
+  return order;
+}
+
 std::shared_ptr<Halves> beside(const std::shared_ptr<const Halves>& whole, capture::Joint joint) {
   auto halves = std::make_shared<Halves>();
   halves->joint = std::move(joint);
@@ -183,7 +194,7 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   halves->forward = std::make_shared<Program>(numbered(parts.forward, "forward of a function", is_strict), options.fw_compiler,
                                               options.async, request.primals);
   if (has_backward) {
-    halves->second_order = second_order_of(halves->joint, halves->saved_values, halves->saved, request.with_gradients);
+    halves->second_order = find_second_order(*halves, request);
     if (request.is_for_others) {
       halves->tangents = request.tangents;
     } else {
@@ -196,7 +207,8 @@ std::shared_ptr<const Halves> make_halves(capture::Joint joint, const HalvesRequ
   size_t bytes_of_names = base::footprint(halves->joint.primal_names);
   for (const std::string& name : halves->joint.primal_names) bytes_of_names += base::footprint_beyond<15>(name);
   halves->forward->add_owners_bytes(bytes_of_names + joint_graph.footprint(parts.forward.get()) +
-                                    (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)));
+                                    (&joint_graph == &traced ? 0 : traced.footprint(&joint_graph)) +
+                                    (halves->second_order.has_own_joint ? halves->second_order.joint.graph->footprint(&joint_graph) : 0));
   return halves;
 }
 

@@ -15,6 +15,8 @@
 
 namespace hindcast::engine {
 
+class AotCore;
+
 /// Of its values, each once, but for the host.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
 /// Goes up with each call.
@@ -34,7 +36,7 @@ struct Halves {
   std::vector<bool> takes_zeros;                     // by differentiable result: zeros where nothing flows in
   std::shared_ptr<const Halves> whole;               // the one for all results; null: this one is
   SecondOrder second_order;                          // of the whole one
-  FoundOnce<std::vector<uint32_t>> differentiable;   // of SecondOrder::saved, known after autograd was asked once
+  FoundOnce<std::shared_ptr<AotCore>> with_graph;    // of the whole one: its backward as a compiled function, for create_graph
 
   /// Its backward was recorded, and not made of another.
   bool is_recorded() const { return traced.graph != nullptr; }
@@ -64,6 +66,13 @@ struct HalvesRequest {
   const capture::Joint* traced = nullptr;                         // as it was recorded; null: so is the one that is given
   std::function<std::vector<at::Tensor>()> backward_inputs = {};  // for compilers of the user's, where they are known
   bool is_for_others = false;                                     // it gets a backward of its own when a call has such gradients
+  const capture::Joint* with_graph = nullptr;                     // of the same forward: SecondOrder::joint; null: the one that is given
+  const char* why_no_second_order = nullptr;                      // SecondOrder::why_not
+
+  void has_second_order_of(const SecondOrder& former) {
+    with_graph = former.has_own_joint ? &former.joint : nullptr;
+    why_no_second_order = former.why_not;
+  }
 };
 /// Both programs of it are to have kernels, and nothing asks for the bits of ATen's order.
 bool both_have_kernels(const AotOptions& options, const capture::Graph& joint);

@@ -31,38 +31,83 @@ std::vector<bool> values_with_history(const JointUses& uses, const std::vector<u
   return has_history;
 }
 
-bool draws(const capture::Instr& instr) { return instr.op && instr.op->hasTag(at::Tag::nondeterministic_seeded); }
+// The results of unsafe_chunk() and the like share memory with their argument, but autograd does not treat them as views.
+bool is_view_for_autograd(const capture::ViewStep& step) {
+  const auto& returned = step.op.schema().returns();
+  return !returned.empty() && returned.front().alias_info() != nullptr;
+}
 
-}  // namespace
+// Why its results must not be recomputed; null: they may be.
+const char* why_not_recomputed(const capture::Instr& instr) {
+  if (!instr.op) return nullptr;
+  if (!std::all_of(instr.views.begin(), instr.views.end(), is_view_for_autograd))
+    return "it writes in place to the result of an operator like unsafe_chunk, as LSTM cells and linear layers of transposed tensors do";
+  if (instr.op->hasTag(at::Tag::nondeterministic_seeded)) return "it draws random numbers";
+  const std::string& name = instr.op->operator_name().name;
+  // They would be combined with the results of the forward's kernels, whose rounding may have led to other signs.
+  const bool has_free_signs = name == "aten::_linalg_svd" || name == "aten::_linalg_eigh" || name == "aten::linalg_eig";
+  return has_free_signs ? "it computes singular vectors or eigenvectors, whose signs depend on rounding" : nullptr;
+}
 
-SecondOrder second_order_of(const capture::Joint& joint, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
-                            const std::vector<uint32_t>& with_gradients) {
-  const JointUses uses(joint);
-  const std::vector<bool> has_history = values_with_history(uses, with_gradients);
-  SecondOrder order;
-  std::vector<bool> is_there(uses.graph().values.size()), is_read(is_there.size());  // by value
-  std::vector<ValueId> open;
-  for (uint32_t i = 0; i < saved.size(); ++i) {
-    const ValueId value = saved_values[i];
-    if (saved[i].from == Saved::From::Primal) continue;
-    if (!has_history[value.index]) {
-      is_there[value.index] = true;
-      order.constants.push_back(i);
-    } else if (saved[i].from == Saved::From::Forward) {
-      order.saved.push_back(i);
-      open.push_back(value);
-    }
+// By value: true for primals and for values of the forward.
+std::vector<bool> values_of_forward(const JointUses& uses) {
+  std::vector<bool> is_of_forward(uses.graph().values.size());
+  for (const ValueId primal : uses.joint().primal_values()) {
+    if (primal.defined()) is_of_forward[primal.index] = true;
   }
+  for (uint32_t i = 0; i < uses.joint().forward_end; ++i) {
+    for (const ValueId value : uses.instr(i).outputs) is_of_forward[value.index] = true;
+  }
+  return is_of_forward;
+}
+
+// Indices into `saved` of what is used as it was saved: results, and values without an autograd history.
+std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
+                                 const std::vector<uint32_t>& with_gradients) {
+  const std::vector<bool> has_history = values_with_history(uses, with_gradients), is_of_forward = values_of_forward(uses);
+  std::vector<uint32_t> given;
+  for (uint32_t i = 0; i < saved.size(); ++i) {
+    const uint32_t value = saved_values[i].index;
+    // A pass over the program for first derivatives made it. Here, the number may be that of a value of the backward.
+    if (value >= is_of_forward.size() || !is_of_forward[value]) continue;
+    if (saved[i].from == Saved::From::Result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back(i);
+  }
+  return given;
+}
+
+// By value: true for what gradients depend on, up to known values. Sets `why_not` if some of it must not be recomputed.
+std::vector<bool> find_read(const JointUses& uses, std::vector<ValueId> open, const std::vector<bool>& is_known, const char*& why_not) {
+  std::vector<bool> is_read(is_known.size());
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();
-    if (!value.defined() || is_read[value.index] || is_there[value.index]) continue;
+    if (!value.defined() || is_read[value.index] || is_known[value.index]) continue;
     is_read[value.index] = true;
     const uint32_t maker = uses.maker_of(value);
     if (maker == JointUses::kNone) continue;
-    order.draws = order.draws || draws(uses.instr(maker));
+    if (const char* const reason = why_not_recomputed(uses.instr(maker))) why_not = reason;
     capture::for_each_use(uses.instr(maker), [&](ValueId read) { open.push_back(read); });
   }
+  return is_read;
+}
+
+}  // namespace
+
+SecondOrder second_order_of(capture::Joint joint, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
+                            const std::vector<uint32_t>& with_gradients) {
+  SecondOrder order;
+  const JointUses uses(joint);
+  order.given = find_given(uses, saved_values, saved, with_gradients);
+  std::vector<bool> is_known(uses.graph().values.size());  // by value
+  for (const uint32_t i : order.given) is_known[saved_values[i].index] = true;
+  for (const ValueId tangent : joint.tangent_values()) {
+    if (tangent.defined()) is_known[tangent.index] = true;
+  }
+  std::vector<ValueId> gradients;
+  for (const uint32_t primal : with_gradients) {
+    if (primal < joint.gradient_values().size()) gradients.push_back(joint.gradient_values()[primal]);
+  }
+  const std::vector<bool> is_read = find_read(uses, std::move(gradients), is_known, order.why_not);
   for (uint32_t number = 0; number < joint.primals; ++number) {
     const ValueId value = joint.primal_values()[number];
     if (!value.defined() || !is_read[value.index]) continue;
@@ -71,6 +116,7 @@ SecondOrder second_order_of(const capture::Joint& joint, const std::vector<Value
     const auto place = found == saved.end() ? std::nullopt : std::optional(static_cast<uint32_t>(found - saved.begin()));
     order.primals.push_back({number, place});
   }
+  order.joint = std::move(joint);
   return order;
 }
 

@@ -18,19 +18,22 @@ struct Saved {
   uint32_t index = 0;  // of the primal, of the result, or of the forward program's output
 };
 
-/// How a backward of the backward gets the derivatives of values that the forward saves: autograd computes these once more.
+/// How to compute gradients that are differentiated in turn: from the primals and results, which have their autograd history. The forward's
+/// intermediate values are recomputed.
 struct SecondOrder {
   struct Primal {
     uint32_t number;
     std::optional<uint32_t> saved;  // its number among Halves::saved, where the backward reads it too
   };
-  std::vector<uint32_t> saved;      // among Halves::saved: what depends on a primal with a gradient, and is no primal or result
-  std::vector<uint32_t> constants;  // the same: what depends on none, as a mask or an index
-  std::vector<Primal> primals;      // that the first are computed of
-  bool draws = false;               // random numbers, on the way
+  capture::Joint joint;           // the joint program, recorded in grad mode where formulas differ there
+  bool has_own_joint = false;     // it is another than that of the first derivatives
+  std::vector<uint32_t> given;    // indices into Halves::saved of what is not recomputed, primals aside
+  std::vector<Primal> primals;    // that the gradients depend on
+  const char* why_not = nullptr;  // why the function has no second derivatives as a program; null: it has
 };
 
-SecondOrder second_order_of(const capture::Joint& joint, const std::vector<capture::ValueId>& saved_values, const std::vector<Saved>& saved,
+/// For `with_gradients`, the primals that need a gradient.
+SecondOrder second_order_of(capture::Joint joint, const std::vector<capture::ValueId>& saved_values, const std::vector<Saved>& saved,
                             const std::vector<uint32_t>& with_gradients);
 
 /// Something that is found out later, by any thread, and then stays.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 
 namespace hindcast::engine {
 
@@ -74,11 +75,42 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   }
   has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
   is_exact_ = symbols_->has_answered();
+  histories_ = trace.histories();
   if (trace.may_read_offsets()) {
     offsets_ = offsets_of(trace.real_inputs());
     const std::vector<int64_t> outside = offsets_of(trace.lifted());
     offsets_.insert(offsets_.end(), outside.begin(), outside.end());
   }
+}
+
+bool Specialisation::may_have_one_node(const std::vector<at::Tensor>& primals) const {
+  using torch::autograd::Node;
+  if (histories_.size() < 2) return true;
+  std::unordered_set<const Node*> all;
+  uint64_t lowest = ~uint64_t(0);  // a node leads to none with a higher topological number
+  for (const auto& history : histories_) {
+    for (const uint32_t primal : history) {
+      const Node* node = torch::autograd::impl::gradient_edge(primals[primal]).function.get();
+      all.insert(node);
+      lowest = std::min(lowest, node->topological_nr());
+    }
+  }
+  return std::all_of(histories_.begin(), histories_.end(), [&](const std::vector<uint32_t>& history) {
+    std::unordered_set<const Node*> seen;
+    std::vector<const Node*> open;
+    for (const uint32_t primal : history) open.push_back(torch::autograd::impl::gradient_edge(primals[primal]).function.get());
+    size_t missing = all.size();
+    while (!open.empty() && missing > 0) {
+      const Node* node = open.back();
+      open.pop_back();
+      if (!seen.insert(node).second) continue;
+      missing -= all.contains(node);
+      for (const torch::autograd::Edge& edge : node->next_edges()) {
+        if (edge.function && edge.function->topological_nr() >= lowest) open.push_back(edge.function.get());
+      }
+    }
+    return missing == 0;
+  });
 }
 
 Specialisation::Specialisation(InputFacts facts) : row_(std::move(facts.row)), first_(std::move(facts.first)), is_eager_(true) {}
@@ -99,6 +131,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       needs_gradient_(other.needs_gradient_),
       lasting_(other.lasting_),
       leaves_(other.leaves_),
+      histories_(other.histories_),
       has_gradients_(other.has_gradients_),
       draws_(other.draws_),
       has_formulas_(other.has_formulas_),

@@ -134,6 +134,8 @@ class Specialisation {
   bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }
   bool draws_random_numbers() const { return draws_; }
+  /// Every result leads to the same autograd nodes, so one node may stand for all: FunctionCall::has_separate_results.
+  bool may_have_one_node(const std::vector<at::Tensor>& primals) const;
   /// Custom Functions of it have been looked into: only the backward that was recorded has their formulas.
   bool has_formulas() const { return has_formulas_; }
   bool is_fit() const { return proved_ != nullptr; }
@@ -167,6 +169,7 @@ class Specialisation {
   std::vector<int64_t> offsets_;      // of inputs, then of tensors from outside; empty: they do not matter
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;
+  std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::histories()
   bool has_gradients_ = false, draws_ = false, has_formulas_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;

@@ -9,7 +9,9 @@ namespace hindcast::engine {
 // Why a whole call of backward() or grad() runs on the stock engine: enumerator, whether the first one is worth a warning,
 // one sentence for people. Those from GradientEdge on are found by the Python package, before it calls C++.
 #define HC_FALLBACK_REASONS(X)                                                                                                 \
-  X(CreateGraph, true, "create_graph was asked for: a graph of the backward itself is built by the stock engine.")             \
+  X(CreateGraph, true,                                                                                                         \
+    "create_graph was asked for, and the backward is no program: it has hooks or nodes that cannot be looked into, the guard " \
+    "looks at each gradient or asks for equal bits, or it could not be traced. The stock engine builds its graph.")            \
   X(AnomalyMode, true, "anomaly mode is on: its checks and messages are those of the stock engine.")                           \
   X(InsideHook, true, "backward() or grad() was called while a backward runs on this thread, from a hook or a node.")          \
   X(DispatchState, true,                                                                                                       \

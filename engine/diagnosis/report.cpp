@@ -57,9 +57,10 @@ size_t widest_name(const Stats& stats) {
 void add_backwards(ReportText& text, const Stats& stats) {
   text.section("backwards");
   text.row("taken over", stats.backwards);
-  text.row("stock engine", total(stats.fallbacks_by_reason));
-  if (stats.backwards == 0) {
-    text.line("No backward was taken over: a guard from hindcast::enable() must be alive on the thread that calls backward().");
+  const uint64_t on_stock = total(stats.fallbacks_by_reason);
+  text.row("stock engine", on_stock);
+  if (stats.backwards == 0 && on_stock == 0) {
+    text.line("No backward came: a guard of enable() must be alive on the thread that calls backward(), or one of enable_process().");
   }
 }
 

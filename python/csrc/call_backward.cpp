@@ -26,27 +26,42 @@ struct InPython {
 };
 InPython in_python;  // references that are kept for good
 
-struct ThreadCalls {
-  int64_t guards = 0, options = 0;
+// The innermost guard of a thread or, for threads without one, of the process.
+struct InnermostGuard {
+  int64_t options = kNone;
   bool is_disabled = false;
-  int64_t disabled = 0;                 // calls that came while these options switch hindcast off, and that are not counted yet
+
+  static constexpr int64_t kNone = -1;
+};
+InnermostGuard of_process;  // under the GIL
+
+struct ThreadCalls {
+  InnermostGuard own;
+  int64_t disabled = 0;                 // calls that came while the options switch hindcast off, and that are not counted yet
   int64_t unseen = 0, unseen_with = 0;  // calls to come under these options that are PyTorch's; -1: the next is timed
   bool are_not_faster = false;
   int64_t uncounted = 0;  // of these, that came
 
+  ~ThreadCalls() {
+    count_left();
+    count(engine::FallbackReason::Disabled, disabled);
+  }
+
+  const InnermostGuard& guard() const { return own.options != InnermostGuard::kNone ? own : of_process; }
   void leave(int64_t calls, bool not_faster) {
     if (calls == 0) return;
     unseen = calls;
-    unseen_with = options;
+    unseen_with = guard().options;
     are_not_faster = not_faster;
+  }
+  void count_left() { count(are_not_faster ? engine::FallbackReason::NotFaster : engine::FallbackReason::DoesNotPay, uncounted); }
+
+ private:
+  static void count(engine::FallbackReason reason, int64_t& calls) {
+    for (int64_t i = std::exchange(calls, 0); i > 0; --i) engine::record_fallback(reason);
   }
 };
 thread_local ThreadCalls of_thread;
-
-void count_left() {
-  const auto reason = of_thread.are_not_faster ? engine::FallbackReason::NotFaster : engine::FallbackReason::DoesNotPay;
-  for (int64_t i = std::exchange(of_thread.uncounted, 0); i > 0; --i) engine::record_fallback(reason);
-}
 
 constexpr size_t kArguments = 7;
 using Arguments = std::array<Object*, kArguments>;
@@ -184,13 +199,14 @@ std::optional<std::array<bool, 4>> flags_of(const Arguments& arguments) {
 }  // namespace
 
 Object* run_backward_of_python(Object*, Object* const* given, std::ptrdiff_t count, Object* names) {
-  if (of_thread.guards == 0) return call_pytorchs(given, count, names);
-  if (of_thread.is_disabled) {
+  const InnermostGuard& guard = of_thread.guard();
+  if (guard.options == InnermostGuard::kNone) return call_pytorchs(given, count, names);
+  if (guard.is_disabled) {
     ++of_thread.disabled;
     return call_pytorchs(given, count, names);
   }
   uint64_t started = 0;
-  if (of_thread.unseen != 0 && of_thread.unseen_with == of_thread.options) {
+  if (of_thread.unseen != 0 && of_thread.unseen_with == guard.options) {
     if (of_thread.unseen > 0) {
       --of_thread.unseen;
       ++of_thread.uncounted;
@@ -201,7 +217,7 @@ Object* run_backward_of_python(Object*, Object* const* given, std::ptrdiff_t cou
   }
   const auto arguments = arguments_of(given, count, names);
   if (!arguments) return call_pytorchs(given, count, names);
-  if (of_thread.uncounted != 0) count_left();
+  if (of_thread.uncounted != 0) of_thread.count_left();
   if (is_usual_thread()) {
     Tensors tensors;
     const auto flags = flags_of(*arguments);
@@ -220,10 +236,14 @@ Object* set_backward(Object*, Object* const* arguments, std::ptrdiff_t count) {
 }
 
 Object* set_guard(Object*, Object* const* arguments, std::ptrdiff_t count) {
-  if (count != 3) return raise_text("set_guard takes 3 arguments");
-  of_thread.guards = PyLong_AsLongLong(arguments[0]);
-  of_thread.options = PyLong_AsLongLong(arguments[1]);
-  of_thread.is_disabled = is_true(arguments[2]);
+  if (count != 2) return raise_text("set_guard takes 2 arguments");
+  of_thread.own = {PyLong_AsLongLong(arguments[0]), is_true(arguments[1])};
+  return new_reference(none());
+}
+
+Object* set_process_guard(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 2) return raise_text("set_process_guard takes 2 arguments");
+  of_process = {PyLong_AsLongLong(arguments[0]), is_true(arguments[1])};
   return new_reference(none());
 }
 

@@ -69,6 +69,11 @@ capture::TracingTensor::Symbols takes_symbols(const std::vector<c10::SymInt>& si
   return static_cast<capture::TracingTensor::Symbols>(call(op, {is_symbol, is_steady}).at(0).toInt());
 }
 
+int64_t size_in_place_of(const at::Tensor& number) {
+  static const auto op = find_operator("hindcast::aot_python_size_in_place_of");
+  return call(op, {number}).at(0).toInt();
+}
+
 void throw_if_raised(const c10::IValue& error) {
   if (!error.isNone()) throw PythonError(error.toStringRef());
 }
@@ -80,7 +85,8 @@ bool sizes_are_numbers() {
   using Check = int (*)();
   static const auto has_gil = reinterpret_cast<Check>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   if (has_gil == nullptr) return false;
-  static const capture::TracingTensor::Interpreter python = {.is_asking = [] { return has_gil() != 0; }, .takes_symbols = &takes_symbols};
+  static const capture::TracingTensor::Interpreter python = {
+      .is_asking = [] { return has_gil() != 0; }, .takes_symbols = &takes_symbols, .size_in_place_of = &size_in_place_of};
   capture::TracingTensor::give_numbers_to(python);
   return true;
 }

@@ -36,6 +36,7 @@ MethodDefinition* methods() {
                        nullptr},
       MethodDefinition{"set_backward", &guarded<&set_backward>, kFastCall, nullptr},
       MethodDefinition{"set_guard", &guarded<&set_guard>, kFastCall, nullptr},
+      MethodDefinition{"set_process_guard", &guarded<&set_process_guard>, kFastCall, nullptr},
       MethodDefinition{"leave_next", &guarded<&leave_next>, kFastCall, nullptr},
       MethodDefinition{"take_uncounted", &guarded<&take_uncounted>, kFastCall, nullptr},
       MethodDefinition{"function", &guarded<&make_compiled_function>, kFastCall, nullptr},

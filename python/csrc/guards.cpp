@@ -9,6 +9,8 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace hindcast::python {
@@ -17,7 +19,7 @@ namespace {
 struct Guards {
   base::ForkSafe<std::mutex> mutex{base::ForkRank::Setup};
   std::vector<Options> options;
-  std::map<int64_t, Guard> by_number;
+  std::map<int64_t, std::variant<Guard, ProcessGuard>> by_number;
   int64_t last = 0;
 };
 Guards& guards() {
@@ -59,12 +61,15 @@ int64_t keep_options(const std::string& compiler, const std::string& dynamic, in
   return static_cast<int64_t>(guards().options.size()) - 1;
 }
 
-int64_t enable(int64_t options) {
+namespace {
+
+template <class Enable>
+int64_t add_guard(int64_t options, const Enable& enable) {
   try {
     std::unique_lock find(guards().mutex);
     Options found = guards().options.at(static_cast<size_t>(options));
     find.unlock();
-    Guard guard = hindcast::enable(std::move(found));
+    auto guard = enable(std::move(found));
     const std::lock_guard lock(guards().mutex);
     const int64_t number = ++guards().last;
     guards().by_number.emplace(number, std::move(guard));
@@ -74,8 +79,18 @@ int64_t enable(int64_t options) {
   }
 }
 
+}  // namespace
+
+int64_t enable(int64_t options) {
+  return add_guard(options, [](Options given) { return hindcast::enable(std::move(given)); });
+}
+
+int64_t enable_process(int64_t options) {
+  return add_guard(options, [](Options given) { return hindcast::enable_process(std::move(given)); });
+}
+
 void disable(int64_t number) {
-  std::optional<Guard> guard;  // destroyed after the lock is released
+  std::optional<std::variant<Guard, ProcessGuard>> guard;  // destroyed after the lock is released
   const std::lock_guard lock(guards().mutex);
   const auto found = guards().by_number.find(number);
   if (found == guards().by_number.end()) return;

@@ -17,7 +17,9 @@ int64_t keep_options(const std::string& compiler, const std::string& dynamic, in
                      bool require_cuda_graph, bool enabled, const std::string& collector);
 /// hindcast::enable() on this thread.
 int64_t enable(int64_t options);
-/// Ends the guard; call it on the thread that made it.
+/// hindcast::enable_process().
+int64_t enable_process(int64_t options);
+/// Ends the guard; call it for one of enable() on the thread that made it.
 void disable(int64_t guard);
 
 }  // namespace hindcast::python

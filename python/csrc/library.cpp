@@ -5,6 +5,7 @@
 #include "capture/recorder/recorder.h"
 #include "engine/background.h"
 #include "engine/captures.h"
+#include "engine/counters/each_counter.h"
 #include "engine/counters/fallback.h"
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
@@ -33,48 +34,21 @@ Counts counts_of(const std::map<std::string, uint64_t>& counts) {
   return result;
 }
 
-Counts counters_of(const Stats& stats) {
-  Counts counters;
-#define HC_COUNTER(name) counters.insert(#name, static_cast<int64_t>(stats.name))
-  HC_COUNTER(backwards);
-  HC_COUNTER(hits);
-  HC_COUNTER(misses);
-  HC_COUNTER(unique_graphs);
-  HC_COUNTER(fused_graphs);
-  HC_COUNTER(nodes);
-  HC_COUNTER(opaque_calls);
-  HC_COUNTER(hook_calls);
-  HC_COUNTER(segment_guard_failures);
-  HC_COUNTER(refused_graphs);
-  HC_COUNTER(compiler_failures);
-  HC_COUNTER(dropped_checks);
-  HC_COUNTER(left_calls);
-  HC_COUNTER(cuda_graphs);
-  HC_COUNTER(cuda_graph_launches);
-  HC_COUNTER(cuda_graph_bytes);
-  HC_COUNTER(kept_graphs);
-  HC_COUNTER(kept_bytes);
-  HC_COUNTER(evicted_graphs);
-  HC_COUNTER(non_finite_backwards);
-  HC_COUNTER(reused_buffers);
-  HC_COUNTER(fresh_buffers);
-  HC_COUNTER(returned_buffers);
-  HC_COUNTER(held_buffers);
-  HC_COUNTER(held_bytes);
-#undef HC_COUNTER
-  return counters;
-}
-
 std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, NamedTexts, Counts> stats() {
   const Stats stats = hindcast::stats();
+  Counts counters;
   c10::Dict<std::string, double> times;
-  times.insert("collect_us", stats.collect_us);
-  times.insert("trace_us", stats.trace_us);
-  times.insert("run_us", stats.run_us);
+  engine::for_each_counter(stats, [&](const char* name, auto value) {
+    if constexpr (std::is_floating_point_v<decltype(value)>) {
+      times.insert(name, value);
+    } else {
+      counters.insert(name, static_cast<int64_t>(value));
+    }
+  });
   times.insert("ns_per_node", stats.ns_per_node());
   NamedTexts opaque_reasons;
   for (const auto& [name, reason] : stats.opaque_reasons) opaque_reasons.insert(name, reason);
-  return {counters_of(stats),
+  return {counters,
           times,
           counts_of(stats.misses_by_reason),
           counts_of(stats.fallbacks_by_reason),
@@ -156,6 +130,7 @@ void define_callbacks(torch::Library& m) {
   m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
   m.def("aot_python_line() -> str");
   m.def("aot_python_takes_symbols(bool[] is_symbol, bool[] is_steady) -> int");
+  m.def("aot_python_size_in_place_of(Tensor number) -> int");
   m.def("aot_python_compiler(int number, int graph, Tensor?[] examples) -> (int program, str? error)");
   m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
 }
@@ -174,6 +149,7 @@ TORCH_LIBRARY(hindcast, m) {
       "str collector) -> int",
       &keep_options);
   m.def("enable(int options) -> int", &enable);
+  m.def("enable_process(int options) -> int", &enable_process);
   m.def("disable(int guard) -> ()", &disable);
   m.def("take_warnings() -> (str[] categories, str[] texts, str[] files, int[] lines)", &take_warnings);
   m.def("current_node() -> Tensor?", &tensor_of_current_node);

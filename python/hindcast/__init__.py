@@ -7,7 +7,8 @@
 
 from . import compilers, partition
 from ._aot import AotFunction, AotModule, aot_function, aot_module, draw_graph, get_graphs, memory_efficient_fusion, print_graph
-from ._enable import enable, is_enabled
+from ._dynamo import dynamo_backend
+from ._enable import enable, enable_process, is_enabled
 from ._introspection import Graph, graphs, report, reset, set_logs, stats, trim, wait
 from ._optim import ClipGradNorm, CompiledStep, compiled_step
 from ._programs import Node, Program, Programs
@@ -30,7 +31,9 @@ __all__ = [
     "compiled_step",
     "compilers",
     "draw_graph",
+    "dynamo_backend",
     "enable",
+    "enable_process",
     "get_graphs",
     "graphs",
     "is_enabled",

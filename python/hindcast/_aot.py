@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
+from ._kept_arguments import SetAttribute, mark_as, replace_stand_ins, set_attributes_of_modules
 from ._library import call, calls, ops
 from ._made_objects import TakenApart
 from ._programs import Program, Programs, programs_of
@@ -112,20 +113,30 @@ def _run_function(
                 call.result = _kept[number].owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
         before = None if call is None else random_states(call.generators())
+        if call is not None:
+            for stand_in, given in zip(tensors, call.tensors):
+                call.stand_ins.append((weakref.ref(stand_in), given))
+                mark_as(given, stand_in)
         start = _clock()
-        with _numbers_for_python():
-            result, writes = _kept[number].run(tensors)
+        sets: list[SetAttribute] = []
+        try:
+            with _numbers_for_python():
+                result, writes = _kept[number].run(tensors)
+        finally:
+            if call is not None:
+                sets = set_attributes_of_modules(_kept[number].owner.objects_of(call.seen.state), tensors, call.tensors)
         _kept[number].owner.own_ns = _clock() - start
         if call is not None and before != random_states(call.generators()):
             call.draws = True
-        if type(result) is torch.Tensor:
+        if type(result) is torch.Tensor and not sets:
             return [result], 0, "", None
         objects = set() if call is None else set(map(id, call.objects))
         apart = TakenApart(result, lambda leaf: id(leaf) in objects or type(leaf) is Argument)
         del result
         apart.take_tensors(lambda leaf: weakly(leaf) if id(leaf) in objects else leaf)
-        shape = Shape(apart.leaves, apart.places, apart.spec, writes)
-        return apart.tensors, _keep(shape), apart.text(_text_of), None
+        shape = Shape(apart.leaves, apart.places, apart.spec, writes, tuple(sets))
+        text = "; ".join([apart.text(_text_of), *(one.text() for one in sets)])
+        return apart.tensors, _keep(shape), text, None
     except BaseException as error:
         if not keeps_errors:
             raise
@@ -188,10 +199,15 @@ def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
     return which if not are_given_to_code or numbers.watch() else NOWHERE
 
 
+def _size_in_place_of(number: torch.Tensor) -> int:
+    return int(getattr(number, "_wrapped_number", number))
+
+
 _kernels = torch.library.Library("hindcast", "FRAGMENT")  # kernels last as long as it does
 _kernels.impl("aot_python_function", _run_function, "CPU")
 _kernels.impl("aot_python_line", _line, "CPU")
 _kernels.impl("aot_python_takes_symbols", _takes_symbols, "CPU")
+_kernels.impl("aot_python_size_in_place_of", _size_in_place_of, "CPU")
 _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
@@ -290,7 +306,7 @@ class AotFunction:
         self._module = _module_of(function)
         self._fixed = _check_argnums(static_argnums)
         self._fallback = bool(fallback)
-        self._root = (function,)
+        self._root: tuple[Any, ...] = (function,)
         self._kinds: _Kinds = {}
         self._left_to_python = 0
         # As C++ says, which sees what calls gain (engine/leaving.h): so many calls to come are the function's; -1: the next is timed.
@@ -382,7 +398,7 @@ class AotFunction:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Any, torch_functions: Optional[int]) -> Any:
         taken = Call(args, kwargs)
-        seen = self._states.of((self._function, *taken.objects) if taken.objects else self._root)
+        seen = self._states.of((*self._root, *taken.objects) if taken.objects else self._root)
         key = taken.key if modes is None else (taken.key, modes)
         kinds = seen.state.kinds
         facts = kinds.get(key)
@@ -412,6 +428,8 @@ class AotFunction:
         if taken.was_run and (taken.draws or not taken.seen.holds()):
             self._forget((taken.kind,))
             taken.seen.state.kinds[taken.whole_key] = _EAGER
+        if taken.was_run:
+            replace_stand_ins(self.objects_of(taken.seen.state), taken.stand_ins)
         for number in released:
             _kept.pop(number, None)
         if raised:
@@ -465,6 +483,10 @@ class AotFunction:
     def _put_together_for_c(self, shape: int, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: Optional[dict[str, Any]]) -> Any:
         arguments = args, kwargs or {}
         made = _kept[shape].with_tensors(tensors, arguments)
+        if _kept[shape].sets:
+            given = Call(args, kwargs or {}).tensors
+            for one in _kept[shape].sets:
+                one.run(given)
         if not _kept[shape].writes:
             return made
         result, after = made
@@ -488,8 +510,16 @@ class AotFunction:
                 names[id(tensor)] = name
         call("aot_name_tensors", self._number, tensors, [names.get(id(tensor), "") for tensor in tensors])
 
+    def objects_of(self, state: State) -> list[Any]:
+        """That are no tensors, of what it sees."""
+        return self._states.objects_of(state)
+
     def _aot_sees(self) -> tuple[Any, ...]:
-        return self._root
+        return (self._function,)
+
+    def see_arguments_alone(self) -> None:
+        """The caller knows that the function reads nothing else that changes: nobody looks."""
+        self._root = ()
 
     def stats(self) -> dict[str, int]:
         """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function eagerly; ``left``, of these,

@@ -6,6 +6,7 @@ for the first time: on a thread without a guard it gives the caller PyTorch's me
 """
 
 import functools
+import os
 import sys
 import threading
 import time
@@ -30,25 +31,65 @@ _has_names = getattr(torch.Tensor, "has_names", None)  # torch 2.13 and later ha
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState
 
 
+class _ProcessState:
+    """Guards of the process, for threads without one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._make_lock)
+        self._guards: dict[int, int] = {}  # and the number of their options
+        self.options: Optional[int] = None  # of the newest
+
+    def _make_lock(self) -> None:
+        self._lock = threading.Lock()
+
+    def enter(self, guard: int, options: int) -> None:
+        with self._lock:
+            self._guards[guard] = options
+            self._publish()
+
+    def leave(self, guard: int) -> None:
+        with self._lock:
+            del self._guards[guard]
+            self._publish()
+
+    def _publish(self) -> None:
+        self.options = next(reversed(self._guards.values()), None)
+        if calls is not None:
+            calls.set_process_guard(*_in_c(self.options))
+
+
+def _in_c(options: Optional[int]) -> tuple[int, bool]:
+    return (-1, False) if options is None else (options, options in disabled_options)
+
+
 class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.guards: dict[int, int] = {}  # that this thread has entered and not left, and the number of their options
-        self.options = 0  # of the innermost
         self.disabled = 0  # calls that came while these switch hindcast off, and that are not counted yet
         # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them. -1: the next is timed.
         self.unseen, self.unseen_with = 0, 0
         self.uncounted, self.are_not_faster = 0, False  # of these, that came
 
     def enter(self, guard: int, options: int) -> None:
-        self.guards[guard] = self.options = options
+        self.guards[guard] = options
 
     def leave(self, guard: int) -> None:
         del self.guards[guard]
-        self.options = next(reversed(self.guards.values()), 0)
+
+    @property
+    def own_options(self) -> Optional[int]:
+        return next(reversed(self.guards.values()), None)
+
+    @property
+    def options(self) -> Optional[int]:
+        """Of the innermost guard, or of the process. None: this thread is not enabled."""
+        return self.own_options if self.guards else process_state.options
 
     def leave_next(self, unseen: int, are_not_faster: bool) -> None:
-        if unseen:
-            self.unseen, self.unseen_with, self.are_not_faster = unseen, self.options, are_not_faster
+        options = self.options
+        if unseen and options is not None:
+            self.unseen, self.unseen_with, self.are_not_faster = unseen, options, are_not_faster
 
     def take_uncounted(self) -> tuple[int, int, bool]:
         counts = self.disabled, self.uncounted, self.are_not_faster
@@ -61,11 +102,11 @@ class _ThreadStateInC(_ThreadState):
 
     def enter(self, guard: int, options: int) -> None:
         super().enter(guard, options)
-        calls.set_guard(len(self.guards), options, options in disabled_options)
+        calls.set_guard(*_in_c(options))
 
     def leave(self, guard: int) -> None:
         super().leave(guard)
-        calls.set_guard(len(self.guards), self.options, self.options in disabled_options)
+        calls.set_guard(*_in_c(self.own_options))
 
     def leave_next(self, unseen: int, are_not_faster: bool) -> None:
         calls.leave_next(unseen, are_not_faster)
@@ -74,6 +115,7 @@ class _ThreadStateInC(_ThreadState):
         return calls.take_uncounted()  # type: ignore[no-any-return]
 
 
+process_state = _ProcessState()
 thread_state = _ThreadState() if calls is None else _ThreadStateInC()
 disabled_options: set[int] = set()  # numbers of options with enabled=False
 
@@ -199,12 +241,13 @@ class _EngineInPython(_Engine):
     def run_backward(self) -> Any:
         """What is called in the caller's own frame, which PyTorch's warnings name."""
         state = thread_state
-        if not state.guards:
+        options = state.options
+        if options is None:
             return self._pytorchs
-        if state.options in disabled_options:
+        if options in disabled_options:
             state.disabled += 1
             return self._pytorchs
-        if state.unseen and state.unseen_with == state.options:
+        if state.unseen and state.unseen_with == options:
             if state.unseen < 0:
                 state.unseen = 0
                 return functools.partial(self._run_backward, started=_clock())

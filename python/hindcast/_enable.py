@@ -5,7 +5,7 @@ from typing import Any, Literal, Optional
 
 from torch.utils._contextlib import _DecoratorContextManager
 
-from ._backward import count_unseen, disabled_options, install, mode_reason, thread_state
+from ._backward import count_unseen, disabled_options, install, mode_reason, process_state, thread_state
 from ._library import call, ops
 
 _CHOICES = {
@@ -43,10 +43,10 @@ class enable(_DecoratorContextManager):
 
     The first backward of a new structure is captured while it runs. Later ones with the same structure are looked up and
     replayed. A size that changes between two calls costs one more capture, then is dynamic. Gradients, hooks, their order
-    and errors are those of PyTorch's own engine; what cannot be captured (a double backward, anomaly mode) runs there, and
+    and errors are those of PyTorch's own engine; what cannot be captured (a double backward with hooks, anomaly mode) runs there, and
     :func:`stats` counts it in ``fallbacks_by_reason``.
 
-    Guards nest and the innermost options win; other threads are not affected.
+    Guards nest and the innermost options win; other threads are not affected: :class:`enable_process` is for those.
 
     Example::
 
@@ -153,6 +153,33 @@ class enable(_DecoratorContextManager):
         count_unseen()  # the thread may end
 
 
+class enable_process(enable):
+    """:class:`enable` for all threads of the process that have no guard of their own, those that are made later too.
+
+    A thread's own guard wins, one with ``enabled=False`` too. Of several, the newest wins that is entered and not left. It may be left on any
+    thread; backwards that are running finish as they began. A fork's child has the guards of its parent.
+
+    Example::
+
+        >>> with hindcast.enable_process():
+        ...     serve()  # in threads of its own
+
+    Args and Raises: those of :class:`enable`.
+    """
+
+    def __enter__(self) -> None:
+        install()
+        guard = call("enable_process", self._options)
+        self._entered.append(guard)
+        process_state.enter(guard, self._options)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        guard = self._entered.pop()
+        process_state.leave(guard)
+        call("disable", guard)
+        count_unseen()
+
+
 def is_enabled() -> bool:
     """True if a backward that starts now on this thread would be captured or replayed."""
-    return bool(thread_state.guards) and mode_reason() is None and ops.active()
+    return thread_state.options is not None and mode_reason() is None and ops.active()

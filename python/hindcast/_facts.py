@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
@@ -12,6 +12,9 @@ from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_un
 from ._backward import mode_reason
 from ._library import calls
 from ._made_objects import Copied, MadeObject
+
+if TYPE_CHECKING:
+    from ._kept_arguments import SetAttribute
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _BY_VALUE = frozenset(
@@ -56,7 +59,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "outer", "result", "seen", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "outer", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -69,6 +72,7 @@ class Call:
         self.draws = False  # from one, while it was traced
         self.was_run = False  # in this call, traced or eagerly
         self.result: Any = None  # of an eager call
+        self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # that the function was given, and for which tensor
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
         self.key: Any
@@ -224,6 +228,7 @@ class Shape(NamedTuple):
     places: list[int]
     spec: TreeSpec
     writes: bool = False  # the function wrote to its arguments: they come behind its result
+    sets: tuple["SetAttribute", ...] = ()  # attributes that each call sets
 
     def with_tensors(self, tensors: Sequence[torch.Tensor], arguments: Any = None) -> Any:
         spec = self.spec
@@ -242,7 +247,7 @@ class Shape(NamedTuple):
 
     def described(self) -> Any:
         """For hindcast._C (python/csrc/result_template.h). False: more than tuples, lists and dicts of tensors and of what counts by value."""
-        if self.writes:
+        if self.writes or self.sets:
             return False
         tensors, leaves = frozenset(self.places), enumerate(self.leaves)
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Optional, Union
 import torch
 from torch.fx.experimental import sym_node
 
-_METHODS = frozenset(("broadcast_to", "expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "tile", "view"))
-_FUNCTIONS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
-_FUNCTIONS |= frozenset(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
+METHODS_WITH_SYMBOLS = frozenset(("broadcast_to", "expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "tile", "view"))
+FUNCTIONS_WITH_SYMBOLS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
+FUNCTIONS_WITH_SYMBOLS |= frozenset(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
 # In Python, and right with symbols: what they do was read.
 _TRUSTED = tuple(
     vars(torch.nn.functional)[name] for name in ("_verify_batch_size", "_list_with_default") if name in vars(torch.nn.functional)
@@ -365,7 +365,7 @@ class _Flow:
             return _OTHERS
         if of == _TORCH and name in ("_C", "_nn"):
             return _TORCH
-        if isinstance(of, _Object) and name not in _METHODS and name not in _READS:
+        if isinstance(of, _Object) and name not in METHODS_WITH_SYMBOLS and name not in _READS:
             return self._found(_Object((*of.path, name)))
         return _Named(name, is_torchs=of == _TORCH, is_of_tensor=of == _TENSOR)
 
@@ -422,7 +422,7 @@ class _Flow:
             if function is None or not function.is_of_tensor or function.name not in ("numel", "size") or keywords:
                 return _OTHER
             return _OTHERS if function.name == "size" and not arguments else _ANOTHER
-        known = function is not None and function.name in (_FUNCTIONS if function.is_torchs else _METHODS)
+        known = function is not None and function.name in (FUNCTIONS_WITH_SYMBOLS if function.is_torchs else METHODS_WITH_SYMBOLS)
         by_place = arguments[: len(arguments) - keywords]
         if not known or not all(map(_may_be_argument, by_place)) or any(map(_has_symbol, arguments[len(by_place) :])):
             raise _Noticed(instruction.opname)

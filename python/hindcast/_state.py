@@ -26,12 +26,12 @@ _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 class State:
     """One state of all that a function sees. `kinds`: what is known of calls in it, for who asks."""
 
-    __slots__ = ("_kept", "key", "kinds", "names", "seen")
+    __slots__ = ("kept", "key", "kinds", "names", "seen")
 
     def __init__(self, key: Any, names: Iterable[int], kept: list[Any]) -> None:
         self.key = key
         self.names = names  # by id, what it refers to weakly
-        self._kept = kept
+        self.kept = kept
         self.seen: list[_Seen] = []
         self.kinds: dict[Any, int] = {}
 
@@ -133,11 +133,18 @@ class States:
             self._bury()
         return self._found(walk, ids)
 
+    def _weakly_named(self, state: State) -> list[Any]:
+        references = (self._references.get(address) for address in list(state.names))
+        return [reference() for reference in references if reference is not None]
+
     def tensors_of(self, state: State) -> list[torch.Tensor]:
         """Those that it refers to weakly."""
-        references = (self._references.get(address) for address in state.names)
-        values = (reference() for reference in references if reference is not None)
+        values = self._weakly_named(state)
         return [value for value in values if isinstance(value, torch.Tensor) and type(value).__torch_dispatch__ is _PLAIN_DISPATCH]
+
+    def objects_of(self, state: State) -> list[Any]:
+        """That are no tensors."""
+        return [value for value in [*self._weakly_named(state), *state.kept] if not isinstance(value, (torch.Tensor, type))]
 
     def clear(self) -> None:
         for state in list(self._by_key.values()):

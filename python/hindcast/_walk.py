@@ -98,7 +98,7 @@ class _Mentioned(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def _mentioned(code: types.CodeType) -> _Mentioned:
+def mentioned(code: types.CodeType) -> _Mentioned:
     """What a function reads by name, inner functions included."""
     read: dict[str, None] = {}
     modules: dict[str, None] = {}
@@ -124,7 +124,7 @@ def _dict_of_class(kind: type) -> dict[str, Any]:
     return found
 
 
-def _dict_of(value: Any) -> Optional[dict[str, Any]]:
+def dict_of(value: Any) -> Optional[dict[str, Any]]:
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -220,7 +220,7 @@ class Walk:
         elif kind in (staticmethod, classmethod):
             self._entry(value.__func__)
         elif kind is property:
-            self._entry(value.fget)
+            self._entries((value.fget, value.fset, value.fdel))
         elif kind is functools._lru_cache_wrapper:
             self._entry(value.__wrapped__)
         elif issubclass(kind, type):
@@ -314,12 +314,12 @@ class Walk:
             self.words.extend((_CELL, id(cell), entry))
         if _is_library(function.__globals__.get("__name__")):
             return
-        mentioned = _mentioned(code)
-        self._attributes |= mentioned.attributes
-        self._written |= mentioned.written
-        for name in mentioned.globals:
+        named = mentioned(code)
+        self._attributes |= named.attributes
+        self._written |= named.written
+        for name in named.globals:
             self._item(function.__globals__, name)
-        for name in mentioned.modules:
+        for name in named.modules:
             package = function.__globals__.get("__package__")
             self._entries(sys.modules[full] for full in (name, f"{package}.{name}") if full in sys.modules)
         if function.__dict__:
@@ -364,7 +364,7 @@ class Walk:
             made_by = [] if _is_library(base.__module__) else [vars(base).get(name) for name in _CONSTRUCTORS]
             for each in made_by:
                 if type(each) is types.FunctionType:
-                    for name in _mentioned(each.__code__).globals:
+                    for name in mentioned(each.__code__).globals:
                         if is_by_value(each.__globals__.get(name, _NOTHING)):
                             self._item(each.__globals__, name)
 
@@ -401,7 +401,7 @@ class Walk:
         if contents is not None:
             self.key.append(contents)
             self.contents.append((value, contents))
-        holder = _dict_of(value)
+        holder = dict_of(value)
         if holder is not None:
             self._names_of(value, holder)
         slots = {name: each for base in kind.__mro__ for name, each in vars(base).items() if type(each) is types.MemberDescriptorType}

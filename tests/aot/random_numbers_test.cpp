@@ -211,7 +211,10 @@ TEST(RandomNumbers, KernelsDrawWhatTheOpDraws) {
       {"several", {7, 5, 8, 31}, 2, product},
       {"many", {1000, 1000}, 1, product},
       {"one", {1}, 0, product},
+      {"vectors", {300, 128}, 1, product},
       {"rows", {37, 129}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).softmax(-1); }},
+      {"rows of vectors", {37, 128}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).softmax(-1); }},
+      {"rows of some of the columns", {10, 16, 8}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).softmax(-1); }},
       {"rows of several dims",
        {6, 16, 80},
        2,
@@ -219,10 +222,13 @@ TEST(RandomNumbers, KernelsDrawWhatTheOpDraws) {
          return at::layer_norm(x * noise, {16, 80});
        }},
       {"sums", {40, 70}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).sum(0); }},
+      {"sums of vectors", {40, 128}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).sum(0); }},
+      {"sums of some of the columns", {10, 16, 8}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).sum(1); }},
+      {"rows that end within a pair", {50, 9, 7}, 0, [](const at::Tensor& x, const at::Tensor& noise) { return (x * noise).softmax(-1); }},
       {"transposed", {70, 130}, 1, [](const at::Tensor& x, const at::Tensor& noise) { return x.t().contiguous().t() * noise; }},
   };
   for (const Case& of : cases) {
-    for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
       const auto x = torch::randn(of.sizes, type);
       const auto f = ready(
           [&](const at::Tensor& in) { return of.after(in, at::empty_like(in, at::MemoryFormat::Contiguous).bernoulli_(0.7).div_(0.7)); },

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <memory>
 #include <stdexcept>
@@ -49,6 +50,25 @@ TEST_F(BackOff, StructuresThatNeverComeBackGoToTheStockEngine) {
   EXPECT_LE(hindcast::stats().unique_graphs, kCredit);
   EXPECT_GE(left(), 1000 - kCredit);
   EXPECT_TRUE(at::equal(backward(777), stock));
+}
+
+// One structure that comes back does not pay for all the others.
+TEST_F(BackOff, WithCreateGraphToo) {
+  const auto slope_of = [](uint64_t structure) {
+    const auto x = at::full({4}, 0.5).set_requires_grad(true);
+    auto y = x;
+    for (int i = 0; i < 10; ++i) y = structure >> i & 1 ? y.sin() : y.tanh();
+    return torch::autograd::grad({y.sum()}, {x}, {}, {}, /*create_graph=*/true)[0];
+  };
+  const auto twice = [&](uint64_t structure) { slope_of(structure).pow(2).sum().backward(); };
+  const auto guard = hindcast::enable();
+  for (uint64_t i = 0; i < 1000; ++i) {
+    twice(1023);
+    twice(i);
+  }
+  EXPECT_LE(hindcast::stats().misses, 4 * kCredit) << "two backwards of each";
+  EXPECT_GE(left(), 500U);
+  EXPECT_GE(hits(), 1500U);
 }
 
 TEST_F(BackOff, MostOfThemAreNotEvenLookedAt) {

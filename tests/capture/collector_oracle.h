@@ -69,7 +69,7 @@ inline CollectorReading read_with_collector(const capture::TypedCollector& colle
   CollectorReading reading;
   capture::FieldSink sink(key, facts, reading.tensors);
   sink.origins = &origins;
-  sink.begin_node(0);
+  sink.begin_node(0, const_cast<torch::autograd::Node&>(node));
   collector.collect(node, sink);
 
   reading.opaque_reason = sink.opaque_reason;

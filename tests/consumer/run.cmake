@@ -17,6 +17,9 @@ foreach(notice LICENSE THIRD_PARTY_NOTICES)
   step("finding ${notice} as it is in the tree" "${CMAKE_COMMAND}" -E compare_files
     "${source_folder}/../../${notice}" "${work_folder}/prefix/share/doc/hindcast/${notice}")
 endforeach()
+if(NOT EXISTS "${work_folder}/prefix/lib/libhindcast_auto.so")
+  message(FATAL_ERROR "libhindcast_auto.so was not installed")
+endif()
 step("configuring the consumer" "${CMAKE_COMMAND}" -S "${source_folder}" -B "${work_folder}/build" -G "${generator}"
   "-DCMAKE_CXX_COMPILER=${compiler}" -DCMAKE_BUILD_TYPE=Debug
   "-DCMAKE_PREFIX_PATH=${work_folder}/prefix" "-DLIBTORCH=${libtorch}")

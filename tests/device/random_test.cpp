@@ -10,11 +10,26 @@ namespace {
 using device::int32;
 using device::int64;
 using device::philox;
+using device::philox_pair;
+using device::uint32;
 
 TEST(DevicePhilox, HasTheKnownAnswers) {
-  EXPECT_EQ(philox(0, 0, 0), 0x257A3673U);
-  EXPECT_EQ(philox(0xFFFFFFFF, -1, -1), 0xAB302C4DU);
-  EXPECT_EQ(philox(0x13198A2E, static_cast<int32>(0x85A308D3), 0x243F6A88), 0xBEDBBE6BU);
+  const auto expect = [](int64 seed, int32 row, uint32 pair, uint32 left, uint32 right) {
+    const device::PhiloxPair numbers = philox_pair(seed, row, pair);
+    EXPECT_EQ(numbers.left, left);
+    EXPECT_EQ(numbers.right, right);
+  };
+  expect(0, 0, 0, 0x257A3673U, 0xCD26BE2AU);
+  expect(0xFFFFFFFF, -1, 0xFFFFFFFFU, 0xAB302C4DU, 0x3DC9D239U);
+  expect(0x13198A2E, static_cast<int32>(0x85A308D3), 0x243F6A88, 0xBEDBBE6BU, 0xE4C770B3U);
+}
+
+TEST(DevicePhilox, NeighboursShareAPair) {
+  for (const int32 column : {0, 2, 1000, 0x7FFFFFFE, -2}) {
+    const device::PhiloxPair numbers = philox_pair(5, 6, static_cast<uint32>(column) >> 1);
+    EXPECT_EQ(philox(5, 6, column), numbers.left);
+    EXPECT_EQ(philox(5, 6, column + 1), numbers.right);
+  }
 }
 
 TEST(DevicePhilox, CountsFromTheRowThatTheSeedsUpperHalfSays) {

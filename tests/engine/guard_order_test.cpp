@@ -53,6 +53,29 @@ TEST(GuardOrder, OneInTheMiddleMayBeTheOneThatIsLeft) {
   expect_taken_over(false);
 }
 
+TEST(GuardOrder, AHookMayEndTheGuardOfItsBackward) {
+  hindcast::reset();
+  int compiled = 0;
+  Options options;
+  options.compiler = Compiler([&compiled](const std::shared_ptr<const Graph>&) {
+    ++compiled;
+    return std::vector<SegmentFunction>();
+  });
+  auto guard = std::make_unique<Guard>(hindcast::enable(std::move(options)));
+  options = {};
+  const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
+  const auto y = x.sin();
+  std::vector<std::vector<char>> others;
+  y.register_hook([&](const at::Tensor&) {
+    guard.reset();
+    for (size_t bytes = 16; bytes <= 1024; bytes += 16) others.emplace_back(bytes, '\x55');  // where the options were
+  });
+  y.sum().backward();
+  EXPECT_TRUE(x.grad().equal(x.detach().cos()));
+  EXPECT_EQ(compiled, 1) << "by the options that the backward began with";
+  expect_taken_over(false);
+}
+
 TEST(GuardOrder, OfAVectorIsThatOfItsElements) {
   std::vector<Guard> guards;
   for (int i = 0; i < 3; ++i) guards.push_back(hindcast::enable());

@@ -191,8 +191,11 @@ TEST(Report, HasASectionForEachKindOfEvent) {
 
 TEST(Report, SaysWhatToDoWhenNothingWasTakenOver) {
   const std::string text = engine::report(Stats{}, {});
-  EXPECT_TRUE(holds(text, "a guard from hindcast::enable() must be alive on the thread that calls backward()")) << text;
+  EXPECT_TRUE(holds(text, "a guard of enable() must be alive on the thread that calls backward(), or one of enable_process()")) << text;
   EXPECT_FALSE(holds(text, "misses by reason")) << text;
+  Stats on_stock;
+  on_stock.fallbacks_by_reason["Disabled"] = 1;
+  EXPECT_FALSE(holds(engine::report(on_stock, {}), "No backward came")) << "the reason says it";
 }
 
 TEST(Report, ExplainsEveryFallback) {

@@ -2,16 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <limits>
 
 #include "tests/fusion/calls_left.h"
 #include "tests/fusion/near_grads.h"
+#include "tests/support/forward_program.h"
 
 namespace hindcast::tests {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 // The loss of proximal policy optimisation.
 at::Tensor policy_loss(const at::Tensor& log_ratio, const at::Tensor& advantage) {
@@ -96,6 +96,28 @@ TEST(Masks, ByRows) {
         return Tensors{x.grad(), weight.grad(), bias.grad()};
       },
       {.units_in_double = 32});  // a norm's gradient is a difference
+}
+
+// The second derivative of softplus multiplies by a comparison as numbers.
+TEST(Masks, AsNumbers) {
+  const auto twice = [](const at::Tensor& x) {
+    const at::Tensor slope = torch::autograd::grad({at::softplus(x, 2, 3).sum()}, {x}, {}, {}, /*create_graph=*/true)[0];
+    slope.square().sum().backward();
+  };
+  const Tensors x = {at::randn({4, 50})};
+  const ForwardProgram program([](const Tensors& x) { return Tensors{x[0].sin() * (x[0] > 0.5).to(at::kFloat)}; }, x);
+  EXPECT_EQ(program.left(), Names());
+  EXPECT_EQ(program.kernels(), 1U);
+  expect_near_grads([&](at::TensorOptions options) {
+    const auto x = near_leaf({4, 50}, options);
+    twice(x);
+    return Tensors{x.grad()};
+  });
+  expect_near_grads([&](at::TensorOptions options) {
+    const auto x = near_leaf({4, 50}, options), y = near_leaf({50}, options);
+    (x * (x > y).to(options.dtype()).t().contiguous().t() + (y > 0).to(options.dtype())).tanh().sum().backward();
+    return Tensors{x.grad(), y.grad()};
+  });
 }
 
 // What is no float is left to ATen.

@@ -1,7 +1,9 @@
 #include "tests/fuzz/compare.h"
 
+#include <algorithm>
 #include <sstream>
 
+#include "tests/fuzz/function_runtime.h"
 #include "tests/fuzz/interpret.h"
 #include "tests/support/log_capture.h"
 
@@ -35,6 +37,30 @@ Options options_of(const Program& program) {
   return options;
 }
 
+namespace {
+
+// A backward with create_graph has one node in the place of many, so that gradients which flow out of its history are summed up in another
+// order.
+bool sums_in_another_order(const Program& program) {
+  return std::any_of(program.calls.begin(), program.calls.end(),
+                     [](const Call& call) { return call.create_graph || call.kind == Call::Kind::SquaredGradients; });
+}
+
+// Events that show tensors which are equal but for rounding are those of the stock engine.
+void take_near_ones(const Program& program, const Log& stock, const Log& ours, std::vector<std::string>& events) {
+  const bool coarse = program.autocast ||
+                      std::any_of(program.types.begin(), program.types.end(), [](const Type& type) { return type.dtype == at::kBFloat16; });
+  for (size_t i = 0; i < std::min(events.size(), stock.events().size()); ++i) {
+    const std::string& expected = stock.events()[i];
+    const std::string name = expected.substr(0, expected.find(" = "));
+    if (name == expected || events[i].compare(0, name.size() + 3, name + " = ") != 0) continue;
+    const at::Tensor &wanted = stock.tensors()[i], &given = ours.tensors()[i];
+    if (wanted.defined() && given.defined() && is_near(given, wanted, /*is_exact=*/false, coarse)) events[i] = expected;
+  }
+}
+
+}  // namespace
+
 Comparison compare(const Program& program) {
   const Observed stock = interpret(program);
   const LogCapture warnings("");  // each reset() makes the first fallback worth a warning again
@@ -47,6 +73,7 @@ Comparison compare(const Program& program) {
   const Stats stats = hindcast::stats();
 
   Comparison result;
+  if (sums_in_another_order(program)) take_near_ones(program, stock.log, ours.log, ours.events);
   result.difference = first_difference(stock.events, ours.events);
   if (stats.refused_graphs > 0) {
     result.difference += "  hindcast refused " + std::to_string(stats.refused_graphs) + " of its own graphs\n" + warnings.text();

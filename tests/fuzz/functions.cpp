@@ -215,7 +215,7 @@ class Functions {
     for (Leaf& leaf : program_.leaves) leaf.outside = leaf.lasting && random_.percent(30);
     for (Call& call : program_.calls) {
       if (call.kind == Call::Kind::SquaredGradients && random_.percent(60)) call.kind = Call::Kind::Grad;
-      call.create_graph = call.create_graph && random_.percent(50);
+      if (call.create_graph) call.create_graph = random_.percent(50);
     }
   }
 

@@ -530,7 +530,7 @@ class Generator {
       if (call.kind != Call::Kind::Backward || random_.percent(20)) call.inputs = some_inputs(/*leaves_only=*/random_.percent(60));
       if (call.inputs.empty()) call.kind = Call::Kind::Backward;
       call.retain_graph = last ? random_.percent(10) : random_.percent(95);
-      call.create_graph = random_.percent(3);
+      call.create_graph = random_.percent(12);
       call.allow_unused = random_.percent(90);
       if (random_.percent(6)) call.when = When::OddSteps;
       program_.calls.push_back(call);

@@ -52,6 +52,7 @@ inline std::string describe(const at::Tensor& tensor) {
   for (int64_t d = 0; d < tensor.dim(); ++d) out << ' ' << tensor.stride(d);
   out << (tensor.requires_grad() ? " requires_grad" : "") << (tensor.is_conj() ? " conj" : "");
   at::Tensor values = tensor.detach().to(at::kCPU).resolve_conj().resolve_neg();
+  if (values._is_zerotensor()) values = at::zeros(values.sizes(), values.scalar_type());  // LibTorch's zeros without memory
   if (values.is_complex()) values = at::view_as_real(values);
   values = values.contiguous();
   uint64_t hash = 0;

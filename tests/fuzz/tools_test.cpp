@@ -97,7 +97,7 @@ TEST(Generator, UsesEveryRowOfTheTable) {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     for (const Instr& made : generate(seed).instrs) ++uses[made.op];
   }
-  for (uint64_t seed = 1; seed <= 600; ++seed) {
+  for (uint64_t seed = 1; seed <= 900; ++seed) {
     for (const Instr& made : generate_with_functions(seed).instrs) {
       if (op(made.op).weight == 0) ++uses[made.op];
     }

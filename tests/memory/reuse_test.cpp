@@ -1,6 +1,7 @@
 // Which buffer serves a request, and what passes through.
 
 #include "codegen/cpu/memory/recycler.h"
+#include "codegen/cpu/memory/small_blocks.h"
 
 #include "tests/memory/counting_allocator.h"
 
@@ -72,7 +73,7 @@ TEST(Recycler, AlignsAsLibTorchDoes) {
 TEST(Recycler, LetsSmallRequestsPass) {
   Recycler recycler(limits());
   CountingAllocator counting;
-  for (const size_t bytes : {size_t{0}, size_t{1}, kMiB - 1}) {
+  for (const size_t bytes : {size_t{0}, small_blocks::kLargest + 1, kMiB - 1}) {
     const c10::DataPtr data = recycler.allocate(bytes);
     EXPECT_EQ(CountingAllocator::live(), static_cast<int64_t>(bytes));
     EXPECT_EQ(data.device().type(), c10::DeviceType::CPU);

@@ -57,14 +57,23 @@ def test_retain_graph():
     assert same_as_stock(program)["hits"] >= STEPS - 1
 
 
-def test_create_graph_runs_on_pytorchs_engine():
-    def program():
-        a = leaf(3)
-        (first,) = torch.autograd.grad(a.sin().exp().sum(), a, create_graph=True)
-        first.square().sum().backward()
-        return first.detach(), a.grad
+def slope_and_gradient(hook=None):
+    a = leaf(3)
+    inner = a.sin()
+    if hook is not None:
+        inner.register_hook(hook)
+    (first,) = torch.autograd.grad(inner.exp().sum(), a, create_graph=True)
+    first.square().sum().backward()
+    return first.detach(), a.grad
 
-    stats = same_as_stock(program)
+
+def test_create_graph():
+    stats = same_as_stock(lambda: [slope_and_gradient() for _ in range(STEPS)])
+    assert stats["fallbacks_by_reason"] == {} and stats["backwards"] == 2 * STEPS
+
+
+def test_create_graph_with_hooks_runs_on_pytorchs_engine():
+    stats = same_as_stock(lambda: slope_and_gradient(hook=lambda grad: 2 * grad))
     assert stats["fallbacks_by_reason"] == {"CreateGraph": 1} and stats["backwards"] == 1
 
 

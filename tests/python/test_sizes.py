@@ -459,3 +459,12 @@ def test_written_functions_are_what_they_are(first):
         except BaseException:
             print(text)
             raise
+
+
+@pytest.mark.parametrize("size", [torch.ops.aten.sym_size.int, lambda x, dim: torch.ops.aten.sym_numel.default(x)], ids=["size", "numel"])
+def test_sizes_that_operators_give(size):
+    """PyTorch computes x * torch.SymInt with a number of its own, 7777777."""
+    function = hindcast.aot_function(lambda x: x * size(x, 0))
+    for length in (3, 4, 5, 6, 4):
+        x = torch.ones(length, requires_grad=True)
+        assert torch.equal(function(x), x * length)

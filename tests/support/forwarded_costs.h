@@ -1,5 +1,5 @@
 #pragma once
-// Another cost model, of which a test overrides some answers.
+// Forwards to another cost model. A test overrides some of its methods.
 
 #include "codegen/fuse/cost_model.h"
 

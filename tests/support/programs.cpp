@@ -114,7 +114,7 @@ std::string describe(const at::Tensor& tensor) {
     out << " requires_grad";
   }
   if (tensor.grad_fn()) {
-    out << " by " << tensor.grad_fn()->name();
+    out << " with a history";  // of other nodes where a backward with create_graph ran a program
   }
   if (tensor.is_sparse()) {
     out << " sparse coalesced=" << tensor.is_coalesced() << " indices{" << describe(tensor._indices().detach()) << "} values{"

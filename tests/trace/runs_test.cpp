@@ -138,8 +138,9 @@ TEST_F(TraceOfRuns, OfAThousandRunsSomeTwentyAreRecords) {
 TEST_F(TraceOfRuns, CallsOfTheStockEngineAreSentences) {
   const Traced traced;
   const auto guard = enable(options_of(compilers::eager()));
-  const auto x = at::full({4}, 0.5).set_requires_grad(true);
-  torch::autograd::grad({(x * x).sum()}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true);
+  const auto x = at::full({4}, 0.5).set_requires_grad(true), y = x * x;
+  y.register_hook([](const at::Tensor& grad) { return grad * 2; });
+  torch::autograd::grad({y.sum()}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true);
   EXPECT_THAT(traced.sentences("fallbacks"), ElementsAre(HasSubstr("CreateGraph: create_graph was asked for")));
 }
 

@@ -153,6 +153,37 @@ TEST(TrainStep, BuffersModesAndSizesAreTheModules) {
 }
 
 // The gradient of a gradient, as physics-informed nets have it.
+// The loss and its gradients are one program without a backward of its own. Which layout is faster is this machine's affair.
+TEST(TrainStep, ConvolutionsMayWorkChannelsLast) {
+  torch::manual_seed(4);
+  using namespace torch::nn;
+  const auto convolution = [](int64_t from, int64_t to) { return Conv2d(Conv2dOptions(from, to, 3).padding(1)); };
+  const Sequential net(convolution(3, 32), ReLU(), convolution(32, 32), ReLU(), MaxPool2d(2), convolution(32, 32), ReLU(),
+                       AdaptiveAvgPool2d(1), Flatten(), Linear(32, 5));
+  TwoOf<Sequential> two(net, of<torch::optim::SGD>(torch::optim::SGDOptions(0.05)));
+  const auto loss = [](SequentialImpl& module, const at::Tensor& x, const at::Tensor& y) {
+    return at::cross_entropy_loss(module.forward(x), y);
+  };
+  TrainStepOptions options = now();
+  options.aot.fw_compiler = options.aot.bw_compiler = compilers::fused();
+  auto step = train_step(*two.of_ours, two.ours, loss, options);
+  for (int i = 0; i < 6; ++i) {
+    const at::Tensor x = torch::randn({8, 3, 16, 16}), y = torch::randint(5, {8}, at::kLong);
+    two.of_stock->zero_grad();
+    const at::Tensor expected = loss(*two.stock, x, y);
+    expected.backward();
+    two.of_stock->step();
+    EXPECT_NEAR(step(x, y).item<double>(), expected.item<double>(), 1e-5);
+  }
+  const auto mine = two.ours->named_parameters();
+  for (const auto& parameter : two.stock->named_parameters()) {
+    EXPECT_TRUE(at::allclose(mine[parameter.key()], parameter.value(), 1e-4, 1e-5)) << parameter.key();
+    EXPECT_EQ(mine[parameter.key()].strides(), parameter.value().strides());
+  }
+  EXPECT_EQ(step.stats().hits, 5U);
+  EXPECT_EQ(step.stats().eager, 0U);
+}
+
 TEST(TrainStep, LossesMayHaveGradientsInThem) {
   torch::manual_seed(3);
   TwoOf<Sequential> two(mlp(), of<torch::optim::SGD>(torch::optim::SGDOptions(0.05)));

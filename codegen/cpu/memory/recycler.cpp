@@ -1,5 +1,8 @@
 #include "codegen/cpu/memory/recycler.h"
 
+#include "codegen/cpu/memory/poison.h"
+#include "codegen/cpu/memory/small_blocks.h"
+
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/alignment.h>
 #include <unistd.h>
@@ -8,13 +11,6 @@
 #include <memory>
 #include <new>
 #include <utility>
-
-#if __has_include(<sanitizer/asan_interface.h>)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
-#define ASAN_UNPOISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
-#endif
 
 namespace hindcast::codegen::cpu {
 
@@ -56,6 +52,7 @@ Recycler::Recycler(Limits limits) : limits_(limits) {
 Recycler::~Recycler() { trim(); }
 
 c10::DataPtr Recycler::allocate(size_t bytes) {
+  if (bytes < limits_.smallest && bytes != 0 && bytes <= small_blocks::kLargest) return small_blocks::allocate(bytes);
   if (bytes < limits_.smallest || bytes > limits_.held) return pass_through(bytes);
   Buffer* buffer = take(bytes);
   if (buffer == nullptr) buffer = make(bytes);

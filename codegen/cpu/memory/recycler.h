@@ -47,7 +47,7 @@ class Recycler final : public c10::Allocator {
  public:
   struct Limits {
     /// Bytes. Smaller requests pass through: for them LibTorch's allocator mostly has mapped memory. (At 1 MiB, what is kept free would
-    /// show in the peak of a step of small tensors.)
+    /// show in the peak of a step of small tensors.) The smallest are each thread's own (small_blocks.h).
     size_t smallest = size_t{4} << 20;
     /// Bytes in free buffers. Larger requests pass through.
     size_t held = default_held();

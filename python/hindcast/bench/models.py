@@ -54,7 +54,7 @@ def _of_images(name: str, model: nn.Module, batch: int) -> Workload:
     def loss(size: int) -> Tensor:
         return F.cross_entropy(model(torch.randn(size, 3, _IMAGE, _IMAGE)), torch.zeros(size, dtype=torch.long))
 
-    return Workload(name, list(model.parameters()), loss, batch)
+    return Workload(name, list(model.parameters()), loss, batch, model)
 
 
 def _of_words(name: str, model: nn.Module, batch: int) -> Workload:
@@ -63,7 +63,7 @@ def _of_words(name: str, model: nn.Module, batch: int) -> Workload:
         result: Tensor = model(input_ids=words, labels=words).loss
         return result
 
-    return Workload(name, list(model.parameters()), loss, batch)
+    return Workload(name, list(model.parameters()), loss, batch, model)
 
 
 def _torchvision(name: str) -> Workload:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,8 @@ class Workload(NamedTuple):
     loss: Callable[[int], Tensor]
     """Of a new batch of that size."""
     batch: int
+    model: Optional[nn.Module] = None
+    """That the loss calls."""
 
 
 def _of_model(name: str, model: nn.Module, batch: int, data: Callable[[int], Tensor]) -> Workload:

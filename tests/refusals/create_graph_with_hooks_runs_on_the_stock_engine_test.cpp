@@ -8,10 +8,15 @@ namespace {
 
 using engine::FallbackReason;
 
-TEST(CreateGraphRunsOnTheStockEngine, Backward) {
+at::Tensor hooked(const at::Tensor& tensor) {
+  tensor.register_hook([](const at::Tensor& grad) { return grad * 2; });
+  return tensor;
+}
+
+TEST(CreateGraphWithHooksRunsOnTheStockEngine, Backward) {
   expect_refused({FallbackReason::CreateGraph}, [] {
     const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
-    x.sin().sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    hooked(x.sin()).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
     const at::Tensor grad = x.grad().detach().clone();
     EXPECT_TRUE(x.grad().requires_grad());
     x.mutable_grad() = at::Tensor();  // the gradient's graph holds x, x its gradient
@@ -19,10 +24,10 @@ TEST(CreateGraphRunsOnTheStockEngine, Backward) {
   });
 }
 
-TEST(CreateGraphRunsOnTheStockEngine, TheGradientOfAGradientIsOursAgain) {
+TEST(CreateGraphWithHooksRunsOnTheStockEngine, TheGradientOfAGradientIsOursAgain) {
   expect_refused({FallbackReason::CreateGraph, /*taken_over=*/1}, [] {
     const auto x = at::linspace(0, 1, 4).set_requires_grad(true);
-    const auto slope = torch::autograd::grad({x.sin().sum()}, {x}, {}, /*retain_graph=*/{}, /*create_graph=*/true)[0];
+    const auto slope = torch::autograd::grad({hooked(x.sin()).sum()}, {x}, {}, /*retain_graph=*/{}, /*create_graph=*/true)[0];
     slope.pow(2).sum().backward();
     return std::vector{slope.detach(), x.grad()};
   });

@@ -1,0 +1,32 @@
+#pragma once
+// The backward of a compiled function as a program of the call's arguments, for a backward that is differentiated in turn.
+
+#include "capture/graph/graph.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace hindcast::capture {
+
+/// It recomputes the intermediate values of the forward program, since derivatives flow through them.
+struct RecomputedBackward {
+  uint64_t number = 0;  // no two of a process have the same
+  std::shared_ptr<const Graph> graph;
+  Bindings bindings;
+  std::vector<std::pair<ValueId, at::Tensor>> given;  // with their autograd history
+  std::vector<ValueId> tangents;                      // by input of the node; undefined: not read
+  std::vector<ValueId> gradients;                     // by edge; undefined: nothing flows along it
+
+  /// The gradients by edge, operator by operator in the state of this thread. `tensors` stand in for `given`, `sizes` for the integers of
+  /// `bindings`. Tangents that are read must be defined.
+  std::vector<at::Tensor> run(std::span<const at::Tensor> tensors, std::span<const at::Tensor> tangent_tensors,
+                              std::span<const c10::SymInt> sizes) const;
+};
+
+}  // namespace hindcast::capture

@@ -1,0 +1,84 @@
+#include "engine/process_guards.h"
+
+#include "base/fork.h"
+#include "engine/takeover.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+namespace hindcast::engine {
+namespace {
+
+// All fields, so that a new one does not compile until it is here.
+bool are_equal(const Options& a, const Options& b) {
+  const auto fields = [](const Options& options) {
+    const auto& [compiler, dynamic, limit, cache_size, cache_bytes, back_off, deterministic, async, verify, nan_guard, cuda_graphs,
+                 require_cuda_graph, cuda_graph_bytes, collector, enabled] = options;
+    return std::tuple(compiler.identity(), dynamic, limit, cache_size, cache_bytes, back_off, deterministic, async, verify, nan_guard,
+                      cuda_graphs, require_cuda_graph, cuda_graph_bytes, collector, enabled);
+  };
+  return fields(a) == fields(b);
+}
+
+class ProcessGuards;
+ProcessGuards& process_guards();
+
+class ProcessGuards {
+ public:
+  std::uint64_t add(const Options& options) {
+    const std::lock_guard lock(mutex_);
+    guards_.push_back({++last_, keep(options)});
+    publish();
+    if (last_ == 1) std::atexit([] { process_guards().end(); });
+    return last_;
+  }
+  // When the process exits: LibTorch's globals go, and a backward in the destructor of another one finds the engine that needs least of them.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    publish();
+  }
+  void remove(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(guards_, [&](const OfProcess& guard) { return guard.number == number; });
+    publish();
+  }
+
+ private:
+  struct OfProcess {
+    std::uint64_t number;
+    const Options* options;
+  };
+
+  const Options* keep(const Options& options) {
+    for (const auto& kept : kept_) {
+      if (are_equal(*kept, options)) return kept.get();
+    }
+    return kept_.emplace_back(std::make_unique<const Options>(options)).get();
+  }
+  void publish() const { set_process_options(has_ended_ || guards_.empty() ? nullptr : guards_.back().options); }
+
+  base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
+  std::vector<OfProcess> guards_;
+  // For good, since backwards of other threads may be reading them when their guard goes; equal ones once, so that a program which
+  // switches on and off keeps no more.
+  std::vector<std::unique_ptr<const Options>> kept_;
+  std::uint64_t last_ = 0;
+  bool has_ended_ = false;
+};
+
+ProcessGuards& process_guards() {
+  static auto* guards = new ProcessGuards;  // never destroyed: one may be global
+  return *guards;
+}
+
+}  // namespace
+
+std::uint64_t add_process_guard(const Options& options) { return process_guards().add(options); }
+void remove_process_guard(std::uint64_t number) { process_guards().remove(number); }
+
+}  // namespace hindcast::engine

@@ -1,0 +1,222 @@
+"""The backend of ``torch.compile``: Dynamo's graph as a compiled function.
+
+Dynamo gives a graph of torch's functions, which autograd goes through as it goes through the user's code. So it is compiled as a function
+of tensors is. What Dynamo has guarded cannot differ between two calls, and the graph sees nothing but its arguments.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator
+
+from . import partition as partitions
+from ._aot import aot_function
+from ._library import call
+from ._size_flow import FUNCTIONS_WITH_SYMBOLS, METHODS_WITH_SYMBOLS
+
+_BACKEND = "torch.compile(backend='hindcast')"
+_PARTITIONS = {"standard": partitions.standard, "min_cut": partitions.min_cut}
+_OPTIONS = (
+    *("partition", "memory_budget", "dynamic", "fw_compiler", "bw_compiler", "layouts", "check_every"),
+    *("fallback", "fallback_random", "limit", "async_", "back_off"),
+)
+
+
+def _arguments_of(options: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of aot_function."""
+    arguments = {"fallback_random": True, "dynamic": "inferred", **(options or {})}
+    unknown = [name for name in arguments if name not in _OPTIONS]
+    if unknown:
+        raise ValueError(f"{_BACKEND}: options have {unknown[0]!r}; expected some of {', '.join(map(repr, _OPTIONS))}")
+    partition = arguments.pop("partition", "standard")
+    if not isinstance(partition, str) or partition not in _PARTITIONS:
+        raise ValueError(f"{_BACKEND}: partition is {partition!r}; expected 'standard' or 'min_cut'")
+    return {"partition_fn": _PARTITIONS[partition], **arguments}
+
+
+def _check_mode(mode: Optional[str]) -> None:
+    if mode not in (None, "default"):
+        raise ValueError(
+            f"{_BACKEND}: mode is {mode!r}, which names settings of Inductor; expected 'default'. "
+            "Settings of hindcast are given as options={...}."
+        )
+
+
+# ---- sizes
+
+_ARITHMETIC = frozenset((operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg))
+_TAKE_SYMBOLS = frozenset(getattr(torch, name) for name in FUNCTIONS_WITH_SYMBOLS if hasattr(torch, name)) | {torch.full}
+
+
+def _example(node: Any) -> Any:
+    return node.meta.get("example_value") if isinstance(node, fx.Node) else node
+
+
+def _find_size(argument: fx.Node, tensors: Sequence[fx.Node]) -> Optional[tuple[fx.Node, int]]:
+    """The tensor and its dimension whose size the argument is."""
+    number = _example(argument)
+    for tensor in tensors if isinstance(number, torch.SymInt) else ():
+        for dim, size in enumerate(_example(tensor).shape):
+            if isinstance(size, torch.SymInt) and size.node.expr == number.node.expr:
+                return tensor, dim
+    return None
+
+
+def _may_be_symbol(number: fx.Node) -> bool:
+    """All that is done with the number can be done with a symbol. Where a tensor is expected, Python's binding puts another number."""
+    return all(map(functools.partial(_takes_symbol, number), number.users))
+
+
+def _takes_symbol(number: fx.Node, user: fx.Node) -> bool:
+    if user.target in _ARITHMETIC:
+        return all(isinstance(_example(arg), (int, torch.SymInt)) for arg in user.args) and _may_be_symbol(user)
+    if user.target is operator.getitem:
+        index = user.args[1]
+        return number is not index and not (isinstance(index, (tuple, list)) and number in index)  # in slices alone
+    return user.target in (METHODS_WITH_SYMBOLS if user.op == "call_method" else _TAKE_SYMBOLS)
+
+
+def _make_constants_by_operators(graph: fx.Graph) -> None:
+    """torch.tensor() makes a tensor that no recorder sees: two traces would have two constants."""
+    for node in graph.nodes:
+        if node.target is not torch.tensor and node.target is not torch._refs.tensor:  # of a SymInt
+            continue
+        is_number = len(node.args) == 1 and isinstance(_example(node.args[0]), (bool, int, float, complex, torch.SymInt))
+        if is_number and node.kwargs.keys() <= {"dtype", "device"}:
+            node.target, node.args = torch.full, ((), *node.args)
+
+
+def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
+    """Takes away the arguments that are sizes of others. Returns the numbers of the ones that stay."""
+    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    tensors = [node for node in arguments if isinstance(_example(node), torch.Tensor)]
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    stay = []
+    for number, argument in enumerate(arguments):
+        found = _find_size(argument, tensors)
+        if argument.users and found is not None:
+            with graph.inserting_before(first):
+                if _may_be_symbol(argument):
+                    size = graph.call_function(torch.ops.aten.sym_size.int, found)
+                else:  # a number, unless hindcast finds that nobody notices a symbol
+                    size = graph.call_method("size", found)
+            argument.replace_all_uses_with(size)
+        if argument.users or argument in tensors:
+            stay.append(number)
+        else:
+            graph.erase_node(argument)
+    return stay
+
+
+# ---- what a graph calls
+
+# They call their graphs, and look at no dispatch key.
+_CALLED_AS_THEY_ARE = ("tag_activation_checkpoint", "autograd_function_apply")
+
+
+def _higher_order(node: fx.Node) -> str:
+    """The name of the operator, if it is one."""
+    return node.target.name() if isinstance(node.target, HigherOrderOperator) else ""
+
+
+def _graphs_in(gm: fx.GraphModule) -> list[fx.GraphModule]:
+    return [module for module in gm.modules() if isinstance(module, fx.GraphModule)]
+
+
+def _call_subgraphs(gm: fx.GraphModule) -> None:
+    """In the place of invoke_subgraph, whose own backward is for traces with fake tensors alone."""
+    for module in _graphs_in(gm):
+        found = [node for node in module.graph.nodes if _higher_order(node) == "invoke_subgraph"]
+        for node in found:
+            subgraph, _, *operands = node.args
+            with module.graph.inserting_before(node):
+                node.replace_all_uses_with(module.graph.call_module(subgraph.target, tuple(operands)))
+            module.graph.erase_node(node)
+        if found:
+            module.recompile()
+
+
+def _why_eager(gm: fx.GraphModule) -> Optional[str]:
+    """What no program can do."""
+    for module in _graphs_in(gm):
+        if "_checkpoint_context_fn" in module.meta:
+            return "a checkpoint has a context_fn"
+        for node in module.graph.nodes:
+            if _higher_order(node) not in ("", *_CALLED_AS_THEY_ARE):
+                return f"it calls the higher-order operator {_higher_order(node)}"
+    return None
+
+
+def _sees_arguments_alone(gm: fx.GraphModule) -> bool:
+    """But for graphs and tensors of its own. Not where torch._dynamo.config.inline_inbuilt_nn_modules is off: then it calls modules."""
+    seen = [node.target for node in gm.graph.nodes if node.op in ("call_module", "get_attr")]
+    return all(isinstance(operator.attrgetter(target)(gm), fx.GraphModule) for target in seen)
+
+
+# ---- the backend
+
+
+def _function_of(gm: fx.GraphModule) -> tuple[Callable[..., Any], Optional[Callable[..., Any]]]:
+    """The graph as a function, and what picks its arguments out of Dynamo's; None: they are the same."""
+    count = len(gm.graph.find_nodes(op="placeholder"))
+    if not any(isinstance(_example(node), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder")):
+        _ = gm.code  # Dynamo's graphs make their forward when they are asked for it
+        return gm.forward, None
+    graph = fx.Graph()  # the graph itself is Dynamo's, which may give it to us once more
+    graph.output(graph.graph_copy(gm.graph, val_map={}, return_output_node=False))
+    _make_constants_by_operators(graph)
+    stay = _read_sizes_from_tensors(graph)
+    for node in graph.nodes:
+        node.meta.clear()  # Dynamo's fake tensors, which would live as long as the program
+    return fx.GraphModule(gm, graph).forward, None if len(stay) == count else _picker(stay)
+
+
+def _picker(stay: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    if len(stay) == 1:
+        (only,) = stay
+        return lambda args: (args[only],)
+    return operator.itemgetter(*stay) if stay else lambda args: ()
+
+
+def _eagerly(gm: fx.GraphModule, why: str, arguments: Mapping[str, Any]) -> Callable[..., Any]:
+    if not arguments.get("fallback", True):
+        raise RuntimeError(f"{_BACKEND}: a graph cannot be traced: {why}")
+    call("aot_tell", f"a graph of torch.compile runs eagerly: {why}", True)
+    return gm.forward
+
+
+def dynamo_backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Optional[Mapping[str, Any]] = None, mode: Optional[str] = None
+) -> Callable[..., Any]:
+    """What ``torch.compile(model, backend="hindcast")`` calls with each graph: a backend to give to ``torch.compile``, or to call from one's own.
+
+    Args:
+        gm: Dynamo's graph of torch's functions; invoke_subgraph in it becomes a call.
+        example_inputs: not looked at. The first call traces, with its own tensors.
+        options: of :func:`aot_function`, and ``partition``, ``"standard"`` or ``"min_cut"``. docs/torch-compile.md lists them.
+        mode: ``"default"``.
+
+    Returns:
+        What is called with the graph's inputs, sizes among them, and returns its outputs.
+
+    Raises:
+        TypeError, ValueError: for a bad option or mode. ``torch.compile`` raises its BackendCompilerFailed with the text.
+        RuntimeError: with ``fallback=False``, for a graph that no program can be made of.
+    """
+    _check_mode(mode)
+    arguments = _arguments_of(options)
+    _call_subgraphs(gm)
+    why = _why_eager(gm)
+    if why is not None:
+        return _eagerly(gm, why, arguments)
+    function, picked = _function_of(gm)
+    compiled = aot_function(function, **arguments)
+    if _sees_arguments_alone(gm):
+        compiled.see_arguments_alone()
+    if picked is None:
+        return compiled
+    return functools.wraps(compiled, updated=())(lambda *args: compiled(*picked(args)))

@@ -1,0 +1,136 @@
+"""Runs a script or a module as Python does, with hindcast on all of its threads, and prints the report at the end."""
+
+import argparse
+import atexit
+import io
+import os
+import runpy
+import sys
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, TracebackType
+from typing import Any, Optional
+
+from . import _children
+from ._enable import enable_process
+from ._introspection import report, stats
+
+_USAGE = "python -m hindcast [option]... (script.py | -m module) [argument]..."
+_HELP = """Runs a script or a module under hindcast.enable_process(), on all of its threads. At the end, a report of what hindcast did goes to
+stderr. HINDCAST_DISABLE=1 in the environment leaves everything to PyTorch's engine."""
+
+
+class Report:
+    """Written when the process ends, and by children that ran backwards: each says what was counted in its own process."""
+
+    def __init__(self, path: Optional[str], is_child: bool = False) -> None:
+        self._path = path
+        self._runner = -1 if is_child else os.getpid()
+        self._calls_at_fork = 0
+        if path is not None and not is_child:
+            open(path, "w").close()
+
+    def forked(self) -> None:
+        self._calls_at_fork = _calls()
+
+    def write(self) -> None:
+        process = os.getpid()
+        if process != self._runner and _calls() == self._calls_at_fork:
+            return
+        text = f"hindcast, process {process}:\n{report()}\n"
+        if self._path is not None:
+            with open(self._path, "a") as out:
+                out.write(text)
+        elif sys.__stderr__ is not None:
+            sys.__stderr__.write(text)
+            sys.__stderr__.flush()
+
+
+def _calls() -> int:
+    counters = stats()
+    return int(counters["backwards"] + counters["fallbacks"])
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m hindcast", usage=_USAGE, description=_HELP)
+    parser.add_argument("-m", dest="is_module", action="store_true", help="run a module, as `python -m` does")
+    parser.add_argument("-o", dest="report", metavar="FILE", help="write the report to FILE")
+    parser.add_argument("--compiler", choices=("fused", "eager", "fused_through_aten"))
+    parser.add_argument("--dynamic", choices=("automatic", "never"), default="automatic")
+    for name, what in (
+        ("deterministic", "equal inputs give equal bits"),
+        ("verify", "check each new graph and each kernel"),
+        ("nan-guard", "look for infinities and NaN in gradients"),
+        ("cuda-graphs", "on CUDA, replay backwards as CUDA graphs"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=what)
+    parser.add_argument("--no-back-off", dest="back_off", action="store_false", help="capture what does not pay, too")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parsed = parser.parse_args(arguments)
+    if not parsed.program:
+        parser.error("there is no script, and no -m module")
+    if not parsed.is_module and not os.path.isfile(parsed.program[0]):
+        parser.error(f"{parsed.program[0]!r} is no file; expected a script, or -m and a module")
+    return parsed
+
+
+def _options(parsed: argparse.Namespace) -> dict[str, Any]:
+    names = ("compiler", "dynamic", "deterministic", "verify", "nan_guard", "cuda_graphs", "back_off")
+    return {name: getattr(parsed, name) for name in names}
+
+
+def _new_main() -> ModuleType:
+    """The module that the script's names go to, and that pickle and multiprocessing find."""
+    interpreters, module = sys.modules["__main__"], ModuleType("__main__")
+    vars(module)["__builtins__"] = __builtins__
+    if "__annotations__" in vars(interpreters):  # until Python 3.13
+        vars(module)["__annotations__"] = {}
+    sys.modules["__main__"] = module
+    return module
+
+
+def _run_file(path: str) -> None:
+    path = os.path.abspath(path)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec")
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(path))  # where `python -m` had put the working directory
+    module = _new_main()
+    vars(module).update(__file__=path, __loader__=SourceFileLoader("__main__", path), __cached__=None)
+    exec(code, vars(module))
+
+
+def _run(program: list[str], is_module: bool) -> None:
+    sys.argv[:] = program
+    if is_module:
+        _new_main()
+        runpy._run_module_as_main(program[0], alter_argv=True)  # type: ignore[attr-defined]  # what `python -m` calls
+    else:
+        _run_file(program[0])
+
+
+def _hide_runner() -> None:
+    """Tracebacks of uncaught exceptions begin in the script."""
+    former = sys.excepthook
+    own = (main.__code__, _run.__code__, _run_file.__code__)
+
+    def excepthook(kind: type[BaseException], error: BaseException, traceback: Optional[TracebackType]) -> Any:
+        frame, script = traceback, traceback
+        while frame is not None:
+            if frame.tb_frame.f_code in own:
+                script = frame.tb_next
+            frame = frame.tb_next
+        former(kind, error.with_traceback(script), script)
+
+    sys.excepthook = excepthook
+
+
+def main() -> None:
+    parsed = _parse(sys.argv[1:])
+    options = _options(parsed)
+    enable_process(**options).__enter__()  # until the process ends
+    written = Report(parsed.report)
+    atexit.register(written.write)  # after the script's own, and after tracebacks
+    os.register_at_fork(after_in_child=written.forked)
+    _children.follow(options, parsed.report, written.write)
+    _hide_runner()
+    _run(parsed.program, parsed.is_module)

@@ -1,0 +1,262 @@
+"""Second derivatives of PyTorch's database of operators under hindcast.enable(): backwards with create_graph, and those behind them, to the
+bit through ATen. In a part of the run (HINDCAST_TEST_PART), each operator has some of its samples."""
+
+import hindcast
+import pytest
+import test_aot_ops as database
+import torch
+from test_aot_ops import dense, name_of, needs_gradient, samples_of, weighted
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils.checkpoint import checkpoint
+
+MOST_NUMBERS = 150  # in the arguments that gradgradcheck perturbs, to bound its time
+CALLS = 4  # a trace, one whose backward makes the program, and two hits
+
+
+def outcome(op, sample, orders=2):
+    """By order: of each argument that needs a gradient the gradient, and whether that needs one; or the error."""
+    args, kwargs = tree_map(database.own, ((sample.input, *sample.args), sample.kwargs))
+    leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    torch.manual_seed(0)
+    seen = []
+    try:
+        results = sample.output_process_fn_grad(tree_leaves(op(*args, **kwargs)))
+        for order in range(orders):
+            results = [result for result in tree_leaves(results) if needs_gradient(result)]
+            if not results:
+                break
+            root = sum(map(weighted, results))
+            results = torch.autograd.grad(root, leaves, create_graph=order < orders - 1, allow_unused=True)
+            seen.append([None if each is None else (dense(each.detach()), each.requires_grad) for each in results])
+    except Exception as error:
+        seen.append((type(error), str(error)))
+    return seen
+
+
+def is_same(seen, expected):
+    if isinstance(expected, (list, tuple)):
+        return type(seen) is type(expected) and len(seen) == len(expected) and all(map(is_same, seen, expected))
+    if isinstance(expected, torch.Tensor):
+        return seen.dtype == expected.dtype and torch.allclose(seen, expected, rtol=0, atol=0, equal_nan=True)
+    return seen == expected
+
+
+def with_gradients():
+    return [each for each in database.operators() if each.values[0].supports_autograd and each.values[1].is_floating_point]
+
+
+@pytest.mark.parametrize("op, dtype", with_gradients())
+@pytest.mark.filterwarnings("ignore")
+def test_second_derivatives(op, dtype):
+    for i, sample in samples_of(op, dtype, requires_grad=True):
+        expected = outcome(op.op, sample)
+        hindcast.reset()
+        with hindcast.enable("eager", async_=False):
+            for call in range(CALLS):
+                seen = outcome(op.op, sample)
+                assert is_same(seen, expected), f"{name_of(op)}, sample {i}, call {call}: {seen}, expected {expected}"
+
+
+@pytest.mark.parametrize("name", ["sin", "tanh", "nn.functional.softplus", "rsqrt", "sum", "logsumexp", "index_select"])
+def test_third_derivatives(name):
+    op = next(each.values[0] for each in database.operators() if name_of(each.values[0]) == name)
+    for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
+        expected = outcome(op.op, sample, orders=3)
+        with hindcast.enable("eager", async_=False):
+            for call in range(CALLS + 2):
+                before = hindcast.stats()["fallbacks_by_reason"].get("CreateGraph", 0)
+                assert is_same(outcome(op.op, sample, orders=3), expected), (name, call)
+            assert hindcast.stats()["fallbacks_by_reason"].get("CreateGraph", 0) == before, f"{name}: the last call fell back"
+
+
+def of_leaves(op, sample):
+    """The operator as a function of its arguments that need a gradient, and these arguments. None if there are none, or too many numbers."""
+    values, tree = tree_flatten(((sample.input, *sample.args), sample.kwargs))
+    places = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor) and value.requires_grad]
+    leaves = [values[i] for i in places]
+    if not 0 < sum(leaf.numel() for leaf in leaves) <= MOST_NUMBERS:
+        return None
+
+    def function(*given):
+        args, kwargs = tree_unflatten([given[places.index(i)] if i in places else value for i, value in enumerate(values)], tree)
+        torch.manual_seed(0)
+        return sample.output_process_fn_grad(op.gradcheck_wrapper(op.op, *args, **kwargs))
+
+    return function, leaves
+
+
+def passes_gradgradcheck(function, leaves):
+    torch.manual_seed(1)
+    try:
+        # A backward that is traced and one that runs kernels differ by rounding.
+        return torch.autograd.gradgradcheck(function, leaves, fast_mode=True, nondet_tol=1e-10)
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+
+
+def in_float64():
+    ops = [each.values[0] for each in with_gradients()]
+    return [op for op in ops if op.supports_gradgrad and op.supports_dtype(torch.float64, "cpu")]
+
+
+@pytest.mark.parametrize("op", in_float64(), ids=name_of)
+@pytest.mark.filterwarnings("ignore")
+def test_finite_differences_of_kernels(op):
+    for i, sample in samples_of(op, torch.float64, requires_grad=True):
+        made = of_leaves(op, sample)
+        if made is None or passes_gradgradcheck(*made) is not True:  # some of PyTorch's own samples fail without hindcast
+            continue
+        hindcast.reset()
+        with hindcast.enable("fused", async_=False):
+            assert passes_gradgradcheck(*made) is True, f"{name_of(op)}, sample {i}"
+
+
+NO_SECOND = "this call has no second derivatives"
+
+
+def is_close(seen, expected):
+    if isinstance(expected, (list, tuple)):
+        return type(seen) is type(expected) and len(seen) == len(expected) and all(map(is_close, seen, expected))
+    if isinstance(expected, torch.Tensor):
+        return seen.dtype == expected.dtype and torch.allclose(seen, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+    return seen == expected
+
+
+@pytest.mark.parametrize("first", [1, 2], ids=["programs_first", "at_once"])
+@pytest.mark.parametrize("op", [each.values[0] for each in with_gradients() if each.values[0].supports_gradgrad], ids=name_of)
+@pytest.mark.filterwarnings("ignore")
+def test_through_compiled_functions(op, first):
+    """Without a guard. `first`: 1, the first calls have first derivatives only; 2, all calls have second ones."""
+    for i, sample in samples_of(op, torch.float32 if op.supports_dtype(torch.float32, "cpu") else torch.float64, requires_grad=True):
+        expected = outcome(op.op, sample)
+        if len(expected) < 2 or isinstance(expected[-1], tuple):  # PyTorch has no second derivative of this sample
+            continue
+        function = hindcast.aot_function(op.op, async_=False, fallback_random=True)
+        for _ in range(3):
+            outcome(function, sample, orders=first)
+        seen = outcome(function, sample)
+        if first == 1 and isinstance(seen[-1], tuple) and NO_SECOND in seen[-1][1]:
+            first_ones = [[each and each[0] for each in derivatives[0]] for derivatives in (seen, expected)]
+            assert is_close(*first_ones), f"{name_of(op)}, sample {i}: first derivatives {first_ones[0]}, expected {first_ones[1]}"
+            seen = outcome(function, sample)
+        assert is_close(seen, expected), f"{name_of(op)}, sample {i}: {seen}, expected {expected}"
+
+
+class Cells(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.attention = torch.nn.LSTMCell(4, 4), torch.nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        y, _ = self.attention(x, x, x)
+        h, c = self.cell(y[:, 0])
+        return h + c
+
+
+def convolutions():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.SiLU(), torch.nn.Conv2d(3, 3, 3, padding=1))
+
+
+# In-place writes where autograd sees no view (unsafe_chunk, _unsafe_view); layouts of convolutions that are chosen later.
+@pytest.mark.parametrize("make, sizes, dtype", [(Cells, (3, 2, 4), torch.float64), (convolutions, (3, 3, 3, 3), torch.float32)])
+def test_modules(make, sizes, dtype):
+    module = make().to(dtype)
+    compiled = hindcast.aot_module(module)
+    parameters = list(module.parameters())
+    for call in range(5):
+        x = torch.randn(sizes, dtype=dtype, requires_grad=True)
+
+        def second(net):
+            slopes = torch.autograd.grad(net(x).square().sum(), [x, *parameters], create_graph=True)
+            return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), [x, *parameters], allow_unused=True)
+
+        for seen, expected in zip(second(compiled), second(module)):
+            assert (seen is None) == (expected is None)
+            assert seen is None or torch.allclose(seen, expected, rtol=1e-3, atol=1e-3), call
+        hindcast.wait()
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_backward_that_is_recorded_twice(layers):
+    """A GRU writes in place to pieces of its gates, whose values a backward derives again."""
+    module = torch.nn.GRU(4, 4, layers)
+    compiled = hindcast.aot_module(module)
+    for _ in range(3):
+        x = torch.randn(2, 3, 4, requires_grad=True)
+        seen, expected = (torch.autograd.grad(net(x)[0].square().sum(), [x, *module.parameters()]) for net in (compiled, module))
+        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(seen, expected))
+
+
+def test_a_checkpoint_in_a_function():
+    def function(a, w):
+        return checkpoint(lambda t: (t @ w).tanh(), a, use_reentrant=False)
+
+    compiled = hindcast.aot_function(function)
+    for call in range(3):
+        a, w = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+
+        def second(called):
+            slopes = torch.autograd.grad(called(a, w).square().sum(), (a, w), create_graph=True)
+            return slopes, torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (a, w))
+
+        if call == 0:
+            with pytest.raises(RuntimeError, match=NO_SECOND):
+                second(compiled)
+            continue
+        (first, seen), (expected_first, expected) = second(compiled), second(function)
+        assert all(map(torch.allclose, first, expected_first)) and all(map(torch.allclose, seen, expected))
+
+
+class PaiNN(torch.nn.Module):
+    """A force field with scalars and vectors of each atom."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        linear = torch.nn.Linear
+
+        def net(width_in, width_out):
+            return torch.nn.Sequential(linear(width_in, width), torch.nn.SiLU(), linear(width, width_out))
+
+        self.kinds, self.filters = torch.nn.Embedding(5, width), linear(8, 3 * width)
+        self.messages, self.mixes, self.readout = net(width, 3 * width), net(2 * width, 3 * width), net(width, 1)
+        self.u, self.v = linear(width, width, bias=False), linear(width, width, bias=False)
+
+    def forward(self, positions, kind, to, of):
+        apart = positions.index_select(0, to) - positions.index_select(0, of)
+        distance = ((apart * apart).sum(1, keepdim=True) + 1e-6).sqrt()
+        near = torch.exp(-((distance - torch.linspace(0, 5, 8)) ** 2))
+        x = self.kinds(kind)
+        vectors = torch.zeros_like(x).unsqueeze(1).expand(-1, 3, -1)
+        for _ in range(2):
+            a, b, c = (self.filters(near) * self.messages(x).index_select(0, of)).chunk(3, 1)
+            x = x + torch.zeros_like(x).index_add(0, to, a)
+            message = vectors.index_select(0, of) * b.unsqueeze(1) + c.unsqueeze(1) * (apart / distance).unsqueeze(2)
+            vectors = vectors + torch.zeros_like(vectors).index_add(0, to, message)
+            u, v = self.u(vectors), self.v(vectors)
+            a, b, c = self.mixes(torch.cat([x, ((v * v).sum(1) + 1e-6).sqrt()], 1)).chunk(3, 1)
+            x, vectors = x + a + b * (u * v).sum(1), vectors + c.unsqueeze(1) * u
+        return self.readout(x).sum()
+
+
+def test_a_force_field_whose_atoms_change():
+    net = PaiNN()
+
+    def gradients(atoms):
+        torch.manual_seed(atoms)
+        positions = (torch.randn(atoms, 3) * 2).requires_grad_()
+        to, of = (torch.rand(atoms, atoms).fill_diagonal_(1) < 0.6).nonzero().t().contiguous()
+        energy = net(positions, torch.randint(5, (atoms,)), to, of)
+        (slope,) = torch.autograd.grad(energy, positions, create_graph=True)
+        return torch.autograd.grad(energy.square() + slope.square().sum(), list(net.parameters()), allow_unused=True)
+
+    hindcast.reset()
+    for step in range(40):
+        atoms = 5 + step * 7 % 13
+        expected = gradients(atoms)
+        with hindcast.enable(async_=False):
+            seen = gradients(atoms)
+        for one, other in zip(seen, expected):
+            assert (one is None) == (other is None)
+            assert one is None or torch.allclose(one, other, rtol=1e-3, atol=1e-4 * other.abs().max().item()), step
+    stats = hindcast.stats()
+    assert stats["hits"] >= 74 and stats["misses"] <= 6 and not stats["fallbacks_by_reason"], stats
