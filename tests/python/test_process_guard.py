@@ -23,6 +23,9 @@ def on_a_thread(function):
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join()
+    # join() returns before the thread's C++ objects are destroyed (CPython 3.11); the kernel removes its entry after that.
+    while os.path.exists(f"/proc/self/task/{thread.native_id}"):
+        os.sched_yield()
     return results[0]
 
 
