@@ -21,6 +21,7 @@
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/miss_log.h"
 #include "engine/diagnosis/nan_guard.h"
+#include "engine/diagnosis/opaque_nodes.h"
 #include "engine/facts_at_capture.h"
 #include "engine/graph_task.h"
 #include "engine/keep_capture.h"
@@ -186,7 +187,7 @@ class OneBackward {
     capture::ReplayCheck check;
     auto graph = capture::trace(
         {work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,
-         [](const std::string& name, const std::string& reason) { stats_recorder().add_opaque_node(name, reason); },
+         tell_opaque_node,
          [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer(), streams_, thread_state_});
     stats_recorder().add_trace_ns(watch.ns());
     HC_LOG(Perf, Info, "captured in {:.1f} us", watch.us());

@@ -10,6 +10,7 @@
 #include "engine/free_heap.h"
 #include "engine/recordings.h"
 #include "engine/diagnosis/miss_log.h"
+#include "engine/diagnosis/opaque_nodes.h"
 #include "engine/diagnosis/report.h"
 #include "engine/diagnosis/step_times.h"
 
@@ -49,6 +50,7 @@ void reset() {
   engine::forget_backwards_with_graph();
   engine::forget_structures();
   engine::forget_fallback_warnings();
+  engine::forget_opaque_node_warnings();
   engine::stats_recorder().reset();
   engine::reset_step_times();
   codegen::forget_counters();

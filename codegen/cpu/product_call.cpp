@@ -70,17 +70,18 @@ class ProductCall final : public PointwiseFrame {
     run_behind_atens(call, call.results);
   }
 
-  // What is faster on these sizes, which is found out on the first call that has them.
+  // What is faster on these sizes, which is found out on the first calls that have sizes like them.
   bool is_by_kernel(const Call& call, const Walk& walk) const {
-    const std::array<int64_t, 4> sizes = {walk.batch, walk.rows, walk.shape[3], walk.shape[2]};
+    const BodyProduct& product = *group_.body.product;
+    const int64_t kind = static_cast<int64_t>(type_) * 4 + (product.is_a_transposed ? 2 : 0) + (product.is_b_transposed ? 1 : 0);
+    const ProductSizes sizes{walk.batch, walk.rows, walk.shape[3], walk.shape[2], kind}, like = class_of(sizes);
     uint64_t key = 1;
-    for (const int64_t size : sizes) key = (key ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15;
+    for (const int64_t size : {like.batch, like.rows, like.columns, like.depth}) key = (key ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15;
     key = (key & ~uint64_t{3}) | 2;
     const uint64_t known = known_.load(std::memory_order_relaxed);
     if ((known & ~uint64_t{1}) == key) return (known & 1) != 0;
-    const int64_t kind =
-        static_cast<int64_t>(type_) * 4 + (group_.body.product->is_a_transposed ? 2 : 0) + (group_.body.product->is_b_transposed ? 1 : 0);
-    const bool is_ours = measure(call, walk, {sizes[0], sizes[1], sizes[2], sizes[3], kind});
+    const auto choice = find_choice(sizes);
+    const bool is_ours = choice ? *choice : measure(call, walk, sizes);
     known_.store(key | (is_ours ? 1 : 0), std::memory_order_relaxed);
     return is_ours;
   }
@@ -233,7 +234,7 @@ class ProductCall final : public PointwiseFrame {
   std::array<size_t, 2> factors_{};  // among the step's inputs
   bool loads_factor_ = false;
   std::vector<int64_t> widths_;              // as KernelCall has it, then the product's
-  mutable std::atomic<uint64_t> known_ = 0;  // of the last sizes: a hash of them; the lowest bit: the kernel is faster
+  mutable std::atomic<uint64_t> known_ = 0;  // of the last sizes: a hash of their class; the lowest bit: the kernel is faster
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <ctime>
 #include <limits>
@@ -12,18 +13,26 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// A table of so many sizes; others that fall on the same entry replace it.
+// A table of so many classes of sizes; others that fall on the same entry replace it.
 constexpr size_t kEntries = 4096;
 // Measurements that an entry is the least of: a busy machine spoils one, not all of them.
 constexpr uint64_t kMeasurements = 6, kMeasurementsOfLong = 2;
 constexpr int64_t kLong = 1000000;  // ns
 
-// An entry, from the lowest bit: both times in steps of 2^(1/64), 12 bits each; measurements, 4 bits; the sizes' hash.
+uint64_t in_steps(int64_t ns) {
+  return static_cast<uint64_t>(std::clamp<long>(std::lround(std::log2(std::max<double>(1, static_cast<double>(ns))) * 64), 0, 0xfff));
+}
+
+// An entry, from the lowest bit: both times in steps of 2^(1/64), 12 bits each; measurements, 4 bits; the class's hash.
 struct Entry {
   uint64_t ours = 0, atens = 0, measurements = 0, hash = 0;
 
   static Entry of(uint64_t bits) { return {bits & 0xfff, bits >> 12 & 0xfff, bits >> 24 & 0xf, bits >> 28}; }
   uint64_t bits() const { return ours | atens << 12 | measurements << 24 | hash << 28; }
+  bool is_measured() const {
+    const bool is_long = measurements != 0 && ours >= in_steps(kLong);
+    return measurements >= (is_long ? kMeasurementsOfLong : kMeasurements);
+  }
 };
 
 std::array<std::atomic<uint64_t>, kEntries> entries{};
@@ -38,6 +47,29 @@ uint64_t hash_of(const ProductSizes& sizes) {
     hash ^= hash >> 32;
   }
   return hash;
+}
+
+/// Of a class of sizes in the table.
+class Place {
+ public:
+  explicit Place(const ProductSizes& sizes) : hash_(hash_of(class_of(sizes))) {}
+  Entry entry() const {
+    const Entry entry = Entry::of(at().load(std::memory_order_relaxed));
+    return entry.hash == hash_ >> 28 && entry.measurements != 0 ? entry : Entry{0xfff, 0xfff, 0, hash_ >> 28};
+  }
+  void store(const Entry& entry) { at().store(entry.bits(), std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t>& at() const { return entries[hash_ % kEntries]; }
+  uint64_t hash_;
+};
+
+// Rounded up to so many significant bits, but not below `exact`.
+int64_t round_up(int64_t size, int64_t exact) {
+  constexpr int kSignificantBits = 4;
+  if (size <= exact) return size;
+  const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<uint64_t>(size - 1))) - kSignificantBits);
+  return (((size - 1) >> shift) + 1) << shift;
 }
 
 int64_t now_ns(clockid_t clock) {
@@ -60,26 +92,34 @@ int64_t ns_of(c10::function_ref<void()> run) {
   return least;
 }
 
-uint64_t in_steps(int64_t ns) {
-  return static_cast<uint64_t>(std::clamp<long>(std::lround(std::log2(std::max<double>(1, static_cast<double>(ns))) * 64), 0, 0xfff));
-}
-
 }  // namespace
 
-bool is_ours_faster(const ProductSizes& sizes, c10::function_ref<void()> ours, c10::function_ref<void()> atens) {
+ProductSizes class_of(const ProductSizes& sizes) {
+  constexpr int64_t kBlockRows = 8, kVector = 16, kExact = 16;
+  ProductSizes one = sizes;
+  one.batch = round_up(sizes.batch, kExact);
+  const int64_t blocks = (sizes.rows + kBlockRows - 1) / kBlockRows;
+  one.rows = sizes.rows <= kBlockRows ? sizes.rows : round_up(blocks, kExact) * kBlockRows;
+  one.depth = round_up(sizes.depth, kExact);
+  one.columns = sizes.columns % kVector == 0 ? round_up(sizes.columns / kVector, kExact) * kVector : -round_up(sizes.columns, kExact);
+  return one;
+}
+
+std::optional<bool> find_choice(const ProductSizes& sizes) {
   if (const ProductChoice choice = fixed_choice.load(std::memory_order_relaxed); choice != ProductChoice::Measured)
     return choice == ProductChoice::Ours;
-  const uint64_t hash = hash_of(sizes);
-  std::atomic<uint64_t>& place = entries[hash % kEntries];
-  Entry entry = Entry::of(place.load(std::memory_order_relaxed));
-  if (entry.hash != hash >> 28 || entry.measurements == 0) entry = {0xfff, 0xfff, 0, hash >> 28};
-  const bool is_long = entry.measurements != 0 && entry.ours >= in_steps(kLong);
-  if (entry.measurements < (is_long ? kMeasurementsOfLong : kMeasurements)) {
-    entry.atens = std::min(entry.atens, in_steps(ns_of(atens)));
-    entry.ours = std::min(entry.ours, in_steps(ns_of(ours)));
-    ++entry.measurements;
-    place.store(entry.bits(), std::memory_order_relaxed);
-  }
+  const Entry entry = Place(sizes).entry();
+  return entry.is_measured() ? std::optional(entry.ours <= entry.atens) : std::nullopt;
+}
+
+bool is_ours_faster(const ProductSizes& sizes, c10::function_ref<void()> ours, c10::function_ref<void()> atens) {
+  if (const auto choice = find_choice(sizes)) return *choice;
+  Place place(sizes);
+  Entry entry = place.entry();
+  entry.atens = std::min(entry.atens, in_steps(ns_of(atens)));
+  entry.ours = std::min(entry.ours, in_steps(ns_of(ours)));
+  ++entry.measurements;
+  place.store(entry);
   return entry.ours <= entry.atens;
 }
 

@@ -9,7 +9,9 @@
 #include "engine/aot/typed_call.h"
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -37,6 +39,21 @@ class AotFunction {
     if (!next_->is_timed()) return look</*is_timed=*/false>(facts, args...);
     next_->are(0);
     return look</*is_timed=*/true>(facts, args...);
+  }
+
+  /// Runs the function itself, counted as an eager call that says why. Throws where AotOptions::fallback is false.
+  template <class... Args>
+  auto call_eagerly(std::string_view why, const Args&... args) const {
+    using Result = std::invoke_result_t<Function&, Args&...>;
+    std::optional<Result> result;
+    const auto run = [&](const std::vector<at::Tensor>&) {
+      result.emplace(itself(args...));
+      return engine::FunctionOutput{};
+    };
+    engine::FunctionCall call{{}, {}, {}, run};
+    call.why_eager = why;
+    core_->call(call);
+    return std::move(*result);
   }
 
   AotStats stats() const {

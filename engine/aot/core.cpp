@@ -166,6 +166,11 @@ class AotCore::Implementation {
 
   FunctionOutput look(const FunctionCall& call) {
     context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
+    if (!call.why_eager.empty()) {
+      if (!context_->options.fallback) throw std::runtime_error(base::format("hindcast: {}", call.why_eager));
+      tell_once(std::string(call.why_eager));
+      return run_eagerly(*context_, call);
+    }
     if (const char* why = why_eager(call)) {
       HC_LOG(Aot, Info, "a function runs eagerly: {}", why);
       return run_eagerly(*context_, call);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hindcast::engine {
@@ -43,6 +44,7 @@ struct FunctionCall {
   /// Each result must behave as if it had an autograd node of its own, although a program has one node for all. A call runs eagerly if one result
   /// leads to nodes that another does not, and a node of several results keeps its saved tensors as long as it lives.
   bool has_separate_results = false;
+  std::string_view why_eager = {};  // why the function cannot run as programs, which the caller knows; empty: it may
 };
 
 /// The programs of one kind of call, to look at.

@@ -20,6 +20,8 @@ namespace hindcast {
 ///
 ///     struct Batch { at::Tensor images, labels; };
 ///     template <class B> auto hindcast_members(B& batch, Batch*) { return std::tie(batch.images, batch.labels); }
+///
+/// A type whose contents are only known at run time visits itself: `hindcast_visit(value, visit, T*)`, as engine/torchscript/script_values.h does.
 namespace tree {
 
 template <class T>
@@ -51,6 +53,12 @@ struct HasMembers : std::false_type {};
 template <class T>
 struct HasMembers<T, std::void_t<decltype(hindcast_members(std::declval<T&>(), static_cast<T*>(nullptr)))>> : std::true_type {};
 
+template <class T, class Visit, class = void>
+struct HasVisit : std::false_type {};
+template <class T, class Visit>
+struct HasVisit<T, Visit, std::void_t<decltype(hindcast_visit(std::declval<T&>(), std::declval<Visit&>(), static_cast<T*>(nullptr)))>>
+    : std::true_type {};
+
 template <class T, class Visit>
 void visit(T& value, Visit& with) {
   using Plain = std::remove_const_t<T>;
@@ -62,6 +70,8 @@ void visit(T& value, Visit& with) {
   } else if constexpr (std::is_same_v<Plain, std::string>) {
     fact(value.size());
     with.fact(value.data(), value.size());
+  } else if constexpr (HasVisit<Plain, Visit>::value) {
+    hindcast_visit(value, with, static_cast<Plain*>(nullptr));
   } else if constexpr (IsOptional<Plain>::value) {
     fact(value.has_value());
     if (value) tree::visit(*value, with);

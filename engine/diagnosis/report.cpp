@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "engine/counters/fallback.h"
+#include "engine/diagnosis/opaque_nodes.h"
 #include "engine/diagnosis/step_times.h"
 
 #include <algorithm>
@@ -108,6 +109,9 @@ void add_opaque_nodes_and_hooks(ReportText& text, const Stats& stats) {
   for (const auto& [node, count] : stats.opaque_nodes) {
     const auto reason = stats.opaque_reasons.find(node);
     text.row(node, count, "captured as a call of itself" + (reason == stats.opaque_reasons.end() ? "" : ": " + reason->second));
+  }
+  for (const auto& [node, count] : stats.opaque_nodes) {
+    if (const std::string_view advice = advice_on_opaque_node(node); !advice.empty()) text.line(advice);
   }
   text.row("opaque calls", stats.opaque_calls);
   text.row("hook calls", stats.hook_calls);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <limits>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -253,6 +254,33 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // Long sums are made of sums of pieces, so that the error does not grow with the depth.
+// A program whose sizes change in every call, as neighbour lists do, is measured for a few classes of sizes.
+TEST(ProductTimes, ChangingSizesAreMeasuredByClasses) {
+  int runs = 0;
+  const auto call = [&](int64_t rows, int64_t columns) {
+    const codegen::cpu::ProductSizes sizes{1, rows, columns, 61, /*kind=*/1000};
+    const auto count = [&] { ++runs; };
+    const bool is_ours = codegen::cpu::is_ours_faster(sizes, count, count);
+    const auto known = codegen::cpu::find_choice(sizes);
+    if (known) EXPECT_EQ(*known, is_ours);
+  };
+  for (int64_t rows = 600; rows < 700; ++rows) call(rows, 64);
+  EXPECT_GT(runs, 0);
+  EXPECT_LE(runs, 3 * 6 * 10);  // classes, measurements of each, runs of a measurement
+  const int before = runs;
+  for (int64_t rows = 600; rows < 700; ++rows) call(rows, 64);
+  EXPECT_LE(runs - before, 60);
+  call(600, 63);  // columns that do not fill vectors
+  EXPECT_GT(runs, before);
+}
+
+TEST(ProductTimes, ClassesAreFew) {
+  std::set<int64_t> rows;
+  for (int64_t size = 1; size <= 100000; ++size) rows.insert(codegen::cpu::class_of({1, size, 64, 64, 0}).rows);
+  EXPECT_LT(rows.size(), 130);
+  EXPECT_EQ(codegen::cpu::class_of({1, 1, 64, 64, 0}).rows, 1);
+}
+
 TEST(ProductErrors, AreThoseOfATens) {
   codegen::cpu::set_product_choice(ProductChoice::Ours);
   for (const int64_t depth : {16, 700, 3000, 20000}) {
