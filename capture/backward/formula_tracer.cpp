@@ -132,7 +132,7 @@ std::optional<std::vector<Traced>> FormulaTracer::run_program(Node& node, const 
   for (const uint32_t fact : facts_.of(writer_.call()).sizes) integers.push_back(facts_.size(fact));
   // Not behind it: a program may be all of a backward, and each saved tensor leaves with its last use. Behind hooks the node may be wanted.
   if (node.post_hooks().empty()) writer_.release_node();
-  const std::vector<ValueId> made = inline_program(writer_.graph(), {*program.graph, given, integers, writer_.call()});
+  const std::vector<ValueId> made = inline_program(writer_.graph(), {*program.graph, given, integers, writer_.call(), call.tensor_count});
   writer_.graph().programs.push_back(writer_.call());
   std::vector<Traced> outputs;
   for (size_t e = 0; e < gradients->size(); ++e) {

@@ -2,6 +2,8 @@
 
 #include "base/check.h"
 
+#include <utility>
+
 namespace hindcast::capture {
 namespace {
 
@@ -97,6 +99,9 @@ class Inliner {
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       if (program_.inputs[i].defined()) values_[program_.inputs[i].index] = request.inputs[i];
     }
+    for (size_t i = 0; i < request.saved; ++i) {
+      if (program_.inputs[i].defined() && request.inputs[i].defined()) take_sizes(program_.inputs[i], request.inputs[i]);
+    }
   }
 
   std::vector<ValueId> run() {
@@ -110,6 +115,13 @@ class Inliner {
   }
 
  private:
+  // Else a width that is 64 in the program and a symbol outside of it would keep ops apart that belong in one kernel.
+  void take_sizes(ValueId in_program, ValueId there) {
+    std::vector<ExprId> sizes;
+    for (const ExprId size : program_.values[in_program.index].sizes) sizes.push_back(translated_(size));
+    if (sizes.size() == graph_.values[there.index].sizes.size()) graph_.values.edit(there.index).sizes = std::move(sizes);
+  }
+
   ValueId value(ValueId id) const { return id.defined() ? values_[id.index] : id; }
 
   std::vector<Arg> args(const std::vector<Arg>& list) {
