@@ -1,6 +1,6 @@
 // Molecular dynamics with TorchScript models, as engines run them: energies and forces of a scripted model that was saved to a file, with
-// neighbour lists that change from step to step. Each step measures a force call on LibTorch alone, inside of hindcast::enable(), and with the
-// model compiled by hindcast::aot_module().
+// neighbour lists that change from step to step. Each step measures a force call on LibTorch alone, inside of hindcast::enable(), with the model
+// compiled by hindcast::aot_module(), and compiled as a whole.
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ using namespace molecular_dynamics;
 struct Settings {
   std::vector<std::string> models{"examples/molecular_dynamics/schnet.pt", "examples/molecular_dynamics/painn.pt",
                                   "examples/molecular_dynamics/ani.pt"};
-  std::int64_t atoms = 48, compared_steps = 200, steps = 1000;
+  std::int64_t atoms = 24, compared_steps = 200, steps = 1000;
 };
 
 // Neighbours are kept up to this distance; models cut off at 3.
@@ -35,10 +35,17 @@ constexpr double kRadius = 3.4;
 
 using Model = std::function<torch::Tensor(const torch::Tensor& positions, const torch::Tensor& species, const torch::Tensor& pairs)>;
 
+/// Forces by the gradient of a model's energy.
+Model by_backward(Model energy) {
+  return [energy](const torch::Tensor& positions, const torch::Tensor& species, const torch::Tensor& pairs) {
+    return forces_of([&](const torch::Tensor& x) { return energy(x, species, pairs); }, positions);
+  };
+}
+
 /// A way to compute forces, and what its calls took.
 class Lane {
  public:
-  Lane(std::string name, Model model, bool under_guard) : name_(std::move(name)), model_(std::move(model)), under_guard_(under_guard) {}
+  Lane(std::string name, Model forces, bool under_guard) : name_(std::move(name)), forces_(std::move(forces)), under_guard_(under_guard) {}
 
   torch::Tensor forces(const Atoms& atoms, const torch::Tensor& positions) {
     const auto pairs = pairs_within(positions, kRadius);
@@ -47,7 +54,7 @@ class Lane {
     hindcast::Options options;
     options.enabled = under_guard_;
     const auto guard = hindcast::enable(options);
-    auto result = forces_of([&](const torch::Tensor& x) { return model_(x, atoms.species, pairs); }, positions);
+    auto result = forces_(positions, atoms.species, pairs);
     times_.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
     return result;
   }
@@ -62,7 +69,7 @@ class Lane {
 
  private:
   std::string name_;
-  Model model_;
+  Model forces_;
   bool under_guard_;
   std::vector<double> times_;
   std::int64_t pairs_ = 0;
@@ -80,13 +87,18 @@ std::vector<Lane> lanes_of(const std::string& file) {
   const auto stock = std::make_shared<torch::jit::Module>(torch::jit::load(file));
   const auto prepared = std::make_shared<torch::jit::Module>(hindcast::jit_load(file));
   const auto compiled = std::make_shared<hindcast::AotJitModule>(hindcast::aot_module(hindcast::jit_load(file)));
+  const auto energy_of = [](auto module) {
+    return [module](const auto&... given) { return module->forward({given...}).toTensor(); };
+  };
+  const auto whole_call = hindcast::aot_function([prepared](torch::Tensor positions, torch::Tensor species, torch::Tensor pairs) {
+    const auto x = positions.detach().requires_grad_();
+    return -torch::autograd::grad({prepared->forward({x, species, pairs}).toTensor()}, {x})[0];
+  });
   std::vector<Lane> lanes;
-  lanes.emplace_back(
-      "LibTorch", [stock](const auto&... given) { return stock->forward({given...}).toTensor(); }, false);
-  lanes.emplace_back(
-      "enable(), jit_load()", [prepared](const auto&... given) { return prepared->forward({given...}).toTensor(); }, true);
-  lanes.emplace_back(
-      "and aot_module()", [compiled](const auto&... given) { return compiled->forward({given...}).toTensor(); }, true);
+  lanes.emplace_back("LibTorch", by_backward(energy_of(stock)), false);
+  lanes.emplace_back("enable(), jit_load()", by_backward(energy_of(prepared)), true);
+  lanes.emplace_back("and aot_module()", by_backward(energy_of(compiled)), true);
+  lanes.emplace_back("aot_function(forces)", [whole_call](const auto&... given) { return whole_call(given...); }, false);
   return lanes;
 }
 

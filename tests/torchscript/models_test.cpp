@@ -37,6 +37,12 @@ TEST_P(Models, ForcesOfChangingNeighbours) {
   options.async = false;
   options.back_off = false;
   const auto compiled = aot_module(jit_load(file_), options);
+  const auto whole_call = aot_function(
+      [&](const torch::Tensor& positions, const torch::Tensor& species, const torch::Tensor& pairs) {
+        const auto x = positions.detach().requires_grad_();
+        return -torch::autograd::grad({prepared.forward({x, species, pairs}).toTensor()}, {x})[0];
+      },
+      options);
   Atoms atoms = cluster(12);
   const auto call = [&](const auto& model, const torch::Tensor& positions) {
     const auto pairs = pairs_within(positions, 3.2);
@@ -52,7 +58,9 @@ TEST_P(Models, ForcesOfChangingNeighbours) {
     const auto guard = enable(of_guard);
     expect_near(call([&](auto inputs) { return prepared.forward(inputs); }, atoms.positions), forces, step);
     expect_near(call([&](auto inputs) { return compiled.forward(inputs); }, atoms.positions), forces, step);
+    expect_near(whole_call(atoms.positions, atoms.species, pairs_within(atoms.positions, 3.2)), forces, step);
   }
+  EXPECT_EQ(whole_call.stats().eager, 0);
   EXPECT_GE(stats().hits, 2 * kSteps - 12) << report();
   EXPECT_EQ(compiled.stats().eager, 0);
   EXPECT_GE(compiled.stats().hits, kSteps - 6);
