@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/memory/counting_allocator.h"
+#include "tests/support/kept_graphs.h"
 
 namespace hindcast::tests {
 namespace {
@@ -198,6 +199,24 @@ TEST(Inlined, SizesThatChangeStayOneGraph) {
   }
   EXPECT_LE(f.stats().traces, 2U);
   EXPECT_EQ(f.stats().hits, 4U);
+}
+
+// Weights without gradients have no sizes that the capture knows to stay. The program knows them, and its ops share kernels.
+TEST(Inlined, WidthsAreThoseOfTheProgram) {
+  torch::manual_seed(1);
+  const auto w = torch::randn({48, 48});
+  const auto f = aot_function([](at::Tensor a, at::Tensor b) { return a.mm(b).tanh().mm(b).sigmoid().sum(); }, now());
+  KeptGraphs kept;
+  for (const int64_t rows : {30, 50, 70, 90, 40, 60}) {
+    const auto x = torch::randn({rows, 48}).requires_grad_();
+    const auto guard = enable(kept.compiler());
+    f(x, w).backward();
+  }
+  ASSERT_FALSE(kept.graphs.empty());
+  std::ostringstream text;
+  text << *kept.graphs.back();
+  EXPECT_NE(text.str().find("aot0_tanh_backward: \"f32[s"), std::string::npos) << text.str();
+  for (const char* wrong : {", s1]", ", s0]"}) EXPECT_EQ(text.str().find(wrong), std::string::npos) << text.str();
 }
 
 }  // namespace
