@@ -1,5 +1,6 @@
 #include "engine/collect_call.h"
 
+#include "base/first_line.h"
 #include "base/log.h"
 #include "capture/recorder/recorder.h"
 #include "engine/call_state.h"
@@ -24,7 +25,7 @@ capture::DeviceTypes devices_taken() {
 
 bool leave(FallbackReason reason, const std::exception& error) {
   record_fallback(reason);
-  HC_LOG(Fallbacks, Info, "{}", error.what());
+  HC_LOG(Fallbacks, Info, "{}", base::first_line(error));
   return false;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/compile_queue.h"
 
+#include "base/first_line.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "capture/graph/copy_graph.h"
@@ -57,7 +58,7 @@ void run(const CompileJob& job) {
     HC_LOG(CompiledAutograd, Error, "graph {} stays with ATen, please report it: {}", slot->graph()->id, error.what());
   } catch (const std::exception& error) {
     slot->give_up();
-    tell_failure(slot->graph()->id, "graph", error.what());
+    tell_failure(slot->graph()->id, "graph", base::first_line(error));
   }
 }
 

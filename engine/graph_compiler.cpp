@@ -1,5 +1,6 @@
 #include "engine/graph_compiler.h"
 
+#include "base/first_line.h"
 #include "base/log.h"
 #include "engine/counters/stats_recorder.h"
 
@@ -14,7 +15,8 @@ std::vector<SegmentFunction> compile_segments(const Options& options, const std:
            "the graph compiler returned {} functions for the {} segments of graph {}: it is replayed through ATen", functions.size(),
            segments, graph->id);
   } catch (const std::exception& error) {
-    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {}: {}; it is replayed through ATen", graph->id, error.what());
+    HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {}: {}; it is replayed through ATen", graph->id,
+           base::first_line(error));
   } catch (...) {
     HC_LOG(CompiledAutograd, Warning, "the graph compiler failed on graph {} with what is no std::exception; it is replayed through ATen",
            graph->id);

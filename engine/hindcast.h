@@ -90,8 +90,8 @@ HINDCAST_API std::size_t trim();
 HINDCAST_API Stats stats();
 /// The same as text for people, with the reasons of recent misses.
 HINDCAST_API std::string report();
-/// Forgets every captured graph, zeroes the counters, and returns what malloc has free to the system. Backwards that are running
-/// finish undisturbed.
+/// Forgets every captured graph and which calls of all threads were to be left to the stock engine, zeroes the counters, and returns what
+/// malloc has free to the system. Backwards that are running finish undisturbed.
 HINDCAST_API void reset();
 
 }  // namespace hindcast

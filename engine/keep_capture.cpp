@@ -1,5 +1,6 @@
 #include "engine/keep_capture.h"
 
+#include "base/first_line.h"
 #include "base/log.h"
 #include "engine/captures.h"
 #include "engine/compile_queue.h"
@@ -73,7 +74,7 @@ bool keep(NewCapture capture, const Options& options) {
   try {
     return keep_or_throw(capture, options);
   } catch (const std::exception& error) {
-    refuse(*capture.graph, error.what());
+    refuse(*capture.graph, base::first_line(error));
   }
   return true;
 }

@@ -50,6 +50,7 @@ void Payoff::earn() {
 }
 
 void Payoff::reset() {
+  resets_.fetch_add(1, std::memory_order_relaxed);
   credit_.store(kCredit, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   sightings_.fill({});

@@ -65,6 +65,8 @@ class Payoff {
     if (earlier < kHitsThatCount) earn();
   }
   void reset();
+  /// How often reset() was called. What a thread keeps of the time before counts no more.
+  uint64_t resets() const { return resets_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr int64_t kPrice = 4, kCredit = 64 * kPrice;
@@ -85,11 +87,12 @@ class Payoff {
 
   std::atomic<uint64_t> clock_ = 0;
   std::atomic<int64_t> credit_ = kCredit;
+  std::atomic<uint64_t> resets_ = 0;
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
   std::array<Sighting, 4096> sightings_ = {};               // the latest of each place
 };
 
-/// Calls in a row that this thread leaves to the stock engine unseen.
+/// Calls in a row that this thread leaves to the stock engine unseen. A reset() on any thread ends it.
 class Pause {
  public:
   static Pause& of_thread();
@@ -97,22 +100,34 @@ class Pause {
   /// True: leave this call, too.
   bool skips() {
     if (left_ == 0) return false;
+    forget_time_before_reset();
+    if (left_ == 0) return false;
     --left_;
     return true;
   }
   /// A call was looked at, and left to the stock engine.
   void left_one() {
+    forget_time_before_reset();
     if (++in_a_row_ <= kPatience) return;
     length_ = length_ < kLongest ? 2 * length_ + 1 : kLongest;
     left_ = length_;
   }
   void took_one() { in_a_row_ = length_ = left_ = 0; }
   /// How many calls to come it would skip. The caller skips them, and counts them.
-  uint32_t take() { return std::exchange(left_, 0); }
+  uint32_t take() {
+    if (left_ != 0) forget_time_before_reset();
+    return std::exchange(left_, 0);
+  }
 
  private:
+  void forget_time_before_reset() {
+    const uint64_t resets = Payoff::of_process().resets();
+    if (std::exchange(resets_, resets) != resets) took_one();
+  }
+
   static constexpr uint32_t kPatience = 16, kLongest = 15;
   uint32_t in_a_row_ = 0, length_ = 0, left_ = 0;
+  uint64_t resets_ = 0;  // when it began
 };
 
 }  // namespace hindcast::engine

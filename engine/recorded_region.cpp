@@ -1,6 +1,7 @@
 #include "engine/recorded_region.h"
 
 #include "base/check.h"
+#include "base/first_line.h"
 #include "base/log.h"
 #include "base/thread_number.h"
 #include "codegen/kernel/launch_args.h"
@@ -130,7 +131,7 @@ bool RecordedRegion::fits(const RegionCall& call) {
   try {
     if (!move_alike(places) || !recording_->move(moved)) return false;
   } catch (const std::exception& error) {
-    HC_LOG(CudaGraphs, Warning, "graph {}: kernels could not be told of a new address: {}", call.plan.graph().id, error.what());
+    HC_LOG(CudaGraphs, Warning, "graph {}: kernels could not be told of a new address: {}", call.plan.graph().id, base::first_line(error));
     return false;
   }
   for (size_t i = 0; i < inputs_.size(); ++i) note_place(inputs_[i], call.slots[region_.inputs[i]]);
@@ -254,10 +255,8 @@ bool RecordedRegion::record(const RegionCall& call) {
       }
       slots.clear();
     });
-  } catch (const c10::Error& error) {
-    return not_captured(call, error.what_without_backtrace()), false;
   } catch (const std::exception& error) {
-    return not_captured(call, error.what()), false;
+    return not_captured(call, base::first_line(error)), false;
   }
   bytes_ = recording_->bytes();
   for (const Input& input : inputs_) bytes_ += input.copy.defined() ? input.copy.storage().nbytes() : 0;

@@ -128,7 +128,7 @@ const char* collect_recomputed_backward(ProgramNode& node, FieldSink& sink) {
 
 const char* collect_program(const ProgramNode& node, FieldSink& sink) {
   const NodeProgram* program = node.program();
-  if (program == nullptr) return "a function's backward that no program is known for, or that has several streams";
+  if (program == nullptr) return node.has_several_streams() ? "a function's backward that has several streams" : kRunsItself;
   sink.constant(program->number);
   for (const auto& variable : node.saved()) sink.saved(variable);
   for (const int64_t number : node.integers()) sink.size(number);

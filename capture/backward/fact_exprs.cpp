@@ -68,6 +68,11 @@ std::optional<c10::SymFloat> FactExprs::symfloat(uint32_t fact) const {
   return symbols_.make_symfloat(floats_[symbol]);
 }
 
+bool FactExprs::forget_pin(uint32_t fact) const {
+  const int32_t symbol = request_.dynamic.collected[fact];
+  return symbol != kStaticFact && symbols_.forget_pin(floats_[symbol]);
+}
+
 std::vector<ExprId> FactExprs::resumed_sizes(const at::Tensor& tensor, uint32_t meta) const {
   const auto& dynamic = request_.dynamic.resumed;
   const bool may_be_dynamic = is_plain(tensor) && !dynamic.empty();

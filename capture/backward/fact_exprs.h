@@ -31,6 +31,8 @@ class FactExprs {
   c10::SymInt symint(uint32_t fact) const { return symbols_.make_symint(size(fact)); }
   /// Of a collected fact that is a scalar; nullopt: it is static.
   std::optional<c10::SymFloat> symfloat(uint32_t fact) const;
+  /// SymbolTable::forget_pin() of a scalar; false where it is static.
+  bool forget_pin(uint32_t fact) const;
   int64_t collected(uint32_t fact) const { return request_.collected.facts[fact]; }
 
   /// Sizes of a tensor that flows in where the trace starts. `meta`: the number of the first of its facts.

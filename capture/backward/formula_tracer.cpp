@@ -1,6 +1,7 @@
 #include "capture/backward/formula_tracer.h"
 
 #include "base/check.h"
+#include "base/first_line.h"
 #include "base/log.h"
 #include "capture/backward/check_results.h"
 #include "capture/backward/copy_slices.h"
@@ -58,9 +59,12 @@ std::optional<std::vector<Traced>> FormulaTracer::run(Node& node, const NodeCall
     variable_list results = write ? on_piece(piece_of(node), gradients[0], needed_results(node), formula) : formula(std::move(gradients));
     validate(node, call, results);
     std::vector<Traced> outputs = traced(recorder, results);
+    if (forget_plain_numbers(call))
+      recorder.refuse("reads a number of its saved_data that changes as a plain one; toScalar() keeps it an input");
     if (!recorder.refusal()) return outputs;
   } catch (const std::exception& error) {
-    recorder.refuse(error.what());
+    forget_plain_numbers(call);
+    recorder.refuse(base::first_line(error));
   }
   recorder.rollback();
   return refuse(node, *recorder.refusal());
@@ -85,19 +89,29 @@ PieceOfBase FormulaTracer::piece_of(const Node& node) const {
   return read_piece(node, [&] { return facts_.symint(*fact++); });
 }
 
+// Where a plain number goes cannot be followed: a graph with it would serve one value.
+bool FormulaTracer::forget_plain_numbers(const NodeCall& call) {
+  bool any = false;
+  if (call.kind != NodeKind::Visited || !facts_.dynamic()) return any;
+  for (const uint32_t fact : facts_.of(writer_.call()).scalars) any |= facts_.forget_pin(fact);
+  return any;
+}
+
 Substitution FormulaTracer::substitution(const NodeCall& call) {
   Substitution result;
   const NodeFacts& facts = facts_.of(writer_.call());
   result.tensor = [this, &call](uint32_t slot) { return saved_tensor(call, slot); };
-  if (!facts_.dynamic() || call.kind != NodeKind::Typed) return result;
-  result.size = [this, &facts](uint32_t k, int64_t value) {
-    if (k >= facts.sizes.size() || facts_.collected(facts.sizes[k]) != value) HC_UNSUPPORTED("packed sizes differ from those collected");
-    return facts_.symint(facts.sizes[k]);
-  };
+  if (!facts_.dynamic()) return result;
   result.scalar = [this, &facts](uint32_t k, double value) {
     if (k >= facts.scalars.size() || facts_.collected(facts.scalars[k]) != std::bit_cast<int64_t>(value))
       HC_UNSUPPORTED("packed scalars differ from those collected");
     return facts_.symfloat(facts.scalars[k]);
+  };
+  if (call.kind == NodeKind::Visited && facts.sizes.empty()) return result;  // exact ones
+  result.sizes = static_cast<uint32_t>(facts.sizes.size());
+  result.size = [this, &facts](uint32_t k, int64_t value) {
+    if (k >= facts.sizes.size() || facts_.collected(facts.sizes[k]) != value) HC_UNSUPPORTED("packed sizes differ from those collected");
+    return facts_.symint(facts.sizes[k]);
   };
   return result;
 }

@@ -30,6 +30,7 @@ class FormulaTracer {
   void validate(torch::autograd::Node& node, const NodeCall& call, torch::autograd::variable_list& results);
   PieceOfBase piece_of(const torch::autograd::Node& node) const;
   Substitution substitution(const NodeCall& call);
+  bool forget_plain_numbers(const NodeCall& call);
   at::Tensor saved_tensor(const NodeCall& call, uint32_t slot);
   std::nullopt_t refuse(torch::autograd::Node& node, const std::string& reason);
 

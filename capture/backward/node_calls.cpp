@@ -1,6 +1,7 @@
 #include "capture/backward/node_calls.h"
 
 #include "capture/backward/libtorch_access.h"
+#include "capture/backward/visitor.h"
 #include "base/check.h"
 #include "base/fork.h"
 
@@ -92,13 +93,15 @@ std::shared_ptr<const NodeFunction> find_function(const std::string& name) {
   return found == bound_functions().by_name.end() ? nullptr : found->second;
 }
 
-bool is_declared_traceable(Node& node) {
+Declared ask_what_is_declared(Node& node) {
   const std::lock_guard process(bound_functions().mutex);
   try {
     const PackedNode packed = pack_locked(node);
-    return packed.function && packed.function->is_traceable;
-  } catch (const std::exception&) {
-    return false;
+    if (packed.function && packed.function->is_traceable) return {};
+    return {"custom Function that is not declared traceable"};
+  } catch (const std::exception& error) {
+    const char* why = why_class_is_refused(error);
+    return {why != nullptr ? why : kNotVisited, why != nullptr};
   }
 }
 

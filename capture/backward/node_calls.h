@@ -32,7 +32,11 @@ PackedNode pack_node(torch::autograd::Node& node);
 /// What a class has bound under PackedNode::name; null: nothing.
 std::shared_ptr<const NodeFunction> find_function(const std::string& name);
 
+struct Declared {
+  const char* why_opaque = nullptr;  // null: it is declared traceable
+  bool holds_for_class = true;       // false: this node could not be asked
+};
 /// Asks a C++ custom Function's node whether it was declared traceable. The caller holds the node's mutex.
-bool is_declared_traceable(torch::autograd::Node& node);
+Declared ask_what_is_declared(torch::autograd::Node& node);
 
 }  // namespace hindcast::capture

@@ -4,6 +4,7 @@
 #include "capture/backward/node_calls.h"
 #include "capture/backward/program_node.h"
 #include "capture/backward/typed_collectors.h"
+#include "capture/backward/visitor.h"
 #include "base/fork.h"
 #include "base/unloads.h"
 
@@ -11,7 +12,6 @@
 #include <torch/csrc/autograd/functions/tensor.h>
 
 #include <shared_mutex>
-#include <string_view>
 #include <typeinfo>
 #include <unordered_map>
 
@@ -20,31 +20,29 @@ namespace {
 
 using torch::autograd::Node;
 
-// Classes that LibTorch writes by hand, and everybody else's.
-NodeClass classify_untyped(Node& node) {
-  if (dynamic_cast<const ProgramNode*>(&node) != nullptr) return {NodeKind::Program, nullptr, nullptr};
-  const std::type_info& type = typeid(node);
-  if (type == typeid(torch::autograd::CopyBackwards)) return {NodeKind::Visited, nullptr, nullptr};
-  const std::string_view name = type.name();
-  if (name.starts_with("N5torch8autograd7CppNodeI")) {
-    if (is_declared_traceable(node)) return {NodeKind::Visited, nullptr, nullptr};
-    return {NodeKind::Opaque, nullptr, "custom Function that is not declared traceable"};
-  }
-  if (type == typeid(torch::autograd::CopySlices)) return {NodeKind::Opaque, nullptr, nullptr, true};
-  return {NodeKind::Opaque, nullptr, "node class that LibTorch cannot collect"};
-}
-
 struct KnownClass {
   NodeClass node_class;
-  uint64_t unloads;  // when it was asked; 0: its code stays
+  uint64_t unloads = 0;         // when it was asked; 0: its code stays
+  bool is_of_one_node = false;  // the next node of the class may be another
 
   bool still_holds(Unloads& now) const { return unloads == 0 || unloads == now.count(); }
 };
 
+KnownClass classify_custom_function(Node& node, Unloads& now) {
+  const Declared declared = ask_what_is_declared(node);
+  if (declared.why_opaque != nullptr)
+    return {.node_class = {NodeKind::Opaque, nullptr, declared.why_opaque}, .is_of_one_node = !declared.holds_for_class};
+  return {.node_class = {NodeKind::Visited, nullptr, nullptr}, .unloads = base::stays_loaded(&typeid(node)) ? 0 : now.count()};
+}
+
+// Classes that LibTorch writes by hand, and everybody else's.
 KnownClass ask(Node& node, Unloads& now) {
-  const NodeClass node_class = classify_untyped(node);
-  const bool stays = node_class.kind != NodeKind::Visited || base::stays_loaded(&typeid(node));
-  return {node_class, stays ? 0 : now.count()};
+  if (dynamic_cast<const ProgramNode*>(&node) != nullptr) return {{NodeKind::Program, nullptr, nullptr}};
+  const std::type_info& type = typeid(node);
+  if (type == typeid(torch::autograd::CopyBackwards)) return {{NodeKind::Visited, nullptr, nullptr}};
+  if (is_cpp_function(node)) return classify_custom_function(node, now);
+  if (type == typeid(torch::autograd::CopySlices)) return {{NodeKind::Opaque, nullptr, nullptr, true}};
+  return {{NodeKind::Opaque, nullptr, "node class that LibTorch cannot collect"}};
 }
 
 NodeClass untyped(Node& node, Unloads& now) {
@@ -56,6 +54,7 @@ NodeClass untyped(Node& node, Unloads& now) {
     if (auto found = classes->find(type); found != classes->end() && found->second.still_holds(now)) return found->second.node_class;
   }
   const KnownClass known = ask(node, now);
+  if (known.is_of_one_node) return known.node_class;
   const std::lock_guard lock(mutex);
   classes->insert_or_assign(type, known);
   return known.node_class;

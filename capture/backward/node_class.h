@@ -24,7 +24,7 @@ class Unloads {
 };
 
 /// A few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, asks
-/// it once whether it was declared traceable.
+/// it once whether it was declared traceable; again where that node could not be asked.
 NodeClass classify(torch::autograd::Node& node, Unloads& unloads);
 
 }  // namespace hindcast::capture

@@ -5,6 +5,9 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
 
 namespace hindcast::capture {
 namespace {
@@ -40,6 +43,32 @@ class Replacer {
       default:
         return without_tensors(value);
     }
+  }
+
+  IValue scalar(uint32_t k, const IValue& value) const {
+    if (!value.isDouble() || !substitution_.scalar) return value;
+    const auto lifted = substitution_.scalar(k, value.toDouble());
+    return lifted ? IValue(*lifted) : value;
+  }
+
+  // Of a custom Function's results: a tuple for each, with its sizes in the fourth place. They are the last sizes of the node.
+  IValue metadata(const IValue& packed) {
+    if (!substitution_.size) return packed;
+    constexpr size_t kSizes = 3;
+    if (!packed.isList()) HC_UNSUPPORTED("{}: packs the metadata of its results in a {}", call_.node->name(), packed.tagKind());
+    size_t count = 0;
+    for (const IValue& result : packed.toListRef()) count += result.toTupleRef().elements().at(kSizes).toSymIntVector().size();
+    if (count > substitution_.sizes) HC_UNSUPPORTED("packed sizes differ from those collected");
+    sizes_ = substitution_.sizes - static_cast<uint32_t>(count);
+    c10::impl::GenericList list(packed.toList().elementType());
+    for (const IValue& result : packed.toListRef()) {
+      std::vector<IValue> elements = result.toTupleRef().elements().vec();
+      std::vector<c10::SymInt> sizes;
+      for (const c10::SymInt& each : elements[kSizes].toSymIntVector()) sizes.push_back(size(each).toSymInt());
+      elements[kSizes] = sizes;
+      list.push_back(c10::ivalue::Tuple::create(std::move(elements)));
+    }
+    return list;
   }
 
   void expect_all_tensors() const {
@@ -106,20 +135,35 @@ class Replacer {
   }
 
   IValue scalar(const IValue& value) {
-    if (value.isComplexDouble()) {
-      scalars_ += 2;
-      return value;
-    }
-    const uint32_t k = scalars_++;
-    if (!value.isDouble() || !substitution_.scalar) return value;
-    const auto lifted = substitution_.scalar(k, value.toDouble());
-    return lifted ? IValue(*lifted) : value;
+    if (call_.kind == NodeKind::Visited) return value;
+    const uint32_t k = scalars_;
+    scalars_ += value.isComplexDouble() ? 2 : 1;
+    return scalar(k, value);
   }
 
   const PackedNode& packed_;
   const NodeCall& call_;
   const Substitution& substitution_;
   uint32_t tensors_ = 0, sizes_ = 0, scalars_ = 0;
+};
+
+// Where a custom Function packs what may be a symbol: the keys of its saved_data, the values in that order, four more, and then the metadata of
+// its results. LibTorch's visitor goes by the order of the keys, and sees the metadata of the arguments before that of the results.
+struct CustomArguments {
+  explicit CustomArguments(const PackedNode& packed) : lifted(packed.arguments.size()) {
+    if (!packed.function->is_custom) return;
+    std::map<std::string, size_t> by_key;
+    for (const IValue& key : packed.arguments.at(0).toListRef()) by_key.emplace(key.toStringRef(), by_key.size() + 1);
+    uint32_t count = 0;
+    for (const auto& [key, argument] : by_key) {
+      const IValue& value = packed.arguments.at(argument);
+      if (value.isInt() || value.isSymInt() || value.isDouble() || value.isSymFloat()) lifted[argument] = count++;
+    }
+    results = by_key.size() + 5;
+  }
+
+  std::vector<std::optional<uint32_t>> lifted;  // by argument, its number among those that the visitor lifts
+  size_t results = 0;                           // which argument; 0: of no custom Function
 };
 
 }  // namespace
@@ -131,7 +175,17 @@ std::vector<IValue> substitute(const PackedNode& packed, const NodeCall& call, c
   }
   Replacer replacer(packed, call, substitution);
   std::vector<IValue> arguments;
-  for (size_t i = 0; i < schema.size(); ++i) arguments.push_back(replacer.replace(packed.arguments[i], *schema[i]));
+  const CustomArguments custom(packed);
+  for (size_t i = 0; i < schema.size(); ++i) {
+    const IValue& argument = packed.arguments[i];
+    if (custom.lifted[i]) {
+      arguments.push_back(replacer.scalar(*custom.lifted[i], argument));
+    } else if (custom.results != 0 && i == custom.results) {
+      arguments.push_back(replacer.metadata(argument));
+    } else {
+      arguments.push_back(replacer.replace(argument, *schema[i]));
+    }
+  }
   replacer.expect_all_tensors();
   return arguments;
 }

@@ -9,10 +9,12 @@
 
 namespace hindcast::capture {
 
-/// What to put in place of the node's k-th tensor, SymInt and scalar. An empty function leaves all of a kind alone.
+/// What to put in place of the node's k-th tensor, SymInt and scalar. An empty function leaves all of a kind alone. Scalars of a custom
+/// Function are the numbers in its saved_data, in the order of their keys; its SymInts are sizes of its arguments and results.
 struct Substitution {
   std::function<at::Tensor(uint32_t slot)> tensor;  // slot: number of the tensor within the node
   std::function<c10::SymInt(uint32_t k, int64_t value)> size;
+  uint32_t sizes = 0;                                                            // how many SymInts were collected
   std::function<std::optional<c10::SymFloat>(uint32_t k, double value)> scalar;  // nullopt: leave it
 };
 

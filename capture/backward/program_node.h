@@ -22,13 +22,18 @@ struct NodeProgram {
   uint64_t number = 0;                 // no two programs of a process have the same
 };
 
+/// Why a node without a program is called as itself: the function is being traced, or a compiler of the user's made its program. It is no
+/// opaque node for who counts them.
+inline constexpr char kRunsItself[] = "a function's backward that runs itself";
+
 class ProgramNode : public torch::autograd::Node {
  public:
   using Node::Node;
 
   // The caller holds the node's mutex.
-  /// Null: there is none, or it has several streams. The node is called as itself.
+  /// Null: the node is called as itself. That is meant to be so, unless it has several streams.
   virtual const NodeProgram* program() const = 0;
+  virtual bool has_several_streams() const = 0;
   virtual std::span<const torch::autograd::SavedVariable> saved() const = 0;
   /// Values of the program's integer symbols.
   virtual std::span<const int64_t> integers() const = 0;

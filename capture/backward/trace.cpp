@@ -1,10 +1,12 @@
 #include "capture/backward/trace.h"
 
+#include "base/first_line.h"
 #include "base/log.h"
 #include "capture/backward/fact_exprs.h"
 #include "capture/backward/formula_tracer.h"
 #include "capture/backward/gradient_buffers.h"
 #include "capture/backward/libtorch_access.h"
+#include "capture/backward/program_node.h"
 #include "capture/backward/trace_writer.h"
 #include "hooks/accumulate_grad.h"
 #include "hooks/current_node.h"
@@ -169,7 +171,7 @@ class Tracer {
         return true;
       }
     } catch (const std::exception& error) {
-      recorder.refuse(error.what());
+      recorder.refuse(base::first_line(error));
     }
     recorder.rollback();
     HC_LOG(Hooks, Warning, "{} (NodeCall {}): a hook marked traceable is called every time instead: {}", node.name(), writer_.call() + 1,
@@ -228,7 +230,7 @@ class Tracer {
   }
 
   std::vector<Traced> call_node(Node& node, const NodeCall& call, std::vector<Traced> inputs) {
-    if (recording_ && request_.on_opaque) request_.on_opaque(node.name(), why_opaque(call));
+    if (recording_ && request_.on_opaque && call.opaque_reason != kRunsItself) request_.on_opaque(node.name(), why_opaque(call));
     ValueIds read = values(inputs);
     for (const Traced& input : inputs) writer_.keep_result(input);
     Versions given;

@@ -4,7 +4,16 @@
 
 #include "capture/backward/collected.h"
 
+#include <exception>
+
 namespace hindcast::capture {
+
+/// It is of a torch::autograd::Function in C++.
+bool is_cpp_function(const torch::autograd::Node& node);
+
+inline constexpr const char* kNotVisited = "LibTorch's visitor cannot collect it";
+/// `error` of LibTorch's visitor: why it refuses what a custom Function does, declared traceable or not. Null: the error is about one node.
+const char* why_class_is_refused(const std::exception& error);
 
 class Visitor {
  public:

@@ -161,6 +161,8 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   /// The hint, from now on the only value.
   int64_t pin(ExprId a);
   double pin_real(ExprId a);
+  /// For who drops all that has depended on pin_real() of the symbol. False: it was not called.
+  bool forget_pin(ExprId float_symbol);
   /// What the form alone says of `a cmp b` (integers only), without a relation.
   std::optional<bool> known(Cmp cmp, ExprId a, ExprId b) const;
 
@@ -223,6 +225,7 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   std::optional<ExprId> exact_quotient(ExprId a, ExprId b);
   bool is_never_negative(const Linear& sum, int64_t at_least) const;
   void record(Cmp cmp, ExprId a, ExprId b, bool outcome);
+  static Shape shape_of(const Relation& relation);
   std::string text(ExprId id, int binding) const;
 
   std::vector<Expr> exprs_;

@@ -2,6 +2,7 @@
 
 #include "capture/symbols/symbol_forms.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace hindcast::capture {
@@ -86,8 +87,12 @@ void SymbolTable::record(Cmp cmp, ExprId a, ExprId b, bool outcome) {
     has_answered_ = true;
     return;
   }
-  const Shape shape{ExprKind::Equal, a.index, b.index, static_cast<int64_t>(cmp)};
-  if (recorded_.insert(shape).second) relations_.push_back({a, cmp, b, outcome});
+  const Relation relation{a, cmp, b, outcome};
+  if (recorded_.insert(shape_of(relation)).second) relations_.push_back(relation);
+}
+
+SymbolTable::Shape SymbolTable::shape_of(const Relation& relation) {
+  return {ExprKind::Equal, relation.lhs.index, relation.rhs.index, static_cast<int64_t>(relation.cmp)};
 }
 
 // A conjunction that came out false is explained by one false side: guarding that side alone is enough, and stronger
@@ -132,6 +137,15 @@ double SymbolTable::pin_real(ExprId a) {
   else if (!is_constant(a))
     record(Cmp::SameBits, a, real(value), true);
   return value;
+}
+
+bool SymbolTable::forget_pin(ExprId float_symbol) {
+  const auto pin = std::find_if(relations_.begin(), relations_.end(),
+                                [&](const Relation& relation) { return relation.cmp == Cmp::SameBits && relation.lhs == float_symbol; });
+  if (pin == relations_.end()) return false;
+  recorded_.erase(shape_of(*pin));
+  relations_.erase(pin);
+  return true;
 }
 
 }  // namespace hindcast::capture

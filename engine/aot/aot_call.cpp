@@ -1,5 +1,6 @@
 #include "engine/aot/aot_call.h"
 
+#include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "codegen/partition/explain.h"
@@ -275,8 +276,8 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool ans
     trace->forward(run, call_.inputs);
   } catch (const capture::NotTraced& error) {
     if (!context_->options.fallback)
-      throw std::runtime_error(base::format("hindcast::aot_function: the function cannot be traced: {}", error.what()));
-    recording.why_not = error.what();
+      throw std::runtime_error(base::format("hindcast::aot_function: the function cannot be traced: {}", base::first_line(error)));
+    recording.why_not = base::first_line(error);
     recording.output = run_eagerly(*context_, call_);
     return recording;
   }

@@ -1,7 +1,7 @@
 #include "engine/aot/aot_node.h"
-
 #include "engine/aot/choose_layout.h"
 
+#include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "codegen/partition/standard.h"
@@ -275,7 +275,7 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
       live_->backward(whole);
       if (live_->refusal()) why_not = *live_->refusal();
     } catch (const std::exception& error) {  // a result without a derivative, which no gradient may be asked of
-      why_not = error.what();
+      why_not = base::first_line(error);
     }
     random.restore();
     if (!why_not.empty()) {
@@ -299,7 +299,7 @@ AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangent
     live_->backward(tangents, /*create_graph=*/true);
     if (!live_->refusal()) found = {.joint = joint_of(*live_, *context_)};
   } catch (const std::exception& error) {
-    HC_LOG(Aot, Info, "a function has no second derivative: {}", error.what());
+    HC_LOG(Aot, Info, "a function has no second derivative: {}", base::first_line(error));
   }
   random.restore();
   return found;
@@ -340,7 +340,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     choose_layout(of_, whole, context_->options);
   } catch (const std::exception& error) {
     of_->give_up();
-    tell_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + error.what());
+    tell_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + base::first_line(error));
   }
 }
 
@@ -380,7 +380,7 @@ bool AotNode::take_over() {
 // ---- a call that ran a program
 
 const capture::NodeProgram* AotNode::program() const {
-  if (started_on_) return nullptr;  // in another graph its ops would run on one stream
+  if (has_several_streams()) return nullptr;  // in another graph its ops would run on one stream
   return halves_ && halves_->backward->has_plan() ? &halves_->of_node : nullptr;
 }
 

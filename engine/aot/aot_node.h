@@ -57,6 +57,7 @@ class AotNode final : public capture::ProgramNode {
   std::string name() const override { return "AotFunctionBackward"; }
 
   const capture::NodeProgram* program() const override;
+  bool has_several_streams() const override { return started_on_.has_value(); }
   std::optional<capture::RecomputedBackward> recomputed_backward() override;
   std::span<const torch::autograd::SavedVariable> saved() const override { return saved_; }
   std::span<const int64_t> integers() const override { return bindings_.ints; }

@@ -1,5 +1,6 @@
 #include "engine/aot/choose_layout.h"
 
+#include "base/first_line.h"
 #include "base/log.h"
 #include "codegen/kernel/backend.h"
 #include "codegen/layouts/channels_last.h"
@@ -74,7 +75,7 @@ void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_
     try {
       choice->make();
     } catch (const std::exception& error) {
-      HC_LOG(Aot, Warning, "convolutions of a function stay in their layout: {}", error.what());
+      HC_LOG(Aot, Warning, "convolutions of a function stay in their layout: {}", base::first_line(error));
     }
   };
   if (!options.async) return run();

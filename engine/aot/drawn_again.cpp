@@ -1,5 +1,6 @@
 #include "engine/aot/drawn_again.h"
 
+#include "base/first_line.h"
 #include "base/log.h"
 #include "capture/recorder/recorder.h"
 #include "engine/aot/tell_once.h"
@@ -57,7 +58,7 @@ std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Speciali
     return others;
   } catch (const std::exception& error) {
     of.give_up();
-    tell_once(std::string("a function runs eagerly from now on: no program could be made of it: ") + error.what());
+    tell_once(std::string("a function runs eagerly from now on: no program could be made of it: ") + base::first_line(error));
     return nullptr;
   }
 }

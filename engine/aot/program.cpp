@@ -1,5 +1,6 @@
 #include "engine/aot/program.h"
 
+#include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "codegen/plan/execute.h"
@@ -79,7 +80,7 @@ CompiledProgram compile_for_user(const ProgramCompiler& compiler, const std::sha
     if (functions.size() == 1 && functions[0]) return of_segment(std::move(functions[0]), graph);
   } catch (const std::exception& error) {
     stats_recorder().add_compiler_failure();
-    HC_LOG(Aot, Warning, "the program compiler failed on graph {}: {}; ATen runs it", graph->id, error.what());
+    HC_LOG(Aot, Warning, "the program compiler failed on graph {}: {}; ATen runs it", graph->id, base::first_line(error));
   }
   return {};
 }

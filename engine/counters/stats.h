@@ -48,6 +48,7 @@ struct Stats {
   std::uint64_t cuda_graph_launches = 0;   ///< of them, one for each part and hit
   std::uint64_t cuda_graph_bytes = 0;      ///< device memory that they keep, now: bounded by Options::cuda_graph_bytes
   std::map<std::string, std::uint64_t> without_cuda_graph;  ///< parts that run step by step though Options::cuda_graphs is on, by reason
+  std::map<std::string, std::uint64_t> eager_graphs;        ///< graphs of torch.compile that run eagerly, by reason
   std::uint64_t segment_guard_failures = 0;                 ///< a hook or an opaque node changed what later steps rely on
 
   /// Collecting and looking up, per autograd node.

@@ -17,11 +17,11 @@ void StatsRecorder::add_fallback(std::string_view reason) {
   ++fallbacks_by_reason_[std::string(reason)];
 }
 
-void StatsRecorder::add_not_recorded(std::string_view reason) {
+void StatsRecorder::add_reason(std::map<std::string, std::uint64_t>& counts, std::string_view reason) {
   const std::lock_guard lock(mutex_);
   constexpr size_t kMostReasons = 100;
-  const bool is_known = without_cuda_graph_.contains(std::string(reason));
-  ++without_cuda_graph_[is_known || without_cuda_graph_.size() < kMostReasons ? std::string(reason) : "other reasons"];
+  const bool is_known = counts.contains(std::string(reason));
+  ++counts[is_known || counts.size() < kMostReasons ? std::string(reason) : "other reasons"];
 }
 
 void StatsRecorder::add_opaque_node(std::string_view node_name, std::string_view reason) {
@@ -59,6 +59,7 @@ Stats StatsRecorder::snapshot() const {
   stats.opaque_nodes = opaque_nodes_;
   stats.opaque_reasons = opaque_reasons_;
   stats.without_cuda_graph = without_cuda_graph_;
+  stats.eager_graphs = eager_graphs_;
   return stats;
 }
 
@@ -79,6 +80,7 @@ void StatsRecorder::reset() {
   opaque_nodes_.clear();
   opaque_reasons_.clear();
   without_cuda_graph_.clear();
+  eager_graphs_.clear();
   recent_misses_.clear();
 }
 

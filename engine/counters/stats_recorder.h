@@ -40,7 +40,8 @@ class StatsRecorder {
   void add_left_calls(uint64_t count) { add(left_calls_, count); }
   void add_recording() { add(cuda_graphs_, 1); }
   void add_recording_launch() { add(cuda_graph_launches_, 1); }
-  void add_not_recorded(std::string_view reason);
+  void add_not_recorded(std::string_view reason) { add_reason(without_cuda_graph_, reason); }
+  void add_eager_graph(std::string_view reason) { add_reason(eager_graphs_, reason); }
 
   void add_miss() { add(misses_, 1); }
   /// Why something was captured: `reason` is counted, `sentence` is kept among the recent ones.
@@ -58,6 +59,7 @@ class StatsRecorder {
  private:
   using Counter = std::atomic<uint64_t>;
   static void add(Counter& counter, uint64_t count) { counter.fetch_add(count, std::memory_order_relaxed); }
+  void add_reason(std::map<std::string, std::uint64_t>& counts, std::string_view reason);
 
   alignas(64) Counter backwards_ = 0;
   Counter hits_ = 0, nodes_ = 0, collect_ns_ = 0, run_ns_ = 0, opaque_calls_ = 0, hook_calls_ = 0;
@@ -65,7 +67,7 @@ class StatsRecorder {
           fused_graphs_ = 0, non_finite_backwards_ = 0, dropped_checks_ = 0, left_calls_ = 0, cuda_graphs_ = 0, cuda_graph_launches_ = 0;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of everything below
-  std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_, without_cuda_graph_;
+  std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_, without_cuda_graph_, eager_graphs_;
   std::map<std::string, std::string> opaque_reasons_;
   std::deque<std::string> recent_misses_;
 };

@@ -1,5 +1,6 @@
 #include "engine/diagnosis/nan_guard.h"
 
+#include "base/first_line.h"
 #include "capture/backward/trace.h"
 #include "capture/graph/replay_check.h"
 #include "base/log.h"
@@ -19,7 +20,7 @@ void quietly(Do something) noexcept {
   try {
     something();
   } catch (const std::exception& error) {
-    HC_LOG(CompiledAutograd, Warning, "nan_guard: a tensor was not looked at: {}", error.what());
+    HC_LOG(CompiledAutograd, Warning, "nan_guard: a tensor was not looked at: {}", base::first_line(error));
   }
 }
 
@@ -67,7 +68,7 @@ NanGuard::~NanGuard() {
     HC_LOG(CompiledAutograd, Error, "{}", message());
   } catch (const std::exception& error) {  // no memory for the replay, say
     HC_LOG(CompiledAutograd, Error, "{} of {} gradients are not finite; where they began was not found: {}", not_finite_, gradients_,
-           error.what());
+           base::first_line(error));
   }
 }
 

@@ -127,8 +127,10 @@ void add_cuda_graphs(ReportText& text, const Stats& stats) {
 }
 
 void add_functions(ReportText& text, const Stats& stats) {
-  if (stats.left_calls == 0) return;
+  if (stats.left_calls == 0 && stats.eager_graphs.empty()) return;
   text.section("compiled functions");
+  for (const auto& [reason, count] : stats.eager_graphs) text.row("eager graphs", count, "of torch.compile: " + reason);
+  if (stats.left_calls == 0) return;
   text.row("left calls", stats.left_calls, "ran the function with a single check: programs gained nothing on calls like these");
 }
 

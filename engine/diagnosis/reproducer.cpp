@@ -1,5 +1,6 @@
 #include "engine/diagnosis/reproducer.h"
 
+#include "base/first_line.h"
 #include "codegen/kernel/backend.h"
 #include "codegen/store/store_folder.h"
 #include "base/log.h"
@@ -92,7 +93,7 @@ std::string write_reproducer(const Refused& refused) noexcept {
     if (refused.group) write_kernel(folder, refused);
     return folder.string();
   } catch (const std::exception& error) {
-    HC_LOG(CompiledAutograd, Warning, "no reproducer of what was refused: {}", error.what());
+    HC_LOG(CompiledAutograd, Warning, "no reproducer of what was refused: {}", base::first_line(error));
   }
   return "";
 }

@@ -9,6 +9,7 @@
 // The function runs the nodes' formulas (capture/backward/formulas.h). There is no user code in it: a backward with hooks or with nodes that
 // cannot be looked into runs on the stock engine. AccumulateGrad nodes run there in any case, behind the program.
 
+#include "base/first_line.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "cache/key.h"
@@ -226,7 +227,7 @@ class BackwardWithGraph {
                       .tensors;
     } catch (const std::exception& error) {
       if (has_run_stock_) throw;
-      HC_LOG(Fallbacks, Info, "a backward with create_graph cannot be traced: {}", error.what());
+      HC_LOG(Fallbacks, Info, "a backward with create_graph cannot be traced: {}", base::first_line(error));
       kept.refuse(structure);
       return leave();
     }

@@ -1,6 +1,7 @@
 #include "engine/train/recorded_step.h"
 
 #include "base/check.h"
+#include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/thread_number.h"
@@ -227,7 +228,7 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
     take_back();
     forget(one);
     if (++one.failures == kMostFailures) one.is_given_up = true;
-    give_up("it cannot be captured", error.what());
+    give_up("it cannot be captured", base::first_line(error));
     return false;
   }
 }

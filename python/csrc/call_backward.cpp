@@ -3,6 +3,7 @@
 #include "capture/backward/facts.h"
 #include "engine/counters/fallback.h"
 #include "engine/leaving.h"
+#include "engine/payoff.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/run_backward.h"
 #include "python/csrc/torch_python.h"
@@ -41,6 +42,7 @@ struct ThreadCalls {
   int64_t unseen = 0, unseen_with = 0;  // calls to come under these options that are PyTorch's; -1: the next is timed
   bool are_not_faster = false;
   int64_t uncounted = 0;  // of these, that came
+  uint64_t resets = 0;    // Payoff::resets() when they were told
 
   ~ThreadCalls() {
     count_left();
@@ -53,8 +55,15 @@ struct ThreadCalls {
     unseen = calls;
     unseen_with = guard().options;
     are_not_faster = not_faster;
+    resets = engine::Payoff::of_process().resets();
   }
-  void count_left() { count(are_not_faster ? engine::FallbackReason::NotFaster : engine::FallbackReason::DoesNotPay, uncounted); }
+  void forget_time_before_reset() {
+    if (resets != engine::Payoff::of_process().resets()) unseen = uncounted = 0;
+  }
+  void count_left() {
+    forget_time_before_reset();
+    count(are_not_faster ? engine::FallbackReason::NotFaster : engine::FallbackReason::DoesNotPay, uncounted);
+  }
 
  private:
   static void count(engine::FallbackReason reason, int64_t& calls) {
@@ -206,6 +215,7 @@ Object* run_backward_of_python(Object*, Object* const* given, std::ptrdiff_t cou
     return call_pytorchs(given, count, names);
   }
   uint64_t started = 0;
+  if (of_thread.unseen != 0) of_thread.forget_time_before_reset();
   if (of_thread.unseen != 0 && of_thread.unseen_with == guard.options) {
     if (of_thread.unseen > 0) {
       --of_thread.unseen;
@@ -256,6 +266,7 @@ Object* leave_next(Object*, Object* const* arguments, std::ptrdiff_t count) {
 Object* take_uncounted(Object*, Object* const*, std::ptrdiff_t) {
   Reference counts = Reference::of_new(PyTuple_New(3));
   if (!counts) return nullptr;
+  of_thread.forget_time_before_reset();
   PyTuple_SetItem(counts.get(), 0, PyLong_FromLongLong(std::exchange(of_thread.disabled, 0)));
   PyTuple_SetItem(counts.get(), 1, PyLong_FromLongLong(std::exchange(of_thread.uncounted, 0)));
   PyTuple_SetItem(counts.get(), 2, new_reference(of_thread.are_not_faster ? &_Py_TrueStruct : &_Py_FalseStruct));

@@ -7,6 +7,7 @@
 #include "engine/captures.h"
 #include "engine/counters/each_counter.h"
 #include "engine/counters/fallback.h"
+#include "engine/counters/stats_recorder.h"
 #include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
 #include "engine/train/watched_leaves.h"
@@ -34,7 +35,7 @@ Counts counts_of(const std::map<std::string, uint64_t>& counts) {
   return result;
 }
 
-std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, NamedTexts, Counts> stats() {
+std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, NamedTexts, Counts, Counts> stats() {
   const Stats stats = hindcast::stats();
   Counts counters;
   c10::Dict<std::string, double> times;
@@ -54,7 +55,8 @@ std::tuple<Counts, c10::Dict<std::string, double>, Counts, Counts, Counts, Named
           counts_of(stats.fallbacks_by_reason),
           counts_of(stats.opaque_nodes),
           opaque_reasons,
-          counts_of(stats.without_cuda_graph)};
+          counts_of(stats.without_cuda_graph),
+          counts_of(stats.eager_graphs)};
 }
 
 std::tuple<std::vector<std::string>, std::vector<std::string>> graphs() {
@@ -156,9 +158,11 @@ TORCH_LIBRARY(hindcast, m) {
   m.def("active() -> bool", [] { return active(); });
   m.def("take_pause() -> int", &take_pause);
   m.def("record_fallbacks(str reason, int count) -> ()", &record_fallbacks);
+  m.def("record_eager_graph(str reason) -> ()", [](const std::string& reason) { engine::stats_recorder().add_eager_graph(reason); });
   m.def(
       "stats() -> (Dict(str, int) counters, Dict(str, float) times, Dict(str, int) misses_by_reason, "
-      "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons, Dict(str, int) without_cuda_graph)",
+      "Dict(str, int) fallbacks_by_reason, Dict(str, int) opaque_nodes, Dict(str, str) opaque_reasons, Dict(str, int) without_cuda_graph, "
+      "Dict(str, int) eager_graphs)",
       &stats);
   m.def("report() -> str", [] { return report(); });
   m.def("reset() -> ()", [] { reset(); });

@@ -39,6 +39,7 @@ class _ProcessState:
         os.register_at_fork(after_in_child=self._make_lock)
         self._guards: dict[int, int] = {}  # and the number of their options
         self.options: Optional[int] = None  # of the newest
+        self.resets = 0  # how often reset() was called
 
     def _make_lock(self) -> None:
         self._lock = threading.Lock()
@@ -70,6 +71,7 @@ class _ThreadState(threading.local):
         # Calls to come under these options that are PyTorch's: hindcast has backed off, and does not look at them. -1: the next is timed.
         self.unseen, self.unseen_with = 0, 0
         self.uncounted, self.are_not_faster = 0, False  # of these, that came
+        self.resets = 0  # of the process, when they were told
 
     def enter(self, guard: int, options: int) -> None:
         self.guards[guard] = options
@@ -90,8 +92,14 @@ class _ThreadState(threading.local):
         options = self.options
         if unseen and options is not None:
             self.unseen, self.unseen_with, self.are_not_faster = unseen, options, are_not_faster
+            self.resets = process_state.resets
+
+    def forget_time_before_reset(self) -> None:
+        if self.resets != process_state.resets:
+            self.unseen = self.uncounted = 0
 
     def take_uncounted(self) -> tuple[int, int, bool]:
+        self.forget_time_before_reset()
         counts = self.disabled, self.uncounted, self.are_not_faster
         self.disabled = self.uncounted = 0
         return counts
@@ -247,6 +255,8 @@ class _EngineInPython(_Engine):
         if options in disabled_options:
             state.disabled += 1
             return self._pytorchs
+        if state.unseen:
+            state.forget_time_before_reset()
         if state.unseen and state.unseen_with == options:
             if state.unseen < 0:
                 state.unseen = 0

@@ -137,6 +137,11 @@ class enable(_DecoratorContextManager):
         other._entered = []
         return other
 
+    def _newest(self) -> int:
+        if not self._entered:
+            raise RuntimeError(f"hindcast.{type(self).__name__}: a guard was left that is not entered, or was left before")
+        return self._entered[-1]
+
     def __enter__(self) -> None:
         install()
         guard = call("enable", self._options)
@@ -144,7 +149,7 @@ class enable(_DecoratorContextManager):
         thread_state.enter(guard, self._options)
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        guard = self._entered[-1]
+        guard = self._newest()
         if guard not in thread_state.guards:
             raise RuntimeError("hindcast.enable: a guard was left on another thread than the one that entered it")
         self._entered.pop()
@@ -174,7 +179,8 @@ class enable_process(enable):
         process_state.enter(guard, self._options)
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        guard = self._entered.pop()
+        guard = self._newest()
+        self._entered.pop()
         process_state.leave(guard)
         call("disable", guard)
         count_unseen()

@@ -3,7 +3,7 @@
 import os
 from typing import Any, NamedTuple, Optional, Union
 
-from ._backward import count_unseen, thread_state
+from ._backward import count_unseen, process_state, thread_state
 from ._library import call
 
 _NOT_RECOMPILES = ("NewNode", "LimitReached")
@@ -24,10 +24,10 @@ def stats() -> dict[str, Any]:
     ``hits`` (backwards replayed from start to end), ``misses`` (of which something had to be captured), ``unique_graphs``
     (captures), ``recompiles`` (reasons to capture a structure that was known), ``fallbacks`` (calls left to PyTorch's
     engine) with ``fallbacks_by_reason``, ``opaque_nodes`` (nodes called as themselves, by name) with ``opaque_reasons``,
-    ``misses_by_reason``, and the other fields of hindcast's C++ ``Stats``.
+    ``misses_by_reason``, ``eager_graphs`` (graphs of ``torch.compile`` that run eagerly, by reason), and the other fields of hindcast's C++ ``Stats``.
     """
     count_unseen()
-    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons, without_cuda_graph = call("stats")
+    counters, times, misses, fallbacks, opaque_nodes, opaque_reasons, without_cuda_graph, eager_graphs = call("stats")
     return {
         **counters,
         **times,
@@ -38,6 +38,7 @@ def stats() -> dict[str, Any]:
         "opaque_nodes": opaque_nodes,
         "opaque_reasons": opaque_reasons,
         "without_cuda_graph": without_cuda_graph,
+        "eager_graphs": eager_graphs,
     }
 
 
@@ -53,7 +54,9 @@ def graphs() -> list[Graph]:
 
 
 def reset() -> None:
-    """Forgets every captured graph and zeroes the counters. Backwards that are running finish undisturbed."""
+    """Forgets every captured graph and what threads leave to PyTorch's engine, and zeroes the counters. Backwards that are running finish
+    undisturbed."""
+    process_state.resets += 1
     thread_state.take_uncounted()
     call("reset")
 

@@ -61,6 +61,35 @@ TEST(Inlined, ThreeFunctionsAreOneGraph) {
     EXPECT_NE(text.str().find(name), std::string::npos) << name << text.str();
 }
 
+// The first backward is traced, and a compiler of the user's makes programs that cannot be a part of a graph: both run as they are meant to.
+TEST(Inlined, FunctionsThatRunThemselvesAreNoOpaqueNodes) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({6, 4}).requires_grad_(), w = torch::randn({6, 4}).requires_grad_();
+  AotOptions users = now();
+  users.bw_compiler = [](const std::shared_ptr<const Graph>& program, const Tensors&) -> ProgramFunction {
+    return [program](Tensors inputs) { return run_program(*program, std::move(inputs)); };
+  };
+  const std::vector<std::function<at::Tensor(at::Tensor)>> losses = {[](const at::Tensor& y) { return y.sum(); },
+                                                                     [](const at::Tensor& y) { return y.t().contiguous().sin().mean(); },
+                                                                     [](const at::Tensor& y) { return (y * y).t().slice(0, 1).sum(); }};
+  for (const AotOptions& options : {now(), users}) {
+    for (const auto& loss : losses) {
+      const auto f = aot_function([](at::Tensor a, at::Tensor b) { return (a * b).sin(); }, options);
+      reset();
+      const auto guard = enable();
+      for (int i = 0; i < 8; ++i) {
+        x.mutable_grad() = w.mutable_grad() = at::Tensor();
+        loss(f(x, w)).backward();
+      }
+      const auto expected = torch::autograd::grad({loss((x * w).sin())}, {x, w});
+      EXPECT_TRUE(at::allclose(x.grad(), expected[0], 1e-5, 1e-6));
+      EXPECT_TRUE(at::allclose(w.grad(), expected[1], 1e-5, 1e-6));
+      EXPECT_TRUE(stats().opaque_nodes.empty()) << stats();
+      EXPECT_GE(stats().hits, 5U) << stats();
+    }
+  }
+}
+
 TEST(Inlined, FusionCrossesTheirBorders) {
   torch::manual_seed(1);
   const auto x = torch::randn({64, 128}).requires_grad_(), w = torch::randn({64, 128}).requires_grad_();

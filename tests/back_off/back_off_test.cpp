@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
+#include <future>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "engine/hindcast.h"
@@ -78,6 +80,29 @@ TEST_F(BackOff, MostOfThemAreNotEvenLookedAt) {
   for (uint64_t i = 200; i < 1000; ++i) backward(i);
   EXPECT_EQ(hindcast::stats().unique_graphs, before.unique_graphs);
   EXPECT_EQ(hindcast::stats().collect_us, before.collect_us) << "only what is taken over counts";
+}
+
+TEST_F(BackOff, AResetOnAnyThreadEndsThePause) {
+  std::promise<void> is_paused, is_reset;
+  const auto pause = [] {
+    for (uint64_t i = 0; i < 200; ++i) backward(i);
+  };
+  const auto guard = hindcast::enable_process();
+  std::thread other([&] {
+    pause();
+    is_paused.set_value();
+    is_reset.get_future().wait();
+    backward(9999);
+  });
+  is_paused.get_future().wait();
+  pause();
+  hindcast::reset();
+  backward(7777);
+  EXPECT_EQ(hindcast::stats().unique_graphs, 1U) << hindcast::stats();
+  is_reset.set_value();
+  other.join();
+  EXPECT_EQ(hindcast::stats().unique_graphs, 2U) << hindcast::stats();
+  EXPECT_EQ(left(), 0U);
 }
 
 TEST_F(BackOff, WhatBeginsToRepeatIsCaptured) {

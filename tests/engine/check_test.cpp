@@ -1,5 +1,6 @@
 #include "base/check.h"
 
+#include "base/first_line.h"
 #include "base/nearest_name.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +70,12 @@ TEST(Check, BuildsItsTextOnlyWhenItFails) {
 
 TEST(Unsupported, CarriesItsTextAlone) {
   EXPECT_EQ(text_of<Unsupported>([] { HC_UNSUPPORTED("{} input {}: nested tensor", "Mul", 0); }), "Mul input 0: nested tensor");
+}
+
+TEST(FirstLine, IsWhatAnExceptionSaysWithoutABacktrace) {
+  EXPECT_EQ(base::first_line(std::runtime_error("one\nframe #0: two")), "one");
+  EXPECT_EQ(base::first_line(std::runtime_error("\n  one\n")), "one");
+  EXPECT_EQ(base::first_line(std::runtime_error("")), "");
 }
 
 TEST(NearestName, FindsASlipAndNothingFarther) {

@@ -135,6 +135,46 @@ def test_nothing_takes_turns_without_back_off_or_where_equal_bits_are_wanted(mon
     assert (right, calls, left, reported) == ("True", "500", "0", "False")
 
 
+RESET = """
+import threading
+
+def backward(structure):
+    x = torch.ones(3, requires_grad=True)
+    y = x
+    for bit in range(10):
+        y = y.sin() if structure >> bit & 1 else y.tanh()
+    y.sum().backward()
+
+is_paused, is_reset = threading.Event(), threading.Event()
+
+def other():
+    for step in range(300):
+        backward(step)
+    is_paused.set()
+    is_reset.wait()
+    backward(1001)
+
+with hindcast.enable_process():
+    thread = threading.Thread(target=other)
+    thread.start()
+    is_paused.wait()
+    for step in range(300):
+        backward(step)
+    hindcast.reset()
+    backward(1000)
+    first = hindcast.stats()["unique_graphs"]
+    is_reset.set()
+    thread.join()
+    stats = hindcast.stats()
+print(first, stats["unique_graphs"], stats["fallbacks"])
+"""
+
+
+def test_reset_ends_what_threads_leave_to_pytorchs_engine(monkeypatch):
+    monkeypatch.setenv("HINDCAST_BACK_OFF", "1")
+    assert python(RESET).split() == ["1", "2", "0"]
+
+
 # ---- compiled functions
 
 

@@ -126,6 +126,18 @@ def test_a_guard_cannot_be_left_on_another_thread():
     assert raised == ["hindcast.enable: a guard was left on another thread than the one that entered it"]
 
 
+@pytest.mark.parametrize("make", [hindcast.enable, hindcast.enable_process])
+def test_a_guard_is_left_as_often_as_it_was_entered(make):
+    guard = make("eager")
+    with guard:
+        pass
+    with pytest.raises(RuntimeError, match=f"hindcast.{make.__name__}: a guard was left that is not entered"):
+        guard.__exit__(None, None, None)
+    with guard:
+        assert hindcast.is_enabled()
+    assert not hindcast.is_enabled()
+
+
 def test_two_threads_train_through_shared_leaves():
     w = leaf(50)
     expected = torch.zeros(50)

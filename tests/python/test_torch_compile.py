@@ -385,11 +385,14 @@ def test_what_runs_eagerly_says_why(capfd):
     def repeated(x):
         return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x.sin()), (torch.tensor(0), x))[1]
 
+    hindcast.reset()
     call = torch.compile(repeated, backend="hindcast")
     for _ in range(3):
         assert torch.equal(call(torch.ones(3)), torch.ones(3).sin().sin().sin())
     hindcast.wait()
     assert "a graph of torch.compile runs eagerly: it calls the higher-order operator while_loop" in capfd.readouterr().err
+    assert hindcast.stats()["eager_graphs"] == {"it calls the higher-order operator while_loop": 1}
+    assert "of torch.compile: it calls the higher-order operator while_loop" in hindcast.report()
     torch.compiler.reset()
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="a graph cannot be traced: it calls the higher-order operator while_loop"):
         torch.compile(repeated, backend="hindcast", options={"fallback": False})(torch.ones(3))

@@ -174,6 +174,8 @@ class Graph final : public CapturedGraph {
       if (!has_pool_) return;
       const ReleasedPool released(device_, pool_, last_stream_);
       if (released.can_be_emptied() && !released.empty(/*may_wait=*/true)) FullPools::of_process().add(released);
+    } catch (const c10::Error& error) {
+      TORCH_WARN("hindcast: a CUDA graph's memory was not given back: ", error.what_without_backtrace());
     } catch (const std::exception& error) {
       TORCH_WARN("hindcast: a CUDA graph's memory was not given back: ", error.what());
     }
