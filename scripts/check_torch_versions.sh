@@ -13,9 +13,10 @@ if [ $# = 0 ]; then
   set -- "${known[@]}"
 fi
 
-# What touches the inside of torch: its engine's method, hooks, nodes in Python, modes, processes.
+# What touches the inside of torch: its engine's method, hooks, nodes in Python, modes, processes, Dynamo, optimizers.
 python_tests=()
-for name in calls hooks functions saved_tensors guards threads function_modes refusals processes; do
+for name in calls hooks functions saved_tensors guards threads function_modes refusals processes process_guard aot optim second_order \
+  torch_compile train_step; do
   python_tests+=("tests/python/test_$name.py")
 done
 
