@@ -42,6 +42,23 @@ void Family::remove(const Specialisation& specialisation) {
   former = std::exchange(all_, std::move(fewer));
 }
 
+bool Family::may_trace_for_data_sizes() {
+  const std::lock_guard lock(mutex_);
+  return traces_for_data_sizes_ < options_.limit && ++traces_for_data_sizes_ > 0;
+}
+
+void Family::was_found_late(const std::shared_ptr<Specialisation>& specialisation) {
+  others_in_a_row_.store(0, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  const bool again = found_late_.lock() == specialisation;
+  found_late_ = specialisation;
+  if (!again) return;
+  auto list = std::make_shared<List>(*all_);  // holds all that the former one does
+  const auto place = std::find(list->begin(), list->end(), specialisation);
+  if (place != list->end()) std::rotate(list->begin(), place, place + 1);
+  all_ = std::move(list);
+}
+
 bool Family::note_escape() {
   constexpr size_t kMost = 2;
   const std::lock_guard lock(mutex_);

@@ -262,6 +262,7 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
   SymbolTable& symbols = *fitted.joint.graph->symbols;
   symbols.answer_freely(false);
   if (symbols.int_symbols() != values_in_first.size() || symbols.float_symbols() != 0) return std::nullopt;
+  if (!first.joint.graph->unbacked.empty()) return std::nullopt;
   // A relation may be of a number that stood for the size of that trace: (12*s0) % 16 == 0, for the -1 in x.view(x.size(0), -1).
   if (!infers) symbols.forget_relations();
   Fitter fitter(symbols, values_in_first);
@@ -271,6 +272,7 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
 }
 
 bool is_same_at(const TracedProgram& program, std::span<const int64_t> values, const TracedProgram& third) {
+  if (!third.joint.graph->unbacked.empty()) return false;
   TracedProgram copy = copy_of(program);
   SymbolTable& symbols = *copy.joint.graph->symbols;
   capture::Env env;
