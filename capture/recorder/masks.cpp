@@ -37,6 +37,14 @@ bool fit(const Indices& indices, const at::Tensor& indexed) {
   return true;
 }
 
+// To write one value to all, ATen takes the mask itself. A backward indexes the gradient of other values by the mask: then what has a size
+// by data is to be in the forward.
+bool is_put_by_numbers(const std::vector<c10::IValue>& inputs, bool are_known) {
+  const at::Tensor& values = inputs[2].toTensor();
+  const bool needs_gradient = values.requires_grad() && at::GradMode::is_enabled();
+  return are_known ? needs_gradient || values.dim() > 0 || inputs[3].toBool() : needs_gradient;
+}
+
 }  // namespace
 
 // Of the mask's columns, one for each of its dimensions. Stand-ins.
@@ -77,8 +85,7 @@ bool Recorder::record_by_numbers(const c10::OperatorHandle& op, const std::vecto
     return !is_mask(each) || numbers_of_masks_.contains(value_of(*each).index);
   };
   const bool are_known = std::all_of(indices.begin(), indices.end(), is_known);
-  // Where values are added, one for each element: to write one value to all, ATen takes the mask itself.
-  if (is_put && !(are_known && inputs[3].toBool())) return false;
+  if (is_put && !is_put_by_numbers(inputs, are_known)) return false;
   if (!are_known && policy_.depends_on_data(nonzero) == Answer::Refuse) return false;
   if (is_select && indexed.dim() != indices[0]->dim()) return false;  // it broadcasts
   if (!fit(indices, indexed)) return false;

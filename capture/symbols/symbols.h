@@ -203,8 +203,8 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   size_t float_symbols() const { return float_symbols_; }
   const std::vector<Relation>& relations() const { return relations_; }
   /// For who has compared what was traced at each value of the symbols that counts. What depends on a decision from now on says so again.
-  void forget_relations() {
-    relations_.clear();
+  void set_relations(std::vector<Relation> relations) {
+    relations_ = std::move(relations);
     recorded_.clear();
   }
   std::string str(ExprId id) const;

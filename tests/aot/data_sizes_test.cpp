@@ -112,6 +112,25 @@ std::vector<Case> cases() {
                    y.index_put_({mask}, x[1].index({mask}).tanh());
                    return Tensors{y};
                  }});
+  all.push_back({"writes by a mask that is known nowhere else",
+                 [] {
+                   return Tensors{leaf({12, 4}), leaf({4}), leaf({})};
+                 },
+                 [](const Tensors& x) {
+                   const auto y = x[0] * 2, z = x[0].sin();
+                   y.index_put_({x[0].sum(1) > 0}, x[1]);
+                   z.index_put_({x[0] > 0}, x[2]);
+                   return Tensors{y, z};
+                 }});
+  all.push_back({"writes a number by a mask",
+                 [] {
+                   return Tensors{leaf({12, 4})};
+                 },
+                 [](const Tensors& x) {
+                   auto y = x[0] * 2;
+                   y.index_put_({x[0] > 0}, 3);
+                   return Tensors{y};
+                 }});
   all.push_back({"new tensors of that size", matrix, [](const Tensors& x) {
                    const auto some = x[0].index({x[0] > 0});
                    return Tensors{some + at::ones_symint({some.sym_size(0)}, some.options()), at::zeros_like(some) - some,
@@ -252,6 +271,31 @@ TEST(DataSizes, BesideSizesOfArguments) {
   for (const int64_t size : {20, 20, 24, 31, 26, 20}) expect_gradient(f, with_positive(size / 2, size));
   EXPECT_EQ(f.stats().traces, 2U);
   EXPECT_EQ(f.stats().hits, 4U);
+}
+
+// Sizes of arguments as plain numbers, which a fit expresses by symbols; what is compared with a size that depends on data among them.
+TEST(DataSizes, BesidePlainSizesOfArguments) {
+  const auto function = [](const at::Tensor& x) {
+    const auto positive = (x > 0).nonzero().select(1, 0);
+    const auto halves = torch::zeros({x.size(0), 2}, x.options()).index_add(0, positive, x.index({positive}).unsqueeze(1).expand({-1, 2}));
+    return positive.sym_size(0) * 2 > x.size(0) ? halves.exp().sum() : halves.sin().sum();
+  };
+  const auto f = aot_function(function, exact_programs());
+  const auto expect_same = [&](int64_t count, int64_t size) {
+    const auto x = with_positive(count, size);
+    EXPECT_TRUE(torch::autograd::grad({f(x)}, {x})[0].equal(torch::autograd::grad({function(x)}, {x})[0])) << count << " of " << size;
+  };
+  for (const int64_t size : {20, 24, 30, 32, 40}) expect_same(size / 2 - 2, size);
+  EXPECT_EQ(f.stats().traces, 5U);  // each size once
+  const uint64_t hits = f.stats().hits;
+  for (const int64_t size : {20, 24, 30, 32, 40}) expect_same(size / 2 - 3, size);
+  EXPECT_EQ(f.stats().traces, 5U);
+  EXPECT_EQ(f.stats().hits, hits + 5);
+  EXPECT_LE(get_graphs(f).size(), 3U);
+  for (const int64_t size : {20, 24, 30, 32, 40}) {
+    expect_same(size / 2 + 3, size);  // the other branch
+    expect_same(size / 2 - 4, size);
+  }
 }
 
 TEST(DataSizes, SecondDerivatives) {
