@@ -8,6 +8,7 @@
 #include "capture/function/random_state.h"
 #include "capture/function/watch_grad.h"
 #include "capture/recorder/comparisons.h"
+#include "capture/recorder/data_sizes.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -521,7 +522,8 @@ Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
 }
 
 Answer FunctionTrace::depends_on_data(const c10::OperatorHandle& op) {
-  return returns_no_tensor(op) == Answer::Record ? Answer::Record : Answer::Refuse;
+  if (is_forward_ && has_data_size(op.operator_name())) return Answer::Record;
+  return returns_no_tensor(op);
 }
 
 // The function's own item() and equal() are compared in every call (AskedNumber); one inside of a formula of autograd cannot be.

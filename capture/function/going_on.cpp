@@ -159,7 +159,9 @@ void FunctionTrace::lead_on() {
 
 // From here on LibTorch's kernels run, which take no symbols.
 void FunctionTrace::forget_symbols() const {
-  if (graph_->symbols->int_symbols() != 0) capture::forget_symbols(ends_of_history());
+  if (graph_->symbols->int_symbols() == 0) return;
+  const SymbolTable::Looking looking(*graph_->symbols);  // programs may have been made of the graph, and do not depend on it
+  capture::forget_symbols(ends_of_history());
 }
 
 std::vector<at::Tensor> FunctionTrace::ends_of_history() const {

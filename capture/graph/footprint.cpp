@@ -26,7 +26,7 @@ size_t of_instr(const Instr& instr) {
 size_t Graph::footprint(const Graph* beside) const {
   using base::footprint;
   constexpr size_t kHashNode = 64;  // of an expression in the table that finds equal ones
-  size_t bytes = sizeof(*this) + footprint(inputs) + footprint(outputs) + footprint(origins);
+  size_t bytes = sizeof(*this) + footprint(inputs) + footprint(outputs) + footprint(unbacked) + footprint(origins);
   bytes += values.footprint(beside ? &beside->values : nullptr, of_value) + instrs.footprint(beside ? &beside->instrs : nullptr, of_instr);
   if (beside == nullptr || beside->symbols != symbols) bytes += symbols->size() * (sizeof(Expr) + kHashNode);
   for (const std::string& name : origins) bytes += name.capacity() > 15 ? name.capacity() + base::kBlockOverhead : 0;

@@ -286,14 +286,24 @@ std::vector<at::Tensor> Graph::run_program(std::vector<at::Tensor> given) const 
   if (given.size() != inputs.size())
     throw std::invalid_argument(
         base::format("hindcast::Graph::run: {} tensors given, the program has {} inputs", given.size(), inputs.size()));
+  Bindings bindings = bindings_of(*this, given);
+  if (!unbacked.empty()) bindings.ints.resize(symbols->backed_symbols());
+  const Evaluator evaluator(*symbols);
   Env env;
-  if (!Evaluator(*symbols).evaluate(bindings_of(*this, given), env))
+  if (!evaluator.evaluate(bindings, env))
     throw std::invalid_argument("hindcast::Graph::run: the inputs' sizes are none that the program can have");
   std::unordered_map<uint32_t, at::Tensor> all;
   for (size_t i = 0; i < given.size(); ++i) {
     if (inputs[i].defined()) all.emplace(inputs[i].index, std::move(given[i]));
   }
-  replay_all(all, instrs, env);
+  size_t first = 0;
+  for (const UnbackedSize& size : unbacked) {
+    for (; !all.contains(size.value.index) && first < instrs.size(); ++first) replay(all, instrs[first], env);
+    bindings.ints.push_back(all.at(size.value.index).size(size.dim));
+    if (!evaluator.evaluate(bindings, env) || !evaluator.relations_hold(env))
+      throw std::invalid_argument("hindcast::Graph::run: the program is not for a size that depends on data");
+  }
+  for (; first < instrs.size(); ++first) replay(all, instrs[first], env);
   std::vector<at::Tensor> results;
   for (const ValueId output : outputs) results.push_back(output.defined() ? all.at(output.index) : at::Tensor());
   return results;
@@ -329,6 +339,11 @@ void Graph::verify() const {
   for (const ValueId value : outputs) {
     HC_CHECK(!value.defined() || (value.index < values.size() && made[value.index]), "value {} is returned and not made", value.index);
   }
+  HC_CHECK(unbacked.empty() || unbacked.size() == symbols->unbacked_symbols(), "{} sizes for {} unbacked symbols", unbacked.size(),
+           symbols->unbacked_symbols());
+  for (const UnbackedSize& size : unbacked) {
+    HC_CHECK(size.value.defined() && made[size.value.index], "the value of an unbacked size is not made");
+  }
 }
 
 std::vector<ExprId> Graph::expressions() const {
@@ -348,6 +363,13 @@ std::shared_ptr<Graph> Graph::copy() const { return std::make_shared<Graph>(*thi
 
 void Graph::redirect(const std::function<ValueId(ValueId)>& now) {
   for (ValueId& value : outputs) value = now(value);
+  for (UnbackedSize& size : unbacked) size.value = now(size.value);
+}
+
+bool Graph::binds_sizes(const Instr& instr) const {
+  return std::any_of(unbacked.begin(), unbacked.end(), [&](const UnbackedSize& size) {
+    return std::find(instr.outputs.begin(), instr.outputs.end(), size.value) != instr.outputs.end();
+  });
 }
 
 }  // namespace hindcast::capture

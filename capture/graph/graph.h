@@ -132,6 +132,12 @@ struct Segment {
   std::vector<ValueId> outputs;  // values that it makes and others read
 };
 
+/// A dimension of a result whose size depends on data. The instr that makes the value binds the symbol.
+struct UnbackedSize {
+  ValueId value;
+  uint32_t dim = 0;
+};
+
 /// Names of values in texts, by value.
 using ValueNames = std::shared_ptr<const std::vector<std::string>>;
 
@@ -146,10 +152,11 @@ class HINDCAST_API Graph {
   base::SharedList<Value> values;  // copies of a graph share them, and the instrs
   base::SharedList<Instr> instrs;
   std::shared_ptr<SymbolTable> symbols = SymbolTable::make();
-  std::vector<ValueId> inputs;       // in the order in which tensors are given; undefined where nobody reads one
-  std::vector<ValueId> outputs;      // what the program returns; a backward's events give everything away
-  std::vector<std::string> origins;  // what instrs were recorded of, for texts: a backward's nodes
-  ValueNames names;                  // null, or what somebody gave them; else texts name values by their ops
+  std::vector<ValueId> inputs;         // in the order in which tensors are given; undefined where nobody reads one
+  std::vector<ValueId> outputs;        // what the program returns; a backward's events give everything away
+  std::vector<UnbackedSize> unbacked;  // in the order of the symbols; empty where all of these are given, as to a backward
+  std::vector<std::string> origins;    // what instrs were recorded of, for texts: a backward's nodes
+  ValueNames names;                    // null, or what somebody gave them; else texts name values by their ops
   uint32_t id = 0;
   bool strict = false;  // Options::deterministic of the guard: reductions must keep ATen's order, no contraction
 
@@ -201,6 +208,8 @@ class HINDCAST_API Graph {
 
   /// A copy of its own class.
   virtual std::shared_ptr<Graph> copy() const;
+  /// Whether a run binds unbacked symbols when this instr has run.
+  bool binds_sizes(const Instr& instr) const;
   /// Values are read in place of others from now on: what names values, and is no instr, follows.
   virtual void redirect(const std::function<ValueId(ValueId)>& now);
 

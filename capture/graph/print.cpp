@@ -148,7 +148,9 @@ std::string Printer::text() {
     if (input.value.defined()) line(base::format("{} = {}", typed(input.value), input.source));
   }
   const SymbolTable& symbols = *graph_.symbols;
-  for (size_t s = 0; s < symbols.int_symbols(); ++s) line(base::format("s{} = sizes[{}]", s, s));
+  for (size_t s = 0; s < symbols.backed_symbols(); ++s) line(base::format("s{} = sizes[{}]", s, s));
+  for (size_t s = 0; graph_.unbacked.empty() && s < symbols.unbacked_symbols(); ++s)
+    line(base::format("u{} = sizes[{}]", s, symbols.backed_symbols() + s));
   for (size_t s = 0; s < symbols.float_symbols(); ++s) line(base::format("f{} = scalars[{}]", s, s));
   std::optional<uint32_t> origin;
   for (const Instr& instr : graph_.instrs) {
@@ -169,6 +171,11 @@ void Printer::print(const Instr& instr) {
   if (right.empty()) return;
   if (instr.kind == InstrKind::Event && instr.outputs.empty()) return line(base::format("{} = {}", name_of(instr), right));
   line(base::format("{} = {}", join(instr.outputs, [&](ValueId value) { return typed(value); }), right));
+  for (size_t s = 0; s < graph_.unbacked.size(); ++s) {
+    const auto& [value, dim] = graph_.unbacked[s];
+    if (std::find(instr.outputs.begin(), instr.outputs.end(), value) != instr.outputs.end())
+      line(base::format("u{} = {}.size({})", s, name(value), dim));
+  }
 }
 
 std::string Printer::right_side(const Instr& instr) const {

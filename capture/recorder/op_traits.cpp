@@ -56,10 +56,6 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   return traits;
 }
 
-bool is_mask(const std::optional<at::Tensor>& index) {
-  return index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-}
-
 }  // namespace
 
 const char* describe(OpTrait trait) {
@@ -99,6 +95,10 @@ const OpTraits& traits_of(const c10::OperatorHandle& op) {
   const std::lock_guard lock(mutex);
   if (auto found = table->find(op.operator_name()); found != table->end()) return found->second;
   return table->try_emplace(op.operator_name(), read_traits(op)).first->second;
+}
+
+bool is_mask(const std::optional<at::Tensor>& index) {
+  return index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
 }
 
 bool indexes_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {

@@ -1,6 +1,7 @@
 #pragma once
 // What the recorder must know of an op, read once from its schema.
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct OpTraits {
 const OpTraits& traits_of(const c10::OperatorHandle& op);
 
 /// Indexing is declared to depend on the data for the sake of masks; with numbers the op does not.
+bool is_mask(const std::optional<at::Tensor>& index);
 bool indexes_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
 
 }  // namespace hindcast::capture

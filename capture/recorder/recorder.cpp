@@ -1,6 +1,7 @@
 #include "capture/recorder/recorder.h"
 
 #include "capture/recorder/comparisons.h"
+#include "capture/recorder/data_sizes.h"
 #include "capture/recorder/dispatch.h"
 #include "capture/recorder/hidden_writes.h"
 #include "capture/recorder/real_arguments.h"
@@ -62,6 +63,7 @@ Recorder::Recorder(Graph& graph, Policy& policy)
 void Recorder::begin(uint32_t call) {
   call_ = call;
   first_instr_ = graph_.instrs.size();
+  forget_dropped_masks();
   refusal_.reset();
   origin_without_gradients_.reset();
   derived_.clear();
@@ -287,6 +289,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   seen_ = seen_now(op, inputs);
   lift_all(inputs);
   if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, given, *stack);
+  if (record_by_numbers(op, inputs, stack)) return;
   check_traits(op, traits, inputs);
   check_autograd(op);
   std::vector<Arg> args;
@@ -457,9 +460,20 @@ torch::jit::Stack Recorder::call_real(const c10::OperatorHandle& op, const std::
   return stack;
 }
 
+// `by_data`: the result and its dimension that bind an unbacked symbol.
+std::vector<Sizes> Recorder::sizes_of_results(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs,
+                                              const std::vector<at::Tensor>& outputs,
+                                              std::optional<std::pair<size_t, size_t>>& by_data) const {
+  if (!has_data_size(op.operator_name())) return result_sizes(op, inputs, outputs, *graph_.symbols);
+  SizesByData found = sizes_by_data(op, inputs, outputs, *graph_.symbols);
+  by_data = found.dims.front();
+  return std::move(found.sizes);
+}
+
 std::vector<at::Tensor> Recorder::record_op(const c10::OperatorHandle& op, const std::vector<Arg>& args,
                                             const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs) {
-  const auto sizes = result_sizes(op, inputs, outputs, *graph_.symbols);
+  std::optional<std::pair<size_t, size_t>> by_data;
+  const auto sizes = sizes_of_results(op, inputs, outputs, by_data);
   std::vector<at::Tensor> wrapped;
   std::vector<ValueId> ids;
   bool any_new = false;
@@ -469,6 +483,7 @@ std::vector<at::Tensor> Recorder::record_op(const c10::OperatorHandle& op, const
     ids.push_back(!outputs[i].defined() ? undefined_value() : new_value(outputs[i], sizes[i]));
     wrapped.push_back(same ? given_back(*same) : at::Tensor());
   }
+  if (by_data) graph_.unbacked.push_back({ids[by_data->first], static_cast<uint32_t>(by_data->second)});
   if (any_new || outputs.empty()) {
     intern_channels_of_a_group(op, inputs, *graph_.symbols);
     Instr& instr = new_instr(op, args);

@@ -18,6 +18,7 @@
 #include "capture/recorder/op_traits.h"
 #include "capture/recorder/policy.h"
 #include "capture/recorder/tracing_tensor.h"
+#include "capture/shape_rules/shape_rules.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -138,6 +139,11 @@ class Recorder {
   void refuse(const c10::OperatorHandle& op, const char* reason);
 
   // The steps of record().
+  bool record_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, torch::jit::Stack* stack);
+  std::vector<at::Tensor> numbers_of(const at::Tensor& mask);
+  void forget_dropped_masks();
+  std::vector<Sizes> sizes_of_results(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs,
+                                      const std::vector<at::Tensor>& outputs, std::optional<std::pair<size_t, size_t>>& by_data) const;
   void record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view, torch::jit::Stack* stack);
   void record_hidden_write(const HiddenWrite& hidden, std::vector<c10::IValue> inputs, torch::jit::Stack& stack);
   void lift_all(std::vector<c10::IValue>& inputs);
@@ -182,7 +188,13 @@ class Recorder {
        had_saved_tensor_hooks_ = false;
   const uint64_t number_;
   WeakStandIns made_;
-  std::vector<Derived> derived_;  // since begin(), where a backward may be recorded once more
+  struct NumbersOfMask {
+    std::vector<at::Tensor> real;  // by dimension of the mask
+    std::vector<ValueId> values;
+    size_t end = 0;  // the instrs that made them end here
+  };
+  std::unordered_map<uint32_t, NumbersOfMask> numbers_of_masks_;  // by value of the mask
+  std::vector<Derived> derived_;                                  // since begin(), where a backward may be recorded once more
   struct Lifted {
     at::Tensor outside, stand_in;
   };

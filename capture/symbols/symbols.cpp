@@ -12,6 +12,10 @@ ExprType type_of(ExprKind kind) {
   return kind <= ExprKind::FPow ? ExprType::Float : ExprType::Bool;
 }
 
+bool is_unary(ExprKind kind) {
+  return kind == ExprKind::Floor || kind == ExprKind::Ceil || kind == ExprKind::FromInt || kind == ExprKind::FNeg || kind == ExprKind::Not;
+}
+
 size_t SymbolTable::ShapeHash::operator()(const Shape& shape) const {
   uint64_t hash = static_cast<uint64_t>(shape.kind);
   for (const uint64_t part : {uint64_t{shape.a}, uint64_t{shape.b}, static_cast<uint64_t>(shape.bits)}) {
@@ -44,11 +48,30 @@ ExprId SymbolTable::new_symbol(ExprKind kind, Number hint, bool non_negative, si
 }
 
 ExprId SymbolTable::size_symbol(int64_t hint) {
+  if (unbacked_symbols_ != 0) throw std::logic_error("a size symbol behind an unbacked one");
   if (hint < 0) throw std::logic_error("size symbol: hint " + std::to_string(hint) + ", a size is never negative");
   return new_symbol(ExprKind::IntSymbol, of_int(hint), true, int_symbols_);
 }
 
-ExprId SymbolTable::int_symbol(int64_t hint) { return new_symbol(ExprKind::IntSymbol, of_int(hint), false, int_symbols_); }
+ExprId SymbolTable::int_symbol(int64_t hint) {
+  if (unbacked_symbols_ != 0) throw std::logic_error("an integer symbol behind an unbacked one");
+  return new_symbol(ExprKind::IntSymbol, of_int(hint), false, int_symbols_);
+}
+
+ExprId SymbolTable::unbacked_symbol(int64_t hint) {
+  ++unbacked_symbols_;
+  return new_symbol(ExprKind::IntSymbol, of_int(hint), true, int_symbols_);
+}
+
+size_t SymbolTable::bound_by(ExprId id) const {
+  const Expr& e = expr(id);
+  if (unbacked_symbols_ == 0 || is_constant(id) || e.kind == ExprKind::FloatSymbol) return 0;
+  if (e.kind == ExprKind::IntSymbol) {
+    const auto number = static_cast<size_t>(e.payload.i);
+    return number < backed_symbols() ? 0 : number - backed_symbols() + 1;
+  }
+  return is_unary(e.kind) ? bound_by(e.a) : std::max(bound_by(e.a), bound_by(e.b));
+}
 
 ExprId SymbolTable::float_symbol(double hint) { return new_symbol(ExprKind::FloatSymbol, of_real(hint), false, float_symbols_); }
 

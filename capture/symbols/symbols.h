@@ -2,7 +2,7 @@
 // Exact symbolic sizes of one traced variant.
 //
 // A SymbolTable interns expressions over the variant's symbols: s0, s1, ... are integers (sizes and other dynamic int
-// fields), f0, f1, ... are lifted floats. Equal expressions have equal ids: sums are kept as ordered linear forms and
+// fields), f0, f1, ... are lifted floats, u0, u1, ... are unbacked: sizes of results that depend on data. Equal expressions have equal ids: sums are kept as ordered linear forms and
 // products as ordered factors, so that `(s0*s1)/s1`, `s0 + s1 - s1` and `s0` are one id. Every expression carries its
 // *hint*, the value it has in the backward that is being traced.
 //
@@ -10,6 +10,9 @@
 // (symbols_node.cpp). Each time the program asks for something concrete the answer is the hint's, and a Relation is
 // recorded that says so; what follows from the form alone (s0 == s0, s0 + 1 > s0) needs none. A variant may be used for
 // other sizes exactly when all its relations hold there (Evaluator).
+//
+// An unbacked symbol has no value before a run: the op whose result has that size gives it. A run binds them in their order, and each
+// time evaluates and checks what became known by it.
 //
 // Integer division and remainder round as C++ does on plain ints, which is what the stock engine computes with.
 // One thread at a time while tracing; read-only afterwards.
@@ -68,6 +71,8 @@ enum class ExprKind : uint8_t {
 
 enum class ExprType : uint8_t { Int, Float, Bool };
 ExprType type_of(ExprKind kind);
+/// It has the operand `a` alone.
+bool is_unary(ExprKind kind);
 
 /// Less and LessEqual on floats are false for NaN; SameBits tells -0.0 from 0.0 and finds NaN equal to itself.
 enum class Cmp : uint8_t { Equal, Less, LessEqual, SameBits };
@@ -102,6 +107,9 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   // -- symbols and constants. Symbols are numbered apart: integers (sizes among them) from 0, floats from 0.
   ExprId size_symbol(int64_t hint);  ///< never negative
   ExprId int_symbol(int64_t hint);   ///< any sign
+  /// The size of a result that depends on data. A plain integer asked for it leaves a relation in any case. No other integer symbol comes
+  /// behind the first of these.
+  ExprId unbacked_symbol(int64_t hint);
   ExprId float_symbol(double hint);
   ExprId integer(int64_t value);
   ExprId real(double value);
@@ -189,11 +197,16 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   /// The expression of a number, if there is one in the table.
   std::optional<ExprId> find_integer(int64_t value) const;
   size_t int_symbols() const { return int_symbols_; }
+  size_t unbacked_symbols() const { return unbacked_symbols_; }
+  /// Those that are known before a run. They come first.
+  size_t backed_symbols() const { return int_symbols_ - unbacked_symbols_; }
+  /// How many unbacked symbols have to be bound before the expression has a value.
+  size_t bound_by(ExprId id) const;
   size_t float_symbols() const { return float_symbols_; }
   const std::vector<Relation>& relations() const { return relations_; }
   /// For who has compared what was traced at each value of the symbols that counts. What depends on a decision from now on says so again.
-  void forget_relations() {
-    relations_.clear();
+  void set_relations(std::vector<Relation> relations) {
+    relations_ = std::move(relations);
     recorded_.clear();
   }
   std::string str(ExprId id) const;
@@ -234,11 +247,12 @@ class SymbolTable : public std::enable_shared_from_this<SymbolTable> {
   std::unordered_set<Shape, ShapeHash> recorded_;
   std::unordered_set<uint32_t> steady_;  // symbols
   size_t int_symbols_ = 0;
+  size_t unbacked_symbols_ = 0;
   size_t float_symbols_ = 0;
   bool answers_freely_ = false, has_answered_ = false, is_looked_at_ = false;
 };
 
-/// Values of all symbols, by number.
+/// Values of symbols, by number: of all, or of all up to some unbacked one.
 struct Bindings {
   std::vector<int64_t> ints;
   std::vector<double> floats;
@@ -249,7 +263,8 @@ Bindings bindings_at_capture(const SymbolTable& symbols);
 
 /// Values of expressions under one binding. Reused from call to call, it does not allocate.
 struct Env {
-  std::vector<Number> values;  // by ExprId; only what the evaluator was made for is filled in
+  std::vector<Number> values;  // by ExprId; only what the evaluator was made for, and what is bound, is filled in
+  size_t unbacked = 0;         // how many are bound
   int64_t integer(ExprId id) const { return values[id.index].i; }
   double real(ExprId id) const { return values[id.index].f; }
 };
@@ -264,8 +279,9 @@ class Evaluator {
   explicit Evaluator(const SymbolTable& table);
 
   /// False, and `env` unusable, when a needed expression divides by zero or does not fit, a size is negative, or the
-  /// number of values is not the number of symbols.
+  /// number of values is not the number of symbols. What depends on symbols that `bindings` do not reach is left out.
   bool evaluate(const Bindings& bindings, Env& env) const;
+  /// Those between what `env` has.
   bool relations_hold(const Env& env) const;
   /// Bytes that it holds.
   size_t footprint() const { return steps_.capacity() * sizeof(Step) + checks_.capacity() * sizeof(Check); }
@@ -285,8 +301,11 @@ class Evaluator {
   };
   Evaluator(const SymbolTable& table, std::vector<bool> needed);
 
+  void order_by_unbacked(const SymbolTable& table);
+
   std::vector<Step> steps_;
   std::vector<Check> checks_;
+  std::vector<size_t> step_ends_ = {0}, check_ends_ = {0};  // by number of bound unbacked symbols: how many of these have values
   size_t slots_ = 0;
   size_t ints_ = 0;
   size_t floats_ = 0;

@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 namespace hindcast::capture {
 namespace {
-
-bool is_unary(ExprKind kind) {
-  return kind == ExprKind::Floor || kind == ExprKind::Ceil || kind == ExprKind::FromInt || kind == ExprKind::FNeg;
-}
 
 bool has_no_operands(ExprKind kind) {
   return kind == ExprKind::IntConst || kind == ExprKind::IntSymbol || kind == ExprKind::FloatConst || kind == ExprKind::FloatSymbol;
@@ -50,18 +47,42 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
     steps_.push_back({e.kind, e.kind == ExprKind::IntSymbol && e.non_negative, i, e.a.index, e.b.index, e.payload});
   }
   std::reverse(steps_.begin(), steps_.end());
+  order_by_unbacked(table);
+}
+
+// Stable: operands still come before what is made of them.
+void Evaluator::order_by_unbacked(const SymbolTable& table) {
+  step_ends_.clear();
+  check_ends_.clear();
+  std::vector<size_t> bound_by;
+  for (uint32_t e = 0; table.unbacked_symbols() != 0 && e < table.size(); ++e) bound_by.push_back(table.bound_by({e}));
+  const auto order = [&](auto& list, std::vector<size_t>& ends, auto of) {
+    std::stable_sort(list.begin(), list.end(), [&](const auto& a, const auto& b) { return of(a) < of(b); });
+    for (size_t bound = 0; bound < table.unbacked_symbols(); ++bound) {
+      const auto end = std::partition_point(list.begin(), list.end(), [&](const auto& each) { return of(each) <= bound; });
+      ends.push_back(static_cast<size_t>(end - list.begin()));
+    }
+  };
+  if (!bound_by.empty()) {
+    order(steps_, step_ends_, [&](const Step& step) { return bound_by[step.out]; });
+    order(checks_, check_ends_, [&](const Check& check) { return std::max(bound_by[check.lhs], bound_by[check.rhs]); });
+  }
+  step_ends_.push_back(steps_.size());
+  check_ends_.push_back(checks_.size());
 }
 
 bool Evaluator::evaluate(const Bindings& bindings, Env& env) const {
-  if (bindings.ints.size() != ints_ || bindings.floats.size() != floats_) return false;
+  const size_t unbound = ints_ - bindings.ints.size();  // of more than there are, a huge number
+  if (unbound >= step_ends_.size() || bindings.floats.size() != floats_) return false;
   env.values.resize(slots_);
+  env.unbacked = step_ends_.size() - 1 - unbound;
   Number* const values = env.values.data();
   bool valid = true;
   const auto whole_or_fail = [&](std::optional<int64_t> value) {
     valid &= value.has_value();
     return value.value_or(0);
   };
-  for (const Step& step : steps_) {
+  for (const Step& step : std::span(steps_).first(step_ends_[env.unbacked])) {
     Number& out = values[step.out];
     const Number a = values[step.a], b = values[step.b];
     switch (step.kind) {
@@ -134,7 +155,8 @@ bool Evaluator::evaluate(const Bindings& bindings, Env& env) const {
 }
 
 bool Evaluator::relations_hold(const Env& env) const {
-  return std::all_of(checks_.begin(), checks_.end(), [&](const Check& check) {
+  const auto checks = std::span(checks_).first(check_ends_[env.unbacked]);
+  return std::all_of(checks.begin(), checks.end(), [&](const Check& check) {
     const Number a = env.values[check.lhs], b = env.values[check.rhs];
     const auto holds = [&](auto x, auto y) {
       switch (check.cmp) {

@@ -63,6 +63,7 @@ std::string SymbolTable::text(ExprId id, int binding) const {
     case ExprKind::FloatConst:
       return wrap(e.payload.f < 0 ? kUnary : kAtom, real_text(e.payload.f));
     case ExprKind::IntSymbol:
+      if (const size_t unbacked = bound_by(id); unbacked != 0) return "u" + std::to_string(unbacked - 1);
       return "s" + std::to_string(e.payload.i);
     case ExprKind::FloatSymbol:
       return "f" + std::to_string(e.payload.i);

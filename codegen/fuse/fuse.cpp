@@ -39,7 +39,7 @@ class Fuser {
     is_done_.resize(graph.instrs.size());
     uint32_t segment = 0;
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-      if (capture::is_barrier(graph.instrs[i])) ++segment;
+      if (capture::is_barrier(graph.instrs[i]) || graph.binds_sizes(graph.instrs[i])) ++segment;
       segment_.push_back(segment);
       capture::for_each_use(graph.instrs[i], [&](ValueId value) {
         if (value.defined()) users_[value.index].push_back(i);
@@ -53,6 +53,9 @@ class Fuser {
       now_ = i;
       if (capture::is_barrier(instr)) {
         pass_barrier(i);
+      } else if (graph_.binds_sizes(instr)) {
+        close_all("a size depends on data");
+        emit(i);
       } else if (instr.kind == InstrKind::Event) {
         pass_event(i);
       } else if (!is_done_[i]) {

@@ -66,7 +66,7 @@ JointUses::JointUses(const Joint& joint)
   }
   for (uint32_t i = 0; i < graph().instrs.size(); ++i) {
     const Instr& instr = this->instr(i);
-    stays_.push_back(stays_where_it_is(instr));
+    stays_.push_back(stays_where_it_is(instr) || graph().binds_sizes(instr));
     bool needs_backward = stays_.back() && i >= joint.forward_end;
     capture::for_each_use(instr, [&](ValueId value) {
       if (value.defined()) needs_backward = needs_backward || value_needs_backward_[value.index];

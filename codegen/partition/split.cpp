@@ -58,11 +58,17 @@ class Splitter {
       HC_CHECK(!forward[i] || !uses_.runs_in_backward(i), "instr {} of the forward needs a tangent", i);
       if (forward[i]) order.push_back(i);
     }
-    parts.forward = program({joint_.primal_values().begin(), joint_.primal_values().end()}, std::move(outputs), order);
+    const auto forward_program = program({joint_.primal_values().begin(), joint_.primal_values().end()}, std::move(outputs), order);
+    forward_program->unbacked = graph_.unbacked;
+    forward_program->verify();
+    parts.forward = forward_program;
 
     std::vector<ValueId> inputs = parts.saved;
     inputs.insert(inputs.end(), joint_.tangent_values().begin(), joint_.tangent_values().end());
-    parts.backward = program(std::move(inputs), {joint_.gradient_values().begin(), joint_.gradient_values().end()}, in_time(backward));
+    const auto backward_program =
+        program(std::move(inputs), {joint_.gradient_values().begin(), joint_.gradient_values().end()}, in_time(backward));
+    backward_program->verify();
+    parts.backward = backward_program;
     return parts;
   }
 
@@ -136,8 +142,7 @@ class Splitter {
     return order;
   }
 
-  std::shared_ptr<const Graph> program(std::vector<ValueId> inputs, std::vector<ValueId> outputs,
-                                       const std::vector<uint32_t>& order) const {
+  std::shared_ptr<Graph> program(std::vector<ValueId> inputs, std::vector<ValueId> outputs, const std::vector<uint32_t>& order) const {
     auto part = std::make_shared<Graph>();
     part->values = graph_.values;
     part->symbols = graph_.symbols;
@@ -149,7 +154,6 @@ class Splitter {
     part->outputs = std::move(outputs);
     part->instrs.reserve(order.size());
     for (const uint32_t i : order) part->instrs.share(graph_.instrs, i);
-    part->verify();
     return part;
   }
 

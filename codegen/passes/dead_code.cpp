@@ -70,6 +70,7 @@ Rewrite dead_code(const Graph& graph) {
   for (const ValueId value : graph.outputs) {
     if (value.defined()) is_read[value.index] = true;
   }
+  for (const capture::UnbackedSize& size : graph.unbacked) is_read[size.value.index] = true;
   for (auto i = static_cast<uint32_t>(graph.instrs.size()); i-- > 0;) {
     const Instr& instr = graph.instrs[i];
     const bool is_needed = !may_go(instr) || std::any_of(instr.outputs.begin(), instr.outputs.end(),

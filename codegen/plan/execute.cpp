@@ -37,8 +37,12 @@ void run_step(const Step& step, Slots& slots, const capture::Env& env) {
 }
 
 uint32_t execute(const Plan& plan, uint32_t first, Slots& slots, const capture::Env& env, StepRunner* special) {
+  return execute(plan, first, static_cast<uint32_t>(plan.steps().size()), slots, env, special);
+}
+
+uint32_t execute(const Plan& plan, uint32_t first, uint32_t last, Slots& slots, const capture::Env& env, StepRunner* special) {
   const std::vector<Step>& steps = plan.steps();
-  for (; first < steps.size(); ++first) {
+  for (; first < last; ++first) {
     const Step& step = steps[first];
     if (step.kind == capture::InstrKind::Event) break;
     if (special != nullptr && special->run(step)) continue;

@@ -29,5 +29,7 @@ class StepRunner {
 /// Runs the steps from `first` to the next event, or to the plan's end; returns where it stopped. Below autograd, which is the caller's
 /// affair. `special`, where there is one, is asked before each step. Throws what an op throws.
 uint32_t execute(const Plan& plan, uint32_t first, Slots& slots, const capture::Env& env, StepRunner* special = nullptr);
+/// The same up to `last`, not included, at most.
+uint32_t execute(const Plan& plan, uint32_t first, uint32_t last, Slots& slots, const capture::Env& env, StepRunner* special = nullptr);
 
 }  // namespace hindcast::codegen

@@ -1,6 +1,7 @@
 #include "codegen/plan/plan.h"
 
 #include "codegen/plan/op_call.h"
+#include "base/check.h"
 #include "base/footprint.h"
 
 #include <algorithm>
@@ -41,6 +42,7 @@ Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule
     : graph_(std::move(graph)), is_as_captured_(make_group_call == nullptr), evaluator_(*graph_->symbols, graph_->expressions()) {
   assign_slots();
   add_steps(schedule, make_group_call, find_last_uses(schedule, find_holds));
+  find_sizes_to_bind();
   if (!is_as_captured_) return;
   for (const capture::Segment& segment : graph_->segments()) {
     PlannedSegment& planned = segments_.emplace_back();
@@ -64,7 +66,20 @@ void Plan::assign_slots() {
   };
   for (const Instr& instr : graph_->instrs) for_each_use(instr, assign);
   std::for_each(graph_->outputs.begin(), graph_->outputs.end(), assign);
+  for (const capture::UnbackedSize& size : graph_->unbacked) assign(size.value);
   slot_count_ = next;
+}
+
+void Plan::find_sizes_to_bind() {
+  for (const capture::UnbackedSize& size : graph_->unbacked) {
+    const auto makes = [&](const Step& step) {
+      return std::find(step.outputs.begin(), step.outputs.end(), slot_of(size.value)) != step.outputs.end();
+    };
+    const auto step = static_cast<uint32_t>(std::find_if(steps_.begin(), steps_.end(), makes) - steps_.begin());
+    HC_CHECK(step < steps_.size(), "no step makes value {}, which has an unbacked size", size.value.index);
+    HC_CHECK(sizes_to_bind_.empty() || sizes_to_bind_.back().step <= step, "unbacked symbols are bound in another order than theirs");
+    sizes_to_bind_.push_back({step, slot_of(size.value), size.dim});
+  }
 }
 
 StepArg Plan::plan_arg(const Arg& arg, uint32_t place, const std::vector<uint32_t>& last_use) {
@@ -93,6 +108,10 @@ std::vector<uint32_t> Plan::find_last_uses(const Schedule& schedule, const FindH
   }
   for (const ValueId value : graph_->outputs) {
     if (value.defined()) last_use[slot_of(value)] = static_cast<uint32_t>(schedule.items.size());
+  }
+  for (const capture::UnbackedSize& size : graph_->unbacked) {
+    uint32_t& last = last_use[slot_of(size.value)];
+    if (last == kNoSlot) last = static_cast<uint32_t>(schedule.items.size());
   }
   if (find_holds) holds_ = find_holds(*this);
   std::erase_if(holds_, [&](const Hold& hold) { return last_use[hold.slot] != kNoSlot && last_use[hold.slot] >= hold.place; });
@@ -225,7 +244,8 @@ size_t Plan::footprint() const {
     for (const StepArg& arg : args) bytes += footprint_beyond<1>(arg.slots) + footprint_beyond<2>(arg.exprs);
     return bytes;
   };
-  size_t bytes = sizeof(*this) + footprint(steps_) + footprint(segments_) + footprint(slots_) + footprint(holds_) + evaluator_.footprint();
+  size_t bytes = sizeof(*this) + footprint(steps_) + footprint(segments_) + footprint(sizes_to_bind_) + footprint(slots_) +
+                 footprint(holds_) + evaluator_.footprint();
   for (const Step& step : steps_) {
     bytes += of_args(step.args) + footprint_beyond<2>(step.inputs) + footprint_beyond<2>(step.outputs) + footprint(step.views) +
              footprint(step.leaves) + (step.call_op ? step.call_op->footprint() : 0);

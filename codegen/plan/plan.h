@@ -105,6 +105,11 @@ struct PlannedSegment {
   std::vector<uint32_t> inputs, outputs;
 };
 
+/// A run reads this size behind the step: it is the next unbacked symbol.
+struct SizeToBind {
+  uint32_t step = 0, slot = 0, dim = 0;
+};
+
 class Plan {
  public:
   /// The call of a group, by its index into Schedule::groups.
@@ -122,6 +127,7 @@ class Plan {
   std::shared_ptr<const capture::Graph> shared_graph() const { return graph_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<PlannedSegment>& segments() const { return segments_; }
+  const std::vector<SizeToBind>& sizes_to_bind() const { return sizes_to_bind_; }
   uint32_t slot_count() const { return slot_count_; }
   /// Leaves of all its kernels.
   uint32_t leaf_count() const { return leaf_count_; }
@@ -149,6 +155,7 @@ class Plan {
 
  private:
   void assign_slots();
+  void find_sizes_to_bind();
   std::vector<uint32_t> find_last_uses(const Schedule& schedule, const FindHolds& find_holds);
   void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use);
   /// By instr.
@@ -161,6 +168,7 @@ class Plan {
   std::shared_ptr<const capture::Graph> graph_;
   std::vector<Step> steps_;
   std::vector<PlannedSegment> segments_;
+  std::vector<SizeToBind> sizes_to_bind_;
   std::vector<uint32_t> slots_;
   std::vector<Hold> holds_;
   uint32_t slot_count_ = 0, leaf_count_ = 0, event_count_ = 0;

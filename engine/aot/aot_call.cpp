@@ -115,7 +115,7 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 
 // ---- a call that is known
 
-FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
+std::optional<FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
   if (auto halves = known->halves()) {
     halves = with_numbers_for_now(*context_, *known, std::move(halves));
@@ -128,12 +128,12 @@ FunctionOutput AotCall::run(const std::shared_ptr<Specialisation>& known, captur
   return trace_again(known, bindings);
 }
 
-FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
-                                     capture::Bindings bindings) {
+std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
+                                                    const std::shared_ptr<const Halves>& halves, capture::Bindings bindings) {
   const Gain gain = gain_of(*context_, *known, *halves);
   if (call_.is_timed && gain == Gain::Perhaps && context_->leaving.is_functions_turn(known.get())) {
     context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
-    return {.gain = gain, .program = known.get(), .is_functions = true};
+    return FunctionOutput{.gain = gain, .program = known.get(), .is_functions = true};
   }
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (writes_to_shared_memory(*known, primals)) {
@@ -141,9 +141,14 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     return run_eagerly(*context_, call_);
   }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
-  const bool may_draw_again = known->draws_random_numbers() && !known->numbers().empty();
+  const bool may_draw_again = known->draws_random_numbers() && (!known->numbers().empty() || known->has_data_sizes());
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
-  std::vector<at::Tensor> outputs = halves->forward->run(primals, bindings);
+  auto made = halves->forward->run_and_bind(primals, bindings);
+  if (!made) {
+    random.restore();
+    return std::nullopt;
+  }
+  std::vector<at::Tensor> outputs = std::move(*made);
   for (const capture::AskedNumber& asked : known->numbers()) {
     if (same_number(outputs[asked.result].item(), asked.number)) continue;
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
@@ -166,15 +171,15 @@ FunctionOutput AotCall::run_programs(const std::shared_ptr<Specialisation>& know
     node->note_streams(halves->devices);
   }
   outputs.clear();
-  return {.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
-          .shape = known->shape(),
-          .gain = gain,
-          .program = known.get()};
+  return FunctionOutput{.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
+                        .shape = known->shape(),
+                        .gain = gain,
+                        .program = known.get()};
 }
 
 // The function itself, on copies, with the random numbers that the program had.
-FunctionOutput AotCall::run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
-                                        capture::Bindings bindings) {
+std::optional<FunctionOutput> AotCall::run_and_compare(const std::shared_ptr<Specialisation>& known,
+                                                       const std::shared_ptr<const Halves>& halves, capture::Bindings bindings) {
   const bool writes_outside = std::any_of(known->results().begin(), known->results().end(), [&](const capture::Result& result) {
     return result.written && *result.written >= call_.inputs.size();
   });
@@ -185,13 +190,14 @@ FunctionOutput AotCall::run_and_compare(const std::shared_ptr<Specialisation>& k
     for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
   }
   const auto before = capture::RandomState::of(call_.inputs);
-  FunctionOutput output = run_programs(known, halves, std::move(bindings));
+  std::optional<FunctionOutput> output = run_programs(known, halves, std::move(bindings));
+  if (!output) return output;
   const auto after = before.now();
   before.restore();
   const c10::AutoGradMode no_grad(false);
   const std::vector<at::Tensor> expected = call_.function(copies).tensors;
   after.restore();
-  if (const auto difference = find_difference(output.tensors, expected)) {
+  if (const auto difference = find_difference(output->tensors, expected)) {
     throw std::runtime_error(base::format(
         "hindcast::aot_function: the function gives something else than the program that was traced of it: {}. Something that it reads "
         "besides its arguments has changed (a number that a lambda captured, a branch): make it an argument",
@@ -329,7 +335,13 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
   std::shared_ptr<Specialisation> of = known;
   if (!known->is_like(*recording.trace)) {
     // The function did something else than before; what is known waits for a call like the first.
-    of = std::make_shared<Specialisation>(InputFacts(call_.inputs), DynamicRow(), *recording.trace, recording.output, call_.has_owner);
+    of = std::make_shared<Specialisation>(InputFacts(call_.inputs), known->dynamic_at(now), *recording.trace, recording.output,
+                                          call_.has_owner);
+    const auto family = known->family();
+    if (family && of->has_data_sizes() && family->may_trace_for_data_sizes()) {
+      of->set_family(family);
+      family->add(of);
+    }
   }
   return finish_trace(of, std::move(recording.trace));
 }
@@ -342,8 +354,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     trace.reset();
     return run_eagerly(*context_, call_);
   }
-  capture::Bindings bindings;
-  known->matches(InputFacts(call_.inputs).row, bindings);
+  const capture::Bindings bindings = capture::bindings_at_capture(*trace->symbols());
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < known->results().size(); ++i) {
     const capture::Result& result = known->results()[i];

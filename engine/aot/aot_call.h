@@ -7,6 +7,7 @@
 #include "engine/aot/family.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,14 +21,14 @@ class AotCall {
  public:
   AotCall(std::shared_ptr<AotContext> context, const FunctionCall& call) : context_(std::move(context)), call_(call) {}
 
-  /// By what is known of such calls.
-  FunctionOutput run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
+  /// By what is known of such calls. Nullopt: its program is for other sizes, of those that depend on data; nothing has happened.
+  std::optional<FunctionOutput> run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
   /// By tracing the function, for the family to know.
   FunctionOutput trace_new(Family& family);
 
  private:
-  FunctionOutput run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
-                              capture::Bindings bindings);
+  std::optional<FunctionOutput> run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
+                                             capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
   struct Recording {
     std::unique_ptr<capture::FunctionTrace> trace;  // null: the function is no program
@@ -39,8 +40,8 @@ class AotCall {
   Recording record(const capture::FunctionTrace::SizesOf& sizes, bool answers_freely);
   FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now);
   FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
-  FunctionOutput run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
-                                 capture::Bindings bindings);
+  std::optional<FunctionOutput> run_and_compare(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const Halves>& halves,
+                                                capture::Bindings bindings);
   /// The results, with their history, to what the function returns; and its writes.
   std::vector<at::Tensor> finish(const Specialisation& known, std::vector<at::Tensor> results, const std::vector<at::Tensor>& primals,
                                  const capture::Bindings& bindings, bool is_written);

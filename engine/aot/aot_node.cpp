@@ -305,6 +305,11 @@ AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangent
   return found;
 }
 
+bool AotNode::has_symbols_of_capture() const {
+  const std::vector<int64_t> at_capture = of_->symbols_at_capture();  // of the backed ones, which come first
+  return at_capture.size() <= bindings_.ints.size() && std::equal(at_capture.begin(), at_capture.end(), bindings_.ints.begin());
+}
+
 // The first is of gradients of all results.
 void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call) {
   std::vector<at::Tensor> primals = live_->real_inputs();
@@ -312,7 +317,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
   try {
     if (live_->symbols()->has_answered()) {
       // Right for these sizes alone.
-      if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || bindings_.ints != of_->symbols_at_capture())) return;
+      if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || !has_symbols_of_capture())) return;
       of_->make_exact();
     }
     const auto family = of_->family();

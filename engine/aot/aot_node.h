@@ -78,6 +78,7 @@ class AotNode final : public capture::ProgramNode {
   ForSecondOrder learn_second_order(const variable_list& tangents, bool is_asked_for);
   bool are_as_given(const std::shared_ptr<const Halves>& halves) const;
   bool take_over();
+  bool has_symbols_of_capture() const;
   struct Recorded {
     capture::Joint joint;
     variable_list tangents;

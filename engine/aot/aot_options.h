@@ -103,7 +103,7 @@ struct AotStats {
   std::uint64_t eager = 0;      ///< calls that ran the function eagerly
   std::uint64_t left = 0;       ///< of these, calls that were not looked at, since calls like them gained nothing: AotOptions::back_off
   std::uint64_t backwards = 0;  ///< gradients computed by a program
-  std::uint64_t numbers_differed = 0;  ///< calls whose item() gave another number than the one that was traced
+  std::uint64_t numbers_differed = 0;  ///< calls whose item(), or a size that depends on data, was none that a program is for
 };
 
 }  // namespace hindcast

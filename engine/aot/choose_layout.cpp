@@ -65,6 +65,7 @@ void Choice::make() const {
 void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options) {
   const capture::Graph& graph = *halves->traced.graph;
   if (options.layouts == Layouts::AsGiven || !both_have_kernels(options, graph) || !codegen::has_convolutions(graph)) return;
+  if (!graph.unbacked.empty()) return;  // a pass over the program knows nothing of when their symbols are bound
   // Inference programs are left alone. A program that computes gradients itself has no tangents, but convolutions backward.
   if (halves->tangents.empty() && !codegen::has_backwards_of_convolutions(graph)) return;
   if (!of->may_choose_layout()) return;

@@ -9,6 +9,7 @@
 #include "engine/aot/aot_call.h"
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
+#include "engine/aot/tell_once.h"
 #include "engine/call_state.h"
 #include "engine/regions.h"
 #include "engine/counters/stats_recorder.h"
@@ -150,6 +151,7 @@ class AotCore::Implementation {
     if (known.has_gradients()) return "its results have a history";
     if (known.draws_random_numbers()) return "it draws random numbers";
     if (!known.numbers().empty()) return "the host reads a number of it";
+    if (known.has_data_sizes()) return "the host reads a size of it that depends on data";
     if (!halves.forward->has_plan()) return "a compiler of the user's made its program";
     for (const capture::Result& result : known.results()) {
       if (result.written && known.is_input(*result.written)) return "it writes to an argument";
@@ -179,16 +181,52 @@ class AotCore::Implementation {
     const InputFacts facts(call.inputs);
     AotCall work(context_, call);
     const std::shared_ptr<Family> family = family_of(cache::view_of(key), call.facts);
-    const auto known = family->all();
-    capture::Bindings bindings;
-    if (const auto* specialisation = find_match(*known, call.inputs, facts, bindings))
-      return work.run(*specialisation, std::move(bindings));
+    Asked asked;
+    if (auto output = run_known(work, *family, call.inputs, facts, asked)) return std::move(*output);
+    if (!asked.missed.empty()) {
+      context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
+      if (!family->may_trace_for_data_sizes()) return run_for_other_sizes(call, *family, asked);
+    }
     if (const size_t programs = family->programs(); programs >= context_->options.limit) {
       HC_LOG(Aot, Info, "a function runs eagerly: it has {} programs already, AotOptions::limit", programs);
       return run_eagerly(*context_, call);
     }
     if (!pays()) return run_eagerly(*context_, call);
     return work.trace_new(*family);
+  }
+
+  struct Asked {
+    std::vector<std::shared_ptr<Specialisation>> missed;  // a size that depends on the data was another
+  };
+
+  // Nullopt: nobody knows such a call.
+  static std::optional<FunctionOutput> run_known(AotCall& work, Family& family, const std::vector<at::Tensor>& inputs,
+                                                 const InputFacts& facts, Asked& asked) {
+    const auto known = family.all();
+    std::pair<std::shared_ptr<Specialisation>, capture::Bindings> waiting;  // asked last, of those for other sizes that depend on data
+    for (const auto& one : *known) {
+      capture::Bindings bindings;
+      if (!one->begin_alike(inputs) || !one->matches(facts.row, bindings)) continue;
+      if (one->has_data_sizes() && one->waits()) {
+        if (!waiting.first) waiting = {one, std::move(bindings)};
+        continue;
+      }
+      if (auto output = work.run(one, std::move(bindings))) {
+        if (!asked.missed.empty()) family.was_found_late(one);
+        return output;
+      }
+      asked.missed.push_back(one);
+    }
+    if (!waiting.first) return std::nullopt;
+    return work.run(waiting.first, std::move(waiting.second));
+  }
+
+  FunctionOutput run_for_other_sizes(const FunctionCall& call, Family& family, const Asked& asked) {
+    if (family.data_sizes_are_always_others()) {
+      for (const auto& one : asked.missed) one->give_up();
+      tell_once("a function runs eagerly from now on: a size that depends on its data differs from call to call");
+    }
+    return run_eagerly(*context_, call);
   }
 
   // Calls that are left may draw random numbers unseen, so the function draws ATen's from the first measurement on: results then do not depend on

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "engine/aot/choose_layout.h"
 #include "engine/aot/fit.h"
+#include "engine/aot/fit_data_sizes.h"
 #include "engine/aot/tell_once.h"
 
 #include <algorithm>
@@ -40,6 +41,23 @@ void Family::remove(const Specialisation& specialisation) {
     if (each.get() != &specialisation) fewer->push_back(each);
   }
   former = std::exchange(all_, std::move(fewer));
+}
+
+bool Family::may_trace_for_data_sizes() {
+  const std::lock_guard lock(mutex_);
+  return traces_for_data_sizes_ < options_.limit && ++traces_for_data_sizes_ > 0;
+}
+
+void Family::was_found_late(const std::shared_ptr<Specialisation>& specialisation) {
+  others_in_a_row_.store(0, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  const bool again = found_late_.lock() == specialisation;
+  found_late_ = specialisation;
+  if (!again) return;
+  auto list = std::make_shared<List>(*all_);  // holds all that the former one does
+  const auto place = std::find(list->begin(), list->end(), specialisation);
+  if (place != list->end()) std::rotate(list->begin(), place, place + 1);
+  all_ = std::move(list);
 }
 
 bool Family::note_escape() {
@@ -108,7 +126,8 @@ void Family::fit_to(const Specialisation& second) {
     if (first->is_dynamic() || !first->is_alike_outside(second) || !first->whole()) continue;
     const auto values = second.values_of_symbols(first->row());
     if (!values) continue;
-    if (!may_be_compared(second, *values)) {
+    const bool are_alike = have_data_sizes_alike(*first->whole()->traced.graph, *second.whole()->traced.graph);
+    if (!are_alike || !may_be_compared(second, *values)) {
       has_degenerate = true;
       continue;
     }
@@ -175,7 +194,7 @@ bool Family::proves_a_fit(const Specialisation& other, const capture::Joint& joi
   if (!fitted || other.is_dynamic()) return false;
   const auto values = fitted->values_of_symbols(other.row());
   const auto whole = fitted->whole();
-  if (!values || tangents != whole->tangents) return false;
+  if (!values || tangents != whole->tangents || !have_data_sizes_alike(*whole->traced.graph, *joint.graph)) return false;
   const bool is_right =
       fitted->is_alike_outside(other) && is_same_at({whole->traced, fitted->returned()}, *values, {joint, other.returned()});
   HC_LOG(Aot, Info, "another size {}", is_right ? "has the program that was fitted to two" : "has another program: it gets its own");

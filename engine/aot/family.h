@@ -3,6 +3,7 @@
 
 #include "engine/aot/specialisation.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,6 +36,15 @@ class Family : public std::enable_shared_from_this<Family> {
   void escaped(Specialisation& specialisation);
   /// A call that was traced kept a tensor. True: the next one is to be traced all the same.
   bool note_escape();
+  /// A call matched, but for a size that depends on data: is another program to be traced? As many as AotOptions::limit are, in all.
+  bool may_trace_for_data_sizes();
+  /// No program was for the call's sizes. True where that came again and again: what programs do up to there is in vain.
+  bool data_sizes_are_always_others() {
+    constexpr uint32_t kInVain = 8;
+    return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kInVain;
+  }
+  /// It ran a call that another one, which comes before it, had missed. Twice in a row, it comes first.
+  void was_found_late(const std::shared_ptr<Specialisation>& specialisation);
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit
@@ -56,7 +66,9 @@ class Family : public std::enable_shared_from_this<Family> {
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;
   bool wants_plain_ = false;  // there is no program without symbols that another may be compared with
-  size_t escapes_ = 0;
+  size_t escapes_ = 0, traces_for_data_sizes_ = 0;
+  std::weak_ptr<Specialisation> found_late_;  // by the last call that found one so
+  std::atomic<uint32_t> others_in_a_row_ = 0;
   std::shared_ptr<Specialisation> fitted_;  // among all_ once a third size has confirmed it
 };
 

@@ -1,5 +1,6 @@
 #include "engine/aot/fit.h"
 
+#include "engine/aot/fit_data_sizes.h"
 #include "engine/aot/numbers_as_scalars.h"
 
 #include <algorithm>
@@ -14,11 +15,11 @@ using capture::ValueId;
 
 namespace {
 
-// Goes over a program and one without symbols side by side. Where they have numbers, `expression` says what the number of the first
-// is; false: they differ.
+// Goes over a program and one without backed symbols side by side. Where they have numbers, `expression` says what the number of the first
+// is, of the expression that the other has there; false: they differ.
 class SideBySide {
  public:
-  using Expression = std::function<std::optional<ExprId>(ExprId own, int64_t plain)>;
+  using Expression = std::function<std::optional<ExprId>(ExprId own, ExprId plain)>;
 
   SideBySide(TracedProgram& program, const TracedProgram& plain, Expression expression)
       : graph_(const_cast<capture::Graph&>(*program.joint.graph)),  // a copy of the caller's own
@@ -42,10 +43,37 @@ class SideBySide {
     for (size_t i = 0; i < program_.returned.size(); ++i) {
       if (!is_same(program_.returned[i], plain_.returned[i])) return false;
     }
-    return true;
+    return have_same_data_sizes() && fit_relations();
   }
 
+  /// The program's relations of unbacked symbols; behind run().
+  const std::vector<capture::Relation>& relations() const { return relations_; }
+
  private:
+  bool have_same_data_sizes() const {
+    const auto &own = graph_.unbacked, &plain = plain_graph_.unbacked;
+    return std::equal(own.begin(), own.end(), plain.begin(), plain.end(),
+                      [&](const auto& a, const auto& b) { return a.dim == b.dim && is_read(a.value, b.value); });
+  }
+
+  // A size that both sides of a comparison have may be a number in the one program, so that its sides are exchanged.
+  bool fit_relations() {
+    relations_ = relations_of_data_sizes(*graph_.symbols);
+    const auto plain = relations_of_data_sizes(*plain_graph_.symbols);
+    return std::equal(relations_.begin(), relations_.end(), plain.begin(), plain.end(), [&](auto& own, const auto& other) {
+      if (own.cmp != other.cmp || own.outcome != other.outcome) return false;
+      auto lhs = expression_(own.lhs, other.lhs), rhs = expression_(own.rhs, other.rhs);
+      if ((!lhs || !rhs) && own.cmp == capture::Cmp::Equal) {
+        lhs = expression_(own.lhs, other.rhs);
+        rhs = expression_(own.rhs, other.lhs);
+      }
+      if (!lhs || !rhs) return false;
+      own.lhs = *lhs;
+      own.rhs = *rhs;
+      return true;
+    });
+  }
+
   bool same_frame() const {
     const capture::Joint &a = program_.joint, &b = plain_.joint;
     return a.primals == b.primals && a.results == b.results && a.forward_end == b.forward_end &&
@@ -62,7 +90,7 @@ class SideBySide {
     const capture::Value& other = plain_graph_.values[plain.index];
     if (value.dtype != other.dtype || value.defined != other.defined || value.sizes.size() != other.sizes.size()) return false;
     for (size_t d = 0; d < value.sizes.size(); ++d) {
-      const auto size = expression_(value.sizes[d], *plain_graph_.symbols->constant(other.sizes[d]));
+      const auto size = expression_(value.sizes[d], other.sizes[d]);
       if (!size) return false;
       value.sizes[d] = *size;
     }
@@ -120,28 +148,29 @@ class SideBySide {
 
   bool is_same(Arg& own, const Arg& plain) {
     if (!are_read(own.values, plain.values)) return false;
-    const c10::IValue& number = plain.constant;
-    if (plain.kind == Arg::Kind::Constant && number.isInt() && !is_constant_other_than_int(own))
-      return set_integers(own, {number.toInt()}, Arg::Kind::Int);
-    if (plain.kind == Arg::Kind::Constant && number.isIntList() && (own.kind == Arg::Kind::IntList || own.constant.isIntList())) {
-      return set_integers(own, number.toIntVector(), Arg::Kind::IntList);
+    const auto integers = integers_of(plain, *plain_graph_.symbols), own_integers = integers_of(own, *graph_.symbols);
+    if (integers && own_integers) {
+      const bool is_list = own.kind == Arg::Kind::IntList || own.constant.isIntList();
+      const bool is_plain_list = plain.kind == Arg::Kind::IntList || plain.constant.isIntList();
+      return is_list == is_plain_list && set_integers(own, *own_integers, *integers, is_list ? Arg::Kind::IntList : Arg::Kind::Int);
     }
     if (own.kind != plain.kind) return false;
     return own.kind != Arg::Kind::Constant || is_equal(own.constant, plain.constant);
   }
 
-  static bool is_constant_other_than_int(const Arg& arg) {
-    return arg.kind != Arg::Kind::Int && !(arg.kind == Arg::Kind::Constant && arg.constant.isInt());
+  // Nothing where it has none.
+  static std::optional<std::vector<ExprId>> integers_of(const Arg& arg, SymbolTable& symbols) {
+    if (arg.kind == Arg::Kind::Int || arg.kind == Arg::Kind::IntList) return std::vector<ExprId>(arg.exprs.begin(), arg.exprs.end());
+    const c10::IValue& number = arg.constant;
+    if (arg.kind != Arg::Kind::Constant || !(number.isInt() || number.isIntList())) return std::nullopt;
+    std::vector<ExprId> exprs;
+    for (const int64_t each : number.isInt() ? std::vector<int64_t>{number.toInt()} : number.toIntVector())
+      exprs.push_back(symbols.integer(each));
+    return exprs;
   }
 
-  bool set_integers(Arg& own, const std::vector<int64_t>& plain, Arg::Kind kind) {
+  bool set_integers(Arg& own, std::vector<ExprId> exprs, const std::vector<ExprId>& plain, Arg::Kind kind) {
     SymbolTable& symbols = *graph_.symbols;
-    std::vector<ExprId> exprs(own.exprs.begin(), own.exprs.end());
-    if (own.kind == Arg::Kind::Constant) {
-      const std::vector<int64_t> numbers = own.constant.isInt() ? std::vector<int64_t>{own.constant.toInt()} : own.constant.toIntVector();
-      exprs.clear();
-      for (const int64_t number : numbers) exprs.push_back(symbols.integer(number));
-    }
     if (exprs.size() != plain.size()) return false;
     bool is_constant = true;
     for (size_t i = 0; i < plain.size(); ++i) {
@@ -171,21 +200,28 @@ class SideBySide {
   const TracedProgram& plain_;
   const Expression expression_;
   std::vector<ValueId> counterpart_;  // by value
+  std::vector<capture::Relation> relations_;
 };
 
 TracedProgram copy_of(const TracedProgram& program) { return {with_numbers_as_scalars(program.joint), program.returned}; }
 
 class Fitter {
  public:
-  Fitter(SymbolTable& symbols, std::span<const int64_t> first) : symbols_(symbols), first_(first) {
+  Fitter(SymbolTable& symbols, std::span<const int64_t> first, const SymbolTable& plain_symbols)
+      : symbols_(symbols), plain_symbols_(plain_symbols), first_(first) {
     for (size_t s = 0; s < symbols.size(); ++s) {
       const ExprId id{static_cast<uint32_t>(s)};
-      if (symbols.expr(id).kind == capture::ExprKind::IntSymbol) symbols_by_number_.push_back(id);
+      if (symbols.expr(id).kind == capture::ExprKind::IntSymbol && symbols.bound_by(id) == 0) symbols_by_number_.push_back(id);
     }
     values_.assign(first.begin(), first.end());
   }
 
-  std::optional<ExprId> operator()(ExprId own, int64_t plain) {
+  std::optional<ExprId> operator()(ExprId own, ExprId plain) {
+    if (const auto number = plain_symbols_.constant(plain); number && symbols_.bound_by(own) == 0) return of_number(own, *number);
+    return is_same_for_data_sizes(symbols_, first_, own, plain_symbols_, plain) ? std::optional(own) : std::nullopt;
+  }
+
+  std::optional<ExprId> of_number(ExprId own, int64_t plain) {
     const int64_t now = symbols_.hint(own);
     // What ATen infers beside a number of the second trace, as the -1 in x.reshape(x.size(0), -1, 4), may be an expression that is right there alone.
     if (!symbols_.is_constant(own) && value_in_first(own) == plain) return own;
@@ -249,6 +285,7 @@ class Fitter {
   }
 
   SymbolTable& symbols_;
+  const SymbolTable& plain_symbols_;
   const std::span<const int64_t> first_;
   std::vector<ExprId> symbols_by_number_;
   std::vector<int64_t> values_;
@@ -261,12 +298,17 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
   TracedProgram fitted = copy_of(second);
   SymbolTable& symbols = *fitted.joint.graph->symbols;
   symbols.answer_freely(false);
-  if (symbols.int_symbols() != values_in_first.size() || symbols.float_symbols() != 0) return std::nullopt;
+  if (symbols.backed_symbols() != values_in_first.size() || symbols.float_symbols() != 0) return std::nullopt;
+  const TracedProgram plain = copy_of(first);
+  Fitter fitter(symbols, values_in_first, *plain.joint.graph->symbols);
+  SideBySide both(fitted, plain, std::ref(fitter));
+  if (!both.run()) return std::nullopt;
   // A relation may be of a number that stood for the size of that trace: (12*s0) % 16 == 0, for the -1 in x.view(x.size(0), -1).
-  if (!infers) symbols.forget_relations();
-  Fitter fitter(symbols, values_in_first);
+  std::vector<capture::Relation> relations = infers ? symbols.relations() : std::vector<capture::Relation>();
+  std::erase_if(relations, [&](const capture::Relation& each) { return symbols.bound_by(each.lhs) + symbols.bound_by(each.rhs) > 0; });
+  relations.insert(relations.end(), both.relations().begin(), both.relations().end());
+  symbols.set_relations(std::move(relations));
   if (!fitter.guard()) return std::nullopt;
-  if (!SideBySide(fitted, copy_of(first), std::ref(fitter)).run()) return std::nullopt;
   return fitted;
 }
 
@@ -277,8 +319,13 @@ bool is_same_at(const TracedProgram& program, std::span<const int64_t> values, c
   const capture::Evaluator evaluator(symbols);
   if (!evaluator.evaluate({{values.begin(), values.end()}, {}}, env) || !evaluator.relations_hold(env)) return false;
   const TracedProgram plain = copy_of(third);
-  return SideBySide(copy, plain, [&](ExprId own, int64_t plain) { return env.integer(own) == plain ? std::optional(own) : std::nullopt; })
-      .run();
+  const SymbolTable& plain_symbols = *plain.joint.graph->symbols;
+  const auto is_same = [&](ExprId own, ExprId plain) {
+    const auto number = plain_symbols.constant(plain);
+    if (number && symbols.bound_by(own) == 0) return (symbols.is_constant(own) ? symbols.hint(own) : env.integer(own)) == *number;
+    return is_same_for_data_sizes(symbols, values, own, plain_symbols, plain);
+  };
+  return SideBySide(copy, plain, [&](ExprId own, ExprId plain) { return is_same(own, plain) ? std::optional(own) : std::nullopt; }).run();
 }
 
 }  // namespace hindcast::engine

@@ -33,6 +33,7 @@ Saved find_saved(const capture::Joint& joint, ValueId value, uint32_t number) {
 
 // Where nobody compares the programs with the function.
 bool may_draw_in_kernels(const AotOptions& options, const capture::Joint& joint) {
+  if (!joint.graph->unbacked.empty()) return false;  // all numbers are counted before the first step, by their sizes
   return !joint.draws_atens && !options.fallback_random && options.check_every == 0 && both_have_kernels(options, *joint.graph);
 }
 

@@ -38,29 +38,54 @@ CompiledProgram of_segment(SegmentFunction function, const std::shared_ptr<const
   };
 }
 
-std::vector<at::Tensor> run_plan(const codegen::Plan& plan, std::vector<at::Tensor> inputs, const capture::Bindings& bindings) {
-  capture::Env env;
-  if (!plan.evaluator().evaluate(bindings, env)) throw std::invalid_argument("hindcast: a program was given sizes that are none");
-  codegen::Slots slots(plan.slot_count());
-  const auto& graph = plan.graph();
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const uint32_t slot = plan.slot_of(graph.inputs[i]);
-    if (slot != codegen::kNoSlot) slots[slot] = std::move(inputs[i]);
+// One run of a plan.
+class PlanRun {
+ public:
+  PlanRun(const codegen::Plan& plan, std::vector<at::Tensor> inputs, const capture::Bindings& bindings)
+      : plan_(plan), slots_(plan.slot_count()) {
+    if (!plan.evaluator().evaluate(bindings, env_)) throw std::invalid_argument("hindcast: a program was given sizes that are none");
+    const auto& graph = plan.graph();
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const uint32_t slot = plan.slot_of(graph.inputs[i]);
+      if (slot != codegen::kNoSlot) slots_[slot] = std::move(inputs[i]);
+    }
+    if (StepClock::is_wanted_for(plan)) [[unlikely]]
+      timed_.emplace(plan, slots_);
   }
-  if (StepClock::is_wanted_for(plan)) [[unlikely]] {
-    TimedSteps timed(plan, slots);
-    codegen::execute(plan, 0, slots, env, &timed);
-    timed.end();
-  } else {
-    codegen::execute(plan, 0, slots, env);
+
+  void run_up_to(uint32_t step) { done_ = codegen::execute(plan_, done_, step, slots_, env_, timed_ ? &*timed_ : nullptr); }
+
+  /// False: what was recorded does not hold for it.
+  bool bind(const codegen::SizeToBind& size, capture::Bindings& bindings) {
+    bindings.ints.push_back(slots_[size.slot].size(size.dim));
+    return plan_.evaluator().evaluate(bindings, env_) && plan_.evaluator().relations_hold(env_);
   }
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(graph.outputs.size());
-  for (const capture::ValueId value : graph.outputs) {
-    const uint32_t slot = plan.slot_of(value);
-    outputs.push_back(slot == codegen::kNoSlot ? at::Tensor() : slots[slot]);
+
+  std::vector<at::Tensor> end() {
+    run_up_to(static_cast<uint32_t>(plan_.steps().size()));
+    if (timed_) timed_->end();
+    const auto& graph = plan_.graph();
+    std::vector<at::Tensor> outputs;
+    outputs.reserve(graph.outputs.size());
+    for (const capture::ValueId value : graph.outputs) {
+      const uint32_t slot = plan_.slot_of(value);
+      outputs.push_back(slot == codegen::kNoSlot ? at::Tensor() : slots_[slot]);
+    }
+    return outputs;
   }
-  return outputs;
+
+ private:
+  const codegen::Plan& plan_;
+  codegen::Slots slots_;
+  capture::Env env_;
+  std::optional<TimedSteps> timed_;
+  uint32_t done_ = 0;
+};
+
+// What a user's compiler makes does not say of which sizes its results are while it runs.
+bool binds_nothing(const capture::Graph& graph) {
+  if (!graph.unbacked.empty()) HC_LOG(Aot, Info, "ATen runs graph {} in place of what was compiled: sizes depend on data", graph.id);
+  return graph.unbacked.empty();
 }
 
 CompiledProgram compile_for_user(const ProgramCompiler& compiler, const std::shared_ptr<const capture::Graph>& graph,
@@ -68,7 +93,7 @@ CompiledProgram compile_for_user(const ProgramCompiler& compiler, const std::sha
   try {
     if (compiler.function()) {
       ProgramFunction function = compiler.function()(graph, examples());
-      if (!function) return {};
+      if (!function || !binds_nothing(*graph)) return {};
       return [function = std::move(function)](std::vector<at::Tensor> inputs, const capture::Bindings&) {
         return function(std::move(inputs));
       };
@@ -77,7 +102,7 @@ CompiledProgram compile_for_user(const ProgramCompiler& compiler, const std::sha
     Options options;
     options.compiler = compiler.compiler();
     auto functions = compile_segments(options, graph);
-    if (functions.size() == 1 && functions[0]) return of_segment(std::move(functions[0]), graph);
+    if (functions.size() == 1 && functions[0] && binds_nothing(*graph)) return of_segment(std::move(functions[0]), graph);
   } catch (const std::exception& error) {
     stats_recorder().add_compiler_failure();
     HC_LOG(Aot, Warning, "the program compiler failed on graph {}: {}; ATen runs it", graph->id, base::first_line(error));
@@ -106,10 +131,24 @@ bool Program::holds_for(const capture::Bindings& bindings) const {
 
 std::vector<at::Tensor> Program::run(std::vector<at::Tensor> inputs, const capture::Bindings& bindings, Way way) const {
   const codegen::BelowAutograd below;
-  if (!compiled_) {
-    const auto plan = way == Way::Best ? slot_->plan() : slot_->plan_as_captured();
-    return run_plan(*plan, std::move(inputs), bindings);
+  if (compiled_) return run_compiled(std::move(inputs), bindings);
+  const auto plan = way == Way::Best ? slot_->plan() : slot_->plan_as_captured();
+  return PlanRun(*plan, std::move(inputs), bindings).end();
+}
+
+std::optional<std::vector<at::Tensor>> Program::run_and_bind(std::vector<at::Tensor> inputs, capture::Bindings& bindings) const {
+  const codegen::BelowAutograd below;
+  if (compiled_) return run_compiled(std::move(inputs), bindings);
+  const auto plan = slot_->plan();
+  PlanRun run(*plan, std::move(inputs), bindings);
+  for (const codegen::SizeToBind& size : plan->sizes_to_bind()) {
+    run.run_up_to(size.step + 1);
+    if (!run.bind(size, bindings)) return std::nullopt;
   }
+  return run.end();
+}
+
+std::vector<at::Tensor> Program::run_compiled(std::vector<at::Tensor> inputs, const capture::Bindings& bindings) const {
   std::vector<at::Tensor> outputs = compiled_(std::move(inputs), bindings);
   const size_t expected = slot_->graph()->outputs.size();
   if (outputs.size() != expected) {

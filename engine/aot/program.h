@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace hindcast::engine {
@@ -28,6 +29,8 @@ class Program {
 
   /// Outputs from inputs, in the graph's order, below autograd. Two outputs are one tensor where the plan has one for both.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const capture::Bindings& bindings, Way way = Way::Best) const;
+  /// The same, and appends sizes that depend on data to `bindings` as they become known. Nullopt: the program is not for one of them.
+  std::optional<std::vector<at::Tensor>> run_and_bind(std::vector<at::Tensor> inputs, capture::Bindings& bindings) const;
   /// What runs it now.
   std::shared_ptr<const codegen::Plan> plan() const { return slot_->plan(); }
   /// False: what the user's compiler made runs it.
@@ -35,10 +38,12 @@ class Program {
   std::shared_ptr<const capture::Graph> graph() const { return slot_->graph(); }
   /// What goes with the program, in bytes: counted with it in Stats::kept_bytes.
   void add_owners_bytes(size_t bytes) const { slot_->add_owners_bytes(bytes); }
-  /// What the graph's relations say of these values of its symbols.
+  /// What the graph's relations say of these values of its symbols, as far as they are bound.
   bool holds_for(const capture::Bindings& bindings) const;
 
  private:
+  std::vector<at::Tensor> run_compiled(std::vector<at::Tensor> inputs, const capture::Bindings& bindings) const;
+
   const std::shared_ptr<PlanSlot> slot_;
   const capture::Evaluator relations_;
   CompiledProgram compiled_;

@@ -75,6 +75,7 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   }
   has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
   is_exact_ = symbols_->has_answered();
+  has_data_sizes_ = symbols_->unbacked_symbols() != 0;
   histories_ = trace.histories();
   if (trace.may_read_offsets()) {
     offsets_ = offsets_of(trace.real_inputs());
@@ -279,7 +280,11 @@ bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
   const auto same_result = [](const capture::Result& a, const capture::Result& b) {
     return a.is_differentiable == b.is_differentiable && a.written == b.written && a.is_seen == b.is_seen;
   };
-  return std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
+  const capture::SymbolTable& symbols = *trace.symbols();
+  if (symbols.unbacked_symbols() != symbols_->unbacked_symbols()) return false;
+  capture::Env env;
+  const bool has_its_sizes = !has_data_sizes_ || (evaluator_.evaluate(bindings_at_capture(symbols), env) && evaluator_.relations_hold(env));
+  return has_its_sizes && std::equal(results_.begin(), results_.end(), trace.results().begin(), trace.results().end(), same_result) &&
          are_same(find_lifted(), trace.lifted()) && returned_.size() == trace.returned().size() &&
          numbers_.size() == trace.numbers().size();
 }
@@ -289,9 +294,13 @@ bool Specialisation::is_alike_outside(const Specialisation& other) const {
 }
 
 capture::FunctionTrace::SizesOf Specialisation::sizes_of(const capture::Bindings& now) const {
+  return sizes_of_inputs(row_, first_, dynamic_at(now));
+}
+
+DynamicRow Specialisation::dynamic_at(const capture::Bindings& now) const {
   DynamicRow dynamic = dynamic_;
   dynamic.int_hints = now.ints;
-  return sizes_of_inputs(row_, first_, dynamic);
+  return dynamic;
 }
 
 capture::FunctionTrace::SizesOf sizes_of_inputs(const Facts& row, const std::vector<uint32_t>& first, const DynamicRow& dynamic) {

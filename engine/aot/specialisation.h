@@ -134,6 +134,10 @@ class Specialisation {
   bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }
   bool draws_random_numbers() const { return draws_; }
+  /// A run tells whether it is for a call, by sizes that depend on data.
+  bool has_data_sizes() const { return has_data_sizes_; }
+  /// What its symbols are in a trace with these values of the backed ones.
+  DynamicRow dynamic_at(const capture::Bindings& now) const;
   /// Every result leads to the same autograd nodes, so one node may stand for all: FunctionCall::has_separate_results.
   bool may_have_one_node(const std::vector<at::Tensor>& primals) const;
   /// Custom Functions of it have been looked into: only the backward that was recorded has their formulas.
@@ -170,7 +174,7 @@ class Specialisation {
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;
   std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::histories()
-  bool has_gradients_ = false, draws_ = false, has_formulas_ = false;
+  bool has_gradients_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0, others_in_a_row_ = 0;

@@ -524,7 +524,7 @@ class AotFunction:
     def stats(self) -> dict[str, int]:
         """What it did: ``calls``; ``hits``, that ran a program; ``traces``; ``eager``, that ran the function eagerly; ``left``, of these,
         that nobody looked at, since calls like them gained nothing; ``backwards`` that ran a program; ``numbers_differed``, calls in which
-        ``item()`` gave another number than the one that was traced."""
+        ``item()``, or a size that depends on data, was none that a program is for."""
         names = ("calls", "hits", "traces", "eager", "backwards", "numbers_differed")
         counts = dict(zip(names, call("aot_stats", self._number)))
         counts["left"] = self._granted - max(self._next, 0)

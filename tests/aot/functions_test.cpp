@@ -149,8 +149,7 @@ std::vector<AotCase> cases() {
                  },
                  [](Tensors x) {
                    return Tensors{x[0].masked_select(x[0] > 0), x[0].index({x[0] < 0}) * 2};
-                 },
-                 true});
+                 }});
   all.push_back({"number", [] { return Tensors{leaf({9, 4})}; }, [](Tensors x) { return Tensors{x[0] * x[0].abs().max().item<float>()}; }});
   all.push_back({"branch",
                  [] {

@@ -271,6 +271,37 @@ TEST_F(Symbols, EvaluatorComputesOnlyWhatIsNeeded) {
   EXPECT_FALSE(Evaluator(t, {risky}).evaluate({{3, 0}, {}}, env));
 }
 
+TEST_F(Symbols, UnbackedOnesAreBoundInTheirOrder) {
+  const ExprId u0 = t.unbacked_symbol(7), both = t.add(s0, u0), u1 = t.unbacked_symbol(3), product = t.mul(both, u1);
+  EXPECT_EQ(t.bound_by(s0), 0U);
+  EXPECT_EQ(t.bound_by(both), 1U);
+  EXPECT_EQ(t.bound_by(product), 2U);
+  EXPECT_EQ(t.str(product), "(s0 + u0)*u1");
+  t.decide(Cmp::LessEqual, n(2), u1);
+  t.decide(Cmp::Less, u0, s0);
+  t.answer_freely(true);
+  t.pin(both);  // told, and a relation all the same
+  const Evaluator evaluator(t);
+  const int64_t sum = t.hint(both), first = t.hint(s0), second = t.hint(s1);
+  Env env;
+  ASSERT_TRUE(evaluator.evaluate({{first, second}, {}}, env));
+  EXPECT_TRUE(evaluator.relations_hold(env));
+  ASSERT_TRUE(evaluator.evaluate({{first, second, 7}, {}}, env));
+  EXPECT_EQ(env.integer(both), sum);
+  EXPECT_TRUE(evaluator.relations_hold(env));
+  ASSERT_TRUE(evaluator.evaluate({{first, second, 6}, {}}, env));
+  EXPECT_FALSE(evaluator.relations_hold(env));
+  ASSERT_TRUE(evaluator.evaluate({{first, second, 7, 2}, {}}, env));
+  EXPECT_EQ(env.integer(product), sum * 2);
+  EXPECT_TRUE(evaluator.relations_hold(env));
+  ASSERT_TRUE(evaluator.evaluate({{first, second, 7, 1}, {}}, env));
+  EXPECT_FALSE(evaluator.relations_hold(env));
+  EXPECT_FALSE(evaluator.evaluate({{first}, {}}, env));
+  EXPECT_FALSE(evaluator.evaluate({{first, second, 7, 2, 1}, {}}, env));
+  EXPECT_FALSE(evaluator.evaluate({{first, second, -1}, {}}, env));
+  EXPECT_THROW(t.size_symbol(3), std::logic_error);
+}
+
 TEST_F(Symbols, ScalarsAndConstantsHaveExpressions) {
   EXPECT_EQ(t.expr_of(c10::Scalar(4)), n(4));
   EXPECT_EQ(t.expr_of(c10::Scalar(0.5)), t.real(0.5));

@@ -25,9 +25,7 @@ DTYPES = (torch.float32, torch.float64, torch.complex64, torch.int64, torch.bool
 
 # What no program can say: by reason. The function itself runs there.
 EAGER_BY_REASON = {
-    "sizes of results depend on the data": "argwhere bincount combinations linalg.lstsq linalg.lstsq.grad_oriented masked_select "
-    "nonzero unique unique_consecutive",
-    "sizes of gradients depend on the data": "index_put",
+    "sizes of results depend on the data": "linalg.lstsq linalg.lstsq.grad_oriented unique unique_consecutive",
     "reads a tensor's memory": "nn.functional.ctc_loss tensor_split",
     "changes geometry in place": "resize_ resize_as_",
     "takes tensors that are not strided": "sparse.mm.reduce sparse.sampled_addmm",
