@@ -111,7 +111,7 @@ class OneBackward {
       if (!entry_) return {};
     }
     Found found = entry_->find(start(resume), {work_.collected.facts, work_.resumed}, work_.bindings, work_.env);
-    if (found) Payoff::of_process().hit(found.variant->use(now_));
+    if (found) Payoff::of_process().hit(found.variant->use(now_), work_.collected.calls.size());
     return found;
   }
 
@@ -174,7 +174,7 @@ class OneBackward {
     NextCapture next{.allowed = facts.can_record};
     if (next.allowed) next = entry_->plan_capture(work_.collected, facts.origins(), where, facts.values(), options_);
     log_misses(work_.collected, is_new_structure, resume, next.misses);
-    if (next.allowed && backs_off_) Payoff::of_process().captured();
+    if (next.allowed && backs_off_) Payoff::of_process().captured(work_.collected.calls.size());
 
     struct TellPayoff {  // also when a hook throws
       const OneBackward& of;

@@ -43,9 +43,9 @@ void Payoff::traced(const cache::KeyHash& structure, bool raised) {
   if (sighting.raised >= kMostRaised) sighting.is_never_kept = true;
 }
 
-void Payoff::earn() {
+void Payoff::earn(int64_t amount) {
   int64_t credit = credit_.load(std::memory_order_relaxed);
-  while (credit < kCredit && !credit_.compare_exchange_weak(credit, credit + 1, std::memory_order_relaxed)) {
+  while (credit < kCredit && !credit_.compare_exchange_weak(credit, std::min(credit + amount, kCredit), std::memory_order_relaxed)) {
   }
 }
 

@@ -5,7 +5,8 @@
 // backward has another structure, or more structures in turn than are kept, would pay for ever and get nothing. So
 //
 //   - captures are made on credit: each takes four from it, and gives back one by each of its first eight hits. Without credit
-//     a structure is captured when it is seen for the second time;
+//     a structure is captured when it is seen for the second time. A large backward counts as several, up to eight: a capture costs time
+//     and memory by its nodes. So a program of packed sequences, where each set of lengths is a structure, makes few in vain;
 //   - once the captures fill their bounds, a structure must have come back sixteen times while the one that would have to go
 //     was not used at all. Of 257 structures in turn 256 stay, and the one that has no room is left to the stock engine;
 //   - after some calls in a row that were left to the stock engine, the next ones are so unseen: 1, 3, 7, then 15 of them
@@ -16,6 +17,7 @@
 #include "engine/options.h"
 #include "engine/variants.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -59,10 +61,10 @@ class Payoff {
   /// Its nodes ran once, to be captured, or an exception ended that, as a hook may end every backward. After some in a row: not again.
   void traced(const cache::KeyHash& structure, bool raised);
 
-  void captured() { credit_.fetch_sub(kPrice, std::memory_order_relaxed); }
+  void captured(size_t nodes) { credit_.fetch_sub(kPrice * weight_of(nodes), std::memory_order_relaxed); }
   /// A hit of a capture that had so many before.
-  void hit(uint32_t earlier) {
-    if (earlier < kHitsThatCount) earn();
+  void hit(uint32_t earlier, size_t nodes) {
+    if (earlier < kHitsThatCount) earn(weight_of(nodes));
   }
   void reset();
   /// How often reset() was called. What a thread keeps of the time before counts no more.
@@ -71,6 +73,10 @@ class Payoff {
  private:
   static constexpr int64_t kPrice = 4, kCredit = 64 * kPrice;
   static constexpr uint32_t kHitsThatCount = 8;
+  static int64_t weight_of(size_t nodes) {
+    constexpr size_t kSmall = 128, kMost = 8;
+    return static_cast<int64_t>(std::min(nodes / kSmall + 1, kMost));
+  }
   static constexpr uint64_t kReturns = 16;
   static constexpr uint32_t kMostRaised = 8;
   struct Sighting {
@@ -83,7 +89,7 @@ class Payoff {
   /// What was known of it; once more from now on.
   Sighting sight(const cache::KeyHash& structure, uint64_t now);
   Sighting& sighting_of(const cache::KeyHash& structure) { return sightings_[structure.low % sightings_.size()]; }
-  void earn();
+  void earn(int64_t amount);
 
   std::atomic<uint64_t> clock_ = 0;
   std::atomic<int64_t> credit_ = kCredit;

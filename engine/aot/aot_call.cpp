@@ -373,7 +373,9 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     if (call_.has_separate_results) node->keep_for_other_results();
     node->note_streams(devices_of(*trace->joint().graph));
     node->set_live(std::move(trace));
-    return {finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
+    FunctionOutput output{finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
+    if (known->learns_at_once()) node->learn_without_backward();
+    return output;
   }
   const capture::Joint joint = joint_of(*trace, *context_);
   const auto family = known->family();

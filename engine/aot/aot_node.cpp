@@ -153,6 +153,7 @@ void AotNode::release_variables() {
 
 void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (!trace) return;
+  if (!has_learned_) of_->had_no_backward();
   // Who holds a tensor of it may: a backward that is differentiated, or LibTorch's engine behind one that failed.
   if (trace->is_released() || has_failed_) return;
   const auto made = trace->take_made();
@@ -251,6 +252,14 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   learn(given, comes_again, /*with_graph=*/false);
   if (comes_again && are_as_given(of_->halves())) take_over();  // while what was saved is as it was: LibTorch's engine has just looked
   return gradients;
+}
+
+void AotNode::learn_without_backward() {
+  const std::lock_guard lock(mutex_);
+  if (live_->has_users_backward() || live_->had_saved_tensor_hooks()) return;
+  const OnStockEngine stock;
+  const c10::AutoGradMode no_grad(false);
+  learn({}, /*for_this_call=*/false, /*with_graph=*/false);
 }
 
 // Makes programs of the traced call: one for gradients of all results, from which those for some are made; and one for gradients as they

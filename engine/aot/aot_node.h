@@ -43,6 +43,8 @@ class AotNode final : public capture::ProgramNode {
 
   /// The call was traced: its backward is run on the stand-ins, and makes the programs known.
   void set_live(std::unique_ptr<capture::FunctionTrace> trace) { live_ = std::move(trace); }
+  /// Makes the programs of a traced call now, with gradients of zeros: its backward may never come. Not where that would run the user's code.
+  void learn_without_backward();
   /// The call ran a program. `outputs`: the forward program's; `results`: the tensors that this node made, where they have their history.
   /// `primals` are as they were in the call.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,

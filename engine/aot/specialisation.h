@@ -121,6 +121,10 @@ class Specialisation {
     return (call & (call - 1)) == 0;
   }
 
+  /// A traced call went without a backward, as those of an evaluation that records gradients do. The next trace makes the programs at once.
+  void had_no_backward() { learns_at_once_.store(true, std::memory_order_relaxed); }
+  bool learns_at_once() const { return learns_at_once_.load(std::memory_order_relaxed); }
+
   const std::vector<capture::Result>& results() const { return results_; }
   const std::vector<capture::Returned>& returned() const { return returned_; }
   const std::vector<capture::AskedNumber>& numbers() const { return numbers_; }
@@ -178,7 +182,7 @@ class Specialisation {
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0, others_in_a_row_ = 0;
-  std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false, is_dropped_ = false;
+  std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false, is_dropped_ = false, learns_at_once_ = false;
   std::weak_ptr<Family> family_;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows

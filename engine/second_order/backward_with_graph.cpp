@@ -91,14 +91,14 @@ class Kept {
     const bool pays = !backs_off(options) || payoff_.may_capture(structure, payoff_.next(), [] { return Payoff::Room(); });
     return pays && !is_full ? std::nullopt : std::optional(FallbackReason::DoesNotPay);
   }
-  void traced(const cache::KeyHash& structure) {
+  void traced(const cache::KeyHash& structure, size_t nodes) {
     const std::lock_guard lock(mutex_);
-    payoff_.captured();
+    payoff_.captured(nodes);
     note(structure);
   }
-  void hit(const cache::KeyHash& structure) {
+  void hit(const cache::KeyHash& structure, size_t nodes) {
     const std::lock_guard lock(mutex_);
-    payoff_.hit(note(structure).hits++);
+    payoff_.hit(note(structure).hits++, nodes);
   }
   /// It cannot be traced: not again.
   void refuse(const cache::KeyHash& structure) {
@@ -232,15 +232,16 @@ class BackwardWithGraph {
       return leave();
     }
     if (has_run_stock_) {
-      if (is_traced_) kept.traced(structure);
+      if (is_traced_) kept.traced(structure, collected_.calls.size());
       record_fallback(FallbackReason::CreateGraph);
       results = std::move(gradients);
       return true;
     }
-    is_traced_ ? kept.traced(structure) : kept.hit(structure);
+    const size_t nodes = collected_.calls.size();
+    is_traced_ ? kept.traced(structure, nodes) : kept.hit(structure, nodes);
     is_traced_ ? stats_recorder().add_miss() : stats_recorder().add_hit();
     stats_recorder().add_backward();
-    stats_recorder().add_nodes(collected_.calls.size());
+    stats_recorder().add_nodes(nodes);
     deliver(std::move(gradients), results);
     return true;
   }

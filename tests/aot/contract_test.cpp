@@ -283,5 +283,66 @@ TEST(Contract, AnArgumentThatIsWrittenToBetweenTwoBackwardsIsNoSilentError) {
   }
 }
 
+// As in an evaluation that records gradients. The second trace makes the programs, with gradients of zeros.
+TEST(Contract, CallsWithoutABackwardAreTracedTwiceAtMost) {
+  using Function = std::function<at::Tensor(const at::Tensor&)>;
+  const auto w = leaf({4, 4}), b = leaf({4});
+  struct Case {
+    Function function;
+    uint64_t traces;
+  };
+  const std::vector<Case> cases = {
+      {[&](const at::Tensor& x) { return (x.mm(w) + b).tanh(); }, 2},
+      {[&](const at::Tensor& x) { return torch::dropout((x * b).sin(), 0.5, /*train=*/true); }, 2},
+      {[&](const at::Tensor& x) { return (x.add_(1) * b).exp(); }, 2},
+      {[&](const at::Tensor& x) { return (x * b).view({-1}); }, 2},
+  };
+  for (const Case& each : cases) {
+    AotOptions options = exact();
+    options.fallback_random = true;
+    int runs = 0;
+    const auto f = aot_function([&](const at::Tensor& x) { return ++runs, each.function(x); }, options);
+    const auto is_alike = [&](int call, bool with_backward) {
+      const auto look = [&](const auto& function) {
+        torch::manual_seed(call);
+        const at::Tensor x = torch::randn({4, 4});
+        const at::Tensor result = function(x);
+        Tensors seen = {result.detach(), x, torch::rand({3})};
+        if (with_backward) {
+          for (const auto& gradient : torch::autograd::grad({result.sum()}, {b})) seen.push_back(gradient);
+        }
+        return seen;
+      };
+      const Tensors expected = look(each.function), given = look(f);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(given[i].equal(expected[i])) << call << ' ' << i;
+    };
+    for (int call = 0; call < 20; ++call) is_alike(call, /*with_backward=*/false);
+    EXPECT_EQ(f.stats().traces, each.traces);
+    EXPECT_EQ(f.stats().hits, 20 - each.traces);
+    EXPECT_EQ(runs, static_cast<int>(each.traces));
+    for (int call = 0; call < 10; ++call) is_alike(call, /*with_backward=*/true);
+    EXPECT_EQ(f.stats().traces, each.traces);
+    EXPECT_EQ(f.stats().eager, 0U);
+  }
+}
+
+TEST(Contract, ABackwardOfTheSecondTraceIsRight) {
+  const auto w = leaf({4});
+  for (const bool create_graph : {false, true}) {
+    const auto function = [&](const at::Tensor& x) { return (x * w).sin() * w; };
+    const auto f = aot_function(function, exact());
+    f(torch::ones({4}));
+    for (int call = 0; call < 4; ++call) {
+      const auto x = torch::randn({4});
+      const auto gradient = [&](const auto& of) {
+        auto first = torch::autograd::grad({of(x).sum()}, {w}, {}, true, create_graph)[0];
+        return create_graph ? torch::autograd::grad({first.square().sum()}, {w})[0] : first;
+      };
+      EXPECT_TRUE(gradient(f).allclose(gradient(function), 1e-5, 1e-6)) << call;
+    }
+    EXPECT_LE(f.stats().traces, 2U);
+  }
+}
+
 }  // namespace
 }  // namespace hindcast::tests::contract_test

@@ -198,6 +198,15 @@ TEST(AotModule, ASubmoduleWithoutParametersThatIsReplacedIsSeen) {
   EXPECT_EQ(net.stats().traces, 2U);
 }
 
+// Of a const holder a lambda has a const member, which is copied where the lambda is moved.
+TEST(AotModule, AConstHolderIsCapturedByALambda) {
+  const Square square(std::make_shared<SquareImpl>());
+  const auto x = torch::randn({3}).requires_grad_();
+  const auto f = aot_function([square](const at::Tensor& a) { return square.ptr()->forward(a).sum(); });
+  const auto g = aot_function([square](const at::Tensor& a) mutable { return square.ptr()->forward(a).sum(); });
+  for (int call = 0; call < 3; ++call) EXPECT_TRUE(f(x).equal(g(x)));
+}
+
 TEST(AotModule, ReloadingAndAnotherDtypeAreSeen) {
   torch::manual_seed(3);
   ConvNet net, other;

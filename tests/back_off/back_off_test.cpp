@@ -54,6 +54,29 @@ TEST_F(BackOff, StructuresThatNeverComeBackGoToTheStockEngine) {
   EXPECT_TRUE(at::equal(backward(777), stock));
 }
 
+// As packed sequences make them, one for each set of lengths.
+TEST_F(BackOff, LargeStructuresCostMoreOfTheCredit) {
+  const auto large = [](uint64_t structure) {
+    const auto x = at::full({4}, 0.5).set_requires_grad(true);
+    auto y = x;
+    for (int i = 0; i < 600; ++i) y = structure >> (i % 10) & 1 ? y.sin() : y.tanh();
+    y.sum().backward();
+    return x.grad();
+  };
+  const auto stock = large(7);
+  const auto guard = hindcast::enable(compilers::eager());
+  for (uint64_t i = 0; i < 40; ++i) EXPECT_EQ(large(i).sizes(), at::IntArrayRef({4}));
+  EXPECT_LE(hindcast::stats().unique_graphs, kCredit / 4);
+  EXPECT_TRUE(at::equal(large(7), stock));
+  // What comes back is captured all the same.
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    for (uint64_t i = 0; i < 40; ++i) large(i);
+  }
+  const uint64_t before = hits();
+  for (uint64_t i = 0; i < 40; ++i) large(i);
+  EXPECT_EQ(hits(), before + 40) << hindcast::stats();
+}
+
 // One structure that comes back does not pay for all the others.
 TEST_F(BackOff, WithCreateGraphToo) {
   const auto slope_of = [](uint64_t structure) {
