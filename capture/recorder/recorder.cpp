@@ -17,10 +17,22 @@
 namespace hindcast::capture {
 namespace {
 
+// TorchScript gives a list of another type where a list of optional tensors is declared.
+void make_optional(const c10::Argument& declared, c10::IValue& input) {
+  const auto* type = declared.type()->castRaw<c10::ListType>();
+  if (type == nullptr || *type->getElementType() != *c10::OptionalType::ofTensor()) return;
+  c10::List<std::optional<at::Tensor>> list;
+  for (const c10::IValue& each : input.toListRef()) list.push_back(each.isTensor() ? std::optional(each.toTensor()) : std::nullopt);
+  input = list;
+}
+
 std::vector<c10::IValue> take_arguments(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const auto first = stack.end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
   std::vector<c10::IValue> inputs(std::make_move_iterator(first), std::make_move_iterator(stack.end()));
   stack.erase(first, stack.end());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].isList() && !inputs[i].isOptionalTensorList()) make_optional(op.schema().arguments()[i], inputs[i]);
+  }
   return inputs;
 }
 

@@ -5,6 +5,8 @@
 #include <hindcast/graph.h>
 
 #include <gmock/gmock.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/script.h>
 
 namespace hindcast::tests::data_sizes_test {
 namespace {
@@ -296,6 +298,25 @@ TEST(DataSizes, BesidePlainSizesOfArguments) {
     expect_same(size / 2 + 3, size);  // the other branch
     expect_same(size / 2 - 4, size);
   }
+}
+
+// The interpreter asks for sizes as plain numbers.
+TEST(DataSizes, OfTorchScript) {
+  const torch::jit::GraphOptimizerEnabledGuard op_by_op(false);
+  const auto unit = torch::jit::compile(R"(
+def energy(x):
+    some = torch.nonzero(x > 0).squeeze(1)
+    near = x[some].exp() * 2
+    return torch.zeros([x.size(0)]).index_add(0, some, near * near).sum() + x[x < 0].sin().sum()
+)");
+  const auto function = [&](const at::Tensor& x) { return unit->run_method("energy", x).toTensor(); };
+  const auto f = aot_function(function, exact_programs());
+  for (const int64_t count : {5, 8, 12, 4, 15, 0, 6, 0}) {
+    const auto x = with_positive(count);
+    EXPECT_TRUE(torch::autograd::grad({f(x)}, {x})[0].equal(torch::autograd::grad({function(x)}, {x})[0])) << count;
+  }
+  EXPECT_EQ(f.stats().traces, 2U);
+  EXPECT_EQ(f.stats().hits, 6U);
 }
 
 TEST(DataSizes, SecondDerivatives) {

@@ -1,0 +1,69 @@
+"""Force fields whose pairs and species are found by nonzero() and masks: their sizes depend on data."""
+
+import contextlib
+import math
+
+import pytest
+import torch
+
+import hindcast
+
+CUTOFF, SPECIES, SHIFTS = 5.2, 3, 8
+
+
+class ForceField(torch.nn.Module):
+    """Of ANI's kind: radial functions of pairs, summed by atom and species, then a net for each species."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shifts", torch.linspace(0.9, CUTOFF, SHIFTS))
+        layers = lambda: (torch.nn.Linear(SHIFTS * SPECIES, 16), torch.nn.CELU(0.1), torch.nn.Linear(16, 1))  # noqa: E731
+        self.nets = torch.nn.ModuleList(torch.nn.Sequential(*layers()) for _ in range(SPECIES))
+
+    def forward(self, positions, species):
+        atoms = positions.shape[0]
+        squares = (positions.unsqueeze(0) - positions.unsqueeze(1)).square().sum(-1)
+        to, of = ((squares < CUTOFF * CUTOFF) & (squares > 0)).nonzero().unbind(1)
+        distance = (positions[to] - positions[of]).square().sum(1).sqrt()
+        weight = 0.5 * torch.cos(distance * (math.pi / CUTOFF)) + 0.5
+        radial = 0.25 * torch.exp(-4 * (distance.unsqueeze(1) - self.shifts).square()) * weight.unsqueeze(1)
+        slots = positions.new_zeros((atoms * SPECIES, SHIFTS))
+        features = slots.index_add(0, to * SPECIES + species[of], radial).reshape(atoms, -1)
+        energies = positions.new_zeros(atoms)
+        for kind, net in enumerate(self.nets):
+            mask = species == kind
+            energies = energies.index_add(0, mask.nonzero().squeeze(1), net(features[mask]).squeeze(1))
+        return energies.sum()
+
+
+def molecule(atoms, seed):
+    generator = torch.Generator().manual_seed(seed)
+    side = (atoms * 12.0) ** (1 / 3)
+    return torch.rand(atoms, 3, generator=generator) * side, torch.randint(SPECIES, (atoms,), generator=generator)
+
+
+def gradients(model, parameters, seed, atoms):
+    """Of a loss of energy and forces."""
+    positions, species = molecule(atoms, seed)
+    positions.requires_grad_()
+    energy = model(positions, species)
+    (forces,) = torch.autograd.grad(energy, positions, create_graph=True)
+    loss = energy.square() + forces.square().sum()
+    return energy.detach(), forces.detach(), *torch.autograd.grad(loss, parameters)
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_energies_and_forces(is_guarded):
+    torch.manual_seed(0)
+    field = ForceField()
+    parameters = list(field.parameters())
+    compiled = hindcast.aot_module(field, async_=False)
+    for call in range(24):
+        atoms = (12, 15, 18)[call % 3] if call >= 8 else 12
+        expected = gradients(field, parameters, call, atoms)
+        with hindcast.enable(async_=False) if is_guarded else contextlib.nullcontext():
+            seen = gradients(compiled, parameters, call, atoms)
+        for one, other in zip(seen, expected):
+            assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(1, other.abs().max().item())), call
+    stats = compiled.aot_stats()
+    assert stats["hits"] >= 18 and stats["eager"] == 0 and stats["traces"] <= 6, stats  # one for each: no atom of a kind, one atom, more
