@@ -185,10 +185,9 @@ class OneBackward {
       }
     } tell_payoff{*this, backs_off_ && where == Start()};
     capture::ReplayCheck check;
-    auto graph = capture::trace(
-        {work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed, results_,
-         tell_opaque_node,
-         [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr, observer(), streams_, thread_state_});
+    auto graph = capture::trace({work_.collected, std::move(resume), facts.collected_origins, next.dynamic, call_.keep_graph, next.allowed,
+                                 results_, tell_opaque_node, [] { stats_recorder().add_hook_calls(1); }, options_.verify ? &check : nullptr,
+                                 observer(), streams_, thread_state_});
     stats_recorder().add_trace_ns(watch.ns());
     HC_LOG(Perf, Info, "captured in {:.1f} us", watch.us());
     if (!graph) return;  // it was not allowed: nodes ran as themselves

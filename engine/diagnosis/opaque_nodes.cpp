@@ -17,7 +17,8 @@ std::atomic<bool> has_warned{false};
 
 std::string_view advice_on_opaque_node(std::string_view name) {
   if (name.find(kTorchScriptNode) == std::string_view::npos) return {};
-  return "TorchScript's optimizer hides operators from autograd in DifferentiableGraphBackward nodes, which hindcast can only call. Load the "
+  return "TorchScript's optimizer hides operators from autograd in DifferentiableGraphBackward nodes, which hindcast can only call. Load "
+         "the "
          "module by hindcast::jit_load(), or call hindcast::jit_prepare(module) before its first forward (Python: "
          "torch.jit.optimized_execution(False) around it). See docs/torchscript.md.";
 }

@@ -69,7 +69,8 @@ c10::IValue AotJitModule::forward(std::vector<c10::IValue> inputs) const {
   if (!why_eager_.empty()) return forward_.call_eagerly(why_eager_, values).value;
   const auto unknown = std::find_if_not(values.begin(), values.end(), [](const auto& each) { return engine::can_visit(each.value); });
   if (unknown != values.end()) {
-    const std::string why = "A TorchScript module got an argument of type " + unknown->value.type()->repr_str() + ": the call runs eagerly.";
+    const std::string why =
+        "A TorchScript module got an argument of type " + unknown->value.type()->repr_str() + ": the call runs eagerly.";
     return forward_.call_eagerly(why, values).value;
   }
   return forward_.call_with([&] { return engine::facts_of(*itself_.module); }, values).value;

@@ -76,7 +76,8 @@ std::optional<std::string> effect_of(const Node& node) {
   if (kind == prim::SetAttr) return base::format("assigns to the attribute '{}'", node.s(attr::name));
   if (kind == prim::fork || kind == prim::awaitable) return "starts a task (torch.jit.fork)";
   if (kind == prim::CallMethod) return base::format("calls the method '{}' of an interface or of a C++ class", node.s(attr::name));
-  if (writes_to_container_of_others(node)) return base::format("changes a list or a dictionary that it did not make ({})", kind.toQualString());
+  if (writes_to_container_of_others(node))
+    return base::format("changes a list or a dictionary that it did not make ({})", kind.toQualString());
   if (kind == prim::RaiseException || kind == prim::Enter || kind == prim::Exit || is_operator(node)) return std::nullopt;
   if (node.hasSideEffects()) return base::format("has an effect ({})", kind.toQualString());
   return std::nullopt;

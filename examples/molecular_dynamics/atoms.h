@@ -23,6 +23,7 @@ torch::Tensor pairs_within(const torch::Tensor& positions, double radius);
 torch::Tensor forces_of(const std::function<torch::Tensor(const torch::Tensor& positions)>& energy, const torch::Tensor& positions);
 
 /// One step of velocity Verlet. A weak spring holds the cluster together. Returns the forces at the new positions.
-torch::Tensor move(Atoms& atoms, const torch::Tensor& forces, const std::function<torch::Tensor(const torch::Tensor& positions)>& new_forces);
+torch::Tensor move(Atoms& atoms, const torch::Tensor& forces,
+                   const std::function<torch::Tensor(const torch::Tensor& positions)>& new_forces);
 
 }  // namespace molecular_dynamics

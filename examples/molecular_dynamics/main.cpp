@@ -87,9 +87,7 @@ std::vector<Lane> lanes_of(const std::string& file) {
   const auto stock = std::make_shared<torch::jit::Module>(torch::jit::load(file));
   const auto prepared = std::make_shared<torch::jit::Module>(hindcast::jit_load(file));
   const auto compiled = std::make_shared<hindcast::AotJitModule>(hindcast::aot_module(hindcast::jit_load(file)));
-  const auto energy_of = [](auto module) {
-    return [module](const auto&... given) { return module->forward({given...}).toTensor(); };
-  };
+  const auto energy_of = [](auto module) { return [module](const auto&... given) { return module->forward({given...}).toTensor(); }; };
   const auto whole_call = hindcast::aot_function([prepared](torch::Tensor positions, torch::Tensor species, torch::Tensor pairs) {
     const auto x = positions.detach().requires_grad_();
     return -torch::autograd::grad({prepared->forward({x, species, pairs}).toTensor()}, {x})[0];
@@ -98,7 +96,8 @@ std::vector<Lane> lanes_of(const std::string& file) {
   lanes.emplace_back("LibTorch", by_backward(energy_of(stock)), false);
   lanes.emplace_back("enable(), jit_load()", by_backward(energy_of(prepared)), true);
   lanes.emplace_back("and aot_module()", by_backward(energy_of(compiled)), true);
-  lanes.emplace_back("aot_function(forces)", [whole_call](const auto&... given) { return whole_call(given...); }, false);
+  lanes.emplace_back(
+      "aot_function(forces)", [whole_call](const auto&... given) { return whole_call(given...); }, false);
   return lanes;
 }
 

@@ -124,7 +124,8 @@ TEST(AotJitModule, WhatHasEffectsRunsEagerly) {
     const char* why;
   };
   const std::vector<Case> cases = {
-      {"def forward(self, x: Tensor) -> Tensor:\n    self.calls += 1\n    return x.sin() * self.calls\n", "assigns to the attribute 'calls'"},
+      {"def forward(self, x: Tensor) -> Tensor:\n    self.calls += 1\n    return x.sin() * self.calls\n",
+       "assigns to the attribute 'calls'"},
       {"def forward(self, x: Tensor) -> Tensor:\n    self.seen.append(x)\n    return x.sin()\n", "changes a list"},
       {"def forward(self, x: Tensor) -> Tensor:\n    print(x.size(0))\n    return x.sin()\n", "prim::Print"},
       {"def forward(self, x: Tensor) -> Any:\n    return x.sin()\n", "returns a value of type Any"},

@@ -46,7 +46,11 @@ TEST_P(Models, ForcesOfChangingNeighbours) {
   Atoms atoms = cluster(12);
   const auto call = [&](const auto& model, const torch::Tensor& positions) {
     const auto pairs = pairs_within(positions, 3.2);
-    return forces_of([&](const torch::Tensor& x) { return model(std::vector<c10::IValue>{x, atoms.species, pairs}).toTensor(); }, positions);
+    return forces_of(
+        [&](const torch::Tensor& x) {
+          return model(std::vector<c10::IValue>{x, atoms.species, pairs}).toTensor();
+        },
+        positions);
   };
   const auto by_stock = [&](const torch::Tensor& positions) { return call([&](auto inputs) { return stock.forward(inputs); }, positions); };
   Options of_guard;
