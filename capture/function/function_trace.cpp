@@ -1,5 +1,6 @@
 #include "capture/function/function_trace.h"
 
+#include "base/format.h"
 #include "capture/backward/facts.h"
 #include "capture/function/grad_mode_formulas.h"
 #include "capture/function/history.h"
@@ -121,6 +122,7 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
     const AtWork at_work(recorder_);
     outputs = run(function);
     try {
+      if (!recorder_.refusal()) refuse_users_operator_before_a_check();
       if (!recorder_.refusal()) read_results(outputs);
       if (!recorder_.refusal()) find_kept(outputs);
     } catch (const NotTraced& reason) {
@@ -231,6 +233,21 @@ std::optional<uint32_t> FunctionTrace::primal_of(const Base* base) const {
     if (traced && traced->base.get() == base) return i;
   }
   return std::nullopt;
+}
+
+// A program finds in mid-run that a number or a size is another than the traced one. Then the function runs, and would call the operator again.
+void FunctionTrace::refuse_users_operator_before_a_check() {
+  size_t last_check = asked_.empty() ? 0 : graph_->instrs.size();  // numbers are compared when the program has run
+  for (size_t i = last_check; i < graph_->instrs.size(); ++i) {
+    if (graph_->binds_sizes(graph_->instrs[i])) last_check = i;
+  }
+  for (size_t i = 0; i < last_check; ++i) {
+    const Instr& instr = graph_->instrs[i];
+    if (!instr.seen.is_noted) continue;
+    return recorder_.refuse(
+        base::format("it calls {}, which is no operator of LibTorch's, and then reads a number or a size that depends on data",
+                     c10::toString(instr.op->operator_name())));
+  }
 }
 
 void FunctionTrace::read_results(const std::vector<at::Tensor>& outputs) {

@@ -176,6 +176,7 @@ class FunctionTrace final : private Policy {
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
+  void refuse_users_operator_before_a_check();
   void read_results(const std::vector<at::Tensor>& outputs);
   void read_writes();
   void read_returned(const std::vector<at::Tensor>& outputs);

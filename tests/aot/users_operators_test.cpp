@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -147,6 +148,29 @@ TEST(UsersOperators, MayCallACompiledFunction) {
     EXPECT_TRUE(at::allclose(ours.grad(), stock.grad())) << i;
   }
   EXPECT_EQ(f.stats().hits, 3U);
+}
+
+// A program would run the operator, find another number, and leave the call to the function, which runs it again.
+TEST(UsersOperators, BeforeAValueThatIsReadRunOnce) {
+  const auto of = [](const at::Tensor& x) { return call("hindcast_users_operators_test::product", x, x); };
+  const auto reads_a_number = [&](const at::Tensor& x) { return of(x) * x.sum().item<double>(); };
+  const auto has_a_size = [&](const at::Tensor& x) {
+    const auto y = of(x);
+    return y.masked_select(x > 0).sum() + y.sum();
+  };
+  const std::vector<std::function<at::Tensor(const at::Tensor&)>> functions = {reads_a_number, has_a_size};
+  for (const auto& function : functions) {
+    const auto f = aot_function(function, with_kernels());
+    const at::NoGradGuard no_grad;
+    for (const int64_t positive : {3, 3, 2, 3, 0, 1, 2}) {
+      auto x = torch::full({5}, -1.F);
+      x.slice(0, 0, positive).fill_(static_cast<double>(positive));
+      seen.clear();
+      EXPECT_TRUE(f(x).equal(function(x)));
+      EXPECT_EQ(seen.size(), 2U) << positive;  // of both
+    }
+    EXPECT_EQ(f.stats().hits, 0U);
+  }
 }
 
 }  // namespace

@@ -262,7 +262,9 @@ TEST(ProductTimes, ChangingSizesAreMeasuredByClasses) {
     const auto count = [&] { ++runs; };
     const bool is_ours = codegen::cpu::is_ours_faster(sizes, count, count);
     const auto known = codegen::cpu::find_choice(sizes);
-    if (known) EXPECT_EQ(*known, is_ours);
+    if (known) {
+      EXPECT_EQ(*known, is_ours);
+    }
   };
   for (int64_t rows = 600; rows < 700; ++rows) call(rows, 64);
   EXPECT_GT(runs, 0);
