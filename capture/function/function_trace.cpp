@@ -105,6 +105,9 @@ bool is_about_a_stand_in(const std::exception& error) {
          text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos;
 }
 
+// A checkpoint with random numbers in it does so, too, where it recomputes. A program would draw other ones.
+constexpr const char* kSetsRandomState = "it saves, seeds or restores the state of random numbers";
+
 }  // namespace
 
 // ---- the forward
@@ -117,11 +120,15 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
   if (at::GradMode::is_enabled()) recorder_.set_origin_without_gradients(2);
   for (size_t i = 0; i < inputs.size(); ++i) add_input(i, inputs[i]);
   graph_task_ = torch::autograd::get_current_graph_task_id();
+  drawn_up_to_ = RandomState::of(inputs);
   std::vector<at::Tensor> outputs;
   {
     const AtWork at_work(recorder_);
     outputs = run(function);
     try {
+      if (recorder_.has_thrown())
+        recorder_.refuse("it goes on behind an error of an operator, which depends on the arguments in a way that no guard says");
+      if (was_random_state_set()) recorder_.refuse(kSetsRandomState);
       if (!recorder_.refusal()) refuse_users_operator_before_a_check();
       if (!recorder_.refusal()) read_results(outputs);
       if (!recorder_.refusal()) find_kept(outputs);
@@ -440,6 +447,7 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
   graph_->instrs.truncate(forward_end_);
   if (has_backward_) recorder_.forget_derived();
   has_backward_ = true;
+  drawn_up_to_ = drawn_up_to_.now();
   recorder_.begin(1);
   recorder_.set_lifts(true);
   recorder_.set_goes_on(true);
@@ -534,6 +542,7 @@ Joint FunctionTrace::joint() const {
 // ---- what an instr cannot say
 
 Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
+  if (was_random_state_set()) recorder_.refuse(kSetsRandomState);
   if (!random_state_.defined()) random_state_ = RandomState::of(real_inputs());
   return Answer::Record;
 }

@@ -153,6 +153,7 @@ class FunctionTrace final : private Policy {
 
   // Policy.
   Answer draws_random_numbers(const c10::OperatorHandle&) override;
+  void has_drawn_random_numbers() override { drawn_up_to_ = drawn_up_to_.now(); }
   Answer depends_on_data(const c10::OperatorHandle&) override;
   Answer returns_no_tensor(const c10::OperatorHandle&) override;
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
@@ -177,6 +178,7 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> ends_of_history() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
   void refuse_users_operator_before_a_check();
+  bool was_random_state_set() const { return !drawn_up_to_.now().is_same(drawn_up_to_); }
   void read_results(const std::vector<at::Tensor>& outputs);
   void read_writes();
   void read_returned(const std::vector<at::Tensor>& outputs);
@@ -208,7 +210,8 @@ class FunctionTrace final : private Policy {
   int graph_task_ = -1;  // that the function runs in
   size_t forward_end_ = 0;
   bool is_forward_ = true;
-  RandomState random_state_;
+  RandomState random_state_;  // before the first draw; undefined: there was none
+  RandomState drawn_up_to_;   // behind the last one, or where the forward or the backward began
   WholeFormulas whole_formulas_;
 };
 

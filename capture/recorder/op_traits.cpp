@@ -58,6 +58,10 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
 
 }  // namespace
 
+bool OpTraits::draws_random_numbers() const {
+  return std::find(unusual.begin(), unusual.end(), OpTrait::DrawsRandomNumbers) != unusual.end();
+}
+
 const char* describe(OpTrait trait) {
   switch (trait) {
     case OpTrait::DependsOnData:

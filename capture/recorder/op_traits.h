@@ -23,6 +23,8 @@ struct OpTraits {
   std::optional<c10::OperatorHandle> view;  // of one that makes a view of its argument in place: the op that returns the view
   std::vector<OpTrait> unusual;
   std::vector<uint32_t> written;  // arguments that it writes
+
+  bool draws_random_numbers() const;
 };
 
 const OpTraits& traits_of(const c10::OperatorHandle& op);

@@ -18,6 +18,8 @@ class Policy {
   virtual ~Policy() = default;
 
   virtual Answer draws_random_numbers(const c10::OperatorHandle& op) = 0;
+  /// It has drawn them.
+  virtual void has_drawn_random_numbers() {}
   /// A result is a number, or its size is known only when the op has run.
   virtual Answer depends_on_data(const c10::OperatorHandle& op) = 0;
   virtual Answer returns_no_tensor(const c10::OperatorHandle& op) = 0;

@@ -320,6 +320,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
   const std::vector<int64_t> sizes = written.target ? written.target->real.sizes().vec() : std::vector<int64_t>();
   const torch::jit::Stack results = call_real(op, inputs);
+  if (traits.draws_random_numbers()) policy_.has_drawn_random_numbers();
   const std::vector<at::Tensor> outputs = tensors_of(results);
   const bool is_resized = written.target && written.target->real.sizes() != sizes;
   if (is_resized) refuse(op, "resizes its argument");
@@ -468,7 +469,12 @@ torch::jit::Stack Recorder::call_real(const c10::OperatorHandle& op, const std::
   torch::jit::Stack stack;
   for (const c10::IValue& input : inputs) stack.push_back(real_argument(input, *graph_.symbols));
   const Pause pause;
-  call_as_seen(op, seen_, stack);
+  try {
+    call_as_seen(op, seen_, stack);
+  } catch (...) {
+    has_thrown_ = true;
+    throw;
+  }
   return stack;
 }
 

@@ -99,6 +99,8 @@ class Recorder {
   /// history.
   bool lost_history() const { return lost_history_ || had_saved_tensor_hooks_; }
   bool had_saved_tensor_hooks() const { return had_saved_tensor_hooks_; }
+  /// An op has thrown. What goes on behind it does so since these arguments were wrong, which no guard says.
+  bool has_thrown() const { return has_thrown_; }
   /// Somebody asked so while one was at work.
   bool had_wrappers() const { return has_wrappers_; }
   /// No size is a symbol.
@@ -185,7 +187,7 @@ class Recorder {
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
   bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false, lost_history_ = false,
-       had_saved_tensor_hooks_ = false;
+       had_saved_tensor_hooks_ = false, has_thrown_ = false;
   const uint64_t number_;
   WeakStandIns made_;
   struct NumbersOfMask {

@@ -1,5 +1,6 @@
 // A compiled function is the function: it runs as often as without hindcast, in the state that it would run in, and what it does is done once.
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -341,6 +342,48 @@ TEST(Contract, ABackwardOfTheSecondTraceIsRight) {
       EXPECT_TRUE(gradient(f).allclose(gradient(function), 1e-5, 1e-6)) << call;
     }
     EXPECT_LE(f.stats().traces, 2U);
+  }
+}
+
+// A program that was traced where an op threw does not know for which sizes it would.
+TEST(Contract, AnErrorThatTheFunctionCatchesIsNoProgram) {
+  const auto function = [](const at::Tensor& x, const at::Tensor& y) {
+    try {
+      return x * y;
+    } catch (const c10::Error&) {
+      return x.sin();
+    }
+  };
+  const auto f = aot_function(function, exact());
+  for (const auto& [a, b] : std::vector<std::pair<int64_t, int64_t>>{{3, 4}, {5, 6}, {7, 7}, {4, 4}, {3, 4}, {6, 6}}) {
+    const auto x = torch::randn({a}), y = torch::randn({b});
+    EXPECT_TRUE(f(x, y).equal(function(x, y))) << a << " and " << b;
+  }
+}
+
+// As a checkpoint does where it recomputes.
+TEST(Contract, AStateOfRandomNumbersThatIsSetIsNoProgram) {
+  const auto function = [](const at::Tensor& x) {
+    auto generator = at::detail::getDefaultCPUGenerator();
+    const auto state = generator.get_state();
+    const auto a = at::rand_like(x);
+    generator.set_state(state);
+    return a - at::rand_like(x) + x;
+  };
+  const auto f = aot_function(function, exact());
+  for (int i = 0; i < 6; ++i) {
+    const auto x = torch::randn({5});
+    EXPECT_TRUE(f(x).equal(x)) << i;
+  }
+}
+
+// The program indexes beyond the end before it has compared the number.
+TEST(Contract, AProgramForAnotherNumberDoesNotThrow) {
+  const auto function = [](const at::Tensor& k) { return at::zeros({k.max().item<int64_t>() + 1}).index_put({k}, at::ones({k.size(0)})); };
+  const auto f = aot_function(function, exact());
+  for (const int64_t most : {2, 2, 5, 3, 2, 7, 2}) {
+    const auto k = torch::tensor({int64_t{0}, int64_t{1}, most});
+    EXPECT_TRUE(f(k).equal(function(k))) << most;
   }
 }
 

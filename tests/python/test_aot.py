@@ -806,3 +806,15 @@ def test_a_users_operator_behind_the_end_of_a_trace():
     for _ in range(3):
         x = torch.randn(6)
         torch.testing.assert_close(f(x), function(x))
+
+
+def test_a_checkpoint_with_a_dropout_recomputes_the_mask_of_its_forward():
+    def function(x):
+        return torch.utils.checkpoint.checkpoint(lambda y: torch.nn.functional.dropout(y, 0.5), x, use_reentrant=False)
+
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(5):
+        x = torch.ones(64, requires_grad=True)
+        y = f(x)
+        y.sum().backward()
+        assert torch.equal(x.grad, y.detach())
