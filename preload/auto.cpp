@@ -114,7 +114,7 @@ void* first_call(const void* caller) {
     std::fprintf(stderr, "libhindcast_auto: cannot find LibTorch's Engine::get_default_engine(); run the program without LD_PRELOAD\n");
     std::abort();
   }
-  libtorchs.store(found);  // from here on nobody waits: other threads, and what follows, are with LibTorch
+  libtorchs.store(found);  // other threads call LibTorch from here on, without waiting for us
   if (!is_on.test_and_set()) switch_on(found);
   return found();
 }

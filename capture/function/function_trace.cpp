@@ -102,7 +102,8 @@ at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tenso
 bool is_about_a_stand_in(const std::exception& error) {
   const std::string_view text = error.what();
   return text.find("TracingTensor") != text.npos || text.find("Expected no weakrefs to t") != text.npos ||  // swap_tensors()
-         text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos;
+         text.find("Cannot access data pointer of Tensor that doesn't have storage") != text.npos ||
+         text.find("doesn't correspond to a device") != text.npos;  // Python's new_tensor()
 }
 
 // A checkpoint with random numbers in it does so, too, where it recomputes. A program would draw other ones.
@@ -127,7 +128,7 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
     outputs = run(function);
     try {
       if (recorder_.has_thrown())
-        recorder_.refuse("it goes on behind an error of an operator, which depends on the arguments in a way that no guard says");
+        recorder_.refuse("it catches an operator's error and continues; which arguments cause that error is not known");
       if (was_random_state_set()) recorder_.refuse(kSetsRandomState);
       if (!recorder_.refusal()) refuse_users_operator_before_a_check();
       if (!recorder_.refusal()) read_results(outputs);

@@ -152,7 +152,7 @@ class HINDCAST_API Graph {
   base::SharedList<Value> values;  // copies of a graph share them, and the instrs
   base::SharedList<Instr> instrs;
   std::shared_ptr<SymbolTable> symbols = SymbolTable::make();
-  std::vector<ValueId> inputs;         // in the order in which tensors are given; undefined where nobody reads one
+  std::vector<ValueId> inputs;         // in the order in which tensors are given; undefined where no instr reads one
   std::vector<ValueId> outputs;        // what the program returns; a backward's events give everything away
   std::vector<UnbackedSize> unbacked;  // in the order of the symbols; empty where all of these are given, as to a backward
   std::vector<std::string> origins;    // what instrs were recorded of, for texts: a backward's nodes

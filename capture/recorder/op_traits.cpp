@@ -81,7 +81,7 @@ const char* describe(OpTrait trait) {
 const char* advise(OpTrait trait) {
   switch (trait) {
     case OpTrait::DependsOnData:
-      return ". Write where(mask, x, 0) for x[mask], and keep what has another size in each call outside of the function";
+      return ". Keep it outside of the function; sizes that depend on data are known of nonzero(), masks and unique() alone";
     case OpTrait::ChangesGeometry:
       return ". Make a view, or a new tensor";
     case OpTrait::WritesToSeveral:

@@ -8,6 +8,7 @@
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
 
+#include <ATen/Context.h>
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
@@ -24,6 +25,12 @@ void make_optional(const c10::Argument& declared, c10::IValue& input) {
   c10::List<std::optional<at::Tensor>> list;
   for (const c10::IValue& each : input.toListRef()) list.push_back(each.isTensor() ? std::optional(each.toTensor()) : std::nullopt);
   input = list;
+}
+
+bool is_generator_of_the_users(const c10::IValue& input) {
+  if (!input.isGenerator()) return false;
+  const at::Generator generator = input.toGenerator();
+  return generator.defined() && generator != at::globalContext().defaultGenerator(generator.device());
 }
 
 std::vector<c10::IValue> take_arguments(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -425,6 +432,9 @@ void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& trait
   static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
   if (op.operator_name() == kMkldnnRnn)
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
+  // Whether the formula seeds the generator before it draws cannot be seen.
+  if (traits.draws_random_numbers() && std::any_of(inputs.begin(), inputs.end(), is_generator_of_the_users))
+    refuse(op, "draws from a generator that is not LibTorch's default one");
   for (const OpTrait trait : traits.unusual) {
     if (trait == OpTrait::DependsOnData && indexes_by_numbers(op, inputs)) continue;
     if (answer_to(trait, op) != Answer::Refuse) continue;

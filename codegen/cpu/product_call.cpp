@@ -76,7 +76,7 @@ class ProductCall final : public PointwiseFrame {
     const int64_t kind = static_cast<int64_t>(type_) * 4 + (product.is_a_transposed ? 2 : 0) + (product.is_b_transposed ? 1 : 0);
     const ProductSizes sizes{walk.batch, walk.rows, walk.shape[3], walk.shape[2], kind}, like = class_of(sizes);
     uint64_t key = 1;
-    for (const int64_t size : {like.batch, like.rows, like.columns, like.depth})
+    for (const int64_t size : {like.batch, like.rows, like.columns, like.depth, like.kind})
       key = (key ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15;
     key = (key & ~uint64_t{3}) | 2;
     const uint64_t known = known_.load(std::memory_order_relaxed);

@@ -7,7 +7,7 @@
 namespace hindcast::codegen::cpu {
 
 /// Runs the kernel of a group with a matrix product. Whether the kernel computes the product, or ATen does and the kernel what comes behind
-/// it, is what was faster when both were timed on the first call of these sizes (product_times.h).
+/// it, is what was faster when both were timed on the first calls of sizes like these (product_times.h).
 std::unique_ptr<const OpCall> make_product_call(const Group& group, std::shared_ptr<const CpuKernel> kernel);
 
 }  // namespace hindcast::codegen::cpu

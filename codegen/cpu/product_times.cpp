@@ -101,7 +101,9 @@ ProductSizes class_of(const ProductSizes& sizes) {
   const int64_t blocks = (sizes.rows + kBlockRows - 1) / kBlockRows;
   one.rows = sizes.rows <= kBlockRows ? sizes.rows : round_up(blocks, kExact) * kBlockRows;
   one.depth = round_up(sizes.depth, kExact);
-  one.columns = sizes.columns % kVector == 0 ? round_up(sizes.columns / kVector, kExact) * kVector : -round_up(sizes.columns, kExact);
+  const bool fills_vectors = sizes.columns % kVector == 0;
+  one.columns = fills_vectors ? round_up(sizes.columns / kVector, kExact) * kVector : round_up(sizes.columns, kExact);
+  one.kind = 2 * sizes.kind + (fills_vectors ? 1 : 0);
   return one;
 }
 

@@ -50,7 +50,7 @@ class Sharing {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       if (capture::is_barrier(instr)) known.clear();
-      if (instr.kind != InstrKind::Op) continue;
+      if (instr.kind != InstrKind::Op || graph_.binds_sizes(instr)) continue;  // sizes are bound in their order, each by its own op
       const auto key = key_of(instr, rewrite_);
       if (!key) continue;
       const auto [earlier, is_new] = known.try_emplace(*key, i);

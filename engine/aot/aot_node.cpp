@@ -153,7 +153,7 @@ void AotNode::release_variables() {
 
 void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (!trace) return;
-  if (!has_learned_) of_->had_no_backward();
+  if (!has_learned_ && !has_failed_) of_->had_no_backward();
   // Who holds a tensor of it may: a backward that is differentiated, or LibTorch's engine behind one that failed.
   if (trace->is_released() || has_failed_) return;
   const auto made = trace->take_made();

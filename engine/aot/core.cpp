@@ -199,7 +199,7 @@ class AotCore::Implementation {
     std::vector<std::shared_ptr<Specialisation>> missed;  // a size that depends on the data was another
   };
 
-  // Nullopt: nobody knows such a call.
+  // Nullopt: no program matches the call.
   static std::optional<FunctionOutput> run_known(AotCall& work, Family& family, const std::vector<at::Tensor>& inputs,
                                                  const InputFacts& facts, Asked& asked) {
     const auto known = family.all();

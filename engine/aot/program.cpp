@@ -43,7 +43,8 @@ class PlanRun {
  public:
   PlanRun(const codegen::Plan& plan, std::vector<at::Tensor> inputs, const capture::Bindings& bindings)
       : plan_(plan), slots_(plan.slot_count()) {
-    if (!plan.evaluator().evaluate(bindings, env_)) throw std::invalid_argument("hindcast: a program was given sizes that are none");
+    if (!plan.evaluator().evaluate(bindings, env_))
+      throw std::invalid_argument("hindcast: the sizes that a program was given are negative, or too large for it");
     const auto& graph = plan.graph();
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const uint32_t slot = plan.slot_of(graph.inputs[i]);
@@ -82,7 +83,7 @@ class PlanRun {
   uint32_t done_ = 0;
 };
 
-// What a user's compiler makes does not say of which sizes its results are while it runs.
+// A program that a user's compiler made runs as a whole, so that no size can be bound in the middle of it.
 bool binds_nothing(const capture::Graph& graph) {
   if (!graph.unbacked.empty()) HC_LOG(Aot, Info, "ATen runs graph {} in place of what was compiled: sizes depend on data", graph.id);
   return graph.unbacked.empty();

@@ -110,8 +110,10 @@ def _run_function(
             if call.tensors and len(tensors) == len(call.tensors) and all(map(operator.is_, tensors, call.tensors)):
                 # No trace: the function gets what its caller gave, and its caller gets what it gives.
                 args, kwargs = call.arguments
-                call.result = _kept[number].owner.run_itself(args, kwargs)
+                call.result = call.owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
+        # A reset() on another thread may have dropped what was known of the kind since the call began.
+        kind = _kept[number] if call is None else _kept.get(number) or _Kind(call.owner, call.shape())
         before = None if call is None else random_states(call.generators())
         if call is not None:
             for stand_in, given in zip(tensors, call.tensors):
@@ -121,11 +123,11 @@ def _run_function(
         sets: list[SetAttribute] = []
         try:
             with _numbers_for_python():
-                result, writes = _kept[number].run(tensors)
+                result, writes = kind.run(tensors)
         finally:
             if call is not None:
-                sets = set_attributes_of_modules(_kept[number].owner.objects_of(call.seen.state), tensors, call.tensors)
-        _kept[number].owner.own_ns = _clock() - start
+                sets = set_attributes_of_modules(kind.owner.objects_of(call.seen.state), tensors, call.tensors)
+        kind.owner.own_ns = _clock() - start
         if call is not None and before != random_states(call.generators()):
             call.draws = True
         if type(result) is torch.Tensor and not sets:
@@ -406,7 +408,7 @@ class AotFunction:
             facts = kinds[key] = self._new_kind(taken, seen.state, key)
         elif facts == _EAGER:
             raise Untraceable(_CHANGES, of_function=True)
-        taken.kind, taken.seen, taken.whole_key = facts, seen, key
+        taken.owner, taken.kind, taken.seen, taken.whole_key = self, facts, seen, key
         taken.generators = seen.generators
         fixed = taken.tensors_in(self._fixed) if self._fixed else []
         outer, _thread.call = _thread.call, taken
@@ -452,7 +454,7 @@ class AotFunction:
     def _begin_for_c(self, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]], facts: int, seen: Any) -> Call:
         """The function is about to run."""
         taken = Call(args, kwargs or {})
-        taken.kind, taken.seen, taken.whole_key = facts, seen, taken.key
+        taken.owner, taken.kind, taken.seen, taken.whole_key = self, facts, seen, taken.key
         taken.generators = seen.generators
         taken.outer, _thread.call = _thread.call, taken
         return taken
@@ -518,7 +520,7 @@ class AotFunction:
         return (self._function,)
 
     def see_arguments_alone(self) -> None:
-        """The caller knows that the function reads nothing else that changes: nobody looks."""
+        """Compares arguments only: the caller has checked all else that the function reads, as Dynamo's guards do."""
         self._root = ()
 
     def stats(self) -> dict[str, int]:

@@ -59,7 +59,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "outer", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -69,6 +69,7 @@ class Call:
         self.seen: Any = None  # hindcast._state's: the state that it found
         self.whole_key: Any = None  # with that of the thread's modes
         self.outer: Any = None  # the call in which this one is
+        self.owner: Any = None  # the AotFunction that is called
         self.draws = False  # from one, while it was traced
         self.was_run = False  # in this call, traced or eagerly
         self.result: Any = None  # of an eager call

@@ -143,7 +143,8 @@ TEST(CallsToCome, AreLeftOneByOne) {
 
 // ---- functions
 
-at::Tensor above_zero(at::Tensor x) { return x.index({x > 0}); }
+// No program can be made of it: its result's size depends on data in a way that is not known.
+at::Tensor without_repeats(at::Tensor x) { return std::get<0>(at::unique_consecutive(x)); }
 
 template <class Function>
 void call_often(const Function& f, const at::Tensor& x, int calls = 500) {
@@ -152,9 +153,9 @@ void call_often(const Function& f, const at::Tensor& x, int calls = 500) {
 
 TEST(LeftCalls, AreCountedAndRight) {
   hindcast::reset();
-  const auto f = aot_function(above_zero);
+  const auto f = aot_function(without_repeats);
   const at::Tensor x = torch::randn({8});
-  for (int i = 0; i < 500; ++i) ASSERT_TRUE(at::equal(f(x), above_zero(x)));
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(at::equal(f(x), without_repeats(x)));
   EXPECT_GT(f.stats().left, 200U);
   EXPECT_EQ(f.stats().calls, 500U);
   EXPECT_EQ(f.stats().eager, 500U);
@@ -165,7 +166,7 @@ TEST(LeftCalls, AreCountedAndRight) {
 TEST(LeftCalls, RunTheFunctionOnceEach) {
   auto runs = std::make_shared<int>(0);
   const auto one_op = aot_function([runs](at::Tensor x) { return ++*runs, x + 1; });
-  const auto eager = aot_function([runs](at::Tensor x) { return ++*runs, above_zero(x); });
+  const auto eager = aot_function([runs](at::Tensor x) { return ++*runs, without_repeats(x); });
   const at::Tensor x = torch::randn({8});
   call_often(one_op, x);
   EXPECT_EQ(static_cast<uint64_t>(*runs), one_op.stats().traces + one_op.stats().eager);
@@ -175,7 +176,7 @@ TEST(LeftCalls, RunTheFunctionOnceEach) {
 }
 
 TEST(LeftCalls, EndWhereGradientsAreWanted) {
-  const auto f = aot_function([](at::Tensor x) { return x.requires_grad() ? x.sin().exp() : above_zero(x); });
+  const auto f = aot_function([](at::Tensor x) { return x.requires_grad() ? x.sin().exp() : without_repeats(x); });
   call_often(f, torch::randn({8}));
   ASSERT_GT(f.stats().left, 0U);
   const at::Tensor x = torch::randn({8}).requires_grad_();
@@ -188,7 +189,7 @@ TEST(LeftCalls, EndWhereGradientsAreWanted) {
 }
 
 TEST(LeftCalls, AreLookedAtAgainBehindAReset) {
-  auto f = aot_function(above_zero);
+  auto f = aot_function(without_repeats);
   const at::Tensor x = torch::randn({8});
   call_often(f, x, 200);
   const uint64_t left = f.stats().left;
@@ -200,7 +201,7 @@ TEST(LeftCalls, AreLookedAtAgainBehindAReset) {
 
 // A checkpoint of the user's own: the numbers of a left call may be wanted again, of a program.
 TEST(LeftCalls, DrawNumbersThatProgramsDrawToo) {
-  const auto draw = [](at::Tensor x) { return at::dropout(x.requires_grad() ? x * 2 : above_zero(x) + 1, 0.5, true); };
+  const auto draw = [](at::Tensor x) { return at::dropout(x.requires_grad() ? x * 2 : without_repeats(x) + 1, 0.5, true); };
   const auto f = aot_function(draw);
   call_often(f, torch::ones({64}));
   ASSERT_GT(f.stats().left, 0U);
@@ -244,7 +245,7 @@ TEST(LeftCalls, ProgramsThatDrawOrAreToGiveEqualBitsAreNotCompared) {
 
 TEST(LeftCalls, OfAModuleRunItsForward) {
   struct Mask : torch::nn::Module {
-    at::Tensor forward(at::Tensor x) { return above_zero(x) + (is_training() ? 1 : 0); }
+    at::Tensor forward(at::Tensor x) { return without_repeats(x) + (is_training() ? 1 : 0); }
   };
   const auto module = std::make_shared<Mask>();
   const auto compiled = aot_module(module);
@@ -252,7 +253,7 @@ TEST(LeftCalls, OfAModuleRunItsForward) {
   call_often(compiled, x);
   ASSERT_GT(compiled.stats().left, 0U);
   module->eval();
-  EXPECT_TRUE(at::equal(compiled(x), above_zero(x)));
+  EXPECT_TRUE(at::equal(compiled(x), without_repeats(x)));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ EAGER = {
     "data_ptr": lambda x: x * (x.data_ptr() > 0),
     "tolist": lambda x: x * sum(x.flatten().tolist()),
     "repr": lambda x: x * len(repr(x)),
-    "mask": lambda x: x[x > 0].sum(),
+    "unique_consecutive": lambda x: torch.unique_consecutive(x).sum(),
     "hook": with_hook,
     "sparse": lambda x: x * x.detach().to_sparse().to_dense(),
     "reentrant checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda y: y.sin().exp(), x, use_reentrant=True),
@@ -776,14 +776,13 @@ def test_tensors_that_are_swapped():
 
 
 def selects(x):
-    y = x * 2
-    return y[y > 0].sum()
+    return torch.unique_consecutive(x * 2).sum()
 
 
 @pytest.mark.parametrize(
     "function, line, advice",
     [
-        (lambda x: selects(x) * x, ", in selects", "where(mask, x, 0)"),
+        (lambda x: selects(x) * x, ", in selects", "outside of the function"),
         (lambda x: x * x.storage_offset(), ", in <lambda>", "where in its memory"),
     ],
 )
@@ -800,12 +799,57 @@ def test_a_users_operator_behind_the_end_of_a_trace():
         return x + 1
 
     def function(x):
-        return plus_one(x[x > 0])
+        return plus_one(torch.unique_consecutive(x))
 
     f = hindcast.aot_function(function, async_=False)
     for _ in range(3):
         x = torch.randn(6)
         torch.testing.assert_close(f(x), function(x))
+
+
+def test_a_generator_that_the_function_seeds_gives_the_same_numbers_in_each_call():
+    numbers = torch.Generator()
+
+    def function(x):
+        return x + torch.rand(8, generator=numbers.manual_seed(3))
+
+    f = hindcast.aot_function(function, async_=False)
+    x = torch.zeros(8)
+    for _ in range(5):
+        assert torch.equal(f(x), function(x))
+
+
+def test_new_tensor_runs_eagerly():
+    f = hindcast.aot_function(lambda x: x.new_tensor([1.0, 2.0]) * x.sum(), async_=False)
+    for _ in range(3):
+        assert torch.equal(f(torch.ones(3)), torch.tensor([3.0, 6.0]))
+
+
+def test_sizes_of_equal_masks_whose_results_nobody_reads():
+    def function(x, mask):
+        torch.where(mask), torch.masked_select(x, x < 0.5), torch.where(mask)
+        return x * 2
+
+    before = hindcast.stats()["compiler_failures"]
+    f = hindcast.aot_function(function, async_=False)
+    for count in (0, 1, 3, 1, 0, 2):
+        x = torch.arange(8.0).requires_grad_()
+        f(x, torch.arange(8) < count).sum().backward()
+        assert torch.equal(x.grad, torch.full((8,), 2.0))
+    assert hindcast.stats()["compiler_failures"] == before
+
+
+def test_a_reset_on_another_thread_during_calls():
+    f = hindcast.aot_function(lambda x: x.sin() * 2, async_=False)
+    x, ends = torch.ones(4), threading.Event()
+    resets = threading.Thread(target=lambda: [f.reset() for _ in iter(ends.is_set, True)])
+    resets.start()
+    try:
+        for _ in range(300):
+            assert torch.equal(f(x), x.sin() * 2)
+    finally:
+        ends.set()
+        resets.join()
 
 
 def test_a_checkpoint_with_a_dropout_recomputes_the_mask_of_its_forward():
