@@ -110,7 +110,7 @@ EAGER = {
     "data_ptr": lambda x: x * (x.data_ptr() > 0),
     "tolist": lambda x: x * sum(x.flatten().tolist()),
     "repr": lambda x: x * len(repr(x)),
-    "unique_consecutive": lambda x: torch.unique_consecutive(x).sum(),
+    "repeat_interleave": lambda x: (x * 2).flatten().repeat_interleave(x.flatten().gt(0) + 1).sum(),
     "hook": with_hook,
     "sparse": lambda x: x * x.detach().to_sparse().to_dense(),
     "reentrant checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda y: y.sin().exp(), x, use_reentrant=True),
