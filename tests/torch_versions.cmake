@@ -21,7 +21,7 @@ hindcast_program(test_torch_versions SOURCES ${torch_versions_files} ${generated
   LINK hindcast_internal test_support GTest::gtest GTest::gmock GTest::gtest_main)
 foreach(part "" _with_some_of_torch _with_all_of_torch)
   if(TARGET test_torch_versions${part})
-    set_target_properties(test_torch_versions${part} PROPERTIES EXCLUDE_FROM_ALL ON)
+    set_target_properties(test_torch_versions${part} PROPERTIES EXCLUDE_FROM_ALL ON UNITY_BUILD OFF)  # files of several programs, with equal names in them
   endif()
 endforeach()
 if(TARGET hindcast_clang)
