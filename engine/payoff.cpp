@@ -21,18 +21,26 @@ Payoff& Payoff::of_process() {
   return *payoff;
 }
 
+Payoff::Sighting& Payoff::sighting_of(const cache::KeyHash& structure) {
+  auto& places = sightings_[structure.low % sightings_.size()];
+  const auto found = std::ranges::find(places, structure.high, &Sighting::structure);
+  return found != places.end() ? *found : *std::ranges::min_element(places, {}, &Sighting::latest);
+}
+
 Payoff::Sighting Payoff::sight(const cache::KeyHash& structure, uint64_t now) {
   const std::lock_guard lock(mutex_);
   Sighting& sighting = sighting_of(structure);
-  if (sighting.structure != structure.high || sighting.count == 0) sighting = {structure.high, now};
+  if (sighting.structure != structure.high || sighting.count == 0) sighting = {structure.high, now, now};
   const Sighting before = sighting;
   ++sighting.count;
+  sighting.latest = now;
   return before;
 }
 
 void Payoff::too_large(const cache::KeyHash& structure) {
   const std::lock_guard lock(mutex_);
-  sighting_of(structure) = {structure.high, 0, 1, 0, true};
+  Sighting& sighting = sighting_of(structure);
+  sighting = {structure.high, 0, sighting.latest, 1, 0, true};
 }
 
 void Payoff::traced(const cache::KeyHash& structure, bool raised) {

@@ -12,8 +12,9 @@
 //   - after some calls in a row that were left to the stock engine, the next ones are so unseen: 1, 3, 7, then 15 of them
 //     between two that are looked at. What begins to repeat is therefore found, and hits give the credit back.
 
-#include "cache/key.h"
+#include "base/api.h"
 #include "base/fork.h"
+#include "cache/key.h"
 #include "engine/options.h"
 #include "engine/variants.h"
 
@@ -32,7 +33,7 @@ bool backs_off(const Options& options);
 /// For a start behind a boundary, which is a structure of its own. `resumed`: the facts of what flows in there.
 cache::KeyHash structure_of_rest(const cache::KeyHash& structure, Start start, const capture::Facts& resumed);
 
-class Payoff {
+class HINDCAST_API Payoff {
  public:
   static Payoff& of_process();
 
@@ -82,20 +83,24 @@ class Payoff {
   struct Sighting {
     uint64_t structure = 0;
     uint64_t first = 0;   // number of the call
+    uint64_t latest = 0;  // the same
     uint32_t count = 0;   // 0: never seen
     uint32_t raised = 0;  // captures of it in a row that ended by an exception
     bool is_never_kept = false;
   };
   /// What was known of it; once more from now on.
   Sighting sight(const cache::KeyHash& structure, uint64_t now);
-  Sighting& sighting_of(const cache::KeyHash& structure) { return sightings_[structure.low % sightings_.size()]; }
+  /// Or, if it has none, the one that was not used for the longest time, of those that share its places.
+  Sighting& sighting_of(const cache::KeyHash& structure);
   void earn(int64_t amount);
 
   std::atomic<uint64_t> clock_ = 0;
   std::atomic<int64_t> credit_ = kCredit;
   std::atomic<uint64_t> resets_ = 0;
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
-  std::array<Sighting, 4096> sightings_ = {};               // the latest of each place
+  // Four places for those that share the hash's low bits: with one, two structures in turn would each forget the other, and neither would be
+  // captured.
+  std::array<std::array<Sighting, 4>, 1024> sightings_ = {};
 };
 
 /// Calls in a row that this thread leaves to the stock engine unseen. A reset() on any thread ends it.

@@ -77,6 +77,21 @@ TEST_F(BackOff, LargeStructuresCostMoreOfTheCredit) {
   EXPECT_EQ(hits(), before + 40) << hindcast::stats();
 }
 
+// With one place for each, two of them took turns in it and neither was ever captured.
+TEST(Payoff, RemembersStructuresWhoseHashesHaveEqualLowBits) {
+  engine::Payoff payoff;
+  const auto may_capture = [&](uint64_t high) {
+    return payoff.may_capture({.low = 7, .high = high}, payoff.next(), [] { return engine::Payoff::Room(); });
+  };
+  for (uint64_t i = 0; i < kCredit; ++i) payoff.captured(1);
+  for (uint64_t high = 1; high <= 4; ++high) EXPECT_FALSE(may_capture(high)) << "there is no credit, and it was not seen";
+  for (uint64_t high = 1; high <= 4; ++high) EXPECT_TRUE(may_capture(high));
+  // More than have a place: the one that was not seen for the longest time goes.
+  EXPECT_FALSE(may_capture(5));
+  EXPECT_TRUE(may_capture(4));
+  EXPECT_FALSE(may_capture(1));
+}
+
 // One structure that comes back does not pay for all the others.
 TEST_F(BackOff, WithCreateGraphToo) {
   const auto slope_of = [](uint64_t structure) {
