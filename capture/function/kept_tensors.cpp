@@ -6,6 +6,8 @@
 #include "capture/function/history.h"
 #include "capture/function/watch_grad.h"
 
+#include <c10/core/impl/PyInterpreterHooks.h>
+
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
@@ -18,9 +20,8 @@ namespace {
 
 // A Python object holds one reference to its tensor, and is held by it while there are others: two of the object are the user's.
 size_t python_references(const at::Tensor& tensor) {
-  const auto* slot = tensor.unsafeGetTensorImpl()->pyobj_slot();
-  PyObject* const object = slot->load_pyobj();
-  return object == nullptr ? 0 : slot->load_pyobj_interpreter()->refcnt(object);
+  PyObject* const object = tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+  return object == nullptr ? 0 : (*c10::impl::getGlobalPyInterpreter())->refcnt(object);
 }
 
 bool is_step_of(const ViewStep& a, const ViewStep& b) { return a.op == b.op && a.output == b.output; }
