@@ -36,8 +36,9 @@ struct Leaving::State {
   uint32_t in_a_row = 0, patience = kPatience;
   bool is_timing = false;
   uint32_t turn = 0;
-  uint64_t least = kNever, least_own = kNever;  // of the calls that are timed
-  NextCalls length = 0;                         // of what is left; 0: nothing is
+  uint64_t least = kNever, least_own = kNever;                    // of the calls that are timed
+  uint64_t least_backward = kNever, least_own_backward = kNever;  // of their backwards, where there are any
+  NextCalls length = 0;                                           // of what is left; 0: nothing is
   uint32_t looks = 0;
 
   void begin(const void* of) {
@@ -50,15 +51,25 @@ struct Leaving::State {
   NextCalls time() {
     is_timing = true;
     turn = 0;
-    least = least_own = kNever;
+    least = least_own = least_backward = least_own_backward = kNever;
     return kTimed;
   }
-  // The function alone must be faster by more than the clock is wrong.
+  // Calls that end without a backward are judged by themselves. If some backwards are still to come, nothing is known.
+  bool is_complete() const {
+    return least != kNever && least_own != kNever && (least_backward == kNever) == (least_own_backward == kNever);
+  }
+  // The function alone must be faster by more than the clock is wrong. A program with a backward must be faster by an eighth: its node costs more
+  // to make and to destroy, which is not timed.
+  bool is_slower() const {
+    if (!is_complete()) return false;
+    if (least_backward == kNever) return least > least_own + least_own / 50;
+    const uint64_t own = least_own + least_own_backward;
+    return least + least_backward > own - own / 8;
+  }
   NextCalls judge() {
     is_timing = false;
     looks = in_a_row = 0;
-    const bool is_slower = least != kNever && least_own != kNever && least > least_own + least_own / 50;
-    length = is_slower ? std::min<NextCalls>(kMostLeft, static_cast<NextCalls>(kMostLeftNs / std::max<uint64_t>(1, least_own))) : 0;
+    length = is_slower() ? std::min<NextCalls>(kMostLeft, static_cast<NextCalls>(kMostLeftNs / std::max<uint64_t>(1, least_own))) : 0;
     if (length == 0) patience = std::min(kMostPatience, patience * 8);
     return length;
   }
@@ -97,10 +108,24 @@ NextCalls Leaving::took(uint64_t whole_ns, uint64_t own_ns) {
     next = state_->judge();
     least = state_->least;
     least_own = state_->least_own;
+    if (state_->least_backward != State::kNever) least += state_->least_backward;
+    if (state_->least_own_backward != State::kNever) least_own += state_->least_own_backward;
   }
   HC_LOG(Aot, Info, "a call takes {} ns, the function alone {} ns: {}", least, least_own,
          next != 0 ? "calls are left to the function" : "programs serve them");
   return next;
+}
+
+const void* Leaving::timed_kind() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->is_timing ? state_->kind : nullptr;
+}
+
+void Leaving::took_backward(const void* kind, uint64_t ns, bool is_own) {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->is_timing || state_->kind != kind) return;
+  uint64_t& least = is_own ? state_->least_own_backward : state_->least_backward;
+  least = std::min(least, ns);
 }
 
 bool Leaving::is_functions_turn(const void* kind) const {

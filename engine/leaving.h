@@ -2,8 +2,8 @@
 // Calls that are left to the function itself, since a compiled function gains nothing on calls like these. Valid C++17. For backwards that
 // Python calls, `program` is a capture, and `function` is the stock engine (trial.h).
 //
-//   - A call may gain nothing if it ran the function eagerly, or a program without a backward, which may take longer than the function's few
-//     operators.
+//   - A call may gain nothing if it ran the function eagerly, or a program that may take longer than the function's few operators: one without
+//     a backward, or one whose backward takes the place of a single node. The backward is timed too (time_backward.h).
 //   - After some such calls in a row, the next ones are timed. If there is a program, it and the function take turns; the function's turns
 //     include the look-up of the program. The least processor time of each counts.
 //   - If the function alone is faster, the next calls run it with a single check: as many as take 10 ms, 255 at most. The call after them
@@ -23,6 +23,7 @@ enum class Gain : std::uint8_t {
   Unknown,  // it was traced, or is a part of something else
   None,     // it ran the function eagerly
   Perhaps,  // it ran a program without a backward
+  PerhapsWithBackward,
   Some,
 };
 
@@ -45,6 +46,10 @@ class Leaving {
   NextCalls looked(Gain gain, const void* kind);
   /// A timed call without a failure: it took this, the function alone `own_ns`; 0: it did not run.
   NextCalls took(std::uint64_t whole_ns, std::uint64_t own_ns);
+  /// The program that is timed; null: none is.
+  const void* timed_kind() const;
+  /// The backward of a timed call took this; `is_own`: of one that ran the function.
+  void took_backward(const void* kind, std::uint64_t ns, bool is_own);
   /// Of a timed call that has found the program `kind`: whether the function is to run in its place.
   bool is_functions_turn(const void* kind) const;
 

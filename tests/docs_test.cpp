@@ -133,11 +133,11 @@ std::vector<Claim> claims_about_limits() {
       {debugging,
        "as take {} ms, {} at most. These",
        {written("engine/leaving.cpp", "kMostLeftNs = (\\d+)'000'000"), written("engine/leaving.cpp", "kMostLeft = (\\d+)")}},
-      {"docs/design.md",
+      {"docs/design-kernels.md",
        "Free buffers take at most {} MiB, or a sixteenth",
        {written("codegen/cpu/memory/recycler.cpp", "std::min\\(size_t\\{(\\d+)\\} << 20, memory / 16\\)")}},
-      {"docs/design.md", "A thread keeps at most {} such", {written("codegen/cpu/memory/small_blocks.h", "kMost = (\\d+)")}},
-      {"docs/design.md",
+      {"docs/design-kernels.md", "A thread keeps at most {} such", {written("codegen/cpu/memory/small_blocks.h", "kMost = (\\d+)")}},
+      {"docs/design-kernels.md",
        "Results of {} MiB and more are written past the caches",
        {written("codegen/cpu/cost_model.cpp", "bytes >= int64_t\\{(\\d+)\\} << 20")}},
   };
@@ -156,7 +156,7 @@ std::vector<Claim> claims_about_saved_tensors() {
 }
 
 std::vector<Claim> claims_about_kernels() {
-  const std::string design = "docs/design.md", costs = "codegen/cpu/cost_model.cpp";
+  const std::string design = "docs/design-kernels.md", costs = "codegen/cpu/cost_model.cpp";
   const auto power = [](const std::string& log) { return number(uint64_t{1} << std::stoull(log)); };
   return {
       {design,
@@ -190,8 +190,8 @@ std::vector<Claim> claims_about_versions() {
       {"README.md", "find_package(hindcast {} REQUIRED)", {written("CMakeLists.txt", "project\\(hindcast VERSION (\\d+\\.\\d+)")}},
       {"README.md", "Clang {} compiles them", {llvm}},
       {"docs/design.md", "| LLVM and Clang {} |", {llvm}},
-      {"docs/design.md", "hindcast is made for {}:", {made_for}},
-      {"docs/design.md", "compiles against {} to {} too", {next, last}},
+      {"docs/libtorch-releases.md", "hindcast is made for {}:", {made_for}},
+      {"docs/libtorch-releases.md", "compiles against {} to {} too", {next, last}},
       {"docs/python.md", "For the torch that is installed, {} to {}:", {made_for, last}},
       {"docs/python.md",
        "serves every Python from {} to {}.",
@@ -266,12 +266,13 @@ TEST(Docs, DesignHasTheIncludeRule) {
 
 // A second backend is written by that page: a file of the first that it does not name would be forgotten.
 TEST(Docs, DesignNamesTheFilesOfABackend) {
-  const std::string design = read("docs/design.md");
+  const std::string design = read("docs/design-kernels.md");
   const size_t begin = design.find("## A new backend");
   const std::string section = design.substr(begin, design.find("\n## ", begin) - begin);
   for (const auto& entry : fs::directory_iterator(kRoot / "codegen/cpu")) {
     if (entry.path().extension() != ".h") continue;
-    EXPECT_NE(section.find("`" + entry.path().stem().string() + "`"), std::string::npos) << "docs/design.md does not name " << entry.path();
+    EXPECT_NE(section.find("`" + entry.path().stem().string() + "`"), std::string::npos)
+        << "docs/design-kernels.md does not name " << entry.path();
   }
 }
 

@@ -146,6 +146,7 @@ void FunctionTrace::begin_at_arguments() {
 // that a second derivative reaches them.
 void FunctionTrace::lead_on() {
   if (std::exchange(leads_on_, true)) return;
+  whole_formulas_.take_out_of(ends_of_history());
   forget_symbols();
   for (size_t i = 0; i < input_count(); ++i) {
     Primal& primal = primals_[i];

@@ -186,6 +186,13 @@ void forget_in_geometry(at::TensorGeometry& geometry) {
   geometry.recompute();
 }
 
+void forget_in_view(std::unique_ptr<torch::autograd::ViewFunc>& view) {
+  if (view == nullptr || view->num_symints() == 0) return;
+  std::vector<c10::SymInt> sizes = view->get_symints();
+  forget_all(sizes);
+  view = view->clone_and_set(std::move(sizes));
+}
+
 }  // namespace
 
 void forget_symbols(const std::vector<at::Tensor>& made) {
@@ -199,6 +206,7 @@ void forget_symbols(const std::vector<at::Tensor>& made) {
     if (auto* copy = dynamic_cast<torch::autograd::CopySlices*>(&node); copy != nullptr) {
       forget_in_geometry(copy->base);
       forget_in_geometry(copy->view);
+      forget_in_view(copy->view_fn);
     }
     tensors.clear();
     if (Node* const formula = formula_of(node)) fields.read(*formula, tensors, /*forgets_symbols=*/true);

@@ -134,6 +134,20 @@ void WholeFormulas::put_into(const std::vector<at::Tensor>& made) {
   }
 }
 
+void WholeFormulas::take_out_of(const std::vector<at::Tensor>& made) {
+  if (instead_of_.empty()) return;
+  std::unordered_map<const Node*, Node*> wrapped;
+  for (const auto& [node, whole] : instead_of_) {
+    node->next_edges() = whole->next_edges();
+    wrapped.emplace(whole.get(), node);
+  }
+  redirect_edges(made, [&](const Edge& edge) -> std::optional<Edge> {
+    const auto found = wrapped.find(edge.function.get());
+    return found == wrapped.end() ? std::nullopt : std::optional(Edge(found->second->getptr(), edge.input_nr));
+  });
+  instead_of_.clear();
+}
+
 Edge WholeFormulas::operator()(const Edge& edge) const {
   const auto found = instead_of_.find(edge.function.get());
   return found == instead_of_.end() ? edge : Edge(found->second, edge.input_nr);

@@ -17,6 +17,8 @@ class WholeFormulas {
  public:
   /// From now on a recorded backward of `made` calls such formulas as wholes.
   void put_into(const std::vector<at::Tensor>& made);
+  /// From now on LibTorch's own nodes are called again. Else a graph task could call one of them twice: as itself, and as a whole.
+  void take_out_of(const std::vector<at::Tensor>& made);
   /// The edge, or what has taken its place.
   torch::autograd::Edge operator()(const torch::autograd::Edge& edge) const;
 

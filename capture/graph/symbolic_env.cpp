@@ -2,7 +2,24 @@
 
 #include "base/check.h"
 
+#include <bit>
+#include <cmath>
+
 namespace hindcast::capture {
+namespace {
+
+c10::SymInt whole(const c10::SymFloat& value, c10::SymNode (c10::SymNodeImpl::*of_symbol)(), double (*of_number)(double)) {
+  if (value.is_symbolic()) return c10::SymInt((*value.toSymNodeImpl().*of_symbol)());
+  return static_cast<int64_t>(of_number(value.as_float_unchecked()));
+}
+
+c10::SymFloat power(const c10::SymFloat& base, const c10::SymFloat& exponent) {
+  if (!base.is_symbolic() && !exponent.is_symbolic()) return std::pow(base.as_float_unchecked(), exponent.as_float_unchecked());
+  const c10::SymNode any = base.is_symbolic() ? base.toSymNodeImpl() : exponent.toSymNodeImpl();
+  return c10::SymFloat(base.wrap_node(any)->float_pow(exponent.wrap_node(any)));
+}
+
+}  // namespace
 
 c10::SymInt SymbolicEnv::integer(ExprId id) {
   auto& known = integers_[id.index];
@@ -34,8 +51,12 @@ c10::SymInt SymbolicEnv::compute_integer(const Expr& expr) {
       return integer(expr.a).min(integer(expr.b));
     case ExprKind::Max:
       return integer(expr.a).max(integer(expr.b));
+    case ExprKind::Floor:
+      return whole(real(expr.a), &c10::SymNodeImpl::floor, &std::floor);
+    case ExprKind::Ceil:
+      return whole(real(expr.a), &c10::SymNodeImpl::ceil, &std::ceil);
     default:
-      HC_UNSUPPORTED("a program whose sizes are made of real numbers, in a trace with other sizes");
+      HC_UNSUPPORTED("an expression that is no integer");
   }
 }
 
@@ -59,8 +80,10 @@ c10::SymFloat SymbolicEnv::compute_real(const Expr& expr) {
       return real(expr.a) / real(expr.b);
     case ExprKind::FNeg:
       return c10::SymFloat(-1.0) * real(expr.a);
+    case ExprKind::FPow:
+      return power(real(expr.a), real(expr.b));
     default:
-      HC_UNSUPPORTED("a program whose numbers are powers of sizes, in a trace with other sizes");
+      HC_UNSUPPORTED("an expression that is no real number");
   }
 }
 
@@ -71,17 +94,20 @@ void SymbolicEnv::require_relations() {
 }
 
 bool SymbolicEnv::compare(const Relation& relation) {
-  if (table_.type(relation.lhs) != ExprType::Int || table_.type(relation.rhs) != ExprType::Int)
-    HC_UNSUPPORTED("a program that compares real numbers, in a trace with other sizes");
-  const c10::SymInt lhs = integer(relation.lhs), rhs = integer(relation.rhs);
-  switch (relation.cmp) {
-    case Cmp::Less:
-      return lhs < rhs;
-    case Cmp::LessEqual:
-      return lhs <= rhs;
-    default:
-      return lhs == rhs;
-  }
+  const auto holds = [&](const auto& lhs, const auto& rhs) {
+    switch (relation.cmp) {
+      case Cmp::Less:
+        return lhs < rhs;
+      case Cmp::LessEqual:
+        return lhs <= rhs;
+      default:
+        return lhs == rhs;
+    }
+  };
+  if (table_.type(relation.lhs) != ExprType::Float) return holds(integer(relation.lhs), integer(relation.rhs));
+  c10::SymFloat lhs = real(relation.lhs), rhs = real(relation.rhs);
+  if (relation.cmp != Cmp::SameBits) return holds(lhs, rhs);
+  return std::bit_cast<int64_t>(lhs.guard_float(__FILE__, __LINE__)) == std::bit_cast<int64_t>(rhs.guard_float(__FILE__, __LINE__));
 }
 
 }  // namespace hindcast::capture

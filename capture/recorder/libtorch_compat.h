@@ -11,7 +11,7 @@
 #include <memory>
 
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11 || TORCH_VERSION_MINOR > 15
-#error "hindcast is built for LibTorch 2.11 to 2.15; see docs/design.md for what to check before another release"
+#error "hindcast is built for LibTorch 2.11 to 2.15; see docs/libtorch-releases.md for what to check before another release"
 #endif
 
 // The engine hands out hooks for each new node, from 2.14 on: one more virtual for an engine that stands in for another.

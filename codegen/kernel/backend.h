@@ -2,7 +2,7 @@
 // A kind of device that kernels are made for.
 //
 // Capture, passes, fusion and plans are the same for all devices. What differs is behind this interface; a backend is a folder
-// beside codegen/cpu with files of the same names (docs/design.md, "A new backend"). `engine` knows this header and no backend.
+// beside codegen/cpu with files of the same names (docs/design-kernels.md, "A new backend"). `engine` knows this header and no backend.
 
 #include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/group.h"

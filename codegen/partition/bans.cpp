@@ -30,6 +30,7 @@ Bans::Bans(const JointUses& uses, const Predicate& is_banned_by_user) : uses_(us
   is_forward_ = uses.needed_for(uses.joint().result_values(), false, [](ValueId) { return false; });
   find_users();
   find_distances();
+  ban_compared();
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     if (!is_forward_[i] || classes_[i] == OpClass::View) continue;
     const Instr& instr = graph.instrs[i];
@@ -45,6 +46,28 @@ Bans::Bans(const JointUses& uses, const Predicate& is_banned_by_user) : uses_(us
 
 void Bans::ban(uint32_t i, Ban reason) {
   if (bans_[i] == Ban::None && classes_[i] != OpClass::View) bans_[i] = reason;
+}
+
+// What the backward computes of them for the comparison, as the absolute value, it computes once.
+void Bans::ban_compared() {
+  std::vector<ValueId> open;
+  for (uint32_t i = 0; i < uses_.graph().instrs.size(); ++i) {
+    if (compares_tensors(uses_.instr(i))) capture::for_each_use(uses_.instr(i), [&](ValueId value) { open.push_back(value); });
+  }
+  std::vector<bool> is_compared(uses_.graph().values.size());
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (!value.defined() || is_compared[value.index] || uses_.is_of_backward(value)) continue;
+    is_compared[value.index] = true;
+    const uint32_t maker = uses_.maker_of(uses_.memory_of(value));
+    if (maker == JointUses::kNone) continue;
+    if (is_forward_[maker]) {
+      ban(maker, Ban::Compared);
+    } else {
+      capture::for_each_use(uses_.instr(maker), [&](ValueId read) { open.push_back(read); });
+    }
+  }
 }
 
 void Bans::find_users() {

@@ -13,12 +13,16 @@ namespace hindcast::codegen {
 enum class Ban : uint8_t {
   None,
   Always,        // the user says so
+  Compared,      // compares_tensors() reads it
   Cost,          // more than to read and write, or an op that no kernel has
   Reduction,     // its result is small beside what it reads
   Materialised,  // the backward needs it in memory, so computing it again is work
   FarApart,      // reads what is used much earlier too: no kernel would have both uses
   LongChain,     // computed again, it would take a hundred others along
 };
+
+/// However little memory there is.
+constexpr bool is_for_ever(Ban ban) { return ban == Ban::Always || ban == Ban::Compared; }
 
 class Bans {
  public:
@@ -37,6 +41,7 @@ class Bans {
  private:
   void find_users();
   void find_distances();
+  void ban_compared();
   void ban(uint32_t i, Ban reason);
   bool is_reduction(uint32_t i) const;
   bool is_materialised_in_backward(capture::ValueId value) const;

@@ -13,6 +13,10 @@ namespace hindcast::codegen {
 /// Has an effect or draws random numbers, or nobody knows: it runs once, in the half that it was recorded in.
 bool stays_where_it_is(const capture::Instr& instr);
 
+/// Compares tensors element by element, as the derivative of a maximum finds where it is. An operand that is computed again by another kernel, and
+/// rounded otherwise, would be equal to nothing.
+bool compares_tensors(const capture::Instr& instr);
+
 class JointUses {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;

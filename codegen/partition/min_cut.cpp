@@ -74,7 +74,7 @@ void Cutter::sort_banned_instrs() {
   std::vector<std::pair<double, uint32_t>> costs;
   for (uint32_t i = 0; i < is_needed_.size(); ++i) {
     const Ban ban = bans_.of(i);
-    if (!is_needed_[i] || uses_.stays(i) || ban == Ban::None || ban == Ban::Always) continue;
+    if (!is_needed_[i] || uses_.stays(i) || ban == Ban::None || is_for_ever(ban)) continue;
     double bytes = 1;
     for (const ValueId value : graph_.instrs[i].outputs) bytes += value.defined() ? static_cast<double>(uses_.bytes_of(value)) : 0;
     costs.emplace_back(cost_of(uses_, i, bans_.class_of(i)) / bytes, i);
@@ -94,7 +94,7 @@ void Cutter::find_scales() {
 }
 
 bool Cutter::is_banned(uint32_t i, const Rung& rung) const {
-  if (uses_.stays(i) || bans_.of(i) == Ban::Always) return true;
+  if (uses_.stays(i) || is_for_ever(bans_.of(i))) return true;
   return bans_.of(i) != Ban::None && places_[i] > rung.allowed;
 }
 

@@ -80,11 +80,14 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
   return false;
 }
 
-// A program without a backward has nothing to gain but its own time. What others than this thread take is not timed, and calls whose results
-// or random numbers would be others are not mixed.
+// A program without a backward has nothing to gain but its own time, and one in place of a single node little more. Under a guard it becomes a
+// part of a captured backward. What others than this thread take is not timed, and calls whose results or random numbers would be others are
+// not mixed.
 Gain gain_of(const AotContext& context, const Specialisation& known, const Halves& halves) {
-  const bool is_timeable = !known.has_gradients() && !known.draws_random_numbers() && halves.devices.empty() && context.options.async;
-  return is_timeable && !asks_for_equal_bits() ? Gain::Perhaps : Gain::Some;
+  const bool may_gain_nothing = !known.has_gradients() || (known.has_one_node() && current_options() == nullptr);
+  const bool is_timeable = may_gain_nothing && !known.draws_random_numbers() && halves.devices.empty() && context.options.async;
+  if (!is_timeable || asks_for_equal_bits()) return Gain::Some;
+  return known.has_gradients() ? Gain::PerhapsWithBackward : Gain::Perhaps;
 }
 
 bool same_number(const at::Scalar& a, const at::Scalar& b) {
@@ -131,7 +134,7 @@ std::optional<FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>
 std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
                                                     const std::shared_ptr<const Halves>& halves, capture::Bindings bindings) {
   const Gain gain = gain_of(*context_, *known, *halves);
-  if (call_.is_timed && gain == Gain::Perhaps && context_->leaving.is_functions_turn(known.get())) {
+  if (call_.is_timed && gain != Gain::Some && context_->leaving.is_functions_turn(known.get())) {
     context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
     return FunctionOutput{.gain = gain, .program = known.get(), .is_functions = true};
   }
@@ -176,6 +179,7 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(node, *known, results, primals);
     if (call_.has_separate_results) node->keep_for_other_results();
+    if (call_.is_timed && gain == Gain::PerhapsWithBackward) node->time_backward();
     node->set_saved(halves, primals, outputs, results);
     node->note_streams(halves->devices);
   }

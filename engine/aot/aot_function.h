@@ -91,6 +91,9 @@ class AotFunction {
       const std::uint64_t own_start = engine::processor_ns();
       Result result = itself(args...);
       const std::uint64_t own_ns = engine::processor_ns() - own_start;
+      tree::Flatten results;
+      tree::visit(result, results);
+      core_->time_backward(results.tensors);
       next_->are(core_->took(own_ns, own_ns));
       return result;
     }

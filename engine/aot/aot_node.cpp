@@ -171,6 +171,7 @@ void AotNode::note_streams(c10::ArrayRef<c10::Device> devices) {
 variable_list AotNode::apply(variable_list&& tangents) {
   const std::lock_guard lock(mutex_);
   if (is_released_) refuse_second_time();
+  if (is_timed_) return run_timed(tangents);
   if (!started_on_) [[likely]]
     return run(tangents);
   variable_list gradients;
@@ -183,6 +184,14 @@ variable_list AotNode::apply(variable_list&& tangents) {
   for (const at::Tensor& gradient : gradients) {
     if (const auto reader = hooks::current_stream_for(gradient)) hooks::keep_for(gradient, *reader);
   }
+  return gradients;
+}
+
+// On the CPU: calls on other devices are not timed.
+variable_list AotNode::run_timed(const variable_list& tangents) {
+  const uint64_t start = processor_ns();
+  variable_list gradients = run(tangents);
+  if (!at::GradMode::is_enabled()) context_->leaving.took_backward(of_.get(), processor_ns() - start, /*is_own=*/false);
   return gradients;
 }
 

@@ -49,6 +49,8 @@ class AotNode final : public capture::ProgramNode {
   /// `primals` are as they were in the call.
   void set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
+  /// Tells AotContext::leaving what its backward takes.
+  void time_backward() { is_timed_ = true; }
   /// Its results may be differentiated one after the other: FunctionCall::has_separate_results.
   void keep_for_other_results() { keeps_for_others_ = num_inputs() > 1; }
   /// When this node's results have their history. `devices`: of the accelerator, where the call ran.
@@ -69,6 +71,7 @@ class AotNode final : public capture::ProgramNode {
   using variable_list = torch::autograd::variable_list;
 
   variable_list run(const variable_list& tangents);
+  variable_list run_timed(const variable_list& tangents);
   void end(std::unique_ptr<capture::FunctionTrace> trace);
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
@@ -114,7 +117,7 @@ class AotNode final : public capture::ProgramNode {
   };
   std::vector<torch::autograd::SavedVariable> saved_;  // by Halves::saved
   std::vector<KeptPrimal> for_second_order_;           // of SecondOrder::primals, those that are not among Halves::saved
-  bool has_learned_ = false, has_failed_ = false, is_released_ = false, keeps_for_others_ = false;
+  bool has_learned_ = false, has_failed_ = false, is_released_ = false, keeps_for_others_ = false, is_timed_ = false;
   std::optional<hooks::StartStreams> started_on_;  // what the call ran on, where that is more than this node's own stream
 };
 

@@ -10,6 +10,8 @@
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
 #include "engine/aot/tell_once.h"
+#include "engine/aot/time_backward.h"
+#include "engine/aot/windows.h"
 #include "engine/call_state.h"
 #include "engine/regions.h"
 #include "engine/counters/stats_recorder.h"
@@ -107,6 +109,7 @@ class AotCore::Implementation {
     return options.back_off && may_back_off() && options.fallback && options.check_every == 0 ? now(context_->leaving.looked(gain, program))
                                                                                               : 0;
   }
+  void time_backward(const std::vector<at::Tensor>& results) const { engine::time_backward(context_, results); }
   NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->leaving.took(whole_ns, own_ns)); }
 
   AotStats stats() const {
@@ -192,6 +195,7 @@ class AotCore::Implementation {
       return run_eagerly(*context_, call);
     }
     if (!pays()) return run_eagerly(*context_, call);
+    if (!call.only_reads && !family->reads_windows() && are_windows(call.inputs)) return run_on_windows(call, *family);
     return work.trace_new(*family);
   }
 
@@ -219,6 +223,18 @@ class AotCore::Implementation {
     }
     if (!waiting.first) return std::nullopt;
     return work.run(waiting.first, std::move(waiting.second));
+  }
+
+  // The function runs eagerly until a call has shown that it does not write to them.
+  FunctionOutput run_on_windows(const FunctionCall& call, Family& family) {
+    const std::vector<int64_t> before = versions_of(call.inputs);
+    FunctionOutput output = run_eagerly(*context_, call);
+    if (versions_of(call.inputs) == before) {
+      family.read_windows();
+    } else {
+      tell_once("a function runs eagerly: it writes to an argument that is a window of the same tensor as another argument");
+    }
+    return output;
   }
 
   FunctionOutput run_for_other_sizes(const FunctionCall& call, Family& family, const Asked& asked) {
@@ -269,6 +285,7 @@ AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implemen
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
 std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
 NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
+void AotCore::time_backward(const std::vector<at::Tensor>& results) { implementation_->time_backward(results); }
 NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }
 AotStats AotCore::stats() const { return implementation_->stats(); }
 std::vector<AotPrograms> AotCore::programs() const { return implementation_->programs(); }

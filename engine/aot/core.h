@@ -44,6 +44,7 @@ struct FunctionCall {
   /// Each result must behave as if it had an autograd node of its own, although a program has one node for all. A call runs eagerly if one result
   /// leads to nodes that another does not, and a node of several results keeps its saved tensors as long as it lives.
   bool has_separate_results = false;
+  bool only_reads = false;  // the function is known not to write to its inputs
   std::string_view why_eager = {};  // why the function cannot run as programs, which the caller knows; empty: it may
 };
 
@@ -71,6 +72,8 @@ class HINDCAST_API AotCore {
   std::optional<AotHit> find(const FunctionCall& call) const;
   /// Tells that the caller ran the function itself, for a reason of its own.
   NextCalls ran_eagerly();
+  /// Times the backward of a call in which the caller ran the function: FunctionOutput::is_functions.
+  void time_backward(const std::vector<at::Tensor>& results);
   /// Tells what a timed call took; `own_ns`: the function alone, or 0 if it did not run.
   NextCalls took(std::uint64_t whole_ns, std::uint64_t own_ns);
   AotStats stats() const;

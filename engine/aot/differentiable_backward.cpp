@@ -2,6 +2,7 @@
 // the arguments with their autograd history, what the forward saved, and the incoming gradients. Its results have an AotNode, so derivatives
 // of any order are programs.
 
+#include "base/check.h"
 #include "base/format.h"
 #include "cache/key.h"
 #include "codegen/partition/some_tangents.h"
@@ -128,14 +129,19 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
       if (!flows[i] && backward.tangents[i].defined()) arrived[i] = input_metadata(i).zeros_like();
     }
     const OnStockEngine stock;
-    return {.tensors = backward.run(tensors, arrived, integers.read(std::span(given).subspan(carriers)))};
+    try {
+      return {.tensors = backward.run(tensors, arrived, integers.read(std::span(given).subspan(carriers)))};
+    } catch (const Unsupported& why) {  // of a size as a symbol; run eagerly, sizes are numbers
+      throw capture::NotTraced(why.what());
+    }
   };
   const auto& core = whole->with_graph.get([&] { return std::make_shared<AotCore>(options_of_backward(context_->options)); });
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
   variable_list found = core->call({.inputs = inputs,
                                     .facts = std::string(reinterpret_cast<const char*>(facts.data()), facts.size()),
                                     .is_static = {},
-                                    .function = function})
+                                    .function = function,
+                                    .only_reads = true})
                             .tensors;
   return by_primal(of_->with_gradients(), std::move(found), whole->joint.primals);
 }

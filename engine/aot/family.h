@@ -45,6 +45,9 @@ class Family : public std::enable_shared_from_this<Family> {
   }
   /// It ran a call that another one, which comes before it, had missed. Twice in a row, it comes first.
   void was_found_late(const std::shared_ptr<Specialisation>& specialisation);
+  /// A call had arguments that are windows of one tensor (windows.h), and did not write to them.
+  bool reads_windows() const { return reads_windows_.load(std::memory_order_relaxed); }
+  void read_windows() { reads_windows_.store(true, std::memory_order_relaxed); }
   /// How the next trace has to be made.
   enum class Sizes : uint8_t {
     Free,    // numbers of sizes are looked for by a fit
@@ -69,6 +72,7 @@ class Family : public std::enable_shared_from_this<Family> {
   size_t escapes_ = 0, traces_for_data_sizes_ = 0;
   std::weak_ptr<Specialisation> found_late_;  // by the last call that found one so
   std::atomic<uint32_t> others_in_a_row_ = 0;
+  std::atomic<bool> reads_windows_ = false;
   std::shared_ptr<Specialisation> fitted_;  // among all_ once a third size has confirmed it
 };
 

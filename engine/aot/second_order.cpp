@@ -61,16 +61,31 @@ std::vector<bool> values_of_forward(const JointUses& uses) {
   return is_of_forward;
 }
 
-// Indices into `saved` of what is used as it was saved: results, and values without an autograd history.
+// Memory of what is compared with other tensors.
+std::vector<bool> find_compared(const JointUses& uses) {
+  std::vector<bool> is_compared(uses.graph().values.size());
+  for (uint32_t i = 0; i < uses.graph().instrs.size(); ++i) {
+    if (!codegen::compares_tensors(uses.instr(i))) continue;
+    capture::for_each_use(uses.instr(i), [&](ValueId value) {
+      if (value.defined()) is_compared[uses.memory_of(value).index] = true;
+    });
+  }
+  return is_compared;
+}
+
+// Indices into `saved` of what is used as it was saved: results, and values without an autograd history. A result that is compared with what is
+// recomputed is recomputed too, to have the same rounding.
 std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
                                  const std::vector<uint32_t>& with_gradients) {
   const std::vector<bool> has_history = values_with_history(uses, with_gradients), is_of_forward = values_of_forward(uses);
+  const std::vector<bool> is_compared = find_compared(uses);
   std::vector<uint32_t> given;
   for (uint32_t i = 0; i < saved.size(); ++i) {
     const uint32_t value = saved_values[i].index;
     // A pass over the program for first derivatives made it. Here, the number may be that of a value of the backward.
     if (value >= is_of_forward.size() || !is_of_forward[value]) continue;
-    if (saved[i].from == Saved::From::Result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back(i);
+    const bool is_result = saved[i].from == Saved::From::Result && !is_compared[uses.memory_of({value}).index];
+    if (is_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back(i);
   }
   return given;
 }

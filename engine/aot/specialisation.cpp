@@ -77,6 +77,7 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   is_exact_ = symbols_->has_answered();
   has_data_sizes_ = symbols_->unbacked_symbols() != 0;
   histories_ = trace.histories();
+  has_one_node_ = trace.node_count() == 1;
   if (trace.may_read_offsets()) {
     offsets_ = offsets_of(trace.real_inputs());
     const std::vector<int64_t> outside = offsets_of(trace.lifted());
@@ -134,6 +135,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       leaves_(other.leaves_),
       histories_(other.histories_),
       has_gradients_(other.has_gradients_),
+      has_one_node_(other.has_one_node_),
       draws_(other.draws_),
       has_formulas_(other.has_formulas_),
       shape_(other.shape_),

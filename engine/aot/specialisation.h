@@ -137,6 +137,8 @@ class Specialisation {
   /// Of primals, the inputs come first.
   bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }
+  /// The function has one node of autograd's, as a program has: there is little to gain.
+  bool has_one_node() const { return has_one_node_; }
   bool draws_random_numbers() const { return draws_; }
   /// A run tells whether it is for a call, by sizes that depend on data.
   bool has_data_sizes() const { return has_data_sizes_; }
@@ -178,7 +180,7 @@ class Specialisation {
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;
   std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::histories()
-  bool has_gradients_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
+  bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0, others_in_a_row_ = 0;

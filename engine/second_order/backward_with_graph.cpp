@@ -223,7 +223,8 @@ class BackwardWithGraph {
                               .facts = std::string(reinterpret_cast<const char*>(collected_.key.data()), collected_.key.size()),
                               .is_static = {},
                               .function = function,
-                              .has_separate_results = true})
+                              .has_separate_results = true,
+                              .only_reads = true})
                       .tensors;
     } catch (const std::exception& error) {
       if (has_run_stock_) throw;

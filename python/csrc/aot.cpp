@@ -213,14 +213,15 @@ KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64
   return kind;
 }
 
-engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, c10::function_ref<void()> before_run) {
+engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
+                                 c10::function_ref<void()> before_run) {
   const auto run = [&](const std::vector<at::Tensor>& tensors) {
     before_run();
     return run_function(*kind.kept, tensors);
   };
   const TensorNames& names = *kind.function->names;
   return kind.function->core.call(
-      {std::move(inputs), kind.facts, kind.is_fixed, run, [&names](const at::Tensor& tensor) { return names.has(tensor); }});
+      {std::move(inputs), kind.facts, kind.is_fixed, run, [&names](const at::Tensor& tensor) { return names.has(tensor); }, is_timed});
 }
 
 int64_t number_of_shape(const engine::FunctionOutput& output) {
@@ -229,6 +230,8 @@ int64_t number_of_shape(const engine::FunctionOutput& output) {
 }
 
 int64_t call_ran_eagerly(int64_t function) { return find_function(function)->core.ran_eagerly(); }
+
+void time_backward_of(int64_t function, at::TensorList results) { find_function(function)->core.time_backward(results.vec()); }
 
 int64_t timed_call_took(int64_t function, int64_t whole_ns, int64_t own_ns) {
   return find_function(function)->core.took(static_cast<uint64_t>(whole_ns), static_cast<uint64_t>(own_ns));

@@ -43,12 +43,15 @@ struct KindOfCall {
 };
 KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64_t>& fixed);
 /// The same as call_function_of(), for who keeps warnings and errors itself. `before_run` is called where the call runs the function.
-engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, c10::function_ref<void()> before_run);
+engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
+                                 c10::function_ref<void()> before_run);
 /// CallOutcome's number.
 int64_t number_of_shape(const engine::FunctionOutput& output);
 
 /// engine::NextCalls, behind a call that Python left to the function, and behind a timed one.
 int64_t call_ran_eagerly(int64_t function);
+/// Behind the function's turn of a timed call, with what it returned.
+void time_backward_of(int64_t function, at::TensorList results);
 int64_t timed_call_took(int64_t function, int64_t whole_ns, int64_t own_ns);
 
 /// calls, hits, traces, eager, backwards, numbers_differed.

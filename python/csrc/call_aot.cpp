@@ -48,7 +48,7 @@ struct Told {
 };
 
 template <class BeforeRun>
-Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, const BeforeRun& before_run) {
+Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, bool is_timed, const BeforeRun& before_run) {
   RECORD_FUNCTION("hindcast::aot_call", c10::ArrayRef<const c10::IValue>{});
   Told told;
   const WithoutGil without_gil;
@@ -56,7 +56,8 @@ Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, co
   const KeepsErrors keeps_errors(std::nullopt);
   const EngineTime time;
   try {
-    told.output = call_kind(kind, std::move(tensors), before_run);
+    told.output = call_kind(kind, std::move(tensors), is_timed, before_run);
+    if (is_timed) told.output.next = 0;  // as aot_took says
   } catch (const PythonError&) {
     told.raised = true;
   } catch (...) {
@@ -113,7 +114,7 @@ std::shared_ptr<CompiledFunction::Known> CompiledFunction::find(const CallPatter
   return nullptr;
 }
 
-CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs, bool takes_gradients) {
+CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs, bool takes_gradients, bool is_timed) {
   if (known_.empty() || PyObject_Size(dead_.get()) != 0 || !is_usual_thread() ||
       at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true).has_value()) {
     return {};
@@ -126,11 +127,11 @@ CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Ob
   const std::shared_ptr<Known> known = find(pattern);
   if (known == nullptr) return {};
   ++hits_;
-  return run(known, std::move(tensors), owner, args, kwargs);
+  return run(known, std::move(tensors), owner, args, kwargs, is_timed);
 }
 
 CompiledFunction::Outcome CompiledFunction::run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner,
-                                                Object* args, Object* kwargs) {
+                                                Object* args, Object* kwargs, bool is_timed) {
   Reference taken;
   const auto before_run = [&] {
     const WithGil gil;
@@ -142,7 +143,7 @@ CompiledFunction::Outcome CompiledFunction::run(const std::shared_ptr<Known>& kn
     PyErr_Clear();
     throw std::runtime_error("hindcast: the arguments of a call have changed while it ran");
   };
-  Told told = run_without_gil(known->kind, std::move(tensors), before_run);
+  Told told = run_without_gil(known->kind, std::move(tensors), is_timed, before_run);
   Outcome outcome;
   outcome.known = known;
   if (taken || told.error || told.raised) {
@@ -220,11 +221,11 @@ void CompiledFunction::forget(int64_t facts) {
 
 namespace {
 
-// call(owner, args, kwargs, not_known)
+// call(owner, args, kwargs, not_known, is_timed)
 Object* call_compiled(Object* self, Object* const* arguments, std::ptrdiff_t count) {
-  if (count != 4) return raise_text("call takes 4 arguments");
+  if (count != 5) return raise_text("call takes 5 arguments");
   auto& function = in_capsule<CompiledFunction>(self);
-  auto outcome = function.call(arguments[0], arguments[1], arguments[2]);
+  auto outcome = function.call(arguments[0], arguments[1], arguments[2], /*takes_gradients=*/true, is_true(arguments[4]));
   using What = CompiledFunction::Outcome::What;
   switch (outcome.what) {
     case What::NotKnown:
@@ -234,6 +235,10 @@ Object* call_compiled(Object* self, Object* const* arguments, std::ptrdiff_t cou
     case What::Finished:
       return outcome.result.release();
     case What::Hit:
+      if (outcome.output.is_functions) {
+        static Object* const run = interned("run_in_its_turn");
+        return call_method(arguments[0], run, arguments[1], arguments[2]).release();
+      }
       return function.result_of(outcome, arguments[0], arguments[1], arguments[2]);
   }
   return nullptr;

@@ -34,7 +34,7 @@ class CompiledFunction {
   };
   /// Runs a call that is known. NotKnown: nothing was done. Raised: Python's error is set. `takes_gradients`: a call with an argument that
   /// requires a gradient may be known.
-  Outcome call(Object* owner, Object* args, Object* kwargs, bool takes_gradients = true);
+  Outcome call(Object* owner, Object* args, Object* kwargs, bool takes_gradients, bool is_timed);
   /// Of a hit. Null: the result is a single tensor, or more than a template can put together. May set Python's error.
   const ResultTemplate* template_of(const Outcome& outcome, Object* owner);
   /// The result of a hit. Null: Python's error is set.
@@ -46,7 +46,8 @@ class CompiledFunction {
 
  private:
   std::shared_ptr<Known> find(const CallPattern& pattern);
-  Outcome run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner, Object* args, Object* kwargs);
+  Outcome run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner, Object* args, Object* kwargs,
+              bool is_timed);
 
   const int64_t number_;
   const Reference dead_;                       // objects that states name and that are gone: Python looks after them

@@ -149,7 +149,8 @@ Object* train_by(const TrainArguments& given) {
   if (!parameters || engine::why_watched(trained_of(plan, *parameters)) != nullptr) return new_reference(given.not_known);
   const GradientsOfStep gradients(std::move(*parameters));
   gradients.drop();
-  CallOutcomeInC outcome = compiled_function_of(given.call)->call(given.function, given.args, given.kwargs, /*takes_gradients=*/false);
+  CallOutcomeInC outcome =
+      compiled_function_of(given.call)->call(given.function, given.args, given.kwargs, /*takes_gradients=*/false, /*is_timed=*/false);
   switch (outcome.what) {
     case CallOutcomeInC::What::NotKnown:
       gradients.restore();

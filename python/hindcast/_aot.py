@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Optional, Union
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
@@ -349,8 +349,8 @@ class AotFunction:
                 return self._timed_call(args, kwargs)
             self._next = left - 1
             return self._function(*args, **kwargs)
-        if self._call_in_c is not None and not self._is_timed:
-            result = self._call_in_c(self, args, kwargs, _NOT_KNOWN)
+        if self._call_in_c is not None:
+            result = self._call_in_c(self, args, kwargs, _NOT_KNOWN, self._is_timed)
             if result is not _NOT_KNOWN:
                 return result
         try:
@@ -382,6 +382,12 @@ class AotFunction:
         finally:
             self._is_timed = False
         self._are_next(call("aot_took", self._number, took, self.own_ns))
+        return result
+
+    def run_in_its_turn(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """In place of a program, which takes turns with it: a timed call."""
+        result = self.run_itself(args, kwargs)
+        call("aot_time_backward", self._number, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
         return result
 
     def run_itself(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -447,7 +453,9 @@ class AotFunction:
         if shape == _EAGER:
             return taken.result
         args, kwargs = taken.arguments
-        return self.run_itself(args, kwargs) if shape == _FUNCTIONS else self._put_together_for_c(shape, tensors, args, kwargs)
+        if shape == _FUNCTIONS:
+            return self.run_in_its_turn(args, kwargs)
+        return self._put_together_for_c(shape, tensors, args, kwargs)
 
     # ---- what hindcast._C calls, of a call that it recognised
 

@@ -84,6 +84,62 @@ TEST(Leaving, AProgramThatIsFasterStaysAndIsTriedAgainEverMoreRarely) {
   }
 }
 
+/// The same, with backwards. `program_ns` and `own_ns`: of call and backward together; 0: no backward comes.
+NextCalls compare_with_backwards(Leaving& leaving, const void* program, uint64_t program_ns, uint64_t own_ns) {
+  NextCalls next = kTimed;
+  for (int i = 0; i < kTurns && next == kTimed; ++i) {
+    const bool is_functions = leaving.is_functions_turn(program);
+    leaving.looked(Gain::PerhapsWithBackward, program);
+    const uint64_t backward_ns = is_functions ? own_ns : program_ns;
+    if (backward_ns != 0) leaving.took_backward(program, backward_ns - 1000, is_functions);
+    next = is_functions ? leaving.took(1100, 1000) : leaving.took(1000, 0);
+  }
+  return next;
+}
+
+TEST(Leaving, BackwardsCount) {
+  const int program = 0;
+  const auto next = [&](uint64_t program_ns, uint64_t own_ns) {
+    Leaving leaving;
+    until_timed(leaving, Gain::PerhapsWithBackward, &program);
+    return compare_with_backwards(leaving, &program, program_ns, own_ns);
+  };
+  EXPECT_EQ(next(5000, 4000), kMost);
+  EXPECT_EQ(next(4000, 5000), 0);
+  EXPECT_EQ(next(4900, 5000), kMost) << "what its node costs besides is not timed";
+  EXPECT_EQ(next(0, 0), 0) << "calls without a backward, which take the same time";
+  EXPECT_EQ(next(0, 5000), 0) << "the program's backwards are still to come";
+  EXPECT_EQ(next(5000, 0), 0);
+}
+
+TEST(Leaving, BackwardsOfOtherProgramsDoNotCount) {
+  const int program = 0, other = 0;
+  Leaving leaving;
+  EXPECT_EQ(leaving.timed_kind(), nullptr);
+  until_timed(leaving, Gain::PerhapsWithBackward, &program);
+  EXPECT_EQ(leaving.timed_kind(), &program);
+  leaving.took_backward(&other, 1, /*is_own=*/true);
+  EXPECT_EQ(compare_with_backwards(leaving, &program, 4000, 5000), 0);
+  EXPECT_EQ(leaving.timed_kind(), nullptr);
+}
+
+// One node of autograd's, which a program has too. Programs and the function take turns, and then some calls are left, or not.
+TEST(Leaving, FunctionsOfOneNodeHaveTheirGradientsInEachTurn) {
+  const auto function = [](const at::Tensor& x) { return x.flip(0); };
+  const auto compiled = hindcast::aot_function(function);
+  for (int i = 0; i < 400; ++i) {
+    const auto x = at::randn({8}).set_requires_grad(true), weight = at::randn({8});
+    (compiled(x) * weight).sum().backward();
+    ASSERT_TRUE(at::equal(x.grad(), weight.flip(0))) << i;
+    if (i % 3 == 0) {
+      const auto y = at::randn({8}).set_requires_grad(true);
+      const auto slope = torch::autograd::grad({compiled(y).pow(2).sum()}, {y}, {}, {}, /*create_graph=*/true)[0];
+      slope.sum().backward();
+      ASSERT_TRUE(at::equal(y.grad(), at::full({8}, 2.0))) << i;
+    }
+  }
+}
+
 TEST(Leaving, AVerdictIsTriedAgain) {
   Leaving leaving;
   const int program = 0;

@@ -14,7 +14,8 @@ namespace hindcast::tests::ops {
 /// `plain` only contiguous operands (the op itself is wrong for others); `finite` no NaN among the operands;
 /// `raises` the backward is an error, to be raised alike; `uneven` sizes depend on values, so new values need not be a hit;
 /// `opaque` the node runs as an opaque step, for the reason that `opaque.table` gives for its class;
-/// `stock` the whole backward is left to the stock engine.
+/// `stock` the whole backward is left to the stock engine;
+/// `removed` later releases of LibTorch lack the op, and there the row is left out.
 struct Row {
   int line = 0;
   std::string text;
@@ -28,6 +29,7 @@ struct Row {
   bool uneven = false;
   bool opaque = false;
   bool stock = false;
+  bool removed = false;
 };
 
 /// `ClassName | reason`: of `not_covered.table` and `opaque.table`.

@@ -862,3 +862,22 @@ def test_a_checkpoint_with_a_dropout_recomputes_the_mask_of_its_forward():
         y = f(x)
         y.sum().backward()
         assert torch.equal(x.grad, y.detach())
+
+
+# A write to one changes the history of the other.
+@pytest.mark.parametrize("writes", [True, False])
+def test_windows_of_one_tensor(writes):
+    def function(a, b):
+        if writes:
+            a.mul_(2)
+        return a.sum() + b.sin().sum()
+
+    def gradient(function):
+        base = torch.arange(6.0, dtype=torch.double).requires_grad_()
+        whole = base * 1
+        return torch.autograd.grad(function(whole[:4], whole[2:]), base)[0]
+
+    compiled = hindcast.aot_function(function, async_=False)
+    for _ in range(5):
+        torch.testing.assert_close(gradient(compiled), gradient(function))
+    assert compiled.stats()["hits"] == (0 if writes else 3)

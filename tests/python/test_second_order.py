@@ -260,3 +260,53 @@ def test_a_force_field_whose_atoms_change():
             assert one is None or torch.allclose(one, other, rtol=1e-3, atol=1e-4 * other.abs().max().item()), step
     stats = hindcast.stats()
     assert stats["hits"] >= 74 and stats["misses"] <= 6 and not stats["fallbacks_by_reason"], stats
+
+
+def first_and_second(function, *args):
+    leaves = [each for each in args if each.requires_grad]
+    result = function(*args)
+    first = torch.autograd.grad((result * result).sum(), leaves, create_graph=True)
+    return [*first, *torch.autograd.grad(sum(map(weighted, first)), leaves, allow_unused=True)]
+
+
+PARTITIONS = [hindcast.partition.standard, hindcast.partition.min_cut]
+
+
+# Derivatives of extremes compare tensors. What a kernel computes again is rounded otherwise than what ATen has computed, and equal to nothing.
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sin().exp().max(),
+        lambda x: x.sin().exp().amax(1),
+        lambda x: x.sin().exp().median(),
+        lambda x: x.sin().exp().norm(float("inf"), dim=1),
+        lambda x: torch.maximum(x.sin().exp(), x.sin().exp().flip(1)),
+    ],
+)
+def test_what_is_compared_is_computed_once(function, partition):
+    for async_ in (True, False):
+        compiled = hindcast.aot_function(function, async_=async_, partition_fn=partition)
+        for seed in range(24):
+            torch.manual_seed(seed)
+            x = torch.randn(3, 4, dtype=torch.double, requires_grad=True)
+            for seen, expected in zip(first_and_second(compiled, x), first_and_second(function, x)):
+                torch.testing.assert_close(seen, expected)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.scaled_dot_product_attention(x[None], x[None] * 0.5, x[None].sin()),  # divides by the root of a size
+        lambda x: x.var(unbiased=False) * x,  # compares real numbers
+        lambda x: torch.nn.functional.normalize((x * 0.2 + 1).prod(1) + 2, dim=0),  # a formula that looks at values
+        lambda x: torch.nn.functional.batch_norm(torch.einsum("ij,ik->jk", x, x).zero_(), None, None, training=True),  # a write to a view
+    ],
+)
+def test_sizes_that_change(function, partition):
+    compiled = hindcast.aot_function(function, async_=False, partition_fn=partition)
+    for size in ((4, 5), (4, 5), (7, 5), (3, 8), (3, 8), (7, 7), (4, 5)):
+        x = torch.linspace(-1, 2, size[0] * size[1], dtype=torch.double).reshape(size).requires_grad_()
+        for seen, expected in zip(first_and_second(compiled, x), first_and_second(function, x)):
+            torch.testing.assert_close(seen, expected)
