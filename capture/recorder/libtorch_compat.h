@@ -48,6 +48,12 @@ c10::intrusive_ptr<T> own_node(T* node) {
 }
 #endif
 
+/// Behind 2.11, this formula computes with a tensor in place of an exponent that is a symbol, and rounds otherwise. So each exponent has its own
+/// program.
+inline bool has_a_formula_of_its_own_for_symbols(const torch::autograd::Node& node) {
+  return TORCH_VERSION_MINOR > 11 && node.name() == "PowBackward0";
+}
+
 inline bool gradients_take_the_leafs_layout() {
 #if HINDCAST_GRADIENT_LAYOUT_IS_A_SWITCH
   return c10::AutogradState::get_tls_state().get_grad_layout_enforcement_enabled();

@@ -44,7 +44,7 @@ struct FunctionCall {
   /// Each result must behave as if it had an autograd node of its own, although a program has one node for all. A call runs eagerly if one result
   /// leads to nodes that another does not, and a node of several results keeps its saved tensors as long as it lives.
   bool has_separate_results = false;
-  bool only_reads = false;  // the function is known not to write to its inputs
+  bool only_reads = false;          // the function is known not to write to its inputs
   std::string_view why_eager = {};  // why the function cannot run as programs, which the caller knows; empty: it may
 };
 

@@ -15,7 +15,7 @@ namespace hindcast::tests::ops {
 /// `raises` the backward is an error, to be raised alike; `uneven` sizes depend on values, so new values need not be a hit;
 /// `opaque` the node runs as an opaque step, for the reason that `opaque.table` gives for its class;
 /// `stock` the whole backward is left to the stock engine;
-/// `removed` later releases of LibTorch lack the op, and there the row is left out.
+/// `only2.11` in other releases of LibTorch the op is gone, or another option is true: the row is left out.
 struct Row {
   int line = 0;
   std::string text;
@@ -29,7 +29,7 @@ struct Row {
   bool uneven = false;
   bool opaque = false;
   bool stock = false;
-  bool removed = false;
+  bool only_2_11 = false;
 };
 
 /// `ClassName | reason`: of `not_covered.table` and `opaque.table`.
