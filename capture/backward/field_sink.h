@@ -5,6 +5,7 @@
 
 #include "capture/backward/facts.h"
 #include "capture/backward/libtorch_access.h"
+#include "capture/recorder/libtorch_compat.h"
 #include "cache/key.h"
 
 #include <ATen/TensorGeometry.h>
