@@ -54,12 +54,12 @@ struct Leaving::State {
     least = least_own = least_backward = least_own_backward = kNever;
     return kTimed;
   }
-  // Calls that end without a backward are judged by themselves. If some backwards are still to come, nothing is known.
+  // Calls without a backward are compared by their own times. If only one side has had a backward, there is nothing to compare.
   bool is_complete() const {
     return least != kNever && least_own != kNever && (least_backward == kNever) == (least_own_backward == kNever);
   }
-  // The function alone must be faster by more than the clock is wrong. A program with a backward must be faster by an eighth: its node costs more
-  // to make and to destroy, which is not timed.
+  // The function alone must be faster by more than the clock is wrong. A program with a backward must be faster by an eighth: making and
+  // destroying its node costs more, and is not timed.
   bool is_slower() const {
     if (!is_complete()) return false;
     if (least_backward == kNever) return least > least_own + least_own / 50;

@@ -82,15 +82,15 @@ class HINDCAST_API Payoff {
   static constexpr uint32_t kMostRaised = 8;
   struct Sighting {
     uint64_t structure = 0;
-    uint64_t first = 0;   // number of the call
-    uint64_t latest = 0;  // the same
+    uint64_t first = 0;   // number of the first call
+    uint64_t latest = 0;  // number of the latest call
     uint32_t count = 0;   // 0: never seen
     uint32_t raised = 0;  // captures of it in a row that ended by an exception
     bool is_never_kept = false;
   };
   /// What was known of it; once more from now on.
   Sighting sight(const cache::KeyHash& structure, uint64_t now);
-  /// Or, if it has none, the one that was not used for the longest time, of those that share its places.
+  /// The structure's sighting; if it has none, the least recent one among its four places, to be overwritten.
   Sighting& sighting_of(const cache::KeyHash& structure);
   void earn(int64_t amount);
 
@@ -98,8 +98,8 @@ class HINDCAST_API Payoff {
   std::atomic<int64_t> credit_ = kCredit;
   std::atomic<uint64_t> resets_ = 0;
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of what follows
-  // Four places for those that share the hash's low bits: with one, two structures in turn would each forget the other, and neither would be
-  // captured.
+  // A set of four places for each value of the hash's low bits. With one place, two structures that alternate would overwrite each other's
+  // sighting, and neither would be captured.
   std::array<std::array<Sighting, 4>, 1024> sightings_ = {};
 };
 

@@ -169,7 +169,7 @@ class FieldSink {
   }
   void save_double(double value) {
     facts_.push_back(std::bit_cast<int64_t>(value));
-    note_scalar(origins && has_a_formula_of_its_own_for_symbols(*owner_) ? FactKind::ExactScalar : FactKind::FloatScalar);
+    note_scalar(origins && rounds_differently_for_symbols(*owner_) ? FactKind::ExactScalar : FactKind::FloatScalar);
   }
   void save_exact(int64_t bits) {
     facts_.push_back(bits);

@@ -195,44 +195,30 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
   return outputs;
 }
 
-std::vector<std::vector<uint32_t>> FunctionTrace::histories() const {
-  std::set<std::vector<uint32_t>> histories;
-  for (size_t i = 0; i < results_.size(); ++i) {
-    if (!results_[i].is_differentiable) continue;
-    std::unordered_set<const Node*> nodes;
-    const std::set<uint32_t> reached = history_of(result_stand_ins_[i], nodes);
-    histories.emplace(reached.begin(), reached.end());
-  }
-  return {histories.begin(), histories.end()};
-}
-
-size_t FunctionTrace::node_count() const {
-  std::unordered_set<const Node*> nodes;
-  for (size_t i = 0; i < results_.size(); ++i) {
-    if (results_[i].is_differentiable) history_of(result_stand_ins_[i], nodes);
-  }
-  return nodes.size();
-}
-
-// The primals where the history of a result begins. `nodes`: those on the way are added.
-std::set<uint32_t> FunctionTrace::history_of(const at::Tensor& result, std::unordered_set<const Node*>& nodes) const {
+FunctionTrace::Histories FunctionTrace::histories() const {
   std::unordered_map<const Node*, uint32_t> begins;
   for (uint32_t i = 0; i < primals_.size(); ++i) begins.emplace(primals_[i].gradient.function.get(), i);
-  std::set<uint32_t> reached;
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> open = {torch::autograd::impl::gradient_edge(result).function.get()};
-  while (!open.empty()) {
-    const Node* node = open.back();
-    open.pop_back();
-    if (node == nullptr || !seen.insert(node).second) continue;
-    if (const auto primal = begins.find(node); primal != begins.end()) {
-      reached.insert(primal->second);
-      continue;
+  std::set<std::vector<uint32_t>> histories;
+  std::unordered_set<const Node*> nodes;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!results_[i].is_differentiable) continue;
+    std::set<uint32_t> reached;
+    std::unordered_set<const Node*> seen;
+    std::vector<const Node*> open = {torch::autograd::impl::gradient_edge(result_stand_ins_[i]).function.get()};
+    while (!open.empty()) {
+      const Node* node = open.back();
+      open.pop_back();
+      if (node == nullptr || !seen.insert(node).second) continue;
+      if (const auto primal = begins.find(node); primal != begins.end()) {
+        reached.insert(primal->second);
+        continue;
+      }
+      nodes.insert(node);
+      for (const Edge& edge : node->next_edges()) open.push_back(edge.function.get());
     }
-    nodes.insert(node);
-    for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+    histories.emplace(reached.begin(), reached.end());
   }
-  return reached;
+  return {{histories.begin(), histories.end()}, nodes.size()};
 }
 
 // As they were, for the function to run without us.

@@ -20,9 +20,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <functional>
-#include <set>
 #include <stdexcept>
-#include <unordered_set>
 
 namespace hindcast::capture {
 
@@ -114,10 +112,12 @@ class FunctionTrace final : private Policy {
   /// Its backward calls the user's code, which is to run once.
   bool has_users_backward() const { return has_users_backward_; }
 
-  /// The sets of primals that differentiable results depend on, each set once. Before backward().
-  std::vector<std::vector<uint32_t>> histories() const;
-  /// The nodes that autograd made for differentiable results. Before backward().
-  size_t node_count() const;
+  struct Histories {
+    std::vector<std::vector<uint32_t>> primals;  // the sets of primals that differentiable results depend on, each set once
+    size_t nodes = 0;                            // that autograd made for these results
+  };
+  /// Before backward().
+  Histories histories() const;
   /// What a result is, as a tensor of its own without history, of the same memory and version.
   at::Tensor real_result(size_t result) const;
   /// Of the inputs: the same memory, without history.
@@ -180,7 +180,6 @@ class FunctionTrace final : private Policy {
   void lead_on();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
-  std::set<uint32_t> history_of(const at::Tensor& result, std::unordered_set<const torch::autograd::Node*>& nodes) const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
   void refuse_users_operator_before_a_check();
   bool was_random_state_set() const { return !drawn_up_to_.now().is_same(drawn_up_to_); }

@@ -48,9 +48,8 @@ c10::intrusive_ptr<T> own_node(T* node) {
 }
 #endif
 
-/// Behind 2.11, this formula computes with a tensor in place of an exponent that is a symbol, and rounds otherwise. So each exponent has its own
-/// program.
-inline bool has_a_formula_of_its_own_for_symbols(const torch::autograd::Node& node) {
+/// After 2.11, this node's formula takes another path for a symbolic exponent, with other rounding. So its exponent stays a constant of the program.
+inline bool rounds_differently_for_symbols(const torch::autograd::Node& node) {
   return TORCH_VERSION_MINOR > 11 && node.name() == "PowBackward0";
 }
 

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
-#include <string>
 #include <string_view>
 #include <unordered_set>
 
@@ -37,10 +35,11 @@ int64_t bytes_of_value(const Graph& graph, const Value& value) {
 }  // namespace
 
 bool compares_tensors(const capture::Instr& instr) {
-  static const std::set<std::string> comparisons = {"aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge"};
+  static constexpr std::array<std::string_view, 6> kComparisons = {"aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge"};
   if (!instr.op) return false;
   const c10::OperatorName& name = instr.op->operator_name();
-  return (name.overload_name == "Tensor" && comparisons.contains(name.name)) || name.name == "hindcast::formula";
+  return (name.overload_name == "Tensor" && std::find(kComparisons.begin(), kComparisons.end(), name.name) != kComparisons.end()) ||
+         name.name == "hindcast::formula";
 }
 
 bool stays_where_it_is(const Instr& instr) {

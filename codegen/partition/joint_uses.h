@@ -13,8 +13,8 @@ namespace hindcast::codegen {
 /// Has an effect or draws random numbers, or nobody knows: it runs once, in the half that it was recorded in.
 bool stays_where_it_is(const capture::Instr& instr);
 
-/// Compares tensors element by element, as the derivative of a maximum finds where it is. An operand that is computed again by another kernel, and
-/// rounded otherwise, would be equal to nothing.
+/// Compares tensors element by element, as the derivative of a maximum does to find its place. An operand must not be recomputed: another kernel
+/// may round differently, and then no element equals the maximum.
 bool compares_tensors(const capture::Instr& instr);
 
 class JointUses {

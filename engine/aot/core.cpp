@@ -225,14 +225,14 @@ class AotCore::Implementation {
     return work.run(waiting.first, std::move(waiting.second));
   }
 
-  // The function runs eagerly until a call has shown that it does not write to them.
+  // The first such call runs eagerly. If it does not write to its arguments, later calls are traced.
   FunctionOutput run_on_windows(const FunctionCall& call, Family& family) {
     const std::vector<int64_t> before = versions_of(call.inputs);
     FunctionOutput output = run_eagerly(*context_, call);
     if (versions_of(call.inputs) == before) {
       family.read_windows();
     } else {
-      tell_once("a function runs eagerly: it writes to an argument that is a window of the same tensor as another argument");
+      tell_once("a function runs eagerly: it writes to an argument that overlaps another one, and both are views of one tensor");
     }
     return output;
   }

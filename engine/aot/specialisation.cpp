@@ -76,8 +76,9 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
   is_exact_ = symbols_->has_answered();
   has_data_sizes_ = symbols_->unbacked_symbols() != 0;
-  histories_ = trace.histories();
-  has_one_node_ = trace.node_count() == 1;
+  capture::FunctionTrace::Histories histories = trace.histories();
+  histories_ = std::move(histories.primals);
+  has_one_node_ = histories.nodes == 1;
   if (trace.may_read_offsets()) {
     offsets_ = offsets_of(trace.real_inputs());
     const std::vector<int64_t> outside = offsets_of(trace.lifted());

@@ -179,7 +179,7 @@ class Specialisation {
   std::vector<int64_t> offsets_;      // of inputs, then of tensors from outside; empty: they do not matter
   std::vector<bool> needs_gradient_;  // by primal
   std::vector<uint32_t> lasting_, leaves_;
-  std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::histories()
+  std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::Histories::primals
   bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;

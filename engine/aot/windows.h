@@ -1,6 +1,6 @@
 #pragma once
-// Arguments that are windows of one tensor, as `x[:-1]` and `x[1:]`. A write to one changes the history of the others, which stand-ins do not
-// show: autograd knows only of a base and its views.
+// Arguments that are overlapping views of one tensor, such as `x[:-1]` and `x[1:]`. An in-place write to one changes the autograd history of the
+// others. In a trace each argument has a stand-in of its own, without a common base, so autograd could not make this change.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,9 +9,10 @@
 
 namespace hindcast::engine {
 
-/// Some of them are views of one tensor of real or complex numbers, or that tensor, and their ranges of memory meet.
+/// Two of them are views of the same floating-point or complex tensor, or that tensor itself, and their ranges of memory overlap. Ranges are
+/// from the first element to the last: the parts of `x.chunk(2, -1)` overlap.
 bool are_windows(const std::vector<at::Tensor>& inputs);
-/// By input, to see which were written to.
+/// The version counter of each input; 0 for inputs without one.
 std::vector<int64_t> versions_of(const std::vector<at::Tensor>& inputs);
 
 }  // namespace hindcast::engine
