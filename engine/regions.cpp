@@ -156,13 +156,50 @@ class Finder {
   Regions found_;
 };
 
+// Numbers that the host computes of constants alone, as Python's `x * 0.5` has one: by value. They are the same in each run.
+std::vector<bool> find_constant_numbers(const capture::Graph& graph) {
+  std::vector<bool> is_constant(graph.values.size());
+  for (const capture::Instr& instr : graph.instrs) {
+    if (instr.kind != InstrKind::Op || instr.op->hasTag(at::Tag::nondeterministic_seeded)) continue;
+    bool are_constant = true;
+    capture::for_each_use(instr, [&](capture::ValueId value) { are_constant = are_constant && (!value.defined() || is_constant[value.index]); });
+    for (const capture::ValueId output : instr.outputs) {
+      if (!are_constant || !output.defined()) break;
+      const capture::Value& value = graph.values[output.index];
+      is_constant[output.index] = value.defined && value.device.is_cpu() && value.sizes.empty() && !c10::isComplexType(value.dtype);
+    }
+  }
+  return is_constant;
+}
+
+std::string made_by(const capture::Graph& graph, uint32_t value) {
+  for (const capture::Instr& instr : graph.instrs) {
+    const auto is_it = [&](capture::ValueId output) { return output.defined() && output.index == value; };
+    if (std::any_of(instr.outputs.begin(), instr.outputs.end(), is_it) && instr.op) return ", made by " + c10::toString(instr.op->operator_name());
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string why_not_recorded_plan(const codegen::Plan& plan) {
-  for (const capture::Value& value : plan.graph().values) {
-    if (value.defined && value.device.is_cpu()) return "it has a tensor of the CPU";
+  const capture::Graph& graph = plan.graph();
+  const std::vector<bool> is_constant = find_constant_numbers(graph);
+  std::vector<bool> is_constant_slot(plan.slot_count());
+  for (uint32_t i = 0; i < graph.values.size(); ++i) {
+    const uint32_t slot = plan.slot_of({i});
+    if (slot == kNoSlot || !graph.values[i].defined || !graph.values[i].device.is_cpu()) continue;
+    if (!is_constant[i]) return "it has a tensor of the CPU" + made_by(graph, i);
+    is_constant_slot[slot] = true;
   }
+  const auto is_constant_at = [&](uint32_t slot) { return slot != kNoSlot && is_constant_slot[slot]; };
   for (const Step& step : plan.steps()) {
+    bool reads_one = false;
+    for_each_slot(step, [&](codegen::SlotUse use) { reads_one = reads_one || is_constant_at(use.slot); });
+    const bool makes_one = std::any_of(step.outputs.begin(), step.outputs.end(), is_constant_at);
+    if (reads_one && !makes_one && !may_read_numbers(step)) {
+      return (step.op ? c10::toString(step.op->operator_name()) : std::string("a kernel")) + " has a tensor of the CPU";
+    }
     if (!step.op) continue;
     const std::string name = c10::toString(step.op->operator_name());
     if (step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";

@@ -46,7 +46,7 @@ fi
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/python"
 cp scripts/gpu_run.sh "$bundle/run.sh"
-cp bench/gpu/*.py "$bundle/python"
+cp bench/gpu/*.py bench/peer_rows.py bench/peer_jax.py "$bundle/python"
 cp tests/ops/ops.table "$bundle"
 for program in "${programs[@]}"; do
   built=build/release/$program copy=$bundle/bin/${program##*/}
@@ -63,6 +63,7 @@ strip --strip-unneeded -o "$bundle/lib/$plugin" "build/release/lib/$plugin"
 if [ -f "$package/libhindcast_python.so" ]; then
   mkdir "$bundle/python/hindcast"
   cp -L "$package"/*.py "$bundle/python/hindcast"
+  cp -rL "$package"-*.dist-info "$bundle/python"  # by which torch.compile finds its backend
   cp tests/gpu/nccl_reducer.py "$bundle/python"
   for library in libhindcast_python.so $plugin; do
     strip --strip-unneeded -o "$bundle/python/hindcast/$library" "$(readlink -f "$package/$library")"
@@ -74,10 +75,9 @@ else
 fi
 
 if [ -f "$texts/all" ]; then
-  mkdir "$bundle/texts"
-  find "$texts" -maxdepth 1 -name '*.cu' -exec cp -t "$bundle/texts" {} +
+  (cd "$texts" && tar -czf - -- *.cu) >"$bundle/texts.tar.gz"
   tar -C "$store" -czf "$bundle/kernels.tar.gz" .
-  say "$(find "$bundle/texts" -name '*.cu' | wc -l) kernels are in it, compiled for sm_$architecture."
+  say "$(find "$texts" -maxdepth 1 -name '*.cu' | wc -l) kernels are in it, compiled for sm_$architecture."
 else
   say "there are no texts of kernels: tests compile each kernel when they need it."
 fi

@@ -184,8 +184,9 @@ fi
 if [ -f "$bundle/kernels.tar.gz" ] && [ ! -d "$caches/hindcast" ]; then
   (umask 077 && mkdir -p "$caches/hindcast" && tar -C "$caches/hindcast" --no-same-owner -xzf "$bundle/kernels.tar.gz" && chmod 700 "$caches/hindcast")
 fi
-if wanted kernels && [ $has_card = yes ] && [ -x "$bundle/bin/compile_texts" ] && [ -d "$bundle/texts" ]; then
-  must_say='^[1-9][0-9]* texts: ' begin kernels 40 "$bundle/bin/compile_texts" "$bundle/texts"
+if wanted kernels && [ $has_card = yes ] && [ -x "$bundle/bin/compile_texts" ] && [ -f "$bundle/texts.tar.gz" ]; then
+  mkdir -p "$caches/texts" && tar -C "$caches/texts" --no-same-owner -xzf "$bundle/texts.tar.gz"
+  must_say='^[1-9][0-9]* texts: ' begin kernels 40 "$bundle/bin/compile_texts" "$caches/texts"
   finish
 fi
 

@@ -1,6 +1,7 @@
 #include "bench/gpu/train_steps.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
 
@@ -51,6 +52,39 @@ Model perceptron(const std::vector<int64_t>& widths, int64_t rows, bool is_tanh,
   return model;
 }
 
+Tensor slope_of(const Tensor& value, const Tensor& of) {
+  return torch::autograd::grad({value.sum()}, {of}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+}
+
+/// A physics-informed net: its Laplacian is to be the given one.
+Model pinn(int64_t points, c10::Device device) {
+  Model model = perceptron({2, 64, 64, 64, 1}, points, /*is_tanh=*/true, device);
+  model.loss = [parameters = model.parameters](const Tensor& points, const Tensor& wanted) {
+    const Tensor x = points.detach().requires_grad_();
+    Tensor value = x;
+    for (size_t i = 0; i < parameters.size(); i += 2) value = at::addmm(parameters[i + 1], i == 0 ? value : at::tanh(value), parameters[i]);
+    const Tensor slope = slope_of(value, x);
+    const Tensor laplacian = slope_of(slope.select(1, 0), x).select(1, 0) + slope_of(slope.select(1, 1), x).select(1, 1);
+    return at::mse_loss(laplacian, wanted.select(1, 0));
+  };
+  return model;
+}
+
+/// A critic of WGAN-GP: `x` are real samples, `y` made ones.
+Model gradient_penalty(int64_t rows, c10::Device device) {
+  Model model = perceptron({64, 128, 128, 1}, rows, /*is_tanh=*/false, device);
+  for (auto& [real, made] : model.batches) made = at::randn_like(real);
+  model.loss = [parameters = model.parameters](const Tensor& real, const Tensor& made) {
+    const auto critic = [&](Tensor x) {
+      for (size_t i = 0; i < parameters.size(); i += 2) x = at::addmm(parameters[i + 1], i == 0 ? x : at::silu(x), parameters[i]);
+      return x;
+    };
+    const Tensor between = (0.3 * real + 0.7 * made).detach().requires_grad_();
+    return (critic(made) - critic(real)).mean() + 10 * (slope_of(critic(between), between).norm(2, 1) - 1).square().mean();
+  };
+  return model;
+}
+
 /// A layer of a transformer, without attention's own kernels.
 Model block(int64_t rows, int64_t width, c10::Device device) {
   Model model;
@@ -75,6 +109,8 @@ Model build(const std::string& row, c10::Device device) {
   if (row == "train/ppo/8-64-64-2/b64") return perceptron({8, 64, 64, 2}, 64, /*is_tanh=*/true, device);
   if (row == "train/mlp/6x64/b64") return perceptron({64, 64, 64, 64, 64, 64, 64}, 64, /*is_tanh=*/false, device);
   if (row == "train/block/64x64") return block(64, 64, device);
+  if (row == "train/pinn/2-64-64-64-1/b1024") return pinn(1024, device);
+  if (row == "train/gradient_penalty/64-128-128-1/b64") return gradient_penalty(64, device);
   throw std::invalid_argument("there is no row " + row);
 }
 
@@ -102,7 +138,10 @@ struct Lane {
 
 }  // namespace
 
-std::vector<std::string> train_rows() { return {"train/ppo/8-64-64-2/b64", "train/mlp/6x64/b64", "train/block/64x64"}; }
+std::vector<std::string> train_rows() {
+  return {"train/ppo/8-64-64-2/b64", "train/mlp/6x64/b64", "train/block/64x64", "train/pinn/2-64-64-64-1/b1024",
+          "train/gradient_penalty/64-128-128-1/b64"};
+}
 
 void measure_train_steps(benchmark::State& state, const std::string& row, c10::Device device, int rounds) {
   reset();
@@ -154,6 +193,7 @@ void measure_train_steps(benchmark::State& state, const std::string& row, c10::D
   counters["ratio"] = summarize(stock.us).median / summarize(kernels.us).median;
   counters["graphs_ratio"] = summarize(stock.us).median / summarize(graphs.us).median;
   counters["graph_bytes"] = static_cast<double>(as_graph.stats().cuda_graph_bytes);
+  if (const std::string why = as_graph.stats().why_no_cuda_graph; !why.empty()) state.SetLabel("no CUDA graph: " + why);
   counters["graph_share"] = static_cast<double>(as_graph.stats().cuda_graph_launches - before) / (kStepsOfBlock * rounds);
 }
 

@@ -15,7 +15,7 @@
 
 namespace hindcast {
 
-class CompiledStep::Impl {
+class CompiledStep::Impl final : public engine::StepParts {
  public:
   Impl(torch::optim::Optimizer& optimizer, std::optional<ClipGradNorm> clip)
       : optimizer_(optimizer), clip_(clip), with_(engine::TorchOptim::of(optimizer)) {}
@@ -41,9 +41,9 @@ class CompiledStep::Impl {
     return loss;
   }
 
-  engine::StepFactor factor() const { return {norm_, factor_, updates_.factor_as_float()}; }
+  engine::StepFactor factor() const override { return {norm_, factor_, updates_.factor_as_float()}; }
 
-  bool gather(const engine::StepFactor& factor) {
+  bool gather(const engine::StepFactor& factor) override {
     const torch::NoGradGuard no_grad;
     updates_.clear();
     updates_.set_factor(factor.factor, factor.factor_as_float);
@@ -64,13 +64,14 @@ class CompiledStep::Impl {
     return true;
   }
 
-  void run() {
+  bool run() override {
     const torch::NoGradGuard no_grad;
     updates_.run();
+    return true;
   }
 
   // In a destructor too, where a device may be lost: then there is no norm to tell.
-  void let_go(const engine::StepFactor& factor) {
+  void let_go(const engine::StepFactor& factor) override {
     updates_.let_go(factor.factor);
     if (factor_.is_same(factor.factor)) factor_.reset();
     if (!norm_.defined() || !norm_.is_same(factor.norm)) return;
@@ -81,14 +82,14 @@ class CompiledStep::Impl {
     }
   }
 
-  void take_back() {
+  void take_back() override {
     for (const at::Tensor* parameter : counted_) with_->take_back(*parameter);
     counts.compiled -= counted_.size();
     counted_.clear();
     updates_.clear();
   }
 
-  bool makes_state() {
+  bool makes_state() override {
     if (with_ == nullptr) return false;
     for (auto& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
@@ -97,6 +98,9 @@ class CompiledStep::Impl {
     }
     return false;
   }
+
+  uint64_t compiled() const override { return counts.compiled; }
+  uint64_t original() const override { return counts.original; }
 
   double grad_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
 
@@ -183,12 +187,7 @@ CompiledStep::CompiledStep(CompiledStep&&) noexcept = default;
 CompiledStep& CompiledStep::operator=(CompiledStep&&) noexcept = default;
 CompiledStep::~CompiledStep() = default;
 
-engine::StepFactor engine::StepParts::factor_of(const CompiledStep& step) { return step.impl_->factor(); }
-bool engine::StepParts::gather(CompiledStep& step, const StepFactor& factor) { return step.impl_->gather(factor); }
-void engine::StepParts::run(CompiledStep& step) { step.impl_->run(); }
-void engine::StepParts::let_go(CompiledStep& step, const StepFactor& factor) { step.impl_->let_go(factor); }
-bool engine::StepParts::makes_state(const CompiledStep& step) { return step.impl_->makes_state(); }
-void engine::StepParts::take_back(CompiledStep& step) { step.impl_->take_back(); }
+engine::StepParts& engine::StepParts::of(CompiledStep& step) { return *step.impl_; }
 
 at::Tensor CompiledStep::operator()(const Closure& closure) { return impl_->step(closure); }
 double CompiledStep::grad_norm() const { return impl_->grad_norm(); }

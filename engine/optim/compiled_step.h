@@ -24,7 +24,7 @@ class Optimizer;
 namespace hindcast {
 
 namespace engine {
-struct StepParts;
+class StepParts;
 }
 
 /// As the arguments of torch::nn::utils::clip_grad_norm_.

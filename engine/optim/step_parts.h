@@ -1,9 +1,13 @@
 #pragma once
-// The host's and the device's part of a compiled step, one by one: what a recording of the step needs.
-
-#include "engine/optim/compiled_step.h"
+// The host's and the device's part of an optimizer's step, one by one: what a recording of the step needs.
 
 #include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace hindcast {
+class CompiledStep;
+}
 
 namespace hindcast::engine {
 
@@ -12,19 +16,28 @@ struct StepFactor {
   at::Tensor norm, factor, factor_as_float;
 };
 
-struct StepParts {
-  static StepFactor factor_of(const CompiledStep& step);
-  /// Counts a step of each parameter that has a gradient, and gathers the updates; the kernels multiply gradients by `factor`. False: kernels
-  /// cannot make some update, and nothing has changed.
-  static bool gather(CompiledStep& step, const StepFactor& factor);
-  /// Launches the kernels of the gathered updates.
-  static void run(CompiledStep& step);
-  /// Drops the step's references to `factor`, before its memory is freed.
-  static void let_go(CompiledStep& step, const StepFactor& factor);
+class StepParts {
+ public:
+  virtual ~StepParts() = default;
+
+  /// Of the last step.
+  virtual StepFactor factor() const = 0;
+  /// Prepares the updates of all parameters that have a gradient; the kernels multiply gradients by `factor`. False: kernels cannot make
+  /// some update, and nothing has changed.
+  virtual bool gather(const StepFactor& factor) = 0;
+  /// Launches the kernels of the gathered updates. False: not all of them, and the caller takes the step back.
+  virtual bool run() = 0;
+  /// Drops references to `factor`, before its memory is freed.
+  virtual void let_go(const StepFactor& factor) = 0;
   /// The next step would allocate a parameter's state.
-  static bool makes_state(const CompiledStep& step);
+  virtual bool makes_state() = 0;
   /// Undoes the counts of the last step, whose kernels did not run.
-  static void take_back(CompiledStep& step);
+  virtual void take_back() = 0;
+  /// Parameters that were updated so far: by kernels, and by the optimizer's own code.
+  virtual uint64_t compiled() const = 0;
+  virtual uint64_t original() const = 0;
+
+  static StepParts& of(CompiledStep& step);
 };
 
 }  // namespace hindcast::engine

@@ -27,6 +27,7 @@
 #include "engine/workspace.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <memory>
@@ -207,8 +208,7 @@ class BackwardWithGraph {
   /// False: nothing has happened.
   bool run(std::vector<at::Tensor>& results) {
     if (!collect(call_, options_, /*to_the_bit=*/false, work_, /*with_history=*/true)) return false;
-    // No card has run one yet.
-    if (collected_.has_hooks || collected_.has_opaque || collected_.stream) return leave();
+    if (collected_.has_hooks || collected_.has_opaque || !is_on_callers_stream()) return leave();
     Inputs inputs(collected_, call_.root_gradients);
     inputs.append_facts(collected_.key);
     const cache::KeyHash structure = cache::view_of(collected_.key).hash;
@@ -248,6 +248,13 @@ class BackwardWithGraph {
   }
 
  private:
+  // Where its program runs. Nodes on other streams are the stock engine's, which makes streams wait for each other.
+  bool is_on_callers_stream() const {
+    if (!collected_.stream) return true;
+    const c10::Stream stream = *collected_.stream;
+    return collected_.has_one_stream && stream == c10::impl::VirtualGuardImpl(stream.device_type()).getStream(stream.device());
+  }
+
   static bool leave(FallbackReason reason = FallbackReason::CreateGraph) {
     record_fallback(reason);
     return false;

@@ -80,6 +80,7 @@ bool RecordedSteps::shares_results(const One& one) {
   return std::any_of(one.output.tensors.begin(), one.output.tensors.end(), shares);
 }
 
+RecordedSteps::RecordedSteps(StepParts& update, size_t most_bytes) : update_(update), most_bytes_(most_bytes) {}
 RecordedSteps::~RecordedSteps() { forget(); }
 
 size_t RecordedSteps::bytes() const {
@@ -100,7 +101,7 @@ void RecordedSteps::forget(One& one) {
       if (one.factor.norm.defined()) order.emplace(one.factor.norm.device());
     } catch (const std::exception&) {  // the device is lost: whatever uses it next reports that
     }
-    StepParts::let_go(update_, one.factor);
+    update_.let_go(one.factor);
   }
   one.factor = {};
   one.output = {};
@@ -163,7 +164,7 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   one.steps = one.thread == thread ? one.steps + 1 : 1;
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
-  if (StepParts::makes_state(update_)) return std::nullopt;  // it would be the graph's memory, and set anew by each launch
+  if (update_.makes_state()) return std::nullopt;  // it would be the graph's memory, and set anew by each launch
   if (!record(step, one)) return std::nullopt;
   return launch(step, one);
 }
@@ -188,7 +189,7 @@ bool RecordedSteps::record(const StepByParts& step, One& one) {
       detail = base::format("{} bytes", one.bytes);
     }
     if (shares_results(one)) why = "a result shares memory with an argument or a parameter";
-    if (!why.empty()) StepParts::take_back(update_);
+    if (!why.empty()) update_.take_back();
     set_gradients(step.trained, {});
   }
   if (!why.empty()) {
@@ -204,10 +205,10 @@ bool RecordedSteps::record(const StepByParts& step, One& one) {
 
 // True: one step is counted, and `.grad()` has its gradients. False: nothing has changed.
 bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Backend& backend) {
-  const uint64_t originally = update_.counts().original;
-  const uint64_t compiled = update_.counts().compiled;
+  const uint64_t originally = update_.original();
+  const uint64_t compiled = update_.compiled();
   const auto take_back = [&] {
-    if (update_.counts().compiled != compiled) StepParts::take_back(update_);
+    if (update_.compiled() != compiled) update_.take_back();
     set_gradients(step.trained, {});
   };
   try {
@@ -215,8 +216,8 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
       try {
         one.output = step.run(on(one.inputs, step.call));
         for (const at::Tensor& parameter : step.trained) one.gradients.push_back(parameter.grad());
-        one.factor = StepParts::factor_of(update_);
-        if (update_.counts().original != originally) HC_UNSUPPORTED("the optimizer's own code updates a parameter");
+        one.factor = update_.factor();
+        if (update_.original() != originally) HC_UNSUPPORTED("the optimizer's own code updates a parameter");
       } catch (...) {
         take_back();
         forget(one);  // before the memory that it has
@@ -236,9 +237,9 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
 // Does the host's part of the updates: counts of steps, versions, scalars. False: nothing has changed.
 bool RecordedSteps::renew_updates(const StepByParts& step, One& one) {
   set_gradients(step.trained, one.gradients);
-  bool fits = StepParts::gather(update_, one.factor);
-  if (fits && !one.recording->replace_sets([&] { StepParts::run(update_); })) {
-    StepParts::take_back(update_);
+  bool fits = update_.gather(one.factor), ran = true;
+  if (fits && (!one.recording->replace_sets([&] { ran = update_.run(); }) || !ran)) {
+    update_.take_back();
     fits = false;
   }
   set_gradients(step.trained, {});

@@ -6,7 +6,6 @@
 // by the optimizer's own rules in each step, and replaces the argument of the recorded kernels.
 
 #include "engine/aot/core.h"
-#include "engine/optim/compiled_step.h"
 #include "engine/optim/step_parts.h"
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +36,7 @@ struct StepByParts {
 class RecordedSteps {
  public:
   /// `update` makes the updates of all steps, and outlives it.
-  RecordedSteps(CompiledStep& update, size_t most_bytes) : update_(update), most_bytes_(most_bytes) {}
+  RecordedSteps(StepParts& update, size_t most_bytes);
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
@@ -64,7 +63,7 @@ class RecordedSteps {
   void forget(One& one);
   void drop_last();
 
-  CompiledStep& update_;
+  StepParts& update_;
   const size_t most_bytes_;
   std::list<std::unique_ptr<One>> all_;  // most recently used first
   std::string why_not_;

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "capture/recorder/recorder.h"
 #include "engine/aot/tell_once.h"
+#include "engine/optim/step_parts.h"
 #include "engine/train/recorded_step.h"
 #include "engine/train/watched_leaves.h"
 
@@ -332,7 +333,7 @@ class StepCore::Implementation {
   const bool needs_closure_;
   AotCore gradients_;
   CompiledStep update_;
-  RecordedSteps recorded_{update_, options_.cuda_graph_bytes};
+  RecordedSteps recorded_{StepParts::of(update_), options_.cuda_graph_bytes};
   Tensors all_;                      // the optimizer's parameters in the last call
   std::vector<bool> requires_grad_;  // of each
   Tensors trained_;                  // those that require a gradient, each once

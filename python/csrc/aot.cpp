@@ -219,10 +219,17 @@ engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor>
     before_run();
     return run_function(*kind.kept, tensors);
   };
-  const TensorNames& names = *kind.function->names;
-  return kind.function->core.call(
-      {std::move(inputs), kind.facts, kind.is_fixed, run, [&names](const at::Tensor& tensor) { return names.has(tensor); }, is_timed});
+  engine::FunctionCall call = function_call_of(kind, std::move(inputs), run);
+  call.is_timed = is_timed;
+  return core_of(kind).call(call);
 }
+
+engine::FunctionCall function_call_of(const KindOfCall& kind, std::vector<at::Tensor> inputs, engine::RunFunction run) {
+  const TensorNames& names = *kind.function->names;
+  return {std::move(inputs), kind.facts, kind.is_fixed, run, [&names](const at::Tensor& tensor) { return names.has(tensor); }};
+}
+
+engine::AotCore& core_of(const KindOfCall& kind) { return kind.function->core; }
 
 int64_t number_of_shape(const engine::FunctionOutput& output) {
   if (output.is_functions) return kFunctions;

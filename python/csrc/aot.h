@@ -45,6 +45,9 @@ KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64
 /// The same as call_function_of(), for who keeps warnings and errors itself. `before_run` is called where the call runs the function.
 engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
                                  c10::function_ref<void()> before_run);
+/// What call_kind() calls it with, and on what. `run` outlives the result.
+engine::FunctionCall function_call_of(const KindOfCall& kind, std::vector<at::Tensor> inputs, engine::RunFunction run);
+engine::AotCore& core_of(const KindOfCall& kind);
 /// CallOutcome's number.
 int64_t number_of_shape(const engine::FunctionOutput& output);
 

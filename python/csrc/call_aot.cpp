@@ -101,9 +101,9 @@ bool tell_after_hit(const Told& told, Object* owner) {
 
 }  // namespace
 
-std::shared_ptr<CompiledFunction::Known> CompiledFunction::find(const CallPattern& pattern) {
+std::shared_ptr<CompiledFunction::Known> CompiledFunction::find_known(const CallPattern& pattern, const Reference& default_device) {
   for (size_t i = 0; i < known_.size(); ++i) {
-    if (!known_[i]->pattern.equals(pattern)) continue;
+    if (!known_[i]->pattern.equals(pattern) || !are_equal_devices(known_[i]->default_device, default_device)) continue;
     const std::shared_ptr<Known> known = known_[i];
     const bool holds = hindcast_unchanged(known->words) != 0;  // may run Python's code, which may forget() some
     if (!holds || known->is_gone) continue;
@@ -114,7 +114,7 @@ std::shared_ptr<CompiledFunction::Known> CompiledFunction::find(const CallPatter
   return nullptr;
 }
 
-CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs, bool takes_gradients, bool is_timed) {
+CompiledFunction::Found CompiledFunction::find(Object* args, Object* kwargs, bool takes_gradients) {
   if (known_.empty() || PyObject_Size(dead_.get()) != 0 || !is_usual_thread() ||
       at::SavedTensorDefaultHooks::get_hooks(/*ignore_is_tracing=*/true).has_value()) {
     return {};
@@ -124,14 +124,19 @@ CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Ob
   if (!pattern.take(args, kwargs, tensors)) return {};
   const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
   if (!takes_gradients && std::any_of(tensors.begin(), tensors.end(), requires_grad)) return {};
-  const std::shared_ptr<Known> known = find(pattern);
+  std::shared_ptr<Known> known = find_known(pattern, default_device());
   if (known == nullptr) return {};
-  ++hits_;
-  return run(known, std::move(tensors), owner, args, kwargs, is_timed);
+  return {std::move(known), std::move(tensors)};
 }
 
-CompiledFunction::Outcome CompiledFunction::run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner,
-                                                Object* args, Object* kwargs, bool is_timed) {
+CompiledFunction::Outcome CompiledFunction::call(Object* owner, Object* args, Object* kwargs, bool takes_gradients, bool is_timed) {
+  Found found = find(args, kwargs, takes_gradients);
+  return found.known == nullptr ? Outcome() : run(std::move(found), owner, args, kwargs, is_timed);
+}
+
+CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Object* args, Object* kwargs, bool is_timed) {
+  ++hits_;
+  const std::shared_ptr<Known>& known = found.known;
   Reference taken;
   const auto before_run = [&] {
     const WithGil gil;
@@ -143,7 +148,7 @@ CompiledFunction::Outcome CompiledFunction::run(const std::shared_ptr<Known>& kn
     PyErr_Clear();
     throw std::runtime_error("hindcast: the arguments of a call have changed while it ran");
   };
-  Told told = run_without_gil(known->kind, std::move(tensors), is_timed, before_run);
+  Told told = run_without_gil(known->kind, std::move(found.tensors), is_timed, before_run);
   Outcome outcome;
   outcome.known = known;
   if (taken || told.error || told.raised) {
@@ -193,10 +198,11 @@ void CompiledFunction::remember(Object* args, Object* kwargs, Object* seen, int6
   if (!words) return PyErr_Clear();
   known->words = reinterpret_cast<const int64_t*>(PyLong_AsLongLong(words.get()));
   known->seen = Reference::of_borrowed(seen);
+  known->default_device = default_device();
   known->kind = kind_of_call(number_, facts, fixed);
   std::vector<std::shared_ptr<Known>> gone;  // their objects go when all is in order
   for (auto at = known_.begin(); at != known_.end();) {
-    const bool is_over = (*at)->words[0] == 0 || ((*at)->seen.get() == seen && (*at)->pattern.equals(known->pattern));
+    const bool is_over = (*at)->words[0] == 0 || ((*at)->seen.get() == seen && (*at)->pattern.equals(known->pattern) && are_equal_devices((*at)->default_device, known->default_device));
     if (is_over) gone.push_back(std::move(*at));
     at = is_over ? known_.erase(at) : at + 1;
   }

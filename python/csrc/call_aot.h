@@ -19,6 +19,7 @@ class CompiledFunction {
   /// A kind of call that remember() has stored.
   struct Known {
     CallPattern pattern;
+    Reference default_device;
     Reference seen;  // hindcast._state's, whose words these are
     const int64_t* words = nullptr;
     KindOfCall kind;
@@ -32,9 +33,19 @@ class CompiledFunction {
     engine::FunctionOutput output;  // of a hit
     Reference result;               // what Python's code made of another call
   };
-  /// Runs a call that is known. NotKnown: nothing was done. Raised: Python's error is set. `takes_gradients`: a call with an argument that
-  /// requires a gradient may be known.
+  /// A call that is known, and the tensors among its arguments. Null: it is not. `takes_gradients`: a call with an argument that requires a
+  /// gradient may be known.
+  struct Found {
+    std::shared_ptr<Known> known;
+    std::vector<at::Tensor> tensors;
+  };
+  Found find(Object* args, Object* kwargs, bool takes_gradients);
+  /// Raised: Python's error is set.
+  Outcome run(Found found, Object* owner, Object* args, Object* kwargs, bool is_timed);
+  /// find(), and run(). NotKnown: nothing was done.
   Outcome call(Object* owner, Object* args, Object* kwargs, bool takes_gradients, bool is_timed);
+  /// A call that the caller has run otherwise.
+  void note_hit() { ++hits_; }
   /// Of a hit. Null: the result is a single tensor, or more than a template can put together. May set Python's error.
   const ResultTemplate* template_of(const Outcome& outcome, Object* owner);
   /// The result of a hit. Null: Python's error is set.
@@ -45,9 +56,7 @@ class CompiledFunction {
   int64_t hits() const { return hits_; }
 
  private:
-  std::shared_ptr<Known> find(const CallPattern& pattern);
-  Outcome run(const std::shared_ptr<Known>& known, std::vector<at::Tensor> tensors, Object* owner, Object* args, Object* kwargs,
-              bool is_timed);
+  std::shared_ptr<Known> find_known(const CallPattern& pattern, const Reference& default_device);
 
   const int64_t number_;
   const Reference dead_;                       // objects that states name and that are gone: Python looks after them

@@ -1,5 +1,6 @@
 #include "python/csrc/call_optim.h"
 
+#include "base/check.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/optim.h"
 #include "python/csrc/torch_python.h"
@@ -8,8 +9,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <array>
+#include <exception>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace hindcast::python {
@@ -211,10 +216,13 @@ bool take_tensor(Object* state, Object* name, std::vector<at::Tensor>& tensors) 
   return true;
 }
 
-bool take_parameter(const StateNames& names, Object* parameter, StateReader& reader, GatheredGroup& taken) {
+// Which parameters of a group are taken: those that a step updates, or all that one may update.
+enum class Taken : uint8_t { WithGradient, WithRequiresGrad };
+
+bool take_parameter(const StateNames& names, Object* parameter, Taken which, StateReader& reader, GatheredGroup& taken) {
   if (!is_plain_tensor(parameter)) return false;
   const at::Tensor& tensor = tensor_of(parameter);
-  if (!tensor.grad().defined()) return true;
+  if (!(which == Taken::WithGradient ? tensor.grad().defined() : tensor.requires_grad())) return true;
   taken.objects.push_back(parameter);
   taken.parameters.push_back(tensor);
   const bool has_state = names.counts_steps || names.tensors[0] != nullptr;
@@ -227,7 +235,7 @@ bool take_parameter(const StateNames& names, Object* parameter, StateReader& rea
   return !names.counts_steps || take_tensor(state.get(), optimizer_names().step, taken.steps);
 }
 
-std::optional<std::vector<GatheredGroup>> gather(OptimizerClass of, Object* optimizer, Object* own) {
+std::optional<std::vector<GatheredGroup>> gather_groups(OptimizerClass of, Object* optimizer, Object* own, Taken which) {
   Object* const groups = parameter_groups_of(optimizer);
   Object* const state = item_of(own, optimizer_names().state);
   if (groups == nullptr || state == nullptr) return std::nullopt;
@@ -243,7 +251,7 @@ std::optional<std::vector<GatheredGroup>> gather(OptimizerClass of, Object* opti
     taken.list = Reference::of_borrowed(list);
     const StateNames names = state_names(of, taken);
     for (std::ptrdiff_t k = 0; k < PyList_Size(list); ++k) {
-      if (!take_parameter(names, PyList_GetItem(list, k), reader, taken)) return std::nullopt;
+      if (!take_parameter(names, PyList_GetItem(list, k), which, reader, taken)) return std::nullopt;
     }
   }
   return all;
@@ -251,48 +259,48 @@ std::optional<std::vector<GatheredGroup>> gather(OptimizerClass of, Object* opti
 
 // ---- the updates
 
-Updated update_group(OptimizerClass of, const GatheredGroup& group, const std::optional<at::Tensor>& factor) {
+Updated update_group(OptimizerClass of, const GatheredGroup& group, const GradientFactor& factor) {
   const auto& n = group.numbers;
   const auto& on = group.switches;
   const auto& [a, b, c] = group.state;
   switch (of) {
     case OptimizerClass::Sgd:
-      return update_sgd(group.parameters, a, {}, n[0], n[1], n[2], n[3], on[0], group.maximize, factor);
+      return update_sgd(factor, group.parameters, a, {}, n[0], n[1], n[2], n[3], on[0], group.maximize);
     case OptimizerClass::Adam:
-      return update_adam(group.parameters, a, b, c, group.steps, n[0], group.beta1, group.beta2, n[1], n[2], on[0], on[1], group.maximize,
-                         factor);
+      return update_adam(factor, group.parameters, a, b, c, group.steps, n[0], group.beta1, group.beta2, n[1], n[2], on[0], on[1],
+                         group.maximize);
     case OptimizerClass::RmsProp:
-      return update_rmsprop(group.parameters, a, b, c, group.steps, n[0], n[1], n[2], n[3], n[4], on[0], group.maximize, factor);
+      return update_rmsprop(factor, group.parameters, a, b, c, group.steps, n[0], n[1], n[2], n[3], n[4], on[0], group.maximize);
     case OptimizerClass::Adagrad:
-      return update_adagrad(group.parameters, a, group.steps, n[0], n[1], n[2], n[3], group.maximize, factor);
+      return update_adagrad(factor, group.parameters, a, group.steps, n[0], n[1], n[2], n[3], group.maximize);
   }
   return {};
 }
 
 struct StepOutcome {
   bool is_done = false;
-  at::Tensor norm, factor;
+  at::Tensor norm;
+  GradientFactor factor;
   std::vector<Updated> updated;
   std::exception_ptr error;
 };
 
-StepOutcome run_step(OptimizerClass of, const std::vector<GatheredGroup>& groups, const std::optional<std::array<double, 2>>& clip) {
+StepOutcome run_step(OptimizerClass of, const std::vector<GatheredGroup>& groups, const Clip& clip) {
   StepOutcome outcome;
   const WithoutGil without_gil;
   const EngineTime time;
   const at::NoGradGuard no_grad;
   try {
-    std::optional<at::Tensor> factor;
     if (clip) {
       std::vector<at::Tensor> all;
       for (const GatheredGroup& group : groups) all.insert(all.end(), group.parameters.begin(), group.parameters.end());
       const std::vector<at::Tensor> clipped = clip_gradients(all, (*clip)[0], (*clip)[1]);
       if (clipped.empty()) return outcome;
       outcome.norm = clipped[0];
-      factor = outcome.factor = clipped[1];
+      outcome.factor = GradientFactor::of(clipped[1]);
     }
     outcome.is_done = true;
-    for (const GatheredGroup& group : groups) outcome.updated.push_back(update_group(of, group, factor));
+    for (const GatheredGroup& group : groups) outcome.updated.push_back(update_group(of, group, outcome.factor));
   } catch (...) {
     outcome.error = std::current_exception();
   }
@@ -331,11 +339,122 @@ bool tell_step(Object* step, const std::vector<GatheredGroup>& groups, const Ste
   }
   int64_t compiled = 0;
   for (size_t i = 0; i < outcome.updated.size(); ++i) {
-    if (!update_refused(step, groups[i], outcome.updated[i], outcome.factor)) return false;
+    if (!update_refused(step, groups[i], outcome.updated[i], outcome.factor.factor)) return false;
     compiled += std::get<0>(outcome.updated[i]);
   }
   return add_to_attribute(step, compiled_name, compiled);
 }
+
+// ---- the step of a recording
+
+struct GatheredStep {
+  OptimizerClass of;
+  std::vector<GatheredGroup> groups;
+  std::vector<at::Tensor> counted = {};  // steps of parameters, which note() found to be counted
+  uint64_t compiled = 0;
+};
+
+class OptimizerInPython final : public OptimizerStep {
+ public:
+  OptimizerInPython(Object* optimizer, Clip clip) : optimizer_(optimizer), clip_(clip) {}
+
+  void step() override {
+    last_ = gather_all(Taken::WithGradient);
+    if (!last_) HC_UNSUPPORTED("the optimizer is observed, maximizes, or has settings or state that kernels do not know");
+    const StepOutcome outcome = run_step(last_->of, last_->groups, clip_);
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    if (!outcome.is_done) HC_UNSUPPORTED("gradients are clipped by PyTorch's own function");
+    factor_ = {outcome.norm, outcome.factor.factor, outcome.factor.as_float};
+    if (const std::string why = note(outcome.updated); !why.empty()) HC_UNSUPPORTED("the optimizer's own code updates a parameter: {}", why);
+  }
+
+  bool gather(const engine::StepFactor& factor) override {
+    factor_ = factor;
+    last_ = gather_all(Taken::WithGradient);
+    return last_.has_value();
+  }
+
+  bool run() override {
+    const at::NoGradGuard no_grad;
+    std::vector<Updated> updated;
+    for (const GatheredGroup& group : last_->groups) {
+      updated.push_back(update_group(last_->of, group, {factor_.factor, factor_.factor_as_float}));
+    }
+    return note(updated).empty();
+  }
+
+  engine::StepFactor factor() const override { return factor_; }
+  void let_go(const engine::StepFactor& factor) override {
+    if (factor_.factor.is_same(factor.factor)) factor_ = {};
+  }
+  bool makes_state() override { return !gather_all(Taken::WithRequiresGrad); }
+
+  void take_back() override {
+    if (!last_) return;
+    for (const at::Tensor& steps : last_->counted) {
+      if (steps.scalar_type() == at::kFloat) {
+        *steps.mutable_data_ptr<float>() -= 1;
+      } else {
+        *steps.mutable_data_ptr<double>() -= 1;
+      }
+    }
+    compiled_ -= last_->compiled;
+    last_.reset();
+  }
+
+  uint64_t compiled() const override { return compiled_; }
+  uint64_t original() const override { return 0; }  // step() throws
+
+  bool tell(Object* step) override {
+    static Object* const norm_name = interned("grad_norm");
+    static Object* const compiled_name = interned("compiled");
+    const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer_, nullptr));
+    if (!own || PyDict_SetItem(own.get(), optimizer_names().was_called, &_Py_TrueStruct) != 0) return false;
+    if (factor_.norm.defined()) {  // the recording's memory, which the next launch writes to
+      const Reference norm = Reference::of_new(object_of(factor_.norm.clone()));
+      if (!norm || PyObject_SetAttr(step, norm_name, norm.get()) != 0) return false;
+    }
+    return add_to_attribute(step, compiled_name, static_cast<int64_t>(last_->compiled));
+  }
+
+ private:
+  std::optional<GatheredStep> gather_all(Taken which) const {
+    Object* const number = item_of(optimizers_in_python.classes, type_of(optimizer_));
+    const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer_, nullptr));
+    if (number == nullptr || !own || !is_unobserved(optimizer_, own.get())) {
+      PyErr_Clear();
+      return std::nullopt;
+    }
+    const auto of = static_cast<OptimizerClass>(PyLong_AsLongLong(number));
+    auto groups = gather_groups(of, optimizer_, own.get(), which);
+    if (!groups) return std::nullopt;
+    // What gradients are multiplied by would be a new tensor in each step.
+    if (std::any_of(groups->begin(), groups->end(), [](const GatheredGroup& group) { return group.maximize; })) return std::nullopt;
+    return GatheredStep{of, std::move(*groups)};
+  }
+
+  // Why a parameter was not updated; empty: all were.
+  std::string note(const std::vector<Updated>& updated) {
+    std::string why;
+    for (size_t i = 0; i < updated.size(); ++i) {
+      const auto& [compiled, refused, reasons] = updated[i];
+      if (!refused.empty()) why = reasons.back();
+      last_->compiled += static_cast<uint64_t>(compiled);
+      const std::vector<at::Tensor>& steps = last_->groups[i].steps;
+      for (size_t k = 0; k < steps.size(); ++k) {
+        if (std::find(refused.begin(), refused.end(), static_cast<int64_t>(k)) == refused.end()) last_->counted.push_back(steps[k]);
+      }
+    }
+    compiled_ += last_->compiled;
+    return why;
+  }
+
+  Object* const optimizer_;
+  const Clip clip_;
+  std::optional<GatheredStep> last_;
+  engine::StepFactor factor_;
+  uint64_t compiled_ = 0;
+};
 
 Object* false_object() { return new_reference(&_Py_FalseStruct); }
 
@@ -357,6 +476,13 @@ Object* parameters_of_group(Object* group) {
   return list != nullptr && is_list(list) ? list : nullptr;
 }
 
+Clip clip_of(Object* given) {
+  if (is_none(given)) return std::nullopt;
+  return Clip({PyFloat_AsDouble(PyTuple_GetItem(given, 0)), PyFloat_AsDouble(PyTuple_GetItem(given, 1))});
+}
+
+std::unique_ptr<OptimizerStep> optimizer_step(Object* optimizer, Clip clip) { return std::make_unique<OptimizerInPython>(optimizer, clip); }
+
 Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count) {
   if (count != 4) return raise_text("step takes 4 arguments");
   Object* const step = arguments[0];
@@ -370,10 +496,8 @@ Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count) 
     return false_object();
   }
   if (!is_unobserved(optimizer, own.get())) return false_object();
-  std::optional<std::array<double, 2>> clip;
-  if (!is_none(arguments[2]))
-    clip = {PyFloat_AsDouble(PyTuple_GetItem(arguments[2], 0)), PyFloat_AsDouble(PyTuple_GetItem(arguments[2], 1))};
-  const auto groups = gather(of, optimizer, own.get());
+  const Clip clip = clip_of(arguments[2]);
+  const auto groups = gather_groups(of, optimizer, own.get(), Taken::WithGradient);
   if (!groups) return false_object();
   if (PyDict_SetItem(own.get(), optimizer_names().was_called, &_Py_TrueStruct) != 0) return nullptr;
   if (is_true(arguments[3]) && (of == OptimizerClass::Adam || of == OptimizerClass::RmsProp)) {

@@ -1,5 +1,7 @@
 #include "python/csrc/call_train.h"
 
+#include "base/check.h"
+#include "engine/train/recorded_step.h"
 #include "engine/train/watched_leaves.h"
 #include "python/csrc/call_aot.h"
 #include "python/csrc/call_optim.h"
@@ -10,6 +12,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -29,7 +32,7 @@ struct TrainPlan {
 };
 
 struct TrainArguments {
-  Object *step, *plan, *optimizer, *function, *call, *update, *keeps_gradients, *args, *kwargs, *not_known;
+  Object *step, *plan, *optimizer, *function, *call, *update, *keeps_gradients, *args, *kwargs, *not_known, *recorder;
 };
 
 // The parameters of the optimizer, while they are those of the plan.
@@ -142,6 +145,58 @@ Object* finish_step(const TrainArguments& given, const TrainPlan& plan, const Gr
   return result.release();
 }
 
+// ---- steps as CUDA graphs
+
+struct TrainRecorder {
+  TrainRecorder(Object* optimizer, Clip clip, size_t most_bytes) : update(optimizer_step(optimizer, clip)), steps(*update, most_bytes) {}
+  std::unique_ptr<OptimizerStep> update;
+  engine::RecordedSteps steps;
+};
+
+size_t count_tensors(const ResultTemplate& result) {
+  if (result.is_tensor()) return 1;
+  size_t count = 0;
+  for (const ResultTemplate& part : result.parts()) count += count_tensors(part);
+  return count;
+}
+
+// Loss, gradients and updates of a step whose program and result are known. What it returns is the function's result alone.
+engine::FunctionOutput run_whole_step(const CompiledFunction::Known& known, const engine::FunctionCall& call,
+                                      const std::vector<at::Tensor>& trained, OptimizerStep& update) {
+  engine::FunctionOutput output = core_of(known.kind).call(call);
+  if (number_of_shape(output) != known.shape) HC_UNSUPPORTED("its result is put together otherwise than before");
+  const std::vector<ResultTemplate>& parts = known.result->parts();
+  const size_t results = count_tensors(parts[0]);
+  size_t next = results;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (parts[i + 1].is_tensor()) trained[i].mutable_grad() = output.tensors.at(next++);
+  }
+  output.tensors.resize(results);
+  update.step();
+  return output;
+}
+
+// Null without an error: nothing was done.
+Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, const GradientsOfStep& gradients,
+                          const CompiledFunction::Found& found) {
+  const CompiledFunction::Known& known = *found.known;
+  if (!known.result || result_with_gradients(&*known.result, plan.trained.size()) == nullptr) return nullptr;
+  auto& recorder = in_capsule<TrainRecorder>(given.recorder);
+  std::vector<at::Tensor> trained;
+  for (const size_t i : plan.trained) trained.push_back(gradients.parameter(i));
+  const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput {
+    HC_UNSUPPORTED("the function would run");
+  };
+  const engine::FunctionCall call = function_call_of(known.kind, found.tensors, function);
+  std::optional<engine::FunctionOutput> output = recorder.steps.run(
+      {call, core_of(known.kind), trained, [&](const engine::FunctionCall& on) { return run_whole_step(known, on, trained, *recorder.update); }});
+  if (!output) return nullptr;
+  compiled_function_of(given.call)->note_hit();
+  if (!recorder.update->tell(given.update)) return nullptr;
+  size_t next = 0;
+  return known.result->parts()[0].make_next(output->tensors, next);
+}
+
 Object* train_by(const TrainArguments& given) {
   const auto& plan = in_capsule<TrainPlan>(given.plan);
   if (!c10::GradMode::is_enabled()) return new_reference(given.not_known);
@@ -149,8 +204,23 @@ Object* train_by(const TrainArguments& given) {
   if (!parameters || engine::why_watched(trained_of(plan, *parameters)) != nullptr) return new_reference(given.not_known);
   const GradientsOfStep gradients(std::move(*parameters));
   gradients.drop();
-  CallOutcomeInC outcome =
-      compiled_function_of(given.call)->call(given.function, given.args, given.kwargs, /*takes_gradients=*/false, /*is_timed=*/false);
+  CompiledFunction& function = *compiled_function_of(given.call);
+  CompiledFunction::Found found = function.find(given.args, given.kwargs, /*takes_gradients=*/false);
+  if (found.known == nullptr) {
+    gradients.restore();
+    return new_reference(given.not_known);
+  }
+  if (!is_none(given.recorder)) {
+    Object* result = nullptr;
+    try {
+      result = train_as_recorded(given, plan, gradients, found);
+    } catch (...) {
+      gradients.restore();
+      throw;
+    }
+    if (result != nullptr || PyErr_Occurred() != nullptr) return result;
+  }
+  CallOutcomeInC outcome = function.run(std::move(found), given.function, given.args, given.kwargs, /*is_timed=*/false);
   switch (outcome.what) {
     case CallOutcomeInC::What::NotKnown:
       gradients.restore();
@@ -185,9 +255,24 @@ Object* make_train_plan(Object*, Object* const* arguments, std::ptrdiff_t count)
   return capsule_of(new TrainPlan(std::move(plan))).release();
 }
 
+Object* make_train_recorder(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 3) return raise_text("train_recorder takes 3 arguments");
+  return capsule_of(new TrainRecorder(arguments[0], clip_of(arguments[1]), static_cast<size_t>(PyLong_AsLongLong(arguments[2])))).release();
+}
+
+Object* train_recorder_stats(Object*, Object* const* arguments, std::ptrdiff_t count) {
+  if (count != 1) return raise_text("train_recorder_stats takes 1 argument");
+  const auto& steps = in_capsule<TrainRecorder>(arguments[0]).steps;
+  Reference stats = Reference::of_new(PyTuple_New(3));
+  PyTuple_SetItem(stats.get(), 0, PyLong_FromLongLong(static_cast<int64_t>(steps.launches())));
+  PyTuple_SetItem(stats.get(), 1, PyLong_FromLongLong(static_cast<int64_t>(steps.bytes())));
+  PyTuple_SetItem(stats.get(), 2, PyUnicode_FromString(steps.why_not().c_str()));
+  return stats.release();
+}
+
 Object* train(Object*, Object* const* a, std::ptrdiff_t count) {
-  if (count != 10) return raise_text("train takes 10 arguments");
-  return train_by({a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]});
+  if (count != 11) return raise_text("train takes 11 arguments");
+  return train_by({a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]});
 }
 
 }  // namespace hindcast::python

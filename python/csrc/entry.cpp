@@ -45,6 +45,8 @@ MethodDefinition* methods() {
       MethodDefinition{"step", &guarded<&step_optimizer>, kFastCall, nullptr},
       MethodDefinition{"train_plan", &guarded<&make_train_plan>, kFastCall, nullptr},
       MethodDefinition{"train", &guarded<&train>, kFastCall, nullptr},
+      MethodDefinition{"train_recorder", &guarded<&make_train_recorder>, kFastCall, nullptr},
+      MethodDefinition{"train_recorder_stats", &guarded<&train_recorder_stats>, kFastCall, nullptr},
       MethodDefinition{"measure", &guarded<&measure>, kFastCall, nullptr},
       MethodDefinition{},
   };

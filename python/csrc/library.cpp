@@ -103,25 +103,33 @@ void define_aot(torch::Library& m) {
   m.def("aot_reset(int function) -> ()", &reset_function);
 }
 
+/// An update whose factor is an operator's last argument.
+template <auto kUpdate>
+struct WithFactor;
+template <class... Args, Updated (*kUpdate)(const GradientFactor&, Args...)>
+struct WithFactor<kUpdate> {
+  static Updated call(Args... args, const std::optional<at::Tensor>& factor) { return kUpdate(GradientFactor::of(factor), args...); }
+};
+
 void define_optim(torch::Library& m) {
   m.def(
       "optim_sgd(Tensor[] parameters, Tensor[] buffers, int[] first, float lr, float momentum, float dampening, float weight_decay, "
       "bool nesterov, bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
-      &update_sgd);
+      &WithFactor<&update_sgd>::call);
   m.def(
       "optim_adam(Tensor[] parameters, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] steps, float lr, "
       "float beta1, float beta2, float eps, float weight_decay, bool is_decoupled, bool amsgrad, bool maximize, Tensor? factor) -> "
       "(int compiled, int[] refused, str[] reasons)",
-      &update_adam);
+      &WithFactor<&update_adam>::call);
   m.def(
       "optim_rmsprop(Tensor[] parameters, Tensor[] square_avgs, Tensor[] buffers, Tensor[] grad_avgs, Tensor[] steps, float lr, "
       "float alpha, float eps, float weight_decay, float momentum, bool centered, bool maximize, Tensor? factor) -> "
       "(int compiled, int[] refused, str[] reasons)",
-      &update_rmsprop);
+      &WithFactor<&update_rmsprop>::call);
   m.def(
       "optim_adagrad(Tensor[] parameters, Tensor[] sums, Tensor[] steps, float lr, float lr_decay, float weight_decay, float eps, "
       "bool maximize, Tensor? factor) -> (int compiled, int[] refused, str[] reasons)",
-      &update_adagrad);
+      &WithFactor<&update_adagrad>::call);
   m.def("train_is_traced() -> bool", [] { return capture::Recorder::current() != nullptr; });
   m.def("train_accumulators_are_hooked(Tensor[] leaves) -> bool",
         [](const std::vector<at::Tensor>& leaves) { return engine::are_accumulators_hooked(leaves); });

@@ -65,10 +65,10 @@ struct Group {
   at::TensorList steps;  // none: they are not counted
 };
 
-at::Tensor factor_of(const Group& group, bool maximize, const std::optional<at::Tensor>& factor) {
-  if (!maximize) return factor.value_or(at::Tensor());
-  if (factor) return -*factor;
-  return at::full({}, -1., at::TensorOptions(group.parameters[0].device()).dtype(at::kDouble));
+GradientFactor factor_of(const Group& group, bool maximize, const GradientFactor& factor) {
+  if (!maximize) return factor;
+  if (factor.factor.defined()) return -factor;
+  return GradientFactor::of(at::full({}, -1., at::TensorOptions(group.parameters[0].device()).dtype(at::kDouble)));
 }
 
 Updated none_of(const Group& group, const std::string& why) {
@@ -87,12 +87,8 @@ using UpdateOf = std::function<const engine::Update&(size_t, double)>;
 // One group in one step.
 class GroupStep {
  public:
-  GroupStep(Group group, at::Tensor factor) : group_(std::move(group)), factor_(std::move(factor)) {
-    if (factor_.defined() && factor_.is_cpu() && factor_.scalar_type() == at::kDouble) {
-      updates_->set_factor(factor_, at::scalar_tensor(static_cast<float>(*factor_.const_data_ptr<double>()), at::kFloat));
-    } else {
-      updates_->set_factor(factor_);
-    }
+  GroupStep(Group group, const GradientFactor& factor) : group_(std::move(group)), factor_(factor.factor) {
+    updates_->set_factor(factor.factor, factor.as_float);
   }
 
   Updated run(const UpdateOf& update_of) {
@@ -151,13 +147,13 @@ class GroupStep {
   BorrowedUpdates updates_;
 };
 
-Updated update(Group group, bool maximize, const std::optional<at::Tensor>& factor, const UpdateOf& update_of) {
+Updated update(Group group, bool maximize, const GradientFactor& factor, const UpdateOf& update_of) {
   const auto is_as_long = [&](const at::TensorList& list) { return list.size() == group.parameters.size(); };
   TORCH_CHECK_VALUE(std::all_of(group.state.begin(), group.state.end(), is_as_long) && (group.steps.empty() || is_as_long(group.steps)),
                     "lists of state are not as long as the list of parameters");
   if (group.parameters.empty()) return {};
   if (!engine::has_usual_dispatch_state()) return none_of(group, "a mode of dispatch is on");
-  const at::Tensor by = factor_of(group, maximize, factor);
+  const GradientFactor by = factor_of(group, maximize, factor);
   return GroupStep(std::move(group), by).run(update_of);
 }
 
@@ -175,8 +171,16 @@ UpdateOf at_step(Make make) {
 
 }  // namespace
 
-Updated update_sgd(at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr, double momentum, double dampening,
-                   double weight_decay, bool nesterov, bool maximize, const std::optional<at::Tensor>& factor) {
+GradientFactor GradientFactor::of(const std::optional<at::Tensor>& factor) {
+  if (!factor || !factor->defined()) return {};
+  const bool is_here = factor->is_cpu() && factor->scalar_type() == at::kDouble;  // what `to` does, for a tenth of its time
+  return {*factor, is_here ? at::scalar_tensor(static_cast<float>(*factor->const_data_ptr<double>()), at::kFloat) : factor->to(at::kFloat)};
+}
+
+GradientFactor GradientFactor::operator-() const { return {-factor, -as_float}; }
+
+Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr, double momentum, double dampening,
+                   double weight_decay, bool nesterov, bool maximize) {
   const engine::SgdSettings settings{lr, momentum, dampening, weight_decay, nesterov};
   const engine::Update with_buffer = engine::sgd(settings, false), without_buffer = engine::sgd(settings, true);
   Group group{parameters, {}, {}};
@@ -186,18 +190,18 @@ Updated update_sgd(at::TensorList parameters, at::TensorList buffers, at::IntArr
   });
 }
 
-Updated update_adam(at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs, at::TensorList max_exp_avg_sqs,
+Updated update_adam(const GradientFactor& factor, at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs, at::TensorList max_exp_avg_sqs,
                     at::TensorList steps, double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
-                    bool amsgrad, bool maximize, const std::optional<at::Tensor>& factor) {
+                    bool amsgrad, bool maximize) {
   const engine::AdamSettings settings{lr, beta1, beta2, eps, weight_decay, is_decoupled, amsgrad};
   Group group{parameters, {exp_avgs, exp_avg_sqs}, steps};
   if (amsgrad) group.state.push_back(max_exp_avg_sqs);
   return update(std::move(group), maximize, factor, at_step([settings](double step) { return engine::adam(settings, step); }));
 }
 
-Updated update_rmsprop(at::TensorList parameters, at::TensorList square_avgs, at::TensorList buffers, at::TensorList grad_avgs,
+Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, at::TensorList square_avgs, at::TensorList buffers, at::TensorList grad_avgs,
                        at::TensorList steps, double lr, double alpha, double eps, double weight_decay, double momentum, bool centered,
-                       bool maximize, const std::optional<at::Tensor>& factor) {
+                       bool maximize) {
   const engine::Update every = engine::rmsprop({lr, alpha, eps, weight_decay, momentum, centered});
   Group group{parameters, {square_avgs}, steps};
   if (momentum > 0) group.state.push_back(buffers);
@@ -205,8 +209,8 @@ Updated update_rmsprop(at::TensorList parameters, at::TensorList square_avgs, at
   return update(std::move(group), maximize, factor, [&](size_t, double) -> const engine::Update& { return every; });
 }
 
-Updated update_adagrad(at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr, double lr_decay,
-                       double weight_decay, double eps, bool maximize, const std::optional<at::Tensor>& factor) {
+Updated update_adagrad(const GradientFactor& factor, at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr, double lr_decay,
+                       double weight_decay, double eps, bool maximize) {
   const engine::AdagradSettings settings{lr, lr_decay, weight_decay, eps};
   return update({parameters, {sums}, steps}, maximize, factor,
                 at_step([settings](double step) { return engine::adagrad(settings, step); }));

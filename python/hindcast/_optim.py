@@ -147,8 +147,8 @@ class CompiledStep:
         self._factor: Optional[torch.Tensor] = None  # of the gradients, in this step
         self._left, self._left_updates = 0, 0  # steps to come that are the optimizer's: kernels gain nothing; updates in each
         self._hooked = Optimizer.profile_hook_step(self._step)
-        self._may_enter_c = calls is not None and (clip is None or not (clip.norm_type == 0 or clip.error_if_nonfinite))
-        self._clip_in_c = None if clip is None else (clip.max_norm, clip.norm_type)
+        self.may_enter_c = calls is not None and (clip is None or not (clip.norm_type == 0 or clip.error_if_nonfinite))
+        self.clip_in_c = None if clip is None else (clip.max_norm, clip.norm_type)
         # Whether the optimizer looks if its step is recorded as a graph, as some do where there is an accelerator. None: that is found out at the
         # first step, since to ask begins to use the accelerator.
         self._is_checked: Optional[bool] = None if _CLASSES.get(type(optimizer)) in (_ADAM, _RMSPROP) else False
@@ -160,7 +160,7 @@ class CompiledStep:
             self.original += self._left_updates
             return self.optimizer.step() if closure is None else self.optimizer.step(closure)
         compiled, original = self.compiled, self.original
-        if closure is None and self._may_enter_c and not _is_compiling() and self._step_in_c():
+        if closure is None and self.may_enter_c and not _is_compiling() and self._step_in_c():
             result = None
         else:
             reason = self._why_not()
@@ -174,7 +174,7 @@ class CompiledStep:
     def _step_in_c(self) -> bool:
         if self._is_checked is None:
             self._is_checked = torch.cuda.is_available() or torch.xpu.is_available()
-        return calls.step(self, self.optimizer, self._clip_in_c, self._is_checked)  # type: ignore[no-any-return, union-attr]
+        return calls.step(self, self.optimizer, self.clip_in_c, self._is_checked)  # type: ignore[no-any-return, union-attr]
 
     def _step_compiled(self, closure: Optional[Closure]) -> Any:
         self.optimizer._opt_called = True  # type: ignore[attr-defined]  # what a scheduler of learning rates looks for

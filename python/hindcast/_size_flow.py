@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch.fx.experimental import sym_node
+from torch.utils._device import DeviceContext
 
 METHODS_WITH_SYMBOLS = frozenset(("broadcast_to", "expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "tile", "view"))
 FUNCTIONS_WITH_SYMBOLS = frozenset(("arange", "broadcast_to", "empty", "narrow", "ones", "rand", "randn", "reshape", "tile", "zeros"))
@@ -779,6 +780,8 @@ def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: 
     PyTorch's C++ alone. `is_steady`: sizes that have never changed."""
     if sys.version_info < (3, 11):
         return NOWHERE, False
+    while frame.f_code is _OF_DEFAULT_DEVICE and frame.f_back is not None:
+        frame = frame.f_back
     code = frame.f_code
     instructions = _instructions(code)
     place = _prepared(code).places.get(frame.f_lasti)
@@ -798,7 +801,8 @@ def takes_symbols(frame: types.FrameType, is_symbol: Sequence[bool], is_steady: 
     return (NOWHERE, False) if any(unsteady) else (UNSTEADY, False)
 
 
-_TRUSTED_CODES = frozenset(each.__code__ for each in _TRUSTED)
+_OF_DEFAULT_DEVICE = DeviceContext.__torch_function__.__code__  # hands each call of PyTorch's functions on
+_TRUSTED_CODES = frozenset((_OF_DEFAULT_DEVICE, *(each.__code__ for each in _TRUSTED)))
 _OF_SYMBOLS = frozenset((sym_node.__file__, torch.__file__))
 
 

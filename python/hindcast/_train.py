@@ -79,6 +79,8 @@ class TrainStep:
         accumulate: int,
         ignore_other_parameters: bool,
         scaler: Optional["torch.amp.GradScaler"],
+        cuda_graphs: bool,
+        cuda_graph_bytes: int,
         options: dict[str, Any],
     ) -> None:
         aot_function(function, **options)  # which checks them
@@ -99,6 +101,10 @@ class TrainStep:
         self._planned: Any = None
         self._call_planned: Any = None
         self._needs_closure = isinstance(optimizer, torch.optim.LBFGS)
+        self._recorder: Any = None
+        self._cuda_graph_bytes = _check_count("cuda_graph_bytes", cuda_graph_bytes)
+        self._wants_graphs = cuda_graphs
+        self._make_recorder()
         if not any(group["params"] for group in optimizer.param_groups):
             raise ValueError("train_step: the optimizer has no parameters")
         if self._needs_closure and (self._accumulate != 1 or scaler is not None):
@@ -108,7 +114,8 @@ class TrainStep:
         """One step, or one micro-batch of it. Returns what the function returns, without history."""
         if self._plan is not None and self._planned._next == 0:
             result = calls.train(
-                self, self._plan, self._optimizer, self._planned, self._call_planned, self.update, self._keep_gradients, args, kwargs, _NOT_KNOWN
+                self, self._plan, self._optimizer, self._planned, self._call_planned, self.update, self._keep_gradients, args, kwargs, _NOT_KNOWN,
+                self._recorder,
             )
             if result is not _NOT_KNOWN:
                 return result
@@ -128,22 +135,40 @@ class TrainStep:
         self._step()
         return result
 
+    def _make_recorder(self) -> None:
+        may_be_recorded = self.update.may_enter_c and self._accumulate == 1 and not self._keep_gradients and self._scaler is None
+        if calls is not None and self._wants_graphs and may_be_recorded:
+            self._recorder = calls.train_recorder(self._optimizer, self.update.clip_in_c, self._cuda_graph_bytes)
+
+    @property
+    def why_no_cuda_graph(self) -> str:
+        """Why the last step that was not recorded as a CUDA graph was not, or an empty string."""
+        if self._recorder is not None:
+            return str(calls.train_recorder_stats(self._recorder)[2])
+        if not self._wants_graphs:
+            return ""
+        return "accumulate, keep_gradients, a scaler or error_if_nonfinite was asked for" if calls is not None else "hindcast._C was not loaded"
+
     def stats(self) -> dict[str, int]:
-        """Of the programs of loss and gradients, as :meth:`AotFunction.stats`, with ``three_parts``."""
+        """Of the programs of loss and gradients, as :meth:`AotFunction.stats`, with ``three_parts``, ``cuda_graph_launches`` and
+        ``cuda_graph_bytes``."""
         total = dict(self._forgotten) or dict.fromkeys(("calls", "hits", "traces", "eager"), 0)
         for _, function in self._compiled.values():
             for name, count in function.stats().items():
                 total[name] = total.get(name, 0) + count
-        return {**total, "three_parts": self.three_parts}
+        launches, kept_bytes = calls.train_recorder_stats(self._recorder)[:2] if self._recorder is not None else (0, 0)
+        return {**total, "three_parts": self.three_parts, "cuda_graph_launches": launches, "cuda_graph_bytes": kept_bytes}
 
     def reset(self) -> None:
         """Forgets what was compiled."""
         total = self.stats()
-        del total["three_parts"]
+        for name in ("three_parts", "cuda_graph_launches", "cuda_graph_bytes"):
+            del total[name]
         self._forgotten = total
         self._compiled.clear()
         self._why_no_program = None
         self._plan = None
+        self._make_recorder()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a TrainStep cannot be copied or pickled: call train_step() for the copied optimizer")
@@ -356,6 +381,8 @@ def train_step(
     accumulate: int = 1,
     ignore_other_parameters: bool = False,
     scaler: Optional["torch.amp.GradScaler"] = None,
+    cuda_graphs: bool = False,
+    cuda_graph_bytes: int = 256 << 20,
     **options: Any,
 ) -> TrainStep:
     """A step of ``optimizer`` in one call: ``zero_grad()``, the loss, its gradients, clipping and updates.
@@ -384,12 +411,20 @@ def train_step(
         ignore_other_parameters: parameters that the loss depends on, and that the optimizer does not have, get no gradient; without, that is
             an error.
         scaler: scales the loss, unscales the gradients, and is updated after each step.
+        cuda_graphs: on CUDA, a step that recurs is recorded as one CUDA graph, from the copy of the batch to the update. Needs ``accumulate`` 1,
+            no ``keep_gradients``, no ``scaler``, no ``error_if_nonfinite``, an optimizer whose steps are counted on the CPU (no ``fused``, no
+            ``capturable``), and a function that draws no random numbers. Other steps run without a graph; ``why_no_cuda_graph`` says why.
+        cuda_graph_bytes: of device memory that these graphs keep.
         options: of :func:`aot_function`.
 
     Raises:
         TypeError, ValueError: for a bad option, an optimizer without parameters, and a function that returns no loss.
     """
-    for name, value in (("keep_gradients", keep_gradients), ("ignore_other_parameters", ignore_other_parameters)):
+    for name, value in (
+        ("keep_gradients", keep_gradients),
+        ("ignore_other_parameters", ignore_other_parameters),
+        ("cuda_graphs", cuda_graphs),
+    ):
         if not isinstance(value, bool):
             raise TypeError(f"train_step: {name} is {value!r}, expected a bool")
     if scaler is not None and not callable(getattr(scaler, "scale", None)):
@@ -400,4 +435,6 @@ def train_step(
         if not isinstance(function, torch.nn.Module):
             raise TypeError(f"train_step: with a criterion the function is a module, got {type(function).__name__}")
         function = _of_module(function, criterion)
-    return TrainStep(optimizer, function, clip_grad_norm, keep_gradients, accumulate, ignore_other_parameters, scaler, options)
+    return TrainStep(
+        optimizer, function, clip_grad_norm, keep_gradients, accumulate, ignore_other_parameters, scaler, cuda_graphs, cuda_graph_bytes, options
+    )

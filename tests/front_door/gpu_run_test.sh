@@ -8,12 +8,13 @@ set -uo pipefail
 source_folder=$1
 work=$2
 rm -rf "$work"
-mkdir -p "$work/bundle/bin" "$work/bundle/lib" "$work/bundle/python" "$work/bundle/texts" "$work/bin" "$work/site/torch/lib" \
+mkdir -p "$work/bundle/bin" "$work/bundle/lib" "$work/bundle/python" "$work/bin" "$work/site/torch/lib" \
   "$work/site/nvidia/cu13/lib"
 cp "$source_folder/scripts/gpu_run.sh" "$work/bundle/run.sh"
 cp "$source_folder"/bench/gpu/*.py "$work/bundle/python"
 : >"$work/bundle/python/nccl_reducer.py"
 : >"$work/bundle/ops.table"
+tar -C "$work/bundle/bin" -czf "$work/bundle/texts.tar.gz" .
 failures=0
 
 stand_in() {  # stand_in PATH BODY: a program there, which first notes how it was called
@@ -108,7 +109,7 @@ expect 'a later command has the kernels of the one before' grep -qx kernel "$wor
 expect 'all is well' [ $code = 0 ]
 expect 'its name has the parts' [ -f "$work/results/summary.facts-kernels-tests-nccl-fuzz-ops-sanitizer-benchmarks.deciding.json" ]
 expect 'texts are compiled into the store' grep -qx "$work/bundle/caches/hindcast" "$work/results/kernels.txt"
-expect 'from the folder of the bundle' called "^compile_texts $work/bundle/texts\$"
+expect 'from the archive of the bundle' called "^compile_texts $work/bundle/caches/texts\$"
 expect 'and their count is shown' says '7 texts'
 expect 'before the tests' [ "$(grep -m 1 -E '^(compile_texts|test_)' "$work/calls" | cut -d ' ' -f 1)" = compile_texts ]
 expect 'NCCL has the package of the bundle, the libraries of the machine' grep -qx "/machines $work/bundle/python" "$work/paths_of_nccl"

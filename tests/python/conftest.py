@@ -1,12 +1,16 @@
 import os
 
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # equal products give equal bits on a card
 os.environ.setdefault("HINDCAST_BACK_OFF", "0")  # read once: tests count captures and hits of programs that gain nothing
 
 import hindcast  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from device_of_tests import DEVICE  # noqa: E402
 
 torch.set_num_threads(1)
+if "HINDCAST_TEST_DEVICE" in os.environ:
+    torch.set_default_device(DEVICE)
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from device_of_tests import DEVICE
 
 import hindcast
 
@@ -37,7 +38,7 @@ class ForceField(torch.nn.Module):
 
 
 def molecule(atoms, seed):
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
     side = (atoms * 12.0) ** (1 / 3)
     return torch.rand(atoms, 3, generator=generator) * side, torch.randint(SPECIES, (atoms,), generator=generator)
 

@@ -18,6 +18,7 @@ import torch
 from hindcast import _aot, _backward, _optim, _train
 from hindcast._library import calls
 from processes import python
+from device_of_tests import DEVICE, not_on_a_card
 from side_by_side import error_of
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
@@ -345,7 +346,7 @@ def test_threads():
     failures = []
 
     def work(seed):
-        numbers = torch.Generator().manual_seed(seed)
+        numbers = torch.Generator(DEVICE).manual_seed(seed)
         for _ in range(200):
             a, b = torch.randn(8, generator=numbers), torch.randn(8, generator=numbers)
             if not torch.allclose(f({"a": a, "b": b})["y"], a.sin() + b, atol=1e-6):
@@ -383,6 +384,7 @@ def test_other_threads_run_while_a_program_does():
     other.join()
 
 
+@not_on_a_card
 def test_forks():
     program = """
     import os
@@ -414,7 +416,7 @@ def net_and_optimizers(make=lambda parameters: torch.optim.Adam(parameters, lr=0
 
 
 def gradients(net, step, names=None):
-    numbers = torch.Generator().manual_seed(step)
+    numbers = torch.Generator(DEVICE).manual_seed(step)
     for name, parameter in net.named_parameters():
         gradient = torch.randn(parameter.shape, generator=numbers, dtype=parameter.dtype)
         parameter.grad = gradient if names is None or name in names else None
@@ -545,7 +547,7 @@ def test_what_no_kernel_takes_is_the_optimizers():
 
 
 def mse_batch(i, rows=4):
-    numbers = torch.Generator().manual_seed(i)
+    numbers = torch.Generator(DEVICE).manual_seed(i)
     return torch.randn(rows, 5, generator=numbers, dtype=torch.double), torch.randn(rows, 3, generator=numbers, dtype=torch.double)
 
 

@@ -9,6 +9,7 @@ import warnings
 import hindcast
 import pytest
 import torch
+from device_of_tests import DEVICE
 from side_by_side import error_of
 from torch.optim import SGD, Adagrad, Adam, AdamW, RMSprop
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -44,7 +45,7 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
 
 
 def values(sizes=SIZES, seed=0):
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
     return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
 
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from device_of_tests import DEVICE
 import torch.utils.checkpoint
 from torch import nn
 
@@ -24,7 +25,7 @@ def mlp():
 
 
 def batch(step, rows=8):
-    numbers = torch.Generator().manual_seed(step)
+    numbers = torch.Generator(DEVICE).manual_seed(step)
     return torch.randn(rows, 6, generator=numbers, dtype=torch.double), torch.randn(rows, 3, generator=numbers, dtype=torch.double)
 
 

@@ -4,7 +4,9 @@
 #include "codegen/cuda/machine.h"
 #include "tests/cuda_emulator/machine/machine.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <stdexcept>
@@ -86,22 +88,34 @@ class FakeRecording final : public codegen::Recording {
           break;
         }
       }
-      for (size_t i = 0; i < launches_.size(); ++i) {
-        FakeGraph::Work& work = graph_->works()[work_of_[i]];
-        if (&launches_[i] == &kept) kept.note(work.reads, work.writes);
-      }
+      note_again(kept);
       ++moved;
     });
   }
 
   bool replace_sets(c10::function_ref<void()> give) override {
     return launches_logged_.replace_sets(give, [&](const backend::LoggedLaunches::One& one) {
+      auto& kept = *static_cast<KeptLaunch*>(one.node);
+      std::vector<const void*> before(one.argument.size());
+      std::memcpy(before.data(), kept.argument.data(), kept.argument.size());
       const auto* const words = reinterpret_cast<const char*>(one.argument.data());
-      static_cast<KeptLaunch*>(one.node)->argument.assign(words, words + one.argument.size() * sizeof(uint64_t));
+      kept.argument.assign(words, words + one.argument.size() * sizeof(uint64_t));
+      for (backend::Memory& memory : kept.memory) {  // what the emulator lets it touch
+        const auto word = std::find(before.begin(), before.end(), memory.begin);
+        if (word != before.end()) memory.begin = reinterpret_cast<const void*>(one.argument[static_cast<size_t>(word - before.begin())]);
+      }
+      note_again(kept);
     });
   }
 
  private:
+  void note_again(const KeptLaunch& kept) {
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      FakeGraph::Work& work = graph_->works()[work_of_[i]];
+      if (&launches_[i] == &kept) kept.note(work.reads, work.writes);
+    }
+  }
+
   std::deque<KeptLaunch> launches_;
   std::vector<size_t> work_of_;  // by launch
   backend::LoggedLaunches launches_logged_;

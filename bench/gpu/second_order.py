@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Whole training steps of losses that contain gradients, on a card: the rows second/... of bench/peers.py, all lanes by turns in one process.
+
+    python3 bench/gpu/second_order.py --out=second.json
+    python3 bench/gpu/second_order.py --device=cpu --rounds=2    # to try it without a card
+
+A step is forward, backward, clip_grad_norm_() and Adam. The lanes:
+
+    eager             nothing compiled, Adam(fused=True)
+    enable            the same program inside of hindcast.enable()
+    enable_graphs     the same with CUDA graphs
+    train_step        hindcast.train_step() of Adam()
+    train_step_graph  the same as one CUDA graph
+    jax               value_and_grad, clipping and Adam under one jit, where there is a JAX
+
+A number is a block of steps, until the card is done, by the steps: microseconds, medians of the rounds. `left` counts what hindcast left to
+PyTorch in all of them. A lane whose first losses
+are not eager's has an error and no times. torch.compile has no lane: it refuses to differentiate a gradient.
+
+The output has the shape of Google Benchmark's JSON, and is written anew behind each row.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import time
+import warnings
+from pathlib import Path
+
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+
+import torch  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # in a checkout peer_rows.py is one folder up, in the bundle beside this file
+
+import peer_rows  # noqa: E402
+
+STEPS = 20
+WARM_UP = 12  # steps: kernels are compiled, and CUDA graphs recorded, within these
+RATE, CHECKED_RATE, CHECKED_STEPS = 1e-6, 1e-3, 10
+TOLERANCE = 1e-3
+
+
+def wait(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+class TorchLane:
+    def __init__(self, name, device, fused=True):
+        torch.manual_seed(1)
+        self.row = row = peer_rows.rows()[name]()
+        row.leaves = [leaf.detach().to(device).requires_grad_() for leaf in row.leaves]
+        row.constants = tuple(constant.to(device) for constant in row.constants)
+        self.device = device
+        self.optimizer = torch.optim.Adam(row.leaves, lr=RATE, fused=fused)
+
+    def one(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.row.root(self.row.function)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.row.leaves, self.row.max_norm)
+        self.optimizer.step()
+        return loss
+
+    def run(self, rate, steps):
+        self.optimizer.param_groups[0]["lr"] = rate
+        for _ in range(steps):
+            loss = self.one()
+        return loss.detach()
+
+    def left(self):
+        """Steps, or backwards, that hindcast left to PyTorch."""
+        return 0
+
+
+class EnableLane(TorchLane):
+    def __init__(self, name, device, **options):
+        import hindcast
+
+        super().__init__(name, device)
+        self.guard = lambda: hindcast.enable(**options)
+
+    def one(self):
+        with self.guard():
+            return super().one()
+
+    def left(self):
+        return sys.modules["hindcast"].stats()["fallbacks"]
+
+
+class TrainStepLane(TorchLane):
+    def __init__(self, name, device, **options):
+        import hindcast
+
+        super().__init__(name, device, fused=None)
+        row = self.row
+        self.step = hindcast.train_step(self.optimizer, lambda *data: row.function(*row.leaves, *data),
+                                        clip_grad_norm=hindcast.ClipGradNorm(row.max_norm), **options)
+
+    def one(self):
+        return self.step(*self.row.constants)
+
+    def left(self):
+        stats = self.step.stats()
+        self.why_no_graph = self.step.why_no_cuda_graph
+        return stats["eager"] + stats["three_parts"] + self.step.update.original
+
+
+class JaxLane:
+    def __init__(self, name, device):
+        import jax
+        from peer_jax import JaxLane as Lane
+
+        on = jax.devices("cpu" if device == "cpu" else None)[0]
+        jax.config.update("jax_default_device", on)
+        jax.config.update("jax_default_matmul_precision", "highest")  # as PyTorch: no TF32
+        torch.manual_seed(1)
+        self.lane = Lane(name, peer_rows.rows()[name](), blocked=False)
+
+    def run(self, rate, steps):
+        return self.lane.run(rate, steps)
+
+    def left(self):
+        return 0
+
+
+LANES = {
+    "eager": TorchLane,
+    "enable": EnableLane,
+    "enable_graphs": lambda name, device: EnableLane(name, device, cuda_graphs=True),
+    "train_step": TrainStepLane,
+    "train_step_graph": lambda name, device: TrainStepLane(name, device, cuda_graphs=True),
+    "jax": JaxLane,
+}
+
+
+def settle():
+    if "hindcast" in sys.modules:
+        sys.modules["hindcast"].wait()
+
+
+def in_short(error):
+    message = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {message}"[:300]
+
+
+def warm(peer, name, device):
+    """A warm lane, and its first losses at a usual rate."""
+    losses_of = LANES[peer](name, device)
+    losses = [float(losses_of.run(CHECKED_RATE, 1)) for _ in range(CHECKED_STEPS)]
+    lane = LANES[peer](name, device)
+    for _ in range(3):
+        lane.run(RATE, WARM_UP)
+        settle()
+    return lane, losses
+
+
+def differs(losses, expected):
+    worst = max(abs(a - b) / max(abs(b), 1e-6 * abs(expected[0])) for a, b in zip(losses, expected))
+    return None if worst <= TOLERANCE else f"its first losses differ from eager's by {worst:.2g} of each; expected at most {TOLERANCE:g}"
+
+
+def timed(lane, device):
+    wait(device)
+    start = time.perf_counter_ns()
+    lane.run(RATE, STEPS)
+    wait(device)
+    return (time.perf_counter_ns() - start) / 1e3 / STEPS
+
+
+def measure(name, peers, device, rounds):
+    lanes, counters, expected = {}, {}, None
+    for peer in peers:
+        try:
+            start = time.perf_counter()
+            lane, losses = warm(peer, name, device)
+            counters[f"{peer}_ready_s"] = time.perf_counter() - start
+            expected = expected or losses
+            if error := differs(losses, expected):
+                raise ArithmeticError(error)
+            lanes[peer] = lane
+        except Exception as error:  # whatever a compiler throws is what the row has to say
+            counters[f"{peer}_error"] = in_short(error)
+    samples = {peer: [] for peer in lanes}
+    for number in range(rounds + 1):
+        for peer in list(lanes) if number % 2 == 0 else reversed(list(lanes)):
+            before = lanes[peer].left()
+            us = timed(lanes[peer], device)
+            if number:
+                samples[peer].append(us)
+                counters[f"{peer}_left"] = counters.get(f"{peer}_left", 0) + lanes[peer].left() - before
+    if why := getattr(lanes.get("train_step_graph"), "why_no_graph", ""):
+        counters["why_no_graph"] = why
+    for peer, of_peer in samples.items():
+        low, middle, high = statistics.quantiles(of_peer, n=4, method="inclusive")
+        counters[f"{peer}_us"], counters[f"{peer}_iqr_us"] = middle, high - low
+    return counters
+
+
+def in_words(counters):
+    eager = counters.get("eager_us", 0)
+    words = []
+    for peer in LANES:
+        if f"{peer}_us" in counters:
+            left = f", {counters[f'{peer}_left']} left to PyTorch" if counters[f"{peer}_left"] else ""
+            words.append(f"{peer} {counters[f'{peer}_us']:.0f} us ({eager / counters[f'{peer}_us']:.2f}{left})")
+        elif f"{peer}_error" in counters:
+            words.append(f"{peer}: {counters[f'{peer}_error']}")
+    if "why_no_graph" in counters:
+        words.append(f"no graph: {counters['why_no_graph']}")
+    return ", ".join(words)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", metavar="REGEX", default="^second/")
+    parser.add_argument("--peers", default=",".join(LANES))
+    parser.add_argument("--rounds", type=int, default=9, help="of all lanes in turn (default 9)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--out", metavar="FILE", help="Google Benchmark's JSON")
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        print("nothing is measured: torch finds no CUDA device")
+        return
+    if arguments.device == "cpu":
+        torch.set_num_threads(1)
+    card = torch.cuda.get_device_name() if arguments.device == "cuda" else "none"
+    results = []
+    for name in (name for name in peer_rows.rows() if re.search(arguments.rows, name)):
+        counters = measure(name, arguments.peers.split(","), arguments.device, arguments.rounds)
+        results.append({"name": name, "run_name": name, "run_type": "iteration", "iterations": 1, "real_time": 0, "cpu_time": 0,
+                        "time_unit": "us", **counters})
+        print(f"{name}: {in_words(counters)}", flush=True)
+        if arguments.out:
+            context = {"libtorch": torch.__version__, "device": arguments.device, "card": card}
+            Path(arguments.out).write_text(json.dumps({"context": context, "benchmarks": results}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+// The operators by which tests in Python ask for the card that is none, and for what was done wrong on it.
+
+#include <torch/library.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/recordings/fake_card.h"
+#include "tests/support/kept_texts.h"
+
+namespace hindcast::tests {
+void keep_text(std::string_view) {}  // test programs do
+}  // namespace hindcast::tests
+
+TORCH_LIBRARY_FRAGMENT(hindcast, m) {
+  m.def("install_fake_card() -> ()", &hindcast::tests::install_fake_card);
+  m.def("take_errors_of_fake_card() -> str[]", [] {
+    std::vector<std::string> errors = hindcast::tests::take_graph_errors();
+    for (std::string& error : hindcast::tests::take_unordered()) errors.push_back(std::move(error));
+    return errors;
+  });
+}

@@ -1,0 +1,301 @@
+"""hindcast.train_step(cuda_graphs=True) on the card that is none, beside the same step as PyTorch has it."""
+
+import copy
+import gc
+import weakref
+
+import card
+import hindcast
+import pytest
+import torch
+from torch import nn
+
+STEPS = 12  # one is traced, three more are watched
+DEVICE = card.DEVICE
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_done_wrong():
+    card.take_errors()
+    yield
+    assert card.take_errors() == []
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.register_buffer("mean", torch.zeros(8))
+        self.scale = 1.0
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x)) * self.scale
+        if self.training:
+            with torch.no_grad():
+                self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return self.second(x)
+
+
+def two_nets():
+    torch.manual_seed(0)
+    net = Net()
+    return copy.deepcopy(net).to(DEVICE), net.to(DEVICE)
+
+
+def batch(seed, rows=5):
+    numbers = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 6, generator=numbers).to(DEVICE), torch.randn(rows, 3, generator=numbers).to(DEVICE)
+
+
+def loss_of(net, x, y):
+    return (net(x) - y).square().mean()
+
+
+def near(seen, expected):
+    torch.testing.assert_close(seen.detach().cpu(), expected.detach().cpu(), rtol=1e-4, atol=1e-6)
+
+
+def same_state(ours, stock):
+    for name, value in stock.state_dict().items():
+        near(ours.state_dict()[name], value)
+
+
+ADAM = (torch.optim.Adam, {"lr": 0.01})
+OPTIMIZERS = {
+    "adam": ADAM,
+    "adamw": (torch.optim.AdamW, {"lr": 0.01, "amsgrad": True}),
+    "sgd": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
+    "sgd_plain": (torch.optim.SGD, {"lr": 0.05}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.5, "centered": True}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.05}),
+}
+
+
+class Lanes:
+    """Equal nets, one of which trains by train_step()."""
+
+    def __init__(self, optimizer=ADAM, clip=0.3, loss=loss_of, **options):
+        self.ours, self.stock = two_nets()
+        make, settings = optimizer
+        self.of_ours, self.of_stock = (make(net.parameters(), **settings) for net in (self.ours, self.stock))
+        self.clip, self.loss = clip, loss
+        how = None if clip is None else hindcast.ClipGradNorm(clip)
+        options = {"cuda_graphs": True, "async_": False, **options}
+        self.step = hindcast.train_step(self.of_ours, lambda *data: loss(self.ours, *data), clip_grad_norm=how, **options)
+
+    def both(self, seed, rows=5):
+        x, y = batch(seed, rows)
+        self.of_stock.zero_grad()
+        expected = self.loss(self.stock, x, y)
+        first = expected[0] if isinstance(expected, tuple) else expected
+        first.backward()
+        if self.clip is not None:
+            norm = nn.utils.clip_grad_norm_(self.stock.parameters(), self.clip)
+        self.of_stock.step()
+        seen = self.step(x, y)
+        near(seen[0] if isinstance(seen, tuple) else seen, first)
+        if self.clip is not None:
+            near(self.step.update.grad_norm, norm)
+        same_state(self.ours, self.stock)
+        assert all(parameter.grad is None for parameter in self.ours.parameters())
+        return seen
+
+    def launches(self):
+        return self.step.stats()["cuda_graph_launches"]
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_is_the_step_of_each_optimizer(name, clip):
+    lanes = Lanes(OPTIMIZERS[name], clip)
+    for seed in range(STEPS):
+        lanes.both(seed)
+    assert lanes.launches() == STEPS - 6, lanes.step.why_no_cuda_graph
+    assert lanes.step.update.original == 0 and lanes.step.update.compiled == STEPS * 4
+    for ours, stock in zip(lanes.of_ours.state.values(), lanes.of_stock.state.values()):
+        assert list(ours) == list(stock)
+        for key, value in stock.items():
+            near(ours[key], value)
+
+
+def test_schedulers_and_groups():
+    lanes = Lanes()
+    for optimizer, net in ((lanes.of_ours, lanes.ours), (lanes.of_stock, lanes.stock)):
+        optimizer.param_groups[0]["params"] = [each for each in net.parameters() if each is not net.second.bias]
+        optimizer.add_param_group({"params": [net.second.bias], "lr": 0.05})
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.8) for each in (lanes.of_ours, lanes.of_stock)]
+    for seed in range(STEPS):
+        lanes.both(seed)
+        for scheduler in schedulers:
+            scheduler.step()
+    assert lanes.launches() > 0, lanes.step.why_no_cuda_graph
+
+
+def test_sizes_have_graphs_of_their_own():
+    lanes = Lanes()
+    for seed in range(4 * STEPS):
+        lanes.both(seed, rows=5 + seed % 3)
+    assert lanes.launches() > STEPS
+
+
+def test_what_was_returned_is_not_written_again():
+    lanes = Lanes(loss=lambda net, x, y: (loss_of(net, x, y), net(x).sum(), x * 2))
+    kept = []
+    for seed in range(STEPS):
+        seen = lanes.both(seed)
+        norm = lanes.step.update.grad_norm
+        kept.append(((*seen, norm), [tensor.cpu().clone() for tensor in (*seen, norm)]))
+    assert lanes.launches() > 0, lanes.step.why_no_cuda_graph
+    for tensors, copies in kept:
+        for tensor, expected in zip(tensors, copies):
+            assert torch.equal(tensor.cpu(), expected)
+
+
+def change_data(lanes, net, optimizer):
+    net.first.weight.data = net.first.weight.data.clone() * 0.5
+
+
+def own(state):
+    return {key: own(value) if isinstance(value, dict) else value.clone() if isinstance(value, torch.Tensor) else value for key, value in state.items()}
+
+
+def load_state(lanes, net, optimizer):
+    net.load_state_dict({name: value * 0.5 for name, value in net.state_dict().items()})
+    optimizer.load_state_dict(own(optimizer.state_dict()))
+
+
+def replace_state(lanes, net, optimizer):
+    state = optimizer.state[net.first.weight]
+    state["exp_avg"] = state["exp_avg"] * 2
+
+
+def drop_state(lanes, net, optimizer):
+    optimizer.state.clear()
+
+
+def freeze(lanes, net, optimizer):
+    net.first.bias.requires_grad_(False)
+
+
+def evaluate(lanes, net, optimizer):
+    net.eval()
+
+
+def change_attribute(lanes, net, optimizer):
+    net.scale = 0.25
+
+
+def change_settings(lanes, net, optimizer):
+    optimizer.param_groups[0].update(lr=0.003, betas=(0.5, 0.9), weight_decay=0.1)
+
+
+def maximize(lanes, net, optimizer):
+    optimizer.param_groups[0]["maximize"] = True
+
+
+def count_in_tensor(lanes, net, optimizer):
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.003)
+
+
+def replace_buffer(lanes, net, optimizer):
+    net.mean = net.mean + 1
+
+
+def add_hook(lanes, net, optimizer):
+    optimizer.register_step_pre_hook(lambda *_: None)
+
+
+def add_gradient_hook(lanes, net, optimizer):
+    net.second.weight.register_hook(lambda gradient: gradient * 0.5)
+
+
+@pytest.mark.parametrize("change", [change_data, load_state, replace_state, drop_state, freeze, evaluate, change_attribute, change_settings,
+                                    maximize, count_in_tensor, replace_buffer, add_hook, add_gradient_hook])
+def test_a_change_between_steps(change):
+    lanes = Lanes()
+    for seed in range(8):
+        lanes.both(seed)
+    assert lanes.launches() > 0, lanes.step.why_no_cuda_graph
+    for net, optimizer in ((lanes.ours, lanes.of_ours), (lanes.stock, lanes.of_stock)):
+        change(lanes, net, optimizer)
+    for seed in range(8, 8 + STEPS):
+        lanes.both(seed)
+
+
+def test_a_step_that_fails_changes_nothing():
+    lanes = Lanes()
+    for seed in range(9):
+        lanes.both(seed)
+    before = own(lanes.ours.state_dict())
+    with pytest.raises(RuntimeError):
+        lanes.step(torch.ones(5, 4, device=DEVICE), torch.ones(5, 3, device=DEVICE))
+    for name, value in before.items():
+        assert torch.equal(lanes.ours.state_dict()[name].cpu(), value.cpu())
+    lanes.both(9)
+
+
+def test_dropout_has_no_graph():
+    lanes = Lanes(loss=lambda net, x, y: loss_of(net, torch.dropout(x, 0.5, True), y), clip=None)
+    for seed in range(STEPS):
+        x, y = batch(seed)
+        lanes.step(x, y)
+    assert lanes.launches() == 0 and "random" in lanes.step.why_no_cuda_graph
+
+
+@pytest.mark.parametrize("settings", [{"keep_gradients": True}, {"accumulate": 2}])
+def test_what_is_asked_for_excludes_a_graph(settings):
+    ours, _ = two_nets()
+    step = hindcast.train_step(torch.optim.Adam(ours.parameters()), lambda *data: loss_of(ours, *data), cuda_graphs=True, async_=False, **settings)
+    for seed in range(STEPS):
+        step(*batch(seed))
+    assert step.stats()["cuda_graph_launches"] == 0
+    assert step.why_no_cuda_graph == "accumulate, keep_gradients, a scaler or error_if_nonfinite was asked for"
+
+
+def test_without_the_option_there_is_none():
+    lanes = Lanes(cuda_graphs=False)
+    for seed in range(STEPS):
+        lanes.both(seed)
+    assert lanes.launches() == 0 and lanes.step.why_no_cuda_graph == ""
+
+
+def test_a_bound_that_is_too_small():
+    lanes = Lanes(cuda_graph_bytes=16)
+    for seed in range(STEPS):
+        lanes.both(seed)
+    assert lanes.launches() == 0 and "cuda_graph_bytes" in lanes.step.why_no_cuda_graph
+
+
+def test_reset_and_the_end_free_the_graphs():
+    lanes = Lanes()
+    for seed in range(STEPS):
+        lanes.both(seed)
+    assert lanes.step.stats()["cuda_graph_bytes"] > 0
+    lanes.step.reset()
+    assert lanes.step.stats()["cuda_graph_bytes"] == 0
+    for seed in range(STEPS):
+        lanes.both(seed)
+    net, optimizer = weakref.ref(lanes.ours), weakref.ref(lanes.of_ours)
+    del lanes
+    gc.collect()
+    assert net() is None and optimizer() is None
+
+
+def second_order(net, x, y):
+    x = x.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(torch.tanh(net.second(torch.tanh(net.first(x)))).sum(), x, create_graph=True)
+    laplacian = sum(torch.autograd.grad(slope[:, i].sum(), x, create_graph=True)[0][:, i] for i in range(2))
+    return (laplacian - y[:, 0]).square().mean()
+
+
+def test_a_loss_that_contains_gradients():
+    lanes = Lanes(loss=second_order)
+    for seed in range(STEPS):
+        lanes.both(seed)
+    assert lanes.launches() > 0, lanes.step.why_no_cuda_graph
+
+
+@pytest.mark.parametrize("name, value, error", [("cuda_graphs", "yes", TypeError), ("cuda_graph_bytes", 0, ValueError)])
+def test_bad_options(name, value, error):
+    with pytest.raises(error, match=f"train_step: {name} is {value!r}, expected"):
+        Lanes(**{name: value})
