@@ -162,7 +162,8 @@ std::vector<bool> find_constant_numbers(const capture::Graph& graph) {
   for (const capture::Instr& instr : graph.instrs) {
     if (instr.kind != InstrKind::Op || instr.op->hasTag(at::Tag::nondeterministic_seeded)) continue;
     bool are_constant = true;
-    capture::for_each_use(instr, [&](capture::ValueId value) { are_constant = are_constant && (!value.defined() || is_constant[value.index]); });
+    capture::for_each_use(instr,
+                          [&](capture::ValueId value) { are_constant = are_constant && (!value.defined() || is_constant[value.index]); });
     for (const capture::ValueId output : instr.outputs) {
       if (!are_constant || !output.defined()) break;
       const capture::Value& value = graph.values[output.index];
@@ -175,7 +176,8 @@ std::vector<bool> find_constant_numbers(const capture::Graph& graph) {
 std::string made_by(const capture::Graph& graph, uint32_t value) {
   for (const capture::Instr& instr : graph.instrs) {
     const auto is_it = [&](capture::ValueId output) { return output.defined() && output.index == value; };
-    if (std::any_of(instr.outputs.begin(), instr.outputs.end(), is_it) && instr.op) return ", made by " + c10::toString(instr.op->operator_name());
+    if (std::any_of(instr.outputs.begin(), instr.outputs.end(), is_it) && instr.op)
+      return ", made by " + c10::toString(instr.op->operator_name());
   }
   return "";
 }

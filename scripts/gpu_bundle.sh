@@ -65,6 +65,8 @@ if [ -f "$package/libhindcast_python.so" ]; then
   cp -L "$package"/*.py "$bundle/python/hindcast"
   cp -rL "$package"-*.dist-info "$bundle/python"  # by which torch.compile finds its backend
   cp tests/gpu/nccl_reducer.py "$bundle/python"
+  mkdir "$bundle/python/tests"
+  cp tests/python/*.py "$bundle/python/tests"
   for library in libhindcast_python.so $plugin; do
     strip --strip-unneeded -o "$bundle/python/hindcast/$library" "$(readlink -f "$package/$library")"
   done

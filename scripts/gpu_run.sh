@@ -8,7 +8,7 @@
 # a limit cut off there is only the .txt, whose last `[ RUN      ]` names the test that ran then.
 #
 # PYTHON             the Python whose torch is used (python3)
-# HINDCAST_PARTS     some of: facts kernels tests nccl fuzz ops sanitizer benchmarks (all); in the place of sanitizer some of its tools:
+# HINDCAST_PARTS     some of: facts kernels tests python nccl fuzz ops sanitizer benchmarks (all); in the place of sanitizer some of its tools:
 #                    memcheck racecheck synccheck graphs; and initcheck
 # HINDCAST_SECONDS   that the command may take as a whole (330). A part gets its own limit or what is left, and is left out if that is
 #                    next to nothing. The table is always made. With more seconds than 330 the parts' own limits grow in proportion: with
@@ -35,7 +35,7 @@ mkdir -p "$results"
 results=$(cd "$results" && pwd)
 python=${PYTHON:-python3}
 
-all_parts="facts kernels tests nccl fuzz ops sanitizer benchmarks"
+all_parts="facts kernels tests python nccl fuzz ops sanitizer benchmarks"
 read -ra parts <<<"${HINDCAST_PARTS:-$all_parts}"
 wanted() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 for name in "${parts[@]}"; do
@@ -197,6 +197,17 @@ if wanted tests; then
   tests others 140 '-GpuCard*:*GpuBackward*:*Recordings*:GpuFuzz*:GpuOps*'
 fi
 
+# The tests in Python of what only a card has, and a part of those of second derivatives.
+if wanted python && [ -d "$bundle/python/tests" ] && [ $has_card = yes ]; then
+  if "$python" -c 'import pytest, expecttest' 2>/dev/null; then
+    must_say='[1-9][0-9]* passed' begin python 140 env LD_LIBRARY_PATH="$machines_libraries" HINDCAST_TEST_DEVICE=cuda HINDCAST_TEST_PART=0:6 \
+      PYTHONPATH="$bundle/python${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1 "$python" -m pytest -q --tb=short -p no:cacheprovider \
+      "$bundle/python/tests/test_on_card.py" "$bundle/python/tests/test_second_order.py"
+  else
+    echo "the part python is left out: $python has no pytest, or no expecttest, which PyTorch's database of operators imports"
+  fi
+fi
+
 if wanted nccl && [ -f "$bundle/python/nccl_reducer.py" ]; then
   must_say=${ran_tests:+'^fused: |^nothing is tested: this torch has no'} begin nccl 120 env LD_LIBRARY_PATH="$machines_libraries" PYTHONPATH="$bundle/python${PYTHONPATH:+:$PYTHONPATH}" "$python" \
     "$bundle/python/nccl_reducer.py"
@@ -287,6 +298,12 @@ if wanted benchmarks; then
     bench_torch_compile "torch_compile.$rows_name.$number" "${groups[$rows_name]}" 90 "${HINDCAST_ROUNDS:-5}"
     finish
   done
+  if [ $has_card = yes ] && [ -d "$bundle/python/hindcast" ]; then
+    begin second_order 60 env LD_LIBRARY_PATH="$machines_libraries" PYTHONPATH="$bundle/python${PYTHONPATH:+:$PYTHONPATH}" "$python" \
+      "$bundle/python/second_order.py" --rounds="${HINDCAST_ROUNDS:-5}" --out="$results/second_order.json"
+    finish
+    [ ! -f "$results/second_order.txt" ] || cat "$results/second_order.txt"
+  fi
   reserve=0
   shopt -s nullglob
   begin table $table_limit "$python" "$bundle/python/table.py" --json="$results/table.json" \

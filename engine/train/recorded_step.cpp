@@ -164,7 +164,8 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   one.steps = one.thread == thread ? one.steps + 1 : 1;
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
-  if (update_.makes_state()) return std::nullopt;  // it would be the graph's memory, and set anew by each launch
+  // It would be the graph's memory, and set anew by each launch.
+  if (update_.makes_state()) return give_up("the optimizer would make state of a parameter, or has state that no kernel knows");
   if (!record(step, one)) return std::nullopt;
   return launch(step, one);
 }

@@ -202,7 +202,8 @@ void CompiledFunction::remember(Object* args, Object* kwargs, Object* seen, int6
   known->kind = kind_of_call(number_, facts, fixed);
   std::vector<std::shared_ptr<Known>> gone;  // their objects go when all is in order
   for (auto at = known_.begin(); at != known_.end();) {
-    const bool is_over = (*at)->words[0] == 0 || ((*at)->seen.get() == seen && (*at)->pattern.equals(known->pattern) && are_equal_devices((*at)->default_device, known->default_device));
+    const bool is_over = (*at)->words[0] == 0 || ((*at)->seen.get() == seen && (*at)->pattern.equals(known->pattern) &&
+                                                  are_equal_devices((*at)->default_device, known->default_device));
     if (is_over) gone.push_back(std::move(*at));
     at = is_over ? known_.erase(at) : at + 1;
   }

@@ -8,12 +8,14 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <c10/util/FunctionRef.h>
 
 #include <algorithm>
 #include <array>
 #include <exception>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -216,13 +218,14 @@ bool take_tensor(Object* state, Object* name, std::vector<at::Tensor>& tensors) 
   return true;
 }
 
-// Which parameters of a group are taken: those that a step updates, or all that one may update.
-enum class Taken : uint8_t { WithGradient, WithRequiresGrad };
+// Whether a step updates the parameter.
+using IsUpdated = c10::function_ref<bool(const at::Tensor& parameter)>;
+bool has_gradient(const at::Tensor& parameter) { return parameter.grad().defined(); }
 
-bool take_parameter(const StateNames& names, Object* parameter, Taken which, StateReader& reader, GatheredGroup& taken) {
+bool take_parameter(const StateNames& names, Object* parameter, IsUpdated is_updated, StateReader& reader, GatheredGroup& taken) {
   if (!is_plain_tensor(parameter)) return false;
   const at::Tensor& tensor = tensor_of(parameter);
-  if (!(which == Taken::WithGradient ? tensor.grad().defined() : tensor.requires_grad())) return true;
+  if (!is_updated(tensor)) return true;
   taken.objects.push_back(parameter);
   taken.parameters.push_back(tensor);
   const bool has_state = names.counts_steps || names.tensors[0] != nullptr;
@@ -235,7 +238,7 @@ bool take_parameter(const StateNames& names, Object* parameter, Taken which, Sta
   return !names.counts_steps || take_tensor(state.get(), optimizer_names().step, taken.steps);
 }
 
-std::optional<std::vector<GatheredGroup>> gather_groups(OptimizerClass of, Object* optimizer, Object* own, Taken which) {
+std::optional<std::vector<GatheredGroup>> gather_groups(OptimizerClass of, Object* optimizer, Object* own, IsUpdated is_updated) {
   Object* const groups = parameter_groups_of(optimizer);
   Object* const state = item_of(own, optimizer_names().state);
   if (groups == nullptr || state == nullptr) return std::nullopt;
@@ -251,7 +254,7 @@ std::optional<std::vector<GatheredGroup>> gather_groups(OptimizerClass of, Objec
     taken.list = Reference::of_borrowed(list);
     const StateNames names = state_names(of, taken);
     for (std::ptrdiff_t k = 0; k < PyList_Size(list); ++k) {
-      if (!take_parameter(names, PyList_GetItem(list, k), which, reader, taken)) return std::nullopt;
+      if (!take_parameter(names, PyList_GetItem(list, k), is_updated, reader, taken)) return std::nullopt;
     }
   }
   return all;
@@ -359,18 +362,19 @@ class OptimizerInPython final : public OptimizerStep {
   OptimizerInPython(Object* optimizer, Clip clip) : optimizer_(optimizer), clip_(clip) {}
 
   void step() override {
-    last_ = gather_all(Taken::WithGradient);
+    last_ = gather_all(has_gradient);
     if (!last_) HC_UNSUPPORTED("the optimizer is observed, maximizes, or has settings or state that kernels do not know");
     const StepOutcome outcome = run_step(last_->of, last_->groups, clip_);
     if (outcome.error) std::rethrow_exception(outcome.error);
     if (!outcome.is_done) HC_UNSUPPORTED("gradients are clipped by PyTorch's own function");
     factor_ = {outcome.norm, outcome.factor.factor, outcome.factor.as_float};
-    if (const std::string why = note(outcome.updated); !why.empty()) HC_UNSUPPORTED("the optimizer's own code updates a parameter: {}", why);
+    if (const std::string why = note(outcome.updated); !why.empty())
+      HC_UNSUPPORTED("the optimizer's own code updates a parameter: {}", why);
   }
 
   bool gather(const engine::StepFactor& factor) override {
     factor_ = factor;
-    last_ = gather_all(Taken::WithGradient);
+    last_ = gather_all(has_gradient);
     return last_.has_value();
   }
 
@@ -387,7 +391,13 @@ class OptimizerInPython final : public OptimizerStep {
   void let_go(const engine::StepFactor& factor) override {
     if (factor_.factor.is_same(factor.factor)) factor_ = {};
   }
-  bool makes_state() override { return !gather_all(Taken::WithRequiresGrad); }
+  void will_update(const std::vector<at::Tensor>& parameters) override {
+    updated_.clear();
+    for (const at::Tensor& parameter : parameters) updated_.insert(parameter.unsafeGetTensorImpl());
+  }
+  bool makes_state() override {
+    return !gather_all([&](const at::Tensor& parameter) { return updated_.contains(parameter.unsafeGetTensorImpl()); });
+  }
 
   void take_back() override {
     if (!last_) return;
@@ -418,7 +428,7 @@ class OptimizerInPython final : public OptimizerStep {
   }
 
  private:
-  std::optional<GatheredStep> gather_all(Taken which) const {
+  std::optional<GatheredStep> gather_all(IsUpdated is_updated) const {
     Object* const number = item_of(optimizers_in_python.classes, type_of(optimizer_));
     const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer_, nullptr));
     if (number == nullptr || !own || !is_unobserved(optimizer_, own.get())) {
@@ -426,7 +436,7 @@ class OptimizerInPython final : public OptimizerStep {
       return std::nullopt;
     }
     const auto of = static_cast<OptimizerClass>(PyLong_AsLongLong(number));
-    auto groups = gather_groups(of, optimizer_, own.get(), which);
+    auto groups = gather_groups(of, optimizer_, own.get(), is_updated);
     if (!groups) return std::nullopt;
     // What gradients are multiplied by would be a new tensor in each step.
     if (std::any_of(groups->begin(), groups->end(), [](const GatheredGroup& group) { return group.maximize; })) return std::nullopt;
@@ -451,6 +461,7 @@ class OptimizerInPython final : public OptimizerStep {
 
   Object* const optimizer_;
   const Clip clip_;
+  std::unordered_set<const at::TensorImpl*> updated_;  // by the next step
   std::optional<GatheredStep> last_;
   engine::StepFactor factor_;
   uint64_t compiled_ = 0;
@@ -497,7 +508,7 @@ Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count) 
   }
   if (!is_unobserved(optimizer, own.get())) return false_object();
   const Clip clip = clip_of(arguments[2]);
-  const auto groups = gather_groups(of, optimizer, own.get(), Taken::WithGradient);
+  const auto groups = gather_groups(of, optimizer, own.get(), has_gradient);
   if (!groups) return false_object();
   if (PyDict_SetItem(own.get(), optimizer_names().was_called, &_Py_TrueStruct) != 0) return nullptr;
   if (is_true(arguments[3]) && (of == OptimizerClass::Adam || of == OptimizerClass::RmsProp)) {

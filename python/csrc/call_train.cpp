@@ -183,13 +183,17 @@ Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, co
   if (!known.result || result_with_gradients(&*known.result, plan.trained.size()) == nullptr) return nullptr;
   auto& recorder = in_capsule<TrainRecorder>(given.recorder);
   std::vector<at::Tensor> trained;
-  for (const size_t i : plan.trained) trained.push_back(gradients.parameter(i));
-  const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput {
-    HC_UNSUPPORTED("the function would run");
-  };
+  std::vector<at::Tensor> updated;
+  for (size_t i = 0; i < plan.trained.size(); ++i) {
+    trained.push_back(gradients.parameter(plan.trained[i]));
+    if (known.result->parts()[i + 1].is_tensor()) updated.push_back(trained.back());
+  }
+  recorder.update->will_update(updated);
+  const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput { HC_UNSUPPORTED("the function would run"); };
   const engine::FunctionCall call = function_call_of(known.kind, found.tensors, function);
-  std::optional<engine::FunctionOutput> output = recorder.steps.run(
-      {call, core_of(known.kind), trained, [&](const engine::FunctionCall& on) { return run_whole_step(known, on, trained, *recorder.update); }});
+  std::optional<engine::FunctionOutput> output =
+      recorder.steps.run({call, core_of(known.kind), trained,
+                          [&](const engine::FunctionCall& on) { return run_whole_step(known, on, trained, *recorder.update); }});
   if (!output) return nullptr;
   compiled_function_of(given.call)->note_hit();
   if (!recorder.update->tell(given.update)) return nullptr;

@@ -179,8 +179,8 @@ GradientFactor GradientFactor::of(const std::optional<at::Tensor>& factor) {
 
 GradientFactor GradientFactor::operator-() const { return {-factor, -as_float}; }
 
-Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr, double momentum, double dampening,
-                   double weight_decay, bool nesterov, bool maximize) {
+Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr,
+                   double momentum, double dampening, double weight_decay, bool nesterov, bool maximize) {
   const engine::SgdSettings settings{lr, momentum, dampening, weight_decay, nesterov};
   const engine::Update with_buffer = engine::sgd(settings, false), without_buffer = engine::sgd(settings, true);
   Group group{parameters, {}, {}};
@@ -190,18 +190,18 @@ Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::
   });
 }
 
-Updated update_adam(const GradientFactor& factor, at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs, at::TensorList max_exp_avg_sqs,
-                    at::TensorList steps, double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
-                    bool amsgrad, bool maximize) {
+Updated update_adam(const GradientFactor& factor, at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
+                    at::TensorList max_exp_avg_sqs, at::TensorList steps, double lr, double beta1, double beta2, double eps,
+                    double weight_decay, bool is_decoupled, bool amsgrad, bool maximize) {
   const engine::AdamSettings settings{lr, beta1, beta2, eps, weight_decay, is_decoupled, amsgrad};
   Group group{parameters, {exp_avgs, exp_avg_sqs}, steps};
   if (amsgrad) group.state.push_back(max_exp_avg_sqs);
   return update(std::move(group), maximize, factor, at_step([settings](double step) { return engine::adam(settings, step); }));
 }
 
-Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, at::TensorList square_avgs, at::TensorList buffers, at::TensorList grad_avgs,
-                       at::TensorList steps, double lr, double alpha, double eps, double weight_decay, double momentum, bool centered,
-                       bool maximize) {
+Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, at::TensorList square_avgs, at::TensorList buffers,
+                       at::TensorList grad_avgs, at::TensorList steps, double lr, double alpha, double eps, double weight_decay,
+                       double momentum, bool centered, bool maximize) {
   const engine::Update every = engine::rmsprop({lr, alpha, eps, weight_decay, momentum, centered});
   Group group{parameters, {square_avgs}, steps};
   if (momentum > 0) group.state.push_back(buffers);
@@ -209,8 +209,8 @@ Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, 
   return update(std::move(group), maximize, factor, [&](size_t, double) -> const engine::Update& { return every; });
 }
 
-Updated update_adagrad(const GradientFactor& factor, at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr, double lr_decay,
-                       double weight_decay, double eps, bool maximize) {
+Updated update_adagrad(const GradientFactor& factor, at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr,
+                       double lr_decay, double weight_decay, double eps, bool maximize) {
   const engine::AdagradSettings settings{lr, lr_decay, weight_decay, eps};
   return update({parameters, {sums}, steps}, maximize, factor,
                 at_step([settings](double step) { return engine::adagrad(settings, step); }));

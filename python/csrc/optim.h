@@ -25,16 +25,16 @@ struct GradientFactor {
 /// A list of state is empty where the settings ask for none of it. `maximize` negates gradients. Steps are counted in `steps`.
 ///
 /// `first`: numbers of parameters whose buffer becomes the gradient, whatever it holds; sorted.
-Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr, double momentum, double dampening,
-                   double weight_decay, bool nesterov, bool maximize);
-Updated update_adam(const GradientFactor& factor, at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs, at::TensorList max_exp_avg_sqs,
-                    at::TensorList steps, double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
-                    bool amsgrad, bool maximize);
-Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, at::TensorList square_avgs, at::TensorList buffers, at::TensorList grad_avgs,
-                       at::TensorList steps, double lr, double alpha, double eps, double weight_decay, double momentum, bool centered,
-                       bool maximize);
-Updated update_adagrad(const GradientFactor& factor, at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr, double lr_decay,
-                       double weight_decay, double eps, bool maximize);
+Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr,
+                   double momentum, double dampening, double weight_decay, bool nesterov, bool maximize);
+Updated update_adam(const GradientFactor& factor, at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
+                    at::TensorList max_exp_avg_sqs, at::TensorList steps, double lr, double beta1, double beta2, double eps,
+                    double weight_decay, bool is_decoupled, bool amsgrad, bool maximize);
+Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, at::TensorList square_avgs, at::TensorList buffers,
+                       at::TensorList grad_avgs, at::TensorList steps, double lr, double alpha, double eps, double weight_decay,
+                       double momentum, bool centered, bool maximize);
+Updated update_adagrad(const GradientFactor& factor, at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr,
+                       double lr_decay, double weight_decay, double eps, bool maximize);
 
 /// The norm of all gradients, in their dtype, and the factor for the operators above. None: torch.nn.utils.clip_grad_norm_ must do it.
 std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_norm, double norm_type);

@@ -107,7 +107,7 @@ stand_in bundle/bin/test_a "$passes"
 run PYTHON=the_python LD_LIBRARY_PATH=/machines
 expect 'a later command has the kernels of the one before' grep -qx kernel "$work/found"
 expect 'all is well' [ $code = 0 ]
-expect 'its name has the parts' [ -f "$work/results/summary.facts-kernels-tests-nccl-fuzz-ops-sanitizer-benchmarks.deciding.json" ]
+expect 'its name has the parts' [ -f "$work/results/summary.facts-kernels-tests-python-nccl-fuzz-ops-sanitizer-benchmarks.deciding.json" ]
 expect 'texts are compiled into the store' grep -qx "$work/bundle/caches/hindcast" "$work/results/kernels.txt"
 expect 'from the archive of the bundle' called "^compile_texts $work/bundle/caches/texts\$"
 expect 'and their count is shown' says '7 texts'

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # run.sh <build folder> [file or option of pytest]...: tests the Python package that lies in <build folder>/python, with the
-# torch that it was built for; without files or options by all tests.
+# torch that it was built for; without files or options by all tests. PACKAGE names another folder: python_card has a package with a card that is none.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
-package=$(cd "$1" && pwd)/python
+package=$(cd "$1" && pwd)/${PACKAGE:-python}
 shift
 scripts/python_env.sh .deps/pytest tests/python/requirements.txt
 

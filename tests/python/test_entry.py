@@ -620,9 +620,9 @@ def test_a_training_step_sees_what_changes(steps_by_python):
     steps_by_python[0] = 0
     training.both(23)
     assert steps_by_python[0] == 0
-    with torch.device("cpu"):
-        training.both(26)
-    assert steps_by_python[0] == 3
+    with torch.device("cpu"):  # part of what a call is compared by: a trace, and the first hit
+        training.both(26, steps=5)
+    assert steps_by_python[0] == 2
     training.step.reset()
     training.both(29, steps=5)
 

@@ -266,6 +266,14 @@ def test_a_bound_that_is_too_small():
     assert lanes.launches() == 0 and "cuda_graph_bytes" in lanes.step.why_no_cuda_graph
 
 
+def test_a_parameter_without_a_gradient():
+    lanes = Lanes(clip=None, loss=lambda net, x, y: net.first(x).square().mean() + y.sum() * 0)
+    for seed in range(STEPS):
+        lanes.both(seed)
+    assert lanes.launches() == STEPS - 6, lanes.step.why_no_cuda_graph
+    assert len(lanes.of_ours.state) == 2
+
+
 def test_reset_and_the_end_free_the_graphs():
     lanes = Lanes()
     for seed in range(STEPS):

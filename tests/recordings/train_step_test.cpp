@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/optim.h>
 
 #include <functional>
@@ -208,6 +209,27 @@ TEST_F(RecordedTrainSteps, AHookEndsIt) {
   for (int i = 0; i < 2; ++i) step(batch(i, {5, 6}), batch(i, {5, 3}));
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(step.stats().cuda_graph_launches, before);
+}
+
+Tensor slope_of(const Tensor& value, const Tensor& of) {
+  return torch::autograd::grad({value.sum()}, {of}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+}
+
+// A physics-informed net: its Laplacian is to be the given one.
+TEST_F(RecordedTrainSteps, ALossThatContainsGradients) {
+  const Tensors parameters = {leaf(1, fake(), {2, 8}), leaf(2, fake(), {8}), leaf(3, fake(), {8, 1})};
+  const auto optimizer = kAdam(parameters);
+  auto step = train_step(
+      *optimizer,
+      [&](const Tensor& points, const Tensor& wanted) {
+        const Tensor x = points.detach().requires_grad_();
+        const Tensor slope = slope_of(at::tanh(x.mm(parameters[0]) + parameters[1]).mm(parameters[2]), x);
+        const Tensor laplacian = slope_of(slope.select(1, 0), x).select(1, 0) + slope_of(slope.select(1, 1), x).select(1, 1);
+        return (laplacian * 0.5 - wanted.select(1, 0)).square().mean();
+      },
+      options());
+  for (int i = 0; i < kSteps; ++i) step(batch(i, {5, 2}), batch(i, {5, 1}));
+  EXPECT_EQ(step.stats().cuda_graph_launches, 6U) << step.stats().why_no_cuda_graph;
 }
 
 TEST_F(RecordedTrainSteps, ResetGivesTheirMemoryBack) {
