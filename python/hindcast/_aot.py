@@ -193,6 +193,21 @@ def _numbers_for_python() -> Iterator[None]:
             numbers.end()
 
 
+def _tell_stand_ins_from_fake_tensors() -> None:
+    """From 2.15 on, there are FakeTensors in C++, with the dispatch key that stand-ins have: ``print(x)`` would show no numbers of either."""
+    is_fake = getattr(torch._C, "_is_fake_tensor", None)
+    if is_fake is None:
+        return
+
+    def is_fake_tensor(tensor: torch.Tensor) -> bool:
+        return bool(is_fake(tensor)) and not (_thread.numbers is not None and _is_traced())
+
+    torch._C._is_fake_tensor = is_fake_tensor  # type: ignore[attr-defined]
+
+
+_tell_stand_ins_from_fake_tensors()
+
+
 def _takes_symbols(is_symbol: Sequence[bool], is_steady: Sequence[bool]) -> int:
     numbers = _thread.numbers
     if numbers is None:
@@ -214,6 +229,7 @@ _kernels.impl("aot_python_compiler", _run_compiler, "CPU")
 _kernels.impl("aot_python_program", _run_program, "CPU")
 
 _clock = time.thread_time_ns
+_is_traced = ops.train_is_traced.default._op
 _is_traced_by_dynamo = torch.compiler.is_dynamo_compiling
 _aot_call = ops.aot_call.default._op
 _ENABLED, _SUBCLASSES_DISABLED = 0, 1  # at::impl::TorchFunctionDisabledState

@@ -12,6 +12,7 @@ from typing import Any, Optional
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
+from torch.utils.checkpoint import checkpoint
 
 from . import partition as partitions
 from ._aot import aot_function
@@ -114,8 +115,8 @@ def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
 
 # ---- what a graph calls
 
-# They call their graphs, and look at no dispatch key.
-_CALLED_AS_THEY_ARE = ("tag_activation_checkpoint", "autograd_function_apply")
+# It calls its graphs, and looks at no dispatch key.
+_CALLED_AS_THEY_ARE = ("autograd_function_apply",)
 
 
 def _higher_order(node: fx.Node) -> str:
@@ -137,6 +138,18 @@ def _call_subgraphs(gm: fx.GraphModule) -> None:
                 node.replace_all_uses_with(module.graph.call_module(subgraph.target, tuple(operands)))
             module.graph.erase_node(node)
         if found:
+            module.recompile()
+
+
+def _call_checkpoints(gm: fx.GraphModule) -> None:
+    """In the place of tag_activation_checkpoint, which from 2.15 on leaves it to Inductor that a dropout draws the same numbers again. One with a
+    context_fn stays as it is."""
+    for module in _graphs_in(gm):
+        for node in [node for node in module.graph.nodes if _higher_order(node) == "tag_activation_checkpoint"]:
+            if "_checkpoint_context_fn" in operator.attrgetter(node.args[0].target)(module).meta:
+                continue
+            node.target = checkpoint
+            node.kwargs = {**node.kwargs, "use_reentrant": False, "preserve_rng_state": True}
             module.recompile()
 
 
@@ -211,6 +224,7 @@ def dynamo_backend(
     _check_mode(mode)
     arguments = _arguments_of(options)
     _call_subgraphs(gm)
+    _call_checkpoints(gm)
     why = _why_eager(gm)
     if why is not None:
         return _eagerly(gm, why, arguments)

@@ -321,17 +321,21 @@ def test_a_group_is_added(form):
     assert_all_compiled(pair.step)
 
 
-def test_adagrad_raises_for_a_parameter_that_it_has_no_state_of():
+def test_adagrad_and_a_parameter_that_it_has_no_state_of():
     pair = Pair("adagrad")
     for parameters, optimizer in (pair.stock, pair.ours):
         added = parameters_of(values([(11,)], 5))
         optimizer.add_param_group({"params": added})
         parameters.extend(added)
         set_gradients(parameters, values([*SIZES, (11,)]))
-    with pytest.raises(KeyError):
+    try:
         pair.stock[1].step()
-    with pytest.raises(KeyError):
-        pair.step()
+    except KeyError:  # up to 2.14
+        with pytest.raises(KeyError):
+            pair.step()
+        return
+    pair.step()
+    pair.assert_same()
 
 
 def changed_settings(optimizer, _):
