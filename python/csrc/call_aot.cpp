@@ -161,10 +161,9 @@ CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Obje
   return outcome;
 }
 
-const ResultTemplate* CompiledFunction::template_of(const Outcome& outcome, Object* owner) {
-  const int64_t shape = number_of_shape(outcome.output);
+const ResultTemplate* CompiledFunction::template_of(Known& known, const engine::FunctionOutput& output, Object* owner) {
+  const int64_t shape = number_of_shape(output);
   if (shape == 0) return nullptr;
-  Known& known = *outcome.known;
   if (known.shape != shape) {
     static Object* const describe = interned("_describe_for_c");
     const Reference described = call_method(owner, describe, number_object(shape).get());
@@ -180,7 +179,7 @@ Object* CompiledFunction::result_of(Outcome& outcome, Object* owner, Object* arg
   const std::vector<at::Tensor>& tensors = outcome.output.tensors;
   const int64_t shape = number_of_shape(outcome.output);
   if (shape == 0) return object_of(tensors.at(0));
-  if (const ResultTemplate* const result = template_of(outcome, owner)) return result->make(tensors);
+  if (const ResultTemplate* const result = template_of(*outcome.known, outcome.output, owner)) return result->make(tensors);
   if (PyErr_Occurred() != nullptr) return nullptr;
   static Object* const put_together = interned("_put_together_for_c");
   const Reference list = list_of(tensors);

@@ -47,7 +47,7 @@ class CompiledFunction {
   /// A call that the caller has run otherwise.
   void note_hit() { ++hits_; }
   /// Of a hit. Null: the result is a single tensor, or more than a template can put together. May set Python's error.
-  const ResultTemplate* template_of(const Outcome& outcome, Object* owner);
+  static const ResultTemplate* template_of(Known& known, const engine::FunctionOutput& output, Object* owner);
   /// The result of a hit. Null: Python's error is set.
   Object* result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs);
 

@@ -118,7 +118,8 @@ Object* finish_step_in_python(const TrainArguments& given, const GradientsOfStep
 Object* finish_step(const TrainArguments& given, const TrainPlan& plan, const GradientsOfStep& gradients, CallOutcomeInC& outcome) {
   CompiledFunction& function = *compiled_function_of(given.call);
   const bool keeps = is_true(given.keeps_gradients);
-  const ResultTemplate* const whole = result_with_gradients(function.template_of(outcome, given.function), plan.trained.size());
+  const ResultTemplate* const whole =
+      result_with_gradients(CompiledFunction::template_of(*outcome.known, outcome.output, given.function), plan.trained.size());
   if (PyErr_Occurred() != nullptr) {
     gradients.restore();
     return nullptr;
@@ -161,11 +162,15 @@ size_t count_tensors(const ResultTemplate& result) {
 }
 
 // Loss, gradients and updates of a step whose program and result are known. What it returns is the function's result alone.
-engine::FunctionOutput run_whole_step(const CompiledFunction::Known& known, const engine::FunctionCall& call,
+engine::FunctionOutput run_whole_step(CompiledFunction::Known& known, Object* owner, const engine::FunctionCall& call,
                                       const std::vector<at::Tensor>& trained, OptimizerStep& update) {
   engine::FunctionOutput output = core_of(known.kind).call(call);
-  if (number_of_shape(output) != known.shape) HC_UNSUPPORTED("its result is put together otherwise than before");
-  const std::vector<ResultTemplate>& parts = known.result->parts();
+  const ResultTemplate* const whole = result_with_gradients(CompiledFunction::template_of(known, output, owner), trained.size());
+  if (whole == nullptr) {
+    PyErr_Clear();
+    HC_UNSUPPORTED("its result is no tuple of what a template can put together");
+  }
+  const std::vector<ResultTemplate>& parts = whole->parts();
   const size_t results = count_tensors(parts[0]);
   size_t next = results;
   for (size_t i = 0; i < trained.size(); ++i) {
@@ -179,7 +184,7 @@ engine::FunctionOutput run_whole_step(const CompiledFunction::Known& known, cons
 // Null without an error: nothing was done.
 Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, const GradientsOfStep& gradients,
                           const CompiledFunction::Found& found) {
-  const CompiledFunction::Known& known = *found.known;
+  CompiledFunction::Known& known = *found.known;
   if (!known.result || result_with_gradients(&*known.result, plan.trained.size()) == nullptr) return nullptr;
   auto& recorder = in_capsule<TrainRecorder>(given.recorder);
   std::vector<at::Tensor> trained;
@@ -192,13 +197,17 @@ Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, co
   const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput { HC_UNSUPPORTED("the function would run"); };
   const engine::FunctionCall call = function_call_of(known.kind, found.tensors, function);
   std::optional<engine::FunctionOutput> output =
-      recorder.steps.run({call, core_of(known.kind), trained,
-                          [&](const engine::FunctionCall& on) { return run_whole_step(known, on, trained, *recorder.update); }});
+      recorder.steps.run({call, core_of(known.kind), trained, [&](const engine::FunctionCall& on) {
+                            return run_whole_step(known, given.function, on, trained, *recorder.update);
+                          }});
   if (!output) return nullptr;
   compiled_function_of(given.call)->note_hit();
   if (!recorder.update->tell(given.update)) return nullptr;
+  const ResultTemplate* const whole =
+      CompiledFunction::template_of(known, *output, given.function);  // another program may have been the last
+  if (whole == nullptr) return PyErr_Occurred() != nullptr ? nullptr : raise_text("the result of a recorded step is no tuple any more");
   size_t next = 0;
-  return known.result->parts()[0].make_next(output->tensors, next);
+  return whole->parts()[0].make_next(output->tensors, next);
 }
 
 Object* train_by(const TrainArguments& given) {

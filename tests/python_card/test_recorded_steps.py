@@ -138,6 +138,16 @@ def test_sizes_have_graphs_of_their_own():
     assert lanes.launches() > STEPS
 
 
+def test_programs_take_turns():
+    lanes = Lanes(dynamic="never", loss=lambda net, x, y: (loss_of(net, x, y), x.shape[0], {"sum": x.sum()}))
+    for seed in range(4 * STEPS):
+        rows = 5 + seed % 3
+        _, seen, found = lanes.both(seed, rows)
+        assert seen == rows
+        near(found["sum"], batch(seed, rows)[0].sum())
+    assert lanes.launches() > STEPS, lanes.step.why_no_cuda_graph
+
+
 def test_what_was_returned_is_not_written_again():
     lanes = Lanes(loss=lambda net, x, y: (loss_of(net, x, y), net(x).sum(), x * 2))
     kept = []
