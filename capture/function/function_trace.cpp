@@ -282,6 +282,8 @@ uint32_t FunctionTrace::add_result(const at::Tensor& stand_in) {
 }
 
 Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) const {
+  if (is_made_of_numbers(primal))
+    throw NotTraced("it returns a tensor that it has made of numbers, as by torch.tensor(). Return a clone() of it");
   Returned returned{Returned::From::Primal, primal};
   const TracingTensor* traced = TracingTensor::get(output);
   if (!traced || primals_[primal].stand_in.is_same(output)) {
@@ -566,10 +568,21 @@ void FunctionTrace::told_number(ValueId of, const at::Scalar& number) {
   if (is_forward_) asked_.emplace_back(of, number);
 }
 
+// A program has the tensor of the traced call.
+bool FunctionTrace::is_made_of_numbers(uint32_t primal) const {
+  if (primal < input_count() || made_of_numbers_.empty()) return false;
+  return std::any_of(made_of_numbers_.begin(), made_of_numbers_.end(),
+                     [&](const at::Tensor& made) { return shares_memory(made, primals_[primal].real); });
+}
+
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
   if (!written) return Answer::Record;  // a tensor of our own that somebody made in the forward
   if (!is_forward_) return Answer::Refuse;
+  if (is_made_of_numbers(static_cast<uint32_t>(*written))) {
+    recorder_.refuse("it writes to a tensor that it has made of numbers, as by torch.tensor(). Write to a clone() of it");
+    return Answer::Refuse;
+  }
   Primal& primal = primals_[*written];
   const bool is_lifted = *written >= input_count();
   if (is_lifted && primal.outside.is_valid() && !primal.is_leaf && at::GradMode::is_enabled()) return Answer::Refuse;

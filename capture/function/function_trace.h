@@ -158,6 +158,7 @@ class FunctionTrace final : private Policy {
   // Policy.
   Answer draws_random_numbers(const c10::OperatorHandle&) override;
   void has_drawn_random_numbers() override { drawn_up_to_ = drawn_up_to_.now(); }
+  void was_made_of_numbers(const at::Tensor& tensor) override { made_of_numbers_.push_back(tensor); }
   Answer depends_on_data(const c10::OperatorHandle&) override;
   Answer returns_no_tensor(const c10::OperatorHandle&) override;
   Answer writes_to_given(const c10::OperatorHandle&, const TracingTensor&) override;
@@ -187,6 +188,7 @@ class FunctionTrace final : private Policy {
   void read_writes();
   void read_returned(const std::vector<at::Tensor>& outputs);
   Returned from_primal(uint32_t primal, const at::Tensor& output) const;
+  bool is_made_of_numbers(uint32_t primal) const;
   uint32_t add_result(const at::Tensor& stand_in);
   std::optional<uint32_t> primal_of(const Base* base) const;
   void cut_edges(const std::vector<at::Tensor>& outputs);
@@ -200,6 +202,7 @@ class FunctionTrace final : private Policy {
   std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   Recorder recorder_{*graph_, *this};
   std::vector<Primal> primals_;
+  std::vector<at::Tensor> made_of_numbers_;
   std::vector<at::Tensor> lifted_;
   std::vector<at::Tensor> result_stand_ins_;
   std::vector<Result> results_;

@@ -28,6 +28,8 @@ class Policy {
   /// A stand-in for a tensor that nobody gave to the formula; undefined: refuse. Not asked for numbers, which become constants, nor
   /// twice for one tensor.
   virtual at::Tensor lift(const at::Tensor& outside) = 0;
+  /// The formula made the tensor of numbers of the host, as torch.tensor() does: each call makes another.
+  virtual void was_made_of_numbers(const at::Tensor& /*tensor*/) {}
   /// Whether others see what the formula does to the tensor itself, and not to its contents: it was given the tensor, or found it outside.
   virtual bool is_given(const at::Tensor& /*tensor*/) const { return false; }
   /// The formula has got a number out of `of`, and may go on as it likes.

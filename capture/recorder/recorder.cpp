@@ -295,6 +295,8 @@ void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* sta
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (is_released_) return call_itself(op, stack);
+  static const auto lift_fresh = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
+  if (op == lift_fresh && TracingTensor::get(stack->back().toTensor()) == nullptr) policy_.was_made_of_numbers(stack->back().toTensor());
   const OpTraits& traits = traits_of(op);
   if (traits.composite) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
   if (traits.view) return record_view_in_place(op, *traits.view, stack);

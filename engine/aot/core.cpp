@@ -100,7 +100,12 @@ class AotCore::Implementation {
     if (specialisation == nullptr || (*specialisation)->is_eager()) return std::nullopt;
     const auto halves = (*specialisation)->halves();
     if (halves == nullptr) return std::nullopt;
-    return AotHit{halves->forward->plan(), std::move(bindings.ints), (*specialisation)->find_lifted(),
+    std::vector<at::Tensor> outside = (*specialisation)->find_lifted(), written;
+    for (const capture::Result& result : (*specialisation)->results()) {
+      if (result.written && !(*specialisation)->is_input(*result.written))
+        written.push_back(outside.at(*result.written - call.inputs.size()));
+    }
+    return AotHit{halves->forward->plan(), std::move(bindings.ints), std::move(outside), std::move(written),
                   why_not_recorded(**specialisation, *halves)};
   }
   NextCalls looked(Gain gain, const void* program) {

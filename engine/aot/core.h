@@ -59,6 +59,7 @@ struct AotHit {
   std::shared_ptr<const void> plan;  // identifies the program
   std::vector<std::int64_t> sizes;   // values of its symbols
   std::vector<at::Tensor> outside;   // tensors that the function reads besides its inputs
+  std::vector<at::Tensor> written;   // those of them that it writes to
   std::string why_not_recorded;      // why a CUDA graph cannot contain all of it; empty: it can
 };
 

@@ -9,6 +9,7 @@
 #include "codegen/kernel/backend.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/delivery.h"
+#include "engine/optim/changed.h"
 #include "engine/order_of_launches.h"
 
 #include <ATen/ATen.h>
@@ -130,6 +131,7 @@ RecordedSteps::One* RecordedSteps::find_or_watch(const StepByParts& step, AotHit
   if (found != all_.end()) {
     all_.splice(all_.begin(), all_, found);
     all_.front()->hit.outside = std::move(hit.outside);
+    all_.front()->hit.written = std::move(hit.written);
     return all_.front().get();
   }
   all_.push_front(std::make_unique<One>());
@@ -261,6 +263,7 @@ FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one) {
   }
   if (!to.empty()) at::_foreach_copy_(to, from);
   one.recording->launch();
+  for (const at::Tensor& tensor : one.hit.written) has_changed(tensor);
   ++launches_;
   stats_recorder().add_recording_launch();
   FunctionOutput output{{}, one.output.shape, one.output.facts};

@@ -115,8 +115,8 @@ def _read_sizes_from_tensors(graph: fx.Graph) -> list[int]:
 
 # ---- what a graph calls
 
-# It calls its graphs, and looks at no dispatch key.
-_CALLED_AS_THEY_ARE = ("autograd_function_apply",)
+# They call their graphs, and look at no dispatch key.
+_CALLED_AS_THEY_ARE = ("tag_activation_checkpoint", "autograd_function_apply")
 
 
 def _higher_order(node: fx.Node) -> str:
@@ -141,12 +141,22 @@ def _call_subgraphs(gm: fx.GraphModule) -> None:
             module.recompile()
 
 
+_DRAW = ("attention", "bernoulli", "dropout", "exponential", "multinomial", "normal", "poisson", "rand", "rrelu", "uniform")
+
+
+def _may_draw(gm: fx.GraphModule) -> bool:
+    return any(name in str(node.target) for module in _graphs_in(gm) for node in module.graph.nodes for name in _DRAW)
+
+
 def _call_checkpoints(gm: fx.GraphModule) -> None:
-    """In the place of tag_activation_checkpoint, which from 2.15 on leaves it to Inductor that a dropout draws the same numbers again. One with a
+    """In the place of tag_activation_checkpoint, which after 2.11 leaves it to Inductor that a dropout draws the same numbers again. One with a
     context_fn stays as it is."""
+    if torch.__version__.startswith("2.11."):
+        return
     for module in _graphs_in(gm):
         for node in [node for node in module.graph.nodes if _higher_order(node) == "tag_activation_checkpoint"]:
-            if "_checkpoint_context_fn" in operator.attrgetter(node.args[0].target)(module).meta:
+            body = operator.attrgetter(node.args[0].target)(module)
+            if "_checkpoint_context_fn" in body.meta or not _may_draw(body):
                 continue
             node.target = checkpoint
             node.kwargs = {**node.kwargs, "use_reentrant": False, "preserve_rng_state": True}

@@ -222,6 +222,24 @@ def test_the_state_of_the_thread_is_part_of_the_call():
         assert g(x)[0].device.type == DEVICE
 
 
+def test_tensors_made_of_numbers_are_new_in_each_call():
+    def counts(x):
+        index = torch.tensor([0, 1, 2])
+        index += 1
+        index %= 3
+        return x[index]
+
+    def gives_one(x):
+        return x.sum(), torch.tensor([0.0])
+
+    f, g = hindcast.aot_function(counts, async_=False), hindcast.aot_function(gives_one, async_=False)
+    for _ in range(4):
+        assert_same(f(torch.arange(3.0)), torch.tensor([1.0, 2.0, 0.0]))
+        zero = g(torch.ones(3))[1]
+        assert_same(zero, torch.tensor([0.0]))
+        zero += 1
+
+
 def test_backward_twice():
     f = hindcast.aot_function(lambda x: x.sin().exp(), "eager", "eager")
     x = leaf(3)

@@ -232,6 +232,18 @@ def test_a_change_between_steps(change):
         lanes.both(seed)
 
 
+def test_a_buffer_that_a_step_writes_has_changed():
+    lanes = Lanes()
+    for seed in range(9):
+        lanes.both(seed)
+    assert lanes.launches() > 0
+    weight = torch.ones(8, device=DEVICE, requires_grad=True)
+    saved = (weight * lanes.ours.mean).sum()
+    lanes.both(9)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.backward()
+
+
 def test_a_step_that_fails_changes_nothing():
     lanes = Lanes()
     for seed in range(9):
