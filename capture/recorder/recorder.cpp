@@ -59,6 +59,12 @@ void push_results(const torch::jit::Stack& results, const std::vector<at::Tensor
   }
 }
 
+// torch.tensor() and the like make a tensor below the dispatcher, and then give it to this operator.
+void tell_made_of_numbers(Policy& policy, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  static const auto lift_fresh = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
+  if (op == lift_fresh && TracingTensor::get(stack.back().toTensor()) == nullptr) policy.was_made_of_numbers(stack.back().toTensor());
+}
+
 // The argument that the op has returned, or null.
 const at::Tensor* same_argument(const std::vector<c10::IValue>& inputs, const at::Tensor& output) {
   for (const c10::IValue& input : inputs) {
@@ -295,8 +301,7 @@ void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* sta
 
 void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (is_released_) return call_itself(op, stack);
-  static const auto lift_fresh = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
-  if (op == lift_fresh && TracingTensor::get(stack->back().toTensor()) == nullptr) policy_.was_made_of_numbers(stack->back().toTensor());
+  tell_made_of_numbers(policy_, op, *stack);
   const OpTraits& traits = traits_of(op);
   if (traits.composite) return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
   if (traits.view) return record_view_in_place(op, *traits.view, stack);
