@@ -54,12 +54,12 @@ class TorchLane:
 
 
 class TrainStepLane(TorchLane):
-    def __init__(self, row):
+    def __init__(self, row, **options):
         import hindcast
 
         super().__init__(row, row.function)
         self.step = hindcast.train_step(self.optimizer, lambda *data: row.function(*row.leaves, *data),
-                                        clip_grad_norm=hindcast.ClipGradNorm(row.max_norm))
+                                        clip_grad_norm=hindcast.ClipGradNorm(row.max_norm), **options)
 
     def one(self):
         return self.step(*self.row.constants)
@@ -68,11 +68,11 @@ class TrainStepLane(TorchLane):
 class EnableLane(TorchLane):
     """An unchanged program under the guard."""
 
-    def __init__(self, row):
+    def __init__(self, row, **options):
         import hindcast
 
         super().__init__(row, row.function, fused=True)
-        self.guard = hindcast.enable
+        self.guard = lambda: hindcast.enable(**options)
 
     def one(self):
         with self.guard():

@@ -13,9 +13,9 @@ A step is forward, backward, clip_grad_norm_() and Adam. The lanes:
     train_step_graph  the same as one CUDA graph
     jax               value_and_grad, clipping and Adam under one jit, where there is a JAX
 
-A number is a block of steps, until the card is done, by the steps: microseconds, medians of the rounds. `left` counts what hindcast left to
-PyTorch in all of them. A lane whose first losses
-are not eager's has an error and no times. torch.compile has no lane: it refuses to differentiate a gradient.
+A number is the time of a block of steps, until the card is done, divided by the steps: microseconds, medians of the rounds. `left` counts what
+hindcast left to PyTorch in all of them. A lane whose first losses are not eager's has an error and no times. torch.compile has no lane: it
+cannot differentiate a gradient.
 
 The output has the shape of Google Benchmark's JSON, and is written anew behind each row.
 """
@@ -34,13 +34,15 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # in a checkout peer_rows.py is one folder up, in the bundle beside this file
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # in a checkout the peer_*.py are one folder up, in the bundle beside this file
 
 import peer_rows  # noqa: E402
+from peer_turns import in_short, settle  # noqa: E402
+from peer_worker import CHECKED_RATE, RATE, EnableLane, TorchLane, TrainStepLane  # noqa: E402
 
 STEPS = 20
 WARM_UP = 12  # steps: kernels are compiled, and CUDA graphs recorded, within these
-RATE, CHECKED_RATE, CHECKED_STEPS = 1e-6, 1e-3, 10
+CHECKED_STEPS = 10
 TOLERANCE = 1e-3
 
 
@@ -49,103 +51,45 @@ def wait(device):
         torch.cuda.synchronize()
 
 
-class TorchLane:
-    def __init__(self, name, device, fused=True):
-        torch.manual_seed(1)
-        self.row = row = peer_rows.rows()[name]()
-        row.leaves = [leaf.detach().to(device).requires_grad_() for leaf in row.leaves]
-        row.constants = tuple(constant.to(device) for constant in row.constants)
-        self.device = device
-        self.optimizer = torch.optim.Adam(row.leaves, lr=RATE, fused=fused)
-
-    def one(self):
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.row.root(self.row.function)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.row.leaves, self.row.max_norm)
-        self.optimizer.step()
-        return loss
-
-    def run(self, rate, steps):
-        self.optimizer.param_groups[0]["lr"] = rate
-        for _ in range(steps):
-            loss = self.one()
-        return loss.detach()
-
-    def left(self):
-        """Steps, or backwards, that hindcast left to PyTorch."""
-        return 0
+def row_on(name, device):
+    torch.manual_seed(1)
+    row = peer_rows.rows()[name]()
+    row.leaves = [leaf.detach().to(device).requires_grad_() for leaf in row.leaves]
+    row.constants = tuple(constant.to(device) for constant in row.constants)
+    return row
 
 
-class EnableLane(TorchLane):
-    def __init__(self, name, device, **options):
-        import hindcast
+def jax_lane(name, device):
+    import jax
+    from peer_jax import JaxLane
 
-        super().__init__(name, device)
-        self.guard = lambda: hindcast.enable(**options)
-
-    def one(self):
-        with self.guard():
-            return super().one()
-
-    def left(self):
-        return sys.modules["hindcast"].stats()["fallbacks"]
+    jax.config.update("jax_default_device", jax.devices("cpu" if device == "cpu" else None)[0])
+    jax.config.update("jax_default_matmul_precision", "highest")  # as PyTorch: no TF32
+    return JaxLane(name, row_on(name, "cpu"), blocked=False)
 
 
-class TrainStepLane(TorchLane):
-    def __init__(self, name, device, **options):
-        import hindcast
-
-        super().__init__(name, device, fused=None)
-        row = self.row
-        self.step = hindcast.train_step(self.optimizer, lambda *data: row.function(*row.leaves, *data),
-                                        clip_grad_norm=hindcast.ClipGradNorm(row.max_norm), **options)
-
-    def one(self):
-        return self.step(*self.row.constants)
-
-    def left(self):
-        stats = self.step.stats()
-        self.why_no_graph = self.step.why_no_cuda_graph
-        return stats["eager"] + stats["three_parts"] + self.step.update.original
-
-
-class JaxLane:
-    def __init__(self, name, device):
-        import jax
-        from peer_jax import JaxLane as Lane
-
-        on = jax.devices("cpu" if device == "cpu" else None)[0]
-        jax.config.update("jax_default_device", on)
-        jax.config.update("jax_default_matmul_precision", "highest")  # as PyTorch: no TF32
-        torch.manual_seed(1)
-        self.lane = Lane(name, peer_rows.rows()[name](), blocked=False)
-
-    def run(self, rate, steps):
-        return self.lane.run(rate, steps)
-
-    def left(self):
-        return 0
+def torch_lane(kind, **options):
+    return lambda name, device: kind(row_on(name, device), **options)
 
 
 LANES = {
-    "eager": TorchLane,
-    "enable": EnableLane,
-    "enable_graphs": lambda name, device: EnableLane(name, device, cuda_graphs=True),
-    "train_step": TrainStepLane,
-    "train_step_graph": lambda name, device: TrainStepLane(name, device, cuda_graphs=True),
-    "jax": JaxLane,
+    "eager": lambda name, device: TorchLane(row := row_on(name, device), row.function, fused=True),
+    "enable": torch_lane(EnableLane),
+    "enable_graphs": torch_lane(EnableLane, cuda_graphs=True),
+    "train_step": torch_lane(TrainStepLane),
+    "train_step_graph": torch_lane(TrainStepLane, cuda_graphs=True),
+    "jax": jax_lane,
 }
 
 
-def settle():
-    if "hindcast" in sys.modules:
-        sys.modules["hindcast"].wait()
-
-
-def in_short(error):
-    message = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {message}"[:300]
+def left_by(lane):
+    """Backwards, or steps and updates, that hindcast left to PyTorch so far."""
+    if isinstance(lane, EnableLane):
+        return sys.modules["hindcast"].stats()["fallbacks"]
+    if isinstance(lane, TrainStepLane):
+        stats = lane.step.stats()
+        return stats["eager"] + stats["three_parts"] + lane.step.update.original
+    return 0
 
 
 def warm(peer, name, device):
@@ -188,12 +132,12 @@ def measure(name, peers, device, rounds):
     samples = {peer: [] for peer in lanes}
     for number in range(rounds + 1):
         for peer in list(lanes) if number % 2 == 0 else reversed(list(lanes)):
-            before = lanes[peer].left()
+            before = left_by(lanes[peer])
             us = timed(lanes[peer], device)
             if number:
                 samples[peer].append(us)
-                counters[f"{peer}_left"] = counters.get(f"{peer}_left", 0) + lanes[peer].left() - before
-    if why := getattr(lanes.get("train_step_graph"), "why_no_graph", ""):
+                counters[f"{peer}_left"] = counters.get(f"{peer}_left", 0) + left_by(lanes[peer]) - before
+    if "train_step_graph" in lanes and (why := lanes["train_step_graph"].step.why_no_cuda_graph):
         counters["why_no_graph"] = why
     for peer, of_peer in samples.items():
         low, middle, high = statistics.quantiles(of_peer, n=4, method="inclusive")

@@ -164,7 +164,7 @@ class AotCore::Implementation {
     for (const capture::Result& result : known.results()) {
       if (result.written && known.is_input(*result.written)) return "it writes to an argument";
     }
-    return why_not_recorded_plan(*halves.forward->plan());
+    return {};
   }
 
   static const std::shared_ptr<Specialisation>* find_match(const Family::List& known, const std::vector<at::Tensor>& inputs,

@@ -15,6 +15,10 @@
 #include <string_view>
 #include <vector>
 
+namespace hindcast::codegen {
+class Plan;
+}
+
 namespace hindcast::engine {
 
 /// `shape`: what a result is but for its tensors, for who knows its type.
@@ -56,11 +60,11 @@ struct AotPrograms {
 
 /// What a call would run: what a recording of the call needs.
 struct AotHit {
-  std::shared_ptr<const void> plan;  // identifies the program
-  std::vector<std::int64_t> sizes;   // values of its symbols
-  std::vector<at::Tensor> outside;   // tensors that the function reads besides its inputs
-  std::vector<at::Tensor> written;   // those of them that it writes to
-  std::string why_not_recorded;      // why a CUDA graph cannot contain all of it; empty: it can
+  std::shared_ptr<const codegen::Plan> plan;
+  std::vector<std::int64_t> sizes;  // values of its symbols
+  std::vector<at::Tensor> outside;  // tensors that the function reads besides its inputs
+  std::vector<at::Tensor> written;  // those of them that it writes to
+  std::string why_not_recorded;     // why a CUDA graph cannot contain the call, whatever its plan; empty: it can
 };
 
 class HINDCAST_API AotCore {

@@ -11,6 +11,7 @@
 #include "engine/delivery.h"
 #include "engine/optim/changed.h"
 #include "engine/order_of_launches.h"
+#include "engine/regions.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -137,6 +138,10 @@ RecordedSteps::One* RecordedSteps::find_or_watch(const StepByParts& step, AotHit
   all_.push_front(std::make_unique<One>());
   all_.front()->facts = step.call.facts;
   all_.front()->hit = std::move(hit);
+  if (std::string why = why_not_recorded_plan(*all_.front()->hit.plan); !why.empty()) {
+    all_.front()->is_given_up = true;
+    give_up(std::move(why));
+  }
   if (all_.size() > kMostRecorded) drop_last();
   return all_.front().get();
 }
@@ -167,7 +172,8 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
   // It would be the graph's memory, and set anew by each launch.
-  if (update_.makes_state()) return give_up("the optimizer would make state of a parameter, or has state that no kernel knows");
+  if (update_.makes_state())
+    return give_up("a parameter has no optimizer state yet, or kernels do not know the optimizer's class, a setting, or a hook of it");
   if (!record(step, one)) return std::nullopt;
   return launch(step, one);
 }

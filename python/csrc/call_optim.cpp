@@ -218,7 +218,7 @@ bool take_tensor(Object* state, Object* name, std::vector<at::Tensor>& tensors) 
   return true;
 }
 
-// Whether a step updates the parameter.
+// Whether a step updates a parameter.
 using IsUpdated = c10::function_ref<bool(const at::Tensor& parameter)>;
 bool has_gradient(const at::Tensor& parameter) { return parameter.grad().defined(); }
 
@@ -332,20 +332,28 @@ bool update_refused(Object* step, const GatheredGroup& group, const Updated& upd
   return static_cast<bool>(done);
 }
 
+// False: Python's error is set. `norm`: undefined where nothing was clipped.
+bool set_norm(Object* step, const at::Tensor& norm) {
+  static Object* const name = interned("grad_norm");
+  if (!norm.defined()) return true;
+  const Reference object = Reference::of_new(object_of(norm));
+  return object && PyObject_SetAttr(step, name, object.get()) == 0;
+}
+
+bool count_compiled(Object* step, int64_t count) {
+  static Object* const name = interned("compiled");
+  return add_to_attribute(step, name, count);
+}
+
 // False: Python's error is set.
 bool tell_step(Object* step, const std::vector<GatheredGroup>& groups, const StepOutcome& outcome) {
-  static Object* const norm_name = interned("grad_norm");
-  static Object* const compiled_name = interned("compiled");
-  if (outcome.norm.defined()) {
-    const Reference norm = Reference::of_new(object_of(outcome.norm));
-    if (!norm || PyObject_SetAttr(step, norm_name, norm.get()) != 0) return false;
-  }
+  if (!set_norm(step, outcome.norm)) return false;
   int64_t compiled = 0;
   for (size_t i = 0; i < outcome.updated.size(); ++i) {
     if (!update_refused(step, groups[i], outcome.updated[i], outcome.factor.factor)) return false;
     compiled += std::get<0>(outcome.updated[i]);
   }
-  return add_to_attribute(step, compiled_name, compiled);
+  return count_compiled(step, compiled);
 }
 
 // ---- the step of a recording
@@ -391,12 +399,10 @@ class OptimizerInPython final : public OptimizerStep {
   void let_go(const engine::StepFactor& factor) override {
     if (factor_.factor.is_same(factor.factor)) factor_ = {};
   }
-  void will_update(const std::vector<at::Tensor>& parameters) override {
-    updated_.clear();
-    for (const at::Tensor& parameter : parameters) updated_.insert(parameter.unsafeGetTensorImpl());
-  }
+  void will_update(std::vector<const at::TensorImpl*> parameters) override { updated_ = std::move(parameters); }
   bool makes_state() override {
-    return !gather_all([&](const at::Tensor& parameter) { return updated_.contains(parameter.unsafeGetTensorImpl()); });
+    const std::unordered_set<const at::TensorImpl*> updated(updated_.begin(), updated_.end());
+    return !gather_all([&](const at::Tensor& parameter) { return updated.contains(parameter.unsafeGetTensorImpl()); });
   }
 
   void take_back() override {
@@ -416,15 +422,13 @@ class OptimizerInPython final : public OptimizerStep {
   uint64_t original() const override { return 0; }  // step() throws
 
   bool tell(Object* step) override {
-    static Object* const norm_name = interned("grad_norm");
-    static Object* const compiled_name = interned("compiled");
+    const auto compiled = static_cast<int64_t>(last_->compiled);
+    last_.reset();  // Python's collector does not see what it refers to
     const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer_, nullptr));
     if (!own || PyDict_SetItem(own.get(), optimizer_names().was_called, &_Py_TrueStruct) != 0) return false;
-    if (factor_.norm.defined()) {  // the recording's memory, which the next launch writes to
-      const Reference norm = Reference::of_new(object_of(factor_.norm.clone()));
-      if (!norm || PyObject_SetAttr(step, norm_name, norm.get()) != 0) return false;
-    }
-    return add_to_attribute(step, compiled_name, static_cast<int64_t>(last_->compiled));
+    // A copy: the next launch writes to the recording's own.
+    if (!set_norm(step, factor_.norm.defined() ? factor_.norm.clone() : factor_.norm)) return false;
+    return count_compiled(step, compiled);
   }
 
  private:
@@ -461,7 +465,7 @@ class OptimizerInPython final : public OptimizerStep {
 
   Object* const optimizer_;
   const Clip clip_;
-  std::unordered_set<const at::TensorImpl*> updated_;  // by the next step
+  std::vector<const at::TensorImpl*> updated_;  // by the next step
   std::optional<GatheredStep> last_;
   engine::StepFactor factor_;
   uint64_t compiled_ = 0;

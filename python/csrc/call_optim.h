@@ -4,6 +4,8 @@
 #include "engine/optim/step_parts.h"
 #include "python/csrc/objects.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <array>
 #include <memory>
 #include <optional>
@@ -27,8 +29,8 @@ Clip clip_of(Object* given);
 /// The step of an optimizer in Python, as a recording needs it. All is called with the GIL.
 class OptimizerStep : public engine::StepParts {
  public:
-  /// Which parameters get a gradient in the next step.
-  virtual void will_update(const std::vector<at::Tensor>& parameters) = 0;
+  /// The parameters that get a gradient in the next step.
+  virtual void will_update(std::vector<const at::TensorImpl*> parameters) = 0;
   /// Clips, and updates all parameters that have a gradient. Throws base::Unsupported where kernels do not do all of it.
   virtual void step() = 0;
   /// Tells hindcast/_optim.py's step of one that step(), or run() and a launch, has made. False: Python's error is set.

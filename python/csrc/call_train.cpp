@@ -188,12 +188,13 @@ Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, co
   if (!known.result || result_with_gradients(&*known.result, plan.trained.size()) == nullptr) return nullptr;
   auto& recorder = in_capsule<TrainRecorder>(given.recorder);
   std::vector<at::Tensor> trained;
-  std::vector<at::Tensor> updated;
-  for (size_t i = 0; i < plan.trained.size(); ++i) {
-    trained.push_back(gradients.parameter(plan.trained[i]));
-    if (known.result->parts()[i + 1].is_tensor()) updated.push_back(trained.back());
+  trained.reserve(plan.trained.size());
+  for (const size_t i : plan.trained) trained.push_back(gradients.parameter(i));
+  std::vector<const at::TensorImpl*> updated;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (known.result->parts()[i + 1].is_tensor()) updated.push_back(trained[i].unsafeGetTensorImpl());
   }
-  recorder.update->will_update(updated);
+  recorder.update->will_update(std::move(updated));
   const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput { HC_UNSUPPORTED("the function would run"); };
   const engine::FunctionCall call = function_call_of(known.kind, found.tensors, function);
   std::optional<engine::FunctionOutput> output =
@@ -203,8 +204,8 @@ Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, co
   if (!output) return nullptr;
   compiled_function_of(given.call)->note_hit();
   if (!recorder.update->tell(given.update)) return nullptr;
-  const ResultTemplate* const whole =
-      CompiledFunction::template_of(known, *output, given.function);  // another program may have been the last
+  // Another program may have made the last result.
+  const ResultTemplate* const whole = CompiledFunction::template_of(known, *output, given.function);
   if (whole == nullptr) return PyErr_Occurred() != nullptr ? nullptr : raise_text("the result of a recorded step is no tuple any more");
   size_t next = 0;
   return whole->parts()[0].make_next(output->tensors, next);

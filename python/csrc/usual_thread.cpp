@@ -41,7 +41,7 @@ bool sets_default_device(Object* mode) {
   return type_of(mode) == PyDict_GetItemWithError(globals, class_name);
 }
 
-// Null: there is none, or another mode of torch functions.
+// Null: no default device is set, or the thread has other modes of torch functions.
 Object* mode_of_default_device() {
   using Modes = at::impl::PythonTorchFunctionTLS;
   if (Modes::stack_len() != 1) return nullptr;

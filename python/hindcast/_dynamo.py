@@ -149,8 +149,8 @@ def _may_draw(gm: fx.GraphModule) -> bool:
 
 
 def _call_checkpoints(gm: fx.GraphModule) -> None:
-    """In the place of tag_activation_checkpoint, which after 2.11 leaves it to Inductor that a dropout draws the same numbers again. One with a
-    context_fn stays as it is."""
+    """In the place of tag_activation_checkpoint, which after 2.11 leaves it to Inductor that a dropout draws the same numbers again. A
+    checkpoint with a context_fn is not replaced."""
     if torch.__version__.startswith("2.11."):
         return
     for module in _graphs_in(gm):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh <build folder> [file or option of pytest]...: tests the Python package that lies in <build folder>/python, with the
-# torch that it was built for; without files or options by all tests. PACKAGE names another folder: python_card has a package with a card that is none.
+# torch that it was built for; without files or options by all tests.
+# PACKAGE names another folder of packages: python_card has one with an emulated card.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 

@@ -1,4 +1,4 @@
-"""The card that is none, for Python: importing this installs it. Tensors on DEVICE have kernels of the CUDA emulator and graphs of the fake card."""
+"""Installs an emulated card in the process. Tensors on DEVICE have kernels in the CUDA emulator, and emulated CUDA graphs."""
 
 import types
 

@@ -1,4 +1,4 @@
-// The operators by which tests in Python ask for the card that is none, and for what was done wrong on it.
+// Operators by which tests in Python install the emulated card, and ask for what was done wrong on it.
 
 #include <torch/library.h>
 
@@ -10,7 +10,8 @@
 #include "tests/support/kept_texts.h"
 
 namespace hindcast::tests {
-void keep_text(std::string_view) {}  // test programs do
+// Only test programs keep the texts of kernels.
+void keep_text(std::string_view) {}
 }  // namespace hindcast::tests
 
 TORCH_LIBRARY_FRAGMENT(hindcast, m) {

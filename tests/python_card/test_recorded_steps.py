@@ -1,4 +1,4 @@
-"""hindcast.train_step(cuda_graphs=True) on the card that is none, beside the same step as PyTorch has it."""
+"""hindcast.train_step(cuda_graphs=True) on an emulated card, beside PyTorch's own steps."""
 
 import copy
 import gc
