@@ -54,10 +54,12 @@ FunctionCall on(const Tensors& inputs, const FunctionCall& call) {
 
 }  // namespace
 
+// No tensor of the program's: one that refers to the step would keep itself alive.
 struct RecordedSteps::One {
-  AotHit hit;
+  std::shared_ptr<const codegen::Plan> plan;
+  std::vector<int64_t> sizes;
   std::string facts;
-  std::vector<const void*> outside;  // addresses
+  std::vector<const void*> outside;  // addresses of AotHit::outside
   uint32_t steps = 0, thread = 0, failures = 0;
   bool is_given_up = false;
 
@@ -69,15 +71,15 @@ struct RecordedSteps::One {
   size_t bytes = 0;
 
   bool is_of(const AotHit& other, const std::string& other_facts) const {
-    return hit.plan == other.plan && hit.sizes == other.sizes && facts == other_facts;
+    return plan == other.plan && sizes == other.sizes && facts == other_facts;
   }
 };
 
-bool RecordedSteps::shares_results(const One& one) {
+bool RecordedSteps::shares_results(const One& one, const AotHit& hit) {
   const auto shares = [&](const at::Tensor& result) {
     const auto with = [&](const at::Tensor& other) { return other.defined() && capture::shares_memory(result, other); };
     return result.defined() &&
-           (std::any_of(one.inputs.begin(), one.inputs.end(), with) || std::any_of(one.hit.outside.begin(), one.hit.outside.end(), with));
+           (std::any_of(one.inputs.begin(), one.inputs.end(), with) || std::any_of(hit.outside.begin(), hit.outside.end(), with));
   };
   return std::any_of(one.output.tensors.begin(), one.output.tensors.end(), shares);
 }
@@ -127,23 +129,22 @@ std::nullopt_t RecordedSteps::give_up(std::string why, const std::string& detail
   return std::nullopt;
 }
 
-RecordedSteps::One* RecordedSteps::find_or_watch(const StepByParts& step, AotHit hit) {
+RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const AotHit& hit) {
   const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one->is_of(hit, step.call.facts); });
   if (found != all_.end()) {
     all_.splice(all_.begin(), all_, found);
-    all_.front()->hit.outside = std::move(hit.outside);
-    all_.front()->hit.written = std::move(hit.written);
-    return all_.front().get();
+    return *all_.front();
   }
   all_.push_front(std::make_unique<One>());
   all_.front()->facts = step.call.facts;
-  all_.front()->hit = std::move(hit);
-  if (std::string why = why_not_recorded_plan(*all_.front()->hit.plan); !why.empty()) {
+  all_.front()->plan = hit.plan;
+  all_.front()->sizes = hit.sizes;
+  if (std::string why = why_not_recorded_plan(*hit.plan); !why.empty()) {
     all_.front()->is_given_up = true;
     give_up(std::move(why));
   }
   if (all_.size() > kMostRecorded) drop_last();
-  return all_.front().get();
+  return *all_.front();
 }
 
 std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
@@ -154,15 +155,15 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   std::optional<AotHit> hit = step.gradients.find(step.call);
   if (!hit) return std::nullopt;
   if (!hit->why_not_recorded.empty()) return give_up(std::move(hit->why_not_recorded));
-  One& one = *find_or_watch(step, std::move(*hit));
+  One& one = find_or_watch(step, *hit);
   if (one.is_given_up) return std::nullopt;
-  const std::vector<const void*> outside = addresses_of(one.hit.outside);
+  const std::vector<const void*> outside = addresses_of(hit->outside);
   if (one.outside != outside) {
     forget(one);
     one.outside = outside;
   }
   if (one.recording != nullptr) {
-    if (renew_updates(step, one)) return launch(step, one);
+    if (renew_updates(step, one)) return launch(step, one, *hit);
     forget(one);
     return std::nullopt;
   }
@@ -174,19 +175,19 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   // It would be the graph's memory, and set anew by each launch.
   if (update_.makes_state())
     return give_up("a parameter has no optimizer state yet, or kernels do not know the optimizer's class, a setting, or a hook of it");
-  if (!record(step, one)) return std::nullopt;
-  return launch(step, one);
+  if (!record(step, one, *hit)) return std::nullopt;
+  return launch(step, one, *hit);
 }
 
-bool RecordedSteps::record(const StepByParts& step, One& one) {
+bool RecordedSteps::record(const StepByParts& step, One& one, const AotHit& hit) {
   const c10::Device device = step.trained[0].device();
   const codegen::Backend& backend = *codegen::backend_of(device.type());
   std::string why = backend.why_not_recorded(device), detail;
   if (why.empty()) why = why_no_place_for(step.call.inputs, device);
   if (why.empty()) {
     for (const at::Tensor& input : step.call.inputs) one.inputs.push_back(input.defined() ? like(input) : input);
-    const auto hit = step.gradients.find(on(one.inputs, step.call));
-    if (!hit || !one.is_of(*hit, step.call.facts)) why = "copies of its arguments would run another program";
+    const auto of_copies = step.gradients.find(on(one.inputs, step.call));
+    if (!of_copies || !one.is_of(*of_copies, step.call.facts)) why = "copies of its arguments would run another program";
   }
   if (why.empty()) {
     if (!capture(step, one, backend)) return false;
@@ -197,7 +198,7 @@ bool RecordedSteps::record(const StepByParts& step, One& one) {
       why = "TrainStepOptions::cuda_graph_bytes has no room for it";
       detail = base::format("{} bytes", one.bytes);
     }
-    if (shares_results(one)) why = "a result shares memory with an argument or a parameter";
+    if (shares_results(one, hit)) why = "a result shares memory with an argument or a parameter";
     if (!why.empty()) update_.take_back();
     set_gradients(step.trained, {});
   }
@@ -255,7 +256,7 @@ bool RecordedSteps::renew_updates(const StepByParts& step, One& one) {
   return fits;
 }
 
-FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one) {
+FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one, const AotHit& hit) {
   const at::NoGradGuard no_grad;
   const c10::Device device = step.trained[0].device();
   const OrderOfLaunches order(device);
@@ -269,7 +270,7 @@ FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one) {
   }
   if (!to.empty()) at::_foreach_copy_(to, from);
   one.recording->launch();
-  for (const at::Tensor& tensor : one.hit.written) has_changed(tensor);
+  for (const at::Tensor& tensor : hit.written) has_changed(tensor);
   ++launches_;
   stats_recorder().add_recording_launch();
   FunctionOutput output{{}, one.output.shape, one.output.facts};

@@ -52,12 +52,12 @@ class RecordedSteps {
 
  private:
   struct One;
-  One* find_or_watch(const StepByParts& step, AotHit hit);
-  bool record(const StepByParts& step, One& one);
+  One& find_or_watch(const StepByParts& step, const AotHit& hit);
+  bool record(const StepByParts& step, One& one, const AotHit& hit);
   bool capture(const StepByParts& step, One& one, const codegen::Backend& backend);
-  static bool shares_results(const One& one);
+  static bool shares_results(const One& one, const AotHit& hit);
   bool renew_updates(const StepByParts& step, One& one);
-  FunctionOutput launch(const StepByParts& step, One& one);
+  FunctionOutput launch(const StepByParts& step, One& one, const AotHit& hit);
   std::nullopt_t give_up(std::string why, const std::string& detail = {});
 
   void forget(One& one);

@@ -306,6 +306,7 @@ def test_reset_and_the_end_free_the_graphs():
     for seed in range(STEPS):
         lanes.both(seed)
     net, optimizer = weakref.ref(lanes.ours), weakref.ref(lanes.of_ours)
+    lanes.ours.first.weight.owner = lanes.step  # a cycle, which Python's collector is to find
     del lanes
     gc.collect()
     assert net() is None and optimizer() is None
