@@ -2,18 +2,16 @@
 # run_part.sh <shard | part> <count> <program> <argument>...: runs one of `count` parts of a long suite; the commit decides which. With
 # HINDCAST_ALL_TESTS=1, as in `make test-all`, it runs the whole suite.
 #
-#   shard   GoogleTest's sharding: every count-th case
+#   shard   GoogleTest's sharding, which tests/python/conftest.py has for pytest: every count-th case
 #   part    each case runs a part of its sweep, by HINDCAST_TEST_PART=index:count (tests/support/part.h)
-#
-# In the arguments, @PART@ stands for the part's number, or for * if the whole suite runs.
 
 set -euo pipefail
 kind=$1 count=$2
 shift 2
-index=0 number='*'
+index=0
 if [ "${HINDCAST_ALL_TESTS:-0}" = 0 ]; then
   commit=$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --short=7 HEAD 2>/dev/null || echo 0)
-  index=$((16#$commit % count)) number=$index
+  index=$((16#$commit % count))
   echo "part $index of $count, by the commit"
 else
   count=1
@@ -23,4 +21,4 @@ case $kind in
   part) export HINDCAST_TEST_PART=$index:$count ;;
   *) echo "run_part.sh: error: '$kind' is neither shard nor part" >&2; exit 2 ;;
 esac
-exec "${@//@PART@/$number}"
+exec "$@"

@@ -18,3 +18,11 @@ def fresh_counters():
     hindcast.reset()
     yield
     assert not hindcast.is_enabled(), "a test left a guard behind"
+
+
+def pytest_collection_modifyitems(config, items):
+    """GoogleTest's sharding (tests/run_part.sh): every count-th test."""
+    index, count = int(os.environ.get("GTEST_SHARD_INDEX", 0)), int(os.environ.get("GTEST_TOTAL_SHARDS", 1))
+    others = [item for i, item in enumerate(items) if i % count != index]
+    config.hook.pytest_deselected(items=others)
+    items[:] = items[index::count]
