@@ -1,13 +1,17 @@
 #include "engine/call_state.h"
 
-#include "base/check.h"
+#include "capture/recorder/kernel_settings.h"
 #include "capture/recorder/libtorch_compat.h"
 #include "engine/takeover.h"
 #include "engine/use_options.h"
 
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -15,7 +19,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <algorithm>
+#include <limits>
 
 namespace hindcast::engine {
 namespace {
@@ -74,60 +78,51 @@ void append_call_state(cache::KeyBytes& key) {
   const auto add = [&](bool on) { switches |= uint64_t{on} << bit++; };
   add(autocast);
   add(autocast && at::autocast::is_autocast_cache_enabled());
-  add(context.deterministicAlgorithms());
-  add(context.deterministicAlgorithmsWarnOnly());
-  add(context.deterministicFillUninitializedMemory());
-  add(context.userEnabledMkldnn());
-  add(context.userEnabledNNPACK());
   add(context.userEnabledFlashSDP());
   add(context.userEnabledMathSDP());
   add(context.userEnabledMemEfficientSDP());
   cache::append(key, switches);
   cache::append(key, dtype);
   cache::append(key, autocast ? at::autocast::get_autocast_dtype(at::kCPU) : at::kFloat);
-  // By backend: what LibTorch says without one throws where a program uses its older and its newer switches.
-  cache::append(key, context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL));
-  cache::append(key, context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV));
+  cache::append(key, capture::kernel_settings());
 }
 
 uint64_t accelerator_state(c10::DeviceType accelerator) {
   const auto& context = at::globalContext();
-  uint64_t state = 0;
-  int bit = 0;
-  const auto add = [&](auto value, int bits) {  // of a negative value, none of the bits behind it
-    state |= (static_cast<uint64_t>(value) & ((uint64_t{1} << bits) - 1)) << bit;
-    bit += bits;
-  };
+  capture::PackedBits state;
+  state.add(capture::accelerator_settings(), capture::kBitsOfAcceleratorSettings);
   const bool autocast = at::autocast::is_autocast_enabled(accelerator);
-  add(autocast, 1);
-  add(autocast && at::autocast::is_autocast_cache_enabled(), 1);
-  add(autocast ? at::autocast::get_autocast_dtype(accelerator) : at::kFloat, 8);
-  // What was asked for, each of four: the older switches of TF32 are made of these.
-  using at::Float32Backend;
-  using at::Float32Op;
-  add(context.float32Precision(Float32Backend::GENERIC, Float32Op::ALL), 2);
-  for (const Float32Op op : {Float32Op::ALL, Float32Op::CONV, Float32Op::RNN, Float32Op::MATMUL}) {
-    add(context.float32Precision(Float32Backend::CUDA, op), 2);
-  }
-  add(context.userEnabledCuDNN(), 1);
-  add(context.benchmarkCuDNN(), 1);
-  add(context.deterministicCuDNN(), 1);
-  add(context.allowFP16ReductionCuBLAS(), 2);
-  add(context.allowBF16ReductionCuBLAS(), 2);
-  add(context.allowFP16AccumulationCuBLAS(), 1);
-  add(context.userEnabledCuDNNSDP(), 1);
-  add(context.userEnabledFA3SDP(), 1);
-  add(context.userEnabledOverrideableSDP(), 1);
-  add(context.allowFP16BF16ReductionMathSDP(), 1);
+  state.add(autocast, 1);
+  state.add(autocast && at::autocast::is_autocast_cache_enabled(), 1);
+  state.add(autocast ? at::autocast::get_autocast_dtype(accelerator) : at::kFloat, 8);
+  state.add(context.userEnabledCuDNNSDP(), 1);
+  state.add(context.userEnabledFA3SDP(), 1);
+  state.add(context.userEnabledOverrideableSDP(), 1);
+  state.add(context.allowFP16BF16ReductionMathSDP(), 1);
   static_assert(at::num_sdp_backends <= 5, "the word has no bit left");
-  for (const at::SDPBackend backend : at::globalContext().sDPPriorityOrder()) add(static_cast<int>(backend), 3);
-  // Who asks for the library of matrix products settles the default first: there is no question that changes nothing.
-  add(at::globalContext().blasPreferredBackend(), 2);
-  add(context.linalgPreferredBackend(), 2);
-  constexpr int kMostTried = (1 << 12) - 1;  // a library has fewer algorithms
-  add(std::clamp(context.benchmarkLimitCuDNN(), 0, kMostTried), 12);
-  HC_CHECK(bit <= 63);
-  return state | uint64_t{1} << 63;
+  for (const at::SDPBackend backend : at::globalContext().sDPPriorityOrder()) state.add(static_cast<int>(backend), 3);
+  state.add(1, 1);  // there is one
+  return state.word();
+}
+
+ThreadSettings ThreadSettings::now() {
+  using PythonModes = at::impl::PythonTorchFunctionTLS;
+  cache::KeyBytes settings;
+  append_call_state(settings);
+  if (const auto accelerator = at::accelerator::getAccelerator()) {
+    cache::append(settings, accelerator_state(*accelerator));
+    cache::append(settings, at::autocast::get_autocast_dtype(*accelerator));
+  }
+  cache::append(settings, c10::GradMode::is_enabled());
+  cache::append(settings, c10::InferenceMode::is_enabled());
+  cache::append(settings, torch::autograd::AnomalyMode::is_enabled());
+  cache::append(settings, at::get_num_threads());
+  cache::append(settings, at::autocast::get_autocast_dtype(at::kCPU));
+  const volatile double denormal = std::numeric_limits<double>::denorm_min();
+  cache::append(settings, denormal * 1. == 0.);  // torch.set_flush_denormal(True)
+  ThreadSettings now(settings);
+  for (int64_t i = 0; i < PythonModes::stack_len(); ++i) now.modes_.push_back(PythonModes::get_stack_at(i));
+  return now;
 }
 
 void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit) {

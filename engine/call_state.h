@@ -5,7 +5,11 @@
 #include "engine/counters/fallback.h"
 #include "engine/options.h"
 
+#include <c10/core/SafePyObject.h>
+
+#include <memory>
 #include <optional>
+#include <vector>
 
 namespace hindcast::engine {
 
@@ -23,6 +27,20 @@ void append_call_state(cache::KeyBytes& key);
 
 /// The same of an accelerator, which the ops there ask for: TF32, cuDNN, reduced precision, fused attention, autocast.
 uint64_t accelerator_state(c10::DeviceType accelerator);
+
+/// All settings of LibTorch's that a function may change and leave changed for its caller: the above, grad mode, the number of threads, anomaly
+/// mode, Python's modes.
+class ThreadSettings {
+ public:
+  static ThreadSettings now();
+  bool operator==(const ThreadSettings& other) const { return modes_ == other.modes_ && values_.view() == other.values_.view(); }
+
+ private:
+  explicit ThreadSettings(const cache::KeyBytes& values) : values_(cache::view_of(values)) {}
+
+  cache::Key values_;
+  std::vector<std::shared_ptr<c10::SafePyObject>> modes_;  // kept: a mode that ends and one that begins are not at one address
+};
 
 /// Appends the options that a capture is made by. `to_the_bit`: nothing may round otherwise than it does at capture.
 void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit);

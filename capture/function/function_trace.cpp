@@ -283,7 +283,7 @@ uint32_t FunctionTrace::add_result(const at::Tensor& stand_in) {
 
 Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) const {
   if (is_made_of_numbers(primal))
-    throw NotTraced("it returns a tensor that it has made of numbers, as by torch.tensor(). Return a clone() of it");
+    throw NotTraced("it returns a tensor that it has made of numbers, as by torch.tensor(), and that requires grad or shares memory");
   Returned returned{Returned::From::Primal, primal};
   const TracingTensor* traced = TracingTensor::get(output);
   if (!traced || primals_[primal].stand_in.is_same(output)) {
@@ -321,7 +321,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
         if (i != view.self_arg && !view.args[i].values.empty()) throw NotTraced("it returns a view that takes two tensors to make");
       }
     }
-    if (const auto primal = primal_of(traced->base.get())) {
+    if (const auto primal = primal_of(traced->base.get()); primal && !copies_numbers(*primal)) {
       returned_.back() = from_primal(*primal, output);
     } else {
       own.back() = output;
@@ -331,9 +331,9 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
   std::unordered_map<const Base*, at::Tensor> wholes;
   for (size_t i = 0; i < own.size(); ++i) {
     if (!own[i].defined()) continue;
-    const TracingTensor& traced = *TracingTensor::get(own[i]);
+    const TracingTensor& traced = *traced_of(own[i]);
     const bool is_shared = std::any_of(own.begin(), own.end(), [&](const at::Tensor& other) {
-      return other.defined() && !other.is_same(own[i]) && TracingTensor::get(other)->base == traced.base;
+      return other.defined() && !other.is_same(own[i]) && traced_of(other)->base == traced.base;
     });
     Returned& returned = returned_[i];
     returned.from = Returned::From::Result;
@@ -344,7 +344,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
     }
     // Of tensors that share memory the program gives what all of them are views of.
     const at::Tensor whole = traced.views.empty() ? own[i] : own[i].is_view() ? at::Tensor(own[i]._base()) : detached_from(own, own[i]);
-    const TracingTensor* base = TracingTensor::get(whole);
+    const TracingTensor* base = traced_of(whole);
     if (wholes.try_emplace(traced.base.get(), whole).first->second.unsafeGetTensorImpl() != whole.unsafeGetTensorImpl())
       throw NotTraced("it returns tensors that share memory, and the one is no view of the other (.data)");
     if (!base || base->base != traced.base || !base->views.empty())
@@ -402,7 +402,7 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
 
 at::Tensor FunctionTrace::real_result(size_t result) const {
   const at::Tensor& stand_in = result_stand_ins_[result];
-  const TracingTensor* traced = TracingTensor::get(stand_in);
+  const TracingTensor* traced = traced_of(stand_in);
   if (!traced) return {};  // a number
   at::Tensor real = without_history(traced->real);
   share_version(real, stand_in);  // LibTorch checks what it has saved of the stand-in against the caller's writes
@@ -568,19 +568,43 @@ void FunctionTrace::told_number(ValueId of, const at::Scalar& number) {
   if (is_forward_) asked_.emplace_back(of, number);
 }
 
-// A program has the tensor of the traced call.
 bool FunctionTrace::is_made_of_numbers(uint32_t primal) const {
   if (primal < input_count() || made_of_numbers_.empty()) return false;
   return std::any_of(made_of_numbers_.begin(), made_of_numbers_.end(),
                      [&](const at::Tensor& made) { return shares_memory(made, primals_[primal].real); });
 }
 
+// A tensor that the function makes of numbers, as by torch.tensor(), is an input by identity while the function only reads it. One that it writes
+// to or returns is another in each call: the program copies the input.
+bool FunctionTrace::copies_numbers(uint32_t primal) {
+  if (!is_forward_ || !is_made_of_numbers(primal)) return false;
+  Primal& known = primals_[primal];
+  at::Tensor& input = lifted_[primal - input_count()];
+  const bool is_alone = std::none_of(primals_.begin(), primals_.end(),
+                                     [&](const Primal& other) { return &other != &known && shares_memory(other.real, known.real); });
+  if (known.outside.is_valid() || !is_alone) return false;
+  copied_numbers_.push_back({input, known.stand_in});
+  recorder_.become_copy(known.stand_in);
+  TracingTensor::get(known.stand_in)->real = without_history(input);
+  Recorder::unrecorded([&] { known.real = input = input.clone(); });
+  known.stand_in.reset();
+  return true;
+}
+
+const TracingTensor* FunctionTrace::traced_of(const at::Tensor& tensor) const {
+  for (const CopiedNumbers& copied : copied_numbers_) {
+    if (copied.tensor.is_same(tensor)) return TracingTensor::get(copied.stand_in);
+  }
+  return TracingTensor::get(tensor);
+}
+
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
   if (!written) return Answer::Record;  // a tensor of our own that somebody made in the forward
   if (!is_forward_) return Answer::Refuse;
-  if (is_made_of_numbers(static_cast<uint32_t>(*written))) {
-    recorder_.refuse("it writes to a tensor that it has made of numbers, as by torch.tensor(). Write to a clone() of it");
+  if (copies_numbers(*written)) return Answer::Record;
+  if (is_made_of_numbers(*written)) {
+    recorder_.refuse("it writes to a tensor that it has made of numbers, as by torch.tensor(), and that requires grad or shares memory");
     return Answer::Refuse;
   }
   Primal& primal = primals_[*written];
@@ -630,6 +654,9 @@ at::Tensor FunctionTrace::lift(const at::Tensor& outside) {
 at::Tensor FunctionTrace::known_by_its_place(const at::Tensor& outside) const {
   for (const Primal& primal : primals_) {
     if (is_same_place(primal.real, outside)) return primal.stand_in;
+  }
+  for (const CopiedNumbers& copied : copied_numbers_) {
+    if (is_same_place(copied.tensor, outside)) return copied.stand_in;
   }
   return {};
 }

@@ -77,6 +77,8 @@ class FunctionTrace final : private Policy {
   void forward(const Function& function, const std::vector<at::Tensor>& inputs);
   /// Why the last forward or backward is no program; nullopt: it is one.
   const std::optional<std::string>& refusal() const { return recorder_.refusal(); }
+  /// What the function did, which no program can do. Called while forward() runs it.
+  void refuse(const std::string& reason) { recorder_.refuse(reason); }
   /// The reason is that the function keeps a tensor that it made: another call may be a program.
   bool keeps_tensors() const { return keeps_tensors_; }
   /// What the function returned, with its own history, where the forward is no program.
@@ -189,6 +191,8 @@ class FunctionTrace final : private Policy {
   void read_returned(const std::vector<at::Tensor>& outputs);
   Returned from_primal(uint32_t primal, const at::Tensor& output) const;
   bool is_made_of_numbers(uint32_t primal) const;
+  bool copies_numbers(uint32_t primal);
+  const TracingTensor* traced_of(const at::Tensor& tensor) const;
   uint32_t add_result(const at::Tensor& stand_in);
   std::optional<uint32_t> primal_of(const Base* base) const;
   void cut_edges(const std::vector<at::Tensor>& outputs);
@@ -203,6 +207,10 @@ class FunctionTrace final : private Policy {
   Recorder recorder_{*graph_, *this};
   std::vector<Primal> primals_;
   std::vector<at::Tensor> made_of_numbers_;
+  struct CopiedNumbers {
+    at::Tensor tensor, stand_in;  // as the function has it
+  };
+  std::vector<CopiedNumbers> copied_numbers_;
   std::vector<at::Tensor> lifted_;
   std::vector<at::Tensor> result_stand_ins_;
   std::vector<Result> results_;

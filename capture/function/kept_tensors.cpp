@@ -51,14 +51,15 @@ void collect_garbage_by(void (*collect)()) { garbage_collector = collect; }
 
 // A stand-in that is held by more than autograd's history and what we hold ourselves: the function keeps it.
 bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
-  const std::vector<at::Tensor> held = recorder_.held();
+  std::vector<at::Tensor> held = recorder_.held();
+  for (const CopiedNumbers& copied : copied_numbers_) held.push_back(copied.tensor);
   const SymbolTable::Looking looking(*graph_->symbols);
   std::vector<Edge> accumulators;
   for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
   auto references = references_of(held, accumulators);
   if (!references) return false;  // it will be found behind the backward
   const auto count = [&](const at::Tensor& tensor) {
-    if (TracingTensor::get(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
+    if (traced_of(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
   };
   std::for_each(outputs.begin(), outputs.end(), count);
   std::for_each(held.begin(), held.end(), count);
@@ -68,6 +69,15 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
     if (primal.stand_in.defined()) count(grad_of(primal.stand_in));
   }
   recorder_.for_each_lifted(count);
+  std::for_each(made_of_numbers_.begin(), made_of_numbers_.end(), count);
+  for (const CopiedNumbers& copied : copied_numbers_) {
+    count(copied.stand_in);
+    count(copied.tensor);  // held by us,
+    count(copied.tensor);  // and by the recorder
+    for (const at::Tensor& tensor : held) {
+      if (tensor.is_view() && tensor._base().is_same(copied.tensor)) count(copied.tensor);
+    }
+  }
   count_viewed(held, *references);
   return std::any_of(held.begin(), held.end(), [&](const at::Tensor& tensor) {
     const size_t by_python = python_references(tensor);

@@ -4,11 +4,13 @@
 #include "capture/recorder/data_sizes.h"
 #include "capture/recorder/dispatch.h"
 #include "capture/recorder/hidden_writes.h"
+#include "capture/recorder/kernel_settings.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
 
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/SavedTensorHooks.h>
 
 #include <algorithm>
@@ -65,6 +67,11 @@ void tell_made_of_numbers(Policy& policy, const c10::OperatorHandle& op, const t
   if (op == lift_fresh && TracingTensor::get(stack.back().toTensor()) == nullptr) policy.was_made_of_numbers(stack.back().toTensor());
 }
 
+uint64_t settings_of_kernels() {
+  static const bool has_accelerator = at::accelerator::getAccelerator().has_value();
+  return kernel_settings() ^ (has_accelerator ? accelerator_settings() << 20 : 0);
+}
+
 // The argument that the op has returned, or null.
 const at::Tensor* same_argument(const std::vector<c10::IValue>& inputs, const at::Tensor& output) {
   for (const c10::IValue& input : inputs) {
@@ -88,6 +95,7 @@ Recorder::Recorder(Graph& graph, Policy& policy)
 void Recorder::begin(uint32_t call) {
   call_ = call;
   first_instr_ = graph_.instrs.size();
+  settings_ = settings_of_kernels();
   forget_dropped_masks();
   refusal_.reset();
   origin_without_gradients_.reset();
@@ -316,6 +324,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   lift_all(inputs);
   if (const auto hidden = hidden_write(op, inputs)) return record_hidden_write(*hidden, given, *stack);
   if (record_by_numbers(op, inputs, stack)) return;
+  check_settings();
   check_traits(op, traits, inputs);
   check_autograd(op);
   std::vector<Arg> args;
@@ -433,6 +442,11 @@ void Recorder::record_hidden_write(const HiddenWrite& hidden, std::vector<c10::I
   }
   results.resize(hidden.results);
   for (c10::IValue& result : results) stack.push_back(std::move(result));
+}
+
+void Recorder::check_settings() {
+  if (lifts_ && !refusal_ && settings_of_kernels() != settings_)
+    refuse("it changes a setting that LibTorch's kernels ask for (determinism, precision, cuDNN, oneDNN)");
 }
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {

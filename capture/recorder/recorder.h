@@ -77,6 +77,9 @@ class Recorder {
   /// Calls `work` as if nobody recorded on this thread.
   static void unrecorded(c10::function_ref<void()> work);
 
+  /// From here on the stand-in is a copy, which the graph makes, of the value that it has been, and the formula may write to it.
+  void become_copy(const at::Tensor& stand_in);
+
   /// The value of a stand-in now (derived again when its base was written), undefined for an undefined tensor.
   /// A real tensor that is no stand-in becomes a constant when it is 0-dim, else the policy may lift it.
   ValueId value_of(const at::Tensor& tensor);
@@ -150,6 +153,7 @@ class Recorder {
   void record_hidden_write(const HiddenWrite& hidden, std::vector<c10::IValue> inputs, torch::jit::Stack& stack);
   void lift_all(std::vector<c10::IValue>& inputs);
   const at::Tensor& given_back(const at::Tensor& stand_in) const;
+  void check_settings();
   void check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs);
   void note_lost_history(const std::vector<c10::IValue>& inputs);
   void note_results(const std::vector<at::Tensor>& results);
@@ -184,6 +188,7 @@ class Recorder {
   uint32_t call_ = 0;
   std::optional<uint32_t> origin_without_gradients_;
   size_t first_instr_ = 0;
+  uint64_t settings_ = 0;  // kernel_settings() where recording began
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
   bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false, lost_history_ = false,

@@ -25,6 +25,20 @@ void Recorder::add_mutation(const c10::OperatorHandle& op, std::vector<Arg> args
   }
 }
 
+void Recorder::become_copy(const at::Tensor& stand_in) {
+  static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  TracingTensor& traced = *TracingTensor::get(stand_in);
+  Base& base = *traced.base;
+  Instr& instr = new_instr(clone, {{Arg::Kind::Value, {}, {base.value}, {}}, {}});
+  graph_.values.push_back(graph_.values[base.value.index]);
+  base.value = {static_cast<uint32_t>(graph_.values.size() - 1)};
+  instr.outputs = {base.value};
+  ++base.version;
+  base.fresh = true;
+  traced.value = base.value;
+  traced.version = base.version;
+}
+
 void Recorder::derive_again(TracingTensor& view) {
   const c10::AutoGradMode as_when_taken(view.requires_grad());
   ValueId id = view.base->value;

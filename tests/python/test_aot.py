@@ -222,22 +222,121 @@ def test_the_state_of_the_thread_is_part_of_the_call():
         assert g(x)[0].device.type == DEVICE
 
 
-def test_tensors_made_of_numbers_are_new_in_each_call():
-    def counts(x):
-        index = torch.tensor([0, 1, 2])
-        index += 1
-        index %= 3
-        return x[index]
+def counted_index(x):
+    index = torch.tensor([0, 1, 2])
+    index += 1
+    index %= 3
+    return x[index]
 
-    def gives_one(x):
-        return x.sum(), torch.tensor([0.0])
 
-    f, g = hindcast.aot_function(counts, async_=False), hindcast.aot_function(gives_one, async_=False)
+def total(x):
+    loss = torch.tensor(0.0)
+    for factor in range(3):
+        loss += (x * factor).sin().sum()
+    return loss, torch.tensor([1.0, 2.0])
+
+
+def written_through_a_view(x):
+    factors = torch.tensor([1.0, 2.0, 3.0])
+    middle = factors[1:]
+    before = x.detach() * factors
+    middle.mul_(2)
+    factors[0] = x[1]
+    return before + factors * x, factors, middle[0]
+
+
+def twice(x):
+    made = torch.tensor([1.0])
+    return made, made, x * 2
+
+
+@pytest.mark.parametrize("function", [counted_index, total, written_through_a_view, twice])
+def test_tensors_made_of_numbers_are_new_in_each_call(function):
+    f = hindcast.aot_function(function, "eager", "eager")
     for _ in range(4):
-        assert_same(f(torch.arange(3.0)), torch.tensor([1.0, 2.0, 0.0]))
-        zero = g(torch.ones(3))[1]
-        assert_same(zero, torch.tensor([0.0]))
-        zero += 1
+        x = leaf(3)
+        seen, expected = f(x), function(x)
+        assert_same(detached(seen), detached(expected))
+        assert_same(gradients_of(seen, [x]), gradients_of(expected, [x]))
+        with torch.no_grad():
+            for result in seen if isinstance(seen, tuple) else [seen]:
+                result += 1
+    assert f.stats()["hits"] == 3
+
+
+def test_a_tensor_made_of_numbers_that_is_kept():
+    kept = []
+
+    def function(x):
+        made = torch.tensor([1.0])
+        made += 1
+        kept.append(made)
+        return x * made
+
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(4):
+        assert_same(f(torch.ones(1)), torch.tensor([2.0]))
+        kept[-1] += 5
+    assert len({id(made) for made in kept}) == 4
+
+
+DEFAULT_DEVICE = DEVICE if "HINDCAST_TEST_DEVICE" in os.environ else None
+SETTINGS = {
+    "default dtype": (torch.set_default_dtype, torch.get_default_dtype, torch.float64),
+    "default device": (torch.set_default_device, torch.get_default_device, torch.device("meta")),
+    "grad mode": (torch.set_grad_enabled, torch.is_grad_enabled, False),
+    "autocast": (lambda on: torch.set_autocast_enabled("cpu", on), lambda: torch.is_autocast_enabled("cpu"), True),
+    "autocast's dtype": (lambda dtype: torch.set_autocast_dtype("cpu", dtype), lambda: torch.get_autocast_dtype("cpu"), torch.float16),
+    "determinism": (torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled, True),
+    "precision": (torch.set_float32_matmul_precision, torch.get_float32_matmul_precision, "medium"),
+    "threads": (torch.set_num_threads, torch.get_num_threads, 2),
+    "attention": (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.flash_sdp_enabled, False),
+    "denormals": (torch.set_flush_denormal, lambda: (torch.tensor(1e-310, dtype=torch.float64) * 1).item() == 0, True),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_function_that_changes_a_setting(name):
+    change, now, other = SETTINGS[name]
+    before = now()
+
+    def function(x):
+        y = x.sin().sum()
+        change(other)
+        return y
+
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(4):
+        try:
+            y = f(leaf(3))
+            assert now() == other
+        finally:
+            change(before)
+        y.backward()
+    torch.set_default_device(DEFAULT_DEVICE)
+
+
+def test_a_setting_for_some_operators():
+    weight = torch.randn(4, 4)
+
+    def function(x):
+        with torch.backends.mkldnn.flags(enabled=False):
+            y = x @ weight
+        return y.sin()
+
+    f = hindcast.aot_function(function, async_=False)
+    for _ in range(3):
+        assert_same(f(weight), function(weight))
+    assert f.stats()["eager"] == 3
+    g = hindcast.aot_function(lambda x: in_bfloat16(x @ weight), async_=False)  # an autocast region is in the program
+    for _ in range(3):
+        assert g(weight).dtype == torch.bfloat16
+    assert g.stats()["hits"] == 2
+
+
+def in_bfloat16(x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return x @ x
 
 
 def test_backward_twice():

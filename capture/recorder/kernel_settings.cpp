@@ -1,0 +1,48 @@
+#include "capture/recorder/kernel_settings.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+
+namespace hindcast::capture {
+
+using at::Float32Backend;
+using at::Float32Op;
+
+uint64_t kernel_settings() {
+  const auto& context = at::globalContext();
+  PackedBits settings;
+  settings.add(context.deterministicAlgorithms(), 1);
+  settings.add(context.deterministicAlgorithmsWarnOnly(), 1);
+  settings.add(context.deterministicFillUninitializedMemory(), 1);
+  settings.add(context.userEnabledMkldnn(), 1);
+  settings.add(context.userEnabledNNPACK(), 1);
+  // By backend: what LibTorch says without one throws where a program uses its older and its newer switches.
+  settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL), 2);
+  settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::CONV), 2);
+  return settings.word();
+}
+
+uint64_t accelerator_settings() {
+  auto& context = at::globalContext();
+  PackedBits settings;
+  // What was asked for, each of four: the older switches of TF32 are made of these.
+  settings.add(context.float32Precision(Float32Backend::GENERIC, Float32Op::ALL), 2);
+  for (const Float32Op op : {Float32Op::ALL, Float32Op::CONV, Float32Op::RNN, Float32Op::MATMUL}) {
+    settings.add(context.float32Precision(Float32Backend::CUDA, op), 2);
+  }
+  settings.add(context.userEnabledCuDNN(), 1);
+  settings.add(context.benchmarkCuDNN(), 1);
+  settings.add(context.deterministicCuDNN(), 1);
+  settings.add(context.allowFP16ReductionCuBLAS(), 2);
+  settings.add(context.allowBF16ReductionCuBLAS(), 2);
+  settings.add(context.allowFP16AccumulationCuBLAS(), 1);
+  // Who asks for the library of matrix products settles the default first: there is no question that changes nothing.
+  settings.add(context.blasPreferredBackend(), 2);
+  settings.add(context.linalgPreferredBackend(), 2);
+  constexpr int kMostTried = (1 << 12) - 1;  // a library has fewer algorithms
+  settings.add(std::clamp(context.benchmarkLimitCuDNN(), 0, kMostTried), 12);
+  return settings.word();
+}
+
+}  // namespace hindcast::capture
