@@ -25,7 +25,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr uint32_t kStepsBeforeRecording = 3;
-constexpr size_t kMostRecorded = 4;
+constexpr size_t kMostRecorded = 16, kMostWatched = 64;  // kinds of steps
+constexpr uint64_t kStepsUntilIdle = 256;                // an older recording makes room for a new one; one in use does not
 constexpr uint32_t kMostFailures = 3;
 
 std::vector<const void*> addresses_of(const Tensors& tensors) {
@@ -61,6 +62,7 @@ struct RecordedSteps::One {
   std::string facts;
   std::vector<const void*> outside;  // addresses of AotHit::outside
   uint32_t steps = 0, thread = 0, failures = 0;
+  uint64_t last_run = 0, not_before = 0;  // of the runs of all
   bool is_given_up = false;
 
   Tensors inputs;         // what a batch is copied to
@@ -116,9 +118,17 @@ void RecordedSteps::forget(One& one) {
   one.steps = 0;
 }
 
-void RecordedSteps::drop_last() {
-  forget(*all_.back());
-  all_.pop_back();
+// The recording that was launched least recently, if it is idle. False: all are in use.
+bool RecordedSteps::drop_idle() {
+  const auto last = std::find_if(all_.rbegin(), all_.rend(), [](const auto& one) { return one->recording != nullptr; });
+  if (last == all_.rend() || runs_ - (*last)->last_run < kStepsUntilIdle) return false;
+  forget(**last);
+  return true;
+}
+
+bool RecordedSteps::has_room() {
+  const auto is_recorded = [](const auto& one) { return one->recording != nullptr; };
+  return static_cast<size_t>(std::count_if(all_.begin(), all_.end(), is_recorded)) < kMostRecorded || drop_idle();
 }
 
 std::nullopt_t RecordedSteps::give_up(std::string why, const std::string& detail) {
@@ -143,7 +153,10 @@ RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const 
     all_.front()->is_given_up = true;
     give_up(std::move(why));
   }
-  if (all_.size() > kMostRecorded) drop_last();
+  if (all_.size() > kMostWatched) {
+    forget(*all_.back());
+    all_.pop_back();
+  }
   return *all_.front();
 }
 
@@ -156,7 +169,8 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   if (!hit) return std::nullopt;
   if (!hit->why_not_recorded.empty()) return give_up(std::move(hit->why_not_recorded));
   One& one = find_or_watch(step, *hit);
-  if (one.is_given_up) return std::nullopt;
+  one.last_run = ++runs_;
+  if (one.is_given_up || runs_ < one.not_before) return std::nullopt;
   const std::vector<const void*> outside = addresses_of(hit->outside);
   if (one.outside != outside) {
     forget(one);
@@ -175,6 +189,7 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   // It would be the graph's memory, and set anew by each launch.
   if (update_.makes_state())
     return give_up("a parameter has no optimizer state yet, or kernels do not know the optimizer's class, a setting, or a hook of it");
+  if (!has_room()) return give_up("as many kinds of steps as are kept are recorded already, and all are in use");
   if (!record(step, one, *hit)) return std::nullopt;
   return launch(step, one, *hit);
 }
@@ -193,7 +208,8 @@ bool RecordedSteps::record(const StepByParts& step, One& one, const AotHit& hit)
     if (!capture(step, one, backend)) return false;
     one.bytes = one.recording->bytes();
     for (const at::Tensor& input : one.inputs) one.bytes += input.defined() ? input.storage().nbytes() : 0;
-    while (bytes() > most_bytes_ && all_.size() > 1) drop_last();
+    while (bytes() > most_bytes_ && drop_idle()) {
+    }
     if (bytes() > most_bytes_) {
       why = "TrainStepOptions::cuda_graph_bytes has no room for it";
       detail = base::format("{} bytes", one.bytes);
@@ -203,8 +219,10 @@ bool RecordedSteps::record(const StepByParts& step, One& one, const AotHit& hit)
     set_gradients(step.trained, {});
   }
   if (!why.empty()) {
+    const bool others_leave_no_room = one.bytes > 0 && one.bytes <= most_bytes_ && bytes() > most_bytes_;
     forget(one);
-    one.is_given_up = true;
+    one.is_given_up = !others_leave_no_room;
+    one.not_before = runs_ + kStepsUntilIdle;
     give_up(std::move(why), detail);
     return false;
   }

@@ -61,13 +61,14 @@ class RecordedSteps {
   std::nullopt_t give_up(std::string why, const std::string& detail = {});
 
   void forget(One& one);
-  void drop_last();
+  bool drop_idle();
+  bool has_room();
 
   StepParts& update_;
   const size_t most_bytes_;
   std::list<std::unique_ptr<One>> all_;  // most recently used first
   std::string why_not_;
-  uint64_t launches_ = 0;
+  uint64_t launches_ = 0, runs_ = 0;
 };
 
 }  // namespace hindcast::engine

@@ -288,6 +288,39 @@ def test_a_bound_that_is_too_small():
     assert lanes.launches() == 0 and "cuda_graph_bytes" in lanes.step.why_no_cuda_graph
 
 
+def test_many_kinds_of_batches():
+    lanes = Lanes((torch.optim.SGD, {"lr": 0.001}))
+    kinds = range(1, 19)
+    for rounds in range(7):
+        for rows in kinds:
+            lanes.both(rounds, rows)
+    stats = lanes.step.stats()
+    assert stats["cuda_graph_launches"] >= 16 and "all are in use" in lanes.step.why_no_cuda_graph, stats
+    before = lanes.launches()
+    for seed in range(300):
+        lanes.both(seed, 5)  # the others are idle
+    assert lanes.launches() == before + 300
+    before = lanes.launches()
+    for seed in range(5):
+        lanes.both(seed, 18)
+    assert lanes.launches() > before
+
+
+def test_a_bound_that_is_enough_for_one_kind():
+    lanes = Lanes()
+    for seed in range(STEPS):
+        lanes.both(seed)
+    lanes = Lanes(cuda_graph_bytes=lanes.step.stats()["cuda_graph_bytes"] + 16)
+    for seed in range(STEPS):
+        lanes.both(seed, 5)
+        lanes.both(seed, 6)
+    assert lanes.launches() > 0 and "cuda_graph_bytes" in lanes.step.why_no_cuda_graph
+    launches = lanes.launches()
+    for seed in range(4):
+        lanes.both(seed, 5)  # was not dropped for the other one
+    assert lanes.launches() == launches + 4
+
+
 def test_a_parameter_without_a_gradient():
     lanes = Lanes(clip=None, loss=lambda net, x, y: net.first(x).square().mean() + y.sum() * 0)
     for seed in range(STEPS):
