@@ -19,6 +19,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace hindcast::engine {
@@ -123,6 +124,12 @@ ThreadSettings ThreadSettings::now() {
   ThreadSettings now(settings);
   for (int64_t i = 0; i < PythonModes::stack_len(); ++i) now.modes_.push_back(PythonModes::get_stack_at(i));
   return now;
+}
+
+bool ThreadSettings::operator==(const ThreadSettings& other) const {
+  // PyTorch takes a mode off while it is at work, and puts it back in another SafePyObject.
+  const auto is_same = [](const auto& a, const auto& b) { return a->ptr(&a->pyinterpreter()) == b->ptr(&b->pyinterpreter()); };
+  return values_ == other.values_ && std::equal(modes_.begin(), modes_.end(), other.modes_.begin(), other.modes_.end(), is_same);
 }
 
 void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit) {

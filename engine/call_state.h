@@ -33,13 +33,13 @@ uint64_t accelerator_state(c10::DeviceType accelerator);
 class ThreadSettings {
  public:
   static ThreadSettings now();
-  bool operator==(const ThreadSettings& other) const { return modes_ == other.modes_ && values_.view() == other.values_.view(); }
+  bool operator==(const ThreadSettings& other) const;
 
  private:
   explicit ThreadSettings(const cache::KeyBytes& values) : values_(cache::view_of(values)) {}
 
   cache::Key values_;
-  std::vector<std::shared_ptr<c10::SafePyObject>> modes_;  // kept: a mode that ends and one that begins are not at one address
+  std::vector<std::shared_ptr<c10::SafePyObject>> modes_;  // kept: a mode that ends and one that begins have two addresses
 };
 
 /// Appends the options that a capture is made by. `to_the_bit`: nothing may round otherwise than it does at capture.

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from . import partition as partitions
 from ._cpp_warnings import warn_of_kept, warn_of_kept_beside_an_error
 from ._facts import Argument, Call, DoesNotPay, Shape, Untraceable, containers_in, is_by_value, modes_key, weakly, write_back
+from ._flatten import flatten, is_size
 from ._kept_arguments import SetAttribute, mark_as, replace_stand_ins, set_attributes_of_modules
 from ._library import call, calls, ops
 from ._made_objects import TakenApart
@@ -82,12 +83,12 @@ class _Kind:
         if self.shape is None:
             return self.function(*tensors), False
         arguments = self.shape.with_tensors(tensors)
-        before, _ = tree_flatten(arguments)
+        before, _ = flatten(arguments)
         own = containers_in(arguments)
         result = self.function(*arguments[0], **arguments[1])
-        after, spec = tree_flatten(arguments)
+        after, spec = flatten(arguments)
         if own and type(result) is not torch.Tensor:
-            leaves, spec_of_result = tree_flatten(result, is_leaf=lambda value: id(value) in own)
+            leaves, spec_of_result = tree_flatten(result, is_leaf=lambda value: id(value) in own or is_size(value))
             result = tree_unflatten([own.get(id(leaf), leaf) for leaf in leaves], spec_of_result)
         if spec == self.shape.spec and all(map(operator.is_, before, after)):
             return result, False

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
-from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_unflatten
 
 from ._backward import mode_reason
+from ._flatten import flatten
 from ._library import calls
 from ._made_objects import Copied, MadeObject
 
@@ -110,7 +111,7 @@ class Call:
         elif is_by_value(value):
             key.append(key_of(value))
         elif kind in SUPPORTED_NODES or isinstance(value, tuple):
-            leaves, spec = tree_flatten(value)
+            leaves, spec = flatten(value)
             if len(leaves) == 1 and leaves[0] is value:
                 self._object(value, key)
             else:
@@ -140,7 +141,7 @@ class Call:
         """What it is without the tensors; None: the arguments are tensors, by position."""
         if type(self.key) is int:
             return None
-        leaves, spec = tree_flatten(self.arguments)
+        leaves, spec = flatten(self.arguments)
         places = [place for place, leaf in enumerate(leaves) if type(leaf) in _PLAIN]
         return Shape([weakly(leaf) if type(leaf) not in _PLAIN else None for leaf in leaves], places, spec)
 
@@ -149,7 +150,7 @@ class Call:
         found: list[int] = []
         first = 0
         for number, arg in enumerate(self.arguments[0]):
-            count = sum(type(leaf) in _PLAIN for leaf in tree_flatten(arg)[0])
+            count = sum(type(leaf) in _PLAIN for leaf in flatten(arg)[0])
             if number in argnums:
                 found += range(first, first + count)
             first += count

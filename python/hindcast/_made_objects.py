@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_unflatten
+
+from ._flatten import flatten
 
 _MOST = 256  # objects in one result
 _IS_OF_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -87,12 +89,12 @@ class TakenApart:
         self._made: dict[int, MadeObject] = {}
         self._waiting: list[Any] = []
         self.tensors: list[torch.Tensor] = []
-        self.leaves, self.spec = tree_flatten(result)
+        self.leaves, self.spec = flatten(result)
         self._take_objects(self.leaves)
         while self._waiting:
             value = self._waiting.pop()
             made = self._made[id(value)]
-            made.leaves, made.spec = tree_flatten(object.__getattribute__(value, "__dict__"))
+            made.leaves, made.spec = flatten(object.__getattribute__(value, "__dict__"))
             self._take_objects(made.leaves)
 
     def _take_objects(self, leaves: list[Any]) -> None:

@@ -8,6 +8,7 @@ from torch.optim.optimizer import Optimizer
 from torch.utils import _pytree as pytree
 
 from ._aot import AotFunction, aot_function
+from ._flatten import is_size
 from ._library import calls, ops
 from ._optim import ClipGradNorm, CompiledStep, compiled_step
 
@@ -35,7 +36,18 @@ def _loss_of(result: Any) -> torch.Tensor:
 
 
 def _without_history(result: Any) -> Any:
-    return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, result)
+    """A tensor that is returned twice stays one tensor."""
+    detached: dict[int, torch.Tensor] = {}
+
+    def detach(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        known = detached.get(id(leaf))
+        if known is None:
+            known = detached[id(leaf)] = leaf.detach()
+        return known
+
+    return pytree.tree_map(detach, result, is_leaf=is_size)
 
 
 def _as_gradient_of(parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:

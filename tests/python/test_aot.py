@@ -339,6 +339,17 @@ def in_bfloat16(x):
         return x @ x
 
 
+def test_a_size_is_a_size():
+    def function(x, shape):
+        return x.reshape(shape) * shape.numel(), x.shape, {"sizes": [shape]}
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        y, of_x, others = f(torch.ones(2, 3), torch.Size([3, 2]))
+        assert y.shape == (3, 2) and type(of_x) is torch.Size and type(others["sizes"][0]) is torch.Size
+    assert f.stats()["hits"] == 2
+
+
 def test_backward_twice():
     f = hindcast.aot_function(lambda x: x.sin().exp(), "eager", "eager")
     x = leaf(3)

@@ -86,6 +86,20 @@ def test_a_function_may_return_more_than_the_loss():
     both.expect_alike()
 
 
+def test_a_result_may_have_the_loss_twice_and_a_size():
+    net = mlp()
+
+    def loss_of(x, y):
+        loss = nn.functional.mse_loss(net(x), y)
+        return loss, {"loss": loss, "size": x.shape}
+
+    step = hindcast.train_step(OPTIMIZERS["adam"](net.parameters()), loss_of, async_=False)
+    for i in range(4):
+        loss, others = step(*batch(i))
+        assert others["loss"] is loss and type(others["size"]) is torch.Size
+    assert step.three_parts == 0 and step.stats()["hits"] == 3
+
+
 def test_modes_buffers_and_sizes():
     # Without a bias, whose gradient would be nothing but rounding, which Adam scales up: batch norm subtracts it.
     net = nn.Sequential(nn.Linear(6, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)).double()
