@@ -10,7 +10,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
-#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -20,7 +19,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
-#include <limits>
 
 namespace hindcast::engine {
 namespace {
@@ -72,7 +70,6 @@ std::optional<FallbackReason> fallback_for_thread_state() {
 
 void append_call_state(cache::KeyBytes& key) {
   const auto& context = at::globalContext();
-  const auto dtype = c10::get_default_dtype_as_scalartype();
   const bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
   uint64_t switches = 0;
   int bit = 0;
@@ -83,7 +80,6 @@ void append_call_state(cache::KeyBytes& key) {
   add(context.userEnabledMathSDP());
   add(context.userEnabledMemEfficientSDP());
   cache::append(key, switches);
-  cache::append(key, dtype);
   cache::append(key, autocast ? at::autocast::get_autocast_dtype(at::kCPU) : at::kFloat);
   cache::append(key, capture::kernel_settings());
 }
@@ -119,8 +115,7 @@ ThreadSettings ThreadSettings::now() {
   cache::append(settings, torch::autograd::AnomalyMode::is_enabled());
   cache::append(settings, at::get_num_threads());
   cache::append(settings, at::autocast::get_autocast_dtype(at::kCPU));
-  const volatile double denormal = std::numeric_limits<double>::denorm_min();
-  cache::append(settings, denormal * 1. == 0.);  // torch.set_flush_denormal(True)
+  cache::append(settings, c10::WarningUtils::get_warnAlways());
   ThreadSettings now(settings);
   for (int64_t i = 0; i < PythonModes::stack_len(); ++i) now.modes_.push_back(PythonModes::get_stack_at(i));
   return now;

@@ -42,6 +42,10 @@ class ThreadSettings {
   std::vector<std::shared_ptr<c10::SafePyObject>> modes_;  // kept: a mode that ends and one that begins have two addresses
 };
 
+/// Of a function that leaves another ThreadSettings behind.
+constexpr const char* kChangesASetting =
+    "it changes a setting of LibTorch's for its caller, such as grad mode, autocast or the default dtype";
+
 /// Appends the options that a capture is made by. `to_the_bit`: nothing may round otherwise than it does at capture.
 void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit);
 

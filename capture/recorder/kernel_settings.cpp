@@ -1,8 +1,10 @@
 #include "capture/recorder/kernel_settings.h"
 
 #include <ATen/Context.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace hindcast::capture {
 
@@ -20,6 +22,9 @@ uint64_t kernel_settings() {
   // By backend: what LibTorch says without one throws where a program uses its older and its newer switches.
   settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL), 2);
   settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::CONV), 2);
+  settings.add(c10::get_default_dtype_as_scalartype(), 8);
+  const volatile double denormal = std::numeric_limits<double>::denorm_min();
+  settings.add(denormal * 1. == 0., 1);  // torch.set_flush_denormal(True)
   return settings.word();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// LibTorch's settings that kernels ask for when they run: determinism, precision, libraries. A program runs its kernels with the settings of the
-// call, so a function that changes one for some of its operators is no program. Settings that decide which operators are called (autocast, the
+// LibTorch's settings that operators ask for when they run: the default dtype, determinism, precision, libraries. A program runs its operators with
+// the settings of the call, so a function that changes one for some of its operators is no program. Settings that decide which operators are called (autocast, the
 // backends of attention) are not among these: what is recorded has asked for them.
 
 #include "base/check.h"
@@ -25,8 +25,9 @@ class PackedBits {
   int used_ = 0;
 };
 
-/// Those of the CPU, and determinism.
+/// Those of the CPU, determinism, and the default dtype.
 uint64_t kernel_settings();
+constexpr int kBitsOfKernelSettings = 18;
 
 /// Those of an accelerator: TF32, cuDNN, reduced precision, the preferred libraries.
 uint64_t accelerator_settings();

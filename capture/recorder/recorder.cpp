@@ -69,7 +69,19 @@ void tell_made_of_numbers(Policy& policy, const c10::OperatorHandle& op, const t
 
 uint64_t settings_of_kernels() {
   static const bool has_accelerator = at::accelerator::getAccelerator().has_value();
-  return kernel_settings() ^ (has_accelerator ? accelerator_settings() << 20 : 0);
+  return kernel_settings() ^ (has_accelerator ? accelerator_settings() << kBitsOfKernelSettings : 0);
+}
+
+// Of a tensor that an op makes of numbers in the default dtype, as `ones(3)` is: a backward may run when the default is another one.
+void name_dtype(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs,
+                std::vector<Arg>& args) {
+  if (outputs.size() != 1 || !outputs[0].defined()) return;
+  const auto& declared = op.schema().arguments();
+  const auto is_tensor = [](const c10::IValue& input) { return input.isTensor() || input.isTensorList() || input.isOptionalTensorList(); };
+  if (std::any_of(inputs.begin(), inputs.end(), is_tensor)) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].isNone() && declared[i].name() == "dtype") args[i].constant = c10::IValue(outputs[0].scalar_type());
+  }
 }
 
 // The argument that the op has returned, or null.
@@ -363,6 +375,7 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     tell_answer(op, inputs, results[0]);
     return push_results(results, {}, *stack);
   }
+  name_dtype(op, inputs, outputs, args);
   const auto wrapped = written.target ? record_write(op, std::move(args), written, inputs, outputs) : record_op(op, args, inputs, outputs);
   push_results(results, wrapped, *stack);
 }
@@ -446,7 +459,7 @@ void Recorder::record_hidden_write(const HiddenWrite& hidden, std::vector<c10::I
 
 void Recorder::check_settings() {
   if (lifts_ && !refusal_ && settings_of_kernels() != settings_)
-    refuse("it changes a setting that LibTorch's kernels ask for (determinism, precision, cuDNN, oneDNN)");
+    refuse("it changes a setting that LibTorch's operators ask for (default dtype, determinism, precision, cuDNN, oneDNN)");
 }
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {

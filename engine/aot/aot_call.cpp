@@ -291,8 +291,7 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool ans
     const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
       const auto before = ThreadSettings::now();
       recording.output = call_.function(stand_ins);
-      if (!(ThreadSettings::now() == before))
-        trace->refuse("it changes a setting of LibTorch's for its caller, such as grad mode, autocast or the default dtype");
+      if (!(ThreadSettings::now() == before)) trace->refuse(kChangesASetting);
       return std::move(recording.output.tensors);
     };
     trace->forward(run, call_.inputs);

@@ -250,7 +250,9 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   }
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
+  const auto before = ThreadSettings::now();
   variable_list gradients = live_->backward(given);
+  if (is_users && !(ThreadSettings::now() == before)) live_->refuse(kChangesASetting);
   if (live_->refusal()) {
     of_->give_up();
     tell_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());

@@ -334,6 +334,95 @@ def test_a_setting_for_some_operators():
     assert g.stats()["hits"] == 2
 
 
+class InItsOwnDtype(torch.autograd.Function):
+    is_traceable = True
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return (gradient * torch.ones(gradient.shape)).float()
+
+
+class ChangesThreads(torch.autograd.Function):
+    is_traceable = True
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        torch.set_num_threads(2)
+        return gradient * 2
+
+
+def in_float64(x):
+    torch.set_default_dtype(torch.float64)
+    try:
+        return x * torch.ones(x.shape), torch.linspace(0, 1, 3)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def flushed(x):
+    torch.set_flush_denormal(True)
+    y = x * 1e-40
+    torch.set_flush_denormal(False)
+    return y
+
+
+@pytest.mark.parametrize("function", [in_float64, flushed])
+@pytest.mark.parametrize("compiler", ["eager", "fused"])
+def test_a_setting_that_is_changed_and_restored(function, compiler):
+    f = hindcast.aot_function(function, compiler, compiler, async_=False)
+    for _ in range(3):
+        x = leaf(2000)
+        assert_same(detached(f(x)), detached(function(x)))
+
+
+@pytest.mark.parametrize("compiler", ["eager", "fused"])
+def test_a_backward_under_another_default_dtype(compiler):
+    f = hindcast.aot_function(InItsOwnDtype.apply, compiler, compiler, async_=False)
+    for call in range(4):
+        x = leaf(2000)
+        y = f(x).sum()
+        torch.set_default_dtype(torch.float64 if call > 1 else torch.float32)
+        try:
+            y.backward()
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert_same(x.grad, torch.ones(2000))
+    assert f.stats()["hits"] == 3
+
+
+def test_a_formula_that_changes_a_setting():
+    f = hindcast.aot_function(ChangesThreads.apply, async_=False)
+    for _ in range(3):
+        f(leaf(3)).sum().backward()
+        try:
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(1)
+
+
+def test_several_backwards_through_a_tensor_made_of_numbers():
+    def function(x):
+        made = torch.tensor([1.0, 2.0, 3.0])
+        mask = x > -100
+        made[mask] = x[mask].sin()
+        return made
+
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(3):
+        x = leaf(3)
+        y = f(x)
+        for _ in range(3):
+            assert_same(torch.autograd.grad(y, x, torch.ones(3), retain_graph=True)[0], x.detach().cos())
+
+
 def in_bfloat16(x):
     with torch.autocast("cpu", torch.bfloat16):
         return x @ x

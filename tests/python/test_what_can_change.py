@@ -783,7 +783,7 @@ def test_names_of_a_module_stay_true():
 
 
 def test_a_compiled_container():
-    compiled = hindcast.aot_module(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)))
+    compiled = hindcast.aot_module(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)), "eager", "eager")
     parameters = compiled.parameters
     assert len(compiled) == 3 and compiled and len(list(compiled)) == 3 and len(list(parameters())) == 4
     del compiled[2]
