@@ -1,7 +1,7 @@
 #pragma once
-// LibTorch's settings that operators ask for when they run: the default dtype, determinism, precision, libraries. A program runs its operators with
-// the settings of the call, so a function that changes one for some of its operators is no program. Settings that decide which operators are called (autocast, the
-// backends of attention) are not among these: what is recorded has asked for them.
+// LibTorch's settings that operators ask for when they run: the default dtype, determinism, precision, libraries. A program runs its
+// operators with the settings of the call, so a function that changes one for some of its operators is no program. Settings that decide which
+// operators are called (autocast, the backends of attention) are not among these: what is recorded has asked for them.
 
 #include "base/check.h"
 

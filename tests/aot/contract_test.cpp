@@ -377,6 +377,47 @@ TEST(Contract, AStateOfRandomNumbersThatIsSetIsNoProgram) {
   }
 }
 
+TEST(Contract, ATensorOfNumbersIsNewInEachCall) {
+  const auto function = [](const at::Tensor& x) {
+    auto factors = torch::tensor({1.F, 2.F, 3.F});
+    factors[1] += 1;
+    auto sum = torch::tensor(0.F);
+    sum += (x * factors).sin().sum();
+    return Tensors{sum, factors};
+  };
+  const auto f = aot_function(function, exact());
+  for (int i = 0; i < 4; ++i) {
+    const auto x = leaf({3});
+    const Tensors seen = f(x), expected = function(x);
+    EXPECT_TRUE(seen[0].equal(expected[0]) && seen[1].equal(expected[1])) << i;
+    EXPECT_EQ(gradients(seen, 0, {x}, false), gradients(expected, 0, {x}, false)) << i;
+    seen[1].zero_();
+  }
+  EXPECT_EQ(f.stats().hits, 3u);
+}
+
+TEST(Contract, SettingsThatTheFunctionChangesAreChangedInEachCall) {
+  const auto leaves_changed = [](const at::Tensor& x) {
+    auto y = x.sin();
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    return y;
+  };
+  const auto restores = [](const at::Tensor& x) {
+    torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+    auto y = x * torch::ones({3});
+    torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
+    return y;
+  };
+  const auto f = aot_function(leaves_changed, exact());
+  const auto g = aot_function(restores, exact());
+  for (int i = 0; i < 3; ++i) {
+    f(leaf({3}));
+    EXPECT_TRUE(at::globalContext().deterministicAlgorithms()) << i;
+    at::globalContext().setDeterministicAlgorithms(false, false);
+    EXPECT_EQ(g(leaf({3})).scalar_type(), at::kDouble) << i;
+  }
+}
+
 // The program indexes beyond the end before it has compared the number.
 TEST(Contract, AProgramForAnotherNumberDoesNotThrow) {
   const auto function = [](const at::Tensor& k) { return at::zeros({k.max().item<int64_t>() + 1}).index_put({k}, at::ones({k.size(0)})); };
