@@ -107,12 +107,17 @@ Recorder::Recorder(Graph& graph, Policy& policy)
 void Recorder::begin(uint32_t call) {
   call_ = call;
   first_instr_ = graph_.instrs.size();
-  settings_ = settings_of_kernels();
   forget_dropped_masks();
   refusal_.reset();
   origin_without_gradients_.reset();
   derived_.clear();
   user_formula_ = false;
+}
+
+// A node's formula changes no setting, and LibTorch's question for an accelerator makes statics, whose end the program would see earlier.
+void Recorder::set_lifts(bool lifts) {
+  lifts_ = lifts;
+  if (lifts) settings_ = settings_of_kernels();
 }
 
 void Recorder::rollback() { graph_.instrs.truncate(first_instr_); }

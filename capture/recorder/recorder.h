@@ -116,7 +116,7 @@ class Recorder {
   /// The formula is a user's, who may reach tensors that no node collected and ask for storage offsets.
   void set_user_formula(bool is_users) { user_formula_ = is_users; }
   /// Tensors from outside are the policy's to lift, those without dimensions too.
-  void set_lifts(bool lifts) { lifts_ = lifts; }
+  void set_lifts(bool lifts);
   /// What ops are recorded of that run in no-grad mode.
   void set_origin_without_gradients(uint32_t origin) { origin_without_gradients_ = origin; }
   /// The formula goes on by itself behind a refusal. Only where tensors are lifted.
@@ -188,7 +188,7 @@ class Recorder {
   uint32_t call_ = 0;
   std::optional<uint32_t> origin_without_gradients_;
   size_t first_instr_ = 0;
-  uint64_t settings_ = 0;  // kernel_settings() where recording began
+  uint64_t settings_ = 0;  // kernel_settings() where tensors began to be lifted
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
   bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false, lost_history_ = false,
