@@ -1,7 +1,7 @@
 #include "engine/call_state.h"
 
-#include "capture/recorder/kernel_settings.h"
 #include "capture/recorder/libtorch_compat.h"
+#include "capture/recorder/operator_settings.h"
 #include "engine/takeover.h"
 #include "engine/use_options.h"
 
@@ -81,7 +81,7 @@ void append_call_state(cache::KeyBytes& key) {
   add(context.userEnabledMemEfficientSDP());
   cache::append(key, switches);
   cache::append(key, autocast ? at::autocast::get_autocast_dtype(at::kCPU) : at::kFloat);
-  cache::append(key, capture::kernel_settings());
+  cache::append(key, capture::operator_settings());
 }
 
 uint64_t accelerator_state(c10::DeviceType accelerator) {
@@ -116,6 +116,7 @@ ThreadSettings ThreadSettings::now() {
   cache::append(settings, at::get_num_threads());
   cache::append(settings, at::autocast::get_autocast_dtype(at::kCPU));
   cache::append(settings, c10::WarningUtils::get_warnAlways());
+  cache::append(settings, capture::flushes_denormals());
   ThreadSettings now(settings);
   for (int64_t i = 0; i < PythonModes::stack_len(); ++i) now.modes_.push_back(PythonModes::get_stack_at(i));
   return now;

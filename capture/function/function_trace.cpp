@@ -283,7 +283,8 @@ uint32_t FunctionTrace::add_result(const at::Tensor& stand_in) {
 
 Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) const {
   if (is_made_of_numbers(primal))
-    throw NotTraced("it returns a tensor that it has made of numbers, as by torch.tensor(), and that requires grad or shares memory");
+    throw NotTraced(
+        "it returns a tensor that torch.tensor() or the like has made, and that requires grad or shares memory with another one");
   Returned returned{Returned::From::Primal, primal};
   const TracingTensor* traced = TracingTensor::get(output);
   if (!traced || primals_[primal].stand_in.is_same(output)) {
@@ -321,7 +322,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
         if (i != view.self_arg && !view.args[i].values.empty()) throw NotTraced("it returns a view that takes two tensors to make");
       }
     }
-    if (const auto primal = primal_of(traced->base.get()); primal && !copies_numbers(*primal)) {
+    if (const auto primal = primal_of(traced->base.get()); primal && !copy_if_made_of_numbers(*primal)) {
       returned_.back() = from_primal(*primal, output);
     } else {
       own.back() = output;
@@ -574,15 +575,13 @@ bool FunctionTrace::is_made_of_numbers(uint32_t primal) const {
                      [&](const at::Tensor& made) { return shares_memory(made, primals_[primal].real); });
 }
 
-// A tensor that the function makes of numbers, as by torch.tensor(), is an input by identity while the function only reads it. One that it writes
-// to or returns is another in each call: the program copies the input.
-bool FunctionTrace::copies_numbers(uint32_t primal) {
+// A tensor that torch.tensor() or the like makes in the function is a constant input of the program. If the function writes to it or returns it, the
+// program copies that input in each call. False: the primal is no such tensor, or cannot be copied.
+bool FunctionTrace::copy_if_made_of_numbers(uint32_t primal) {
   if (!is_forward_ || !is_made_of_numbers(primal)) return false;
   Primal& known = primals_[primal];
   at::Tensor& input = lifted_[primal - input_count()];
-  const bool is_alone = std::none_of(primals_.begin(), primals_.end(),
-                                     [&](const Primal& other) { return &other != &known && shares_memory(other.real, known.real); });
-  if (known.outside.is_valid() || !is_alone) return false;
+  if (known.outside.is_valid() || !is_alone_in_memory(known)) return false;
   copied_numbers_.push_back({input, known.stand_in});
   recorder_.become_copy(known.stand_in);
   TracingTensor::get(known.stand_in)->real = without_history(input);
@@ -598,21 +597,25 @@ const TracingTensor* FunctionTrace::traced_of(const at::Tensor& tensor) const {
   return TracingTensor::get(tensor);
 }
 
+bool FunctionTrace::is_alone_in_memory(const Primal& primal) const {
+  return std::none_of(primals_.begin(), primals_.end(),
+                      [&](const Primal& other) { return &other != &primal && shares_memory(other.real, primal.real); });
+}
+
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
   if (!written) return Answer::Record;  // a tensor of our own that somebody made in the forward
   if (!is_forward_) return Answer::Refuse;
-  if (copies_numbers(*written)) return Answer::Record;
+  if (copy_if_made_of_numbers(*written)) return Answer::Record;
   if (is_made_of_numbers(*written)) {
-    recorder_.refuse("it writes to a tensor that it has made of numbers, as by torch.tensor(), and that requires grad or shares memory");
+    recorder_.refuse(
+        "it writes to a tensor that torch.tensor() or the like has made, and that requires grad or shares memory with another one");
     return Answer::Refuse;
   }
   Primal& primal = primals_[*written];
   const bool is_lifted = *written >= input_count();
   if (is_lifted && primal.outside.is_valid() && !primal.is_leaf && at::GradMode::is_enabled()) return Answer::Refuse;
-  const bool is_alone = std::none_of(primals_.begin(), primals_.end(),
-                                     [&](const Primal& other) { return &other != &primal && shares_memory(other.real, primal.real); });
-  if (!is_alone) return Answer::Refuse;
+  if (!is_alone_in_memory(primal)) return Answer::Refuse;
   if (!primal.before.defined()) {
     Recorder::unrecorded([&] { primal.before = primal.real.clone(); });
   }

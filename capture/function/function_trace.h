@@ -77,7 +77,7 @@ class FunctionTrace final : private Policy {
   void forward(const Function& function, const std::vector<at::Tensor>& inputs);
   /// Why the last forward or backward is no program; nullopt: it is one.
   const std::optional<std::string>& refusal() const { return recorder_.refusal(); }
-  /// What the function did, which no program can do. Called while forward() runs it.
+  /// No program can do what the function, or its backward, has done. Called while forward() runs the function, or after backward().
   void refuse(const std::string& reason) { recorder_.refuse(reason); }
   /// The reason is that the function keeps a tensor that it made: another call may be a program.
   bool keeps_tensors() const { return keeps_tensors_; }
@@ -191,7 +191,8 @@ class FunctionTrace final : private Policy {
   void read_returned(const std::vector<at::Tensor>& outputs);
   Returned from_primal(uint32_t primal, const at::Tensor& output) const;
   bool is_made_of_numbers(uint32_t primal) const;
-  bool copies_numbers(uint32_t primal);
+  bool copy_if_made_of_numbers(uint32_t primal);
+  bool is_alone_in_memory(const Primal& primal) const;
   const TracingTensor* traced_of(const at::Tensor& tensor) const;
   uint32_t add_result(const at::Tensor& stand_in);
   std::optional<uint32_t> primal_of(const Base* base) const;

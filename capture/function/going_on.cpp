@@ -168,7 +168,7 @@ void FunctionTrace::forget_symbols() const {
 std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
   std::vector<at::Tensor> ends = recorder_.held();
   ends.insert(ends.end(), outputs_.begin(), outputs_.end());
-  for (const CopiedNumbers& copied : copied_numbers_) ends.push_back(copied.tensor);  // no stand-ins, but with a history
+  for (const CopiedNumbers& copied : copied_numbers_) ends.push_back(copied.tensor);  // they are no stand-ins, and may have a history
   return ends;
 }
 

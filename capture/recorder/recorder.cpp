@@ -4,7 +4,7 @@
 #include "capture/recorder/data_sizes.h"
 #include "capture/recorder/dispatch.h"
 #include "capture/recorder/hidden_writes.h"
-#include "capture/recorder/kernel_settings.h"
+#include "capture/recorder/operator_settings.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/result_sizes.h"
 #include "capture/recorder/where_in_code.h"
@@ -67,9 +67,13 @@ void tell_made_of_numbers(Policy& policy, const c10::OperatorHandle& op, const t
   if (op == lift_fresh && TracingTensor::get(stack.back().toTensor()) == nullptr) policy.was_made_of_numbers(stack.back().toTensor());
 }
 
-uint64_t settings_of_kernels() {
+uint64_t settings_now() {
   static const bool has_accelerator = at::accelerator::getAccelerator().has_value();
-  return kernel_settings() ^ (has_accelerator ? accelerator_settings() << kBitsOfKernelSettings : 0);
+  PackedBits settings;
+  settings.add(operator_settings(), kBitsOfOperatorSettings);
+  settings.add(flushes_denormals(), 1);
+  if (has_accelerator) settings.add(accelerator_settings(), kBitsOfAcceleratorSettings);
+  return settings.word();
 }
 
 // Of a tensor that an op makes of numbers in the default dtype, as `ones(3)` is: a backward may run when the default is another one.
@@ -114,10 +118,11 @@ void Recorder::begin(uint32_t call) {
   user_formula_ = false;
 }
 
-// A node's formula changes no setting, and LibTorch's question for an accelerator makes statics, whose end the program would see earlier.
+// Not where nodes' formulas are recorded, which change no setting: getAccelerator() creates static objects of LibTorch's, and a program whose
+// global destructors call backward() needs them to be created, and so destroyed, no earlier than without hindcast.
 void Recorder::set_lifts(bool lifts) {
   lifts_ = lifts;
-  if (lifts) settings_ = settings_of_kernels();
+  if (lifts) settings_ = settings_now();
 }
 
 void Recorder::rollback() { graph_.instrs.truncate(first_instr_); }
@@ -463,8 +468,8 @@ void Recorder::record_hidden_write(const HiddenWrite& hidden, std::vector<c10::I
 }
 
 void Recorder::check_settings() {
-  if (lifts_ && !refusal_ && settings_of_kernels() != settings_)
-    refuse("it changes a setting that LibTorch's operators ask for (default dtype, determinism, precision, cuDNN, oneDNN)");
+  if (lifts_ && !refusal_ && settings_now() != settings_)
+    refuse("it changes a setting that operators read (default dtype, determinism, precision, cuDNN, oneDNN, denormals)");
 }
 
 void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& traits, const std::vector<c10::IValue>& inputs) {

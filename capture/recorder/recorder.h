@@ -77,7 +77,7 @@ class Recorder {
   /// Calls `work` as if nobody recorded on this thread.
   static void unrecorded(c10::function_ref<void()> work);
 
-  /// From here on the stand-in is a copy, which the graph makes, of the value that it has been, and the formula may write to it.
+  /// Records a copy of the stand-in's value. From here on the stand-in is that copy, and the formula may write to it.
   void become_copy(const at::Tensor& stand_in);
 
   /// The value of a stand-in now (derived again when its base was written), undefined for an undefined tensor.
@@ -188,7 +188,7 @@ class Recorder {
   uint32_t call_ = 0;
   std::optional<uint32_t> origin_without_gradients_;
   size_t first_instr_ = 0;
-  uint64_t settings_ = 0;  // kernel_settings() where tensors began to be lifted
+  uint64_t settings_ = 0;  // operator settings when set_lifts(true) was called
   std::optional<std::string> refusal_;
   SeenOfAutograd seen_;  // by the op that is recorded
   bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false, lost_history_ = false,

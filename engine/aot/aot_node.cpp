@@ -250,9 +250,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   }
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
-  const auto before = ThreadSettings::now();
-  variable_list gradients = live_->backward(given);
-  if (is_users && !(ThreadSettings::now() == before)) live_->refuse(kChangesASetting);
+  variable_list gradients = is_users ? users_backward(given) : live_->backward(given);
   if (live_->refusal()) {
     of_->give_up();
     tell_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());
@@ -262,6 +260,13 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
   learn(given, comes_again, /*with_graph=*/false);
   if (comes_again && are_as_given(of_->halves())) take_over();  // while what was saved is as it was: LibTorch's engine has just looked
+  return gradients;
+}
+
+variable_list AotNode::users_backward(const variable_list& tangents) {
+  const auto before = ThreadSettings::now();
+  variable_list gradients = live_->backward(tangents);
+  if (!(ThreadSettings::now() == before)) live_->refuse(kChangesASetting);
   return gradients;
 }
 

@@ -75,6 +75,7 @@ class AotNode final : public capture::ProgramNode {
   void end(std::unique_ptr<capture::FunctionTrace> trace);
   variable_list backward_of_trace(const variable_list& tangents, bool is_usual);
   variable_list backward_on_stand_ins(const variable_list& tangents, bool is_usual);
+  variable_list users_backward(const variable_list& tangents);  // may run the user's code
   void learn(const variable_list& tangents, bool for_this_call, bool with_graph);
   struct ForSecondOrder {
     std::optional<capture::Joint> joint;  // recorded in grad mode; nullopt: the joint program for first derivatives serves

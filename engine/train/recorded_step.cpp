@@ -62,7 +62,7 @@ struct RecordedSteps::One {
   std::string facts;
   std::vector<const void*> outside;  // addresses of AotHit::outside
   uint32_t steps = 0, thread = 0, failures = 0;
-  uint64_t last_run = 0, not_before = 0;  // of the runs of all
+  uint64_t last_run = 0, not_before = 0;  // counts of RecordedSteps::runs_
   bool is_given_up = false;
 
   Tensors inputs;         // what a batch is copied to
@@ -145,6 +145,12 @@ RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const 
     all_.splice(all_.begin(), all_, found);
     return *all_.front();
   }
+  // No call will find a program that nobody else refers to.
+  const auto is_gone = [](const auto& one) { return one->plan.use_count() == 1; };
+  for (const auto& one : all_) {
+    if (is_gone(one)) forget(*one);
+  }
+  all_.remove_if(is_gone);
   all_.push_front(std::make_unique<One>());
   all_.front()->facts = step.call.facts;
   all_.front()->plan = hit.plan;
@@ -189,7 +195,7 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   // It would be the graph's memory, and set anew by each launch.
   if (update_.makes_state())
     return give_up("a parameter has no optimizer state yet, or kernels do not know the optimizer's class, a setting, or a hook of it");
-  if (!has_room()) return give_up("as many kinds of steps as are kept are recorded already, and all are in use");
+  if (!has_room()) return give_up(base::format("{} kinds of steps have a graph already, and all are in use", kMostRecorded));
   if (!record(step, one, *hit)) return std::nullopt;
   return launch(step, one, *hit);
 }

@@ -42,10 +42,9 @@ def _without_history(result: Any) -> Any:
     def detach(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        known = detached.get(id(leaf))
-        if known is None:
-            known = detached[id(leaf)] = leaf.detach()
-        return known
+        if id(leaf) not in detached:
+            detached[id(leaf)] = leaf.detach()
+        return detached[id(leaf)]
 
     return pytree.tree_map(detach, result, is_leaf=is_size)
 

@@ -1,4 +1,4 @@
-#include "capture/recorder/kernel_settings.h"
+#include "capture/recorder/operator_settings.h"
 
 #include <ATen/Context.h>
 #include <c10/core/DefaultDtype.h>
@@ -11,7 +11,7 @@ namespace hindcast::capture {
 using at::Float32Backend;
 using at::Float32Op;
 
-uint64_t kernel_settings() {
+uint64_t operator_settings() {
   const auto& context = at::globalContext();
   PackedBits settings;
   settings.add(context.deterministicAlgorithms(), 1);
@@ -23,8 +23,6 @@ uint64_t kernel_settings() {
   settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL), 2);
   settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::CONV), 2);
   settings.add(c10::get_default_dtype_as_scalartype(), 8);
-  const volatile double denormal = std::numeric_limits<double>::denorm_min();
-  settings.add(denormal * 1. == 0., 1);  // torch.set_flush_denormal(True)
   return settings.word();
 }
 
@@ -48,6 +46,11 @@ uint64_t accelerator_settings() {
   constexpr int kMostTried = (1 << 12) - 1;  // a library has fewer algorithms
   settings.add(std::clamp(context.benchmarkLimitCuDNN(), 0, kMostTried), 12);
   return settings.word();
+}
+
+bool flushes_denormals() {
+  const volatile double denormal = std::numeric_limits<double>::denorm_min();
+  return denormal * 1. == 0.;
 }
 
 }  // namespace hindcast::capture

@@ -1,7 +1,7 @@
 #pragma once
-// LibTorch's settings that operators ask for when they run: the default dtype, determinism, precision, libraries. A program runs its
-// operators with the settings of the call, so a function that changes one for some of its operators is no program. Settings that decide which
-// operators are called (autocast, the backends of attention) are not among these: what is recorded has asked for them.
+// LibTorch's settings that operators read when they run: the default dtype, determinism, precision, libraries. A program runs its operators with
+// the settings of the call, so a function that changes one of them between its operators cannot be a program. Settings that decide which
+// operators are called (autocast, the backends of attention) are not among these: the recorded operators are those that were chosen.
 
 #include "base/check.h"
 
@@ -26,11 +26,15 @@ class PackedBits {
 };
 
 /// Those of the CPU, determinism, and the default dtype.
-uint64_t kernel_settings();
-constexpr int kBitsOfKernelSettings = 18;
+uint64_t operator_settings();
+constexpr int kBitsOfOperatorSettings = 17;
 
 /// Those of an accelerator: TF32, cuDNN, reduced precision, the preferred libraries.
 uint64_t accelerator_settings();
 constexpr int kBitsOfAcceleratorSettings = 34;
+
+/// torch.set_flush_denormal(True). In no key: a program's kernels run in the mode of their thread, too. Asking takes a multiplication of a
+/// denormal, which is slow on some processors.
+bool flushes_denormals();
 
 }  // namespace hindcast::capture
