@@ -321,6 +321,25 @@ def test_a_bound_that_is_enough_for_one_kind():
     assert lanes.launches() == launches + 4
 
 
+class Scale:
+    factor = 1.0
+
+
+def test_graphs_of_programs_that_are_gone_are_freed():
+    net = two_nets()[0]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    step = hindcast.train_step(optimizer, lambda x, y, scale: loss_of(net, x, y) * scale.factor, cuda_graphs=True, async_=False)
+    kept = []
+    for _ in range(4):
+        scale = Scale()  # another kind of call, which ends with the object
+        for seed in range(8):
+            step(*batch(seed), scale)
+        kept.append(step.stats()["cuda_graph_bytes"])
+        del scale
+        gc.collect()
+    assert kept[0] > 0 and kept == [kept[0]] * 4, kept
+
+
 def test_a_parameter_without_a_gradient():
     lanes = Lanes(clip=None, loss=lambda net, x, y: net.first(x).square().mean() + y.sum() * 0)
     for seed in range(STEPS):
