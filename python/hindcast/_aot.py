@@ -24,6 +24,7 @@ from ._flatten import flatten, is_size
 from ._kept_arguments import SetAttribute, mark_as, replace_stand_ins, set_attributes_of_modules
 from ._library import call, calls, ops
 from ._made_objects import TakenApart
+from ._new_tensor import known_of_stand_ins
 from ._programs import Program, Programs, programs_of
 from ._random_state import random_states
 from ._size_flow import NOWHERE, NumbersForPython, takes_symbols
@@ -123,7 +124,7 @@ def _run_function(
         start = _clock()
         sets: list[SetAttribute] = []
         try:
-            with _numbers_for_python():
+            with _numbers_for_python(), known_of_stand_ins():
                 result, writes = kind.run(tensors)
         finally:
             if call is not None:

@@ -264,6 +264,33 @@ def test_tensors_made_of_numbers_are_new_in_each_call(function):
     assert f.stats()["hits"] == 3
 
 
+MADE_LIKE_AN_ARGUMENT = {
+    "new_tensor": lambda x: x * x.new_tensor([1.0, 2.0, 3.0]) + x.new_tensor(data=3, dtype=torch.int64),
+    "new of numbers": lambda x: x * x.new([1.0, 2.0, 3.0]) + x.new((0.5,)),
+    "new of sizes": lambda x: x * x.new(2, x.size(0)).fill_(2.0) + x.new(torch.Size([3])).zero_() + x.new().sum(),
+    "new of a tensor": lambda x: x * x.new(x),
+}
+
+
+@pytest.mark.parametrize("name", MADE_LIKE_AN_ARGUMENT)
+def test_tensors_made_like_an_argument(name):
+    function = MADE_LIKE_AN_ARGUMENT[name]
+    f = hindcast.aot_function(function, "eager", "eager")
+    for _ in range(4):
+        x = leaf(3)
+        seen, expected = f(x), function(x)
+        assert_same(detached(seen), detached(expected))
+        assert_same(gradients_of(seen, [x]), gradients_of(expected, [x]))
+    assert f.stats()["hits"] == 3
+
+
+def test_an_error_of_a_tensor_made_like_an_argument():
+    f = hindcast.aot_function(lambda x: x.new_tensor("text"))
+    with pytest.raises(TypeError, match="new\\(\\): invalid data type 'str'"):
+        f(torch.ones(3))
+    assert "new_tensor" not in vars(torch.Tensor)
+
+
 def test_a_tensor_made_of_numbers_that_is_kept():
     kept = []
 
