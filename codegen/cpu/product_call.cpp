@@ -19,8 +19,8 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// A multiple of a block's rows on every CPU.
-constexpr int64_t kBlockRows = 8;
+// Rows that threads share out together.
+constexpr int64_t kSharedRows = 8;
 // Of one product of a batch: multiplications and additions that a thread has at least.
 constexpr int64_t kGrainOfProduct = int64_t{1} << 20;
 // Multiplications and additions that are timed, about a millisecond, where a result counts as if its depth were 16 at least: results of a
@@ -178,22 +178,21 @@ class ProductCall final : public PointwiseFrame {
 
   void run_product(const Call& call, const Walk& walk) const {
     const int64_t columns = walk.shape[3], depth = walk.shape[2];
-    const int64_t blocks = (walk.rows + kBlockRows - 1) / kBlockRows;
-    const int64_t of_block = kBlockRows * columns * depth;
+    const int64_t parts = (walk.rows + kSharedRows - 1) / kSharedRows;
+    const int64_t of_part = kSharedRows * columns * depth;
     const auto *a = memory_of(factor(call, 0)), *b = memory_of(factor(call, 1));
-    run_ranges(walk.batch * blocks, std::max<int64_t>(1, kGrainOfProduct / std::max<int64_t>(of_block, 1)),
-               [&](int64_t first, int64_t last) {
-                 const Scratch scratch(copies_panels(columns) ? depth * kPanelBytes : 0);
-                 while (first < last) {
-                   const int64_t item = first / blocks, begin = first % blocks, end = std::min(blocks, begin + last - first);
-                   Pointers at(walk.pointers.begin(), walk.pointers.end());
-                   for (size_t i = 0; i < at.size(); ++i) at[i] += item * walk.batch_steps[i];
-                   kernel_->product(kernel_->product_blocks, walk.shape.data(), a + item * walk.a_batch_step, b + item * walk.b_batch_step,
-                                    at.data(), walk.row_steps.data(), call.scalars.data(), begin * kBlockRows,
-                                    std::min(end * kBlockRows, walk.rows), scratch.memory());
-                   first += end - begin;
-                 }
-               });
+    run_ranges(walk.batch * parts, std::max<int64_t>(1, kGrainOfProduct / std::max<int64_t>(of_part, 1)), [&](int64_t first, int64_t last) {
+      const Scratch scratch(copies_panels(columns) ? depth * kPanelBytes : 0);
+      while (first < last) {
+        const int64_t item = first / parts, begin = first % parts, end = std::min(parts, begin + last - first);
+        Pointers at(walk.pointers.begin(), walk.pointers.end());
+        for (size_t i = 0; i < at.size(); ++i) at[i] += item * walk.batch_steps[i];
+        kernel_->product(kernel_->product_blocks, walk.shape.data(), a + item * walk.a_batch_step, b + item * walk.b_batch_step, at.data(),
+                         walk.row_steps.data(), call.scalars.data(), begin * kSharedRows, std::min(end * kSharedRows, walk.rows),
+                         scratch.memory());
+        first += end - begin;
+      }
+    });
   }
 
   /// A panel of b.

@@ -103,7 +103,8 @@ static void multiply_block(const T* a, long a_step, const T* panel, long panel_s
       panel += panel_step;
 #pragma clang loop unroll(full)
       for (int i = 0; i < kRows; ++i) {
-        const V all = V{} + (kIsATransposed ? rows[0][k * a_step + i] : rows[i][k]);
+        // Less zeros, which is the number itself. With zeros added it would be +0 for -0: an addition in each step.
+        const V all = (kIsATransposed ? rows[0][k * a_step + i] : rows[i][k]) - V{};
 #pragma clang loop unroll(full)
         for (int j = 0; j < kVectors; ++j) sums[i][j] += all * columns[j];
       }
@@ -128,6 +129,9 @@ static void multiply_rows(long rows, const T* a, long a_step, const T* panel, lo
     if (rows - row >= 4) {
       multiply_block<4, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
       row += 4;
+    } else if (rows - row >= 2) {
+      multiply_block<2, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
+      row += 2;
     } else {
       multiply_block<1, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
       ++row;

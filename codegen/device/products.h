@@ -14,10 +14,13 @@ namespace hindcast::device {
 #if defined(__AVX512F__)
 inline constexpr int kVectorBytes = 64, kBlockRows = 8;  // 32 registers
 #elif defined(__AVX2__)
-inline constexpr int kVectorBytes = 32, kBlockRows = 4;  // 16 registers
+inline constexpr int kVectorBytes = 32, kBlockRows = 6;  // 16 registers
 #else
 inline constexpr int kVectorBytes = 16, kBlockRows = 4;
 #endif
+
+/// Rows of the next block, where so many are left. Eight are two blocks of four, not of six and two: a short block reads as much of b as a long one.
+HC_DEVICE long rows_of_block(long left) { return kBlockRows == 6 && left == 8 ? 4 : left < kBlockRows ? left : kBlockRows; }
 
 /// Elements of a vector, and of the columns of a block.
 template <class T>
@@ -61,8 +64,8 @@ HC_DEVICE void multiply(const ProductBlocks<T>& blocks, const Factors<T>& factor
       panel_step = is_narrow ? kLanes<T> : kBlockColumns<T>;
       blocks.copy_panel[kIsBTransposed][!is_narrow](factors, column, count, scratch);
     }
-    for (long row = begin; row < end; row += kBlockRows) {
-      const long rows = end - row < kBlockRows ? end - row : kBlockRows;
+    for (long row = begin, rows; row < end; row += rows) {
+      rows = rows_of_block(end - row);
       const T* const a = kIsATransposed ? factors.a + row : factors.a + row * factors.a_step;
       blocks.multiply[kIsATransposed][!is_narrow](rows, a, factors.a_step, panel, panel_step, factors.depth, block);
       if (count == kBlockColumns<T>) {
