@@ -95,7 +95,8 @@ struct Instr {
   EventOrder order = EventOrder::Here;
   EventUse use = EventUse::Wait;
   uint32_t event = 0;
-  uint32_t origin = 0;  // what it was recorded of, an index into Graph::origins
+  uint32_t origin = 0;   // what it was recorded of, an index into Graph::origins
+  uint32_t formula = 0;  // of a function's backward: instrs of one node of autograd have the same number; 0: of none
   std::optional<c10::OperatorHandle> op;
   std::vector<Arg> args;  // Op and Mutate: in schema order
   ValueIds inputs;        // the others: in order, may be undefined

@@ -12,6 +12,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
 #include <atomic>
@@ -116,6 +117,7 @@ void Recorder::begin(uint32_t call) {
   origin_without_gradients_.reset();
   derived_.clear();
   user_formula_ = false;
+  formula_ = nullptr;
 }
 
 // Not where nodes' formulas are recorded, which change no setting: getAccelerator() creates static objects of LibTorch's, and a program whose
@@ -271,9 +273,19 @@ Instr& Recorder::new_instr(const c10::OperatorHandle& op, std::vector<Arg> args,
   Instr& instr = graph_.instrs.emplace_back();
   instr.kind = kind;
   instr.origin = origin_without_gradients_ && !c10::GradMode::is_enabled() ? *origin_without_gradients_ : call_;
+  instr.formula = number_of_formula();
   instr.op = op;
   instr.args = std::move(args);
   return instr;
+}
+
+// A node that is made at the place of the last one gets its number, too: then both count as one formula.
+uint32_t Recorder::number_of_formula() {
+  if (!lifts_) return 0;
+  const auto node = torch::autograd::get_current_node();
+  if (node == nullptr) return 0;
+  if (std::exchange(formula_, node.get()) != node.get()) ++formulas_;
+  return formulas_;
 }
 
 bool Recorder::is_constant(const Arg& arg) const {

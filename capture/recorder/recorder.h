@@ -24,6 +24,10 @@
 
 #include <unordered_map>
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace hindcast::capture {
 
 struct HiddenWrite;
@@ -139,6 +143,7 @@ class Recorder {
   class Pause;
 
   Instr& new_instr(const c10::OperatorHandle& op, std::vector<Arg> args, InstrKind kind = InstrKind::Op);
+  uint32_t number_of_formula();
   Arg make_arg(const c10::IValue& value);
   bool is_constant(const Arg& arg) const;
   void refuse(const c10::OperatorHandle& op, const char* reason);
@@ -187,6 +192,8 @@ class Recorder {
   Policy& policy_;
   uint32_t call_ = 0;
   std::optional<uint32_t> origin_without_gradients_;
+  const torch::autograd::Node* formula_ = nullptr;  // of the last instr; only compared
+  uint32_t formulas_ = 0;
   size_t first_instr_ = 0;
   uint64_t settings_ = 0;  // operator settings when set_lifts(true) was called
   std::optional<std::string> refusal_;

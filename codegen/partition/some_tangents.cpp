@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
 
 namespace hindcast::codegen {
 
@@ -19,6 +20,7 @@ using capture::ValueId;
 namespace {
 
 // Ops whose results are zero where all that depends on a tangent is. All formulas of LibTorch named *_backward are linear in the gradient.
+// Asked where a formula gets some of its gradients: LibTorch's formulas leave out what belongs to the others.
 bool is_linear(const Instr& instr) {
   static constexpr std::array kNames = {"aten::neg",
                                         "aten::sum",
@@ -77,7 +79,7 @@ bool is_linear(const Instr& instr) {
 
 class SomeTangents {
  public:
-  SomeTangents(const Joint& joint, const std::vector<bool>& flows) : uses_(joint), joint_(joint), graph_(uses_.graph()) {
+  SomeTangents(const Joint& joint, const std::vector<bool>& flows) : uses_(joint), joint_(joint), graph_(uses_.graph()), flows_(flows) {
     state_.resize(graph_.values.size());
     for (size_t i = 0; i < flows.size(); ++i) {
       const ValueId tangent = joint.tangent_values()[i];
@@ -87,30 +89,24 @@ class SomeTangents {
 
   std::optional<Joint> run() {
     Joint part = joint_;
-    auto graph = std::make_shared<Graph>(graph_);
-    graph->instrs = {};
+    made_ = std::make_shared<Graph>(graph_);
+    made_->instrs = {};
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
-      if (i == joint_.forward_end) part.forward_end = static_cast<uint32_t>(graph->instrs.size());
-      switch (what_becomes_of(i)) {
-        case Outcome::Kept:
-          add(*graph, i);
-          break;
-        case Outcome::Gone:
-          break;
-        case Outcome::Unknown:
-          return std::nullopt;
-      }
+      if (i == joint_.forward_end) part.forward_end = static_cast<uint32_t>(made_->instrs.size());
+      if (!leave_out(i) && !add(i)) return std::nullopt;
     }
-    if (joint_.forward_end == graph_.instrs.size()) part.forward_end = static_cast<uint32_t>(graph->instrs.size());
-    for (size_t i = joint_.primals; i < graph->inputs.size(); ++i) graph->inputs[i] = now(graph->inputs[i]);
-    for (size_t i = joint_.results; i < graph->outputs.size(); ++i) graph->outputs[i] = now(graph->outputs[i]);
-    graph->verify();
-    part.graph = std::move(graph);
+    if (joint_.forward_end == graph_.instrs.size()) part.forward_end = static_cast<uint32_t>(made_->instrs.size());
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      ValueId& tangent = made_->inputs[joint_.primals + i];
+      tangent = flows_[i] ? now(tangent) : ValueId();
+    }
+    for (size_t i = joint_.results; i < made_->outputs.size(); ++i) made_->outputs[i] = now(made_->outputs[i]);
+    made_->verify();
+    part.graph = std::move(made_);
     return part;
   }
 
  private:
-  enum class Outcome : uint8_t { Kept, Gone, Unknown };
   struct State {
     bool is_zero = false;
     ValueId instead;  // the same
@@ -125,17 +121,47 @@ class SomeTangents {
   bool is_zero(ValueId value) const { return value.defined() && state_[value.index].is_zero; }
   bool has_another_name(ValueId value) const { return value.defined() && state_[value.index].instead.defined(); }
 
-  Outcome what_becomes_of(uint32_t i) {
+  bool leave_out(uint32_t i) {
     const Instr& instr = graph_.instrs[i];
-    if (!uses_.runs_in_backward(i) || uses_.stays(i)) return reads_zero(instr) ? Outcome::Unknown : Outcome::Kept;
-    if (!reads_zero(instr)) return Outcome::Kept;
-    if (const auto sum = operands_of_sum(instr)) return sum_of(instr, (*sum)[0], (*sum)[1]);
-    const bool all_are_zero = reads_only_zeros(instr);
-    if (!all_are_zero || instr.kind != InstrKind::Op || !is_linear(instr)) return Outcome::Unknown;
+    if (gets_no_gradient(i) && (!may_be_accumulation(instr) || reads_only_zeros(instr))) return are_zero(instr);
+    if (!uses_.runs_in_backward(i) || uses_.stays(i) || !reads_zero(instr)) return false;
+    if (const auto sum = operands_of_sum(instr)) return is_one_operand(instr, (*sum)[0], (*sum)[1]);
+    return instr.kind == InstrKind::Op && reads_only_zeros(instr) && is_linear(instr) && are_zero(instr);
+  }
+
+  bool are_zero(const Instr& instr) {
     for (const ValueId output : instr.outputs) {
       if (output.defined()) state_[output.index].is_zero = true;
     }
-    return Outcome::Gone;
+    return true;
+  }
+
+  // LibTorch adds up what flows into the next node while the node that gives the second part is the current one.
+  static bool may_be_accumulation(const Instr& instr) {
+    if (instr.kind == InstrKind::AddGrads) return true;
+    if (!instr.op) return false;
+    const std::string& name = instr.op->operator_name().name;
+    return name == "aten::add" || name == "aten::add_";
+  }
+
+  // Nothing flows into the node whose formula instr i is a part of: autograd does not run it.
+  bool gets_no_gradient(uint32_t i) {
+    const uint32_t formula = graph_.instrs[i].formula;
+    if (i < joint_.forward_end || formula == 0) return false;
+    const auto [known, is_new] = without_gradient_.try_emplace(formula, false);
+    if (!is_new) return known->second;
+    bool any_is_zero = false, all_are_zero = true;
+    const auto look_at = [&](ValueId value) {
+      if (!value.defined() || !uses_.is_of_backward(value)) return;
+      const uint32_t maker = uses_.maker_of(value);
+      if (maker != JointUses::kNone && graph_.instrs[maker].formula == formula) return;
+      (is_zero(value) ? any_is_zero : all_are_zero) = is_zero(value);
+    };
+    for (uint32_t part = i; part < graph_.instrs.size(); ++part) {
+      const Instr& instr = graph_.instrs[part];
+      if (instr.formula == formula && !may_be_accumulation(instr)) capture::for_each_use(instr, look_at);
+    }
+    return known->second = any_is_zero && all_are_zero;
   }
 
   bool reads_zero(const Instr& instr) const {
@@ -160,24 +186,28 @@ class SomeTangents {
     return std::array<ValueId, 2>{instr.args[0].values[0], instr.args[1].values[0]};
   }
 
-  Outcome sum_of(const Instr& instr, ValueId a, ValueId b) {
-    const ValueId output = instr.outputs[0];
-    if (is_zero(a) && is_zero(b)) {
-      state_[output.index].is_zero = true;
-      return Outcome::Gone;
-    }
-    const ValueId other = now(is_zero(a) ? b : a);
+  bool is_one_operand(const Instr& instr, ValueId a, ValueId b) {
+    if (is_zero(a) && is_zero(b)) return are_zero(instr);
+    const ValueId other = now(is_zero(a) ? b : a), output = instr.outputs[0];
     const capture::Value &is = graph_.values[other.index], &was = graph_.values[output.index];
-    if (is.sizes != was.sizes || is.dtype != was.dtype || is.strides != was.strides) return Outcome::Unknown;
+    if (is.sizes != was.sizes || is.dtype != was.dtype || is.strides != was.strides) return false;
     state_[output.index].instead = other;
-    return Outcome::Gone;
+    return true;
   }
 
-  void add(Graph& graph, uint32_t i) const {
-    bool reads_another_name = false;
-    capture::for_each_use(graph_.instrs[i], [&](ValueId value) { reads_another_name = reads_another_name || has_another_name(value); });
-    if (!reads_another_name) return graph.instrs.share(graph_.instrs, i);
-    Instr copy = graph_.instrs[i];
+  bool add(uint32_t i) {
+    const Instr& instr = graph_.instrs[i];
+    bool can_be_made = true, reads_another_name = false;
+    capture::for_each_use(instr, [&](ValueId value) {
+      if (is_zero(value)) can_be_made = can_be_made && make_zeros(value, instr);
+      reads_another_name = reads_another_name || has_another_name(value);
+    });
+    if (!can_be_made) return false;
+    if (!reads_another_name) {
+      made_->instrs.share(graph_.instrs, i);
+      return true;
+    }
+    Instr copy = instr;
     const auto rename = [&](auto& list) {
       for (ValueId& value : list) value = now(value);
     };
@@ -187,13 +217,45 @@ class SomeTangents {
     }
     rename(copy.inputs);
     copy.base = now(copy.base);
-    graph.instrs.push_back(std::move(copy));
+    made_->instrs.push_back(std::move(copy));
+    return true;
+  }
+
+  // False: the value has another layout than that of new zeros.
+  bool make_zeros(ValueId value, const Instr& reader) {
+    const capture::Value& zeros = graph_.values[value.index];
+    if (zeros.is_view || !is_contiguous(zeros)) return false;
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
+    Instr& made = made_->instrs.emplace_back();
+    made.op = op;
+    made.origin = reader.origin;
+    made.formula = reader.formula;
+    made.args = {{capture::Arg::Kind::IntList, {}, {}, {}}};
+    made.args[0].exprs.append(zeros.sizes.begin(), zeros.sizes.end());
+    for (const c10::IValue& option : {c10::IValue(zeros.dtype), c10::IValue(at::kStrided), c10::IValue(zeros.device), c10::IValue()})
+      made.args.push_back({capture::Arg::Kind::Constant, option, {}, {}});
+    made.outputs = {value};
+    state_[value.index].is_zero = false;
+    return true;
+  }
+
+  bool is_contiguous(const capture::Value& value) const {
+    int64_t stride = 1;
+    for (size_t dim = value.sizes.size(); dim-- > 0;) {
+      const int64_t size = graph_.symbols->hint(value.sizes[dim]);
+      if (size != 1 && value.strides[dim] != stride) return false;
+      stride *= std::max<int64_t>(size, 1);
+    }
+    return true;
   }
 
   const JointUses uses_;
   const Joint& joint_;
   const Graph& graph_;
-  std::vector<State> state_;  // by value
+  const std::vector<bool>& flows_;
+  std::vector<State> state_;                             // by value
+  std::unordered_map<uint32_t, bool> without_gradient_;  // by formula
+  std::shared_ptr<Graph> made_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "codegen/plan/plan.h"
 
+#include "codegen/plan/kept_fill.h"
 #include "codegen/plan/op_call.h"
 #include "base/check.h"
 #include "base/footprint.h"
@@ -121,6 +122,7 @@ std::vector<uint32_t> Plan::find_last_uses(const Schedule& schedule, const FindH
 
 void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use) {
   const std::vector<bool> is_copied = find_views_to_be_copied(), is_shown = find_shown_views();
+  const std::vector<bool> is_kept = is_as_captured_ ? std::vector<bool>(graph_->instrs.size()) : find_kept_fills(*graph_, schedule);
   steps_.reserve(schedule.items.size());
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
     const Schedule::Item item = schedule.items[place];
@@ -128,6 +130,9 @@ void Plan::add_steps(const Schedule& schedule, const MakeGroupCall& make_group_c
       add_step(schedule.groups[item.index], place, last_use, make_group_call(item.index));
     } else {
       add_step(item.index, place, last_use, is_copied[item.index], is_shown[item.index]);
+      Step& step = steps_.back();
+      if (is_kept[item.index] && step.outputs[0] != kNoSlot)
+        step.call_op = make_kept_fill(graph_->values[graph_->instrs[item.index].outputs[0].index], std::move(step.call_op));
     }
   }
 }
