@@ -121,7 +121,6 @@ void BackwardPlan::add_events() {
 // Saved tensors leave with their node; the few that are read elsewhere leave with their last use, and so do those of a node that is a program.
 void BackwardPlan::find_what_flows_on(const codegen::Schedule& schedule) {
   flows_on_.assign(first_resume_slot(), false);
-  std::vector<uint32_t> reader(first_resume_slot(), kNoSlot);
   const std::vector<uint32_t>& programs = backward().programs;
   uint32_t furthest = 0;
   for (const codegen::Schedule::Item item : schedule.items) {
@@ -140,8 +139,7 @@ void BackwardPlan::find_what_flows_on(const codegen::Schedule& schedule) {
       if (slot >= first_resume_slot()) return;
       if (moved || std::binary_search(programs.begin(), programs.end(), instr.origin)) flows_on_[slot] = true;
       const bool formula = instr.kind == InstrKind::Op || instr.kind == InstrKind::Mutate;
-      if (reader[slot] == kNoSlot) reader[slot] = instr.origin;
-      if (reader[slot] != instr.origin || !formula) flows_on_[slot] = true;
+      if (instr.origin != backward().owners[slot] || !formula) flows_on_[slot] = true;
     });
   }
 }

@@ -51,6 +51,7 @@ class HINDCAST_API BackwardGraph final : public Graph {
   std::vector<Event> events;  // by Instr::event
   std::vector<BufferEvent> buffer_events;
   uint32_t tensor_count = 0;  // of `inputs`: one per collected tensor slot; then the gradients given at the start, in the order of Resume
+  std::vector<uint32_t> owners;    // by collected tensor: the node that saved it, as Instr::origin
   std::vector<uint32_t> programs;  // nodes whose backward was made ahead of time and is a part of this one
   uint32_t first_call = 0;
   Stage stage = Stage::NodeStart;

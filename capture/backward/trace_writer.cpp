@@ -3,6 +3,7 @@
 #include "capture/graph/same_bits.h"
 #include "hooks/node_streams.h"
 
+#include <algorithm>
 #include <tuple>
 
 namespace hindcast::capture {
@@ -40,6 +41,11 @@ TraceWriter::TraceWriter(const TraceRequest& request) : request_(request), recor
   graph_->stage = request.resume.stage;
   for (const NodeCall& call : request.collected.calls) graph_->origins.push_back(call.node->name());
   graph_->inputs.resize(request.collected.tensors.size());
+  graph_->owners.resize(graph_->inputs.size());
+  for (uint32_t call = 0; call < request.collected.calls.size(); ++call) {
+    const NodeCall& owner = request.collected.calls[call];
+    std::fill_n(graph_->owners.begin() + owner.first_tensor, owner.tensor_count, call);
+  }
   graph_->tensor_count = static_cast<uint32_t>(graph_->inputs.size());
 }
 

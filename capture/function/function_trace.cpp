@@ -478,8 +478,38 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
     gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
     gradients.push_back(traced ? without_history(traced->real) : gradient);
   }
+  if (!recorder_.refusal() && tangents_.size() > 1 && !depends_on_tangents_alone())
+    recorder_.refuse("a formula does not use the gradient that it is given");
   if (recorder_.refusal()) recorder_.release();
   return gradients;
+}
+
+// What a formula gives without reading its gradient, as that of a loss whose forward has computed the gradient, belongs to no tangent: where
+// gradients flow into other results only, nobody would know that the formula does not run. Zeros do not matter.
+bool FunctionTrace::depends_on_tangents_alone() const {
+  std::vector<bool> is_reached(graph_->values.size()), is_zero(graph_->values.size());
+  for (const ValueId tangent : tangents_) {
+    if (tangent.defined()) is_reached[tangent.index] = true;
+  }
+  bool all_are_reached = true;
+  const auto ask = [&](ValueId value) {
+    all_are_reached = all_are_reached && (!value.defined() || is_reached[value.index] || is_zero[value.index]);
+  };
+  for (size_t i = forward_end_; i < graph_->instrs.size(); ++i) {
+    const Instr& instr = graph_->instrs[i];
+    bool any = false;
+    for_each_use(instr, [&](ValueId value) { any = any || (value.defined() && is_reached[value.index]); });
+    const std::string_view name = instr.op ? std::string_view(instr.op->operator_name().name) : std::string_view();
+    const bool is_sum = instr.kind == InstrKind::AddGrads || name == "aten::add" || name == "aten::add_";
+    if (any && is_sum) for_each_use(instr, ask);
+    for (const ValueId output : instr.outputs) {
+      if (!output.defined()) continue;
+      is_reached[output.index] = any;
+      is_zero[output.index] = name == "aten::zeros" || name == "aten::zeros_like" || name == "aten::new_zeros";
+    }
+  }
+  std::for_each(gradients_.begin(), gradients_.end(), ask);
+  return all_are_reached;
 }
 
 variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, bool create_graph) {

@@ -200,6 +200,7 @@ class FunctionTrace final : private Policy {
   at::Tensor known_by_its_place(const at::Tensor& outside) const;
   void undo();
   torch::autograd::variable_list run_engine(const torch::autograd::variable_list& tangents, bool create_graph);
+  bool depends_on_tangents_alone() const;
   std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);
 
   const SizesOf sizes_of_;

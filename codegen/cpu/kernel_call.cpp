@@ -4,6 +4,7 @@
 #include "codegen/cpu/loop_nest.h"
 #include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
+#include "codegen/cpu/prepared_kernel.h"
 #include "codegen/cpu/results.h"
 #include "codegen/cpu/product_call.h"
 #include "codegen/cpu/row_call.h"
@@ -23,7 +24,59 @@ class KernelCall final : public PointwiseFrame {
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
+  // Of what one thread does alone.
+  std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
+    if (!may_be_prepared(step, slots)) return nullptr;
+    Call call(step, slots, env, *this);
+    lay_out(call);
+    if (call.is_empty() || call.numel > grain_) return nullptr;
+    if (call.is_one_loop) return std::make_unique<PreparedLoop>(*this, call);
+    make_unread_results(call);
+    const Nest nest = nest_of(call);
+    for (size_t i = 0; i < loads_; ++i) {
+      if (!nest.loads[i].is_same(call.load(i))) return nullptr;
+    }
+    return std::make_unique<PreparedNest>(*this, call, nest);
+  }
+
  private:
+  class PreparedLoop final : public PreparedKernel {
+   public:
+    PreparedLoop(const KernelCall& of, const Call& call)
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env),
+          dense_(of.kernel_->dense),
+          numel_(call.numel) {}
+    void run(char* const* addresses, const capture::Env& env) const override {
+      Scalars memory;
+      dense_(pointers_of(addresses).data(), scalars_of(env, memory), numel_);
+    }
+
+   private:
+    DenseKernel* const dense_;
+    const int64_t numel_;
+  };
+
+  class PreparedNest final : public PreparedKernel {
+   public:
+    PreparedNest(const KernelCall& of, const Call& call, const Nest& nest)
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env),
+          of_(of),
+          loops_(nest.loops) {
+      for (size_t i = 0; i < of.loads_; ++i) offsets_.push_back(nest.pointers[i] - memory_of(call.load(i)));
+    }
+    void run(char* const* addresses, const capture::Env& env) const override {
+      Scalars memory;
+      Pointers pointers = pointers_of(addresses);
+      for (size_t i = 0; i < offsets_.size(); ++i) pointers[i] += offsets_[i];
+      cpu::run_nest(of_.kernel_->dense, loops_, pointers, of_.widths_, scalars_of(env, memory), of_.grain_);
+    }
+
+   private:
+    const KernelCall& of_;
+    const c10::SmallVector<Loop, 4> loops_;
+    c10::SmallVector<int64_t, 16> offsets_;  // of what has zeros around it
+  };
+
   bool can_write_leaves(const Call& call) const override { return call.is_one_loop && kernel_->leaves != nullptr; }
 
   void launch(Call& call) const override {

@@ -3,6 +3,7 @@
 #include "codegen/cpu/loop_nest.h"
 #include "codegen/cpu/memory/empty_recycled.h"
 #include "codegen/cpu/parallel.h"
+#include "codegen/cpu/prepared_kernel.h"
 #include "codegen/cpu/product_times.h"
 #include "codegen/cpu/results.h"
 #include "codegen/kernel/pointwise_frame.h"
@@ -56,7 +57,35 @@ class ProductCall final : public PointwiseFrame {
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
+  // Where the kernel is the faster one.
+  std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
+    if (!may_be_prepared(step, slots)) return nullptr;
+    Call call(step, slots, env, *this);
+    lay_out(call);
+    if (call.is_empty()) return nullptr;
+    make_unread_results(call);
+    std::optional<Walk> walk = walk_of(call);
+    if (!walk || !is_by_kernel(call, *walk)) return nullptr;
+    return std::make_unique<PreparedProduct>(*this, call, std::move(*walk));
+  }
+
  private:
+  class PreparedProduct final : public PreparedKernel {
+   public:
+    PreparedProduct(const ProductCall& of, const Call& call, Walk walk)
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env),
+          of_(of),
+          walk_(std::move(walk)) {}
+    void run(char* const* addresses, const capture::Env& env) const override {
+      Scalars memory;
+      of_.run_product(walk_, {addresses[of_.factors_[0]], addresses[of_.factors_[1]]}, pointers_of(addresses), scalars_of(env, memory));
+    }
+
+   private:
+    const ProductCall& of_;
+    const Walk walk_;  // but for its pointers
+  };
+
   bool can_write_leaves(const Call& /*call*/) const override { return false; }
   // Of a load that is read element by element. Blocks of the result are written while factors are read.
   bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop && !loads_factor_; }
@@ -70,11 +99,15 @@ class ProductCall final : public PointwiseFrame {
     run_behind_atens(call, call.results);
   }
 
-  // What is faster on these sizes, which is found out on the first calls that have sizes like them.
-  bool is_by_kernel(const Call& call, const Walk& walk) const {
+  ProductSizes sizes_of_product(const Walk& walk) const {
     const BodyProduct& product = *group_.body.product;
     const int64_t kind = static_cast<int64_t>(type_) * 4 + (product.is_a_transposed ? 2 : 0) + (product.is_b_transposed ? 1 : 0);
-    const ProductSizes sizes{walk.batch, walk.rows, walk.shape[3], walk.shape[2], kind}, like = class_of(sizes);
+    return {walk.batch, walk.rows, walk.shape[3], walk.shape[2], kind};
+  }
+
+  // What is faster on these sizes, which is found out on the first calls that have sizes like them.
+  bool is_by_kernel(const Call& call, const Walk& walk) const {
+    const ProductSizes sizes = sizes_of_product(walk), like = class_of(sizes);
     uint64_t key = 1;
     for (const int64_t size : {like.batch, like.rows, like.columns, like.depth, like.kind})
       key = (key ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15;
@@ -177,19 +210,22 @@ class ProductCall final : public PointwiseFrame {
   }
 
   void run_product(const Call& call, const Walk& walk) const {
+    run_product(walk, {memory_of(factor(call, 0)), memory_of(factor(call, 1))}, walk.pointers, call.scalars.data());
+  }
+
+  void run_product(const Walk& walk, std::array<const char*, 2> factors, const Pointers& pointers, const double* scalars) const {
     const int64_t columns = walk.shape[3], depth = walk.shape[2];
     const int64_t parts = (walk.rows + kSharedRows - 1) / kSharedRows;
     const int64_t of_part = kSharedRows * columns * depth;
-    const auto *a = memory_of(factor(call, 0)), *b = memory_of(factor(call, 1));
+    const char *const a = factors[0], *const b = factors[1];
     run_ranges(walk.batch * parts, std::max<int64_t>(1, kGrainOfProduct / std::max<int64_t>(of_part, 1)), [&](int64_t first, int64_t last) {
       const Scratch scratch(copies_panels(columns) ? depth * kPanelBytes : 0);
       while (first < last) {
         const int64_t item = first / parts, begin = first % parts, end = std::min(parts, begin + last - first);
-        Pointers at(walk.pointers.begin(), walk.pointers.end());
+        Pointers at(pointers.begin(), pointers.end());
         for (size_t i = 0; i < at.size(); ++i) at[i] += item * walk.batch_steps[i];
         kernel_->product(kernel_->product_blocks, walk.shape.data(), a + item * walk.a_batch_step, b + item * walk.b_batch_step, at.data(),
-                         walk.row_steps.data(), call.scalars.data(), begin * kSharedRows, std::min(end * kSharedRows, walk.rows),
-                         scratch.memory());
+                         walk.row_steps.data(), scalars, begin * kSharedRows, std::min(end * kSharedRows, walk.rows), scratch.memory());
         first += end - begin;
       }
     });

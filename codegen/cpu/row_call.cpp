@@ -5,6 +5,7 @@
 #include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/partial_results.h"
+#include "codegen/cpu/prepared_kernel.h"
 #include "codegen/cpu/results.h"
 #include "codegen/cpu/row_packing.h"
 #include "codegen/kernel/row_frame.h"
@@ -48,6 +49,23 @@ class RowCall final : public RowFrame {
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
+  // Of what one thread does alone.
+  std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
+    if (!may_be_prepared(step, slots)) return nullptr;
+    Call call(step, slots, env, *this);
+    if (call.is_empty()) return nullptr;
+    make_unread_results(call);
+    auto prepared = std::make_unique<PreparedRows>(*this, call);
+    Rows& rows = prepared->laid_out;
+    lay_out_rows(call, rows);
+    for (size_t i = 0; i < loads_; ++i) {
+      if (!rows.tensors[i].is_same(call.load(i))) return nullptr;
+    }
+    if (rows.segments() > 1 || rows.row_count * rows.row_length() > grain_) return nullptr;
+    rows.tensors.clear();
+    return prepared;
+  }
+
  private:
   // The two nests of one call, and where its tensors begin.
   struct Launch : Rows {
@@ -61,32 +79,53 @@ class RowCall final : public RowFrame {
     int64_t loop_length() const { return copies_segments ? row_length() : segment_length(); }
   };
 
+  class PreparedRows final : public PreparedKernel {
+   public:
+    PreparedRows(const RowCall& of, const Call& call)
+        : PreparedKernel(of.layouts_of_results(call), of.loads_, call.step.inputs.size(), of.scalars_, call.env), of_(of) {}
+    void run(char* const* addresses, const capture::Env& env) const override {
+      Scalars memory;
+      Launch launch;
+      static_cast<Rows&>(launch) = laid_out;
+      launch.pointers = pointers_of(addresses);
+      of_.arrange(launch);
+      of_.run_arranged(launch, of_.kernel_->rows, scalars_of(env, memory));
+    }
+
+    Rows laid_out;  // without tensors
+
+   private:
+    const RowCall& of_;
+  };
+
   bool may_take_input(const Call& /*call*/, size_t store) const override { return takes_memory_[store]; }
   bool can_write_leaves(const Call& /*call*/) const override { return kernel_->rows_to_leaves != nullptr; }
 
   void launch(Call& call) const override {
-    Launch launch = prepare(call);
+    Launch launch;
+    lay_out_rows(call, launch);
+    arrange(launch);
     std::optional<LeafPointers> pointers;  // and the zeros that they point to
     if (call.leaves != nullptr) add_leaves(launch, pointers.emplace(group_, *call.leaves, launch.loop_length()));
-    RowsKernel* const kernel = call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows;
-    run_rows(launch, kernel, call.scalars.data());
+    run_arranged(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
+  }
+
+  void run_arranged(Launch& launch, RowsKernel* kernel, const double* scalars) const {
+    run_rows(launch, kernel, scalars);
     launch.joined.merge_results(over_rows_, launch);
     if (!launch.joined.has_rest()) return;
     launch.joined.go_on_with_rest(over_rows_, launch);
-    run_rows(launch, kernel, call.scalars.data());
+    run_rows(launch, kernel, scalars);
     launch.joined.merge_rest(over_rows_, launch);
   }
 
-  Launch prepare(const Call& call) const {
-    Launch launch;
-    lay_out_rows(call, launch);
+  void arrange(Launch& launch) const {
     if (may_join_rows_) launch.joined.join(group_.body, over_rows_, widths_, launch);
     if (launch.segments() > 1 && group_.channels == 0) look_at_segments(launch);
     over_rows_.clear(launch.pointers, launch.counts);
     for (size_t i = loads_; i < launch.tensors.size(); ++i) {
       if (may_be_nontemporal(launch, i)) launch.nontemporal.add_new(launch.pointers, loads_, i, widths_[i]);
     }
-    return launch;
   }
 
   // Rows that follow each other in memory, some of them at once.

@@ -3,7 +3,7 @@
 namespace hindcast::codegen {
 
 CallFrame::CallFrame(const Group& group, const ResultMaker& maker)
-    : group_(group), loads_(group.body.loads.size()), maker_(maker), scalars_(group) {}
+    : group_(group), loads_(group.body.loads.size()), scalars_(group), maker_(maker) {}
 
 CallFrame::Call::Call(const Step& step_, Slots& slots_, const capture::Env& env_, const CallFrame& frame)
     : step(step_),
@@ -33,6 +33,30 @@ void CallFrame::run_to_leaves(const Step& step, Slots& slots, const capture::Env
     if (use.last) slots[use.slot].reset();
   }
   put_results(call, leaves);
+}
+
+bool CallFrame::may_be_prepared(const Step& step, const Slots& slots) const {
+  if (!group_.concats.empty() || scalars_.are_in_tensors()) return false;
+  const bool are_made_as_stored = std::all_of(group_.body.stores.begin(), group_.body.stores.end(),
+                                              [&](const BodyStore& store) { return maker_.made_as(group_.body, store) == store.type; });
+  return are_made_as_stored && std::all_of(step.inputs.begin(), step.inputs.end(), [&](SlotUse use) {
+           return use.slot != kNoSlot && TensorLayout::of(slots[use.slot]).is_of(slots[use.slot]);
+         });
+}
+
+std::vector<TensorLayout> CallFrame::layouts_of_results(const Call& call) const {
+  std::vector<TensorLayout> layouts;
+  for (size_t i = 0; i < group_.stores.size(); ++i) {
+    const ResultLayout layout = layout_of(call, i);
+    layouts.push_back({at::DimVector(layout.sizes.begin(), layout.sizes.end()), at::DimVector(layout.strides.begin(), layout.strides.end()),
+                       layout.type});
+  }
+  return layouts;
+}
+
+void CallFrame::make_unread_results(Call& call) const {
+  for (const TensorLayout& layout : layouts_of_results(call))
+    call.results.push_back(maker_.make_new(layout.sizes, layout.strides, layout.type, group_.device));
 }
 
 void CallFrame::make_results(Call& call, const LeafWrites& leaves) const {

@@ -69,19 +69,25 @@ class CallFrame : public OpCall {
   virtual bool can_add_to_leaf(size_t /*store*/) const { return false; }
   virtual void launch(Call& call) const = 0;
 
+  /// Layouts and sizes are all that the call depends on: nothing that it reads has to be computed first, or is a number in a tensor.
+  bool may_be_prepared(const Step& step, const Slots& slots) const;
+  std::vector<TensorLayout> layouts_of_results(const Call& call) const;
+  /// For a call that is only laid out: memory that nobody reads.
+  void make_unread_results(Call& call) const;
+
   static char* memory_of(const at::Tensor& tensor) {
     return tensor.defined() ? static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())) : nullptr;
   }
 
   const Group group_;
   const size_t loads_;
+  const ScalarArgs scalars_;
 
  private:
   void make_results(Call& call, const LeafWrites& leaves) const;
   void put_results(Call& call, const LeafWrites& leaves) const;
 
   const ResultMaker& maker_;
-  const ScalarArgs scalars_;
 };
 
 }  // namespace hindcast::codegen

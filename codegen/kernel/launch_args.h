@@ -35,6 +35,8 @@ class ScalarArgs {
   c10::SmallVector<double, 16> values(const capture::Env& env, const Step& step, const Slots& slots) const;
   /// Of a group that has none.
   c10::SmallVector<double, 16> values(const capture::Env& env) const;
+  bool change() const { return !changing_.empty(); }
+  bool are_in_tensors() const { return !numbers_.empty(); }
 
  private:
   std::vector<double> values_;

@@ -221,10 +221,10 @@ class SomeTangents {
     return true;
   }
 
-  // False: the value has another layout than that of new zeros.
+  // Contiguous ones, whatever layout the value had: only an op that names strides would notice.
   bool make_zeros(ValueId value, const Instr& reader) {
+    if (!is_contiguous(graph_.values[value.index]) && names_strides(reader)) return false;
     const capture::Value& zeros = graph_.values[value.index];
-    if (zeros.is_view || !is_contiguous(zeros)) return false;
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
     Instr& made = made_->instrs.emplace_back();
     made.op = op;
@@ -239,6 +239,14 @@ class SomeTangents {
     return true;
   }
 
+  static bool names_strides(const Instr& instr) {
+    const auto names = [](const c10::OperatorHandle& op) {
+      const std::string& name = op.operator_name().name;
+      return name == "aten::as_strided" || name == "aten::_reshape_alias";
+    };
+    return (instr.op && names(*instr.op)) ||
+           std::any_of(instr.views.begin(), instr.views.end(), [&](const capture::ViewStep& view) { return names(view.op); });
+  }
   bool is_contiguous(const capture::Value& value) const {
     int64_t stride = 1;
     for (size_t dim = value.sizes.size(); dim-- > 0;) {

@@ -10,7 +10,7 @@ namespace hindcast::codegen {
 
 /// The joint program where nothing flows into the results for which `flows`, by tangent, is false. Their tangents are undefined, and so are
 /// gradients that depend on no other: as with autograd, a formula that nothing flows into does not run. One that gets some of its gradients reads
-/// zeros in place of the others. Nullopt: these would have another layout than new zeros; zeros have to be given for the tangents.
+/// zeros in place of the others. Nullopt: an op names the strides of a missing one; zeros have to be given for the tangents.
 std::optional<capture::Joint> with_some_tangents(const capture::Joint& joint, const std::vector<bool>& flows);
 
 /// The joint program without the gradients that only tangents for which `flows` is false reach.

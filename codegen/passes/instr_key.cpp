@@ -83,6 +83,7 @@ class KeyWriter {
 
 bool is_pure(const Instr& instr) {
   const auto& op = *instr.op;
+  if (op.schema().returns().empty()) return false;  // it throws where its operand is not as it should be, as _linalg_check_errors does
   const std::string_view name = op.operator_name().name;
   return (name.starts_with("aten::") || name.starts_with("hindcast::")) && !op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasTag(at::Tag::maybe_aliasing_or_mutating) && !op.schema().is_mutable();

@@ -2,6 +2,7 @@
 
 #include "codegen/plan/kept_fill.h"
 #include "codegen/plan/op_call.h"
+#include "codegen/plan/prepared_run.h"
 #include "base/check.h"
 #include "base/footprint.h"
 
@@ -40,7 +41,10 @@ Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule
 
 Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call,
            const FindHolds& find_holds)
-    : graph_(std::move(graph)), is_as_captured_(make_group_call == nullptr), evaluator_(*graph_->symbols, graph_->expressions()) {
+    : graph_(std::move(graph)),
+      is_as_captured_(make_group_call == nullptr),
+      evaluator_(*graph_->symbols, graph_->expressions()),
+      prepared_runs_(std::make_unique<PreparedRuns>()) {
   assign_slots();
   add_steps(schedule, make_group_call, find_last_uses(schedule, find_holds));
   find_sizes_to_bind();
@@ -53,6 +57,8 @@ Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule
     for (const ValueId value : segment.outputs) planned.outputs.push_back(slot_of(value));
   }
 }
+
+Plan::~Plan() = default;
 
 // Inputs first, in their order; then what the steps make.
 void Plan::assign_slots() {

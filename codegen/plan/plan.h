@@ -4,6 +4,7 @@
 
 #include "capture/graph/graph.h"
 #include "codegen/fuse/schedule.h"
+#include "codegen/plan/prepared_call.h"
 
 #include <ATen/core/stack.h>
 
@@ -66,6 +67,10 @@ class OpCall {
   virtual void run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest>) const {
     run(step, slots, env);
   }
+  /// For tensors of the layouts of those in `slots`, and for these sizes. Null: each call has to look at its tensors.
+  virtual std::unique_ptr<const PreparedCall> prepare(const Step& /*step*/, Slots& /*slots*/, const capture::Env& /*env*/) const {
+    return nullptr;
+  }
   /// For a step that is no single ATen op.
   virtual std::string describe() const { return {}; }
   /// Bytes that it holds.
@@ -110,6 +115,8 @@ struct SizeToBind {
   uint32_t step = 0, slot = 0, dim = 0;
 };
 
+class PreparedRuns;
+
 class Plan {
  public:
   /// The call of a group, by its index into Schedule::groups.
@@ -119,7 +126,7 @@ class Plan {
   explicit Plan(std::shared_ptr<const capture::Graph> graph);
   /// In the order of `schedule`, its groups by the calls that `make_group_call` gives.
   Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call);
-  virtual ~Plan() = default;
+  virtual ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -138,6 +145,8 @@ class Plan {
   const capture::Evaluator& evaluator() const { return evaluator_; }
   /// Op by op in the order of the capture: nothing is read or written earlier or later than there.
   bool is_as_captured() const { return is_as_captured_; }
+  /// Of this plan, for who runs all of it at once.
+  const PreparedRuns& prepared_runs() const { return *prepared_runs_; }
   /// Bytes that it holds, without its graph.
   virtual size_t footprint() const;
 
@@ -174,6 +183,7 @@ class Plan {
   uint32_t slot_count_ = 0, leaf_count_ = 0, event_count_ = 0;
   bool has_barriers_ = false, is_as_captured_ = false;
   capture::Evaluator evaluator_;
+  const std::unique_ptr<const PreparedRuns> prepared_runs_;
 };
 
 }  // namespace hindcast::codegen

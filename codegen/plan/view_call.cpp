@@ -2,6 +2,7 @@
 
 #include "base/fork.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
@@ -122,9 +123,28 @@ bool slice(const at::Tensor& self, const Numbers& numbers, Geometry& result) {
   return true;
 }
 
+class PreparedView final : public PreparedCall {
+ public:
+  void run(char* const* /*addresses*/, const Env& /*env*/) const override {}
+  at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const override {
+    return at::detail::empty_strided_cpu(sizes, strides, type);
+  }
+};
+
 class ViewCall final : public OpCall {
  public:
   ViewCall(Rule* rule, std::unique_ptr<const OpCall> otherwise) : rule_(rule), otherwise_(std::move(otherwise)) {}
+
+  std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const Env& env) const override {
+    const at::Tensor& self = slots[step.args[0].slots[0].slot];
+    Geometry geometry;
+    if (step.outputs[0] == kNoSlot || !is_plain(self) || self.is_conj() || self.is_neg()) return nullptr;
+    if (!rule_(self, Numbers(step, env), geometry)) return nullptr;
+    auto prepared = std::make_unique<PreparedView>();
+    prepared->results = {{geometry.sizes, geometry.strides, self.scalar_type()}};
+    prepared->view_at = (geometry.offset - self.storage_offset()) * static_cast<int64_t>(self.element_size());
+    return prepared;
+  }
 
   void run(const Step& step, Slots& slots, const Env& env) const override {
     const SlotUse use = step.args[0].slots[0];

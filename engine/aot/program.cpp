@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "codegen/plan/execute.h"
+#include "codegen/plan/prepared_run.h"
 #include "engine/compile_queue.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
@@ -42,7 +43,7 @@ CompiledProgram of_segment(SegmentFunction function, const std::shared_ptr<const
 class PlanRun {
  public:
   PlanRun(const codegen::Plan& plan, std::vector<at::Tensor> inputs, const capture::Bindings& bindings)
-      : plan_(plan), slots_(plan.slot_count()) {
+      : plan_(plan), bindings_(bindings), slots_(plan.slot_count()) {
     if (!plan.evaluator().evaluate(bindings, env_))
       throw std::invalid_argument("hindcast: the sizes that a program was given are negative, or too large for it");
     const auto& graph = plan.graph();
@@ -63,7 +64,9 @@ class PlanRun {
   }
 
   std::vector<at::Tensor> end() {
-    run_up_to(static_cast<uint32_t>(plan_.steps().size()));
+    const bool is_whole = done_ == 0 && !timed_;
+    if (!is_whole || !plan_.prepared_runs().run(plan_, slots_, env_, bindings_.ints))
+      run_up_to(static_cast<uint32_t>(plan_.steps().size()));
     if (timed_) timed_->end();
     const auto& graph = plan_.graph();
     std::vector<at::Tensor> outputs;
@@ -77,6 +80,7 @@ class PlanRun {
 
  private:
   const codegen::Plan& plan_;
+  const capture::Bindings& bindings_;
   codegen::Slots slots_;
   capture::Env env_;
   std::optional<TimedSteps> timed_;

@@ -185,6 +185,63 @@ TEST_P(WhichGradients, OfOneFormulaThatIsNotLinear) {
   }
 }
 
+// Its forward has computed the gradient. The second result's tangent is read by nobody.
+struct Fused : torch::autograd::Function<Fused> {
+  static constexpr bool is_traceable = true;
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
+    ctx->save_for_backward({2 * x});
+    return x.square().sum();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, const torch::autograd::variable_list&) {
+    return {ctx->get_saved_variables()[0]};
+  }
+};
+
+TEST_P(WhichGradients, OfAFormulaThatDoesNotReadIt) {
+  std::optional<Guard> guard;
+  if (GetParam()) guard.emplace(enable());
+  const auto function = [](const at::Tensor& x) { return Tensors{x.sin(), Fused::apply(x.exp())}; };
+  for (const std::vector<int>& masks : {std::vector<int>{3, 3, 1, 2, 1, 3}, {1, 2, 3, 1, 2}, {2, 1, 3}}) {
+    const auto compiled = aot_function(function, options_with(compilers::fused()));
+    for (const int mask : masks) {
+      SCOPED_TRACE(mask);
+      const auto gradient_of = [&](const auto& f) {
+        const at::Tensor x = at::linspace(0, 1, 5).requires_grad_();
+        const Tensors results = f(x);
+        at::Tensor loss = at::zeros({});
+        for (size_t i = 0; i < results.size(); ++i) {
+          if ((mask >> i & 1) != 0) loss = loss + results[i].sum();
+        }
+        return torch::autograd::grad({loss}, {x})[0];
+      };
+      EXPECT_TRUE(at::allclose(gradient_of(compiled), gradient_of(function)));
+    }
+  }
+}
+
+// Gradients of a transposed tensor are not contiguous.
+TEST_P(WhichGradients, OfLayoutsThatAreNotContiguous) {
+  std::optional<Guard> guard;
+  if (GetParam()) guard.emplace(enable());
+  const auto function = [](const at::Tensor& x) {
+    return Tensors{x.sum(), x.log(), at::layer_norm(x.t(), {2}), std::get<0>(at::std_mean(x.t().expand({2, 4, 2}), 1))};
+  };
+  const auto compiled = aot_function(function, options_with(compilers::fused()));
+  for (const int mask : {15, 15, 1, 3, 4, 8, 12, 5, 9, 1}) {
+    SCOPED_TRACE(mask);
+    const auto gradient_of = [&](const auto& f) {
+      const at::Tensor x = at::linspace(0, 1, 8).view({2, 4}).requires_grad_();
+      const Tensors results = f(x);
+      at::Tensor loss = at::zeros({});
+      for (size_t i = 0; i < results.size(); ++i) {
+        if ((mask >> i & 1) != 0) loss = loss + results[i].sin().sum();
+      }
+      return torch::autograd::grad({loss}, {x})[0];
+    };
+    EXPECT_TRUE(at::allclose(gradient_of(compiled), gradient_of(function), 1e-4, 1e-5, /*equal_nan=*/true));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(WithGuard, WhichGradients, testing::Bool());
 
 }  // namespace

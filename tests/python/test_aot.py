@@ -284,6 +284,34 @@ def test_tensors_made_like_an_argument(name):
     assert f.stats()["hits"] == 3
 
 
+CHECKED = {
+    "cholesky": lambda a: torch.linalg.cholesky(a),
+    "inv": lambda a: torch.linalg.inv(a).sum(),
+    "solve": lambda a: torch.linalg.solve(a, torch.ones(2)),
+    "result that nobody reads": lambda a: (torch.linalg.inv(a), a * 2)[1],
+    "assert": lambda a: (torch._assert_async(a.sum() > 0), a * 2)[1],
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_operators_that_only_check_their_operand(name, with_gradient):
+    function = CHECKED[name]
+    f = hindcast.aot_function(function, async_=False)
+    good, bad = torch.eye(2), torch.zeros(2, 2)
+    for a in (good, good * 2, bad, good * 3, bad):
+        seen, expected = (a.clone().requires_grad_(with_gradient) for _ in range(2))
+        try:
+            result = function(expected)
+        except RuntimeError as error:
+            with pytest.raises(type(error)) as raised:
+                f(seen)
+            assert type(raised.value) is type(error)
+            assert str(raised.value).splitlines()[0] == str(error).splitlines()[0]
+        else:
+            assert_same(detached(f(seen)), detached(result))
+
+
 def test_an_error_of_a_tensor_made_like_an_argument():
     f = hindcast.aot_function(lambda x: x.new_tensor("text"))
     with pytest.raises(TypeError, match="new\\(\\): invalid data type 'str'"):

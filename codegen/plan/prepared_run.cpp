@@ -1,0 +1,279 @@
+#include "codegen/plan/prepared_run.h"
+
+#include "base/check.h"
+#include "codegen/plan/execute.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+namespace hindcast::codegen {
+namespace {
+
+constexpr int64_t kAligned = 64, kIsTensor = -1;
+// Bytes of values without tensors: a program of more is bound by its work.
+constexpr int64_t kMostPlacedBytes = 2 << 20;
+constexpr size_t kFewestCalls = 3;
+// Which runs are recorded, if no recorded one is for their sizes. Not the first ones: kernels of products are still compared with ATen's.
+constexpr uint32_t kFirstRecorded = 12, kLastRecorded = 1u << 10;
+
+bool has_lazy_values(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
+  return tensor.unsafeGetTensorImpl()->key_set().has_any(kLazy);
+}
+
+char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }
+
+std::vector<uint32_t> slots_read_by(const Step& step) {
+  std::vector<uint32_t> slots;
+  const auto add = [&](SlotUse use) {
+    if (use.slot != kNoSlot) slots.push_back(use.slot);
+  };
+  for (const StepArg& arg : step.args) std::for_each(arg.slots.begin(), arg.slots.end(), add);
+  std::for_each(step.inputs.begin(), step.inputs.end(), add);
+  add(step.base);
+  return slots;
+}
+
+// What an op gave has other strides than when the run was recorded.
+at::Tensor with_layout(const at::Tensor& tensor, const TensorLayout& layout) {
+  HC_CHECK(tensor.defined() && tensor.sizes() == at::IntArrayRef(layout.sizes) && tensor.scalar_type() == layout.type && tensor.is_cpu(),
+           "a step gives a tensor of another kind than in an earlier run with the same sizes");
+  return at::empty_strided(layout.sizes, layout.strides, layout.type).copy_(tensor);
+}
+
+bool may_be_prepared(const Plan& plan) {
+  return !plan.is_as_captured() && plan.sizes_to_bind().empty() &&
+         std::none_of(plan.steps().begin(), plan.steps().end(), [](const Step& step) { return step.kind == capture::InstrKind::Event; });
+}
+
+}  // namespace
+
+TensorLayout TensorLayout::of(const at::Tensor& tensor) {
+  return {at::DimVector(tensor.sizes()), at::DimVector(tensor.strides()), tensor.scalar_type()};
+}
+
+bool TensorLayout::is_of(const at::Tensor& tensor) const {
+  return tensor.defined() && tensor.sizes() == at::IntArrayRef(sizes) && tensor.strides() == at::IntArrayRef(strides) &&
+         tensor.scalar_type() == type && tensor.is_cpu() && !has_lazy_values(tensor);
+}
+
+int64_t TensorLayout::bytes() const { return c10::multiply_integers(sizes) * static_cast<int64_t>(c10::elementSize(type)); }
+
+// ---- recording
+
+class PreparedRun::Recording {
+ public:
+  Recording(const Plan& plan, Slots& slots, const capture::Env& env) : plan_(plan), slots_(slots), env_(env) {}
+
+  std::unique_ptr<const PreparedRun> run(const std::vector<int64_t>& sizes) {
+    layouts_.resize(plan_.slot_count());
+    for (uint32_t slot = 0; slot < slots_.size(); ++slot) note_layout(slot);
+    run_steps();
+    find_readers();
+    choose_prepared();
+    auto made = std::unique_ptr<PreparedRun>(new PreparedRun);
+    made->sizes_ = sizes;
+    for (const capture::ValueId value : plan_.graph().inputs) {
+      const uint32_t slot = plan_.slot_of(value);
+      if (slot != kNoSlot && is_read_prepared(slot)) made->inputs_.push_back({slot, layouts_[slot].value()});
+    }
+    size_t calls = 0;
+    for (uint32_t i = 0; i < calls_.size(); ++i) {
+      made->items_.push_back(item_of(i));
+      const PreparedCall* const call = made->items_.back().call.get();
+      if (call == nullptr || call->view_at) continue;
+      made->maker_ = call;
+      ++calls;
+    }
+    return calls >= kFewestCalls && place_all(*made) ? std::move(made) : nullptr;
+  }
+
+ private:
+  void note_layout(uint32_t slot) {
+    const at::Tensor& tensor = slots_[slot];
+    if (tensor.defined() && tensor.is_cpu() && tensor.has_storage()) layouts_[slot] = TensorLayout::of(tensor);
+  }
+
+  void run_steps() {
+    for (const Step& step : plan_.steps()) {
+      const bool may_be_prepared = step.call_op && step.leaves.empty() && !step.shares_version;
+      calls_.push_back(may_be_prepared ? step.call_op->prepare(step, slots_, env_) : nullptr);
+      run_step(step, slots_, env_);
+      for (const uint32_t slot : step.outputs) {
+        if (slot != kNoSlot) note_layout(slot);
+      }
+    }
+  }
+
+  void find_readers() {
+    readers_.resize(plan_.slot_count());
+    for (uint32_t i = 0; i < calls_.size(); ++i) {
+      for (const uint32_t slot : slots_read_by(plan_.steps()[i])) readers_[slot].push_back(i);
+    }
+    is_returned_.resize(plan_.slot_count());
+    for (const capture::ValueId value : plan_.graph().outputs) {
+      if (value.defined()) is_returned_[plan_.slot_of(value)] = true;
+    }
+  }
+
+  // A view that others read, too, is a tensor. From the last step on: readers are decided before what they read.
+  void choose_prepared() {
+    is_prepared_.resize(calls_.size());
+    for (size_t i = calls_.size(); i-- > 0;) {
+      if (calls_[i] && calls_[i]->view_at && !is_only_read_prepared(plan_.steps()[i].outputs[0])) calls_[i].reset();
+      is_prepared_[i] = calls_[i] != nullptr;
+    }
+  }
+
+  bool is_read_prepared(uint32_t slot) const {
+    return std::any_of(readers_[slot].begin(), readers_[slot].end(), [&](uint32_t i) { return is_prepared_[i]; });
+  }
+  bool is_only_read_prepared(uint32_t slot) const {
+    return !is_returned_[slot] && std::all_of(readers_[slot].begin(), readers_[slot].end(), [&](uint32_t i) { return is_prepared_[i]; });
+  }
+
+  Item item_of(uint32_t i) {
+    const Step& step = plan_.steps()[i];
+    Item item{i, std::move(calls_[i]), {}, {}, {}};
+    if (!item.call) {
+      for (const uint32_t slot : step.outputs) {
+        if (slot != kNoSlot && is_read_prepared(slot)) item.made.push_back({slot, layouts_[slot].value()});
+      }
+      return item;
+    }
+    if (item.call->view_at) {
+      item.inputs.push_back(step.args[0].slots[0].slot);
+    } else {
+      for (const SlotUse use : step.inputs) item.inputs.push_back(use.slot);
+    }
+    for (size_t k = 0; k < step.outputs.size(); ++k) item.results.push_back({step.outputs[k], kIsTensor, item.call->results[k]});
+    return item;
+  }
+
+  struct Lifetime {
+    int64_t begin, end;  // bytes
+    size_t last;         // item that reads it
+  };
+
+  // First fit, in the order in which values are made. What a view is taken of lives as long as who reads the view.
+  bool place_all(PreparedRun& made) const {
+    std::vector<size_t> last_read(plan_.slot_count());
+    for (size_t i = made.items_.size(); i-- > 0;) {
+      const Item& item = made.items_[i];
+      const size_t last = item.call && item.call->view_at ? std::max(i, last_read[item.results[0].slot]) : i;
+      for (const uint32_t slot : item.inputs) last_read[slot] = std::max(last_read[slot], last);
+    }
+    std::vector<Lifetime> placed;
+    for (size_t i = 0; i < made.items_.size(); ++i) {
+      Item& item = made.items_[i];
+      if (!item.call || item.call->view_at) continue;
+      for (Result& result : item.results) {
+        if (!is_only_read_prepared(result.slot)) continue;
+        const int64_t bytes = (std::max<int64_t>(result.layout.bytes(), 1) + kAligned - 1) / kAligned * kAligned;
+        result.place = find_place(placed, bytes, i);
+        placed.push_back({result.place, result.place + bytes, std::max(last_read[result.slot], i)});
+        made.bytes_ = std::max(made.bytes_, result.place + bytes);
+      }
+    }
+    return made.bytes_ <= kMostPlacedBytes;
+  }
+
+  static int64_t find_place(const std::vector<Lifetime>& placed, int64_t bytes, size_t now) {
+    std::vector<Lifetime> taken;
+    std::copy_if(placed.begin(), placed.end(), std::back_inserter(taken), [&](const Lifetime& other) { return other.last >= now; });
+    std::sort(taken.begin(), taken.end(), [](const Lifetime& a, const Lifetime& b) { return a.begin < b.begin; });
+    int64_t place = 0;
+    for (const Lifetime& other : taken) {
+      if (place + bytes <= other.begin) break;
+      place = std::max(place, other.end);
+    }
+    return place;
+  }
+
+  const Plan& plan_;
+  Slots& slots_;
+  const capture::Env& env_;
+  std::vector<std::unique_ptr<const PreparedCall>> calls_;  // by step
+  std::vector<bool> is_prepared_;                           // the same
+  std::vector<std::optional<TensorLayout>> layouts_;        // by slot
+  std::vector<std::vector<uint32_t>> readers_;              // the same: steps
+  std::vector<bool> is_returned_;                           // the same
+};
+
+std::unique_ptr<const PreparedRun> PreparedRun::record(const Plan& plan, Slots& slots, const capture::Env& env,
+                                                       const std::vector<int64_t>& sizes) {
+  return Recording(plan, slots, env).run(sizes);
+}
+
+// ---- running
+
+bool PreparedRun::fits(const Slots& slots, const std::vector<int64_t>& sizes) const {
+  return sizes == sizes_ &&
+         std::all_of(inputs_.begin(), inputs_.end(), [&](const InSlot& input) { return input.layout.is_of(slots[input.slot]); });
+}
+
+void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) const {
+  const at::Tensor memory = maker_->make_tensor({bytes_}, {1}, at::kByte);
+  char* const begin = memory_of(memory);
+  c10::SmallVector<char*, 128> address(slots.size());
+  c10::SmallVector<at::Tensor, 16> viewed;  // steps in between may give it away
+  c10::SmallVector<char*, 32> addresses;
+  for (const InSlot& input : inputs_) address[input.slot] = memory_of(slots[input.slot]);
+  for (const Item& item : items_) {
+    if (!item.call) {
+      run_step(plan.steps()[item.step], slots, env);
+      for (const InSlot& made : item.made) {
+        at::Tensor& tensor = slots[made.slot];
+        if (!made.layout.is_of(tensor)) tensor = with_layout(tensor, made.layout);
+        address[made.slot] = memory_of(tensor);
+      }
+      continue;
+    }
+    if (item.call->view_at) {
+      if (slots[item.inputs[0]].defined()) viewed.push_back(slots[item.inputs[0]]);
+      address[item.results[0].slot] = address[item.inputs[0]] + *item.call->view_at;
+      continue;
+    }
+    addresses.clear();
+    for (const uint32_t slot : item.inputs) addresses.push_back(address[slot]);
+    for (const Result& result : item.results) {
+      if (result.place == kIsTensor)
+        slots[result.slot] = maker_->make_tensor(result.layout.sizes, result.layout.strides, result.layout.type);
+      address[result.slot] = result.place == kIsTensor ? memory_of(slots[result.slot]) : begin + result.place;
+      addresses.push_back(address[result.slot]);
+    }
+    item.call->run(addresses.data(), env);
+  }
+}
+
+// ---- of a plan
+
+PreparedRuns::~PreparedRuns() {
+  for (const auto& recorded : recorded_) delete recorded.load();
+}
+
+bool PreparedRuns::run(const Plan& plan, Slots& slots, const capture::Env& env, const std::vector<int64_t>& sizes) const {
+  for (const auto& each : recorded_) {
+    const PreparedRun* const recorded = each.load(std::memory_order_acquire);
+    if (recorded == nullptr) break;
+    if (!recorded->fits(slots, sizes)) continue;
+    recorded->run(plan, slots, env);
+    return true;
+  }
+  const uint32_t others = others_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const bool is_recorded = others % kFirstRecorded == 0 && std::has_single_bit(others / kFirstRecorded) && others <= kLastRecorded;
+  if (!is_recorded || recorded_.back().load() != nullptr || !may_be_prepared(plan)) return false;
+  std::unique_ptr<const PreparedRun> made = PreparedRun::record(plan, slots, env, sizes);
+  for (auto& each : recorded_) {
+    const PreparedRun* none = nullptr;
+    if (made == nullptr) break;
+    if (each.compare_exchange_strong(none, made.get(), std::memory_order_acq_rel)) made.release();
+  }
+  return true;
+}
+
+}  // namespace hindcast::codegen
