@@ -29,7 +29,7 @@ class KernelCall final : public PointwiseFrame {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
     lay_out(call);
-    if (call.is_empty() || call.numel > grain_) return nullptr;
+    if (call.is_empty() || call.numel > grain_ || has_large_results(call)) return nullptr;
     if (call.is_one_loop) return std::make_unique<PreparedLoop>(*this, call);
     make_unread_results(call);
     const Nest nest = nest_of(call);

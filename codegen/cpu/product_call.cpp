@@ -62,7 +62,7 @@ class ProductCall final : public PointwiseFrame {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
     lay_out(call);
-    if (call.is_empty()) return nullptr;
+    if (call.is_empty() || has_large_results(call)) return nullptr;
     make_unread_results(call);
     std::optional<Walk> walk = walk_of(call);
     if (!walk || !is_by_kernel(call, *walk)) return nullptr;

@@ -53,7 +53,7 @@ class RowCall final : public RowFrame {
   std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
-    if (call.is_empty()) return nullptr;
+    if (call.is_empty() || has_large_results(call)) return nullptr;
     make_unread_results(call);
     auto prepared = std::make_unique<PreparedRows>(*this, call);
     Rows& rows = prepared->laid_out;

@@ -54,6 +54,12 @@ std::vector<TensorLayout> CallFrame::layouts_of_results(const Call& call) const 
   return layouts;
 }
 
+bool CallFrame::has_large_results(const Call& call) const {
+  const std::vector<TensorLayout> layouts = layouts_of_results(call);
+  return std::any_of(layouts.begin(), layouts.end(),
+                     [&](const TensorLayout& layout) { return maker_.costs().is_memory_worth_taking(layout.bytes()); });
+}
+
 void CallFrame::make_unread_results(Call& call) const {
   for (const TensorLayout& layout : layouts_of_results(call))
     call.results.push_back(maker_.make_new(layout.sizes, layout.strides, layout.type, group_.device));

@@ -72,6 +72,8 @@ class CallFrame : public OpCall {
   /// Layouts and sizes are all that the call depends on: nothing that it reads has to be computed first, or is a number in a tensor.
   bool may_be_prepared(const Step& step, const Slots& slots) const;
   std::vector<TensorLayout> layouts_of_results(const Call& call) const;
+  /// A result may be so large that it takes the memory of an operand instead, where it can.
+  bool has_large_results(const Call& call) const;
   /// For a call that is only laid out: memory that nobody reads.
   void make_unread_results(Call& call) const;
 

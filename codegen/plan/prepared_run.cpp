@@ -146,9 +146,9 @@ class PreparedRun::Recording {
       return item;
     }
     if (item.call->view_at) {
-      item.inputs.push_back(step.args[0].slots[0].slot);
+      item.inputs.push_back(step.args[0].slots[0]);
     } else {
-      for (const SlotUse use : step.inputs) item.inputs.push_back(use.slot);
+      item.inputs.assign(step.inputs.begin(), step.inputs.end());
     }
     for (size_t k = 0; k < step.outputs.size(); ++k) item.results.push_back({step.outputs[k], kIsTensor, item.call->results[k]});
     return item;
@@ -165,7 +165,7 @@ class PreparedRun::Recording {
     for (size_t i = made.items_.size(); i-- > 0;) {
       const Item& item = made.items_[i];
       const size_t last = item.call && item.call->view_at ? std::max(i, last_read[item.results[0].slot]) : i;
-      for (const uint32_t slot : item.inputs) last_read[slot] = std::max(last_read[slot], last);
+      for (const SlotUse use : item.inputs) last_read[use.slot] = std::max(last_read[use.slot], last);
     }
     std::vector<Lifetime> placed;
     for (size_t i = 0; i < made.items_.size(); ++i) {
@@ -220,7 +220,6 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
   const at::Tensor memory = maker_->make_tensor({bytes_}, {1}, at::kByte);
   char* const begin = memory_of(memory);
   c10::SmallVector<char*, 128> address(slots.size());
-  c10::SmallVector<at::Tensor, 16> viewed;  // steps in between may give it away
   c10::SmallVector<char*, 32> addresses;
   for (const InSlot& input : inputs_) address[input.slot] = memory_of(slots[input.slot]);
   for (const Item& item : items_) {
@@ -234,12 +233,14 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
       continue;
     }
     if (item.call->view_at) {
-      if (slots[item.inputs[0]].defined()) viewed.push_back(slots[item.inputs[0]]);
-      address[item.results[0].slot] = address[item.inputs[0]] + *item.call->view_at;
+      // The slot of the view holds what is viewed, which steps in between may give away.
+      const uint32_t slot = item.results[0].slot;
+      slots[slot] = take(slots, item.inputs[0]);
+      address[slot] = address[item.inputs[0].slot] + *item.call->view_at;
       continue;
     }
     addresses.clear();
-    for (const uint32_t slot : item.inputs) addresses.push_back(address[slot]);
+    for (const SlotUse use : item.inputs) addresses.push_back(address[use.slot]);
     for (const Result& result : item.results) {
       if (result.place == kIsTensor)
         slots[result.slot] = maker_->make_tensor(result.layout.sizes, result.layout.strides, result.layout.type);
@@ -247,6 +248,9 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
       addresses.push_back(address[result.slot]);
     }
     item.call->run(addresses.data(), env);
+    for (const SlotUse use : item.inputs) {
+      if (use.last) slots[use.slot].reset();
+    }
   }
 }
 

@@ -38,7 +38,7 @@ class PreparedRun {
   struct Item {
     uint32_t step = 0;
     std::unique_ptr<const PreparedCall> call;  // null: the step runs as it stands
-    std::vector<uint32_t> inputs;              // a prepared call's: slots
+    std::vector<SlotUse> inputs;               // a prepared call's
     std::vector<Result> results;               // the same
     std::vector<InSlot> made;                  // of another step: what prepared calls read
   };
