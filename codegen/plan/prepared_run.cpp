@@ -17,8 +17,9 @@ constexpr int64_t kAligned = 64, kIsTensor = -1;
 // Bytes of values without tensors: a program of more is bound by its work.
 constexpr int64_t kMostPlacedBytes = 2 << 20;
 constexpr size_t kFewestCalls = 3;
-// Which runs are recorded, if no recorded one is for their sizes. Not the first ones: kernels of products are still compared with ATen's.
-constexpr uint32_t kFirstRecorded = 12, kLastRecorded = 1u << 10;
+// Which runs are recorded, if no recorded one is for their sizes: not those of a program that runs a few times, and then ever fewer.
+std::atomic<uint32_t> first_recorded = 12;
+constexpr uint32_t kLastRecorded = 1u << 10;
 
 bool has_lazy_values(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
@@ -256,6 +257,8 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
 
 // ---- of a plan
 
+void PreparedRuns::set_first_recorded(uint32_t run) { first_recorded.store(run, std::memory_order_relaxed); }
+
 PreparedRuns::~PreparedRuns() {
   for (const auto& recorded : recorded_) delete recorded.load();
 }
@@ -269,7 +272,8 @@ bool PreparedRuns::run(const Plan& plan, Slots& slots, const capture::Env& env, 
     return true;
   }
   const uint32_t others = others_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const bool is_recorded = others % kFirstRecorded == 0 && std::has_single_bit(others / kFirstRecorded) && others <= kLastRecorded;
+  const uint32_t first = first_recorded.load(std::memory_order_relaxed);
+  const bool is_recorded = others % first == 0 && std::has_single_bit(others / first) && others <= kLastRecorded;
   if (!is_recorded || recorded_.back().load() != nullptr || !may_be_prepared(plan)) return false;
   std::unique_ptr<const PreparedRun> made = PreparedRun::record(plan, slots, env, sizes);
   for (auto& each : recorded_) {

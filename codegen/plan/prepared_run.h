@@ -62,6 +62,9 @@ class PreparedRuns {
   /// Runs all steps, prepared or recording. False: nothing has run. `sizes`: the integers that `env` was evaluated from. Below autograd.
   bool run(const Plan& plan, Slots& slots, const capture::Env& env, const std::vector<int64_t>& sizes) const;
 
+  /// For tests: which run of a plan is recorded first, of those that no recorded one is for.
+  static void set_first_recorded(uint32_t run);
+
  private:
   static constexpr size_t kMost = 4;
   mutable std::array<std::atomic<const PreparedRun*>, kMost> recorded_{};

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string>
 
+#include "codegen/plan/prepared_run.h"
 #include "tests/fuzz/chosen_seeds.h"
 #include "tests/fuzz/compare_functions.h"
 #include "tests/fuzz/current_seed.h"
@@ -23,6 +24,7 @@ class FuzzFunctions : public testing::TestWithParam<uint64_t> {
   static void SetUpTestSuite() {
     name_the_seed_on_crashes();
     at::set_num_threads(1);
+    codegen::PreparedRuns::set_first_recorded(1);  // programs run a few times each
   }
   static void TearDownTestSuite() { std::cout << "fuzz functions: " << total_.text() << std::endl; }
   static inline FunctionCounts total_;
