@@ -26,6 +26,16 @@ bool may_read_numbers(const Step& step) {
 // A formula that looks at values waits for the host.
 bool is_known(std::string_view op) { return op.starts_with("aten::") || (op.starts_with("hindcast::") && op != "hindcast::formula"); }
 
+// Of an op that no graph may hold.
+std::string why_not_recorded(const Step& step) {
+  if (!step.op) return "";
+  const std::string name = c10::toString(step.op->operator_name());
+  if (step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";
+  if (!is_known(name)) return name + " is another library's, and may give work to another stream, or wait for the host";
+  if (step.op->schema().returns().empty()) return name + " only checks its operand: the host waits for the answer";
+  return "";
+}
+
 class Finder {
  public:
   Finder(const BackwardPlan& plan, const std::vector<uint32_t>& changing)
@@ -80,8 +90,7 @@ class Finder {
                           capture::is_barrier(instr) ? "user code runs" : "user code may have changed it");
     }
     const std::string name = step.op ? c10::toString(step.op->operator_name()) : step.call_op ? step.call_op->describe() : "a sum";
-    if (step.op && step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";
-    if (step.op && !is_known(name)) return name + " is another library's, and may give work to another stream, or wait for the host";
+    if (std::string why = why_not_recorded(step); !why.empty()) return why;
     std::string why;
     const bool reads_numbers = may_read_numbers(step);
     const auto look_at = [&](uint32_t slot, bool is_read) {
@@ -202,10 +211,7 @@ std::string why_not_recorded_plan(const codegen::Plan& plan) {
     if (reads_one && !makes_one && !may_read_numbers(step)) {
       return (step.op ? c10::toString(step.op->operator_name()) : std::string("a kernel")) + " has a tensor of the CPU";
     }
-    if (!step.op) continue;
-    const std::string name = c10::toString(step.op->operator_name());
-    if (step.op->hasTag(at::Tag::nondeterministic_seeded)) return name + " draws random numbers";
-    if (!is_known(name)) return name + " is another library's, and may give work to another stream, or wait for the host";
+    if (std::string why = why_not_recorded(step); !why.empty()) return why;
   }
   return "";
 }

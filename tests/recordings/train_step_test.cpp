@@ -197,6 +197,21 @@ TEST_F(RecordedTrainSteps, WhatDrawsRandomNumbersIsRunByItsParts) {
   EXPECT_THAT(step.stats().why_no_cuda_graph, testing::HasSubstr("draws random numbers"));
 }
 
+TEST_F(RecordedTrainSteps, WhatAsksTheHostIsRunByItsParts) {
+  Net net;
+  const auto optimizer = kAdam(net.parameters);
+  auto step = train_step(
+      *optimizer,
+      [&](const Tensor& x, const Tensor& y) {
+        at::_assert_async(x.sum() < 1e9);
+        return net.loss(x, y);
+      },
+      options());
+  for (int i = 0; i < kSteps; ++i) step(batch(i, {5, 6}), batch(i, {5, 3}));
+  EXPECT_EQ(step.stats().cuda_graph_launches, 0U);
+  EXPECT_THAT(step.stats().why_no_cuda_graph, testing::HasSubstr("only checks its operand"));
+}
+
 TEST_F(RecordedTrainSteps, AHookEndsIt) {
   Net net;
   const auto optimizer = kAdam(net.parameters);
