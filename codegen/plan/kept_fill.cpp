@@ -21,8 +21,9 @@ bool is_fill(const Instr& instr) {
                                        "aten::ones_like", "aten::scalar_tensor", "aten::zeros", "aten::zeros_like"});
   if (instr.kind != capture::InstrKind::Op || instr.seen.is_noted || instr.outputs.size() != 1) return false;
   if (std::find(kNames.begin(), kNames.end(), instr.op->operator_name().name) == kNames.end()) return false;
-  // The number stays the same; the sizes are compared.
-  return std::none_of(instr.args.begin(), instr.args.end(), [](const Arg& arg) { return arg.kind == Arg::Kind::Float; });
+  // The number stays the same, which one that is made of a size does not. Lists are sizes, which are compared.
+  return std::none_of(instr.args.begin(), instr.args.end(),
+                      [](const Arg& arg) { return arg.kind == Arg::Kind::Float || arg.kind == Arg::Kind::Int; });
 }
 
 class KeptFill final : public OpCall {

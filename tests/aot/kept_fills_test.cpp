@@ -66,6 +66,21 @@ TEST(KeptFills, OfOtherSizesAreMadeAnew) {
   }
 }
 
+// The tensor's own size stays the same.
+TEST(KeptFills, OfANumberThatIsASize) {
+  const auto function = [](const at::Tensor& x) {
+    const at::Tensor part = x.slice(0, 0, 4);
+    const at::Tensor count = at::full_like(part, at::Scalar(x.sym_size(0)));
+    return Tensors{part.exp() + count, part * at::scalar_tensor(at::Scalar(x.sym_size(0)))};
+  };
+  const auto compiled = aot_function(function, in_foreground());
+  for (int call = 0; call < 40; ++call) {
+    const at::Tensor x = at::randn({5 + call % 7});
+    const Tensors ours = compiled(x), stock = function(x);
+    for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i])) << call << ' ' << i;
+  }
+}
+
 // What is returned, written to or viewed by others is the caller's.
 TEST(KeptFills, ThatOthersGetAreTheirs) {
   const auto function = [](const at::Tensor& x) {

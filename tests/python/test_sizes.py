@@ -468,3 +468,19 @@ def test_sizes_that_operators_give(size):
     for length in (3, 4, 5, 6, 4):
         x = torch.ones(length, requires_grad=True)
         assert torch.equal(function(x), x * length)
+
+
+FILLS = {
+    "full_like": lambda x: x[:4].exp() + torch.full_like(x[:4], x.shape[0]),
+    "full": lambda x: x[:4].exp() + torch.full((4,), x.shape[0]),
+    "new_full": lambda x: x[:4].exp() + x.new_full((4,), x.shape[0] / 2),
+    "scalar_tensor": lambda x: x[:4] * torch.scalar_tensor(x.shape[0]) + torch.full((), 1 / x.shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_tensors_full_of_a_size(name):
+    f = hindcast.aot_function(FILLS[name], async_=False, back_off=False)
+    for call in range(40):
+        x = torch.zeros(5 + call % 7)
+        assert torch.allclose(f(x), FILLS[name](x)), call
