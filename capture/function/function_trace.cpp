@@ -1,6 +1,7 @@
 #include "capture/function/function_trace.h"
 
 #include "base/format.h"
+#include "capture/graph/accumulation.h"
 #include "capture/backward/facts.h"
 #include "capture/function/grad_mode_formulas.h"
 #include "capture/function/history.h"
@@ -484,8 +485,8 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
   return gradients;
 }
 
-// What a formula gives without reading its gradient, as that of a loss whose forward has computed the gradient, belongs to no tangent: where
-// gradients flow into other results only, nobody would know that the formula does not run. Zeros do not matter.
+// False: a formula does not read its gradient, as that of a loss whose forward has computed the gradient. The program does not say which tangent
+// such a value belongs to. Where that tangent is undefined, the value would still be added. Zeros may be added.
 bool FunctionTrace::depends_on_tangents_alone() const {
   std::vector<bool> is_reached(graph_->values.size()), is_zero(graph_->values.size());
   for (const ValueId tangent : tangents_) {
@@ -499,9 +500,8 @@ bool FunctionTrace::depends_on_tangents_alone() const {
     const Instr& instr = graph_->instrs[i];
     bool any = false;
     for_each_use(instr, [&](ValueId value) { any = any || (value.defined() && is_reached[value.index]); });
+    if (any && may_be_accumulation(instr)) for_each_use(instr, ask);
     const std::string_view name = instr.op ? std::string_view(instr.op->operator_name().name) : std::string_view();
-    const bool is_sum = instr.kind == InstrKind::AddGrads || name == "aten::add" || name == "aten::add_";
-    if (any && is_sum) for_each_use(instr, ask);
     for (const ValueId output : instr.outputs) {
       if (!output.defined()) continue;
       is_reached[output.index] = any;

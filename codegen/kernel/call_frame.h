@@ -74,7 +74,7 @@ class CallFrame : public OpCall {
   std::vector<TensorLayout> layouts_of_results(const Call& call) const;
   /// A result may be so large that it takes the memory of an operand instead, where it can.
   bool has_large_results(const Call& call) const;
-  /// For a call that is only laid out: memory that nobody reads.
+  /// Results for a call that is laid out and not launched.
   void make_unread_results(Call& call) const;
 
   static char* memory_of(const at::Tensor& tensor) {

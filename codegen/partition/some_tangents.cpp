@@ -1,5 +1,6 @@
 #include "codegen/partition/some_tangents.h"
 
+#include "capture/graph/accumulation.h"
 #include "capture/graph/copy_graph.h"
 #include "codegen/partition/joint_uses.h"
 
@@ -123,7 +124,7 @@ class SomeTangents {
 
   bool leave_out(uint32_t i) {
     const Instr& instr = graph_.instrs[i];
-    if (gets_no_gradient(i) && (!may_be_accumulation(instr) || reads_only_zeros(instr))) return are_zero(instr);
+    if (gets_no_gradient(i) && (!capture::may_be_accumulation(instr) || reads_only_zeros(instr))) return are_zero(instr);
     if (!uses_.runs_in_backward(i) || uses_.stays(i) || !reads_zero(instr)) return false;
     if (const auto sum = operands_of_sum(instr)) return is_one_operand(instr, (*sum)[0], (*sum)[1]);
     return instr.kind == InstrKind::Op && reads_only_zeros(instr) && is_linear(instr) && are_zero(instr);
@@ -134,14 +135,6 @@ class SomeTangents {
       if (output.defined()) state_[output.index].is_zero = true;
     }
     return true;
-  }
-
-  // LibTorch adds up what flows into the next node while the node that gives the second part is the current one.
-  static bool may_be_accumulation(const Instr& instr) {
-    if (instr.kind == InstrKind::AddGrads) return true;
-    if (!instr.op) return false;
-    const std::string& name = instr.op->operator_name().name;
-    return name == "aten::add" || name == "aten::add_";
   }
 
   // Nothing flows into the node whose formula instr i is a part of: autograd does not run it.
@@ -159,7 +152,7 @@ class SomeTangents {
     };
     for (uint32_t part = i; part < graph_.instrs.size(); ++part) {
       const Instr& instr = graph_.instrs[part];
-      if (instr.formula == formula && !may_be_accumulation(instr)) capture::for_each_use(instr, look_at);
+      if (instr.formula == formula && !capture::may_be_accumulation(instr)) capture::for_each_use(instr, look_at);
     }
     return known->second = any_is_zero && all_are_zero;
   }

@@ -39,7 +39,8 @@ std::vector<uint32_t> slots_read_by(const Step& step) {
   return slots;
 }
 
-// What an op gave has other strides than when the run was recorded.
+// A copy for prepared calls of what an op gave with other strides than when the run was recorded. The value itself stays as the op made it:
+// results of the program may be views of it.
 at::Tensor with_layout(const at::Tensor& tensor, const TensorLayout& layout) {
   HC_CHECK(tensor.defined() && tensor.sizes() == at::IntArrayRef(layout.sizes) && tensor.scalar_type() == layout.type && tensor.is_cpu(),
            "a step gives a tensor of another kind than in an earlier run with the same sizes");
@@ -222,14 +223,16 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
   char* const begin = memory_of(memory);
   c10::SmallVector<char*, 128> address(slots.size());
   c10::SmallVector<char*, 32> addresses;
+  c10::SmallVector<at::Tensor, 2> copies;
   for (const InSlot& input : inputs_) address[input.slot] = memory_of(slots[input.slot]);
   for (const Item& item : items_) {
     if (!item.call) {
       run_step(plan.steps()[item.step], slots, env);
       for (const InSlot& made : item.made) {
-        at::Tensor& tensor = slots[made.slot];
-        if (!made.layout.is_of(tensor)) tensor = with_layout(tensor, made.layout);
-        address[made.slot] = memory_of(tensor);
+        const at::Tensor& tensor = slots[made.slot];
+        const bool is_as_recorded = made.layout.is_of(tensor);
+        if (!is_as_recorded) copies.push_back(with_layout(tensor, made.layout));
+        address[made.slot] = memory_of(is_as_recorded ? tensor : copies.back());
       }
       continue;
     }

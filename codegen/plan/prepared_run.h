@@ -68,7 +68,7 @@ class PreparedRuns {
  private:
   static constexpr size_t kMost = 4;
   mutable std::array<std::atomic<const PreparedRun*>, kMost> recorded_{};
-  mutable std::atomic<uint32_t> others_ = 0;  // runs that none was for
+  mutable std::atomic<uint32_t> others_ = 0;  // runs that no recorded one fitted
 };
 
 }  // namespace hindcast::codegen

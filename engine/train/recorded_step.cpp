@@ -145,7 +145,7 @@ RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const 
     all_.splice(all_.begin(), all_, found);
     return *all_.front();
   }
-  // No call will find a program that nobody else refers to.
+  // A program that only this step still refers to will not run again.
   const auto is_gone = [](const auto& one) { return one->plan.use_count() == 1; };
   for (const auto& one : all_) {
     if (is_gone(one)) forget(*one);

@@ -1,4 +1,4 @@
-// Tensors of one number that only kernels read are made once. Nobody may notice.
+// Tensors of one number that only kernels read are made once. Results must be those of tensors made in each run.
 
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A program's later runs take layouts and places in memory from an earlier one. Nobody may notice.
+// A program's later runs take layouts and places in memory from an earlier one. Results must be those of ordinary runs.
 
 #include <gtest/gtest.h>
 #include <hindcast/aot.h>

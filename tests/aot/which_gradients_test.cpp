@@ -185,7 +185,7 @@ TEST_P(WhichGradients, OfOneFormulaThatIsNotLinear) {
   }
 }
 
-// Its forward has computed the gradient. The second result's tangent is read by nobody.
+// Its forward computes the gradient, and its backward does not read the one that flows in.
 struct Fused : torch::autograd::Function<Fused> {
   static constexpr bool is_traceable = true;
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
