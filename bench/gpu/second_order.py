@@ -140,7 +140,7 @@ def measure(name, peers, device, rounds):
     if "train_step_graph" in lanes and (why := lanes["train_step_graph"].step.why_no_cuda_graph):
         counters["why_no_graph"] = why
     for peer, of_peer in samples.items():
-        low, middle, high = statistics.quantiles(of_peer, n=4, method="inclusive")
+        low, middle, high = statistics.quantiles(of_peer * 2 if len(of_peer) == 1 else of_peer, n=4, method="inclusive")
         counters[f"{peer}_us"], counters[f"{peer}_iqr_us"] = middle, high - low
     return counters
 
