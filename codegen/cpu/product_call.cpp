@@ -6,6 +6,7 @@
 #include "codegen/cpu/prepared_kernel.h"
 #include "codegen/cpu/product_times.h"
 #include "codegen/cpu/results.h"
+#include "codegen/device/products.h"
 #include "codegen/kernel/pointwise_frame.h"
 
 #include <ATen/ops/addmm.h>
@@ -163,9 +164,9 @@ class ProductCall final : public PointwiseFrame {
     const BodyProduct& product = *group_.body.product;
     const auto a_step = step_of(a, product.is_a_transposed), b_step = step_of(b, product.is_b_transposed);
     if (!a_step || !b_step || a.size(-1) == 0) return std::nullopt;
-    if (copies_panels(b.size(-1)) && a.size(-1) * kPanelBytes > kLargestPanel) return std::nullopt;
     Walk walk{{*a_step, *b_step, static_cast<long>(a.size(-1)), static_cast<long>(b.size(-1))}};
     walk.rows = a.size(-2);
+    if (scratch_of(walk) > kLargestPanel) return std::nullopt;
     if (is_batched) {
       walk.batch = a.size(0);
       walk.a_batch_step = a.stride(0) * width_;
@@ -183,8 +184,15 @@ class ProductCall final : public PointwiseFrame {
     return walk;
   }
 
-  // Columns that do not fill whole vectors of kPanelBytes / 2, the widest of any CPU, may be copied, as a transposed factor is.
-  bool copies_panels(int64_t columns) const { return group_.body.product->is_b_transposed || columns * width_ % (kPanelBytes / 2) != 0; }
+  // Bytes for panels of b that may be copied: all of a transposed one; columns that do not fill whole vectors of kPanelBytes / 2, the widest
+  // of any CPU; and where it is faster.
+  int64_t scratch_of(const Walk& walk) const {
+    const int64_t b_step = walk.shape[1] * width_, depth = walk.shape[2], bytes_of_row = walk.shape[3] * width_;
+    if (!group_.body.product->is_b_transposed && bytes_of_row % (kPanelBytes / 2) == 0 &&
+        !device::is_worth_copying(walk.rows, depth, b_step))
+      return 0;
+    return device::scratch_bytes(depth * kPanelBytes, (bytes_of_row + kPanelBytes - 1) / kPanelBytes);
+  }
 
   // False: the kernel cannot step through the load. Its step along the columns must be the one that was compiled, and rows must be one step apart.
   bool add_load(const Call& call, size_t i, bool is_batched, Walk& walk) const {
@@ -219,7 +227,7 @@ class ProductCall final : public PointwiseFrame {
     const int64_t of_part = kSharedRows * columns * depth;
     const char *const a = factors[0], *const b = factors[1];
     run_ranges(walk.batch * parts, std::max<int64_t>(1, kGrainOfProduct / std::max<int64_t>(of_part, 1)), [&](int64_t first, int64_t last) {
-      const Scratch scratch(copies_panels(columns) ? depth * kPanelBytes : 0);
+      const Scratch scratch(scratch_of(walk));
       while (first < last) {
         const int64_t item = first / parts, begin = first % parts, end = std::min(parts, begin + last - first);
         Pointers at(pointers.begin(), pointers.end());
@@ -231,7 +239,7 @@ class ProductCall final : public PointwiseFrame {
     });
   }
 
-  /// A panel of b.
+  /// Copied panels of b.
   class Scratch {
    public:
     explicit Scratch(int64_t bytes) {
@@ -240,7 +248,7 @@ class ProductCall final : public PointwiseFrame {
     char* memory() const { return large_.defined() ? memory_of(large_) : const_cast<char*>(small_.data()); }
 
    private:
-    alignas(64) std::array<char, 32768> small_;
+    alignas(64) std::array<char, 1 << 15> small_;
     at::Tensor large_;
   };
 

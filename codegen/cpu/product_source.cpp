@@ -47,17 +47,14 @@ std::string product_source(const Body& body) {
       "row_steps,\n"
       "                        const double* scalars, long begin, long end, char* scratch) {{\n{}",
       scalar_lines(body));
-  // LLVM unrolls loops of known lengths before it makes vectors of them: the columns of a block would be so many scalar statements.
   text += format(
       "  const auto finish = [&](const {}* product, long row, long column, long count) __attribute__((always_inline)) {{\n{}"
-      "#pragma clang loop unroll(disable)\n{}  }};\n",
+      "{}  }};\n",
       type, row_pointers(body), dense_loop(body, "0", "count", false, false));
   text += format(
       "  multiply<{}, {}>(*(const ProductBlocks<{}>*)blocks, Factors<{}>{{(const {}*)a, (const {}*)b, shape[0], shape[1], shape[2]}}, "
       "begin, end, shape[3], ({}*)scratch,\n",
       body.product->is_a_transposed, body.product->is_b_transposed, type, type, type, type, type);
-  text +=
-      format("      [&](const {}* product, long row, long column) {{ finish(product, row, column, kBlockColumns<{}>); }},\n", type, type);
   return text + "      finish);\n}\n";
 }
 

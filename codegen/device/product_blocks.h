@@ -78,9 +78,9 @@ static void copy_panel(const Factors<T>& factors, long first, long columns, T* p
 /// Terms that are summed up in one go. Longer sums are made of such sums, and so are off by less.
 HC_DEVICE long depth_at_once(long depth) { return depth <= 1024 ? 128 : 256; }
 
-/// kRows rows of a, from `a` on, times a panel of so many vectors: to `block`, kBlockColumns elements a row.
+/// kRows rows of a, from `a` on, times a panel of so many vectors: to `block`.
 template <int kRows, int kVectors, bool kIsATransposed, class T>
-static void multiply_block(const T* a, long a_step, const T* panel, long panel_step, long depth, T* block) {
+static void multiply_block(const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step) {
 #pragma clang fp contract(fast)
   using V = typename Lanes<T>::Of;
   const T* rows[kRows];
@@ -113,7 +113,7 @@ static void multiply_block(const T* a, long a_step, const T* panel, long panel_s
     for (int i = 0; i < kRows; ++i) {
 #pragma clang loop unroll(full)
       for (int j = 0; j < kVectors; ++j) {
-        T* const to = block + i * kBlockColumns<T> + j * kLanes<T>;
+        T* const to = block + i * block_step + j * kLanes<T>;
         store_lanes(to, begin == 0 ? sums[i][j] : load_lanes(to) + sums[i][j]);
       }
     }
@@ -121,19 +121,20 @@ static void multiply_block(const T* a, long a_step, const T* panel, long panel_s
 }
 
 template <int kVectors, bool kIsATransposed, class T>
-static void multiply_rows(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block) {
-  if (rows == kBlockRows) return multiply_block<kBlockRows, kVectors, kIsATransposed>(a, a_step, panel, panel_step, depth, block);
+static void multiply_rows(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step) {
+  if (rows == kBlockRows)
+    return multiply_block<kBlockRows, kVectors, kIsATransposed>(a, a_step, panel, panel_step, depth, block, block_step);
   for (long row = 0; row < rows;) {
     const T* const from = kIsATransposed ? a + row : a + row * a_step;
-    T* const to = block + row * kBlockColumns<T>;
+    T* const to = block + row * block_step;
     if (rows - row >= 4) {
-      multiply_block<4, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
+      multiply_block<4, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to, block_step);
       row += 4;
     } else if (rows - row >= 2) {
-      multiply_block<2, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
+      multiply_block<2, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to, block_step);
       row += 2;
     } else {
-      multiply_block<1, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to);
+      multiply_block<1, kVectors, kIsATransposed>(from, a_step, panel, panel_step, depth, to, block_step);
       ++row;
     }
   }

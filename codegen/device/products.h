@@ -1,9 +1,10 @@
 #pragma once
 // Matrix products by blocks that stay in registers. For CPUs.
 //
-// A block is some rows of the result by two vectors of its columns. What comes behind the product (a bias, an activation, a mask) is given
-// the rows of each block while they are in the innermost cache. B is read by panels of a block's columns. A panel whose columns do not
-// follow each other in memory, or do not fill its vectors, is copied first, once for all rows.
+// A block is some rows of the result by two vectors of its columns. B is read by panels of a block's columns. A panel whose columns do not
+// follow each other in memory, or do not fill its vectors, is copied first, once for all rows. What comes behind the product (a bias, an
+// activation, a mask) is given the rows of blocks while they are in the innermost cache: of as many blocks beside each other as can be, since
+// it then goes through its tensors from one end to the other. Panels of a b that is too large for that go to all rows, one by one.
 //
 // The blocks themselves are the same for all kernels: they are compiled once (product_blocks.h), and kernels call them.
 
@@ -43,36 +44,62 @@ struct ProductBlocks {
   /// The columns [first, first + columns) of b, so many vectors a row, with zeros behind the last column. First of a b as it is, then of a
   /// transposed one.
   void (*copy_panel[2][2])(const Factors<T>& factors, long first, long columns, T* panel);
-  /// At most kBlockRows rows of a, from `a` on, times a panel: to `block`, kBlockColumns elements a row. First of an a as it is, then of a
-  /// transposed one.
-  void (*multiply[2][2])(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block);
+  /// At most kBlockRows rows of a, from `a` on, times a panel: to `block`. First of an a as it is, then of a transposed one.
+  void (*multiply[2][2])(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step);
 };
 
-/// The rows [begin, end) of a product of `columns` columns. `finish(block, row, column)` is given each row of each block that has all of a
-/// block's columns, `finish_some(block, row, column, count)` the others. `scratch`: a panel of b.
-template <bool kIsATransposed, bool kIsBTransposed, class T, class Finish, class FinishSome>
+/// Bytes of b that go to some rows before the next rows: so many stay in the second-level cache.
+inline constexpr long kBytesAtOnce = 1 << 18;
+/// Of blocks beside each other.
+template <class T>
+inline constexpr long kMostColumns = 1024 / sizeof(T);
+
+/// Bytes for copied panels.
+HC_DEVICE long scratch_bytes(long panel_bytes, long panels) {
+  return panel_bytes > kBytesAtOnce ? panel_bytes : panel_bytes * panels > kBytesAtOnce ? kBytesAtOnce : panel_bytes * panels;
+}
+
+/// Columns of blocks that are finished together: whole blocks.
+template <class T>
+HC_DEVICE long columns_at_once(long columns, long depth) {
+  constexpr long kAll = kBlockColumns<T>;
+  const long all = (columns + kAll - 1) / kAll * kAll, some = all < kMostColumns<T> ? all : kMostColumns<T>;
+  return all * depth * (long)sizeof(T) > kBytesAtOnce ? kAll : some;
+}
+
+/// Rows of b that are a multiple of 512 bytes apart share few places of the innermost cache: a copy of them does not. It pays where many rows
+/// read it.
+HC_DEVICE bool is_worth_copying(long rows, long depth, long step_bytes) { return rows >= 64 && depth > 32 && step_bytes % 512 == 0; }
+
+/// The rows [begin, end) of a product of `columns` columns. `finish(product, row, column, count)` is given each of them, in pieces from
+/// `column` on. `scratch`: for copied panels.
+template <bool kIsATransposed, bool kIsBTransposed, class T, class Finish>
 HC_DEVICE void multiply(const ProductBlocks<T>& blocks, const Factors<T>& factors, long begin, long end, long columns, T* scratch,
-                        Finish finish, FinishSome finish_some) {
-  alignas(kVectorBytes) T block[kBlockRows * kBlockColumns<T>];
-  for (long column = 0; column < columns; column += kBlockColumns<T>) {
-    const long count = columns - column < kBlockColumns<T> ? columns - column : kBlockColumns<T>;
-    const bool is_narrow = count <= kLanes<T>;
-    const T* panel = factors.b + column;
-    long panel_step = factors.b_step;
-    if (kIsBTransposed || count < (is_narrow ? kLanes<T> : kBlockColumns<T>)) {
-      panel = scratch;
-      panel_step = is_narrow ? kLanes<T> : kBlockColumns<T>;
-      blocks.copy_panel[kIsBTransposed][!is_narrow](factors, column, count, scratch);
+                        Finish finish) {
+  constexpr long kAll = kBlockColumns<T>, kHalf = kLanes<T>;
+  alignas(kVectorBytes) T block[kBlockRows * kMostColumns<T>];
+  const long at_once = columns_at_once<T>(columns, factors.depth);
+  const bool copies_all = kIsBTransposed || is_worth_copying(end - begin, factors.depth, factors.b_step * (long)sizeof(T));
+  const auto count_of = [&](long column) { return columns - column < kAll ? columns - column : kAll; };
+  const auto is_copied = [&](long count) { return copies_all || count < (count <= kHalf ? kHalf : kAll); };
+  for (long first = 0; first < columns; first += at_once) {
+    const long last = columns - first < at_once ? columns : first + at_once;
+    const auto copy_of = [&](long column) { return copies_all ? scratch + (column - first) * factors.depth : scratch; };
+    for (long column = first; column < last; column += kAll) {
+      const long count = count_of(column);
+      if (is_copied(count)) blocks.copy_panel[kIsBTransposed][count > kHalf](factors, column, count, copy_of(column));
     }
     for (long row = begin, rows; row < end; row += rows) {
       rows = rows_of_block(end - row);
       const T* const a = kIsATransposed ? factors.a + row : factors.a + row * factors.a_step;
-      blocks.multiply[kIsATransposed][!is_narrow](rows, a, factors.a_step, panel, panel_step, factors.depth, block);
-      if (count == kBlockColumns<T>) {
-        for (long i = 0; i < rows; ++i) finish(block + i * kBlockColumns<T>, row + i, column);
-      } else {
-        for (long i = 0; i < rows; ++i) finish_some(block + i * kBlockColumns<T>, row + i, column, count);
+      for (long column = first; column < last; column += kAll) {
+        const long count = count_of(column);
+        const T* const panel = is_copied(count) ? copy_of(column) : factors.b + column;
+        const long panel_step = !is_copied(count) ? factors.b_step : count <= kHalf ? kHalf : kAll;
+        blocks.multiply[kIsATransposed][count > kHalf](rows, a, factors.a_step, panel, panel_step, factors.depth, block + (column - first),
+                                                       at_once);
       }
+      for (long i = 0; i < rows; ++i) finish(block + i * at_once, row + i, first, last - first);
     }
   }
 }

@@ -65,6 +65,20 @@ TEST_P(Products, OfFactorsThatAreTransposedInMemory) {
   }
 }
 
+TEST_P(Products, WhoseSecondFactorIsCopiedOrWide) {
+  constexpr Sizes kRows512BytesApart = {70, 128, 40}, kWiderThanIsFinishedAtOnce = {66, 600, 60}, kCopiedPanelByPanel = {67, 640, 128};
+  for (const Sizes& sizes : {kRows512BytesApart, kWiderThanIsFinishedAtOnce, kCopiedPanelByPanel}) {
+    SCOPED_TRACE(name_of(sizes));
+    const auto program = [&](at::TensorOptions options) {
+      const auto a = near_leaf({sizes.rows, sizes.depth}, options), b = near_leaf({sizes.depth, sizes.columns}, options);
+      const auto transposed = near_leaf({sizes.columns, sizes.depth}, options);
+      ((a.mm(b) + a.mm(transposed.t())) * 0.05).tanh().pow(2).sum().backward();
+      return grads_of({a, b, transposed});
+    };
+    expect_near_grads(program, {.units_in_double = 16});  // long sums
+  }
+}
+
 TEST_P(Products, OfPartsOfTensors) {
   expect_near_grads([&](at::TensorOptions options) {
     const auto a = near_leaf({20, 40}, options), b = near_leaf({60, 50}, options);
