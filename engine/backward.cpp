@@ -58,6 +58,7 @@ class OneBackward {
     Found found = look_up(resume);
     if (backs_off_ && !found && !may_capture(resume)) return leave_unpaid();
     if (found && is_stocks_turn(found)) return false;
+    if (found && reads_gradient(found, resume) == ReadsGradient::IsSaved) return leave_for(FallbackReason::SavesGradient);
     stats_recorder().add_collect_ns(watch.ns());
     stats_recorder().add_nodes(work_.collected.calls.size());
     stats_recorder().add_backward();
@@ -86,10 +87,13 @@ class OneBackward {
   }
 
  private:
+  static bool leave_for(FallbackReason reason) {
+    record_fallback(reason);
+    return false;
+  }
   static bool leave_unpaid() {
     Pause::of_thread().left_one();
-    record_fallback(FallbackReason::DoesNotPay);
-    return false;
+    return leave_for(FallbackReason::DoesNotPay);
   }
 
   bool is_stocks_turn(const Found& found) {
@@ -99,6 +103,13 @@ class OneBackward {
     if (!trial_->is_stocks_turn(&*found.variant, may_be_slower)) return false;
     record_fallback(FallbackReason::NotFaster);
     return true;
+  }
+
+  // The order of the capture is the stock engine's.
+  ReadsGradient reads_gradient(Found& found, const capture::Resume& resume) const {
+    const ReadsGradient reads = engine::reads_gradient(*found.plan, work_.collected, resume);
+    if (reads == ReadsGradient::FlowsIn && !found.plan->is_as_captured()) found.take_plan_as_captured();
+    return reads;
   }
 
   Found look_up(const capture::Resume& resume) {
@@ -144,7 +155,6 @@ class OneBackward {
       if (!found) return capture_rest(std::move(resume));
       RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
       const Stopwatch watch;
-      avoid_saved_gradients(found, work_.collected, resume);
       const bool has_many_streams = streams_ && streams_->has_inputs();
       if (has_many_streams) avoid_kernels(found);
       const auto& compiled = found.variant->compiled;
@@ -158,10 +168,12 @@ class OneBackward {
       if (!next) return;
       resume = std::move(*next);
       found = resume.as_collected ? look_up(resume) : Found{};
+      if (found && reads_gradient(found, resume) == ReadsGradient::IsSaved) return capture_rest(std::move(resume), /*may_record=*/false);
     }
   }
 
-  void capture_rest(capture::Resume resume) {
+  // `may_record` false: the nodes only run as themselves.
+  void capture_rest(capture::Resume resume, bool may_record = true) {
     RECORD_FUNCTION("hindcast::trace", std::vector<c10::IValue>());
     const Stopwatch watch;
     has_captured_ = true;
@@ -171,7 +183,7 @@ class OneBackward {
     const FactsAtCapture facts(work_.collected, collect_options(options_), resume, is_welcome);
     const bool is_new_structure = entry_ == nullptr;
     if (is_new_structure) entry_ = std::make_shared<Entry>(work_.collected.unloads);
-    NextCapture next{.allowed = facts.can_record};
+    NextCapture next{.allowed = facts.can_record && may_record};
     if (next.allowed) next = entry_->plan_capture(work_.collected, facts.origins(), where, facts.values(), options_);
     log_misses(work_.collected, is_new_structure, resume, next.misses);
     if (next.allowed && backs_off_) Payoff::of_process().captured(work_.collected.calls.size());

@@ -1,6 +1,5 @@
 #include "engine/saved_gradients.h"
 
-#include "base/log.h"
 #include "capture/backward/libtorch_access.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -53,34 +52,25 @@ bool Memory::meets(const at::Tensor& tensor) {
   return behind != ranges_.begin() && std::prev(behind)->end > range.begin;
 }
 
-namespace {
-
-bool saves_a_gradient(const BackwardPlan& plan, const capture::Collected& collected, const capture::Resume& resume) {
+ReadsGradient reads_gradient(const BackwardPlan& plan, const capture::Collected& collected, const capture::Resume& resume) {
   Memory all, reached;  // by somebody else than the leaf
   all.reserve(plan.accumulating_calls().size());
   const bool are_known = for_each_gradient(plan, collected, [&](const at::Tensor& grad) {
     all.add(grad);
     if (!is_held_once(grad)) reached.add(grad);
   });
-  if (!are_known) return true;
-  if (all.empty()) return false;
+  if (!are_known) return ReadsGradient::IsSaved;
+  if (all.empty()) return ReadsGradient::No;
   const auto is_one = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.has_storage()) return false;
     if (!is_allocated(tensor)) return all.meets(tensor);
     return !reached.empty() && reached.meets(tensor);
   };
-  return std::any_of(collected.tensors.begin(), collected.tensors.end(), is_one) ||
-         std::any_of(resume.values.begin(), resume.values.end(), is_one) ||
-         std::any_of(resume.buffers.begin(), resume.buffers.end(), [&](const auto& waiting) { return is_one(waiting.second); });
-}
-
-}  // namespace
-
-void avoid_saved_gradients(Found& found, const capture::Collected& collected, const capture::Resume& resume) {
-  if (found.plan->is_as_captured() || !saves_a_gradient(*found.plan, collected, resume)) return;
-  HC_LOG(Fusion, Info, "graph {}: without kernels this time, since a node saved memory of a gradient that is added to, or was given it",
-         found.plan->graph().id);
-  found.take_plan_as_captured();
+  if (std::any_of(collected.tensors.begin(), collected.tensors.end(), is_one)) return ReadsGradient::IsSaved;
+  const bool flows_in =
+      std::any_of(resume.values.begin(), resume.values.end(), is_one) ||
+      std::any_of(resume.buffers.begin(), resume.buffers.end(), [&](const auto& waiting) { return is_one(waiting.second); });
+  return flows_in ? ReadsGradient::FlowsIn : ReadsGradient::No;
 }
 
 LeafGradients::LeafGradients(const BackwardPlan& plan, const capture::Collected& collected) {

@@ -4,7 +4,6 @@
 #include "capture/backward/collected.h"
 #include "capture/backward/trace.h"
 #include "engine/backward_plan.h"
-#include "engine/variants.h"
 
 #include <cstdint>
 #include <vector>
@@ -15,9 +14,13 @@ namespace hindcast::engine {
 // what does not seem to depend on each other. Memory is compared by its addresses: what is lent (from_blob, DLPack, NumPy) has a storage
 // of its own.
 
-/// Takes the plan as it was captured where kernels would not do: a node has saved memory of a `.grad` that this backward may add to, or
-/// that memory flows in as a gradient.
-void avoid_saved_gradients(Found& found, const capture::Collected& collected, const capture::Resume& resume);
+/// How a backward reads memory of a `.grad` that it may add to.
+enum class ReadsGradient : uint8_t {
+  No,
+  FlowsIn,  // as a gradient: kernels would read it at another time
+  IsSaved,  // by a node. A plan looks at the versions of saved tensors only before it begins
+};
+ReadsGradient reads_gradient(const BackwardPlan& plan, const capture::Collected& collected, const capture::Resume& resume);
 
 /// Nobody else reaches its memory: LibTorch's allocator gave it to its storage, which no other tensor has.
 bool is_held_once(const at::Tensor& tensor);

@@ -68,6 +68,8 @@ class FunctionTrace final : private Policy {
   }
   /// Programs of it are to give equal bits whatever is compiled: Graph::strict.
   void set_strict(bool is_strict) { graph_->strict = is_strict; }
+  /// False: a tensor that a dropped reference cycle holds counts as kept. A collection of Python's takes as long as its heap is large.
+  void set_collects_garbage(bool collects) { collects_garbage_ = collects; }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;
   FunctionTrace& operator=(const FunctionTrace&) = delete;
@@ -223,6 +225,7 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> outputs_;  // of a function that is no program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
+  bool collects_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
   int graph_task_ = -1;  // that the function runs in
   size_t forward_end_ = 0;

@@ -87,7 +87,7 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
 
 void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
   if (!keeps_some(outputs)) return;
-  if (const auto collect = garbage_collector.load()) {
+  if (const auto collect = collects_garbage_ ? garbage_collector.load() : nullptr) {
     Recorder::unrecorded(collect);  // reference cycles that the function dropped
     if (!keeps_some(outputs)) return;
   }

@@ -286,6 +286,8 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool ans
   Recording recording;
   auto trace = std::make_unique<FunctionTrace>(sizes, answers_freely, /*goes_on=*/context_->options.fallback);
   trace->set_strict(asks_for_equal_bits());
+  constexpr uint32_t kCollections = 4;  // in vain: the next calls keep tensors, too
+  trace->set_collects_garbage(context_->kept_tensors.load(std::memory_order_relaxed) < kCollections);
   try {
     const OnStockEngine stock;  // a backward in the function is a part of it
     const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
@@ -313,6 +315,7 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool ans
   context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
   recording.why_not = *trace->refusal();
   recording.keeps_tensors = trace->keeps_tensors();
+  if (recording.keeps_tensors) context_->kept_tensors.fetch_add(1, std::memory_order_relaxed);
   recording.output.tensors = trace->take_outputs();
   return recording;
 }

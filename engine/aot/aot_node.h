@@ -26,7 +26,8 @@ struct AotContext {
   AotOptions options;
   AotCounts counts;
   Leaving leaving;
-  std::atomic<bool> draws_atens = false;  // kernels draw no random numbers of their own: see drawn_again.h
+  std::atomic<uint32_t> kept_tensors = 0;  // calls whose trace ended since the function kept a tensor
+  std::atomic<bool> draws_atens = false;   // kernels draw no random numbers of their own: see drawn_again.h
 };
 
 /// What programs are made of.

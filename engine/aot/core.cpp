@@ -105,8 +105,12 @@ class AotCore::Implementation {
       if (result.written && !(*specialisation)->is_input(*result.written))
         written.push_back(outside.at(*result.written - call.inputs.size()));
     }
-    return AotHit{halves->forward->plan(), std::move(bindings.ints), std::move(outside), std::move(written),
-                  why_not_recorded(**specialisation, *halves)};
+    std::vector<bool> defined;
+    for (const capture::Returned& returned : (*specialisation)->returned()) {
+      defined.push_back(returned.same_as ? defined[*returned.same_as] : returned.from != capture::Returned::From::Nothing);
+    }
+    return AotHit{halves->forward->plan(), std::move(bindings.ints), std::move(outside),
+                  std::move(written),      std::move(defined),       why_not_recorded(**specialisation, *halves)};
   }
   NextCalls looked(Gain gain, const void* program) {
     const AotOptions& options = context_->options;
@@ -265,12 +269,13 @@ class AotCore::Implementation {
     stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
   }
 
-  // Arguments that are others in each call are traced in vain: ever fewer of them are.
+  // A trace takes as long as it saves in some 24 calls. What is another one every few calls is traced in vain: ever fewer of
+  // such calls are.
   bool pays() const {
-    constexpr uint64_t kTried = 32;
+    constexpr uint64_t kTried = 32, kHitsOfATrace = 24;
     const AotCounts& counts = context_->counts;
     const uint64_t traces = counts.traces, calls = counts.calls;
-    return traces < kTried || counts.hits > traces || (calls & (calls - 1)) == 0;
+    return traces < kTried || counts.hits > kHitsOfATrace * traces || (calls & (calls - 1)) == 0;
   }
 
   std::shared_ptr<Family> family_of(const cache::KeyView& key, const std::string& facts) {

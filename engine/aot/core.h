@@ -64,6 +64,7 @@ struct AotHit {
   std::vector<std::int64_t> sizes;  // values of its symbols
   std::vector<at::Tensor> outside;  // tensors that the function reads besides its inputs
   std::vector<at::Tensor> written;  // those of them that it writes to
+  std::vector<bool> defined;        // by tensor that the function returns: not an undefined one
   std::string why_not_recorded;     // why a CUDA graph cannot contain the call, whatever its plan; empty: it can
 };
 

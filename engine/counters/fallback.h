@@ -23,6 +23,9 @@ namespace hindcast::engine {
   X(CollectFailed, false,                                                                                                      \
     "a node cannot be read (saved tensors freed or modified in place, nested tensors) or there is nothing to run: the "        \
     "stock engine does what it does, or raises the error at its place.")                                                       \
+  X(SavesGradient, false,                                                                                                      \
+    "a node has saved memory of a .grad that this backward may add to: the stock engine reads it in its order, and checks "    \
+    "at each node whether it was written to.")                                                                                 \
   X(DoesNotPay, true,                                                                                                          \
     "captures do not pay: structures do not come back, or fit none of as many captures as Options::limit allows, or an "       \
     "exception ends each capture. Options::back_off = false captures all; Options::cache_size and cache_bytes say how many "   \

@@ -11,6 +11,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 namespace hindcast {
@@ -89,11 +90,13 @@ class CompiledStep::Impl final : public engine::StepParts {
     updates_.clear();
   }
 
-  bool makes_state() override {
+  bool makes_state(const std::vector<at::Tensor>& updated) override {
     if (with_ == nullptr) return false;
+    std::unordered_set<const at::TensorImpl*> of_updated;
+    for (const at::Tensor& parameter : updated) of_updated.insert(parameter.unsafeGetTensorImpl());
     for (auto& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
-        if (parameter.requires_grad() && with_->makes_state(group, parameter)) return true;
+        if (of_updated.contains(parameter.unsafeGetTensorImpl()) && with_->makes_state(group, parameter)) return true;
       }
     }
     return false;

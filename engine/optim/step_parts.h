@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace hindcast {
 class CompiledStep;
@@ -29,8 +30,8 @@ class StepParts {
   virtual bool run() = 0;
   /// Drops references to `factor`, before its memory is freed.
   virtual void let_go(const StepFactor& factor) = 0;
-  /// The next step would allocate a parameter's state.
-  virtual bool makes_state() = 0;
+  /// A step in which these parameters have gradients would allocate state of one.
+  virtual bool makes_state(const std::vector<at::Tensor>& updated) = 0;
   /// Undoes the counts of the last step, whose kernels did not run.
   virtual void take_back() = 0;
   /// Parameters that were updated so far: by kernels, and by the optimizer's own code.

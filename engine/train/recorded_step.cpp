@@ -193,7 +193,7 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
   // It would be the graph's memory, and set anew by each launch.
-  if (update_.makes_state())
+  if (update_.makes_state(step.updated(*hit)))
     return give_up("a parameter has no optimizer state yet, or kernels do not know the optimizer's class, a setting, or a hook of it");
   if (!has_room()) return give_up(base::format("{} kinds of steps have a graph already, and all are in use", kMostRecorded));
   if (!record(step, one, *hit)) return std::nullopt;

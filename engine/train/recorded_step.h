@@ -29,7 +29,8 @@ struct StepByParts {
   const FunctionCall& call;  // its function returns the results, followed by a gradient for each of `trained`
   AotCore& gradients;
   const std::vector<at::Tensor>& trained;
-  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;  // the whole step; afterwards `.grad()` has the gradients
+  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;        // the whole step; afterwards `.grad()` has the gradients
+  c10::function_ref<std::vector<at::Tensor>(const AotHit& hit)> updated;  // of `trained`, those that the program makes a gradient for
 };
 
 /// Not for several threads at a time.

@@ -299,7 +299,15 @@ class StepCore::Implementation {
         update_();
         return made;
       };
-      output = recorded_.run({whole, gradients_, trained_, all});
+      const auto updated = [&](const AotHit& hit) {
+        Tensors with_gradient;
+        const size_t results = hit.defined.size() - trained_.size();
+        for (size_t i = 0; i < trained_.size(); ++i) {
+          if (hit.defined[results + i]) with_gradient.push_back(trained_[i]);
+        }
+        return with_gradient;
+      };
+      output = recorded_.run({whole, gradients_, trained_, all, updated});
       return FunctionOutput();
     });
     return output;

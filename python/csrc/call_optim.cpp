@@ -399,10 +399,10 @@ class OptimizerInPython final : public OptimizerStep {
   void let_go(const engine::StepFactor& factor) override {
     if (factor_.factor.is_same(factor.factor)) factor_ = {};
   }
-  void will_update(std::vector<const at::TensorImpl*> parameters) override { updated_ = std::move(parameters); }
-  bool makes_state() override {
-    const std::unordered_set<const at::TensorImpl*> updated(updated_.begin(), updated_.end());
-    return !gather_all([&](const at::Tensor& parameter) { return updated.contains(parameter.unsafeGetTensorImpl()); });
+  bool makes_state(const std::vector<at::Tensor>& updated) override {
+    std::unordered_set<const at::TensorImpl*> of_updated;
+    for (const at::Tensor& parameter : updated) of_updated.insert(parameter.unsafeGetTensorImpl());
+    return !gather_all([&](const at::Tensor& parameter) { return of_updated.contains(parameter.unsafeGetTensorImpl()); });
   }
 
   void take_back() override {
@@ -465,7 +465,6 @@ class OptimizerInPython final : public OptimizerStep {
 
   Object* const optimizer_;
   const Clip clip_;
-  std::vector<const at::TensorImpl*> updated_;  // by the next step
   std::optional<GatheredStep> last_;
   engine::StepFactor factor_;
   uint64_t compiled_ = 0;

@@ -29,8 +29,6 @@ Clip clip_of(Object* given);
 /// The step of an optimizer in Python, as a recording needs it. All is called with the GIL.
 class OptimizerStep : public engine::StepParts {
  public:
-  /// The parameters that get a gradient in the next step.
-  virtual void will_update(std::vector<const at::TensorImpl*> parameters) = 0;
   /// Clips, and updates all parameters that have a gradient. Throws base::Unsupported where kernels do not do all of it.
   virtual void step() = 0;
   /// Tells hindcast/_optim.py's step of one that step(), or run() and a launch, has made. False: Python's error is set.

@@ -190,17 +190,18 @@ Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, co
   std::vector<at::Tensor> trained;
   trained.reserve(plan.trained.size());
   for (const size_t i : plan.trained) trained.push_back(gradients.parameter(i));
-  std::vector<const at::TensorImpl*> updated;
-  for (size_t i = 0; i < trained.size(); ++i) {
-    if (known.result->parts()[i + 1].is_tensor()) updated.push_back(trained[i].unsafeGetTensorImpl());
-  }
-  recorder.update->will_update(std::move(updated));
+  const auto updated = [&](const engine::AotHit&) {
+    std::vector<at::Tensor> with_gradient;
+    for (size_t i = 0; i < trained.size(); ++i) {
+      if (known.result->parts()[i + 1].is_tensor()) with_gradient.push_back(trained[i]);
+    }
+    return with_gradient;
+  };
   const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput { HC_UNSUPPORTED("the function would run"); };
   const engine::FunctionCall call = function_call_of(known.kind, found.tensors, function);
-  std::optional<engine::FunctionOutput> output =
-      recorder.steps.run({call, core_of(known.kind), trained, [&](const engine::FunctionCall& on) {
-                            return run_whole_step(known, given.function, on, trained, *recorder.update);
-                          }});
+  std::optional<engine::FunctionOutput> output = recorder.steps.run(
+      {call, core_of(known.kind), trained,
+       [&](const engine::FunctionCall& on) { return run_whole_step(known, given.function, on, trained, *recorder.update); }, updated});
   if (!output) return nullptr;
   compiled_function_of(given.call)->note_hit();
   if (!recorder.update->tell(given.update)) return nullptr;

@@ -151,9 +151,10 @@ class States:
             self._end(state)
 
     def _pays(self) -> bool:
-        """Where nearly each call's state is new, ever fewer are looked at."""
-        tried = 32
-        return self._new < tried or self._known + self._known_elsewhere() > self._new or self._missed & (self._missed - 1) == 0
+        """Where every few calls have a new state, ever fewer are looked at: each is a trace, which takes as long as it saves in some 24 calls."""
+        tried, calls_of_a_state = 32, 24
+        known = self._known + self._known_elsewhere()
+        return self._new < tried or known > calls_of_a_state * self._new or self._missed & (self._missed - 1) == 0
 
     def _found(self, walk: Walk, roots: tuple[int, ...]) -> _Seen:
         key = tuple(walk.key)

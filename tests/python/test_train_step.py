@@ -387,3 +387,29 @@ def test_bad_options():
             hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, **options)
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         copy.deepcopy(hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss))
+
+
+@pytest.mark.parametrize("padded", [1, 2])
+def test_another_branch_does_not_end_its_programs(padded):
+    weight = torch.nn.Parameter(torch.eye(6, dtype=torch.double))
+
+    def loss_of(x, mask):
+        return ((x @ weight).tanh() if mask.all() else (x @ weight) * mask[:, None]).square().mean()
+
+    step = hindcast.train_step(torch.optim.SGD([weight], lr=0.01), loss_of, async_=False)
+    for number in range(40):
+        mask = torch.ones(8, dtype=torch.bool)
+        mask[0] = number != padded
+        step(batch(number)[0], mask)
+    assert step.three_parts == 0 and step.stats()["hits"] > 20
+
+
+@pytest.mark.parametrize("calls_of_a_value", [3, 6])
+def test_what_changes_every_few_calls_is_not_traced_for_ever(calls_of_a_value):
+    both = Both()
+    step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False)
+    for number in range(400):
+        both.ours.seen = number // calls_of_a_value
+        torch.testing.assert_close(step(*batch(number)), both.stock_step(*batch(number)))
+    both.expect_alike()
+    assert step.stats()["traces"] < 45
