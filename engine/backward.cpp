@@ -56,9 +56,9 @@ class OneBackward {
     if (!collect(call_, options_, to_the_bit_, work_)) return false;
     capture::Resume resume = start_of(call_, work_.collected);
     Found found = look_up(resume);
-    if (backs_off_ && !found && !may_capture(resume)) return leave_unpaid();
-    if (found && is_stocks_turn(found)) return false;
+    if (backs_off_ && !found && !may_capture(resume)) return leave_for(FallbackReason::DoesNotPay);
     if (found && reads_gradient(found, resume) == ReadsGradient::IsSaved) return leave_for(FallbackReason::SavesGradient);
+    if (found && is_stocks_turn(found)) return false;
     stats_recorder().add_collect_ns(watch.ns());
     stats_recorder().add_nodes(work_.collected.calls.size());
     stats_recorder().add_backward();
@@ -87,13 +87,10 @@ class OneBackward {
   }
 
  private:
-  static bool leave_for(FallbackReason reason) {
+  bool leave_for(FallbackReason reason) const {
+    if (backs_off_) Pause::of_thread().left_one();
     record_fallback(reason);
     return false;
-  }
-  static bool leave_unpaid() {
-    Pause::of_thread().left_one();
-    return leave_for(FallbackReason::DoesNotPay);
   }
 
   bool is_stocks_turn(const Found& found) {
@@ -105,7 +102,7 @@ class OneBackward {
     return true;
   }
 
-  // The order of the capture is the stock engine's.
+  // A gradient that flows in needs the stock engine's order, which is that of the plan as captured: `found` gets that plan.
   ReadsGradient reads_gradient(Found& found, const capture::Resume& resume) const {
     const ReadsGradient reads = engine::reads_gradient(*found.plan, work_.collected, resume);
     if (reads == ReadsGradient::FlowsIn && !found.plan->is_as_captured()) found.take_plan_as_captured();
@@ -179,13 +176,13 @@ class OneBackward {
     has_captured_ = true;
     const Start where = start(resume);
     // Whether a capture from the start pays was asked before anything ran.
-    const bool is_welcome = resume.as_collected && (!backs_off_ || where == Start() || may_capture(resume));
+    const bool is_welcome = may_record && resume.as_collected && (!backs_off_ || where == Start() || may_capture(resume));
     const FactsAtCapture facts(work_.collected, collect_options(options_), resume, is_welcome);
     const bool is_new_structure = entry_ == nullptr;
     if (is_new_structure) entry_ = std::make_shared<Entry>(work_.collected.unloads);
     NextCapture next{.allowed = facts.can_record && may_record};
     if (next.allowed) next = entry_->plan_capture(work_.collected, facts.origins(), where, facts.values(), options_);
-    log_misses(work_.collected, is_new_structure, resume, next.misses);
+    if (may_record) log_misses(work_.collected, is_new_structure, resume, next.misses);
     if (next.allowed && backs_off_) Payoff::of_process().captured(work_.collected.calls.size());
 
     struct TellPayoff {  // also when a hook throws

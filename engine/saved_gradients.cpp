@@ -59,7 +59,7 @@ ReadsGradient reads_gradient(const BackwardPlan& plan, const capture::Collected&
     all.add(grad);
     if (!is_held_once(grad)) reached.add(grad);
   });
-  if (!are_known) return ReadsGradient::IsSaved;
+  if (!are_known) return ReadsGradient::FlowsIn;
   if (all.empty()) return ReadsGradient::No;
   const auto is_one = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.has_storage()) return false;

@@ -19,6 +19,7 @@ namespace hindcast::engine {
 /// Counts of one compiled function.
 struct AotCounts {
   std::atomic<uint64_t> calls = 0, hits = 0, traces = 0, eager = 0, backwards = 0, numbers_differed = 0;
+  std::atomic<uint64_t> launches = 0;  // of recordings of programs
 };
 
 /// What every part of a call needs.

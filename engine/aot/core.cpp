@@ -112,6 +112,7 @@ class AotCore::Implementation {
     return AotHit{halves->forward->plan(), std::move(bindings.ints), std::move(outside),
                   std::move(written),      std::move(defined),       why_not_recorded(**specialisation, *halves)};
   }
+  void note_launch() { context_->counts.launches.fetch_add(1, std::memory_order_relaxed); }
   NextCalls looked(Gain gain, const void* program) {
     const AotOptions& options = context_->options;
     tell_left();
@@ -269,13 +270,12 @@ class AotCore::Implementation {
     stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
   }
 
-  // A trace takes as long as it saves in some 24 calls. What is another one every few calls is traced in vain: ever fewer of
-  // such calls are.
+  // A trace takes as long as its program saves in some 16 calls. If programs are called less often, new ones are traced less and less often.
   bool pays() const {
-    constexpr uint64_t kTried = 32, kHitsOfATrace = 24;
+    constexpr uint64_t kTried = 32, kHitsOfATrace = 16;
     const AotCounts& counts = context_->counts;
     const uint64_t traces = counts.traces, calls = counts.calls;
-    return traces < kTried || counts.hits > kHitsOfATrace * traces || (calls & (calls - 1)) == 0;
+    return traces < kTried || counts.hits + counts.launches > kHitsOfATrace * traces || (calls & (calls - 1)) == 0;
   }
 
   std::shared_ptr<Family> family_of(const cache::KeyView& key, const std::string& facts) {
@@ -294,6 +294,7 @@ AotCore::AotCore(AotOptions options) : implementation_(std::make_shared<Implemen
 }
 FunctionOutput AotCore::call(const FunctionCall& call) { return implementation_->call(call); }
 std::optional<AotHit> AotCore::find(const FunctionCall& call) const { return implementation_->find(call); }
+void AotCore::note_launch() { implementation_->note_launch(); }
 NextCalls AotCore::ran_eagerly() { return implementation_->looked(Gain::None, nullptr); }
 void AotCore::time_backward(const std::vector<at::Tensor>& results) { implementation_->time_backward(results); }
 NextCalls AotCore::took(std::uint64_t whole_ns, std::uint64_t own_ns) { return implementation_->took(whole_ns, own_ns); }

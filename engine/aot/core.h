@@ -76,6 +76,8 @@ class HINDCAST_API AotCore {
   FunctionOutput call(const FunctionCall& call);
   /// The program that call() would run. nullopt: the call would be traced or run eagerly. The function does not run.
   std::optional<AotHit> find(const FunctionCall& call) const;
+  /// Tells that the caller launched a recording of what find() gave.
+  void note_launch();
   /// Tells that the caller ran the function itself, for a reason of its own.
   NextCalls ran_eagerly();
   /// Times the backward of a call in which the caller ran the function: FunctionOutput::is_functions.

@@ -294,6 +294,7 @@ FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one, const Ao
   }
   if (!to.empty()) at::_foreach_copy_(to, from);
   one.recording->launch();
+  step.gradients.note_launch();
   for (const at::Tensor& tensor : hit.written) has_changed(tensor);
   ++launches_;
   stats_recorder().add_recording_launch();

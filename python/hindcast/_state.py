@@ -151,8 +151,8 @@ class States:
             self._end(state)
 
     def _pays(self) -> bool:
-        """Where every few calls have a new state, ever fewer are looked at: each is a trace, which takes as long as it saves in some 24 calls."""
-        tried, calls_of_a_state = 32, 24
+        """A new state is a trace, which takes as long as its program saves in some 16 calls."""
+        tried, calls_of_a_state = 32, 16
         known = self._known + self._known_elsewhere()
         return self._new < tried or known > calls_of_a_state * self._new or self._missed & (self._missed - 1) == 0
 

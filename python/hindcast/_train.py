@@ -107,7 +107,6 @@ class TrainStep:
         self._compiled: dict[tuple[int, ...], tuple[list[torch.Tensor], AotFunction]] = {}
         self._forgotten: dict[str, int] = {}  # counts of programs that are gone
         self._why_no_program: Optional[str] = None  # from now on
-        self._has_made_gradients = False  # a program, or its trace, did
         # For hindcast._C, once a step was one program: its parameters, the program's function, and what calls that.
         self._plan: Any = None
         self._planned: Any = None
@@ -254,13 +253,11 @@ class TrainStep:
     def _take_for_c(self, compiled: AotFunction, returned: tuple[Any, ...]) -> Any:
         result, *gradients = returned
         if gradients[0] is None and all(gradient is None for gradient in gradients):
-            # Another branch of a function that was traced before runs eagerly once, when it is found.
-            if not self._has_made_gradients and compiled.stats()["traces"] != 0:
+            stats = compiled.stats()
+            # Another branch of a function that has a program runs eagerly once, when it is found.
+            if stats["traces"] != 0 and stats["calls"] == stats["eager"]:
                 self._give_up("the function cannot be traced with its gradients; HINDCAST_LOGS=aot says why")
-            self._add(gradients)
-            return result
-        self._has_made_gradients = True
-        if self._micro_batch == 0 and any(parameter.grad is not None for parameter in self._trained):
+        elif self._micro_batch == 0 and any(parameter.grad is not None for parameter in self._trained):
             self._give_up("the function makes gradients itself, as by backward()")
         self._add(gradients)
         return result

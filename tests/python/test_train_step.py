@@ -413,3 +413,21 @@ def test_what_changes_every_few_calls_is_not_traced_for_ever(calls_of_a_value):
         torch.testing.assert_close(step(*batch(number)), both.stock_step(*batch(number)))
     both.expect_alike()
     assert step.stats()["traces"] < 45
+
+
+def test_a_function_that_keeps_a_tensor_is_given_up_and_says_so():
+    class Running(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.mean = nn.Linear(6, 3).double(), torch.zeros(3, dtype=torch.double)
+
+        def forward(self, x):
+            h = self.layer(x)
+            self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)
+            return h - self.mean
+
+    net = Running()
+    step = hindcast.train_step(torch.optim.SGD(net.parameters(), lr=0.01), net, nn.functional.mse_loss, async_=False)
+    for number in range(40):
+        step(*batch(number))
+    assert step.three_parts > 0 and "cannot be traced" in step.why_three_parts
