@@ -105,7 +105,11 @@ class OneBackward {
   // A gradient that flows in needs the stock engine's order, which is that of the plan as captured: `found` gets that plan.
   ReadsGradient reads_gradient(Found& found, const capture::Resume& resume) const {
     const ReadsGradient reads = engine::reads_gradient(*found.plan, work_.collected, resume);
-    if (reads == ReadsGradient::FlowsIn && !found.plan->is_as_captured()) found.take_plan_as_captured();
+    if (reads == ReadsGradient::FlowsIn && !found.plan->is_as_captured()) {
+      HC_LOG(Fusion, Info, "graph {}: without kernels this time, since memory of a gradient that is added to may flow in",
+             found.plan->graph().id);
+      found.take_plan_as_captured();
+    }
     return reads;
   }
 

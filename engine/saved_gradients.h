@@ -17,8 +17,10 @@ namespace hindcast::engine {
 /// How a backward reads memory of a `.grad` that it may add to.
 enum class ReadsGradient : uint8_t {
   No,
-  FlowsIn,  // as a gradient, or another thread is busy with a leaf, so that its gradient is not known: kernels would read it too early or too late
-  IsSaved,  // by a node. A plan looks at the versions of saved tensors only before it begins
+  // As a gradient: kernels would read it too early or too late. Also if another thread is busy with a leaf, whose `.grad` is not known then.
+  FlowsIn,
+  // By a node. A plan checks the versions of saved tensors only before it begins.
+  IsSaved,
 };
 ReadsGradient reads_gradient(const BackwardPlan& plan, const capture::Collected& collected, const capture::Resume& resume);
 

@@ -3,8 +3,8 @@
 //
 // A block is some rows of the result by two vectors of its columns. B is read by panels of a block's columns. A panel whose columns do not
 // follow each other in memory, or do not fill its vectors, is copied first, once for all rows. What comes behind the product (a bias, an
-// activation, a mask) is given the rows of blocks while they are in the innermost cache: of as many blocks beside each other as can be, since
-// it then goes through its tensors from one end to the other. Panels of a b that is too large for that go to all rows, one by one.
+// activation, a mask) is given the rows of several blocks beside each other, while they are in the innermost cache: it then goes through its
+// tensors from one end to the other. If b does not stay in the second-level cache, each of its panels goes to all rows instead.
 //
 // The blocks themselves are the same for all kernels: they are compiled once (product_blocks.h), and kernels call them.
 

@@ -155,6 +155,7 @@ class AotCore::Implementation {
 
   void reset() {
     families_.clear();
+    context_->kept_tensors = 0;
     context_->leaving.looked(Gain::Some, nullptr);
   }
 
@@ -270,7 +271,7 @@ class AotCore::Implementation {
     stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
   }
 
-  // A trace takes as long as its program saves in some 16 calls. If programs are called less often, new ones are traced less and less often.
+  // A trace takes as long as its program saves in some 16 calls. If programs are called less often, new ones are traced less and less.
   bool pays() const {
     constexpr uint64_t kTried = 32, kHitsOfATrace = 16;
     const AotCounts& counts = context_->counts;

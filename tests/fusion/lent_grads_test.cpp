@@ -12,6 +12,7 @@
 #include "engine/hindcast.h"
 #include "engine/saved_gradients.h"
 #include "tests/fusion/near_grads.h"
+#include "tests/support/log_capture.h"
 
 namespace hindcast::tests::lent_grads_test {
 namespace {
@@ -20,6 +21,8 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr NearGrads kCancels{.units_in_double = 32};
 constexpr NearGrads kCancelsOnStockEngine{.misses = 3, .units_in_double = 32};
+
+constexpr const char* kWithoutKernels = "without kernels this time";
 
 /// Of the steps in the last type.
 uint64_t left_to_stock() { return stats().fallbacks_by_reason["SavesGradient"]; }
@@ -73,8 +76,9 @@ TEST(LentGrads, TheLastRowsWereLent) {
   });
 }
 
-// It has no version that is checked: the order of the capture will do.
+// Its version is not checked, so the plan as captured, which has the stock engine's order, gives its results.
 TEST(LentGrads, TheRootGradientIsLent) {
+  const LogCapture logs("fusion");
   expect_near_grads(
       [](at::TensorOptions options) {
         const auto p = near_leaf({6, 20}, options), q = near_leaf({6, 20}, options);
@@ -83,6 +87,7 @@ TEST(LentGrads, TheRootGradientIsLent) {
         return Tensors{p.grad(), q.grad()};
       },
       kCancels);
+  EXPECT_EQ(logs.count(kWithoutKernels), 4U);  // the two hits of each type
   EXPECT_EQ(left_to_stock(), 0U);
 }
 
@@ -125,6 +130,7 @@ TEST(LentGrads, AnErrorOfStockIsRaisedInHitsToo) {
 
 // An input that NumPy has, say: kernels run, whatever memory it has, since it is no gradient's.
 TEST(LentGrads, OthersMayBeLent) {
+  const LogCapture logs("fusion");
   expect_near_grads(
       [](at::TensorOptions options) {
         const auto data = at::randn({6, 20}, options);
@@ -135,6 +141,7 @@ TEST(LentGrads, OthersMayBeLent) {
         return Tensors{p.grad(), q.grad()};
       },
       kCancels);
+  EXPECT_EQ(logs.count(kWithoutKernels), 0U);
   EXPECT_EQ(left_to_stock(), 0U);
 }
 

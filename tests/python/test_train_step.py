@@ -391,16 +391,22 @@ def test_bad_options():
 
 @pytest.mark.parametrize("padded", [1, 2])
 def test_another_branch_does_not_end_its_programs(padded):
-    weight = torch.nn.Parameter(torch.eye(6, dtype=torch.double))
+    ours, stock = (nn.Parameter(torch.eye(6, dtype=torch.double)) for _ in range(2))
+    of_ours, of_stock = (torch.optim.SGD([weight], lr=0.01) for weight in (ours, stock))
 
-    def loss_of(x, mask):
+    def loss_of(weight, x, mask):
         return ((x @ weight).tanh() if mask.all() else (x @ weight) * mask[:, None]).square().mean()
 
-    step = hindcast.train_step(torch.optim.SGD([weight], lr=0.01), loss_of, async_=False)
+    step = hindcast.train_step(of_ours, lambda x, mask: loss_of(ours, x, mask), async_=False)
     for number in range(40):
-        mask = torch.ones(8, dtype=torch.bool)
+        x, mask = batch(number)[0], torch.ones(8, dtype=torch.bool)
         mask[0] = number != padded
-        step(batch(number)[0], mask)
+        of_stock.zero_grad()
+        expected = loss_of(stock, x, mask)
+        expected.backward()
+        of_stock.step()
+        torch.testing.assert_close(step(x, mask), expected.detach())
+    torch.testing.assert_close(ours, stock)
     assert step.three_parts == 0 and step.stats()["hits"] > 20
 
 
