@@ -1,6 +1,6 @@
 #pragma once
-// Who is to blame is the first thing an error says: Unsupported is nobody's fault and makes the caller fall back,
-// InternalError is ours. What the user did wrong is std::invalid_argument, or the stock engine's own error.
+// Errors, by who is to blame: Unsupported is no one's fault, and the caller falls back; InternalError is a bug in hindcast. User errors are
+// std::invalid_argument, or the stock engine's own exceptions.
 
 #include "base/format.h"
 
@@ -9,7 +9,7 @@
 
 namespace hindcast {
 
-/// This cannot be done our way. Never reaches a user: whoever calls catches it and takes the way that always works.
+/// hindcast cannot handle this case. Never reaches a user: the caller catches it and falls back to what always works.
 class Unsupported : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -5,7 +5,7 @@
 
 namespace hindcast::base {
 
-/// What an exception says, for reasons and logs. LibTorch's exceptions go on with a backtrace of C++, and Python's with one of Python.
+/// First line of an exception's text, for reasons and logs. LibTorch appends a C++ backtrace, and Python a Python one.
 std::string first_line(const std::exception& error);
 
 }  // namespace hindcast::base

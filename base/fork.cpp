@@ -11,9 +11,10 @@
 namespace hindcast::base {
 
 struct ForkLocks {
-  std::mutex mutex;  // of the list; taken behind all that are in it, since who holds one may make another
+  // Guards the list. Taken after all locks in the list, since a thread that holds one may make another.
+  std::mutex mutex;
   std::vector<ForkLock*> by_rank, taken;
-  std::mutex one_fork;  // at a time, from before it until behind it
+  std::mutex one_fork;  // one fork at a time, from before it until after it
   std::atomic<int> first_uses = 0;
   std::atomic<bool> forking = false;
 
@@ -29,7 +30,7 @@ struct ForkLocks {
       for (ForkLock* lock : taken) lock->before_fork();
       mutex.lock();
       if (first_uses.load() == 0 && taken == by_rank) return;
-      give_back();  // one more was made; what is being made may wait for one of these
+      give_back();  // a lock was added or a first use began, which may wait for one of these
     }
   }
   void give_back() {
@@ -53,7 +54,7 @@ struct ForkLocks {
     const auto later = [](const ForkLock* a, const ForkLock* b) { return a->rank_ < b->rank_; };
     by_rank.insert(std::upper_bound(by_rank.begin(), by_rank.end(), lock, later), lock);
   }
-  // A fork may have it among those that it takes. Who destroys a lock holds no other.
+  // A fork may be taking this lock. The thread that destroys a lock holds no other.
   void remove(ForkLock* lock) {
     for (;;) {
       while (forking.load()) std::this_thread::yield();

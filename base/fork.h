@@ -1,24 +1,24 @@
 #pragma once
-// Locks that fork() finds free.
+// Locks that are free in the child after fork().
 //
-// A child has only the thread that forked. A lock that another thread held at that moment would be held in the child for
-// good, over data that is half written. So a fork first takes every lock of the library, in one order; the parent gives them
-// back, the child makes them anew. Each is held for a moment only: never while user code runs, with two exceptions that wait
-// or are left alone by their own rules: the compiler (base/fork_gate.h) and the output of logs (log.cpp).
+// A child has only the thread that forked. A lock that another thread held at that moment would be held in the child forever, over
+// half-written data. So a fork first takes every lock of the library, in a fixed order; the parent releases them, the child makes them
+// anew. Each lock is held only briefly, never while user code runs, with two exceptions that have their own rules: the compiler
+// (base/fork_gate.h) and the output of logs (log.cpp).
 //
-// What a process makes once, on first use, takes longer than a lock should be held: FirstUse.
+// Objects that the process makes once, on first use, take longer than a lock should be held: FirstUse.
 //
-// Whoever drops the last owner of a kernel waits at the compiler's gate, and so holds no lock of this list.
+// Dropping the last owner of a kernel waits at the compiler's gate, so it must hold no lock of this list.
 
 #include <cstdint>
 #include <new>
 
 namespace hindcast::base {
 
-/// The order in which a fork takes locks. Code that holds one takes only locks of later ranks; Leaf: none of these.
+/// The order in which a fork takes locks. A thread that holds one takes only locks of later ranks; Leaf: no other ForkRank lock.
 enum class ForkRank : uint8_t { Setup, Background, Compiler, Trace, Cache, Leaf, Memory };
 
-/// What a fork holds while it happens, from enroll() to retire(): the first and the last thing that a whole object does.
+/// Base of what a fork holds while it happens, between enroll() and retire(): the first and the last call in the object's lifetime.
 class ForkLock {
  public:
   ForkLock(const ForkLock&) = delete;
@@ -49,15 +49,15 @@ class ForkSafe final : public Mutex, private ForkLock {
  private:
   void before_fork() override { this->lock(); }
   void after_fork_in_parent() override { this->unlock(); }
-  // Made anew, too: glibc's shared mutex knows its writer by a thread's id, which is another one in the child.
+  // The child also constructs the mutex anew: glibc's shared mutex identifies its writer by thread id, which differs in the child.
   void after_fork_in_child() override {
     this->unlock();
     new (static_cast<Mutex*>(this)) Mutex;
   }
 };
 
-/// Held while something is made that the process makes once and a `static` keeps. A fork waits: else its child would wait for a
-/// thread that it does not have. Nobody waits for a fork here, so that any lock may be held.
+/// Held while a `static` object is being made once per process. A fork waits for it: otherwise its child would wait for a thread that it
+/// does not have. FirstUse never waits for a fork, so any lock may be held here.
 class FirstUse {
  public:
   FirstUse();

@@ -31,7 +31,7 @@ class Gate final : private base::ForkLock {
     std::unique_lock lock(mutex_);
     ++forking_;
     changed_.wait(lock, [&] { return inside_ == 0; });
-    lock.release();  // held until after the fork, so that the child finds it in the hands of its only thread
+    lock.release();  // held until after the fork, so that the child's only thread owns it
   }
   void after_fork_in_parent() override {
     --forking_;
@@ -41,7 +41,7 @@ class Gate final : private base::ForkLock {
   void after_fork_in_child() override {
     forking_ = 0;
     mutex_.unlock();
-    // Threads of the parent may have been waiting here; a condition variable counts them and the child has none of them.
+    // Threads of the parent may have been waiting here; a condition variable counts them, but the child does not have them.
     new (&changed_) std::condition_variable;
   }
 
@@ -56,7 +56,7 @@ Gate& gate() {
   return *made;
 }
 
-thread_local int depth = 0;  // a thread that is inside does not wait for the fork that waits for it
+thread_local int depth = 0;  // a thread that is inside already does not wait for a fork, which waits for it
 
 }  // namespace
 

@@ -1,18 +1,18 @@
 #pragma once
 // Lets fork() wait for the threads that are inside the compiler.
 //
-// A child has only the thread that forked. Had another one held a lock of LLVM's at that moment, it would be held in the
-// child for good, and the child's first compile would never end. So a fork waits for the compiles and loads under way (tens
-// of milliseconds, as a rule none), those that would begin meanwhile wait for the fork, and the child may compile at once.
+// A child has only the thread that forked. If another thread held a lock of LLVM's at that moment, it would be held in the child forever,
+// and the child's first compile would never end. So a fork waits for running compiles and loads (tens of milliseconds, usually none), new
+// ones wait for the fork, and the child can compile at once.
 //
-// What is locked only inside of the gate is free whenever a fork happens: the process's table of kernels, the first look for
-// the compiler and for the store.
+// Locks that are taken only inside the gate are free whenever a fork happens: those of the process's table of kernels, and of the first
+// search for the compiler and for the store.
 //
-// What starts a program without running fork handlers (posix_spawn, vfork, system) waits for nothing, and needs not to.
+// Calls that start a program without fork handlers (posix_spawn, vfork, system) do not wait, and need not.
 
 namespace hindcast::base {
 
-/// Held while a thread is inside the compiler; again within it costs nothing. Do not fork meanwhile.
+/// Held while a thread is inside the compiler; nesting costs nothing. Do not fork meanwhile.
 class InsideCompiler {
  public:
   InsideCompiler();

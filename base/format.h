@@ -1,10 +1,9 @@
 #pragma once
 // Text from values, for messages and logs: fmt's "{}" grammar without fmt's headers.
 //
-// LibTorch ships its own copy of fmt's headers, of another version than the system's library, and its folder comes first
-// in the include path: a file that sees LibTorch and includes <fmt/format.h> asks the linker for functions that no library
-// has. So fmt is included in format.cpp alone, which cannot see LibTorch, and here a value becomes a small variant. That
-// also keeps fmt's templates out of every file that can fail.
+// LibTorch ships its own copy of fmt's headers, in another version than the system's library, and its folder comes first in the include
+// path: a file that sees LibTorch and includes <fmt/format.h> fails to link. So only format.cpp includes fmt, without LibTorch, and values
+// are passed to it as a small variant. This also keeps fmt's templates out of every file with an error message.
 
 #include <array>
 #include <cstdint>
@@ -20,8 +19,8 @@ namespace hindcast::base {
 
 using FormatArg = std::variant<bool, char, int64_t, uint64_t, float, double, const void*, std::string_view, std::string>;
 
-/// Puts `args` in the places of `text`. Never throws for a specification that does not fit its value: a message about
-/// one problem must not turn into another, so the result then holds the text as it stands and fmt's complaint.
+/// Substitutes `args` into `text`. Never throws for a format specification that does not fit its value, since an error message must not
+/// turn into another error: the result is then the text itself and fmt's complaint.
 std::string format_args(std::string_view text, std::span<const FormatArg> args);
 
 template <class T>
@@ -29,7 +28,7 @@ concept Streamable = requires(std::ostream& out, const T& value) {
   out << value;
 };
 
-/// Arithmetic values, text and pointers as they are; a range as [a, b]; anything else through its operator<<.
+/// Arithmetic values, text and pointers are passed unchanged; a range as [a, b]; anything else through its operator<<.
 template <class T>
 FormatArg to_format_arg(const T& value) {
   if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, char> || std::is_floating_point_v<T>) {
@@ -65,9 +64,9 @@ FormatArg to_format_arg(const T& value) {
   }
 }
 
-void a_message_needs_one_value_for_each_pair_of_braces();  // never defined: its name is the compiler's error
+void a_message_needs_one_value_for_each_pair_of_braces();  // never defined: its name is the compiler's error message
 
-/// A format text whose braces were counted against the values by the compiler.
+/// A format text; the compiler checks that its braces match the number of values.
 template <class... Args>
 class FormatText {
  public:
@@ -95,7 +94,7 @@ class FormatText {
   std::string_view text_;
 };
 
-/// format("rank {}, expected {}", 3, 2). Places are taken in order; positions and names are not known.
+/// format("rank {}, expected {}", 3, 2). Placeholders are filled in order; positions and names are not supported.
 template <class... Args>
 std::string format(FormatText<std::type_identity_t<Args>...> text, const Args&... args) {
   const std::array<FormatArg, sizeof...(Args)> values{to_format_arg<Args>(args)...};

@@ -1,5 +1,5 @@
 #pragma once
-// JSON that may stand inside an HTML script: written, never read.
+// A JSON writer whose output can be embedded in an HTML script. No reader.
 
 #include <cstdint>
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace hindcast::base {
 
-/// A JSON string, quotes included. No "<" is in it, so that nothing in it ends a script or begins a comment. Bytes that are no UTF-8
-/// become U+FFFD: one of them would make the whole text unreadable.
+/// A JSON string, quotes included. It contains no "<", so it cannot end a script or begin a comment. Bytes that are not UTF-8 become
+/// U+FFFD: a single one would make the whole text unreadable.
 std::string json_text(std::string_view text);
 
-/// An object, member by member.
+/// An object, built member by member.
 class JsonObject {
  public:
   JsonObject& add(std::string_view name, std::string_view value) { return add_raw(name, json_text(value)); }

@@ -19,7 +19,7 @@
 namespace hindcast::base {
 namespace {
 
-// The lines arrive finished: the sink adds nothing but the end of line.
+// Lines arrive complete: the sink adds only the end of line.
 LogOutput output_to(std::shared_ptr<spdlog::sinks::sink> sink) {
   sink->set_pattern("%v");
   auto logger = std::make_shared<spdlog::logger>("hindcast", std::move(sink));
@@ -48,19 +48,19 @@ struct CurrentOutput {
   LogOutput output = stderr_log_output();
 };
 
-// One line at a time. The user's callback runs meanwhile, so a fork does not wait: the child has another lock.
+// Serialises writing of lines. The user's callback runs meanwhile, so a fork does not wait: the child gets a new lock.
 class Turn final : private ForkLock {
  public:
   Turn() : ForkLock(ForkRank::Leaf) { enroll(); }
 
   void write(spdlog::logger& output, std::string_view lines) {
-    if (mine) {  // from within the callback
+    if (mine) {  // called from within the callback
       std::fprintf(stderr, "%.*s\n", static_cast<int>(lines.size()), lines.data());
       return;
     }
     const std::lock_guard lock(mutex_);
     const Mine here;
-    // A full disk must not end a backward: the logger catches what its sink throws and says so on stderr, once a second.
+    // A full disk must not abort a backward: the logger catches what its sink throws and reports it on stderr, once a second.
     output.log(spdlog::level::info, spdlog::string_view_t(lines.data(), lines.size()));
   }
 
@@ -127,13 +127,13 @@ constinit std::array<std::atomic<Level>, kChannelCount> output_thresholds =
     all_at(Level::Warning, std::make_index_sequence<kChannelCount>());
 constinit std::atomic<const LogListener*> log_listener = nullptr;
 
-// Of who changes thresholds; who reads them takes none.
+// Taken to change thresholds; reading them takes no lock.
 ForkSafe<std::mutex>& thresholds_mutex() {
   static auto* mutex = new ForkSafe<std::mutex>(ForkRank::Leaf);
   return *mutex;
 }
 
-// Under the mutex.
+// Requires the mutex.
 void combine_thresholds() {
   const LogListener* const listener = log_listener.load(std::memory_order_relaxed);
   for (size_t i = 0; i < kChannelCount; ++i) {
@@ -195,7 +195,7 @@ void write_output(Channel channel, Level level, std::string_view text) {
 LogOutput stderr_log_output() { return output_to(std::make_shared<spdlog::sinks::stderr_sink_st>()); }
 
 LogOutput file_log_output(const std::string& path) {
-  // spdlog would create missing folders and lose the reason, so the file is opened once before.
+  // spdlog would create missing folders and lose the error code, so open the file once before.
   std::FILE* file = std::fopen(path.c_str(), "ab");
   if (file == nullptr) throw std::system_error(errno, std::generic_category(), path);
   std::fclose(file);

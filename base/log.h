@@ -1,8 +1,7 @@
 #pragma once
-// Named log channels. A line reads "[hindcast/recompiles] text", also every line of a text of several lines, so that a
-// grep finds all of it. Warnings and errors of every channel are written unless HINDCAST_LOGS says otherwise; asking
-// whether a channel is on costs one relaxed load, and what is logged is computed only if it is. A listener may want more
-// than the output does (base/trace.h).
+// Named log channels. Each line starts with "[hindcast/recompiles]", also every line of a multi-line text, so that a grep finds all of it.
+// Warnings and errors of every channel are written unless HINDCAST_LOGS says otherwise; checking whether a channel is on costs one relaxed
+// load, and messages are computed only if it is. A listener may receive more than the output (base/trace.h).
 //
 // spdlog writes the lines; only log.cpp includes it, for the reason that base/format.h gives.
 
@@ -57,7 +56,7 @@ constexpr std::string_view name(Channel channel) { return kChannelNames[static_c
 
 enum class Level : uint8_t { Debug, Info, Warning, Error };
 
-/// Per channel the least level that is written to the output.
+/// Per channel the lowest level that is written to the output.
 using LogThresholds = std::array<Level, kChannelCount>;
 LogThresholds default_log_thresholds();  // Warning everywhere
 LogThresholds log_thresholds();
@@ -65,16 +64,16 @@ void set_log_thresholds(const LogThresholds& thresholds);
 
 extern std::array<std::atomic<Level>, kChannelCount> channel_thresholds;
 
-/// The output wants it, or the listener does.
+/// Whether the output or the listener wants this level.
 inline bool enabled(Channel channel, Level level) {
   return level >= channel_thresholds[static_cast<size_t>(channel)].load(std::memory_order_relaxed);
 }
-/// The output wants it. For texts that the listener has in another form.
+/// Whether the output wants it. For texts that the listener gets in another form.
 bool is_for_output(Channel channel, Level level);
 
-/// Gives `text` to those who want it.
+/// Writes `text` to the output and to the listener, each if it wants this level.
 void write_log(Channel channel, Level level, std::string_view text);
-/// To the output alone, if it wants it.
+/// Writes to the output alone, if it wants this level.
 void write_output(Channel channel, Level level, std::string_view text);
 
 /// HC_LOG(Recompiles, Info, "{} variants", n): the arguments are evaluated only if the channel is on at that level.
@@ -85,22 +84,22 @@ void write_output(Channel channel, Level level, std::string_view text);
                                   ::hindcast::base::format(__VA_ARGS__));                                           \
   } while (false)
 
-/// Somebody who is told what is logged, beside the output. Other threads may be in `hear` at once.
+/// Receives log texts besides the output. `hear` may be called from several threads at once.
 struct LogListener {
   LogThresholds thresholds;
   void (*hear)(Channel channel, Level level, std::string_view text);
 };
-/// Null: nobody. It is never destroyed.
+/// nullptr: no listener. The listener is never destroyed.
 void set_log_listener(const LogListener* listener);
 
-/// Where lines go. Safe to write to from many threads.
+/// The destination of log lines. Thread-safe.
 using LogOutput = std::shared_ptr<spdlog::logger>;
 LogOutput stderr_log_output();
-/// Appends, and writes every line through. Throws std::system_error when the file cannot be opened.
+/// Appends, and flushes every line. Throws std::system_error if the file cannot be opened.
 LogOutput file_log_output(const std::string& path);
-/// A fork waits for no callback: a lock of its own has to be free in a child too (ForkSafe).
+/// fork() does not wait for callbacks: a lock that the callback uses must be free in a child too (ForkSafe).
 LogOutput callback_log_output(std::function<void(std::string_view lines)> callback);
-/// Makes `output` the place for all channels and returns the former one.
+/// Makes `output` the destination of all channels and returns the former one.
 LogOutput exchange_log_output(LogOutput output);
 
 }  // namespace hindcast::base

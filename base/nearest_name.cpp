@@ -8,7 +8,7 @@
 namespace hindcast::base {
 namespace {
 
-// Letters to insert, delete or replace: the rows of the usual table, one at a time.
+// Number of letters to insert, delete or replace (Levenshtein distance), with one row of the table at a time.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

@@ -4,7 +4,7 @@
 
 namespace hindcast::base {
 
-/// From 0, in the order in which threads first ask. The system gives the id of a thread that has ended to another one; this is nobody else's.
+/// Numbers threads from 0 in the order of their first call. Unlike the system's thread ids, a number is never reused.
 uint32_t number_of_this_thread();
 
 }  // namespace hindcast::base

@@ -28,11 +28,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kRoomForLast = 4096;  // for the record that says that there are no more
 
-// How often each sentence came. A program that falls back in each step says so in each step: the first three are records, then the
-// fourth, the eighth, the sixteenth.
+// Counts how often each message occurred. A program that falls back in each step logs it in each step: occurrences 1, 2, 3, 4, 8, 16, ...
+// become records.
 class Repeats {
  public:
-  /// 0: this one is no record; else how often the sentence came so far.
+  /// Returns 0 if this occurrence is not recorded; otherwise how often the message has occurred.
   uint64_t count(Channel channel, std::string_view text) {
     constexpr size_t kMost = 1 << 14;
     if (counts_.size() > kMost) counts_.clear();
@@ -71,7 +71,7 @@ std::string wall_clock() {
 
 // ---- The functions from here on are called under the file's lock.
 
-// All of it, or a file that was there already is left as it was and errno says why.
+// Writes all of `text`, or returns false with errno set.
 bool write_all(TraceFile& file, std::string_view text) {
   file.written += text.size();
   while (!text.empty()) {
@@ -96,11 +96,11 @@ void close_file(TraceFile& file) {
   file.descriptor = -1;
 }
 
-// Empty, or the error.
+// Returns the error; empty on success.
 std::error_code open_file(TraceFile& file) {
   const pid_t parent = file.owner;
   const std::string parents_path = std::exchange(file.path, {});
-  close_file(file);  // a child's is its parent's, whose own stays open
+  close_file(file);  // in a child, this closes its copy of the parent's descriptor; the parent's stays open
   file.owner = ::getpid();
   file.started = Clock::now();
   file.written = 0;
@@ -118,7 +118,7 @@ std::error_code open_file(TraceFile& file) {
   return {errno, std::generic_category()};
 }
 
-// Empty, or why nothing more is written.
+// Returns why nothing more is written; empty on success.
 std::string append(TraceFile& file, std::string_view kind, JsonObject& head, const JsonObject* body) {
   if (file.owner != ::getpid()) {
     if (const auto error = open_file(file)) return format("'{}' cannot be written to: {}", file.path, error.message());
@@ -153,7 +153,7 @@ void hear(Channel channel, Level level, std::string_view text) {
   write_record("log", std::move(head));
 }
 
-// Of sentences. Listings and kernels' texts have records of their own.
+// Listens to messages. Listings and kernel sources have records of their own.
 const LogListener& listener() {
   static const LogListener listener = [] {
     LogListener made{{}, hear};
@@ -178,8 +178,8 @@ constinit std::atomic<bool> trace_is_on = false;
 void start_trace(TraceTarget target) {
   stop_trace();
   std::error_code error;
-  target.folder = std::filesystem::absolute(target.folder, error);  // a child may be made elsewhere
-  std::filesystem::create_directories(target.folder, error);        // what is wrong with it, opening the file says
+  target.folder = std::filesystem::absolute(target.folder, error);  // a child may be in another directory
+  std::filesystem::create_directories(target.folder, error);        // opening the file reports any error
   TraceFile& file = trace_file();
   {
     const std::lock_guard lock(file.mutex);

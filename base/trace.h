@@ -1,11 +1,11 @@
 #pragma once
-// HINDCAST_TRACE's file: an HTML page, and behind it the records of what happened, each on one line.
+// The file of HINDCAST_TRACE: an HTML page followed by records of events, one per line.
 //
-// A record is appended when it happens, by one write and without a buffer, so that a program that crashes leaves all that happened
-// before. The page needs no last line: HTML may end anywhere, and a record that is cut off is left out. A record has a head, which the
-// page reads when it is opened, and may have a body, which the page reads when somebody looks at it.
+// A record is appended when its event happens, by one unbuffered write, so that after a crash the file has all earlier events. The page
+// needs no closing line: HTML may end anywhere, and an incomplete record is skipped. A record has a head, which the page parses on opening,
+// and may have a body, which the page parses when the user looks at the record.
 //
-// What is logged becomes a record too (LogListener): a sentence is written once and for both.
+// Log messages become records too (LogListener), so each message is written once for both.
 
 #include "base/json.h"
 
@@ -22,21 +22,21 @@ extern std::atomic<bool> trace_is_on;
 inline bool tracing() { return trace_is_on.load(std::memory_order_relaxed); }
 
 struct TraceTarget {
-  std::string folder;               // is made where it is missing
-  std::string page;                 // what the file starts with
+  std::string folder;               // created if missing
+  std::string page;                 // beginning of the file
   uint64_t most_bytes = 256 << 20;  // the last record says that nothing more is written
 };
 
-/// Opens hindcast_<pid>.html, or hindcast_<pid>_2.html where that is taken: a file of another run is never written to. A forked child
-/// opens one of its own with its first record. Throws std::system_error when it cannot.
+/// Opens hindcast_<pid>.html, or hindcast_<pid>_2.html if that exists: a file of another run is never written to. A forked child opens its
+/// own file with its first record. Throws std::system_error if the file cannot be opened.
 void start_trace(TraceTarget target);
-/// Closes the file. Nothing is written any more.
+/// Closes the file. Nothing is written after this.
 void stop_trace();
-/// Of this process; empty: it has none.
+/// The path of this process's file; empty if it has none.
 std::string trace_path();
 
-/// Appends a record. `head`, with `kind` and the time, is read at once, `body` when it is needed. Where the file cannot be written, a
-/// warning says so, once, and tracing ends.
+/// Appends a record. The page parses `head`, with `kind` and the time, on opening, and `body` on demand. If the file cannot be written, one
+/// warning is logged and tracing ends.
 void write_record(std::string_view kind, JsonObject head, const JsonObject* body = nullptr);
 
 }  // namespace hindcast::base

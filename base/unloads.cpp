@@ -16,7 +16,7 @@ const void* library_of(const void* address) {
 
 uint64_t unload_count() {
   uint64_t count = 0;
-  // It says the same of each library: the first is enough.
+  // Every library reports the same count: the first is enough.
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* count_of) {
         *static_cast<uint64_t*>(count_of) = info->dlpi_subs + 1;

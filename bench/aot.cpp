@@ -18,7 +18,7 @@
 #include "bench/memory.h"
 #include "bench/plan_floor.h"
 #include "bench/suites.h"
-#include "engine/aot/aot_function.h"
+#include "hindcast/aot_function.h"
 
 namespace hindcast::bench {
 namespace {

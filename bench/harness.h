@@ -10,7 +10,7 @@
 #include "bench/settings.h"
 #include "bench/summary.h"
 #include "bench/workload.h"
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 // How a row is measured.
 //

@@ -15,8 +15,8 @@
 
 #include "bench/harness.h"
 #include "bench/suites.h"
-#include "engine/aot/aot_function.h"
-#include "engine/optim/compiled_step.h"
+#include "hindcast/aot_function.h"
+#include "hindcast/compiled_step.h"
 
 namespace hindcast::bench {
 namespace {

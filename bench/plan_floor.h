@@ -6,9 +6,9 @@
 
 namespace hindcast::bench {
 
-/// How near a model's step is to what is left of it: the matrix products and convolutions that ATen computes with and without hindcast, timed
-/// where they run, and for all else the bytes that are read and written over the bandwidth of a copy. What fits into a cache is faster
-/// than that: the share may be above 1.
+/// How near a model's step is to what is left of it: the matrix products and convolutions that ATen computes with and without hindcast,
+/// timed where they run, and for all else the bytes that are read and written over the bandwidth of a copy. What fits into a cache is
+/// faster than that: the share may be above 1.
 ///
 /// `step` runs captured graphs or compiled functions, all of whose steps count; `us`: what the row measured of it. `more_bytes`: read and
 /// written in `step` besides, as by an optimizer.

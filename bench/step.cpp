@@ -2,8 +2,8 @@
 // forward and backward ahead of time, under a guard, and compiled_step().
 //
 // `second/...`: losses that contain gradients: unchanged under a guard, in one call, and with the gradient of a compiled function.
-// `train_step/...`: the same steps in one call. `by_hand_us`: a hand-written function of the same step (by_hand.h), which takes its turns as
-// a third lane; `of_by_hand`: ours over it.
+// `train_step/...`: the same steps in one call. `by_hand_us`: a hand-written function of the same step (by_hand.h), which takes its turns
+// as a third lane; `of_by_hand`: ours over it.
 // `step/optimizer/...`: the optimizer's step alone, on gradients that stay. `floor_us`: the step's reads and writes of memory as a copy.
 // `step/checkpoint`: small blocks, each of which runs twice in both lanes; `us_of_one`: what a checkpoint takes beside that.
 
@@ -23,10 +23,10 @@
 #include "bench/plan_floor.h"
 #include "bench/step_lanes.h"
 #include "bench/suites.h"
-#include "engine/aot/aot_function.h"
-#include "engine/optim/compiled_step.h"
-#include "engine/saved/checkpoint.h"
-#include "engine/train/train_step.h"
+#include "hindcast/aot_function.h"
+#include "hindcast/checkpoint.h"
+#include "hindcast/compiled_step.h"
+#include "hindcast/train_step.h"
 
 namespace hindcast::bench {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
-// What every function of hindcast_c.h does at its end: C++'s exceptions become a number, and a text for hindcast_last_error().
+// The exception boundary of every function in hindcast_c.h: C++ exceptions become an error code and a text for hindcast_last_error().
 
-#include "c_api/hindcast_c.h"
+#include "hindcast/hindcast_c.h"
 
 #include <cxxabi.h>
 
@@ -10,16 +10,16 @@
 
 namespace hindcast::c_api {
 
-/// The number of the exception that is being handled. Keeps its text, behind the name of the function.
+/// Returns the error code of the exception being handled. Stores its text, prefixed by the function's name.
 int32_t keep_error(const char* function) noexcept;
 
-/// Throws std::invalid_argument where `condition` is false.
+/// Throws std::invalid_argument if `condition` is false.
 void require(bool condition, std::string_view text);
 
-/// A copy for the caller, who frees it by hindcast_free_text().
+/// A copy for the caller, who frees it with hindcast_free_text().
 char* new_text(const std::string& text);
 
-/// Runs `body`. Lets through only what ends a thread.
+/// Runs `body`. Only a forced unwind (thread cancellation) passes through.
 template <class Body>
 int32_t at_boundary(const char* function, const Body& body) {
   try {

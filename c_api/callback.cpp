@@ -14,7 +14,7 @@ std::string& callbacks_error() {
   return text;
 }
 
-// What a callback gave: new tensors, which it does not own any more.
+// The tensors that a callback has returned, now owned by this object.
 class Outputs {
  public:
   Outputs(uint64_t count, const std::vector<void*>& inputs) : inputs_(inputs), pointers_(count, nullptr) {}

@@ -1,7 +1,7 @@
 #pragma once
-// A function of another language as one of C++: tensors in, tensors out, its error as an exception.
+// Wraps a callback from another language as a C++ function: tensors in, tensors out, errors as exceptions.
 
-#include "c_api/hindcast_c.h"
+#include "hindcast/hindcast_c.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -22,7 +22,7 @@ class Callback {
     if (release_ != nullptr) release_(user_data_);
   }
 
-  /// Throws std::runtime_error with the callback's own text, and for outputs that are not as the header says.
+  /// Throws std::runtime_error with the callback's own text, and if its outputs violate what the header requires.
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
   uint64_t output_count() const { return output_count_; }
 

@@ -1,7 +1,7 @@
 #include "base/json.h"
 #include "c_api/boundary.h"
 #include "engine/counters/each_counter.h"
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::c_api {
 namespace {

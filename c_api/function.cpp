@@ -6,7 +6,7 @@
 #include "c_api/structs.h"
 #include "c_api/tensors.h"
 #include "c_api/versions.h"
-#include "engine/aot/aot_function.h"
+#include "hindcast/aot_function.h"
 
 namespace hindcast::c_api {
 namespace {
@@ -74,7 +74,7 @@ std::string stats_of(const Function& function) {
       .str();
 }
 
-// All or none: the caller frees what stands in its array.
+// Writes all outputs or none, since the caller frees whatever is in its array.
 void give_tensors(const std::vector<at::Tensor>& tensors, void** outputs) {
   std::vector<std::unique_ptr<at::Tensor>> made;
   made.reserve(tensors.size());
@@ -102,7 +102,8 @@ int32_t hindcast_function_create(hindcast_callback callback, void* user_data, vo
     require(function != nullptr, "`function`, where the handle would go, is NULL");
     require(output_count != 0, "output_count is 0; expected at least 1 output");
     check_libtorch();
-    *function = functions().add(std::make_shared<Function>(Function{hindcast::aot_function(CallBack{kept}, read_options(options)), output_count}));
+    *function =
+        functions().add(std::make_shared<Function>(Function{hindcast::aot_function(CallBack{kept}, read_options(options)), output_count}));
   });
 }
 

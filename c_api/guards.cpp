@@ -3,7 +3,7 @@
 #include "c_api/handles.h"
 #include "c_api/structs.h"
 #include "c_api/versions.h"
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 #include <thread>
 #include <variant>

@@ -1,5 +1,5 @@
 #pragma once
-// Objects that a caller knows by number. No number is used twice, so one that was destroyed is recognised.
+// Objects that callers refer to by number. Numbers are never reused, so a destroyed handle is detected.
 
 #include "base/fork.h"
 #include "c_api/boundary.h"
@@ -27,14 +27,14 @@ class Handles {
     objects_.emplace(handle, std::move(object));
     return handle;
   }
-  /// Lives while the caller holds it, whoever destroys the handle. Throws std::invalid_argument.
+  /// The object; it stays alive while the caller holds it, even if the handle is destroyed. Throws std::invalid_argument if unknown.
   std::shared_ptr<Object> at(uint64_t handle) {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(handle);
     require(found != objects_.end(), unknown(handle));
     return found->second;
   }
-  /// The same, and the handle is gone. The object goes with the result: behind the lock, since that may run the caller's code.
+  /// The same, and removes the handle. The object is destroyed with the result, outside the lock, since that may run the caller's code.
   std::shared_ptr<Object> take(uint64_t handle) {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(handle);

@@ -14,9 +14,9 @@ namespace {
 
 using namespace torch::optim;
 
-constexpr double kSgdLearningRate = 1e-3;  // torch::optim has none
+constexpr double kSgdLearningRate = 1e-3;  // torch::optim has no default
 
-// Each kind once: the struct's fields to torch::optim's options, and back for the defaults.
+// For each kind: from the struct's fields to torch::optim's options, and back for the defaults.
 SGDOptions options_of(const hindcast_optimizer& as, SGDOptions options) {
   return options.momentum(as.momentum).dampening(as.dampening).weight_decay(as.weight_decay).nesterov(as.nesterov != 0);
 }
@@ -73,12 +73,18 @@ struct Kind {
 template <class F>
 auto with_kind(int32_t kind, const F& f) {
   switch (kind) {
-    case HINDCAST_SGD: return f(Kind<SGD, SGDOptions>());
-    case HINDCAST_ADAM: return f(Kind<Adam, AdamOptions>());
-    case HINDCAST_ADAMW: return f(Kind<AdamW, AdamWOptions>());
-    case HINDCAST_RMSPROP: return f(Kind<RMSprop, RMSpropOptions>());
-    case HINDCAST_ADAGRAD: return f(Kind<Adagrad, AdagradOptions>());
-    default: break;
+    case HINDCAST_SGD:
+      return f(Kind<SGD, SGDOptions>());
+    case HINDCAST_ADAM:
+      return f(Kind<Adam, AdamOptions>());
+    case HINDCAST_ADAMW:
+      return f(Kind<AdamW, AdamWOptions>());
+    case HINDCAST_RMSPROP:
+      return f(Kind<RMSprop, RMSpropOptions>());
+    case HINDCAST_ADAGRAD:
+      return f(Kind<Adagrad, AdagradOptions>());
+    default:
+      break;
   }
   throw std::invalid_argument("the optimizer's kind is " + std::to_string(kind) + "; expected HINDCAST_SGD to HINDCAST_ADAGRAD");
 }
@@ -90,7 +96,7 @@ Options make_options(const hindcast_optimizer& as) {
   return options;
 }
 
-// What torch::optim refuses is the caller's mistake.
+// Arguments that torch::optim rejects are the caller's error.
 template <class F>
 auto as_invalid_argument(const F& f) {
   try {
@@ -122,14 +128,15 @@ hindcast_optimizer defaults_of(int32_t kind) {
 hindcast_optimizer read_optimizer(const hindcast_optimizer* given) {
   require(given != nullptr, "the optimizer is NULL");
   const hindcast_optimizer read = read_struct(given, hindcast_optimizer{}, "hindcast_optimizer_init");
-  const hindcast_optimizer defaults = defaults_of(read.kind);  // for fields that an older caller does not have
+  const hindcast_optimizer defaults = defaults_of(read.kind);  // for fields that an older caller's struct lacks
   return read_struct(given, defaults, "hindcast_optimizer_init");
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const hindcast_optimizer& as, std::vector<at::Tensor> parameters) {
   require(!parameters.empty(), "there are no parameters");
   for (size_t i = 0; i < parameters.size(); ++i) {
-    require(parameters[i].is_leaf() && parameters[i].requires_grad(), "parameter " + std::to_string(i) + " is no leaf that requires a gradient");
+    require(parameters[i].is_leaf() && parameters[i].requires_grad(),
+            "parameter " + std::to_string(i) + " is no leaf that requires a gradient");
   }
   return as_invalid_argument([&] {
     return with_kind(as.kind, [&](auto classes) -> std::unique_ptr<Optimizer> {

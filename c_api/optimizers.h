@@ -1,8 +1,8 @@
 #pragma once
-// The optimizers of torch::optim from the header's struct.
+// Creates torch::optim optimizers from the header's struct.
 
-#include "c_api/hindcast_c.h"
-#include "engine/optim/compiled_step.h"
+#include "hindcast/compiled_step.h"
+#include "hindcast/hindcast_c.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +18,7 @@ namespace hindcast::c_api {
 
 /// torch::optim's defaults. Throws std::invalid_argument for an unknown kind.
 hindcast_optimizer defaults_of(int32_t kind);
-/// The caller's struct. Throws std::invalid_argument.
+/// Reads the caller's struct. Throws std::invalid_argument if it is invalid.
 hindcast_optimizer read_optimizer(const hindcast_optimizer* given);
 
 /// Throws std::invalid_argument for numbers and parameters that the optimizer refuses.

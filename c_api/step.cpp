@@ -5,7 +5,7 @@
 #include "c_api/structs.h"
 #include "c_api/tensors.h"
 #include "c_api/versions.h"
-#include "engine/optim/compiled_step.h"
+#include "hindcast/compiled_step.h"
 
 #include <torch/optim.h>
 #include <torch/serialize.h>

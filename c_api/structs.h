@@ -1,5 +1,5 @@
 #pragma once
-// Structs that begin with their size, so that a caller and a library of different ages understand each other.
+// Structs that begin with their size, so that a caller and a library of different versions are compatible.
 
 #include "c_api/boundary.h"
 
@@ -9,7 +9,7 @@
 
 namespace hindcast::c_api {
 
-/// Writes as much of `defaults` as the caller's struct has room for.
+/// Copies as much of `defaults` as fits into the caller's struct.
 template <class Struct>
 void init_struct(Struct* to, uint64_t size, Struct defaults) {
   require(to != nullptr, "the struct is NULL");
@@ -19,11 +19,12 @@ void init_struct(Struct* to, uint64_t size, Struct defaults) {
   std::memcpy(static_cast<void*>(to), &defaults, std::min<uint64_t>(size, sizeof(Struct)));
 }
 
-/// The caller's struct; fields that it does not have are those of `defaults`. NULL: all of them.
+/// Reads the caller's struct; fields that it lacks get the values in `defaults`. NULL: all fields do.
 template <class Struct>
 Struct read_struct(const Struct* given, Struct defaults, const char* init) {
   if (given == nullptr) return defaults;
-  require(given->size >= sizeof(uint64_t), "the struct's size is " + std::to_string(given->size) + "; call " + init + "() before you set its fields");
+  require(given->size >= sizeof(uint64_t),
+          "the struct's size is " + std::to_string(given->size) + "; call " + init + "() before you set its fields");
   std::memcpy(static_cast<void*>(&defaults), given, std::min<uint64_t>(given->size, sizeof(Struct)));
   for (uint64_t i = sizeof(Struct); i < given->size; ++i) {
     require(reinterpret_cast<const unsigned char*>(given)[i] == 0,

@@ -1,5 +1,5 @@
 #pragma once
-// A caller's `void*`, which is an `at::Tensor*`.
+// Converts a caller's `void*`, which points to an `at::Tensor`.
 
 #include "c_api/boundary.h"
 

@@ -1,6 +1,6 @@
 #include "c_api/versions.h"
 
-#include "c_api/hindcast_c.h"
+#include "hindcast/hindcast_c.h"
 
 #include <torch/version.h>
 

@@ -1,9 +1,9 @@
 #pragma once
-// Which LibTorch this process has.
+// Checks the LibTorch version of this process.
 
 namespace hindcast::c_api {
 
-/// Throws std::runtime_error if it is of another release than the one that hindcast reads the inside of.
+/// Throws std::runtime_error if it is not the release whose internals hindcast was built for.
 void check_libtorch();
 
 }  // namespace hindcast::c_api

@@ -18,20 +18,20 @@
 
 namespace hindcast::cache {
 
-/// Entries by key, at most as many as the last insert allowed; the least recently used goes first.
+/// An LRU cache: entries by key, at most as many as the last insert allowed.
 ///
-/// Safe from many threads. A hit takes a shared lock, which does not keep other hits waiting, and no memory; only inserting
-/// and clearing exclude others, for the time of a map operation: entries are made before and destroyed after, as
-/// that may run anything. An entry that was evicted lives on in the hands of whoever found it.
+/// Thread-safe. A hit takes a shared lock, which does not block other hits, and allocates nothing; only inserting and clearing are
+/// exclusive, for the time of a map operation: entries are constructed before and destroyed after, as that may run arbitrary code. An
+/// evicted entry stays alive while a caller holds it.
 ///
-/// Why a shared lock and not an atomic snapshot: a hit among 100 entries was measured at 30 ns for keys of 200 bytes and
-/// 170 ns for 4 KB (some 60 nodes; nearly all of it the compare), and 75 ns while another thread hits without a pause. The
-/// hash of the 4 KB takes 270 ns, the backward around it microseconds. std::atomic<std::shared_ptr> of libstdc++ 12 would
-/// be no lock-free alternative: it is a spin lock, whose load unlocks with relaxed order, a race by the letter of the standard.
+/// Why a shared lock and not an atomic snapshot: a hit among 100 entries was measured at 30 ns for keys of 200 bytes and 170 ns for 4 KB
+/// (some 60 nodes; nearly all of it the compare), and 75 ns while another thread hits continuously. Hashing 4 KB takes 270 ns, the backward
+/// around it microseconds. std::atomic<std::shared_ptr> of libstdc++ 12 is no lock-free alternative: it is a spin lock whose load unlocks
+/// with relaxed order, formally a data race.
 template <class Entry>
 class GraphCache {
  public:
-  /// Null when there is none. `key` needs to live only as long as the call.
+  /// nullptr if there is none. `key` needs to live only as long as the call.
   std::shared_ptr<Entry> find(const KeyView& key) const {
     const std::shared_lock lock(mutex_);
     const Slot* slot = find_slot(key);
@@ -41,13 +41,13 @@ class GraphCache {
   }
 
   struct Insertion {
-    std::shared_ptr<Entry> entry;  // the one that was there before, else `fresh`
+    std::shared_ptr<Entry> entry;  // the existing entry, otherwise `fresh`
     bool inserted = false;
     size_t evicted = 0;
   };
 
-  /// Threads that miss on one key at the same time get one entry: the first comes in, the others receive it. With
-  /// `max_entries` 0 nothing is kept.
+  /// Threads that miss on one key at the same time get one entry: the first inserts it, the others receive it. With `max_entries` 0 nothing
+  /// is kept.
   Insertion find_or_insert(const KeyView& key, std::shared_ptr<Entry> fresh, size_t max_entries) {
     Map dropped;  // destroyed after the lock is released
     const std::unique_lock lock(mutex_);
@@ -60,7 +60,7 @@ class GraphCache {
     return {std::move(fresh), true, dropped.size()};
   }
 
-  /// Drops the entries that `pred` says true of.
+  /// Drops the entries for which `pred` is true.
   template <class Pred>
   void erase_if(Pred pred) {
     Map dropped;
@@ -83,7 +83,7 @@ class GraphCache {
     return slots_.size();
   }
 
-  /// All that are in it now, in no order.
+  /// All current entries, in no particular order.
   std::vector<std::shared_ptr<Entry>> entries() const {
     const std::shared_lock lock(mutex_);
     std::vector<std::shared_ptr<Entry>> entries;
@@ -101,7 +101,7 @@ class GraphCache {
   struct HashIsHashed {
     size_t operator()(const KeyHash& hash) const noexcept { return hash.low; }
   };
-  using Map = std::unordered_multimap<KeyHash, Slot, HashIsHashed>;  // keys of one hash stand side by side
+  using Map = std::unordered_multimap<KeyHash, Slot, HashIsHashed>;  // keys with equal hashes are adjacent
 
   const Slot* find_slot(const KeyView& key) const {
     const auto [first, last] = slots_.equal_range(key.hash);

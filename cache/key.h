@@ -1,26 +1,26 @@
 #pragma once
-// The key of one backward: all that decides which graph is captured, as bytes, and their XXH3-128.
+// The key of one backward: everything that decides which graph is captured, as bytes, and their XXH3-128.
 //
 // In the key, appended by capture/ in this order:
-//   the state of the call   what the replay would not look at again: options of the guard, autocast, deterministic and
-//                           precision switches, default dtype, accumulate or return; and where nodes are on an accelerator, its
-//                           own switches; where code that is looked into may be unloaded, how many libraries were
-//   roots and results       at which node's which input the backward starts, which gradients grad() returns
+//   the state of the call   what a replay does not check again: options of the guard, autocast, deterministic and precision
+//                           switches, default dtype, accumulate or return; with nodes on an accelerator, the accelerator's own
+//                           switches; if code that is looked into may be unloaded, the number of unloaded libraries
+//   roots and results       the node inputs at which the backward starts, and which gradients grad() returns
 //   each node, in the order of execution
 //                           its class, how it is captured (typed, visited, opaque), which kinds of hooks it has, its
-//                           edges as numbers of nodes, dtype, device, layout and rank of what flows in, and its constants
-//                           (integers that are no sizes, flags, strings, dtypes, how many saved tensors)
+//                           edges as numbers of nodes, dtype, device, layout and rank of its incoming gradients, and its
+//                           constants (integers that are not sizes, flags, strings, dtypes, the number of saved tensors)
 //
 // Left out, because each variant of the entry guards them as facts before anything runs:
 //   sizes, strides and layout of saved tensors and of root gradients; SymInt fields; the values of scalars
 // Left out, because they never change which steps run:
 //   the values of tensors; addresses of nodes and tensors; the streams of nodes, which each run reads (hooks/node_streams.h); what a hook
-//   does (it is called, not captured; the types of traceable ones are in); whether a leaf's .grad is defined (AccumulateGrad looks when
-//   its turn comes)
+//   does (it is called, not captured; the types of traceable ones are in); whether a leaf's .grad is defined (AccumulateGrad checks that
+//   when it runs)
 //
-// Two backwards with equal bytes have the same nodes, wired the same way. The hash only finds candidates: bytes are always
-// compared. Addresses of type_info are in the bytes, so that no key may outlive the process. A library that is loaded where another one was
-// has its addresses: the number of unloaded ones tells the two apart.
+// Two backwards with equal bytes have the same nodes, wired the same way. The hash only finds candidates: bytes are always compared. The
+// bytes contain addresses of type_info, so no key may outlive the process. A library that is loaded in place of an unloaded one may reuse
+// its addresses: the number of unloaded libraries distinguishes the two.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,8 +34,8 @@
 
 namespace hindcast::cache {
 
-/// A byte buffer to append to, cleared and refilled by every backward: it keeps its memory, and growing does not fill with
-/// zeros. Has the names of std::vector for what it does.
+/// An append-only byte buffer, cleared and refilled by every backward: it keeps its capacity, and growing does not zero-fill. Functions are
+/// named as in std::vector.
 class KeyBytes {
  public:
   KeyBytes() = default;
@@ -58,7 +58,7 @@ class KeyBytes {
   void reserve(size_t capacity) {
     if (capacity > capacity_) grow(capacity);
   }
-  /// Back to an earlier size, or longer with zeros.
+  /// Truncates, or extends with zeros.
   void resize(size_t size) {
     if (size > size_) {
       const size_t added = size - size_;
@@ -70,7 +70,7 @@ class KeyBytes {
   void append(const void* bytes, size_t count) {
     if (count != 0) std::memcpy(extend(count), bytes, count);
   }
-  /// Room for `count` more bytes, which the caller writes.
+  /// Extends by `count` bytes, which the caller writes.
   uint8_t* extend(size_t count) {
     const size_t at = size_;
     if (count > capacity_ - at) [[unlikely]]
@@ -92,8 +92,8 @@ class KeyBytes {
   size_t capacity_ = 0;
 };
 
-/// A value whose bytes are all that it is: no padding, no pointers behind it. Floating point counts by its bits: 0.0 and
-/// -0.0 are two values, a NaN equals itself.
+/// A value fully described by its bytes: no padding, no pointers. Floating-point numbers compare by bits: 0.0 and -0.0 differ, a NaN equals
+/// itself.
 template <class T>
 concept KeyValue = std::has_unique_object_representations_v<T> || std::is_same_v<T, float> || std::is_same_v<T, double>;
 
@@ -104,8 +104,8 @@ inline void append(KeyBytes& key, const T& value) {
 
 inline void append_bytes(KeyBytes& key, const void* bytes, size_t count) { key.append(bytes, count); }
 
-/// A count, an index or another number that is small as a rule: one byte below 253, else a mark and 2, 4 or 8 bytes. No
-/// number's bytes begin another's, so a sequence of them can be read in one way only.
+/// A count, an index or another usually small number: one byte below 253, otherwise a mark and 2, 4 or 8 bytes. The encoding is
+/// prefix-free, so a sequence of numbers can be read in only one way.
 inline void append_size(KeyBytes& key, uint64_t value) {
   constexpr uint8_t kTwoBytes = 253, kFourBytes = 254, kEightBytes = 255;
   const auto marked = [&key](uint8_t mark, auto number) {
@@ -137,12 +137,12 @@ struct KeyHash {
 /// XXH3-128.
 KeyHash hash_of(std::span<const uint8_t> bytes);
 
-/// A key that somebody else owns: what a look-up needs. Made by view_of(), or with a hash of one's own by a test.
+/// A non-owning key, for look-ups. Made by view_of(), or by a test with a hash of its own.
 struct KeyView {
   KeyHash hash;
   std::span<const uint8_t> bytes;
 
-  /// Hash first, then every byte.
+  /// Compares the hash first, then every byte.
   friend bool operator==(const KeyView& a, const KeyView& b) {
     return a.hash == b.hash && a.bytes.size() == b.bytes.size() &&
            (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
@@ -152,7 +152,7 @@ struct KeyView {
 /// Valid until `key` changes.
 KeyView view_of(const KeyBytes& key);
 
-/// A key of its own, as the cache keeps it.
+/// An owning key, as the cache keeps it.
 class Key {
  public:
   explicit Key(KeyView view) : hash_(view.hash), bytes_(view.bytes.begin(), view.bytes.end()) {}

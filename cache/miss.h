@@ -1,6 +1,6 @@
 #pragma once
-// Why a backward was not found in the cache: as data for stats() and tests, and as the sentence that the logs show, in the
-// words of PyTorch's compiled autograd tutorial.
+// Why a backward was not found in the cache: as data for stats() and tests, and as a sentence for the logs, in the terms of PyTorch's
+// compiled autograd tutorial.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace hindcast::cache {
 ///   ChangedScalar  node, node_call, what ("other"), before, after, lifted
 ///   ChangedTensor  node, node_call, what ("self dtype Float -> Double"), or what ("self strides"), before and after
 ///   FailedGuard    node, node_call, what (the condition in words: "s0 == s1"), before, after
-///   LimitReached   node, node_call, limit: what changed would make one variant too many
+///   LimitReached   node, node_call, limit: what changed would need one variant too many
 struct Miss {
   enum class Kind : uint8_t {
 #define HC_ENUMERATOR(enumerator, words) enumerator,
@@ -38,9 +38,9 @@ struct Miss {
   uint32_t node_call = 0;  // its place in the order of execution; 0 is GraphRoot
 
   size_t key_size = 0;                     // bytes that the node put into the key
-  std::vector<size_t> previous_key_sizes;  // the same of nodes of its class, at its place in graphs that agree up to it
+  std::vector<size_t> previous_key_sizes;  // the same for nodes of its class at its place, in cached graphs that agree up to it
 
-  uint32_t size_index = 0;  // among the sizes of the whole backward
+  uint32_t size_index = 0;  // index among the sizes of the whole backward
   bool made_dynamic = true;
   bool lifted = true;
 
@@ -49,10 +49,10 @@ struct Miss {
   std::string after;
 
   size_t limit = 0;
-  bool repeated = false;  // LimitReached: this structure has said so before
+  bool repeated = false;  // LimitReached: already reported for this structure
 };
 
-/// The enumerator's own letters, as stats() shows them.
+/// The enumerator's name, as stats() shows it.
 const char* name(Miss::Kind kind);
 
 std::string sentence(const Miss& miss);

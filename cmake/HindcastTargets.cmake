@@ -12,7 +12,7 @@ function(hindcast_precompiled_header name header kind)
 endfunction()
 
 function(hindcast_library_flags name)
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
   set_target_properties(${name} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   # Messages name source files from the root of the tree, on whatever machine it was built.
@@ -20,7 +20,7 @@ function(hindcast_library_flags name)
 endfunction()
 
 function(hindcast_program_flags name)
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include")
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
   # LibTorch's folder holds fmt's headers too, of another version than the system's library: with these, header-only.
   target_compile_definitions(${name} PRIVATE FMT_HEADER_ONLY)
   # What is tested and measured is in the library, at -O2; a file of tests takes GCC half as long again at -O2 as at -O1.

@@ -17,12 +17,7 @@ foreach(plugin hindcast_clang hindcast_cuda_graphs hindcast_auto)
 endforeach()
 install(EXPORT hindcastTargets NAMESPACE hindcast:: DESTINATION "${package_folder}")
 
-# Headers keep their folders below include/hindcast; <hindcast/hindcast.h> is the way in.
-install(CODE "
-  set(source_folder \"${PROJECT_SOURCE_DIR}\")
-  set(staging_folder \"${PROJECT_BINARY_DIR}/public_headers\")
-  set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/hindcast\")
-  include(\"${PROJECT_SOURCE_DIR}/cmake/InstallPublicHeaders.cmake\")")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hindcastConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/hindcastConfig.cmake" INSTALL_DESTINATION "${package_folder}")

@@ -1,4 +1,4 @@
-// The one file that knows all backends.
+// The registry of backends: the only file that includes all of them.
 
 #include "codegen/cpu/backend.h"
 #include "codegen/cuda/backend.h"

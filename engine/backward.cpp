@@ -1,38 +1,48 @@
-// One backward, from start to end. The table of contents of hindcast:
+// One loss.backward(), from start to end. This file is the table of contents of hindcast; each line names the code to read next.
 //
-//   collect      walk the nodes in the engine's order            -> key, facts, tensors        capture/backward/collect
-//   look up      the key finds the structure, the facts a variant -> plan                      cache/, engine/variants
-//                nothing found, and captures do not pay of late: the stock engine runs it     engine/payoff
-//   run          replay the plan; hooks, opaque nodes and .grad in their places                engine/run
+//   collect      walk the autograd nodes in the stock engine's order    -> key, facts, saved tensors   capture/backward/collect
+//   look up      the key finds the structure, the facts one variant     -> plan, or a miss             cache/, engine/cache/variants
+//
+//   on a hit:
+//     run        replay the plan: kernels and ATen calls, with hooks, opaque nodes and .grad in order  engine/call/run
 //   on a miss:
-//     capture    say why, run every node once and record it      -> graph                      capture/backward/trace
-//     keep       put the graph into the cache, and give it to the compiler                     engine/keep_capture, engine/lower
+//     capture    log why, then run every node once for real, tracing    -> graph                       capture/backward/trace
+//     keep       cache the graph, and queue it for the compiler                                        engine/keep_capture
+//     compile    in the background: graph -> groups -> kernels          -> a better plan               engine/compile/lower
 //
-// Until something runs, everything can still be left to the stock engine. After that nothing restarts: when a hook or an
-// opaque node returns something else than it did at capture, the rest of the backward is another, later start.
+// The first backward of a structure is therefore a miss; later ones replay its graph op by op through ATen until the compiler publishes
+// a plan with kernels. The words key, fact, variant and plan are defined in docs/design.md.
+//
+// Until the first node runs, the call can still be handed to the stock engine with no side effects. That happens if the nodes cannot be
+// collected; if the lookup missed and captures have not paid lately (engine/cache/payoff); if a node saved the memory of a .grad that this
+// backward may add to (engine/call/saved_gradients); or if the stock engine was measured to be faster (engine/cache/trial).
+//
+// Once a node has run, there is no way back: nothing is undone or run twice. If a hook or an opaque node returns something other than it
+// did at capture, the replay stops after it, and the rest of the backward is looked up as a *continuation*, which has captures of its own
+// (engine/cache/variants). If user code has changed nodes that are still to run, the rest runs node by node, uncaptured.
 
 #include "engine/backward.h"
 
 #include "base/log.h"
 #include "capture/backward/trace.h"
-#include "engine/captures.h"
+#include "engine/cache/captures.h"
+#include "engine/cache/payoff.h"
+#include "engine/call/facts_at_capture.h"
+#include "engine/call/graph_task.h"
+#include "engine/call/record.h"
+#include "engine/call/root_gradients.h"
+#include "engine/call/run.h"
+#include "engine/call/saved_gradients.h"
+#include "engine/call/stopwatch.h"
+#include "engine/call/streams.h"
+#include "engine/call/workspace.h"
 #include "engine/collect_call.h"
 #include "engine/counters/fallback.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/miss_log.h"
 #include "engine/diagnosis/nan_guard.h"
 #include "engine/diagnosis/opaque_nodes.h"
-#include "engine/facts_at_capture.h"
-#include "engine/graph_task.h"
 #include "engine/keep_capture.h"
-#include "engine/payoff.h"
-#include "engine/record.h"
-#include "engine/root_gradients.h"
-#include "engine/run.h"
-#include "engine/saved_gradients.h"
-#include "engine/stopwatch.h"
-#include "engine/streams.h"
-#include "engine/workspace.h"
 #include "hooks/thread_state.h"
 
 #include <ATen/record_function.h>
@@ -50,7 +60,7 @@ class OneBackward {
               std::vector<at::Tensor>& results, Workspace& work)
       : call_(call), options_(options), in_carrier_(in_carrier), trial_(trial), results_(results), work_(work) {}
 
-  /// False: nothing has happened, and the stock engine runs the call.
+  /// Returns false, before any effect, if the stock engine must run the call.
   bool run() {
     const Stopwatch watch;
     if (!collect(call_, options_, to_the_bit_, work_)) return false;
@@ -74,12 +84,12 @@ class OneBackward {
       in_carrier_([&] {
         const hooks::ThreadState at_start;
         thread_state_ = &at_start;
-        tell_nodes(work_.collected, call_.roots.size() == 1);
+        publish_nodes(work_.collected, call_.roots.size() == 1);
         run_on_streams(std::move(resume), std::move(found));
       });
     } else {
       const c10::AutoGradMode no_grad(false);
-      std::optional<hooks::ThreadState> at_start;  // a capture runs functions that are traceable, too
+      std::optional<hooks::ThreadState> at_start;  // a capture also runs traceable custom Functions
       if (!found) thread_state_ = &at_start.emplace();
       run_on_streams(std::move(resume), std::move(found));
     }
@@ -102,13 +112,13 @@ class OneBackward {
     return true;
   }
 
-  // A gradient that flows in needs the stock engine's order, which is that of the plan as captured: `found` gets that plan.
+  // A gradient that shares memory with a .grad must be read in the stock engine's order, so `found` falls back to the plan as captured.
   ReadsGradient reads_gradient(Found& found, const capture::Resume& resume) const {
     const ReadsGradient reads = engine::reads_gradient(*found.plan, work_.collected, resume);
     if (reads == ReadsGradient::FlowsIn && !found.plan->is_as_captured()) {
       HC_LOG(Fusion, Info, "graph {}: without kernels this time, since memory of a gradient that is added to may flow in",
              found.plan->graph().id);
-      found.take_plan_as_captured();
+      found.use_plan_as_captured();
     }
     return reads;
   }
@@ -127,13 +137,13 @@ class OneBackward {
     return found;
   }
 
-  // User code finds a graph task around it, and a node that is traced asks one which outputs are needed.
+  // User code expects a graph task around it, and a traced node asks the graph task which outputs are needed.
   bool needs_carrier(const Found& found) const {
     if (work_.collected.has_hooks || work_.collected.has_opaque) return true;
     return found ? found.plan->has_barriers() : !call_.outputs.empty();
   }
 
-  // The start of a structure that is known is worth a capture in any case: they are few, by Options::limit. At the limit it is told once.
+  // A miss at the start of a cached structure is always captured: Options::limit bounds these captures. Reaching the limit is logged once.
   bool may_capture(const capture::Resume& resume) {
     const Start where = start(resume);
     if (where == Start() && entry_) return !entry_->is_at_its_limit(options_.limit);
@@ -150,14 +160,14 @@ class OneBackward {
     join(streams, work_.collected);
   }
 
-  // Replays as far as the captures reach; captures what is new; goes on behind boundaries that changed.
+  // Replays what was captured, and captures the rest. After a boundary whose results changed, looks up the rest of the backward.
   void run_from(capture::Resume resume, Found found) {
     for (;;) {
       if (!found) return capture_rest(std::move(resume));
       RECORD_FUNCTION("hindcast::run", std::vector<c10::IValue>());
       const Stopwatch watch;
       const bool has_many_streams = streams_ && streams_->has_inputs();
-      if (has_many_streams) avoid_kernels(found);
+      if (has_many_streams) require_plan_as_captured(found);
       const auto& compiled = found.variant->compiled;
       const bool by_segments = !compiled.empty() && !has_many_streams;
       const EnteredPlan recorded = enter_recorded_plan(found, work_.bindings, options_, has_many_streams);
@@ -173,13 +183,13 @@ class OneBackward {
     }
   }
 
-  // `may_record` false: the nodes only run as themselves.
+  // `may_record` false: the nodes run without being traced.
   void capture_rest(capture::Resume resume, bool may_record = true) {
     RECORD_FUNCTION("hindcast::trace", std::vector<c10::IValue>());
     const Stopwatch watch;
     has_captured_ = true;
     const Start where = start(resume);
-    // Whether a capture from the start pays was asked before anything ran.
+    // run() has already asked whether a capture from the start pays.
     const bool is_welcome = may_record && resume.as_collected && (!backs_off_ || where == Start() || may_capture(resume));
     const FactsAtCapture facts(work_.collected, collect_options(options_), resume, is_welcome);
     const bool is_new_structure = entry_ == nullptr;
@@ -203,7 +213,7 @@ class OneBackward {
                                  observer(), streams_, thread_state_});
     stats_recorder().add_trace_ns(watch.ns());
     HC_LOG(Perf, Info, "captured in {:.1f} us", watch.us());
-    if (!graph) return;  // it was not allowed: nodes ran as themselves
+    if (!graph) return;  // capturing was not allowed: the nodes ran untraced
     const bool has_room = keep({std::move(graph), cache::view_of(work_.collected.key), entry_, where, facts, std::move(next.dynamic),
                                 std::move(check), to_the_bit_, now_},
                                options_);
@@ -220,13 +230,13 @@ class OneBackward {
   std::vector<at::Tensor>& results_;
   Workspace& work_;
   const bool backs_off_ = backs_off(options_);
-  const bool to_the_bit_ = is_to_the_bit(options_);
-  const uint64_t now_ = Payoff::of_process().next();  // number of the call
+  const bool to_the_bit_ = wants_equal_bits(options_);
+  const uint64_t now_ = Payoff::of_process().next();  // this call's number
   cache::KeyHash structure_;
   std::shared_ptr<Entry> entry_;
-  bool has_captured_ = false;              // something was not found: a miss
-  std::optional<NanGuard> nan_guard_;      // speaks when it goes, whether the backward is done or has thrown
-  hooks::NodeStreams* streams_ = nullptr;  // where nodes are on an accelerator
+  bool has_captured_ = false;              // a lookup missed
+  std::optional<NanGuard> nan_guard_;      // logs in its destructor, also when the backward throws
+  hooks::NodeStreams* streams_ = nullptr;  // nullptr if all nodes are on the CPU
   const hooks::ThreadState* thread_state_ = nullptr;
 };
 

@@ -2,8 +2,8 @@
 
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/operator_settings.h"
+#include "engine/options/use_options.h"
 #include "engine/takeover.h"
-#include "engine/use_options.h"
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
@@ -23,11 +23,11 @@
 namespace hindcast::engine {
 namespace {
 
-// The dispatcher takes the highest functionality and the highest backend of all keys of a call. Dense and the CPU are the lowest of each, so
-// that to include them changes no call. LibTorch leaves Dense behind where a view in place of a wrapper subclass has been.
+// The dispatcher uses the highest functionality and the highest backend among a call's keys. Dense and CPU are the lowest of each, so
+// including them changes no call. LibTorch leaves Dense included after an in-place view of a wrapper subclass.
 constexpr c10::DispatchKeySet kLowest(c10::DispatchKey::CPU);
 
-// The key of tensors with names, which LibTorch 2.15 has no more.
+// The key of named tensors, which LibTorch 2.15 has removed.
 template <class Key>
 constexpr c10::DispatchKeySet key_of_names() {
   if constexpr (requires { Key::Named; }) {
@@ -37,8 +37,8 @@ constexpr c10::DispatchKeySet key_of_names() {
   }
 }
 
-// What a thread's included and excluded keys may be in an ordinary program: LibTorch's defaults, autocast on or off, grad mode guards that
-// exclude ADInplaceOrView, nodes that exclude names: they do so around each apply(), and tensors with names are not plain.
+// The included and excluded keys that an ordinary program may have: LibTorch's defaults, autocast on or off, grad mode guards that exclude
+// ADInplaceOrView, and nodes that exclude names (they do so around each apply(), and named tensors are not plain anyway).
 bool usual_dispatch_keys() {
   const auto tls = c10::impl::tls_local_dispatch_key_set();
   const auto included = tls.included_ - c10::default_included_set;
@@ -63,7 +63,7 @@ std::optional<FallbackReason> fallback_for_thread_state() {
   if (c10::InferenceMode::is_enabled()) return FallbackReason::InferenceMode;
   if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return FallbackReason::ForwardMode;
   if (!has_usual_dispatch_state()) return FallbackReason::DispatchState;
-  // A kernel that writes a gradient knows only the layout of the leaf.
+  // A kernel that writes a gradient only knows the leaf tensor's layout.
   if (!capture::gradients_take_the_leafs_layout()) return FallbackReason::DispatchState;
   return std::nullopt;
 }
@@ -98,7 +98,7 @@ uint64_t accelerator_state(c10::DeviceType accelerator) {
   state.add(context.allowFP16BF16ReductionMathSDP(), 1);
   static_assert(at::num_sdp_backends <= 5, "the word has no bit left");
   for (const at::SDPBackend backend : at::globalContext().sDPPriorityOrder()) state.add(static_cast<int>(backend), 3);
-  state.add(1, 1);  // there is one
+  state.add(1, 1);  // marks that there is an accelerator
   return state.word();
 }
 
@@ -123,13 +123,13 @@ ThreadSettings ThreadSettings::now() {
 }
 
 bool ThreadSettings::operator==(const ThreadSettings& other) const {
-  // PyTorch takes a mode off while it is at work, and puts it back in another SafePyObject.
+  // PyTorch pops a mode while it runs, and pushes it back in a new SafePyObject.
   const auto is_same = [](const auto& a, const auto& b) { return a->ptr(&a->pyinterpreter()) == b->ptr(&b->pyinterpreter()); };
   return values_ == other.values_ && std::equal(modes_.begin(), modes_.end(), other.modes_.begin(), other.modes_.end(), is_same);
 }
 
-void append_options(cache::KeyBytes& key, const Options& options, bool to_the_bit) {
-  cache::append(key, to_the_bit && replay_of(options.compiler) != Replay::Eager);  // replay through ATen does not ask
+void append_options(cache::KeyBytes& key, const Options& options, bool bitwise) {
+  cache::append(key, bitwise && replay_of(options.compiler) != Replay::Eager);  // replay through ATen is always bitwise equal
   cache::append(key, static_cast<int32_t>(options.dynamic));
   cache::append(key, options.collector == Collector::Visitor);
   cache::append(key, options.compiler.identity());

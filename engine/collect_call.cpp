@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<c10::DeviceType> device_of_tests = c10::kCPU;
 
-// Beside the CPU. What no backend makes kernels for, ATen computes.
+// Accepted devices besides the CPU. On those without a backend, ATen computes everything.
 capture::DeviceTypes devices_taken() {
   capture::DeviceTypes types;
   types.add(c10::kCUDA);
@@ -40,12 +40,12 @@ capture::CollectOptions collect_options(const Options& options) {
 
 void take_device_of_tests(c10::DeviceType device) { device_of_tests.store(device); }
 
-bool is_to_the_bit(const Options& options) { return options.deterministic || at::globalContext().deterministicAlgorithms(); }
+bool wants_equal_bits(const Options& options) { return options.deterministic || at::globalContext().deterministicAlgorithms(); }
 
-bool collect(const capture::BackwardCall& call, const Options& options, bool to_the_bit, Workspace& work, bool with_history) {
+bool collect(const capture::BackwardCall& call, const Options& options, bool bitwise, Workspace& work, bool with_history) {
   work.state.clear();
   append_call_state(work.state);
-  append_options(work.state, options, to_the_bit);
+  append_options(work.state, options, bitwise);
   cache::append(work.state, call.accumulate_grad);
   capture::CollectOptions how = collect_options(options);
   how.with_history = with_history;

@@ -2,10 +2,10 @@
 #include "base/log.h"
 #include "engine/call_state.h"
 #include "engine/diagnosis/log_setup.h"
-#include "engine/hindcast.h"
+#include "engine/options/use_options.h"
 #include "engine/process_guards.h"
 #include "engine/takeover.h"
-#include "engine/use_options.h"
+#include "hindcast/hindcast.h"
 
 #include <mutex>
 #include <thread>
@@ -24,13 +24,13 @@ void prepare(Options& options) {
 
 }  // namespace
 
-// Guards of one thread form a list, the innermost first.
+// A thread's guards form a linked list, innermost first.
 struct Guard::Scope {
   Options options;
   std::thread::id thread = std::this_thread::get_id();
   Scope* outer = nullptr;
 
-  // For good: its thread still points to the options.
+  // Never frees it: its thread still points to the options.
   static void keep(std::shared_ptr<Scope> scope) {
     static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
     static auto* kept = new std::vector<std::shared_ptr<Scope>>;
@@ -38,7 +38,8 @@ struct Guard::Scope {
     kept->push_back(std::move(scope));
   }
 
-  // A hook may end the guard whose options its backward reads. Such a guard lives until this thread makes or ends one outside of a backward.
+  // A hook may end the guard whose options its backward is reading. Such a guard is freed when this thread next makes or ends one outside
+  // of a backward.
   static void end(std::shared_ptr<Scope> scope) {
     if (engine::reads_options()) {
       ended().push_back(std::move(scope));
@@ -70,7 +71,7 @@ Guard::~Guard() {
     Scope::keep(std::move(scope_));
     return;
   }
-  // As a rule this is the innermost; guards kept in containers or globals may go in another order.
+  // Usually this is the innermost one; guards in containers or globals may be destroyed in another order.
   for (Scope** link = &Scope::innermost(); *link; link = &(*link)->outer) {
     if (*link != scope_.get()) continue;
     *link = scope_->outer;

@@ -2,14 +2,14 @@
 
 #include "base/first_line.h"
 #include "base/log.h"
-#include "engine/captures.h"
-#include "engine/compile_queue.h"
+#include "engine/cache/captures.h"
+#include "engine/compile/compile_queue.h"
+#include "engine/compile/free_heap.h"
+#include "engine/compile/graph_compiler.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/miss_log.h"
 #include "engine/diagnosis/verify.h"
-#include "engine/free_heap.h"
-#include "engine/graph_compiler.h"
-#include "engine/use_options.h"
+#include "engine/options/use_options.h"
 
 #include <atomic>
 #include <utility>
@@ -22,7 +22,7 @@ void refuse(const capture::Graph& graph, const std::string& reason) {
   HC_LOG(CompiledAutograd, Error, "a captured graph is refused, please report it: {}\n{}", reason, graph.print());
 }
 
-// The first one is worth a warning.
+// Logs a warning the first time.
 void tell_too_large(PlanSlot& slot, size_t allowed) {
   static std::atomic<bool> is_said = false;
   const auto level = is_said.exchange(true) ? base::Level::Info : base::Level::Warning;
@@ -32,12 +32,12 @@ void tell_too_large(PlanSlot& slot, size_t allowed) {
                                slot.footprint() >> 10, allowed >> 10));
 }
 
-// Without kernels, a graph among large tensors is still moved away from them.
+// A graph that gets no kernels is still copied elsewhere if it was allocated among large tensors.
 void queue(const std::shared_ptr<Variant>& variant, NewCapture& capture, const Options& options) {
   const std::shared_ptr<PlanSlot> slot(variant, &variant->slot());
   const Replay replay = replay_of(options.compiler);
   const bool through_aten = replay == Replay::GroupsThroughAten;
-  if (through_aten || (replay == Replay::Kernels && !capture.to_the_bit)) {
+  if (through_aten || (replay == Replay::Kernels && !capture.bitwise)) {
     LowerRequest request{.through_aten = through_aten};
     if (options.verify) request.check = std::make_shared<const capture::ReplayCheck>(std::move(capture.check));
     compile({slot, std::move(request)}, options.async);
@@ -46,14 +46,14 @@ void queue(const std::shared_ptr<Variant>& variant, NewCapture& capture, const O
   }
 }
 
-// False: too large.
+// Returns false if the graph is too large.
 bool keep_or_throw(NewCapture& capture, const Options& options) {
   capture::Graph& graph = *capture.graph;
-  if (options.verify) {  // a graph whose replay on copies gives other bits than the capture did must never serve
+  if (options.verify) {  // a graph whose replay on copies differs bitwise from the capture must never be used
     if (const auto wrong = verify_capture(graph, capture.check)) return refuse(graph, *wrong), true;
   }
   graph.id = static_cast<uint32_t>(stats_recorder().add_graph());
-  graph.strict = capture.to_the_bit;
+  graph.bitwise = capture.bitwise;
   log_graph(graph);
 
   const auto variant = std::make_shared<Variant>(capture.start, capture.facts.values(), std::move(capture.dynamic), capture.graph);

@@ -1,12 +1,11 @@
 #pragma once
-// What is done with a graph behind the backward that captured it: checked, numbered, logged, put into the cache, and given to the
-// compiler.
+// What happens to a graph after the backward that captured it: it is verified, numbered, logged, cached and queued for the compiler.
 
 #include "cache/key.h"
-#include "capture/graph/graph.h"
 #include "capture/graph/replay_check.h"
-#include "engine/facts_at_capture.h"
-#include "engine/variants.h"
+#include "engine/cache/variants.h"
+#include "engine/call/facts_at_capture.h"
+#include "hindcast/graph.h"
 
 #include <memory>
 
@@ -15,17 +14,17 @@ namespace hindcast::engine {
 struct NewCapture {
   std::shared_ptr<capture::Graph> graph;
   cache::KeyView key;
-  std::shared_ptr<Entry> entry;  // of the key, or a new one
+  std::shared_ptr<Entry> entry;  // the key's cache entry, or a new one
   Start start;
   const FactsAtCapture& facts;
   capture::DynamicFacts dynamic;
-  capture::ReplayCheck check;  // filled where Options::verify is on
-  bool to_the_bit = false;     // nothing may round otherwise than it did at capture
-  uint64_t now = 0;            // number of the call
+  capture::ReplayCheck check;  // filled if Options::verify is on
+  bool bitwise = false;        // replays must round exactly as the capture did
+  uint64_t now = 0;            // the call's number
 };
 
-/// False: the cache has no room for a graph of this size. The backward is done, so that no error may look like one of backward(): what is wrong with the
-/// capture is logged and counted.
+/// Returns false if the cache has no room for a graph of this size. Errors are logged and counted, not thrown: the backward is already
+/// done, and an exception here would look like its own.
 bool keep(NewCapture capture, const Options& options);
 
 }  // namespace hindcast::engine

@@ -13,7 +13,7 @@
 namespace hindcast::engine {
 namespace {
 
-// All fields, so that a new one does not compile until it is here.
+// Lists all fields, so that adding one is a compile error until it is compared here.
 bool are_equal(const Options& a, const Options& b) {
   const auto fields = [](const Options& options) {
     const auto& [compiler, dynamic, limit, cache_size, cache_bytes, back_off, deterministic, async, verify, nan_guard, cuda_graphs,
@@ -36,7 +36,7 @@ class ProcessGuards {
     if (last_ == 1) std::atexit([] { process_guards().end(); });
     return last_;
   }
-  // When the process exits: LibTorch's globals go, and a backward in the destructor of another one finds the engine that needs least of them.
+  // At process exit LibTorch's globals are destroyed. A backward in a global's destructor then gets the engine that needs least of them.
   void end() {
     const std::lock_guard lock(mutex_);
     has_ended_ = true;
@@ -64,15 +64,15 @@ class ProcessGuards {
 
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};
   std::vector<OfProcess> guards_;
-  // For good, since backwards of other threads may be reading them when their guard goes; equal ones once, so that a program which
-  // switches on and off keeps no more.
+  // Never freed, since backwards of other threads may be reading them when their guard ends. Equal options are stored once, so a program
+  // that switches on and off does not accumulate them.
   std::vector<std::unique_ptr<const Options>> kept_;
   std::uint64_t last_ = 0;
   bool has_ended_ = false;
 };
 
 ProcessGuards& process_guards() {
-  static auto* guards = new ProcessGuards;  // never destroyed: one may be global
+  static auto* guards = new ProcessGuards;  // never destroyed: a guard may be global
   return *guards;
 }
 

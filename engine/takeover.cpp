@@ -1,14 +1,14 @@
 #include "engine/takeover.h"
 
+#include "base/fork.h"
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/recorder.h"
 #include "engine/backward.h"
-#include "base/fork.h"
 #include "engine/call_state.h"
 #include "engine/counters/fallback.h"
+#include "engine/options/use_options.h"
 #include "hooks/current_node.h"
 #include "hooks/saved_tensor_hooks.h"
-#include "engine/use_options.h"
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -24,13 +24,13 @@ namespace {
 using namespace torch::autograd;
 
 struct ThreadOptions {
-  const Options* own = nullptr;  // of the innermost guard
-  int on_stock_engine = 0;       // OnStockEngine objects
+  const Options* own = nullptr;  // the innermost guard's
+  int on_stock_engine = 0;       // number of OnStockEngine objects
 };
 thread_local ThreadOptions of_thread;
 std::atomic<const Options*> of_process{nullptr};
 thread_local bool inside = false;  // this thread is inside a backward of ours
-thread_local int running = 0;      // calls of this thread that read their options
+thread_local int running = 0;      // backwards of this thread that are reading their options
 BackwardsWithGraph with_graph = {};
 
 struct Inside {
@@ -44,7 +44,7 @@ struct Inside {
   }
 };
 
-// A leaf node whose apply is our backward: the stock engine runs it, and user code finds everything of a graph task.
+// A leaf node whose apply() is our backward: the stock engine runs it, so user code finds a complete graph task.
 struct CarrierNode final : Node {
   explicit CarrierNode(const at::Tensor& gradient) : Node(edge_list()) { add_input_metadata(gradient); }
   variable_list apply(variable_list&&) override {
@@ -55,9 +55,9 @@ struct CarrierNode final : Node {
   const std::function<void()>* body = nullptr;
 };
 
-// One for each thread, made on first use: a thread is inside one backward of ours at a time.
+// One per thread, made on first use: a thread is inside one backward of ours at a time.
 struct ThreadCarrier {
-  at::Tensor gradient = at::zeros({});  // a CPU scalar, else the stock engine moves the node to a device thread
+  at::Tensor gradient = at::zeros({});  // a CPU scalar: otherwise the stock engine would run the node on a device thread
   decltype(capture::own_node<CarrierNode>(nullptr)) node = capture::own_node(new CarrierNode(gradient));
 };
 
@@ -66,7 +66,8 @@ ThreadCarrier& thread_carrier() {
   return carrier;
 }
 
-// Who asks LibTorch for the current node may leave hooks on the carrier: they would run in all later backwards of the thread.
+// Replaces the carrier if user code that asked LibTorch for the current node has left hooks on it: these would run in every later backward
+// of the thread.
 struct RenewCarrier {
   ThreadCarrier& carrier;
   ~RenewCarrier() {
@@ -122,11 +123,11 @@ class TakeoverEngine final : public Engine {
     return former_.execute_with_graph_task(task, std::move(root), std::move(buffer));
   }
   std::unique_ptr<AnomalyMetadata> make_anomaly_metadata() override { return former_.make_anomaly_metadata(); }
-  // Asked for each tensor that anyone saves.
+  // Called for each tensor that any node saves.
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
     hooks::SavedTensorHooks* ours = hooks::current_saved_tensor_hooks();
     if (ours == nullptr) return former_.get_default_saved_variable_hooks();
-    // What a trace saves are stand-ins, which nobody could make again or copy.
+    // A trace saves stand-ins, which cannot be recomputed or copied.
     return capture::Recorder::current() == nullptr ? ours->next() : nullptr;
   }
 #if HINDCAST_ENGINE_HAS_NODE_CREATION_HOOKS
@@ -157,12 +158,13 @@ class TakeoverEngine final : public Engine {
     ThreadCarrier& carrier = thread_carrier();
     const RenewCarrier renew{carrier};
     carrier.node->body = &with_needed;
-    // With an output of its own the graph task is one for some gradients only, as re-entrant checkpoints ask LibTorch.
+    // With an output of its own, the graph task counts as one for some gradients only, which re-entrant checkpoints query.
     const edge_list carried = outputs.empty() ? edge_list{} : edge_list{Edge(carrier.node, 0)};
     former_.execute({Edge(carrier.node, 0)}, {carrier.gradient}, keep_graph, false, true, carried);
   }
 
-  // Tells what the engine's own graph task would: which nodes lie on a path to an output, and, of grad(), which gradients are results.
+  // Fills in what the engine's own graph task would have: which nodes are on a path to an output and, for grad(), which gradients are
+  // results.
   static void tell(const edge_list& roots, const edge_list& outputs, bool accumulate_grad) {
     using ExecInfo = GraphTask::ExecInfo;
     auto& info = const_cast<std::unordered_map<Node*, ExecInfo>&>(*get_current_graph_task_exec_info());
@@ -207,7 +209,7 @@ Engine& stub() { return *installed.load(); }
 }  // namespace
 
 void install() {
-  Engine::get_default_engine();  // before the lock: with libhindcast_auto.so, the first call of a process comes back here
+  Engine::get_default_engine();  // before the lock: with libhindcast_auto.so, a process's first call re-enters install()
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Setup);
   const std::lock_guard lock(mutex);
   Engine& current = Engine::get_default_engine();

@@ -1,13 +1,13 @@
 #pragma once
-// Stands in for LibTorch's autograd engine. The only file that knows how we get in.
+// Replaces LibTorch's autograd engine. Only this file and its .cpp know how.
 //
-// LibTorch finds its engine through a stub; we install one that returns our subclass and keep the engine that was there.
-// Calls of threads without a guard, and everything that only one engine per process may do (device threads), go to the
-// former engine: a thread-local look, a load and a virtual call is all they pay.
+// LibTorch finds its engine through a stub; we install a stub that returns our subclass, and keep the stock engine. Calls from threads
+// without a guard, and everything that only one engine per process may do (device threads), are forwarded to the stock engine at the
+// cost of a thread-local read, a load and a virtual call.
 
 #include "capture/backward/collected.h"
 #include "engine/backward.h"
-#include "engine/options.h"
+#include "hindcast/options.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -20,37 +20,38 @@ namespace hindcast::engine {
 /// Installs the engine if it is not the current one. Thread-safe.
 void install();
 
-/// A call with create_graph. `stock` runs the rest of it, or another one, on the former engine.
+/// A call with create_graph. `stock` runs a call on the stock engine: the rest of this one, or another.
 struct CallWithGraph {
   const capture::BackwardCall& call;
   const Options& options;
   const Carrier& in_carrier;
   c10::function_ref<std::vector<at::Tensor>(const capture::BackwardCall&)> stock;
 };
-/// What runs backwards with create_graph: a layer above. False: nothing has happened, and the stock engine runs the call; this was counted.
+/// What runs backwards with create_graph; a folder above this one provides it.
 struct BackwardsWithGraph {
+  // Returns false, before any effect and already counted, if the stock engine must run the call.
   bool (*run)(const CallWithGraph& call, std::vector<at::Tensor>& results);
-  void (*forget)();  // all that it keeps
+  void (*forget)();  // drops everything it has cached
 };
-/// Once, before main().
+/// Call it once, before main().
 void set_backwards_with_graph(const BackwardsWithGraph& backwards);
 void forget_backwards_with_graph();
 
-/// The node whose hooks run on this thread, or which is called as itself, in a backward of ours; null elsewhere, and where it is the
-/// former engine's node.
+/// The node whose hooks, or whose own (opaque) call, run on this thread in a backward of ours. nullptr elsewhere, and while the stock
+/// engine runs a node.
 torch::autograd::Node* current_node();
 
-/// What a backward of this thread runs with: the options of the thread's innermost guard, or else those of the process. Null: it runs on the
-/// stock engine.
+/// The options that a backward of this thread uses: those of the thread's innermost guard, or else the process's. nullptr if it runs on
+/// the stock engine.
 const Options* current_options();
-/// Of this thread's innermost guard. Null: the thread has none.
+/// Sets the options of this thread's innermost guard; nullptr if the thread has no guard.
 void set_thread_options(const Options* options);
-/// For threads without a guard. The options must live until the process ends: a backward of another thread may be reading them.
+/// Sets the options of threads without a guard. They must live until the process ends: a backward on another thread may be reading them.
 void set_process_options(const Options* options);
-/// A backward of this thread reads the options that it began with.
+/// True while a backward of this thread is reading the options that it began with.
 bool reads_options();
 
-/// While one lives, backwards of this thread run on the stock engine, whatever guards there are and come.
+/// While one lives, backwards of this thread run on the stock engine, whatever guards exist or are created.
 class OnStockEngine {
  public:
   OnStockEngine();

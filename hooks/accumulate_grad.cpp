@@ -12,8 +12,8 @@ bool is_ordinary(const at::Tensor& tensor) {
   return typeid(impl) == typeid(c10::TensorImpl) && tensor.layout() == at::kStrided && !impl.is_python_dispatch() && !tensor.is_inference();
 }
 
-// LibTorch's template would take such a gradient as it is, and `detach()` it from those who know it. Nobody does: a Python
-// object of it would hold it too.
+// LibTorch's template would store such a gradient itself, `detach()`ed from whoever else holds it. Nothing else does: a Python object would
+// hold a reference too.
 bool becomes_grad(const at::Tensor& gradient, const at::Tensor& variable) {
   return gradient.use_count() == 1 && gradient.unsafeGetTensorImpl()->autograd_meta() == nullptr && is_ordinary(gradient) &&
          variable.layout() == at::kStrided && !c10::GradMode::is_enabled() &&
@@ -23,7 +23,7 @@ bool becomes_grad(const at::Tensor& gradient, const at::Tensor& variable) {
 void accumulate(const at::Tensor& variable, at::Tensor gradient, bool has_post_hooks) {
   at::Tensor& grad = variable.mutable_grad();
   if (!grad.defined() && becomes_grad(gradient, variable)) {
-    grad = std::move(gradient);  // detached, it would be the same tensor, later
+    grad = std::move(gradient);  // detaching would later give the same tensor
     return;
   }
   torch::autograd::AccumulateGrad::accumulateGrad(variable, grad, gradient, 1 + size_t{has_post_hooks},
@@ -40,7 +40,7 @@ void accumulate_grad(torch::autograd::AccumulateGrad& node, std::mutex& mutex, a
   }
   const std::lock_guard lock(mutex);
   if (gradient.defined()) accumulate(variable, std::move(gradient), has_post_hooks);
-  // Also when nothing flowed in: LibTorch 2.11 calls it all the same.
+  // Called even if no gradient flowed in, as in LibTorch 2.11.
   if (auto& hook = node.tensor_post_acc_grad_hooks(); hook != nullptr) {
     const CurrentNode current(node);
     (*hook)(variable);

@@ -1,6 +1,6 @@
 #pragma once
-// Whose user code runs: the node that the stock engine would be evaluating. LibTorch's own `get_current_node()` cannot be told from
-// outside, and names the node that carries our backward.
+// The node whose user code runs, which the stock engine would be evaluating. LibTorch's own `get_current_node()` cannot be set from
+// outside, and returns the node that carries our backward.
 
 namespace torch::autograd {
 struct Node;
@@ -8,7 +8,7 @@ struct Node;
 
 namespace hindcast::hooks {
 
-/// For the hooks of a node, and for a node that is called as itself, on this thread.
+/// Set while a node's hooks or an opaque node run on this thread.
 class CurrentNode {
  public:
   explicit CurrentNode(torch::autograd::Node& node);
@@ -16,7 +16,7 @@ class CurrentNode {
   CurrentNode(const CurrentNode&) = delete;
   CurrentNode& operator=(const CurrentNode&) = delete;
 
-  /// Null outside of user code. Inside, it is out of date while another engine's backward runs there.
+  /// nullptr outside user code. Inside, it is out of date while another engine's backward runs there.
   static torch::autograd::Node* of_thread();
 
  private:

@@ -1,4 +1,4 @@
-#include "hooks/grad_ready.h"
+#include "hindcast/grad_ready.h"
 
 #include "base/fork.h"
 
@@ -14,7 +14,7 @@ namespace hindcast {
 namespace hooks {
 namespace {
 
-// Of all lists: held for a look at one, and a fork takes it whatever their number.
+// One mutex for all lists: held briefly, and a fork takes only this one.
 base::ForkSafe<std::mutex>& lists_mutex() {
   static auto* mutex = new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   return *mutex;
@@ -30,7 +30,7 @@ class GradReadyList {
     return last_id_;
   }
   void remove(uint64_t id) {
-    std::shared_ptr<Callback> removed;  // destroyed after the lock is released: it is the user's
+    std::shared_ptr<Callback> removed;  // destroyed after the lock is released: its destructor is user code
     const std::lock_guard lock(lists_mutex());
     const auto found = std::find_if(callbacks_.begin(), callbacks_.end(), [id](const auto& entry) { return entry.first == id; });
     if (found == callbacks_.end()) return;
@@ -38,7 +38,7 @@ class GradReadyList {
     callbacks_.erase(found);
   }
   void call(const at::Tensor& param) {
-    // One at a time, looked up anew: a callback may remove others, or itself.
+    // One at a time, looked up again each time: a callback may remove others, or itself.
     for (uint64_t done = 0;;) {
       std::shared_ptr<Callback> next;
       {

@@ -95,16 +95,16 @@ void NodeStreams::note_reader(const at::Tensor& gradient, const c10::Stream& str
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
-// The InputBuffer knows who made the two gradients, and not that other nodes got the one that is written to, and may still read it.
+// The InputBuffer knows who made the two gradients, but not which other nodes received the one that is written to, and may still read it.
 void NodeStreams::wait_for_readers(const at::Tensor& sum, const c10::Stream& writer) const {
-  if (!sum.has_storage() || sum.storage().use_count() != 1) return;  // it is not written to
+  if (!sum.has_storage() || sum.storage().use_count() != 1) return;  // not written to
   const auto readers = readers_.find(sum.storage().unsafeGetStorageImpl());
   if (readers == readers_.end()) return;
   for (const c10::Stream& stream : readers->second.streams) order(stream, writer);
 }
 
 at::Tensor NodeStreams::add(uint32_t input, at::Tensor sum, at::Tensor gradient, bool sum_is_view, Node& consumer) {
-  // A reference more keeps the InputBuffer from writing to it.
+  // An additional reference keeps the InputBuffer from writing to it.
   const at::Tensor shown = sum_is_view ? sum : at::Tensor();
   if (const MaybeStream& adds = crossing_.opt_accum_streams[input]) {
     wait_for_readers(sum, *adds);

@@ -4,7 +4,7 @@
 
 namespace hindcast::hooks {
 
-// By index: a hook that registers another on its own node must not leave us with a dangling iterator.
+// By index: a hook that registers another on its own node would invalidate an iterator.
 variable_list run_tensor_pre_hooks(Node& node, variable_list gradients) {
   const CurrentNode current(node);
   for (size_t i = 0; i < node.tensor_pre_hooks().size(); ++i) gradients = (*node.tensor_pre_hooks()[i])(gradients);

@@ -13,13 +13,13 @@ std::size_t python_depth() { return at::SavedTensorDefaultHooks::get_tls_state()
 }  // namespace
 
 SavedTensorScope::SavedTensorScope(SavedTensorHooks& hooks) : hooks_(hooks), python_depth_(python_depth()), outer_(innermost) {
-  // LibTorch would not ask, as for a scope of Python's.
+  // LibTorch would not call our hooks; it throws the same for a Python scope.
   TORCH_CHECK(at::SavedTensorDefaultHooks::is_enabled(), *at::SavedTensorDefaultHooks::get_disabled_error_message());
   innermost = this;
 }
 
 SavedTensorScope::~SavedTensorScope() {
-  // As a rule this is the innermost; scopes kept in containers may go in another order.
+  // Usually this is the innermost scope; scopes kept in containers may be destroyed in another order.
   for (SavedTensorScope** link = &innermost; *link != nullptr; link = &(*link)->outer_) {
     if (*link != this) continue;
     *link = outer_;

@@ -70,7 +70,7 @@ StartStreams::Scope::Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> 
   for (const at::Tensor& input : inputs) {
     if (const auto stream = current_stream_for(input)) keep_for(input, *stream);
   }
-  guard.uncheckedSetDevice(*start.device_);  // makes no context on a device that the process does not use
+  guard.uncheckedSetDevice(*start.device_);  // creates no context on a device that the process does not use
 }
 
 void StartStreams::Scope::leave() const {

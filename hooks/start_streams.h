@@ -1,9 +1,9 @@
 #pragma once
-// The streams of an accelerator that a function starts on, and tensors that go from one stream to another.
+// The accelerator streams on which a function starts, and tensors that cross streams.
 //
-// Some of a forward runs once more in the backward, or has its backward in one node. A node has one stream, of one device, which need not be
-// the one that the function started on. What runs then starts where the first run did, and who takes a tensor waits for the stream that made
-// it.
+// Parts of a forward are recomputed in the backward, or have their backward in one node. A node has one stream, on one device, which may
+// not be the one on which the function started. So such code starts on the streams of the first run, and a reader of a tensor waits for the
+// stream that made it.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -16,25 +16,25 @@
 
 namespace hindcast::hooks {
 
-/// Of the tensor's device in this thread; none for the CPU.
+/// This thread's current stream on the tensor's device; nullopt for the CPU.
 std::optional<c10::Stream> current_stream_for(const at::Tensor& tensor);
 
-/// What `later` is given from now on waits for what `earlier` was given so far.
+/// Work enqueued on `later` from now on waits for all work enqueued on `earlier` so far.
 void order(const c10::Stream& earlier, const c10::Stream& later);
 
 /// The allocator keeps the tensor's memory until this stream has read it.
 void keep_for(const at::Tensor& tensor, const c10::Stream& reader);
 
-/// What the current stream is given from now on may read the tensor, which `maker` has made.
+/// Work enqueued on the current stream from now on may read the tensor, which `maker` has made.
 void hand_over(const at::Tensor& tensor, const std::optional<c10::Stream>& maker);
 
-/// The devices of an accelerator that tensors are on, each once.
+/// The accelerator devices of `tensors`, each once.
 c10::SmallVector<c10::Device, 2> accelerators_of(c10::ArrayRef<at::Tensor> tensors);
 
-/// The device and the streams that are current now, of some devices.
+/// The current device, and the current streams of some devices, as of construction.
 class StartStreams {
  public:
-  /// `devices`: of the accelerator.
+  /// `devices`: accelerator devices.
   explicit StartStreams(c10::ArrayRef<c10::Device> devices);
 
   class Scope;
@@ -44,17 +44,18 @@ class StartStreams {
   std::vector<c10::Stream> streams_;
 };
 
-/// While alive, they are current again. They wait for those that were. With `node`, the stream of the autograd node that asks, they wait for
-/// that stream and no other: the engine orders it alone with who made the node's inputs and who reads its results.
+/// While alive, the device and streams of `start` are current, and wait for the streams that were current before. With `node`, the stream
+/// of the calling autograd node, they wait for that stream alone: the engine orders only it with the producers of the node's inputs and the
+/// readers of its results.
 class StartStreams::Scope {
  public:
-  /// `inputs`: what is read now. Their memory is kept until then.
+  /// `inputs`: tensors that are read now. Their memory is kept until then.
   Scope(const StartStreams& start, c10::ArrayRef<at::Tensor> inputs, std::optional<c10::Stream> node = std::nullopt);
-  /// The end of the work: who was waited for waits for it. Not where it threw.
+  /// At the end of the work: the streams that were waited for wait for it. Not called if it threw.
   void leave() const;
 
  private:
-  /// Puts back what was current. A member: the constructor may throw.
+  /// Restores the former streams and device. A member, since the constructor may throw.
   struct Former {
     ~Former();
     std::vector<c10::Stream> streams;

@@ -11,7 +11,7 @@ namespace hindcast::hooks {
 
 ThreadState::ThreadState() : words_(of_thread()) {}
 
-// Autocast is among the dispatch keys, and so is inference mode.
+// Autocast and inference mode are among the dispatch keys.
 ThreadState::Words ThreadState::of_thread() {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
   const auto& autograd = c10::AutogradState::get_tls_state();
@@ -23,7 +23,7 @@ ThreadState::Words ThreadState::of_thread() {
               static_cast<size_t>(autograd.get_view_replay_enabled()) << 3,
           static_cast<size_t>(c10::impl::TorchDispatchModeTLS::stack_len()),
           static_cast<size_t>(Function::stack_len()) << 2 | static_cast<size_t>(Function::get_disabled_state()),
-          // One may have taken the place of another, as torch.set_default_device() does.
+          // One mode may have replaced another, as torch.set_default_device() does.
           Function::stack_len() == 0 ? 0 : reinterpret_cast<size_t>(Function::get_stack_at(Function::stack_len() - 1).get()),
           at::SavedTensorDefaultHooks::get_tls_state().stack.size() << 1 | static_cast<size_t>(at::SavedTensorDefaultHooks::is_enabled()),
           dtype(at::kCPU) << 8 | dtype(at::kCUDA)};

@@ -1,6 +1,6 @@
 #pragma once
-// What the thread's state was when a backward began: grad mode, autocast, modes of Python and so on. The stock engine gives it to each
-// node. So what user code of one node leaves on the thread is seen by the rest of that node, and by nobody else.
+// The thread's state when a backward began: grad mode, autocast, Python modes and so on. The stock engine sets it for each node, so changes
+// that a node's user code leaves on the thread are visible to the rest of that node only.
 
 #include <ATen/ThreadLocalState.h>
 
@@ -13,9 +13,9 @@ class ThreadState {
  public:
   ThreadState();
 
-  /// Whether user code left another state. Cheap: it compares what programs can set.
+  /// Whether user code changed the state. Cheap: compares what programs can set.
   bool is_changed() const;
-  /// For the end of a node whose user code ran.
+  /// Called at the end of a node whose user code ran.
   void restore_if_changed() const;
 
  private:

@@ -1,4 +1,4 @@
-#include "hooks/traceable.h"
+#include "hindcast/traceable.h"
 
 #include <torch/csrc/autograd/cpp_hook.h>
 
@@ -8,12 +8,12 @@
 namespace hindcast::hooks {
 namespace {
 
-// Tensor::register_hook wraps what it is given in a lambda of its own, whose type names ours.
+// Tensor::register_hook wraps the hook in a lambda, whose type name contains ours.
 bool is_traceable(const std::type_info& type) {
   return std::string_view(type.name()).find("8hindcast13TraceableHookI") != std::string_view::npos;
 }
 
-// LibTorch does not export the type_info of this class, so its name has to do.
+// LibTorch does not export the type_info of this class, so compare its name.
 bool is_tensor_hook_list(const torch::autograd::FunctionPreHook& hook) {
   return std::string_view(typeid(hook).name()) == "N5torch8autograd24CppFunctionTensorPreHookE";
 }

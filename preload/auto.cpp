@@ -1,13 +1,13 @@
-// libhindcast_auto.so: `LD_PRELOAD=libhindcast_auto.so ./trainer` switches hindcast on for all threads of a program that knows nothing of it.
+// libhindcast_auto.so: `LD_PRELOAD=libhindcast_auto.so ./trainer` enables hindcast for all threads of an unmodified program.
 //
-// The library defines one function of LibTorch, Engine::get_default_engine(), which stands before LibTorch's own in the order of look-up.
-// LibTorch calls it when a tensor is saved and when a backward starts. The first call loads libhindcast.so, which lies beside this file, and
-// calls hindcast_enable_process(); this and all later calls then go to LibTorch's function. So a program without LibTorch never runs
-// code of this file, and it does not matter when and how LibTorch was loaded.
+// The library interposes one function of LibTorch, Engine::get_default_engine(), which LibTorch calls when a tensor is saved and when a
+// backward starts. The first call loads libhindcast.so from this library's folder and calls hindcast_enable_process(); it and all later
+// calls are then forwarded to LibTorch's function. So a program without LibTorch never runs code of this file, and it does not matter when
+// and how LibTorch is loaded.
 //
-// Whatever fails is said in one line, and the program goes on with LibTorch's engine.
+// Failures print one line, and the program continues with LibTorch's engine.
 
-#include "c_api/hindcast_c.h"
+#include "hindcast/hindcast_c.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// The library that an address is in. It is loaded, so nothing is loaded here.
+// A handle of the library that contains an address; it is already loaded.
 void* library_at(const void* address) {
   Dl_info where;
   if (dladdr(address, &where) == 0) return nullptr;
@@ -63,11 +63,12 @@ void* load_hindcast() {
   const char* const slash = std::strrchr(here.dli_fname, '/');
   char path[4096];
   const int folder = slash == nullptr ? 0 : static_cast<int>(slash - here.dli_fname) + 1;
-  if (std::snprintf(path, sizeof(path), "%.*s%s", folder, here.dli_fname, HINDCAST_LIBRARY) >= static_cast<int>(sizeof(path))) return nullptr;
+  if (std::snprintf(path, sizeof(path), "%.*s%s", folder, here.dli_fname, HINDCAST_LIBRARY) >= static_cast<int>(sizeof(path)))
+    return nullptr;
   return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-// hindcast reads the inside of one release of LibTorch, and must not even be loaded beside another.
+// hindcast depends on internals of one LibTorch release, and must not even be loaded into a process with another.
 bool is_our_libtorch(GetEngine get_engine) {
   void* const library = library_at(reinterpret_cast<const void*>(get_engine));
   const auto get_version = library == nullptr ? nullptr : symbol<uint64_t (*)()>(library, "aoti_torch_abi_version");
@@ -81,7 +82,7 @@ bool is_our_libtorch(GetEngine get_engine) {
 
 void switch_on(GetEngine get_engine) {
   if (is_set("HINDCAST_DISABLE")) return;
-  // Python calls its engine past the function above, and its hindcast would be a second one.
+  // Python calls its engine without get_default_engine(), and would load a second copy of hindcast with its package.
   if (dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr) {
     if (is_set("HINDCAST_REPORT")) warn("this is a Python program: run it as `python -m hindcast script.py`");
     return;
@@ -106,7 +107,8 @@ std::atomic_flag is_on = ATOMIC_FLAG_INIT;
 
 void* first_call(const void* caller) {
   GetEngine found = symbol<GetEngine>(RTLD_NEXT, kGetEngine);
-  // LibTorch may be out of sight, as what Java or a plug-in loads. But who calls this function sees LibTorch's own, or is LibTorch.
+  // LibTorch may be in a local symbol scope, as when Java or a plug-in loads it. But the caller of this function can see LibTorch's own, or
+  // is LibTorch.
   if (found == nullptr) {
     if (void* const library = library_at(caller)) found = symbol<GetEngine>(library, kGetEngine);
   }

@@ -47,7 +47,7 @@ rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/python"
 cp scripts/gpu_run.sh "$bundle/run.sh"
 cp bench/gpu/*.py bench/peer_{rows,jax,turns,worker,compilers}.py "$bundle/python"
-cp tests/ops/ops.table "$bundle"
+cp tests/whole/ops/ops.table "$bundle"
 for program in "${programs[@]}"; do
   built=build/release/$program copy=$bundle/bin/${program##*/}
   strip --strip-unneeded -o "$copy" "$built"

@@ -17,10 +17,10 @@
 #include "cache/miss.h"
 #include "codegen/cpu/memory/recycler.h"
 #include "codegen/cpu/source.h"
-#include "engine/background.h"
+#include "engine/compile/background.h"
 #include "engine/counters/fallback.h"
-#include "engine/recordings.h"
-#include "engine/saved/saved.h"
+#include "engine/cuda_graphs/recordings.h"
+#include "hindcast/checkpoint.h"
 
 namespace hindcast::tests::docs_test {
 namespace {
@@ -100,7 +100,7 @@ std::vector<Claim> claims_about_options() {
 }
 
 std::vector<Claim> claims_about_limits() {
-  const std::string payoff = "engine/payoff.h", debugging = "docs/debugging.md", gpu = "docs/gpu.md";
+  const std::string payoff = "engine/cache/payoff.h", debugging = "docs/debugging.md", gpu = "docs/gpu.md";
   const std::string price = written(payoff, "kPrice = (\\d+)"), factor = written(payoff, "kCredit = (\\d+) \\* kPrice");
   return {
       {gpu, "once {} hits with the same sizes came before", {number(engine::kHitsBeforeRecording)}},
@@ -121,18 +121,18 @@ std::vector<Claim> claims_about_limits() {
       {debugging, "The first {} such backwards", {written("engine/diagnosis/nan_guard.h", "kMostMessages = (\\d+)")}},
       {debugging, "held {} already", {bytes(engine::kMostWaitingBytes)}},
       {debugging, "large results of kernels ({} and more)", {bytes(codegen::cpu::Recycler::Limits{}.smallest)}},
-      {"docs/aot.md", "After {} calls in a row", {written("engine/leaving.cpp", "kPatience = (\\d+)")}},
-      {"docs/aot.md", "without a backward, {} calls are timed", {written("engine/leaving.cpp", "kTurns = (\\d+)")}},
+      {"docs/aot.md", "After {} calls in a row", {written("engine/cache/leaving.cpp", "kPatience = (\\d+)")}},
+      {"docs/aot.md", "without a backward, {} calls are timed", {written("engine/cache/leaving.cpp", "kTurns = (\\d+)")}},
       {"docs/aot.md",
        "as many as take {} ms, at most {}",
-       {written("engine/leaving.cpp", "kMostLeftNs = (\\d+)'000'000"), written("engine/leaving.cpp", "kMostLeft = (\\d+)")}},
-      {"docs/aot.md", "After {} such rounds, calls are timed again", {written("engine/leaving.cpp", "kLooks = (\\d+)")}},
-      {debugging, "{} hits in a row of one capture", {written("engine/leaving.cpp", "kPatience = (\\d+)")}},
+       {written("engine/cache/leaving.cpp", "kMostLeftNs = (\\d+)'000'000"), written("engine/cache/leaving.cpp", "kMostLeft = (\\d+)")}},
+      {"docs/aot.md", "After {} such rounds, calls are timed again", {written("engine/cache/leaving.cpp", "kLooks = (\\d+)")}},
+      {debugging, "{} hits in a row of one capture", {written("engine/cache/leaving.cpp", "kPatience = (\\d+)")}},
       {debugging, "of at most {} nodes are", {written("engine/backward.cpp", "kFewNodes = (\\d+)")}},
-      {debugging, "followed by {} backwards that are timed", {written("engine/leaving.cpp", "kTurns = (\\d+)")}},
+      {debugging, "followed by {} backwards that are timed", {written("engine/cache/leaving.cpp", "kTurns = (\\d+)")}},
       {debugging,
        "as take {} ms, {} at most. These",
-       {written("engine/leaving.cpp", "kMostLeftNs = (\\d+)'000'000"), written("engine/leaving.cpp", "kMostLeft = (\\d+)")}},
+       {written("engine/cache/leaving.cpp", "kMostLeftNs = (\\d+)'000'000"), written("engine/cache/leaving.cpp", "kMostLeft = (\\d+)")}},
       {"docs/design-kernels.md",
        "Free buffers take at most {} MiB, or a sixteenth",
        {written("codegen/cpu/memory/recycler.cpp", "std::min\\(size_t\\{(\\d+)\\} << 20, memory / 16\\)")}},
@@ -179,7 +179,7 @@ std::vector<Claim> claims_about_kernels() {
 }
 
 std::vector<Claim> claims_about_versions() {
-  const std::string find = "cmake/FindLibTorch.cmake", project = "python/pyproject.toml";
+  const std::string find = "cmake/FindLibTorch.cmake", project = "python/pyproject.toml", version = "include/hindcast/version.h";
   const std::string made_for = written(find, "set\\(LibTorch_WANTED_VERSION ([0-9.]+)\\)");
   const std::string next = written(find, "KNOWN_VERSIONS [0-9.]+ ([0-9.]+)"), last = written(find, "KNOWN_VERSIONS [0-9. ]* ([0-9.]+)\\)");
   const std::string llvm = written("cmake/EmbeddedClang.cmake", "MATCHES \"\\^(\\d+)");
@@ -187,7 +187,11 @@ std::vector<Claim> claims_about_versions() {
       {"README.md",
        "**LibTorch {}**, on Linux, with GCC {} or later. LibTorch {} to {} work too",
        {made_for, written("cmake/BuildSettings.cmake", "CMAKE_CXX_COMPILER_VERSION VERSION_LESS (\\d+)"), next, last}},
-      {"README.md", "find_package(hindcast {} REQUIRED)", {written("CMakeLists.txt", "project\\(hindcast VERSION (\\d+\\.\\d+)")}},
+      {"include/hindcast/version.h",
+       "HINDCAST_VERSION \"{}.{}.{}\"",
+       {written(version, "VERSION_MAJOR (\\d+)"), written(version, "VERSION_MINOR (\\d+)"), written(version, "VERSION_PATCH (\\d+)")}},
+      {"python/hindcast/__init__.py", "__version__ = \"{}\"", {written(version, "HINDCAST_VERSION \"([0-9.]+)\"")}},
+      {"README.md", "find_package(hindcast {} REQUIRED)", {written(version, "HINDCAST_VERSION \"(\\d+\\.\\d+)")}},
       {"README.md", "Clang {} compiles them", {llvm}},
       {"docs/design.md", "| LLVM and Clang {} |", {llvm}},
       {"docs/libtorch-releases.md", "hindcast is made for {}:", {made_for}},
@@ -223,9 +227,9 @@ TEST(Docs, ListEveryNameThatAProgramMeets) {
 #define HC_MISS_ROW(enumerator, words) has_row(#enumerator);
   HC_MISS_KINDS(HC_MISS_ROW)
 #undef HC_MISS_ROW
-  for (const char* reader :
-       {"engine/options.cpp", "engine/diagnosis/log_setup.cpp", "engine/diagnosis/reproducer.cpp", "engine/diagnosis/trace/trace_setup.cpp",
-        "codegen/store/store_folder.cpp", "codegen/cpu/clang/compiler.cpp", "codegen/cuda/nvrtc.cpp", "preload/auto.cpp"}) {
+  for (const char* reader : {"engine/options/options.cpp", "engine/diagnosis/log_setup.cpp", "engine/diagnosis/reproducer.cpp",
+                             "engine/diagnosis/trace/trace_setup.cpp", "codegen/store/store_folder.cpp", "codegen/cpu/clang/compiler.cpp",
+                             "codegen/cuda/nvrtc.cpp", "preload/auto.cpp"}) {
     for (const std::string& variable : found(read(reader), "\"(HINDCAST_[A-Z_]+)\"")) has_row(variable);
   }
 }

@@ -19,25 +19,27 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kRoot = HINDCAST_SOURCE_DIR;
+const fs::path kPublic = kRoot / "include" / "hindcast";
 
 /// Which folders the files of a folder may include, besides their own.
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"base", {}},
     {"cache", {"base"}},
     {"hooks", {"base"}},
+    {"capture/ops", {"base"}},
     {"capture/symbols", {"base"}},
     {"capture/graph", {"capture/symbols", "hooks", "base"}},
     {"capture/shape_rules", {"capture/symbols", "base"}},
     {"capture/recorder", {"capture/graph", "capture/shape_rules", "capture/symbols", "base"}},
     {"capture/backward", {"capture/recorder", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
-    {"capture/function", {"capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
+    {"capture/function", {"capture/backward", "capture/recorder", "capture/graph", "capture/ops", "capture/symbols", "base"}},
     {"codegen/device", {}},
     {"codegen/store", {"base"}},
-    {"codegen/fuse", {"codegen/device", "capture/graph", "capture/symbols", "base"}},
-    {"codegen/passes", {"codegen/fuse", "capture/graph", "capture/symbols", "base"}},
-    {"codegen/partition", {"codegen/passes", "codegen/fuse", "capture/function", "capture/graph", "base"}},
-    {"codegen/layouts", {"codegen/fuse", "codegen/store", "capture/function", "capture/graph", "base"}},
-    {"codegen/plan", {"codegen/fuse", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
+    {"codegen/fuse", {"codegen/device", "capture/graph", "capture/ops", "capture/symbols", "base"}},
+    {"codegen/passes", {"codegen/fuse", "capture/graph", "capture/ops", "capture/symbols", "base"}},
+    {"codegen/partition", {"codegen/passes", "codegen/fuse", "capture/function", "capture/graph", "capture/ops", "base"}},
+    {"codegen/layouts", {"codegen/fuse", "codegen/store", "capture/function", "capture/graph", "capture/ops", "base"}},
+    {"codegen/plan", {"codegen/fuse", "capture/graph", "capture/ops", "capture/symbols", "hooks", "cache", "base"}},
     {"codegen/kernel", {"codegen/plan", "codegen/fuse", "codegen/store", "capture/graph", "capture/symbols", "base"}},
     {"codegen", {"codegen/cpu", "codegen/cuda", "codegen/kernel"}},
     {"codegen/cpu/clang", {"base"}},
@@ -50,29 +52,98 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
      {"codegen/cuda/graphs", "codegen/kernel", "codegen/plan", "codegen/fuse", "codegen/device", "capture/graph", "capture/symbols",
       "base"}},
     {"engine/counters", {"base"}},
-    {"engine/diagnosis/trace",
-     {"codegen/kernel", "codegen/plan", "codegen/fuse", "codegen/store", "capture/graph", "capture/symbols", "base"}},
+    {"engine/diagnosis/trace", {"codegen/kernel", "codegen/plan", "codegen/fuse", "codegen/store", "capture/graph", "base"}},
     {"engine/diagnosis",
      {"engine/diagnosis/trace", "engine/counters", "codegen/kernel", "codegen/plan", "codegen/fuse", "codegen/store", "capture/backward",
-      "capture/graph", "capture/symbols", "cache", "base"}},
+      "capture/graph", "cache", "base"}},
+    {"engine/options", {"capture/graph", "base"}},
+    {"engine/plan", {"codegen/plan", "capture/backward", "base"}},
+    {"engine/compile",
+     {"engine/plan", "engine/options", "engine/diagnosis", "engine/diagnosis/trace", "engine/counters", "codegen/kernel", "codegen/plan",
+      "codegen/passes", "codegen/fuse", "capture/graph", "base"}},
+    {"engine/cuda_graphs",
+     {"engine/plan", "engine/counters", "codegen/kernel", "codegen/plan", "capture/backward", "capture/graph", "capture/ops",
+      "capture/symbols", "base"}},
+    {"engine/cache",
+     {"engine/cuda_graphs", "engine/compile", "engine/plan", "engine/options", "engine/diagnosis", "capture/backward", "capture/symbols",
+      "cache", "base"}},
+    {"engine/call",
+     {"engine/cache", "engine/cuda_graphs", "engine/plan", "engine/options", "engine/diagnosis", "engine/counters", "codegen/plan",
+      "capture/backward", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
     {"engine",
-     {"engine/diagnosis", "engine/diagnosis/trace", "engine/counters", "codegen/kernel", "codegen/plan", "codegen/passes", "codegen/fuse",
-      "codegen/store", "capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "hooks", "cache", "base"}},
+     {"engine/call", "engine/cache", "engine/cuda_graphs", "engine/compile", "engine/options", "engine/diagnosis", "engine/counters",
+      "codegen/kernel", "capture/backward", "capture/recorder", "capture/graph", "hooks", "cache", "base"}},
     {"engine/aot",
-     {"engine", "engine/diagnosis", "engine/diagnosis/trace", "engine/counters", "codegen/kernel", "codegen/layouts", "codegen/partition",
-      "codegen/plan", "capture/function", "capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "hooks", "cache",
+     {"engine",
+      "engine/cache",
+      "engine/cuda_graphs",
+      "engine/compile",
+      "engine/plan",
+      "engine/options",
+      "engine/diagnosis",
+      "engine/diagnosis/trace",
+      "engine/counters",
+      "codegen/kernel",
+      "codegen/layouts",
+      "codegen/partition",
+      "codegen/plan",
+      "capture/function",
+      "capture/backward",
+      "capture/recorder",
+      "capture/graph",
+      "capture/ops",
+      "hooks",
+      "cache",
       "base"}},
-    {"engine/second_order", {"engine/aot", "engine", "engine/counters", "capture/backward", "capture/recorder", "cache", "base"}},
+    {"engine/second_order",
+     {"engine/aot", "engine", "engine/call", "engine/cache", "engine/plan", "engine/counters", "capture/backward", "capture/recorder",
+      "cache", "base"}},
     {"engine/saved", {"engine/aot", "engine", "capture/function", "capture/recorder", "hooks", "base"}},
-    {"engine/optim", {"engine", "capture/backward", "codegen/kernel", "codegen/fuse", "hooks", "base"}},
+    {"engine/optim", {"engine", "engine/options", "codegen/kernel", "codegen/fuse", "capture/backward", "hooks", "base"}},
     {"engine/train",
-     {"engine/aot", "engine/optim", "engine", "engine/counters", "codegen/kernel", "capture/recorder", "capture/graph", "base"}},
+     {"engine/optim", "engine/aot", "engine/cuda_graphs", "engine/counters", "codegen/kernel", "capture/recorder", "capture/graph",
+      "base"}},
     {"engine/torchscript", {"engine/aot", "base"}},
-    {"c_api", {"engine", "engine/aot", "engine/optim", "engine/counters", "base"}},
+    {"c_api", {"engine/optim", "engine/aot", "engine", "engine/options", "engine/counters", "base"}},
     {"preload", {"c_api"}},
     {"python/csrc",
-     {"engine", "engine/aot", "engine/optim", "engine/train", "engine/diagnosis", "engine/counters", "capture/function", "capture/backward",
-      "capture/recorder", "capture/graph", "capture/symbols", "base"}},
+     {"engine/train", "engine/optim", "engine/aot", "engine", "engine/cache", "engine/compile", "engine/options", "engine/diagnosis",
+      "engine/counters", "capture/function", "capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
+};
+
+/// Public headers, below include/hindcast, by the room that implements them.
+const std::map<std::string, std::string> kPublicHeaders = {
+    {"aot.h", "engine/aot"},
+    {"aot_function.h", "engine/aot"},
+    {"aot_graphs.h", "engine/aot"},
+    {"aot_module.h", "engine/aot"},
+    {"aot_options.h", "engine/aot"},
+    {"api.h", "base"},
+    {"checkpoint.h", "engine/saved"},
+    {"compiled_step.h", "engine/optim"},
+    {"detail/aot_core.h", "engine/aot"},
+    {"detail/footprint.h", "base"},
+    {"detail/leaving.h", "engine/cache"},
+    {"detail/script_values.h", "engine/torchscript"},
+    {"detail/shared_list.h", "base"},
+    {"detail/step_core.h", "engine/train"},
+    {"detail/typed_call.h", "engine/aot"},
+    {"grad_ready.h", "hooks"},
+    {"graph.h", "capture/graph"},
+    {"hindcast.h", "engine"},
+    {"hindcast_c.h", "c_api"},
+    {"jit.h", "engine/torchscript"},
+    {"offload.h", "engine/saved"},
+    {"optim.h", "engine/optim"},
+    {"options.h", "engine/options"},
+    {"stats.h", "engine/counters"},
+    {"step_in_backward.h", "engine/optim"},
+    {"symbols.h", "capture/symbols"},
+    {"traceable.h", "hooks"},
+    {"train_step.h", "engine/train"},
+    {"train_step_options.h", "engine/train"},
+    {"tree.h", "engine/aot"},
+    {"version.h", "base"},
 };
 
 /// Which namespaces the files of a folder open: first its own, whose nested ones are its too, then those with names that users write.
@@ -80,6 +151,7 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"base", {"hindcast::base", "hindcast"}},
     {"cache", {"hindcast::cache"}},
     {"hooks", {"hindcast::hooks", "hindcast"}},
+    {"capture/ops", {"hindcast::capture"}},
     {"capture/symbols", {"hindcast::capture"}},
     {"capture/graph", {"hindcast::capture", "hindcast"}},
     {"capture/shape_rules", {"hindcast::capture"}},
@@ -104,7 +176,13 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"engine/counters", {"hindcast::engine", "hindcast"}},
     {"engine/diagnosis/trace", {"hindcast::engine"}},
     {"engine/diagnosis", {"hindcast::engine", "hindcast"}},
-    {"engine", {"hindcast::engine", "hindcast", "hindcast::compilers"}},
+    {"engine/options", {"hindcast::engine", "hindcast", "hindcast::compilers"}},
+    {"engine/plan", {"hindcast::engine"}},
+    {"engine/compile", {"hindcast::engine", "hindcast", "hindcast::compilers"}},
+    {"engine/cuda_graphs", {"hindcast::engine"}},
+    {"engine/cache", {"hindcast::engine"}},
+    {"engine/call", {"hindcast::engine"}},
+    {"engine", {"hindcast::engine", "hindcast"}},
     {"engine/optim", {"hindcast::engine", "hindcast"}},
     {"engine/train", {"hindcast::engine", "hindcast"}},
     {"engine/aot", {"hindcast::engine", "hindcast", "hindcast::partition", "hindcast::tree"}},
@@ -120,6 +198,7 @@ struct Include {
   fs::path file;  // from the root
   int line;
   std::string path;
+  std::string room;  // empty: of another library
 };
 
 std::vector<fs::path> sources_of(const std::string& folder) {
@@ -128,31 +207,48 @@ std::vector<fs::path> sources_of(const std::string& folder) {
     const std::string extension = entry.path().extension();
     if (extension == ".h" || extension == ".cpp") files.push_back(entry.path());
   }
+  for (const auto& [header, room] : kPublicHeaders) {
+    if (room == folder) files.push_back(kPublic / header);
+  }
   std::sort(files.begin(), files.end());
   return files;
 }
 
-/// Includes that start with `open`, a quote or an angle bracket.
-std::vector<Include> includes_of(const std::string& folder, char open) {
+/// The room of an included file of ours; empty: it is another library's.
+std::string room_of(const std::string& included, bool is_quoted) {
+  const std::string start = "hindcast/";
+  if (included.rfind(start, 0) != 0) return is_quoted ? fs::path(included).parent_path().string() : std::string();
+  const auto header = kPublicHeaders.find(included.substr(start.size()));
+  return header == kPublicHeaders.end() ? "no public header" : header->second;
+}
+
+/// All lines `#include` of the folder's files.
+std::vector<Include> includes_of(const std::string& folder) {
+  static const std::regex kLine("#include ([<\"])([^>\"]+)[>\"].*");
   std::vector<Include> includes;
-  const std::string start = std::string("#include ") + open;
   for (const fs::path& file : sources_of(folder)) {
     std::ifstream in(file);
     std::string text;
+    std::smatch match;
     for (int line = 1; std::getline(in, text); ++line) {
-      if (text.rfind(start, 0) != 0) continue;
-      const size_t end = text.find(open == '<' ? '>' : '"', start.size());
-      includes.push_back({fs::relative(file, kRoot), line, text.substr(start.size(), end - start.size())});
+      if (!std::regex_match(text, match, kLine)) continue;
+      includes.push_back({fs::relative(file, kRoot), line, match[2], room_of(match[2], match[1] == "\"")});
     }
   }
+  return includes;
+}
+
+/// Those of files of ours.
+std::vector<Include> own_includes_of(const std::string& folder) {
+  std::vector<Include> includes = includes_of(folder);
+  includes.erase(std::remove_if(includes.begin(), includes.end(), [](const Include& include) { return include.room.empty(); }),
+                 includes.end());
   return includes;
 }
 
 std::string describe(const Include& include) {
   return include.file.string() + ":" + std::to_string(include.line) + " includes " + include.path;
 }
-
-std::string folder_of(const Include& include) { return fs::path(include.path).parent_path(); }
 
 /// By folder: which others its files include, and where first.
 using Rooms = std::map<std::string, std::map<std::string, Include>>;
@@ -231,8 +327,8 @@ TEST(Layering, EveryFolderOfTheLibraryHasARule) {
 
 TEST(Layering, FilesIncludeTheirOwnFolderAndThoseBelow) {
   for (const auto& [folder, below] : kMayInclude) {
-    for (const Include& include : includes_of(folder, '"')) {
-      const std::string target = folder_of(include);
+    for (const Include& include : own_includes_of(folder)) {
+      const std::string& target = include.room;
       EXPECT_TRUE(target == folder || std::find(below.begin(), below.end(), target) != below.end())
           << describe(include) << ": " << folder << " lies below it";
     }
@@ -242,8 +338,8 @@ TEST(Layering, FilesIncludeTheirOwnFolderAndThoseBelow) {
 TEST(Layering, RoomsIncludeEachOtherInNoCircle) {
   Rooms rooms;
   for (const auto& [folder, below] : kMayInclude) {
-    for (const Include& include : includes_of(folder, '"')) {
-      if (folder_of(include) != folder) rooms[folder].emplace(folder_of(include), include);
+    for (const Include& include : own_includes_of(folder)) {
+      if (include.room != folder) rooms[folder].emplace(include.room, include);
     }
   }
   EXPECT_GT(rooms.size(), 20U);
@@ -271,17 +367,33 @@ TEST(Layering, FilesOpenTheNamespaceOfTheirFolder) {
   EXPECT_GT(count, 300U);
 }
 
-TEST(Layering, QuotedIncludesAreFilesSeenFromTheRoot) {
+TEST(Layering, OwnIncludesAreFilesSeenFromTheRoot) {
   for (const auto& [folder, below] : kMayInclude) {
-    for (const Include& include : includes_of(folder, '"')) {
-      EXPECT_TRUE(fs::exists(kRoot / include.path)) << describe(include) << ", which is no path from the root";
+    for (const Include& include : own_includes_of(folder)) {
+      EXPECT_TRUE(fs::exists(kRoot / include.path) || fs::exists(kRoot / "include" / include.path))
+          << describe(include) << ", which is no path from the root, or from include/";
     }
   }
 }
 
+// What is installed is this folder: its headers include each other, LibTorch's and the standard library's.
+TEST(Layering, PublicHeadersHaveARoomAndIncludeNoOthersOfOurs) {
+  size_t count = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kPublic)) {
+    if (!entry.is_regular_file()) continue;
+    ++count;
+    const std::string header = fs::relative(entry.path(), kPublic);
+    EXPECT_TRUE(kPublicHeaders.contains(header)) << header;
+    std::ifstream in(entry.path());
+    std::string text;
+    for (int line = 1; std::getline(in, text); ++line) EXPECT_NE(text.rfind("#include \"", 0), 0U) << header << ":" << line;
+  }
+  EXPECT_EQ(count, kPublicHeaders.size());
+}
+
 TEST(Layering, FoldersOfBytesDoWithoutLibTorch) {
   for (const char* folder : {"cache", "codegen/cpu/clang", "codegen/store", "base"}) {
-    for (const Include& include : includes_of(folder, '<')) {
+    for (const Include& include : includes_of(folder)) {
       for (const char* libtorch : {"torch/", "ATen/", "c10/"}) {
         EXPECT_NE(include.path.rfind(libtorch, 0), 0U) << describe(include);
       }
@@ -291,7 +403,7 @@ TEST(Layering, FoldersOfBytesDoWithoutLibTorch) {
 
 TEST(Layering, LibTorchsLargeHeaderStaysInSourcesOfCapture) {
   for (const auto& [folder, below] : kMayInclude) {
-    for (const Include& include : includes_of(folder, '<')) {
+    for (const Include& include : includes_of(folder)) {
       if (include.path != "torch/csrc/dynamo/compiled_autograd.h") continue;
       EXPECT_TRUE(folder.rfind("capture/", 0) == 0 && include.file.extension() == ".cpp") << describe(include);
     }
@@ -300,7 +412,7 @@ TEST(Layering, LibTorchsLargeHeaderStaysInSourcesOfCapture) {
 
 TEST(Layering, SpdlogStaysBehindTheLogChannels) {
   for (const auto& [folder, below] : kMayInclude) {
-    for (const Include& include : includes_of(folder, '<')) {
+    for (const Include& include : includes_of(folder)) {
       if (include.path.rfind("spdlog/", 0) == 0) EXPECT_EQ(include.file, "base/log.cpp") << describe(include);
     }
   }
@@ -308,23 +420,41 @@ TEST(Layering, SpdlogStaysBehindTheLogChannels) {
 
 TEST(Layering, ClangAndLLVMStayInThePlugin) {
   for (const auto& [folder, below] : kMayInclude) {
-    for (const Include& include : includes_of(folder, '<')) {
+    for (const Include& include : includes_of(folder)) {
       if (include.path.rfind("clang/", 0) != 0 && include.path.rfind("llvm/", 0) != 0) continue;
       EXPECT_EQ(include.file.string().rfind("codegen/cpu/clang/plugin", 0), 0) << describe(include);
     }
   }
 }
 
+// The formatter wraps code, but no comments.
+TEST(Layering, CommentsWrapAt140Columns) {
+  size_t files = 0;
+  for (const char* top :
+       {"base", "bench", "c_api", "cache", "capture", "codegen", "engine", "examples", "hooks", "include", "preload", "python", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".h" && extension != ".cpp") continue;
+      ++files;
+      std::ifstream in(entry.path());
+      std::string text;
+      for (int line = 1; std::getline(in, text); ++line) {
+        const size_t comment = text.find("// ");
+        const bool is_comment = comment != text.npos && text.find_first_of("\"(", comment) == text.npos;
+        if (text.size() > 140 && (is_comment || text.find_first_not_of(' ') == text.find("//")))
+          ADD_FAILURE() << fs::relative(entry.path(), kRoot).string() << ":" << line << " has " << text.size() << " columns";
+      }
+    }
+  }
+  EXPECT_GT(files, 700U);
+}
+
 // Those of codegen, and the reproducers, ask for places on the disk, which no guard chooses.
 TEST(Layering, TheEnvironmentIsReadByEightFiles) {
-  constexpr std::array<std::string_view, 8> kReaders = {"codegen/cpu/clang/compiler.cpp",
-                                                        "codegen/cuda/nvrtc.cpp",
-                                                        "codegen/store/store_folder.cpp",
-                                                        "engine/diagnosis/log_setup.cpp",
-                                                        "engine/diagnosis/reproducer.cpp",
-                                                        "engine/diagnosis/trace/trace_setup.cpp",
-                                                        "engine/options.cpp",
-                                                        "preload/auto.cpp"};
+  constexpr std::array<std::string_view, 8> kReaders = {"codegen/cpu/clang/compiler.cpp",  "codegen/cuda/nvrtc.cpp",
+                                                        "codegen/store/store_folder.cpp",  "engine/diagnosis/log_setup.cpp",
+                                                        "engine/diagnosis/reproducer.cpp", "engine/diagnosis/trace/trace_setup.cpp",
+                                                        "engine/options/options.cpp",      "preload/auto.cpp"};
   for (const auto& [folder, below] : kMayInclude) {
     for (const fs::path& file : sources_of(folder)) {
       std::ifstream in(file);

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 #include "tests/support/trimmed.h"
 
 // The program, its main() under another name. What it includes has been included above.

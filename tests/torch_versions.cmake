@@ -6,14 +6,14 @@ set(torch_versions_files
   capture/typed_collectors_test.cpp capture/libtorch_access_test.cpp
   engine/semantics_accumulate_test.cpp engine/semantics_functions_test.cpp engine/semantics_memory_test.cpp
   engine/semantics_values_test.cpp engine/second_order_test.cpp
-  aot/aot_grads.cpp aot/contract_test.cpp aot/modules_test.cpp aot/semantics_test.cpp
-  optim/compiled_step_test.cpp optim/optimizers.cpp train/train_step_test.cpp
-  torchscript/jit_test.cpp torchscript/aot_module_test.cpp
+  engine/aot/aot_grads.cpp engine/aot/contract_test.cpp engine/aot/modules_test.cpp engine/aot/semantics_test.cpp
+  engine/optim/compiled_step_test.cpp engine/optim/optimizers.cpp engine/train/train_step_test.cpp
+  engine/torchscript/jit_test.cpp engine/torchscript/aot_module_test.cpp
   hooks/hook_order_test.cpp
-  refusals/a_graph_task_of_somebody_else_runs_on_the_stock_engine_test.cpp
-  refusals/unusual_dispatch_state_runs_on_the_stock_engine_test.cpp refusals/refusal.cpp)
+  whole/refusals/a_graph_task_of_somebody_else_runs_on_the_stock_engine_test.cpp
+  whole/refusals/unusual_dispatch_state_runs_on_the_stock_engine_test.cpp whole/refusals/refusal.cpp)
 if(TARGET hindcast_clang)
-  list(APPEND torch_versions_files fusion/pointwise_test.cpp fusion/leaf_grads_test.cpp fusion/near_grads.cpp)
+  list(APPEND torch_versions_files codegen/fuse/pointwise_test.cpp codegen/kernel/leaf_grads_test.cpp codegen/cpu/near_grads.cpp)
 endif()
 list(TRANSFORM torch_versions_files PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 

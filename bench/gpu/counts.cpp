@@ -20,8 +20,8 @@
 #include "bench/gpu/workloads.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/kernel/device_library.h"
-#include "engine/aot/aot_function.h"
-#include "engine/hindcast.h"
+#include "hindcast/aot_function.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/machine_code.h"
 
 namespace hindcast::bench::gpu {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/workload.h"
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::bench::gpu {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/gpu/workloads.h"
-#include "engine/aot/aot_options.h"
+#include "hindcast/aot_options.h"
 
 // How a row is measured on a card.
 //

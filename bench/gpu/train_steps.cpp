@@ -13,8 +13,8 @@
 
 #include "bench/gpu/moment.h"
 #include "bench/summary.h"
-#include "engine/hindcast.h"
-#include "engine/train/train_step.h"
+#include "hindcast/hindcast.h"
+#include "hindcast/train_step.h"
 
 namespace hindcast::bench::gpu {
 namespace {

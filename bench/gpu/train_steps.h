@@ -7,8 +7,8 @@
 #include <vector>
 
 // Whole training steps whose launches take the time: forward, loss, backward, clipping by the norm and Adam, on a new batch in each step.
-// Stock is LibTorch's own; hindcast is train_step(), by parts and as one CUDA graph. A number is a block of steps, until the card is done, by
-// the steps.
+// Stock is LibTorch's own; hindcast is train_step(), by parts and as one CUDA graph. A number is a block of steps, until the card is done,
+// by the steps.
 
 namespace hindcast::bench::gpu {
 

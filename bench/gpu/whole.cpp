@@ -11,7 +11,7 @@
 #include "bench/gpu/measure.h"
 #include "bench/gpu/moment.h"
 #include "bench/summary.h"
-#include "engine/aot/aot_function.h"
+#include "hindcast/aot_function.h"
 
 namespace hindcast::bench::gpu {
 namespace {

@@ -1,8 +1,8 @@
 #include "capture/backward/backward_graph.h"
 
-#include "base/footprint.h"
 #include "base/format.h"
 #include "capture/graph/print.h"
+#include "hindcast/detail/footprint.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 namespace hindcast::capture {
 namespace {
 
-// In the words of PyTorch's compiled autograd log.
+// Prints in the style of PyTorch's compiled autograd log.
 class BackwardPrinter final : public Printer {
  public:
   explicit BackwardPrinter(const BackwardGraph& graph) : Printer(graph), backward_(graph) {}
@@ -62,7 +62,7 @@ class BackwardPrinter final : public Printer {
         return base::format("call_node({}, {})", backward_.origins[instr.origin], inputs);
       case EventKind::Accumulate:
         return base::format("accumulate_grad_({})", inputs);
-      case EventKind::Capture:  // among the results
+      case EventKind::Capture:  // listed among the results
       case EventKind::NodeStart:
       case EventKind::Release:
         return "";
@@ -70,7 +70,7 @@ class BackwardPrinter final : public Printer {
     return "";
   }
 
-  // "aot0_": of the first program that was made ahead of time.
+  // "aot0_" for the first program that was compiled ahead of time.
   std::string prefix_of(const Instr& instr) const override {
     const auto found = std::find(backward_.programs.begin(), backward_.programs.end(), instr.origin);
     return found == backward_.programs.end() ? "" : base::format("aot{}_", found - backward_.programs.begin());
@@ -97,7 +97,7 @@ std::string BackwardGraph::print() const { return BackwardPrinter(*this).text();
 std::string BackwardGraph::dot() const { return BackwardPrinter(*this).dot(); }
 std::vector<std::string> BackwardGraph::value_names() const { return BackwardPrinter(*this).names(); }
 
-void BackwardGraph::mark_where_it_may_be_left() {
+void BackwardGraph::mark_bailout_points() {
   const bool user_code_runs = first_call != 0 || stage != Stage::NodeStart ||
                               std::any_of(instrs.begin(), instrs.end(), [](const Instr& instr) { return is_barrier(instr); });
   if (!user_code_runs) return;
@@ -108,14 +108,14 @@ void BackwardGraph::mark_where_it_may_be_left() {
       if (first_node) instrs.edit(i).order = EventOrder::Leave;
       first_node = false;
     } else if (is_barrier(instr)) {
-      // A hook looks at its own node, whose formula may follow, and like a called node at all nodes of the segment behind it; behind
-      // post-accumulate hooks, the first node does.
+      // A hook checks its own node, whose formula may follow, and, like an opaque node, all nodes of the segment after it. After
+      // post-accumulate hooks the first node checks the segment.
       first_node = is(instr, EventKind::Accumulate);
     }
   }
 }
 
-uint32_t BackwardGraph::looks_until(uint32_t instr) const {
+uint32_t BackwardGraph::end_of_recheck(uint32_t instr) const {
   const Instr& first = instrs[instr];
   uint32_t end = 0;
   if (is_barrier(first)) {
@@ -133,7 +133,7 @@ uint32_t BackwardGraph::looks_until(uint32_t instr) const {
 
 void BackwardGraph::redirect(const std::function<ValueId(ValueId)>& now) {
   Graph::redirect(now);
-  // As many as before: events say how many of them precede them.
+  // Keeps the number of buffer events: events store how many of them precede them.
   for (BufferEvent& event : buffer_events) event.value = now(event.value);
 }
 

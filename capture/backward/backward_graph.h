@@ -1,30 +1,30 @@
 #pragma once
-// One captured backward: a program, and between its ATen calls, in the stock engine's order, all else that the engine does.
+// One captured backward: a program whose ATen calls are interleaved with events for everything else the engine does, in its order.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <span>
 
 namespace hindcast::capture {
 
 enum class EventKind : uint8_t {
-  NodeStart,   // the steps of a node follow; reads what waited at the node's inputs
+  NodeStart,   // the steps of a node follow; reads the gradients waiting at the node's inputs
   Hook,        // user hooks of one node and stage; a barrier
   CallNode,    // an autograd node called as itself; a barrier
-  Accumulate,  // AccumulateGrad: inputs[0] into the leaf's .grad; a barrier when the leaf has post-accumulate hooks
+  Accumulate,  // AccumulateGrad: inputs[0] into the leaf's .grad; a barrier if the leaf has post-accumulate hooks
   Capture,     // inputs[0] becomes a result of grad()
-  Release,     // the node's saved tensors are given back (unless retain_graph)
+  Release,     // the node's saved tensors are released (unless retain_graph)
 };
 
 enum class HookStage : uint8_t { TensorPre, Pre, Post };
 
-/// What one fact of a barrier's results was at capture: a number, or the value of a dynamic size.
+/// The value of one fact of a barrier's results at capture: a number, or the expression of a dynamic size.
 struct FactPattern {
   int64_t value = 0;
   std::optional<ExprId> expr;
 };
 
-/// Of the node that is Instr::origin of its instr.
+/// Belongs to the node that is Instr::origin of its instr.
 struct Event {
   EventKind kind = EventKind::NodeStart;
   HookStage stage = HookStage::TensorPre;
@@ -40,7 +40,7 @@ struct BufferEvent {
   ValueId value;
 };
 
-/// Where capture began: at the start, or behind a barrier whose results were not those of an earlier capture.
+/// Where capture began: at the start, or after a barrier whose results did not match an earlier capture.
 enum class Stage : uint8_t { NodeStart, AfterTensorPre, AfterPre, AfterCall, AfterPost };
 
 class HINDCAST_API BackwardGraph final : public Graph {
@@ -52,7 +52,7 @@ class HINDCAST_API BackwardGraph final : public Graph {
   std::vector<BufferEvent> buffer_events;
   uint32_t tensor_count = 0;  // of `inputs`: one per collected tensor slot; then the gradients given at the start, in the order of Resume
   std::vector<uint32_t> owners;    // by collected tensor: the node that saved it, as Instr::origin
-  std::vector<uint32_t> programs;  // nodes whose backward was made ahead of time and is a part of this one
+  std::vector<uint32_t> programs;  // nodes whose ahead-of-time compiled backward is part of this one
   uint32_t first_call = 0;
   Stage stage = Stage::NodeStart;
 
@@ -61,12 +61,13 @@ class HINDCAST_API BackwardGraph final : public Graph {
   std::span<const ValueId> tensor_inputs() const { return std::span(inputs).first(tensor_count); }
   std::span<const ValueId> resume_inputs() const { return std::span(inputs).subspan(tensor_count); }
 
-  /// Once all is recorded. Where user code ran, nodes may have changed since they were collected, and are looked at again before their
-  /// turn: the first one of each segment for all of it, since the segment's kernels run ahead (EventOrder::Leave).
-  void mark_where_it_may_be_left();
-  /// For the NodeStart or barrier at `instr`: nodes from its own up to this one must be as they were collected. Behind the first node
-  /// of a segment, and behind a hook or a called node, that is all of the segment, whose kernels run together; 0: none are looked at.
-  uint32_t looks_until(uint32_t instr) const;
+  /// Called once everything is recorded. If user code runs, nodes may change after they are collected, and are checked again before they
+  /// run: the first node of each segment checks the whole segment, since the segment's kernels run ahead (EventOrder::Leave).
+  void mark_bailout_points();
+  /// For the NodeStart or barrier at `instr`: the end of the range of nodes, from its own, that must be as they were collected. For the
+  /// first node of a segment, and after a hook or an opaque node, that is the whole segment, whose kernels run together; 0: no node is
+  /// checked.
+  uint32_t end_of_recheck(uint32_t instr) const;
 
   std::string print() const override;
   std::string dot() const override;

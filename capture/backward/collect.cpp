@@ -1,5 +1,6 @@
 #include "capture/backward/collect.h"
 
+#include "base/check.h"
 #include "capture/backward/copy_slices.h"
 #include "capture/backward/field_sink.h"
 #include "capture/backward/node_class.h"
@@ -8,8 +9,7 @@
 #include "capture/backward/typed_collectors.h"
 #include "capture/backward/visitor.h"
 #include "capture/backward/walk.h"
-#include "base/check.h"
-#include "hooks/traceable.h"
+#include "hindcast/traceable.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -38,7 +38,7 @@ uint8_t hook_bits(Node& node, NodeKind kind) {
   return bits;
 }
 
-// The bytes of a node that every node has, appended in one piece.
+// The key bytes that every node has, appended in one piece.
 struct KeyHeader {
   uintptr_t type;
   uint32_t input_count, edge_count;
@@ -54,13 +54,13 @@ class Devices {
  public:
   explicit Devices(const CollectOptions& options) : options_(options) {}
 
-  /// The device's bits in the word that says what an input takes: none for the CPU, whatever its index.
+  /// The device's bits in an input's word of the key: 0 for the CPU, whatever its index.
   uint64_t see(const Node& node, uint32_t input, const torch::autograd::InputMetadata& metadata) {
     const c10::Device device = metadata.device();
     if (device.is_cpu()) [[likely]]
       return 0;
     if (device.type() != accelerator_) find_accelerator(node, input, device);
-    if (last_ != &node) {  // its stream is that of its first input on the accelerator
+    if (last_ != &node) {  // a node's stream is that of its first input on the accelerator
       last_ = &node;
       ++nodes_;
       if (!stream_) stream_ = metadata.stream();
@@ -68,7 +68,7 @@ class Devices {
     }
     return uint64_t(static_cast<uint8_t>(device.type())) << 48 | uint64_t(static_cast<uint8_t>(device.index())) << 56;
   }
-  /// The word of the key.
+  /// Returns the accelerator's word of the key.
   uint64_t finish(Collected& out) const {
     if (!stream_) return 0;
     out.stream = stream_;
@@ -87,7 +87,7 @@ class Devices {
   std::optional<c10::DeviceType> accelerator_;
   std::optional<c10::Stream> stream_;
   const Node* last_ = nullptr;
-  size_t nodes_ = 0;  // that have a stream
+  size_t nodes_ = 0;  // nodes that have a stream
   bool is_one_ = true;
 };
 
@@ -135,7 +135,7 @@ const char* collect_program(const ProgramNode& node, FieldSink& sink) {
   return sink.opaque_reason;
 }
 
-// Null, or why the node must be called as itself. The caller holds the node's mutex.
+// Returns nullptr, or why the node must be called as itself. The caller holds the node's mutex.
 const char* collect_fields(const NodeCall& call, uint32_t index, Visitor& visitor, FieldSink& sink, Collected& out,
                            std::vector<FactOrigin>* origins) {
   sink.begin_node(index, *call.formula);
@@ -195,7 +195,7 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   if (call.needed && (call.kind == NodeKind::Typed || call.kind == NodeKind::Visited || call.kind == NodeKind::Program)) {
     const size_t key_size = out.key.size(), fact_count = out.facts.size();
     const char* reason = collect_fields(call, index, visitor, sink, out, origins);
-    if (reason) {  // this node cannot be looked into today: forget its fields, call it as itself
+    if (reason) {  // this node cannot be looked into now: drop its fields, call it as itself
       out.key.resize(key_size);
       out.facts.resize(fact_count);
       if (origins) origins->resize(fact_count);
@@ -212,10 +212,10 @@ void collect_node(NodeCall& call, uint32_t index, const CollectOptions& options,
   out.has_opaque |= call.needed && call.kind == NodeKind::Opaque;
 }
 
-// A large graph lies in memory that no cache holds: a node in some ten lines of it, each tensor that it saved in some three more.
-// They are asked for before their turn, the tensors when the node that names them should be there.
+// A large graph is in no cache: a node takes some ten cache lines, each tensor that it saved some three more. They are prefetched, the
+// tensors when the node that refers to them should have arrived.
 constexpr uint32_t kNodesAhead = 6, kTensorsAhead = 3;
-constexpr size_t kLargeGraph = 2000;  // nodes; of a smaller one most is in a cache, and asking would cost more than it saves
+constexpr size_t kLargeGraph = 2000;  // nodes; most of a smaller graph is in a cache, and prefetching would cost more than it saves
 
 void prefetch_node(const Node* node) { prefetch_bytes(node, sizeof(Node) + 2 * sizeof(torch::autograd::SavedVariable)); }
 
@@ -299,7 +299,7 @@ bool is_as_collected(const Collected& collected, uint32_t index) {
   static thread_local Collected scratch;
   scratch.clear();
   const struct Clear {
-    ~Clear() { scratch.clear(); }  // its tensors must not outlive the look
+    ~Clear() { scratch.clear(); }  // its tensors must not outlive this check
   } clear;
   const std::lock_guard lock(node_mutex(node));
   if (call.writes_to_view() && written_by(node).get() != call.formula) return false;

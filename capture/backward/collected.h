@@ -1,6 +1,6 @@
 #pragma once
-// What pass 1 finds: the nodes of one backward in the order in which the stock engine runs them, the bytes of the
-// structure (key), the values that guards compare (facts) and the tensors that the graph takes as inputs.
+// The result of pass 1: the nodes of one backward in the stock engine's execution order, the bytes of the structure (key), the values that
+// guards compare (facts), and the tensors that are inputs of the graph.
 
 #include "capture/backward/facts.h"
 #include "cache/key.h"
@@ -37,15 +37,15 @@ enum HookBits : uint8_t {
 
 struct NodeCall {
   torch::autograd::Node* node = nullptr;     // kept alive by the caller's root edges
-  torch::autograd::Node* formula = nullptr;  // whose fields and formula count: `node`, or what a CopySlices runs
+  torch::autograd::Node* formula = nullptr;  // its fields and formula count: `node`, or the one that a CopySlices runs
   const TypedCollector* typed = nullptr;
   const char* opaque_reason = nullptr;
   NodeKind kind = NodeKind::Opaque;
   uint8_t hooks = 0;
-  bool needed = true;  // false: only hooks and captures, its apply is not wanted
+  bool needed = true;  // false: only its hooks and captures run, not its apply
   bool has_captures = false;
   uint32_t first_tensor = 0, tensor_count = 0;  // slots in Collected::tensors
-  uint32_t first_input = 0, input_count = 0;    // gradients that flow in: flat numbers over all nodes
+  uint32_t first_input = 0, input_count = 0;    // incoming gradients, numbered over all nodes
   uint32_t first_edge = 0, edge_count = 0;      // in Collected::edges
   uint32_t first_fact = 0;                      // sizes in its input metadata, then its fields
   uint32_t first_field_fact = 0, end_fact = 0;
@@ -56,7 +56,7 @@ struct NodeCall {
   bool writes_to_view() const { return formula != node; }
 };
 
-/// Where one output of a node goes. `call` is kNoCall for an edge that leads nowhere (or is not needed).
+/// Destination of one output of a node. `call` is kNoCall for an edge that leads nowhere (or is not needed).
 struct EdgeTarget {
   uint32_t call;
   uint32_t input_nr;
@@ -68,7 +68,7 @@ struct GradCapture {
   uint32_t call, input_nr, output;
 };
 
-/// One call of Engine::execute, as LibTorch hands it over.
+/// One call of Engine::execute, with LibTorch's arguments.
 struct BackwardCall {
   const torch::autograd::edge_list& roots;
   std::vector<at::Tensor>& root_gradients;
@@ -85,11 +85,11 @@ struct Collected {
   cache::KeyBytes key;
   Facts facts;
   std::vector<at::Tensor> tensors;
-  std::vector<int64_t> integers;  // CollectOptions::with_history: by node the sizes in its input metadata, then its saved sizes
+  std::vector<int64_t> integers;  // with CollectOptions::with_history: by node the sizes in its input metadata, then its saved sizes
   uint32_t input_total = 0;
-  uint64_t unloads = 0;                        // how many libraries were unloaded, where code that is looked into may be; else 0
+  uint64_t unloads = 0;                        // number of unloaded libraries if code that is looked into may be unloaded; otherwise 0
   bool has_hooks = false, has_opaque = false;  // user code may run
-  std::optional<c10::Stream> stream;           // of the first node on an accelerator; none: all are on the CPU
+  std::optional<c10::Stream> stream;           // of the first node on an accelerator; nullopt: all are on the CPU
   bool has_one_stream = false;                 // every node has that stream
 
   void clear() {

@@ -17,12 +17,12 @@ struct Cut {
   bool keeps_dim;
 };
 
-// The view as one cut for each dim of its base, which says more than numbers of strides do; nullopt if it is another kind of view.
+// The view as one cut per dimension of its base, which says more than strides do; nullopt for another kind of view.
 std::optional<std::vector<Cut>> cuts_of(const PieceOfBase& piece) {
   const auto& [base, view] = piece;
   std::vector<Cut> cuts;
   c10::SymInt rest = view.offset - base.offset;
-  size_t next = 0;  // of the view's dims
+  size_t next = 0;  // dimension of the view
   for (size_t i = 0; i < base.sizes.size(); ++i) {
     const auto& size = base.sizes[i];
     const c10::SymInt stride = size == 1 ? c10::SymInt(1) : base.strides[i];

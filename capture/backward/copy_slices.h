@@ -1,9 +1,9 @@
 #pragma once
-// In-place writes to views. LibTorch gives the base a CopySlices node, which runs the write's own node on the piece of the base's
-// gradient that the view was.
+// In-place writes to views. LibTorch gives the base a CopySlices node, which runs the write's own node on the view's part of the base's
+// gradient.
 
 #include "capture/recorder/libtorch_compat.h"
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -12,7 +12,7 @@
 
 namespace hindcast::capture {
 
-/// The node of the write; null once it was released. `node` is a CopySlices; the caller holds its mutex.
+/// The node of the write; nullptr once it is released. `node` is a CopySlices; the caller holds its mutex.
 const NodePtr& written_by(const torch::autograd::Node& node);
 
 /// Where a view lies in its base; offsets are in elements of the storage.
@@ -24,14 +24,14 @@ struct PieceOfBase {
   Geometry base, view;
 };
 
-/// Of a CopySlices. `next` gives its numbers in order: sizes, strides and offset of the base, then of the view.
+/// Reads the geometry of a CopySlices. `next` returns its numbers in order: sizes, strides and offset of the base, then of the view.
 PieceOfBase read_piece(const torch::autograd::Node& node, c10::function_ref<c10::SymInt()> next);
 
-/// Its fields, base and view, come before those of the write's node.
+/// A CopySlices' fields, base and view, precede those of the write's node.
 inline constexpr uint32_t kPieceFields = 2;
 
-/// CopySlices' formula, with `write` for that of the write's node: from the gradient of the view to those of its inputs. Of the results
-/// only those with a bit in `needed` are defined.
+/// CopySlices' formula; `write` is the formula of the write's node, from the view's gradient to those of its inputs. Only results with a
+/// bit in `needed` are defined.
 torch::autograd::variable_list on_piece(const PieceOfBase& piece, const at::Tensor& gradient, const std::vector<bool>& needed,
                                         const std::function<torch::autograd::variable_list(torch::autograd::variable_list)>& write);
 

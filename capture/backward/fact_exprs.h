@@ -1,6 +1,6 @@
 #pragma once
-// Facts as expressions of the graph: a number where the fact is static, a symbol where it is dynamic. And which facts describe
-// what of a node.
+// Facts as expressions of the graph: a number if the fact is static, a symbol if it is dynamic; and which facts describe which part of a
+// node.
 
 #include "capture/backward/trace.h"
 
@@ -11,7 +11,7 @@ struct NodeFacts {
   std::vector<std::vector<uint32_t>> inputs;   // sizes in each input's metadata
   std::vector<std::vector<uint32_t>> tensors;  // sizes of each collected tensor
   std::vector<uint32_t> sizes, scalars;
-  std::vector<uint32_t> piece;  // of a write to a view: the geometry of base and view
+  std::vector<uint32_t> piece;  // in a write to a view: the geometry of base and view
 };
 
 class FactExprs {
@@ -22,20 +22,20 @@ class FactExprs {
   bool dynamic() const { return !request_.dynamic.int_hints.empty() || !request_.dynamic.float_hints.empty(); }
 
   const NodeFacts& of(uint32_t call) const { return nodes_[call]; }
-  /// Sizes in the input metadata that edge `e` of `call` leads to; null where it leads nowhere.
+  /// Facts of the sizes in the input metadata that edge `e` of `call` leads to; nullptr if it leads nowhere.
   const std::vector<uint32_t>* metadata(const NodeCall& call, uint32_t e) const;
 
-  /// Of a collected fact that is an integer.
+  /// Expression of a collected fact that is an integer.
   ExprId size(uint32_t fact) const;
   std::vector<ExprId> sizes(const std::vector<uint32_t>& facts) const;
   c10::SymInt symint(uint32_t fact) const { return symbols_.make_symint(size(fact)); }
-  /// Of a collected fact that is a scalar; nullopt: it is static.
+  /// Symbol of a collected fact that is a scalar; nullopt if it is static.
   std::optional<c10::SymFloat> symfloat(uint32_t fact) const;
-  /// SymbolTable::forget_pin() of a scalar; false where it is static.
+  /// SymbolTable::forget_pin() for a scalar; false if it is static.
   bool forget_pin(uint32_t fact) const;
   int64_t collected(uint32_t fact) const { return request_.collected.facts[fact]; }
 
-  /// Sizes of a tensor that flows in where the trace starts. `meta`: the number of the first of its facts.
+  /// Sizes of a tensor that flows in at the start of the trace. `meta`: the number of its first fact.
   std::vector<ExprId> resumed_sizes(const at::Tensor& tensor, uint32_t meta) const;
 
  private:

@@ -15,7 +15,7 @@ namespace {
 constexpr int kRankShift = 1, kDtypeShift = 8, kDeviceTypeShift = 16, kDeviceIndexShift = 24, kStrideShift = 32, kFlagShift = 36;
 enum Flag : int64_t { kConj = 1, kNeg = 2, kRequiresGrad = 4, kWrappedNumber = 8, kInference = 16 };
 
-// What a plain strided tensor may carry besides its backend and autograd keys.
+// Dispatch keys that a plain strided tensor cannot have: all but its backend, autograd and a few other keys.
 const c10::DispatchKeySet& odd_keys() {
   static const c10::DispatchKeySet keys = base::first_use([] {
     const auto plain = c10::DispatchKeySet(c10::DispatchKeySet::FULL) & c10::autograd_dispatch_keyset;
@@ -23,7 +23,7 @@ const c10::DispatchKeySet& odd_keys() {
                                               c10::DispatchKey::BackendSelect});
     usual = usual | c10::autocast_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::Dense);
     auto odd = c10::DispatchKeySet(c10::DispatchKeySet::FULL) - usual;
-    // Backend bits are shared by Dense, Sparse and Quantized: only the functionality bits tell a plain tensor.
+    // Backend bits are shared by Dense, Sparse and Quantized: only the functionality bits identify a plain tensor.
     return c10::DispatchKeySet(c10::DispatchKeySet::RAW, odd.raw_repr() & ~c10::full_backend_mask);
   });
   return keys;
@@ -32,8 +32,8 @@ const c10::DispatchKeySet& odd_keys() {
 constexpr int kMaxPermutedRank = 14;
 constexpr int64_t kNotPermuted = -1;
 
-// Order of dense dimensions from outermost to innermost, one nibble each; stride-0 dimensions and sizes of 1 follow,
-// marked. -1 when the tensor has gaps or overlaps otherwise: then its strides are compared one by one.
+// Order of dense dimensions from outermost to innermost, one nibble each; stride-0 dimensions and sizes of 1 follow, marked. -1 if the
+// tensor has other gaps or overlaps: then its strides are compared one by one.
 int64_t permutation_code(at::IntArrayRef sizes, at::IntArrayRef strides) {
   const int rank = static_cast<int>(sizes.size());
   if (rank > kMaxPermutedRank) return kNotPermuted;

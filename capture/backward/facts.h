@@ -1,7 +1,7 @@
 #pragma once
-// A *fact* is one int64 that a variant's guards compare before anything runs: a size, a tensor's meta word, the bits of a
-// scalar. The key holds the structure, the facts hold the values; a change of structure is another graph, a change of
-// facts is another variant of the same graph (or a dynamic size).
+// A *fact* is one int64 that a variant's guards compare before anything runs: a size, a tensor's meta word, the bits of a scalar. The key
+// holds the structure, the facts hold the values; another structure is another graph, other facts are another variant of the same graph (or
+// a dynamic size).
 
 #include <ATen/core/Tensor.h>
 

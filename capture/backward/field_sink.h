@@ -1,7 +1,7 @@
 #pragma once
-// Receives the saved fields of one autograd node, in LibTorch's order of collection, and sorts them: structure into the
-// key, sizes and scalars into facts, tensors into slots. Called by the generated collectors on every backward, so all
-// of it is inline and nothing here allocates beyond growing reused vectors.
+// Receives the saved fields of one autograd node, in LibTorch's order of collection, and sorts them: structure into the key, sizes and
+// scalars into facts, tensors into slots. Called by the generated collectors on every backward, so all of it is inline and allocates only
+// by growing reused vectors.
 
 #include "capture/backward/facts.h"
 #include "capture/backward/libtorch_access.h"
@@ -34,14 +34,14 @@ class FieldSink {
   FieldSink(cache::KeyBytes& key, Facts& facts, std::vector<at::Tensor>& tensors) : key_(key), facts_(facts), tensors_(tensors) {}
 
   static constexpr const char* kSavedWithHooks = "saved tensor with hooks";
-  /// Why the node must be called as itself (saved-tensor hooks, sparse data, ...), or null.
+  /// Why the node must be called as itself (saved-tensor hooks, sparse data, ...); nullptr otherwise.
   const char* opaque_reason = nullptr;
   /// Filled on a miss only: one origin per fact.
   std::vector<FactOrigin>* origins = nullptr;
-  /// Sizes that are symbols become the numbers that they are. With `origins` only, which keeps the question off the path of a hit.
+  /// Replaces symbolic sizes by their numbers. Only with `origins`, which keeps this check off the hit path.
   bool forgets_symbols = false;
   uint32_t call = 0;
-  /// Where set: sizes are listed here too, scalars are a part of the key, and saved tensors have their autograd history.
+  /// If set: sizes are listed here too, scalars are part of the key, and saved tensors have their autograd history.
   std::vector<int64_t>* integers = nullptr;
 
   void saved(const torch::autograd::SavedVariable& variable) {
@@ -247,7 +247,7 @@ class FieldSink {
   torch::autograd::Node* owner_ = nullptr;
 
  public:
-  /// `owner`: of the saved tensors. Its mutex is held.
+  /// `owner`: the node that saved the tensors. The caller holds its mutex.
   void begin_node(uint32_t index, torch::autograd::Node& owner) {
     call = index;
     owner_ = &owner;

@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// The carrier's graph task then knows which results of the write's node are needed.
+// Updates the carrier's graph task, which then knows which results of the write's node are needed.
 NodePtr write_of(Node& node) {
   const std::lock_guard lock(node_mutex(node));
   NodePtr write = written_by(node);
@@ -89,7 +89,7 @@ PieceOfBase FormulaTracer::piece_of(const Node& node) const {
   return read_piece(node, [&] { return facts_.symint(*fact++); });
 }
 
-// Where a plain number goes cannot be followed: a graph with it would serve one value.
+// The uses of a plain number cannot be followed: a graph that contains it would be valid for one value only.
 bool FormulaTracer::forget_plain_numbers(const NodeCall& call) {
   bool any = false;
   if (call.kind != NodeKind::Visited || !facts_.dynamic()) return any;
@@ -107,7 +107,7 @@ Substitution FormulaTracer::substitution(const NodeCall& call) {
       HC_UNSUPPORTED("packed scalars differ from those collected");
     return facts_.symfloat(facts.scalars[k]);
   };
-  if (call.kind == NodeKind::Visited && facts.sizes.empty()) return result;  // exact ones
+  if (call.kind == NodeKind::Visited && facts.sizes.empty()) return result;  // its sizes are exact facts
   result.sizes = static_cast<uint32_t>(facts.sizes.size());
   result.size = [this, &facts](uint32_t k, int64_t value) {
     if (k >= facts.sizes.size() || facts_.collected(facts.sizes[k]) != value) HC_UNSUPPORTED("packed sizes differ from those collected");
@@ -133,7 +133,7 @@ ValueId FormulaTracer::saved_value(const NodeCall& call, uint32_t slot) {
   return id;
 }
 
-// Its instrs as they are, and what ATen makes of them now.
+// Inlines the program's instrs unchanged, and runs it through ATen now.
 std::optional<std::vector<Traced>> FormulaTracer::run_program(Node& node, const NodeCall& call, const std::vector<Traced>& inputs) {
   auto& owner = static_cast<ProgramNode&>(node);
   const NodeProgram& program = *owner.program();
@@ -144,7 +144,8 @@ std::optional<std::vector<Traced>> FormulaTracer::run_program(Node& node, const 
   for (const Traced& input : inputs) given.push_back(input.value);
   std::vector<ExprId> integers;
   for (const uint32_t fact : facts_.of(writer_.call()).sizes) integers.push_back(facts_.size(fact));
-  // Not behind it: a program may be all of a backward, and each saved tensor leaves with its last use. Behind hooks the node may be wanted.
+  // Released before the program, not after it: a program may be a whole backward, and each saved tensor is freed after its last use. With
+  // post hooks the node may still be needed.
   if (node.post_hooks().empty()) writer_.release_node();
   const std::vector<ValueId> made = inline_program(writer_.graph(), {*program.graph, given, integers, writer_.call(), call.tensor_count});
   writer_.graph().programs.push_back(writer_.call());

@@ -15,13 +15,13 @@ class FormulaTracer {
   FormulaTracer(const TraceRequest& request, TraceWriter& writer, const FactExprs& facts)
       : collected_(request.collected), writer_(writer), facts_(facts) {}
 
-  /// The node's results. Nullopt: the formula cannot be traced, for refusal(); `inputs` are as they were and nothing was recorded. The
-  /// recorder stops a formula before its first effect on anything that it did not make itself, so that calling the node afterwards is no
-  /// second effect; an error of a user's formula comes again, from there. What was warned of is `warned`.
+  /// Returns the node's results; nullopt if the formula cannot be traced (see refusal()), in which case `inputs` are unchanged and nothing
+  /// was recorded. The recorder stops a formula before its first effect on anything that it did not make itself, so calling the node
+  /// afterwards is no second effect, and throws the error of a user's formula again. `warned` receives the warnings given.
   std::optional<std::vector<Traced>> run(torch::autograd::Node& node, const NodeCall& call, const std::vector<Traced>& inputs,
                                          Warnings& warned);
 
-  /// Of the last node that could not be traced.
+  /// Why the last node that could not be traced was refused.
   const std::string& refusal() const { return refusal_; }
 
  private:

@@ -7,7 +7,7 @@
 namespace hindcast::capture {
 
 void FormulaWarnings::process(const c10::Warning& warning) {
-  if (Recorder::current() == &recorder_) recorder_.refuse("its formula warns");  // there is none inside of an operator
+  if (Recorder::current() == &recorder_) recorder_.refuse("its formula warns");  // no recorder is current inside an operator
   outer_.process(warning);
   given_.push_back(warning);
 }

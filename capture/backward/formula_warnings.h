@@ -1,5 +1,5 @@
 #pragma once
-// Warnings of a formula that is tried under the recorder and may then be called again as its node: each comes once.
+// Prevents repeated warnings of a formula that is tried under the recorder and may then be called again as its node.
 
 #include <c10/util/Exception.h>
 
@@ -11,8 +11,8 @@ class Recorder;
 
 using Warnings = std::vector<c10::Warning>;
 
-/// While a formula is traced: passes on what is warned of, and notes it in `given`. A replay warns again of what a recorded
-/// operator does, but not of what the formula finds itself; a node whose formula does that is called as itself.
+/// While a formula is traced: passes on its warnings, and adds them to `given`. A replay repeats the warnings of recorded operators, but
+/// not those of the formula's own code; a node whose formula warns itself is called as itself.
 class FormulaWarnings final : private c10::WarningHandler {
  public:
   FormulaWarnings(Recorder& recorder, Warnings& given) : recorder_(recorder), given_(given), here_(this) {}
@@ -26,8 +26,8 @@ class FormulaWarnings final : private c10::WarningHandler {
   c10::WarningUtils::WarningHandlerGuard here_;
 };
 
-/// While a node is called whose formula was tried: passes on what it had not warned of then. (What it warned of then cannot be
-/// held back instead: what a process warns of once does not come a second time.)
+/// While a node is called whose formula was tried: passes on only warnings that were not given then. (Holding back the first ones instead
+/// would not work: a once-per-process warning does not come a second time.)
 class FurtherWarnings final : private c10::WarningHandler {
  public:
   explicit FurtherWarnings(Warnings given) : given_(std::move(given)), here_(this) {}

@@ -73,7 +73,7 @@ class Formulas::Run {
     return std::any_of(inputs.integers.begin(), inputs.integers.end(), [](const c10::SymInt& each) { return each.is_symbolic(); });
   }
 
-  // As the engine's InputBuffer in grad mode.
+  // Same as the engine's InputBuffer in grad mode.
   void flow(const EdgeTarget& edge, const at::Tensor& gradient) {
     if (edge.call == kNoCall || !gradient.defined()) return;
     at::Tensor& waiting = waiting_[collected_.calls[edge.call].first_input + edge.input_nr];
@@ -110,7 +110,7 @@ class Formulas::Run {
   variable_list compute(uint32_t index, const c10::SymInt* integers, variable_list arrived) const {
     const NodeCall& call = collected_.calls[index];
     const RecomputedBackward& formula = *of_.formulas_[index].program;
-    // Zeros in its place would give gradients to inputs that have none in the stock engine.
+    // Zeros instead would give gradients to inputs that have none in the stock engine.
     for (const at::Tensor& gradient : arrived) {
       if (!gradient.defined()) HC_UNSUPPORTED("{}: no gradient arrives at one of its results", call.node->name());
     }

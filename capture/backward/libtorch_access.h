@@ -60,8 +60,8 @@ inline const at::Tensor& saved_data(const torch::autograd::SavedVariable& variab
 /// The tensor's version when it was saved; unpack() throws when it has moved on, so a hit must compare.
 inline uint32_t saved_version(const torch::autograd::SavedVariable& variable) { return variable.*pointer_to(access::SavedVersion{}); }
 
-/// True if there never was a tensor. Tells "None was saved", which is fine, from "already released",
-/// which is the stock engine's "second time" error.
+/// True if there never was a tensor. Distinguishes "None was saved", which is fine, from "already released", which is the stock engine's
+/// "second time" error.
 inline bool was_default_constructed(const torch::autograd::SavedVariable& variable) {
   return variable.*pointer_to(access::WasDefaultConstructed{});
 }

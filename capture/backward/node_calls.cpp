@@ -17,8 +17,8 @@ using namespace torch::dynamo::autograd;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// A generated class binds its function once per process (a static flag in its apply_with_saved), so what it bound is kept
-// for good. A custom function binds at every call, possibly with another schema.
+// A generated class binds its function once per process (a static flag in its apply_with_saved), so it is kept permanently. A custom
+// function binds at every call, possibly with another schema.
 struct BoundFunctions {
   base::ForkSafe<std::mutex> mutex{base::ForkRank::Trace};  // one trace at a time: LibTorch has one interface per process
   std::unordered_map<std::string, std::shared_ptr<const NodeFunction>> by_name;

@@ -1,6 +1,6 @@
 #pragma once
-// LibTorch's functional form of a node: `apply_with_saved` hands us, through PyCompilerInterface, a pure function and its
-// packed arguments. We only take them; the tracer calls the function itself, outside of LibTorch's locks and ours.
+// LibTorch's functional form of a node: `apply_with_saved` passes us, through PyCompilerInterface, a pure function and its packed
+// arguments. We only store them; the tracer calls the function itself, outside LibTorch's locks and ours.
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/function.h>
@@ -19,8 +19,8 @@ struct NodeFunction {
 };
 
 struct PackedNode {
-  std::shared_ptr<const NodeFunction> function;  // null: the class binds under another name, or somebody else bound it first
-  std::string name;                              // that it was bound by, for good; empty: a custom function's
+  std::shared_ptr<const NodeFunction> function;  // nullptr: the class binds under another name, or someone else bound it first
+  std::string name;                              // name under which it was bound, permanently; empty for a custom function
   std::vector<at::IValue> arguments;             // tensors are those of the visitor, in order of collection
   std::vector<const c10::TensorImpl*> visited;   // tensors as the visitor numbers them (each once per node)
 };
@@ -29,11 +29,11 @@ struct PackedNode {
 /// node's mutex. Throws what LibTorch throws for a node that it cannot pack.
 PackedNode pack_node(torch::autograd::Node& node);
 
-/// What a class has bound under PackedNode::name; null: nothing.
+/// The function that a class has bound under PackedNode::name; nullptr if none.
 std::shared_ptr<const NodeFunction> find_function(const std::string& name);
 
 struct Declared {
-  const char* why_opaque = nullptr;  // null: it is declared traceable
+  const char* why_opaque = nullptr;  // nullptr: it is declared traceable
   bool holds_for_class = true;       // false: this node could not be asked
 };
 /// Asks a C++ custom Function's node whether it was declared traceable. The caller holds the node's mutex.

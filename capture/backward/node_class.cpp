@@ -22,8 +22,8 @@ using torch::autograd::Node;
 
 struct KnownClass {
   NodeClass node_class;
-  uint64_t unloads = 0;         // when it was asked; 0: its code stays
-  bool is_of_one_node = false;  // the next node of the class may be another
+  uint64_t unloads = 0;         // unload count when it was asked; 0: its code stays loaded
+  bool is_of_one_node = false;  // the next node of the class may differ
 
   bool still_holds(Unloads& now) const { return unloads == 0 || unloads == now.count(); }
 };
@@ -35,7 +35,7 @@ KnownClass classify_custom_function(Node& node, Unloads& now) {
   return {.node_class = {NodeKind::Visited, nullptr, nullptr}, .unloads = base::stays_loaded(&typeid(node)) ? 0 : now.count()};
 }
 
-// Classes that LibTorch writes by hand, and everybody else's.
+// Classes that LibTorch does not generate, and classes from outside LibTorch.
 KnownClass ask(Node& node, Unloads& now) {
   if (dynamic_cast<const ProgramNode*>(&node) != nullptr) return {{NodeKind::Program, nullptr, nullptr}};
   const std::type_info& type = typeid(node);

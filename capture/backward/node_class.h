@@ -9,22 +9,22 @@ struct NodeClass {
   NodeKind kind;
   const TypedCollector* typed;  // for Typed
   const char* opaque_reason;    // for Opaque
-  bool writes_to_view = false;  // a CopySlices: the rest says what the node of the write is
+  bool writes_to_view = false;  // a CopySlices: the other fields describe the node of the write
 };
 
-/// How many libraries were unloaded so far. Asked at most once per collection, at the first class whose code may be unloaded.
+/// Number of libraries unloaded so far. Read at most once per collection, at the first class whose code may be unloaded.
 class Unloads {
  public:
   uint64_t count();
-  /// What count() found; 0 before its first call.
+  /// The result of count(); 0 before its first call.
   uint64_t asked() const { return count_; }
 
  private:
   uint64_t count_ = 0;
 };
 
-/// A few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, asks
-/// it once whether it was declared traceable; again where that node could not be asked.
+/// Takes a few ns; the first node of a class that LibTorch did not generate takes a lock and, for a C++ custom Function, is asked whether
+/// it was declared traceable; the next node is asked if this one could not be.
 NodeClass classify(torch::autograd::Node& node, Unloads& unloads);
 
 }  // namespace hindcast::capture

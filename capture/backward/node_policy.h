@@ -4,7 +4,7 @@
 
 namespace hindcast::capture {
 
-/// A backward's: what cannot be recorded is called as the autograd node that it belongs to. The node finds everything as it was.
+/// The policy of a backward: a node with an op that cannot be recorded is called as itself, and finds everything unchanged.
 class CallNodeAsItself final : public Policy {
  public:
   Answer draws_random_numbers(const c10::OperatorHandle&) override { return Answer::Refuse; }

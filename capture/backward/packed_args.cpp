@@ -51,7 +51,7 @@ class Replacer {
     return lifted ? IValue(*lifted) : value;
   }
 
-  // Of a custom Function's results: a tuple for each, with its sizes in the fourth place. They are the last sizes of the node.
+  // Metadata of a custom Function's results: a tuple per result, with its sizes in the fourth place. They are the last sizes of the node.
   IValue metadata(const IValue& packed) {
     if (!substitution_.size) return packed;
     constexpr size_t kSizes = 3;
@@ -98,7 +98,7 @@ class Replacer {
     }
     if (element.kind() == TypeKind::OptionalType &&
         element.castRaw<c10::OptionalType>()->getElementType()->kind() == TypeKind::TensorType) {
-      // An undefined saved tensor is packed as "no tensor" but was collected all the same.
+      // An undefined saved tensor is packed as "no tensor" but was still collected.
       c10::List<std::optional<at::Tensor>> result;
       const auto items = value.toListRef();
       for (const IValue& item : items) {
@@ -147,8 +147,8 @@ class Replacer {
   uint32_t tensors_ = 0, sizes_ = 0, scalars_ = 0;
 };
 
-// Where a custom Function packs what may be a symbol: the keys of its saved_data, the values in that order, four more, and then the metadata of
-// its results. LibTorch's visitor goes by the order of the keys, and sees the metadata of the arguments before that of the results.
+// Where a custom Function packs values that may be symbols: the keys of its saved_data, the values in that order, four more, then the
+// metadata of its results. LibTorch's visitor goes in key order, and visits the metadata of the arguments before that of the results.
 struct CustomArguments {
   explicit CustomArguments(const PackedNode& packed) : lifted(packed.arguments.size()) {
     if (!packed.function->is_custom) return;
@@ -163,7 +163,7 @@ struct CustomArguments {
   }
 
   std::vector<std::optional<uint32_t>> lifted;  // by argument, its number among those that the visitor lifts
-  size_t results = 0;                           // which argument; 0: of no custom Function
+  size_t results = 0;                           // index of the argument; 0: not a custom Function
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Asks the memory for what will be read soon. Nothing is read, so that an address which is gone by then does no harm.
+// Prefetches memory that will be read soon. Nothing is read, so a stale address does no harm.
 
 #include "capture/backward/libtorch_access.h"
 
@@ -15,7 +15,7 @@ inline void prefetch_bytes(const void* first, size_t count) {
   for (size_t at = 0; at < count; at += kLine) __builtin_prefetch(static_cast<const char*>(first) + at);
 }
 
-// A node's field: not the field itself, which lies in the node, but where it leads. The caller holds the node's mutex.
+// Prefetches what a node's field points to, not the field itself, which lies in the node. The caller holds the node's mutex.
 inline void prefetch(const at::Tensor& tensor) {
   if (tensor.defined()) prefetch_bytes(tensor.unsafeGetTensorImpl(), sizeof(c10::TensorImpl));
 }

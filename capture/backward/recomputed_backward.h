@@ -1,7 +1,7 @@
 #pragma once
-// The backward of a compiled function as a program of the call's arguments, for a backward that is differentiated in turn.
+// The backward of a compiled function as a program of the call's arguments, for a backward that is itself differentiated.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymInt.h>
@@ -14,17 +14,17 @@
 
 namespace hindcast::capture {
 
-/// It recomputes the intermediate values of the forward program, since derivatives flow through them.
+/// The program recomputes the intermediate values of the forward, since derivatives flow through them.
 struct RecomputedBackward {
-  uint64_t number = 0;  // no two of a process have the same
+  uint64_t number = 0;  // unique in the process
   std::shared_ptr<const Graph> graph;
   Bindings bindings;
   std::vector<std::pair<ValueId, at::Tensor>> given;  // with their autograd history
   std::vector<ValueId> tangents;                      // by input of the node; undefined: not read
   std::vector<ValueId> gradients;                     // by edge; undefined: nothing flows along it
 
-  /// The gradients by edge, operator by operator in the state of this thread. `tensors` stand in for `given`, `sizes` for the integers of
-  /// `bindings`. Tangents that are read must be defined.
+  /// Computes the gradients by edge, operator by operator in this thread's state. `tensors` stand in for `given`, `sizes` for the integers
+  /// of `bindings`. Tangents that are read must be defined.
   std::vector<at::Tensor> run(std::span<const at::Tensor> tensors, std::span<const at::Tensor> tangent_tensors,
                               std::span<const c10::SymInt> sizes) const;
 };

@@ -8,11 +8,11 @@
 #include "capture/backward/libtorch_access.h"
 #include "capture/backward/program_node.h"
 #include "capture/backward/trace_writer.h"
+#include "hindcast/traceable.h"
 #include "hooks/accumulate_grad.h"
 #include "hooks/current_node.h"
 #include "hooks/run_hooks.h"
 #include "hooks/thread_state.h"
-#include "hooks/traceable.h"
 
 #include <torch/csrc/autograd/engine.h>
 
@@ -49,9 +49,9 @@ class Tracer {
  private:
   void take_what_flows_in() {
     Resume& resume = request_.resume;
-    // The resumed facts: places first, then tensor by tensor a meta word, the sizes, and what the layout class adds.
+    // The resumed facts: places first, then per tensor a meta word, the sizes, and the facts of its layout class.
     uint32_t fact = 1 + static_cast<uint32_t>(resume.buffers.size());
-    if (request_.check && !collected_.calls.empty()) {  // none: nothing is left to do
+    if (request_.check && !collected_.calls.empty()) {  // empty: nothing is left to do
       const NodeCall& root = collected_.calls.front();
       for (uint32_t i = 0; i < root.tensor_count; ++i) incoming_.add(collected_.tensors.at(root.first_tensor + i));
     }
@@ -61,7 +61,7 @@ class Tracer {
     resume.buffers.clear();
   }
 
-  // `fact` is moved on over those of the tensor.
+  // Advances `fact` past the facts of the tensor.
   Traced flows_in(at::Tensor tensor, uint32_t& fact) {
     if (!recording_) return {std::move(tensor), {}};
     ValueId id;
@@ -158,7 +158,7 @@ class Tracer {
     run_hooks(HookStage::TensorPre, inputs, {}, [&] { return hooks::run_tensor_pre_hooks(node, reals(inputs)); });
   }
 
-  // False: a hook did what cannot be recorded, or threw; nothing was. It has no state, so that calling it again, for real,
+  // False, with nothing recorded: a hook did what cannot be recorded, or threw. These hooks have no state, so calling them again, for real,
   // is no second effect.
   bool inline_hooks(Node& node, std::vector<Traced>& inputs) {
     Recorder& recorder = writer_.recorder();
@@ -179,7 +179,7 @@ class Tracer {
     return false;
   }
 
-  // Runs user hooks on the real gradients; whatever comes back is a new value, even where it is the same tensor today.
+  // Runs user hooks on the real gradients; each result is a new value, even if it is the same tensor this time.
   template <class Run>
   void run_hooks(HookStage stage, std::vector<Traced>& list, const std::vector<Traced>& kept, Run run) {
     if (request_.on_hooks) request_.on_hooks();
@@ -205,7 +205,8 @@ class Tracer {
   // ---- calling a node
 
   std::vector<Traced> apply(Node& node, const NodeCall& call, std::vector<Traced> inputs, const std::vector<Traced>& kept) {
-    if (call.kind == NodeKind::Accumulate && inputs.size() == 1) {  // else the node raises the error of a hook that returned another number
+    // If a hook returned another number of gradients, the node raises the error below.
+    if (call.kind == NodeKind::Accumulate && inputs.size() == 1) {
       accumulate(node, std::move(inputs[0]), !kept.empty());
       return {};
     }
@@ -254,7 +255,7 @@ class Tracer {
     return outputs;
   }
 
-  // A result has the sizes of the input that it flows into, where it has as many.
+  // A result has the sizes of the input that it flows into, if the ranks are equal.
   std::vector<ExprId> result_sizes(const NodeCall& call, uint32_t e, const at::Tensor& result) {
     std::vector<ExprId> sizes;
     if (!result.defined()) return sizes;
@@ -264,7 +265,7 @@ class Tracer {
     return sizes;
   }
 
-  // Hooks of the node that runs left another state. What it does under that one is not what it does in a step without them.
+  // Whether hooks of the running node left another thread state, under which the node may do something else than in a step without them.
   bool state_is_changed() const { return request_.thread_state && request_.thread_state->is_changed(); }
 
   std::string why_opaque(const NodeCall& call) const {
@@ -281,7 +282,7 @@ class Tracer {
   GradientBuffers buffers_;
   FormulaTracer formula_;
   std::vector<Traced> resumed_;
-  Versions incoming_;  // with a check
+  Versions incoming_;  // only with a check
 };
 
 }  // namespace

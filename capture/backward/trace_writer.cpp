@@ -26,7 +26,7 @@ std::pair<EventOrder, EventUse> order_and_use(EventKind kind) {
   return {};
 }
 
-// A copy for a check, which may be made on another stream than the tensor, and read by a thread that knows no streams.
+// A copy for a check, which may be made on another stream than the tensor, and read by a thread that does not use streams.
 at::Tensor kept(const at::Tensor& real, const Collected& collected) {
   if (!is_plain(real)) return real;
   if (collected.stream) hooks::wait_for_all_streams(collected.stream->device_type());
@@ -55,7 +55,7 @@ std::shared_ptr<BackwardGraph> TraceWriter::finish() {
   graph_->instrs.compact();
   graph_->events.shrink_to_fit();
   graph_->buffer_events.shrink_to_fit();
-  graph_->mark_where_it_may_be_left();
+  graph_->mark_bailout_points();
   return graph_;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a trace records besides the ATen calls of formulas: nodes, what crosses a barrier, and which gradients wait meanwhile.
-// Where nothing is recorded all of this does nothing, and observers see the tensors all the same.
+// Records what a trace does besides the ATen calls of formulas: nodes, what crosses a barrier, and which gradients are waiting. Does
+// nothing if the trace is not recorded, except that observers see the tensors.
 
 #include "capture/backward/node_policy.h"
 #include "capture/backward/trace.h"
@@ -17,9 +17,9 @@ class TraceWriter {
   BackwardGraph& graph() { return *graph_; }
   SymbolTable& symbols() { return *graph_->symbols; }
   Recorder& recorder() { return recorder_; }
-  /// The graph; null where nothing was recorded.
+  /// The graph; nullptr if nothing was recorded.
   std::shared_ptr<BackwardGraph> share() const { return recording() ? graph_ : nullptr; }
-  /// Gives back the memory that was for more.
+  /// Frees the graph's spare capacity.
   std::shared_ptr<BackwardGraph> finish();
 
   /// Instrs from here on belong to node `call`.
@@ -32,14 +32,14 @@ class TraceWriter {
   // Only while recording.
   Instr& add_instr(InstrKind kind);
   Event& add_event(EventKind kind, ValueIds inputs = {});
-  /// What the node saved is given back, if it was not yet.
+  /// Records the release of the node's saved tensors, unless that was done.
   void release_node();
   Event& add_accumulate(ValueId gradient, bool has_post_hooks);
 
-  /// User hooks at `stage` turned `list` into `results`. A post-hook also reads what the node was given: `kept`.
+  /// User hooks at `stage` turned `list` into `results`. A post-hook also reads the node's inputs: `kept`.
   void add_hooks(HookStage stage, const std::vector<Traced>& list, const std::vector<Traced>& kept,
                  const torch::autograd::variable_list& results);
-  /// One result of the barrier that was added last; its value.
+  /// Adds one result of the last barrier; returns its value.
   ValueId add_boundary_result(const at::Tensor& result, std::vector<ExprId> sizes);
 
   /// The gradient that waits at flat node input `input` became `value`; undefined: it was consumed.
@@ -58,7 +58,7 @@ class TraceWriter {
   CallNodeAsItself policy_;
   Recorder recorder_;
   uint32_t call_ = 0;
-  bool is_released_ = false;  // its node is
+  bool is_released_ = false;  // whether the saved tensors of node call_ are released
 };
 
 }  // namespace hindcast::capture

@@ -1,7 +1,7 @@
 #pragma once
 // A gradient on its way through a trace.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <torch/csrc/autograd/variable.h>
 
@@ -11,7 +11,7 @@ namespace hindcast::capture {
 
 class Recorder;
 
-/// The real tensor, and the value of the graph that it is; an undefined value where nothing is recorded.
+/// The real tensor and its value in the graph; the value is undefined if nothing is recorded.
 struct Traced {
   at::Tensor real;
   ValueId value;
@@ -20,9 +20,9 @@ struct Traced {
 torch::autograd::variable_list reals(const std::vector<Traced>& list);
 ValueIds values(const std::vector<Traced>& list);
 
-/// What a formula is given in the place of `list`.
+/// The stand-ins that a formula receives for `list`.
 torch::autograd::variable_list stand_ins(Recorder& recorder, const std::vector<Traced>& list);
-/// What the stand-ins that a formula returned stand for.
+/// The tensors and values behind the stand-ins that a formula returned.
 std::vector<Traced> traced(Recorder& recorder, const torch::autograd::variable_list& list);
 
 }  // namespace hindcast::capture

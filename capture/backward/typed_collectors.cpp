@@ -66,14 +66,14 @@ class CollectorTable {
     ++used_;
   }
 
-  // Out of line, or its registers are saved on every call of find().
+  // Out of line: otherwise its registers are saved on every call of find().
   [[gnu::noinline]] const TypedCollector* find_new_address(const std::type_info* type) {
     std::lock_guard lock(mutex_);
     if (auto known = overflow_.find(type); known != overflow_.end()) {
       return known->second;
     }
     const TypedCollector* collector = find_equal(*type);
-    // Half full at most, or probes get long; past that (thousands of user classes) the map will do.
+    // At most half full, so that probes stay short; beyond that (thousands of user classes) the map is used.
     if (used_ < kSlots / 2) {
       insert_once(type, collector);
     } else {

@@ -31,7 +31,8 @@ struct TypedCollector {
   void (*collect)(const torch::autograd::Node& node, FieldSink& sink);
   const char* const* fields;  // in the order of collection; null if there are none
   uint32_t field_count;
-  void (*prefetch)(const torch::autograd::Node& node);  // what the fields lead to; null if they lead nowhere. Hold the node's mutex
+  // Prefetches what the fields point to; nullptr if they point nowhere. Hold the node's mutex.
+  void (*prefetch)(const torch::autograd::Node& node);
 };
 
 /// The collector of a node's dynamic type; null if there is none (AccumulateGrad, CopySlices, custom
@@ -39,7 +40,7 @@ struct TypedCollector {
 /// A few ns, hit or miss, without a lock. Call it from any thread.
 const TypedCollector* find_typed_collector(const torch::autograd::Node& node);
 
-/// All of them, in the order of the header, in blocks: one per generated file.
+/// All collectors, in the order of the header, one block per generated file.
 std::span<const std::span<const TypedCollector>> typed_collectors();
 
 }  // namespace hindcast::capture

@@ -15,7 +15,7 @@ bool is_cpp_function(const torch::autograd::Node& node) {
 }
 
 const char* why_class_is_refused(const std::exception& error) {
-  const std::string_view text = error.what();  // of an assertion of LibTorch's CppNode
+  const std::string_view text = error.what();  // from an assertion of LibTorch's CppNode
   if (text.starts_with("ctx_.dirty_inputs_.empty()")) return "custom Function that calls mark_dirty(), which LibTorch's visitor refuses";
   if (text.starts_with("ctx_.non_differentiable_.empty()"))
     return "custom Function that calls mark_non_differentiable(), which LibTorch's visitor refuses";
@@ -31,7 +31,7 @@ const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, C
     node.compiled_args(args);
   } catch (const std::exception& error) {
     const char* reason = why_class_is_refused(error);
-    return reason != nullptr ? reason : kNotVisited;  // calling it as itself raises the right error, if it is one
+    return reason != nullptr ? reason : kNotVisited;  // calling it as itself raises the right error, if there is one
   }
   if (!compiler.sv_to_hooks.empty()) return "saved tensor with hooks";
   const CacheKey key = args.key();
@@ -52,7 +52,7 @@ const char* Visitor::collect(const torch::autograd::Node& node, uint32_t call, C
   cache::append_size(out.key, compiler.all_size_inputs.size());
   for (const auto& size : compiler.all_size_inputs) {
     out.facts.push_back(size.value);
-    note(is_cpp_function(node) ? FactKind::SavedSize : FactKind::ExactScalar);  // others' formulas get it as a number
+    note(is_cpp_function(node) ? FactKind::SavedSize : FactKind::ExactScalar);  // formulas of other nodes get it as a number
     ++field;
   }
   for (const auto& tensor : compiler.tensor_args.inputs) {

@@ -6,7 +6,7 @@
 namespace hindcast::capture {
 namespace {
 
-constexpr size_t kLine = 64;  // of a cache
+constexpr size_t kLine = 64;  // size of a cache line
 
 size_t slot_of(const void* node, size_t mask) {
   const auto bits = reinterpret_cast<uintptr_t>(node) >> 4;
@@ -36,7 +36,7 @@ uint32_t Walk::index_of(torch::autograd::Node* node) {
   }
   const auto index = static_cast<uint32_t>(nodes_.size());
   table_[slot] = {node, index, epoch_};
-  // Read at its turn, in discover(): until then its lines, as far as the edges, may come beside those of its siblings.
+  // Read later, in discover(): until then its cache lines, up to the edges, can be fetched together with those of its siblings.
   __builtin_prefetch(node);
   __builtin_prefetch(reinterpret_cast<const char*>(node) + kLine);
   nodes_.push_back({node, 0, 0, 0, 0, kNoCall, true, false});
@@ -96,7 +96,7 @@ void Walk::discover(const BackwardCall& call) {
   }
 }
 
-// With outputs, only what lies on a path to one of them runs. Children first, without recursion.
+// With outputs, only nodes on a path to one of them run. Children first, without recursion.
 void Walk::mark_needed(const BackwardCall& call) {
   for (auto& node : nodes_) node.needed = false;
   uint32_t output = 0;

@@ -1,7 +1,6 @@
 #include "capture/function/function_trace.h"
 
 #include "base/format.h"
-#include "capture/graph/accumulation.h"
 #include "capture/backward/facts.h"
 #include "capture/function/grad_mode_formulas.h"
 #include "capture/function/history.h"
@@ -9,6 +8,8 @@
 #include "capture/function/places.h"
 #include "capture/function/random_state.h"
 #include "capture/function/watch_grad.h"
+#include "capture/graph/accumulation.h"
+#include "capture/ops/op_facts.h"
 #include "capture/recorder/comparisons.h"
 #include "capture/recorder/data_sizes.h"
 
@@ -31,29 +32,29 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// While alive, what this thread calls is recorded, with autograd at work above.
-class FunctionTrace::AtWork {
+// While alive, calls of this thread are recorded, with autograd active above.
+class FunctionTrace::RecorderScope {
  public:
-  explicit AtWork(Recorder& recorder)
+  explicit RecorderScope(Recorder& recorder)
       : replays_views_(c10::AutogradState::get_tls_state().get_view_replay_enabled()),
         caches_casts_(at::autocast::is_autocast_cache_enabled()),
         has_device_threads_(c10::AutogradState::get_tls_state().get_multithreading_enabled()),
-        scope_(recorder, Recorder::Autograd::AtWork) {
-    // A write to a view keeps how the view was made, not the numbers that its geometry has today.
+        scope_(recorder, Recorder::Autograd::Above) {
+    // On a write to a view, autograd then keeps how the view was made, not its current geometry.
     c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
-    // What is cast once and kept would be a stand-in behind the trace, and a constant in it.
+    // A cached cast would be a stand-in after the trace, and a constant in it.
     at::autocast::set_autocast_cache_enabled(false);
-    // A backward, the function's own or that of the trace, stays in this thread: nobody records in the threads that the stock engine has for
-    // accelerators.
+    // A backward, the function's own or that of the trace, stays on this thread: there is no recorder on the threads that the stock engine
+    // has for accelerators.
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   }
-  ~AtWork() {
+  ~RecorderScope() {
     c10::AutogradState::get_tls_state().set_view_replay_enabled(replays_views_);
     at::autocast::set_autocast_cache_enabled(caches_casts_);
     c10::AutogradState::get_tls_state().set_multithreading_enabled(has_device_threads_);
   }
-  AtWork(const AtWork&) = delete;
-  AtWork& operator=(const AtWork&) = delete;
+  RecorderScope(const RecorderScope&) = delete;
+  RecorderScope& operator=(const RecorderScope&) = delete;
 
  private:
   const bool replays_views_, caches_casts_, has_device_threads_;
@@ -62,9 +63,9 @@ class FunctionTrace::AtWork {
 
 namespace {
 
-/// Gives the tangents to the nodes that made the results. As gradients of the engine's own root they would all come from the stream of the
-/// first one, and the engine would tell the allocator of those that go on to another stream: stand-ins have no memory. This node has no
-/// stream, so that each tangent comes from the current one of its device.
+/// Passes the tangents to the nodes that made the results. As gradients of the engine's own root they would all come from the stream of the
+/// first one, and the engine would report those that cross to another stream to the allocator: stand-ins have no memory. This node has no
+/// stream, so each tangent comes from the current stream of its device.
 struct TangentsNode final : torch::autograd::Node {
   explicit TangentsNode(const at::Tensor& start) { add_input_metadata(start); }
   variable_list apply(variable_list&&) override { return tangents; }
@@ -73,10 +74,10 @@ struct TangentsNode final : torch::autograd::Node {
   variable_list tangents;
 };
 
-// Of the same memory and version, without history.
+// Has the same memory and version, without history.
 at::Tensor without_history(const at::Tensor& tensor) { return tensor.tensor_data(); }
 
-// Autograd knows it as a view of this, so that a write to it is seen there.
+// Whether autograd knows `tensor` as a view of `whole`, so that a write to it is seen there.
 bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
   using torch::autograd::CreationMeta;
   if (!tensor.is_view() || !tensor._base().is_same(whole)) return false;
@@ -84,14 +85,14 @@ bool is_tracked_view(const at::Tensor& tensor, const at::Tensor& whole) {
   return made != CreationMeta::NO_GRAD_MODE && made != CreationMeta::INFERENCE_MODE;
 }
 
-// A write through the one is seen by who saved the other. Of `.data` it is not.
+// Whether a write through one invalidates what was saved of the other. For `.data` it does not.
 bool have_one_version(const at::Tensor& a, const at::Tensor& b) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*));  // the counter
   const auto &one = a.unsafeGetTensorImpl()->version_counter(), &other = b.unsafeGetTensorImpl()->version_counter();
   return std::memcmp(&one, &other, sizeof(one)) == 0;
 }
 
-// Of a detached view autograd does not say what it is a view of: the one among `tensors` that shares its memory and its version.
+// Autograd does not know what a detached view is a view of: returns the one among `tensors` that shares its memory and its version.
 at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tensor& view) {
   for (const at::Tensor& tensor : tensors) {
     const TracingTensor* traced = TracingTensor::get(tensor);
@@ -100,7 +101,7 @@ at::Tensor detached_from(const std::vector<at::Tensor>& tensors, const at::Tenso
   return view;
 }
 
-// LibTorch's words where somebody reaches for the memory of a stand-in.
+// Recognises LibTorch's errors for access to the memory of a stand-in.
 bool is_about_a_stand_in(const std::exception& error) {
   const std::string_view text = error.what();
   return text.find("TracingTensor") != text.npos || text.find("Expected no weakrefs to t") != text.npos ||  // swap_tensors()
@@ -108,7 +109,7 @@ bool is_about_a_stand_in(const std::exception& error) {
          text.find("doesn't correspond to a device") != text.npos;  // Python's new_tensor()
 }
 
-// A checkpoint with random numbers in it does so, too, where it recomputes. A program would draw other ones.
+// A checkpoint that draws random numbers also does this when it recomputes. A program would draw other numbers.
 constexpr const char* kSetsRandomState = "it saves, seeds or restores the state of random numbers";
 
 }  // namespace
@@ -118,7 +119,7 @@ constexpr const char* kSetsRandomState = "it saves, seeds or restores the state 
 void FunctionTrace::forward(const Function& function, const std::vector<at::Tensor>& inputs) {
   recorder_.begin(0);
   recorder_.set_lifts(true);
-  recorder_.set_goes_on(goes_on_);
+  recorder_.set_continues_eagerly(continues_eagerly_);
   graph_->origins = {"forward", "backward", Graph::kWithoutGradients};
   if (at::GradMode::is_enabled()) recorder_.set_origin_without_gradients(2);
   for (size_t i = 0; i < inputs.size(); ++i) add_input(i, inputs[i]);
@@ -126,7 +127,7 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
   drawn_up_to_ = RandomState::of(inputs);
   std::vector<at::Tensor> outputs;
   {
-    const AtWork at_work(recorder_);
+    const RecorderScope at_work(recorder_);
     outputs = run(function);
     try {
       if (recorder_.has_thrown())
@@ -138,15 +139,15 @@ void FunctionTrace::forward(const Function& function, const std::vector<at::Tens
     } catch (const NotTraced& reason) {
       recorder_.refuse(reason.what());
     }
-    if (recorder_.refusal() && !goes_on_) {
+    if (recorder_.refusal() && !continues_eagerly_) {
       undo();
       throw NotTraced(*recorder_.refusal());
     }
     note_accumulated();
-    if (recorder_.refusal()) return end_as_itself(std::move(outputs), inputs);
+    if (recorder_.refusal()) return finish_eagerly(std::move(outputs), inputs);
   }
   for (Primal& primal : primals_) {
-    if (!primal.gradient.is_valid()) primal.inner = primal.outside = {};  // its node lives no longer than without us
+    if (!primal.gradient.is_valid()) primal.inner = primal.outside = {};  // its node lives no longer than without hindcast
   }
   forward_end_ = graph_->instrs.size();
   is_forward_ = false;
@@ -163,7 +164,7 @@ void FunctionTrace::add_input(size_t number, const at::Tensor& input) {
     if (input.requires_grad()) primal.outside = torch::autograd::impl::gradient_edge(input);
     watch_grad(primal.stand_in, input);
     if (input.requires_grad() && input.is_leaf()) {
-      primal.stand_in.set_requires_grad(true);  // so that a write to it is the error that it is without us
+      primal.stand_in.set_requires_grad(true);  // so that writing to it is the same error as without hindcast
       primal.gradient = torch::autograd::impl::gradient_edge(primal.stand_in);
     } else if (input.requires_grad()) {
       primal.gradient = input_edge(primal.stand_in, primal.outside);
@@ -183,8 +184,8 @@ std::vector<at::Tensor> FunctionTrace::run(const Function& function) {
   try {
     outputs = function(stand_ins);
   } catch (const std::exception& error) {
-    if (!is_about_a_stand_in(error) && !(recorder_.refusal() && !goes_on_)) throw;
-    // It cannot go on: this error has ended it.
+    if (!is_about_a_stand_in(error) && !(recorder_.refusal() && !continues_eagerly_)) throw;
+    // The function cannot continue: this error has ended it.
     recorder_.refuse("it reads the memory of a tensor (data_ptr, accessor)");
     undo();
     throw NotTraced(*recorder_.refusal());
@@ -222,7 +223,7 @@ FunctionTrace::Histories FunctionTrace::histories() const {
   return {{histories.begin(), histories.end()}, nodes.size()};
 }
 
-// As they were, for the function to run without us.
+// Restores the contents of the inputs, for the function to run without us.
 void FunctionTrace::undo() {
   const at::AutoDispatchBelowADInplaceOrView below;
   for (size_t i = 0; i < primals_.size(); ++i) {
@@ -237,7 +238,7 @@ void FunctionTrace::undo() {
   random_state_.restore();
 }
 
-// ---- what the function gives
+// ---- what the function returns
 
 std::optional<uint32_t> FunctionTrace::primal_of(const Base* base) const {
   for (uint32_t i = 0; i < primals_.size(); ++i) {
@@ -247,9 +248,10 @@ std::optional<uint32_t> FunctionTrace::primal_of(const Base* base) const {
   return std::nullopt;
 }
 
-// A program finds in mid-run that a number or a size is another than the traced one. Then the function runs, and would call the operator again.
+// A program may find while it runs that a number or a size differs from the traced one. Then the function runs, and would call the operator
+// again.
 void FunctionTrace::refuse_users_operator_before_a_check() {
-  size_t last_check = asked_.empty() ? 0 : graph_->instrs.size();  // numbers are compared when the program has run
+  size_t last_check = asked_.empty() ? 0 : graph_->instrs.size();  // numbers are compared after the program has run
   for (size_t i = last_check; i < graph_->instrs.size(); ++i) {
     if (graph_->binds_sizes(graph_->instrs[i])) last_check = i;
   }
@@ -294,7 +296,7 @@ Returned FunctionTrace::from_primal(uint32_t primal, const at::Tensor& output) c
     returned.views = traced->views;
   }
   const at::Tensor& whole = primal < input_count() ? primals_[primal].stand_in : lifted_[primal - input_count()];
-  // What unsafe_split() gives counts its writes itself, and does so when it is taken again.
+  // Results of unsafe_split() have version counters of their own, also when they are taken again.
   const bool are_views = std::all_of(returned.views.begin(), returned.views.end(),
                                      [](const ViewStep& step) { return step.op.schema().returns().at(0).alias_info() != nullptr; });
   if (!returned.is_itself && are_views && !have_one_version(output, whole))
@@ -344,7 +346,7 @@ void FunctionTrace::read_returned(const std::vector<at::Tensor>& outputs) {
       returned.index = add_result(own[i]);
       continue;
     }
-    // Of tensors that share memory the program gives what all of them are views of.
+    // For tensors that share memory, the program returns the tensor that all of them are views of.
     const at::Tensor whole = traced.views.empty() ? own[i] : own[i].is_view() ? at::Tensor(own[i]._base()) : detached_from(own, own[i]);
     const TracingTensor* base = traced_of(whole);
     if (wholes.try_emplace(traced.base.get(), whole).first->second.unsafeGetTensorImpl() != whole.unsafeGetTensorImpl())
@@ -374,7 +376,7 @@ void FunctionTrace::read_writes() {
   }
 }
 
-// Edges that lead out of the function, to where a tensor from outside was made, end at an input of ours: else the engine would walk on
+// Edges that leave the function, to where a tensor from outside was made, end at an input node of ours: otherwise the engine would continue
 // there, and count that tensor's gradient twice.
 void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
   std::unordered_set<torch::autograd::Node*> reached;
@@ -390,14 +392,14 @@ void FunctionTrace::cut_edges(const std::vector<at::Tensor>& outputs) {
     has_users_backward_ = has_users_backward_ || is_users_function(*node);
     asks_for_grad_mode_ = asks_for_grad_mode_ || capture::asks_for_grad_mode(*node);
   }
-  std::vector<at::Tensor> views;  // are taken again of the arguments, without hooks
+  std::vector<at::Tensor> views;  // these are taken again of the arguments, without hooks
   std::copy_if(outputs.begin(), outputs.end(), std::back_inserter(views),
                [](const at::Tensor& output) { return output.defined() && !output.is_leaf(); });
   if (const auto reason = replace_edges(views, replace)) throw NotTraced(*reason);
   for (Primal& primal : primals_) {
     if (!primal.gradient.is_valid() || reached.contains(primal.gradient.function.get())) continue;
     if (has_hooks(*primal.gradient.function)) throw NotTraced("it registers a hook on an argument");
-    // No result depends on it: without us its node would be in no graph, and its hooks would not be called.
+    // No result depends on it: without hindcast its node would be in no graph, and its hooks would not be called.
     primal.gradient = {};
   }
 }
@@ -451,21 +453,21 @@ void FunctionTrace::note_accumulated() {
 // ---- the backward
 
 variable_list FunctionTrace::backward(const variable_list& tangents, bool create_graph) {
-  // A second backward of the same call is as the first: the program begins behind the forward again.
+  // A second backward of the same call is recorded like the first: the program is cut back to its forward.
   graph_->instrs.truncate(forward_end_);
   if (has_backward_) recorder_.forget_derived();
   has_backward_ = true;
   drawn_up_to_ = drawn_up_to_.now();
   recorder_.begin(1);
   recorder_.set_lifts(true);
-  recorder_.set_goes_on(true);
+  recorder_.set_continues_eagerly(true);
   if (create_graph) recorder_.set_origin_without_gradients(2);
   whole_formulas_.put_into(result_stand_ins_);
   variable_list stand_ins, found;
   tangents_ = values_of_tangents(tangents, stand_ins);
   gradients_.clear();
   try {
-    const AtWork at_work(recorder_);
+    const RecorderScope at_work(recorder_);
     found = run_engine(stand_ins, create_graph);
   } catch (const std::exception& error) {
     if (!is_about_a_stand_in(error)) throw;
@@ -485,8 +487,8 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
   return gradients;
 }
 
-// False: a formula does not read its gradient, as that of a loss whose forward has computed the gradient. The program does not say which tangent
-// such a value belongs to. Where that tangent is undefined, the value would still be added. Zeros may be added.
+// False: a formula does not read its gradient, as that of a loss whose forward has computed the gradient. The program does not say which
+// tangent such a value belongs to: if that tangent is undefined, the value would still be added. Adding zeros is allowed.
 bool FunctionTrace::depends_on_tangents_alone() const {
   std::vector<bool> is_reached(graph_->values.size()), is_zero(graph_->values.size());
   for (const ValueId tangent : tangents_) {
@@ -501,11 +503,11 @@ bool FunctionTrace::depends_on_tangents_alone() const {
     bool any = false;
     for_each_use(instr, [&](ValueId value) { any = any || (value.defined() && is_reached[value.index]); });
     if (any && may_be_accumulation(instr)) for_each_use(instr, ask);
-    const std::string_view name = instr.op ? std::string_view(instr.op->operator_name().name) : std::string_view();
+    const bool makes_zeros = instr.op && facts_of(instr.op->operator_name()).has(OpFacts::Zeros);
     for (const ValueId output : instr.outputs) {
       if (!output.defined()) continue;
       is_reached[output.index] = any;
-      is_zero[output.index] = name == "aten::zeros" || name == "aten::zeros_like" || name == "aten::new_zeros";
+      is_zero[output.index] = makes_zeros;
     }
   }
   std::for_each(gradients_.begin(), gradients_.end(), ask);
@@ -514,7 +516,7 @@ bool FunctionTrace::depends_on_tangents_alone() const {
 
 variable_list FunctionTrace::backward_as_itself(const variable_list& tangents, bool create_graph) {
   recorder_.release();
-  lead_on();
+  bypass_call_node();
   return run_engine(tangents, create_graph);
 }
 
@@ -531,7 +533,7 @@ std::vector<ValueId> FunctionTrace::values_of_tangents(const variable_list& tang
   return values;
 }
 
-// By primal.
+// Returns gradients by primal.
 variable_list FunctionTrace::run_engine(const variable_list& tangents, bool create_graph) {
   at::Tensor start;
   Recorder::unrecorded([&] { start = at::zeros({}); });
@@ -576,7 +578,7 @@ Joint FunctionTrace::joint() const {
   return joint;
 }
 
-// ---- what an instr cannot say
+// ---- what an instr cannot represent
 
 Answer FunctionTrace::draws_random_numbers(const c10::OperatorHandle&) {
   if (was_random_state_set()) recorder_.refuse(kSetsRandomState);
@@ -589,7 +591,7 @@ Answer FunctionTrace::depends_on_data(const c10::OperatorHandle& op) {
   return returns_no_tensor(op);
 }
 
-// The function's own item() and equal() are compared in every call (AskedNumber); one inside of a formula of autograd cannot be.
+// The function's own item() and equal() are compared in every call (AskedNumber); one inside an autograd formula cannot be.
 Answer FunctionTrace::returns_no_tensor(const c10::OperatorHandle& op) {
   static const c10::OperatorName kItem("aten::_local_scalar_dense", "");
   return is_forward_ && (op.operator_name() == kItem || is_comparison(op.operator_name())) ? Answer::Record : Answer::Refuse;
@@ -605,8 +607,8 @@ bool FunctionTrace::is_made_of_numbers(uint32_t primal) const {
                      [&](const at::Tensor& made) { return shares_memory(made, primals_[primal].real); });
 }
 
-// A tensor that torch.tensor() or the like makes in the function is a constant input of the program. If the function writes to it or returns it, the
-// program copies that input in each call. False: the primal is no such tensor, or cannot be copied.
+// A tensor that torch.tensor() or the like makes in the function is a constant input of the program. If the function writes to it or
+// returns it, the program copies that input in each call. False: the primal is no such tensor, or cannot be copied.
 bool FunctionTrace::copy_if_made_of_numbers(uint32_t primal) {
   if (!is_forward_ || !is_made_of_numbers(primal)) return false;
   Primal& known = primals_[primal];
@@ -634,7 +636,7 @@ bool FunctionTrace::is_alone_in_memory(const Primal& primal) const {
 
 Answer FunctionTrace::writes_to_given(const c10::OperatorHandle&, const TracingTensor& target) {
   const auto written = primal_of(target.base.get());
-  if (!written) return Answer::Record;  // a tensor of our own that somebody made in the forward
+  if (!written) return Answer::Record;  // a tensor that the forward made
   if (!is_forward_) return Answer::Refuse;
   if (copy_if_made_of_numbers(*written)) return Answer::Record;
   if (is_made_of_numbers(*written)) {
@@ -682,8 +684,8 @@ at::Tensor FunctionTrace::lift(const at::Tensor& outside) {
   return primals_.back().stand_in;
 }
 
-// Autograd saves a tensor from outside, and hands out a copy of it that has no name. Any other that a formula finds outside might be
-// another one in the next call.
+// Autograd saves a tensor from outside, and returns a new tensor object for it: that is recognised by its memory. Any other tensor that a
+// formula finds outside may be another one in the next call.
 at::Tensor FunctionTrace::known_by_its_place(const at::Tensor& outside) const {
   for (const Primal& primal : primals_) {
     if (is_same_place(primal.real, outside)) return primal.stand_in;

@@ -1,15 +1,15 @@
 #pragma once
 // One call of a function, recorded while it runs: its forward, and its backward when the first gradients arrive.
 //
-// There is no tracer: the recorder stays below autograd, autograd works above it on the stand-ins, and LibTorch's engine, run over what
-// autograd has made there, gives the backward in the same graph. All ops run for real meanwhile, so that the call gives its true results
+// There is no tracer: the recorder stays below autograd, autograd runs above it on the stand-ins, and LibTorch's engine, run over the nodes
+// that autograd makes there, records the backward into the same graph. All ops run for real meanwhile, so the call gives its true results
 // and has its true effects.
 //
-// A *primal* is a tensor that the function takes: its inputs in order, then what it reads from outside, in the order in which it does.
+// A *primal* is a tensor that the program takes: the function's inputs in order, then what it reads from outside, in that order.
 //
-// The function runs once, whatever it does. Where it cannot be a program, recording ends in the middle, the stand-ins become plain tensors
-// in the memory of the real ones (release), and the function goes on: what autograd has made by then is the true history of its results.
-// In the same way LibTorch's engine goes on in a backward that cannot be a program.
+// The function runs once, whatever it does. If it cannot be a program, recording ends in the middle, the stand-ins become plain tensors in
+// the memory of the real ones (release), and the function continues: autograd's nodes so far are the true history of its results. In the
+// same way LibTorch's engine continues a backward that cannot be a program.
 
 #include "capture/function/joint.h"
 #include "capture/function/random_state.h"
@@ -30,114 +30,116 @@ class NotTraced : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How a tensor that the function returns is made of what the program gives.
+/// How a tensor that the function returns is derived from what the program returns.
 struct Returned {
   enum class From : uint8_t { Nothing, Result, Primal };
   From from = From::Nothing;        // Nothing: undefined
   uint32_t index = 0;               // of the result or of the primal
   std::vector<ViewStep> views;      // taken of it, in order
   bool is_itself = false;           // the primal, not a view of it
-  bool with_autograd = false;       // its views are taken so
-  std::optional<uint32_t> same_as;  // an earlier one that is the very same tensor
+  bool with_autograd = false;       // its views are taken under autograd
+  std::optional<uint32_t> same_as;  // an earlier one that is the same tensor object
 };
 
-/// A tensor that the program gives: what Returned are made of, and what becomes of tensors that the function writes to.
+/// A tensor that the program returns: the source of Returned, or the new contents of a tensor that the function writes to.
 struct Result {
   ValueId value;
   bool is_differentiable = false;
-  std::optional<uint32_t> written;  // the primal whose contents it becomes
-  bool is_seen = true;              // the write moves the primal's version
+  std::optional<uint32_t> written;  // the primal whose new contents it is
+  bool is_seen = true;              // the write changes the primal's version
 };
 
-/// A number that the function got out of a tensor. Another number might have led it elsewhere.
+/// A number that the function read from a tensor. With another number it might have taken another branch.
 struct AskedNumber {
-  uint32_t result;  // whose one element it is
+  uint32_t result;  // the result that holds it as its one element
   at::Scalar number;
 };
 
 class FunctionTrace final : private Policy {
  public:
   using Function = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
-  /// Gives the sizes of input `input` as expressions of `symbols`.
+  /// Returns the sizes of input `input` as expressions of `symbols`.
   using SizesOf = std::function<std::vector<ExprId>(size_t input, SymbolTable& symbols)>;
 
-  /// `answers_freely`: SymbolTable::answer_freely(). `goes_on`: false, a function that cannot be a program ends by NotTraced.
-  explicit FunctionTrace(const SizesOf& sizes_of = {}, bool answers_freely = false, bool goes_on = true)
-      : sizes_of_(sizes_of), goes_on_(goes_on) {
-    graph_->symbols->answer_freely(answers_freely);
+  /// `allows_unguarded_reads`: see SymbolTable::allow_unguarded_reads(). `continues_eagerly` false: a function that cannot be a program
+  /// ends with NotTraced.
+  explicit FunctionTrace(const SizesOf& sizes_of = {}, bool allows_unguarded_reads = false, bool continues_eagerly = true)
+      : sizes_of_(sizes_of), continues_eagerly_(continues_eagerly) {
+    graph_->symbols->allow_unguarded_reads(allows_unguarded_reads);
   }
-  /// Programs of it are to give equal bits whatever is compiled: Graph::strict.
-  void set_strict(bool is_strict) { graph_->strict = is_strict; }
-  /// False: a tensor that a dropped reference cycle holds counts as kept. A collection of Python's takes as long as its heap is large.
+  /// Its programs must give bitwise equal results whatever is compiled: Graph::bitwise.
+  void set_bitwise(bool is_bitwise) { graph_->bitwise = is_bitwise; }
+  /// False: a tensor that a dropped reference cycle holds counts as kept. The time of a Python collection grows with the heap.
   void set_collects_garbage(bool collects) { collects_garbage_ = collects; }
   ~FunctionTrace() override = default;
   FunctionTrace(const FunctionTrace&) = delete;
   FunctionTrace& operator=(const FunctionTrace&) = delete;
 
-  /// Runs the function on stand-ins for `inputs`, which are plain tensors or undefined. Throws what the function throws; and NotTraced, with
-  /// the contents of all tensors as they were, where it reads the memory of a stand-in, or may not go on.
+  /// Runs the function on stand-ins for `inputs`, which are plain tensors or undefined. Throws what the function throws; and NotTraced,
+  /// with the contents of all tensors restored, if it reads the memory of a stand-in, or may not continue unrecorded.
   void forward(const Function& function, const std::vector<at::Tensor>& inputs);
-  /// Why the last forward or backward is no program; nullopt: it is one.
+  /// Why the last forward or backward is not a program; nullopt: it is one.
   const std::optional<std::string>& refusal() const { return recorder_.refusal(); }
-  /// No program can do what the function, or its backward, has done. Called while forward() runs the function, or after backward().
+  /// Marks that no program can do what the function, or its backward, has done. Called while forward() runs the function, or after
+  /// backward().
   void refuse(const std::string& reason) { recorder_.refuse(reason); }
   /// The reason is that the function keeps a tensor that it made: another call may be a program.
   bool keeps_tensors() const { return keeps_tensors_; }
-  /// What the function returned, with its own history, where the forward is no program.
+  /// What the function returned, with its own history, if the forward is not a program.
   std::vector<at::Tensor> take_outputs() { return std::move(outputs_); }
 
-  /// Gradients of the primals, undefined where there is none, from gradients of the differentiable results, in their order; undefined
-  /// where nothing flows in. LibTorch's engine of this thread runs it. May be asked again. Throws what a formula throws. `create_graph`: in
-  /// grad mode.
+  /// Gradients of the primals, undefined where there is none, from gradients of the differentiable results, in their order; undefined where
+  /// none flows in. LibTorch's engine runs it on this thread. May be called again. Throws what a formula throws. `create_graph`: in grad
+  /// mode.
   torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents, bool create_graph = false);
 
-  /// True once autograd's history of the call is LibTorch's alone: nothing is recorded any more.
+  /// True once LibTorch alone has autograd's history of the call: nothing is recorded any more.
   bool is_released() const { return recorder_.is_released(); }
-  /// backward() by LibTorch's engine alone, from here on: for any tangents, in any state of the thread.
+  /// backward() by LibTorch's engine alone, from here on: for any tangents and any thread state.
   torch::autograd::variable_list backward_as_itself(const torch::autograd::variable_list& tangents, bool create_graph);
 
-  /// The program of both, or of the forward alone where no backward was.
+  /// The program of both, or of the forward alone if there was no backward.
   Joint joint() const;
 
   const std::vector<Result>& results() const { return results_; }
   const std::vector<Returned>& returned() const { return returned_; }
   const std::vector<AskedNumber>& numbers() const { return numbers_; }
   bool draws_random_numbers() const { return random_state_.defined(); }
-  /// It calls custom Functions, which have been looked into: their backward is in the program alone.
+  /// It calls custom Functions that were traced through: only the program contains their backward.
   bool has_formulas() const { return has_formulas_; }
-  /// It applied transforms of torch.func, and may have read the storage offset of an argument, which is not detected in them.
+  /// It applied torch.func transforms, in which reading the storage offset of an argument is not detected.
   bool may_read_offsets() const { return recorder_.had_wrappers(); }
   /// Replaying its graph under autograd would give other second derivatives: it reads tensors through `.data`, or uses saved-tensor hooks.
   bool loses_history() const { return loses_history_; }
-  /// It uses saved-tensor hooks. A checkpoint in it recomputes with the stand-ins.
+  /// It uses saved-tensor hooks. A checkpoint in it recomputes on the stand-ins.
   bool had_saved_tensor_hooks() const { return recorder_.had_saved_tensor_hooks(); }
-  /// Some formula of it differs in grad mode: grad_mode_formulas.h.
+  /// Some formula in it behaves differently in grad mode: grad_mode_formulas.h.
   bool asks_for_grad_mode() const { return asks_for_grad_mode_; }
-  /// Its backward calls the user's code, which is to run once.
+  /// Its backward calls user code, which must run only once.
   bool has_users_backward() const { return has_users_backward_; }
 
   struct Histories {
     std::vector<std::vector<uint32_t>> primals;  // the sets of primals that differentiable results depend on, each set once
-    size_t nodes = 0;                            // that autograd made for these results
+    size_t nodes = 0;                            // nodes that autograd made for these results
   };
-  /// Before backward().
+  /// Call it before backward().
   Histories histories() const;
-  /// What a result is, as a tensor of its own without history, of the same memory and version.
+  /// The real tensor of a result: a new tensor without history, with the same memory and version.
   at::Tensor real_result(size_t result) const;
-  /// Of the inputs: the same memory, without history.
+  /// The real inputs: the same memory, without history.
   std::vector<at::Tensor> real_inputs() const;
-  /// What the forward's values are, of those that autograd has saved; undefined for others.
+  /// The tensors of those forward values that autograd has saved; undefined for others.
   std::vector<at::Tensor> saved_values(const std::vector<ValueId>& values) const;
   /// A primal as it was before the function wrote to it, with its history.
   at::Tensor given(size_t primal) const;
   /// The version of that tensor's contents.
   uint32_t given_version(size_t primal) const { return primals_[primal].version; }
-  /// Tensors from outside, behind the inputs.
+  /// Tensors from outside; as primals they follow the inputs.
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   size_t input_count() const { return primals_.size() - lifted_.size(); }
-  /// Gradients that a backward() in the function gave to inputs that are leaves.
+  /// Gradients that a backward() inside the function accumulated for inputs that are leaves.
   const std::vector<std::pair<size_t, at::Tensor>>& accumulated() const { return accumulated_; }
-  /// Stand-ins that it made. Whoever holds one when the trace is gone has taken it out of the function.
+  /// Stand-ins that it made. One that is still held when the trace is destroyed has escaped from the function.
   Recorder::WeakStandIns take_made() { return recorder_.take_made(); }
   size_t primal_count() const { return primals_.size(); }
   bool is_leaf(size_t primal) const { return primals_[primal].is_leaf; }
@@ -146,18 +148,18 @@ class FunctionTrace final : private Policy {
 
  private:
   struct Primal {
-    at::Tensor stand_in;  // none for an undefined input
+    at::Tensor stand_in;  // undefined for an undefined input
     at::Tensor real;
     ValueId value;
-    torch::autograd::Edge gradient;  // where its gradient arrives; invalid: it needs none
-    torch::autograd::Edge outside;   // where the gradient of the tensor that it stands for goes
-    torch::autograd::Edge inner;     // the same, also where no result depends on it
+    torch::autograd::Edge gradient;  // where its gradient arrives; invalid if it needs none
+    torch::autograd::Edge outside;   // where the gradient of the real tensor goes
+    torch::autograd::Edge inner;     // as `gradient`, also if no result depends on it
     at::Tensor before;               // its contents, once it is written to
     uint32_t version = 0;
     bool is_leaf = false;
-    bool required_grad = false;  // an input, before the function
+    bool required_grad = false;  // for an input, before the function ran
   };
-  class AtWork;
+  class RecorderScope;
 
   // Policy.
   Answer draws_random_numbers(const c10::OperatorHandle&) override;
@@ -174,7 +176,7 @@ class FunctionTrace final : private Policy {
 
   void add_input(size_t number, const at::Tensor& input);
   std::vector<at::Tensor> run(const Function& function);
-  void end_as_itself(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
+  void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
   static void give_back(const Primal& primal, at::Tensor input);
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);
@@ -182,7 +184,7 @@ class FunctionTrace final : private Policy {
   void note_accumulated();
   void set_requires_grad(Primal& primal, const at::Tensor& input) const;
   void begin_at_arguments();
-  void lead_on();
+  void bypass_call_node();
   void forget_symbols() const;
   std::vector<at::Tensor> ends_of_history() const;
   void replace_in_history(const torch::autograd::Edge& former, const torch::autograd::Edge& other) const;
@@ -206,7 +208,7 @@ class FunctionTrace final : private Policy {
   std::vector<ValueId> values_of_tangents(const torch::autograd::variable_list& tangents, torch::autograd::variable_list& stand_ins);
 
   const SizesOf sizes_of_;
-  const bool goes_on_;
+  const bool continues_eagerly_;
   std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   Recorder recorder_{*graph_, *this};
   std::vector<Primal> primals_;
@@ -222,16 +224,16 @@ class FunctionTrace final : private Policy {
   std::vector<AskedNumber> numbers_;
   std::vector<std::pair<ValueId, at::Scalar>> asked_;
   std::vector<ValueId> tangents_, gradients_;
-  std::vector<at::Tensor> outputs_;  // of a function that is no program
+  std::vector<at::Tensor> outputs_;  // of a function that is not a program
   std::vector<std::pair<size_t, at::Tensor>> accumulated_;
   bool has_formulas_ = false, has_users_backward_ = false, keeps_tensors_ = false, leads_on_ = false;
   bool collects_garbage_ = true;
   bool loses_history_ = false, asks_for_grad_mode_ = false, has_backward_ = false;
-  int graph_task_ = -1;  // that the function runs in
+  int graph_task_ = -1;  // the graph task that the function runs in
   size_t forward_end_ = 0;
   bool is_forward_ = true;
   RandomState random_state_;  // before the first draw; undefined: there was none
-  RandomState drawn_up_to_;   // behind the last one, or where the forward or the backward began
+  RandomState drawn_up_to_;   // after the last draw, or where the forward or the backward began
   WholeFormulas whole_formulas_;
 };
 

@@ -33,7 +33,7 @@ bool is_custom_function(const Node& node) { return is_users_function(node) && !n
 
 namespace {
 
-// A custom Function that is not declared traceable, or a class of nodes that is not LibTorch's.
+// A custom Function that is not declared traceable, or a node class from outside LibTorch.
 bool has_a_formula_of_the_users(Node& node) {
   if (find_typed_collector(node) != nullptr || is_input_node(node)) return false;
   const std::string_view type = typeid(node).name();
@@ -53,13 +53,13 @@ bool has_a_formula_of_the_users(Node& node) {
 
 namespace {
 
-/// Goes over the history of tensors, up to input nodes, and replaces edges. What run() is given may end the walk with a reason.
+/// Walks the history of tensors, up to input nodes, and replaces edges. The argument of run() may end the walk with a reason.
 class Walk {
  public:
   explicit Walk(const ReplaceEdge& replace, std::unordered_set<Node*>* reached = nullptr)
       : replace_(replace), seen_(reached != nullptr ? *reached : own_) {}
 
-  // Reads the last known history of a view. To ask autograd for it would rebuild it, under a lock that the caller may hold.
+  // Reads the last known history of a view. Asking autograd for it would rebuild it, under a lock that the caller may hold.
   void begin_at(const at::Tensor& tensor) {
     const auto* meta = tensor.defined() ? torch::autograd::impl::get_autograd_meta(tensor) : nullptr;
     if (meta != nullptr) visit(meta->grad_fn_.get());
@@ -74,7 +74,7 @@ class Walk {
       if (auto reason = refuse(node)) return reason;
       if (is_input_node(node)) continue;
       replace_all(node);
-      // A write to a view: the node of the write has the same edges, and LibTorch checks it.
+      // In a write to a view, the node of the write has the same edges, and LibTorch checks that.
       if (const auto* copy = dynamic_cast<torch::autograd::CopySlices*>(&node); copy != nullptr && copy->fn) replace_all(*copy->fn);
     }
     return std::nullopt;
@@ -127,7 +127,7 @@ void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& repl
 
 namespace {
 
-// What a write to a view writes by; else the node itself.
+// The write's own node for a write to a view; otherwise the node itself.
 Node* formula_of(Node& node) {
   const auto* copy = dynamic_cast<torch::autograd::CopySlices*>(&node);
   return copy != nullptr ? copy->fn.get() : &node;
@@ -136,8 +136,8 @@ Node* formula_of(Node& node) {
 /// Reads the fields of nodes, one after the other.
 class Fields {
  public:
-  /// Appends the tensors that the node has saved to `tensors`. `forgets_symbols`: FieldSink's. False: these are not all, for hooks hold some, or
-  /// they are gone, or the node's class is unknown.
+  /// Appends the tensors that the node has saved to `tensors`. `forgets_symbols`: see FieldSink. False: some are missing, since hooks hold
+  /// them, they were released, or the node's class is unknown.
   bool read(Node& node, std::vector<at::Tensor>& tensors, bool forgets_symbols) {
     const TypedCollector* const typed = find_typed_collector(node);
     if (typed == nullptr) return false;

@@ -14,27 +14,27 @@
 
 namespace hindcast::capture {
 
-/// For each edge: nullopt leaves it, and the walk follows it; another edge takes its place.
+/// Called for each edge: nullopt keeps it, and the walk follows it; otherwise the returned edge replaces it.
 using ReplaceEdge = std::function<std::optional<torch::autograd::Edge>(const torch::autograd::Edge&)>;
 
-/// Why these tensors' history cannot be run ahead of time; nullopt: it can. `reached`: its nodes.
+/// Replaces edges in the history of `made`. Returns why this history cannot be run ahead of time; nullopt if it can. `reached`: its nodes.
 std::optional<std::string> replace_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace,
                                          std::unordered_set<torch::autograd::Node*>* reached = nullptr);
-/// Replaces edges, whatever the history is. Takes no lock of autograd's: an op that is under way may hold one.
+/// Replaces edges, whatever the history is. Takes no autograd lock: the op that is running may hold one.
 void redirect_edges(const std::vector<at::Tensor>& made, const ReplaceEdge& replace);
 
-/// Symbolic sizes in the history become plain numbers, for LibTorch's kernels, which take no symbols.
+/// Replaces symbolic sizes in the history by plain numbers, for LibTorch's kernels, which take no symbols.
 void forget_symbols(const std::vector<at::Tensor>& made);
 
-/// How many references to each tensor.
+/// Number of references to each tensor.
 using References = std::unordered_map<const c10::TensorImpl*, size_t>;
-/// Those that the history of `made` and the nodes of `also` hold: saved tensors, leaves, bases of views. Nullopt: a node's class is unknown, or
-/// hooks hold what it has saved.
+/// References that the history of `made` and the nodes of `also` hold: saved tensors, leaves, bases of views. nullopt: a node's class is
+/// unknown, or hooks hold what it has saved.
 std::optional<References> references_of(const std::vector<at::Tensor>& made, const std::vector<torch::autograd::Edge>& also);
 
-/// A node of a torch::autograd::Function, of C++ or Python: its backward is user code.
+/// A node of a torch::autograd::Function, in C++ or Python: its backward is user code.
 bool is_users_function(const torch::autograd::Node& node);
-/// The same, but for those that torch.library makes for an operator.
+/// The same, except those that torch.library makes for an operator.
 bool is_custom_function(const torch::autograd::Node& node);
 bool has_hooks(torch::autograd::Node& node);
 

@@ -7,9 +7,9 @@
 
 namespace hindcast::capture {
 
-/// Leads to a new node at which the gradient of a tensor like this arrives, and that leads there, or nowhere.
+/// Returns an edge to a new node, which receives the gradient of a tensor like `like` and whose own edge is `to`, if given.
 torch::autograd::Edge input_edge(const at::Tensor& like, torch::autograd::Edge to = {});
-/// A node that input_edge() has made.
+/// Whether input_edge() made the node.
 bool is_input_node(const torch::autograd::Node& node);
 
 }  // namespace hindcast::capture

@@ -1,4 +1,4 @@
-// Tensors that a function keeps: found when it returns, before anybody can use one.
+// Tensors that a function keeps: found when it returns, before anything can use one.
 
 #include "capture/function/kept_tensors.h"
 
@@ -18,7 +18,8 @@ using torch::autograd::Edge;
 
 namespace {
 
-// A Python object holds one reference to its tensor, and is held by it while there are others: two of the object are the user's.
+// A Python object holds one reference to its tensor, which holds the object while it has other references: an object with two is the
+// user's.
 size_t python_references(const at::Tensor& tensor) {
   PyObject* const object = tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
   return object == nullptr ? 0 : (*c10::impl::getGlobalPyInterpreter())->refcnt(object);
@@ -26,7 +27,7 @@ size_t python_references(const at::Tensor& tensor) {
 
 bool is_step_of(const ViewStep& a, const ViewStep& b) { return a.op == b.op && a.output == b.output; }
 
-// Autograd's way from a view back to what it is a view of holds each tensor on the way.
+// Autograd's path from a view back to its base holds each tensor on the way.
 void count_viewed(const std::vector<at::Tensor>& held, References& references) {
   std::unordered_map<const Base*, std::vector<const TracingTensor*>> by_memory;
   for (const at::Tensor& tensor : held) {
@@ -49,7 +50,7 @@ std::atomic<void (*)()> garbage_collector = nullptr;
 
 void collect_garbage_by(void (*collect)()) { garbage_collector = collect; }
 
-// A stand-in that is held by more than autograd's history and what we hold ourselves: the function keeps it.
+// True if something else than autograd's history and this trace holds a stand-in: the function keeps it.
 bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
   std::vector<at::Tensor> held = recorder_.held();
   for (const CopiedNumbers& copied : copied_numbers_) held.push_back(copied.tensor);
@@ -57,7 +58,7 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
   std::vector<Edge> accumulators;
   for (const Primal& primal : primals_) accumulators.push_back(primal.inner);
   auto references = references_of(held, accumulators);
-  if (!references) return false;  // it will be found behind the backward
+  if (!references) return false;  // it will be found after the backward
   const auto count = [&](const at::Tensor& tensor) {
     if (traced_of(tensor) != nullptr) ++(*references)[tensor.unsafeGetTensorImpl()];
   };
@@ -88,7 +89,7 @@ bool FunctionTrace::keeps_some(const std::vector<at::Tensor>& outputs) const {
 void FunctionTrace::find_kept(const std::vector<at::Tensor>& outputs) {
   if (!keeps_some(outputs)) return;
   if (const auto collect = collects_garbage_ ? garbage_collector.load() : nullptr) {
-    Recorder::unrecorded(collect);  // reference cycles that the function dropped
+    Recorder::unrecorded(collect);  // frees reference cycles that the function dropped
     if (!keeps_some(outputs)) return;
   }
   keeps_tensors_ = true;

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors that a function keeps.
+// Detects tensors that a function keeps after it has returned.
 
 namespace hindcast::capture {
 

@@ -1,5 +1,5 @@
 #pragma once
-// What tells two tensors apart that share memory, or one at two times.
+// Distinguishes tensors that share memory, and the states of one tensor before and after a write.
 
 #include "capture/graph/shared_memory.h"
 
@@ -11,10 +11,10 @@
 
 namespace hindcast::capture {
 
-/// 0 for an inference tensor, which counts no writes.
+/// 0 for an inference tensor, which does not count writes.
 inline uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
 
-/// Both count writes together: a write to either invalidates what autograd saved of both.
+/// Makes both share a version counter: a write to either invalidates what autograd saved of both.
 inline void share_version(const at::Tensor& tensor, const at::Tensor& with) {
   if (!tensor.is_inference() && !with.is_inference())
     torch::autograd::impl::set_version_counter(tensor, torch::autograd::impl::version_counter(with));
@@ -25,7 +25,7 @@ inline bool is_same_place(const at::Tensor& a, const at::Tensor& b) {
          a.storage_offset() == b.storage_offset();
 }
 
-/// The tensor's history begins at neither of these edges: it was written to.
+/// True if the tensor's history begins at neither of these edges: it was written to.
 inline bool has_another_history(const at::Tensor& tensor, const torch::autograd::Edge& one, const torch::autograd::Edge& other) {
   if (!tensor.defined() || !tensor.requires_grad()) return false;
   const torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(tensor);

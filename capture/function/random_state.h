@@ -1,5 +1,5 @@
 #pragma once
-// LibTorch's default generators: the CPU's, and those of the devices that tensors are on.
+// The state of LibTorch's default generators: the CPU's, and those of the devices that tensors are on.
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
@@ -11,15 +11,15 @@ namespace hindcast::capture {
 
 class RandomState {
  public:
-  /// Of no generator.
+  /// The state of no generator.
   RandomState() = default;
-  /// As they are now.
+  /// Their current state, for the devices of `tensors`.
   static RandomState of(c10::ArrayRef<at::Tensor> tensors);
-  /// Of the same generators, as they are now.
+  /// The current state of the same generators.
   RandomState now() const;
 
   bool defined() const { return !states_.empty(); }
-  /// Of the same generators, and none has drawn between the two.
+  /// The same generators, and none has drawn between the two.
   bool is_same(const RandomState& other) const;
   void restore() const;
 

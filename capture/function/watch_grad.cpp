@@ -20,7 +20,7 @@ class WatchedMeta final : public torch::autograd::AutogradMeta {
   const at::Tensor& grad() const override { return is_asked() ? input_.grad() : AutogradMeta::grad(); }
 
  private:
-  // By the function, which goes on by itself with the argument's gradient.
+  // Whether the function asks for the gradient; it then continues unrecorded, with the argument's gradient.
   bool is_asked() const {
     Recorder* const recorder = Recorder::current();
     if (recorder == nullptr || torch::autograd::get_current_graph_task_id() != -1) return false;

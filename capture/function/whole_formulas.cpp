@@ -32,7 +32,7 @@ bool looks_at_values(const Node& node) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-// A program takes each result for memory of its own.
+// A program assumes that each result has its own memory.
 at::Tensor own(at::Tensor result, const std::vector<IValue>& arguments) {
   bool is_shared = false;
   for (const IValue& argument : arguments) {
@@ -65,7 +65,7 @@ const c10::OperatorHandle& formula_op() {
   static const c10::OperatorHandle op = [] {
     static auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
     library.def("formula(Tensor?[] gradients, Tensor?[] saved, SymInt[] sizes, str name, Any[] arguments) -> Tensor[]");
-    // Autograd, transforms and modes look into it; the recorder does not (op_traits.cpp).
+    // Autograd, transforms and modes decompose it; the recorder does not (op_traits.cpp).
     for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched})
       library.impl("formula", key, torch::CppFunction::makeFromBoxedFunction<&call_formula>());
     return c10::Dispatcher::singleton().findSchemaOrThrow("hindcast::formula", "");
@@ -79,8 +79,8 @@ c10::List<std::optional<at::Tensor>> optional(const std::vector<at::Tensor>& ten
   return list;
 }
 
-// It has no release_variables(): LibTorch calls that for a node it destroys, and this node is destroyed with the trace, while a derivative's
-// history may still lead to the wrapped node.
+// It has no release_variables(): LibTorch calls that for a node it destroys, and this node is destroyed with the trace, while a
+// derivative's history may still lead to the wrapped node.
 class WholeFormula final : public Node {
  public:
   explicit WholeFormula(NodePtr node) : Node(node->sequence_nr(), torch::autograd::edge_list(node->next_edges())), node_(std::move(node)) {
@@ -90,7 +90,7 @@ class WholeFormula final : public Node {
   std::string name() const override { return node_->name(); }
 
   variable_list apply(variable_list&& gradients) override {
-    // The node asks where its edges lead, to see which results are wanted.
+    // The node reads its edges to see which results are needed.
     node_->next_edges() = next_edges();
     Recorder* const recorder = Recorder::current();
     if (recorder == nullptr || recorder->is_released()) return (*node_)(std::move(gradients));
@@ -128,7 +128,7 @@ void WholeFormulas::put_into(const std::vector<at::Tensor>& made) {
     const NodePtr other = whole(*edge.function);
     return other ? std::optional(Edge(other, edge.input_nr)) : std::nullopt;
   });
-  // Where nothing leads to from within. Their own edges have been gone over.
+  // Nodes that no other node leads to. Their own edges were visited already.
   for (const at::Tensor& tensor : made) {
     if (tensor.defined() && tensor.requires_grad() && !tensor.is_leaf()) whole(*torch::autograd::impl::gradient_edge(tensor).function);
   }

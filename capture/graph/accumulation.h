@@ -1,12 +1,12 @@
 #pragma once
-// Sums of gradients in a recorded backward of a function.
+// Recognises sums of gradients in the captured backward of a function.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 namespace hindcast::capture {
 
-/// An instr that may be LibTorch's sum of gradients that flow into one node. LibTorch adds while the node that gives the second gradient is the
-/// current one, so that the sum has the number of that node's formula (Instr::formula). A formula's own sum looks the same.
+/// Whether the instr may be LibTorch's sum of gradients that flow into one node. LibTorch adds while the node that gives the second
+/// gradient is the current one, so the sum has that node's formula number (Instr::formula). A formula's own sum looks the same.
 inline bool may_be_accumulation(const Instr& instr) {
   if (instr.kind == InstrKind::AddGrads) return true;
   if (!instr.op) return false;

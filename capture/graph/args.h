@@ -1,7 +1,7 @@
 #pragma once
-// Arguments of ATen calls, for who writes instrs or reads them.
+// Builds and tests arguments of ATen calls.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
-#include "capture/graph/graph.h"
-#include "base/footprint.h"
+#include "hindcast/detail/footprint.h"
+#include "hindcast/graph.h"
 
 namespace hindcast::capture {
 namespace {
@@ -25,7 +25,7 @@ size_t of_instr(const Instr& instr) {
 
 size_t Graph::footprint(const Graph* beside) const {
   using base::footprint;
-  constexpr size_t kHashNode = 64;  // of an expression in the table that finds equal ones
+  constexpr size_t kHashNode = 64;  // per expression, in the table that finds equal ones
   size_t bytes = sizeof(*this) + footprint(inputs) + footprint(outputs) + footprint(unbacked) + footprint(origins);
   bytes += values.footprint(beside ? &beside->values : nullptr, of_value) + instrs.footprint(beside ? &beside->instrs : nullptr, of_instr);
   if (beside == nullptr || beside->symbols != symbols) bytes += symbols->size() * (sizeof(Expr) + kHashNode);

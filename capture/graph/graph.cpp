@@ -1,7 +1,8 @@
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include "base/check.h"
 #include "capture/graph/symbolic_env.h"
+#include "capture/graph/users_op.h"
 #include "hooks/add_gradients.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -19,17 +20,17 @@
 namespace hindcast::capture {
 namespace {
 
-// What instrs run under, as in a backward: LibTorch's sum of a sparse and a dense gradient asks whether gradients are recorded.
+// The state in which instrs run, as in a backward: LibTorch's sum of a sparse and a dense gradient checks whether gradients are recorded.
 struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView dispatch;
   c10::AutoGradMode no_grad{false};
 };
 
-// Runs instrs one by one, values in a map: for user compilers and checks, not for the hit path.
+// Runs instrs one by one, with values in a map: for user compilers and checks, not on the hit path.
 class Interpreter {
  public:
   explicit Interpreter(const Env& env) : env_(&env) {}
-  /// In this state: not below autograd, so that each op has to be one that autograd and transforms know.
+  /// Runs in the thread's state, not below autograd, so autograd and function transforms must support each op.
   explicit Interpreter(SymbolicEnv& sizes) : sizes_(&sizes), in_this_state_(true) {}
   std::unordered_map<uint32_t, at::Tensor> values;
 
@@ -39,13 +40,13 @@ class Interpreter {
     if (ready) run(instr);
   }
 
-  /// `without_gradients`: it was recorded in no-grad mode.
+  /// `without_gradients`: the instr was captured in no-grad mode.
   void run(const Instr& instr, bool without_gradients = false) {
     if (instr.kind == InstrKind::Mutate) return write(instr, without_gradients);
     std::optional<c10::AutoGradMode> no_grad;
     if (without_gradients) no_grad.emplace(false);
     if (instr.kind == InstrKind::AddGrads) {
-      // Copies, so that nothing is added in place: the values may be the caller's, and others may read them.
+      // Out of place: the values may be the caller's, and others may read them.
       const at::Tensor &a = values.at(instr.inputs[0].index), &b = values.at(instr.inputs[1].index);
       values[instr.outputs[0].index] = in_this_state_ ? at::add(a, b) : hooks::add_gradients(a, b);
       return;
@@ -61,7 +62,7 @@ class Interpreter {
   void write(const Instr& instr, bool without_gradients) {
     const at::Tensor& base = values.at(instr.base.index);
     at::Tensor copy = in_this_state_ ? base.clone() : at::empty_strided(base.sizes(), base.strides(), base.options()).copy_(base);
-    std::optional<c10::AutoGradMode> no_grad;  // behind the copy: a write in no-grad mode does not change the history of its target
+    std::optional<c10::AutoGradMode> no_grad;  // after the copy: a write in no-grad mode does not change the history of its target
     if (without_gradients) no_grad.emplace(false);
     call(*instr.op, instr.args, instr.target_arg, view(copy, instr.views), instr.seen);
     values[instr.outputs[0].index] = std::move(copy);
@@ -116,7 +117,7 @@ class Interpreter {
     return {};
   }
 
-  // Those that are numbers stay numbers, which ops without symbols take too.
+  // Plain numbers stay plain, since ops without symbolic overloads accept those too.
   c10::IValue integer(ExprId expr) { return env_ != nullptr ? c10::IValue(env_->integer(expr)) : c10::IValue(sizes_->integer(expr)); }
   c10::IValue integers(const Arg& arg) {
     std::vector<c10::SymInt> sizes;
@@ -128,7 +129,7 @@ class Interpreter {
     return numbers.size() == sizes.size() ? c10::IValue(std::move(numbers)) : c10::IValue(std::move(sizes));
   }
 
-  const Env* const env_ = nullptr;  // one of the two
+  const Env* const env_ = nullptr;  // exactly one of the two is set
   SymbolicEnv* const sizes_ = nullptr;
   const bool in_this_state_ = false;
 };
@@ -143,7 +144,7 @@ void replay_all(std::unordered_map<uint32_t, at::Tensor>& values, const Instrs& 
   interpreter.values.swap(values);
 }
 
-// Where values of a program have its symbols as sizes, these are what the given tensors have.
+// Where sizes of input values are symbols, takes the symbols' values from the given tensors.
 Bindings bindings_of(const Graph& graph, const std::vector<at::Tensor>& given) {
   Bindings bindings = bindings_at_capture(*graph.symbols);
   for (size_t i = 0; i < given.size(); ++i) {
@@ -157,7 +158,7 @@ Bindings bindings_of(const Graph& graph, const std::vector<at::Tensor>& given) {
   return bindings;
 }
 
-// The stretches between barriers in which anything is computed; without inputs and outputs.
+// The ranges between barriers that compute anything; without inputs and outputs.
 std::vector<Segment> stretches(const base::SharedList<Instr>& instrs) {
   std::vector<Segment> result;
   uint32_t first = 0;

@@ -7,7 +7,7 @@
 namespace hindcast::capture {
 namespace {
 
-// Expressions of one table as those of another.
+// Translates expressions of one table into another.
 class Translation {
  public:
   Translation(const SymbolTable& from, SymbolTable& to, std::span<const ExprId> integers)
@@ -115,7 +115,7 @@ class Inliner {
   }
 
  private:
-  // Else a width that is 64 in the program and a symbol outside of it would keep ops apart that belong in one kernel.
+  // Otherwise a width that is 64 in the program and a symbol outside would keep apart ops that belong in one kernel.
   void take_sizes(ValueId in_program, ValueId there) {
     std::vector<ExprId> sizes;
     for (const ExprId size : program_.values[in_program.index].sizes) sizes.push_back(translated_(size));

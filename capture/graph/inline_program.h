@@ -1,18 +1,18 @@
 #pragma once
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <span>
 
 namespace hindcast::capture {
 
-/// A program as part of another.
+/// A program to inline into another graph.
 struct InlineRequest {
   const Graph& program;
-  std::span<const ValueId> inputs;   // values of the other that take the place of the program's inputs; undefined where they are
-  std::span<const ExprId> integers;  // expressions of the other that take the place of the program's integer symbols
-  uint32_t origin = 0;               // of its instrs there
-  size_t saved = 0;  // so many of the first inputs have the sizes that the program knows, whatever is known of them elsewhere
+  std::span<const ValueId> inputs;   // values of the outer graph that replace the program's inputs; undefined where those are
+  std::span<const ExprId> integers;  // expressions of the outer graph that replace the program's integer symbols
+  uint32_t origin = 0;               // of the inlined instrs
+  size_t saved = 0;  // this many of the first inputs get the sizes that the program knows, whatever the outer graph knows of them
 };
 
 /// Appends the program's instrs to `graph` and returns its outputs there. The program's relations become relations of `graph`.

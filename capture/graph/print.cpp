@@ -64,7 +64,7 @@ std::string op_name(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-// ---- what others put into words
+// ---- what derived classes override
 
 std::string Printer::head() const {
   return base::format("===== Graph =====\nclass Graph{}(torch.nn.Module):\n    def forward(self, inputs, sizes, scalars):\n", graph_.id);
@@ -84,7 +84,7 @@ std::string Printer::text_of(const Instr& event, const std::string& inputs) cons
 std::string Printer::colour_of(const Instr& event) const { return is_barrier(event) ? "orange" : "lightblue"; }
 std::string Printer::label_of_origin(uint32_t origin) const { return graph_.origins[origin]; }
 
-// ---- names, as FX gives them: the op's, numbered from its second use on
+// ---- names, as in FX: the op's name, numbered from its second use on
 
 void Printer::name_values() {
   const auto is_named = [&](ValueId value) { return !value.defined() || !names_[value.index].empty(); };

@@ -1,8 +1,8 @@
 #pragma once
-// A graph as text, in the words of PyTorch's logs, and as a picture. What a graph has beside calls and sums, a class that derives
-// from Printer puts into words.
+// Prints a graph as text, in the style of PyTorch's logs, and as a Graphviz picture. Classes derived from Printer describe what a graph has
+// besides calls and sums.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <map>
 #include <sstream>
@@ -19,7 +19,7 @@ class Printer {
 
   std::string text();
   std::string dot();
-  /// By value; empty for a value that no input is and no instr makes.
+  /// By value; empty for a value that is neither an input nor made by an instr.
   std::vector<std::string> names() {
     name_values();
     return names_;
@@ -29,25 +29,25 @@ class Printer {
   struct Input {
     ValueId value;
     std::string name;
-    std::string source;  // what the text says it is
+    std::string source;  // how the text describes it
   };
   virtual std::string head() const;
   virtual std::vector<Input> inputs() const;
-  /// Of the box that an event is in the picture, and of the values that it makes; empty: it is in neither text nor picture.
+  /// Name of the event's box in the picture, and of the values that it makes; empty: the event is in neither text nor picture.
   virtual std::string name_of(const Instr& event) const;
-  /// What the text has for the event, but for the values that it makes.
+  /// The event's text, without the values that it makes.
   virtual std::string text_of(const Instr& event, const std::string& inputs) const;
-  /// Of the event's box.
+  /// Colour of the event's box.
   virtual std::string colour_of(const Instr& event) const;
   /// "MulBackward0 (NodeCall 2)"
   virtual std::string label_of_origin(uint32_t origin) const;
-  /// Before the names of the values that a call or a sum makes.
+  /// Prefix of the names of values that a call or a sum makes.
   virtual std::string prefix_of(const Instr& /*instr*/) const { return {}; }
-  /// Before the results.
+  /// Text before the results.
   virtual std::string tail() const { return {}; }
   virtual std::vector<ValueId> results() const { return graph_.outputs; }
 
-  /// What the text calls each value, by text() or this; needed by who puts values into other texts.
+  /// Names all values, as text() does; for callers that use the names in other texts.
   void name_values();
   const std::string& name(ValueId value) const;
   std::string typed(ValueId id) const;
@@ -69,7 +69,7 @@ class Printer {
 
   std::vector<std::string> names_;
   std::map<std::string, size_t> counts_;
-  std::unordered_set<std::string> taken_;  // names that somebody gave
+  std::unordered_set<std::string> taken_;  // names given by the caller
   std::vector<std::string> makers_;        // by value: the box in the picture
   std::ostringstream out_;
 };

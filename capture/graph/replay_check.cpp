@@ -11,7 +11,7 @@ namespace {
 using Values = std::unordered_map<uint32_t, at::Tensor>;
 using Results = std::vector<std::pair<ValueId, at::Tensor>>;
 
-/// `near`: values that need only be near.
+/// `near`: values that need only be close.
 std::optional<std::string> first_that_differs(const Values& values, const Results& results, Zeros zeros,
                                               const std::unordered_set<uint32_t>& near = {}) {
   for (const auto& [value, tensor] : results) {

@@ -16,7 +16,7 @@ at::Tensor clone_exactly(const at::Tensor& tensor) {
   const int64_t offset = (past_line(tensor) - past_line(memory) + 64) % 64 / item;
   memory.narrow(0, offset, span).copy_(at::as_strided(tensor, {span}, {1}));
   at::Tensor clone = at::as_strided(memory, tensor.sizes(), tensor.strides(), offset);
-  // Python's number decides less about types than a tensor of no dims does.
+  // A wrapped Python number has less weight in type promotion than a 0-dim tensor.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) clone.unsafeGetTensorImpl()->set_wrapped_number(true);
   return clone;
 }

@@ -1,8 +1,8 @@
 #pragma once
-// Values of a program's expressions where its integer symbols are sizes of a trace at work: LibTorch's sizes, which are expressions of that
-// trace's table.
+// Values of a program's expressions where its integer symbols are sizes of a running trace: LibTorch's SymInts, which are expressions of
+// that trace's table.
 
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include <ATen/core/ivalue.h>
 
@@ -14,13 +14,13 @@ namespace hindcast::capture {
 
 class SymbolicEnv {
  public:
-  /// `ints`, `floats`: by number of the symbol.
+  /// `ints`, `floats`: by symbol number.
   SymbolicEnv(const SymbolTable& table, std::span<const c10::SymInt> ints, std::span<const double> floats)
       : table_(table), ints_(ints), floats_(floats), integers_(table.size()), reals_(table.size()) {}
 
   c10::SymInt integer(ExprId id);
   c10::SymFloat real(ExprId id);
-  /// Asks the trace for each of the program's relations, so that it depends on them. Throws Unsupported where one does not hold.
+  /// Checks each of the program's relations in the trace, which then depends on them. Throws Unsupported if one does not hold.
   void require_relations();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostTensors = 64;  // SeenOfAutograd has one bit for each
 
-/// Gives tensors to a kernel as it saw them, and takes them back as they are.
+/// Passes tensors to a kernel with the requires_grad that it saw at capture, and maps its results back to the original tensors.
 class Disguise {
  public:
   explicit Disguise(uint64_t requires_grad) : requires_grad_(requires_grad) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Ops that answer by a bool what all elements of two tensors say together.
+// Ops that compare two tensors as a whole and return a bool: equal() and allclose().
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -8,12 +8,12 @@
 
 namespace hindcast::capture {
 
-/// equal() and allclose(): a program has them as the tensor of one element that the bool is read from.
-/// equal(), which says no where sizes differ.
+/// equal(), which is false if the sizes differ.
 extern const c10::OperatorName kEqual;
+/// equal() or allclose(): a program computes it as a tensor of one element, from which the bool is read.
 bool is_comparison(const c10::OperatorName& op);
 
-/// The calls that make this tensor: each gets what the one before it gave.
+/// The two calls that compute this tensor; `of_all` gets the result of `of_elements`.
 struct Comparison {
   c10::OperatorHandle of_elements;
   std::vector<c10::IValue> arguments;

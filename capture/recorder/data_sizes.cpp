@@ -9,7 +9,7 @@
 namespace hindcast::capture {
 namespace {
 
-// Whose result, or each of whose results with such a size, has it in dimension 0.
+// Ops whose data-dependent size is in dimension 0 of each result that has it.
 constexpr auto kOps = std::to_array<std::string_view>({"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::bincount"});
 
 Sizes traced_sizes_of(const at::Tensor& tensor, SymbolTable& symbols) {
@@ -43,7 +43,7 @@ SizesByData sizes_by_data(const c10::OperatorHandle& op, const std::vector<c10::
   found.symbol = symbols.unbacked_symbol(hint);
   found.dims.emplace_back(0, 0);
   const bool is_unique = op.operator_name().name == "aten::_unique2";
-  if (is_unique && inputs[2].toBool()) found.sizes[1] = traced_sizes_of(inputs[0].toTensor(), symbols);  // each element's number
+  if (is_unique && inputs[2].toBool()) found.sizes[1] = traced_sizes_of(inputs[0].toTensor(), symbols);  // inverse indices
   if (is_unique && inputs[3].toBool()) found.dims.emplace_back(2, 0);                                    // counts
   if (hint < 2) {
     symbols.pin(found.symbol);

@@ -1,9 +1,10 @@
-// The dispatch key of the recorder: the fallback behind it, and who records on this thread.
+// The dispatch key of the recorder: its fallback, and the current recorder of this thread.
 
 #include "capture/recorder/dispatch.h"
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "capture/graph/users_op.h"
 #include "capture/recorder/real_arguments.h"
 #include "capture/recorder/watch_tensors.h"
 
@@ -38,7 +39,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     recorder->record(op, stack);
     return;
   }
-  // A stand-in outlived its trace: run on what it stands for.
+  // A stand-in outlived its trace: run on the real tensors.
   const c10::impl::ExcludeDispatchKeyGuard below(kRecorderKey);
   const size_t count = op.schema().arguments().size();
   for (size_t i = stack->size() - count; i < stack->size(); ++i) (*stack)[i] = real_tensors((*stack)[i]);
@@ -69,7 +70,7 @@ LazyOps::LazyOps() {
 
 struct Recorder::Scope::Guards {
   explicit Guards(Autograd autograd) {
-    if (autograd == Autograd::AtWork) return;
+    if (autograd == Autograd::Above) return;
     below_autograd.emplace();
     without_lazy_ops.emplace(kLazy);
   }

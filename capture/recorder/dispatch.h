@@ -1,5 +1,5 @@
 #pragma once
-// Who records on this thread. Only the recorder's own files include this.
+// The current recorder of this thread, and its dispatch state. Only the recorder's own files include this.
 
 #include "capture/recorder/libtorch_compat.h"
 #include "capture/recorder/recorder.h"
@@ -9,11 +9,11 @@
 
 namespace hindcast::capture {
 
-// Lazy conjugates and negatives have dispatch keys of their own. In a backward these come behind autograd, where
-// composite ops have decomposed: matmul gives mm its conjugated operand, and mm has BLAS conjugate it, with other roundings than those of a copy. A
-// formula is recorded below autograd, where these keys would come first. So they are left out there, until an op does not decompose.
+// Lazy conjugates and negatives have dispatch keys of their own. In a backward these come after autograd, where composite ops have
+// decomposed: matmul gives mm its conjugated operand, and mm has BLAS conjugate it, which rounds differently than a copy. A formula is
+// recorded below autograd, where these keys would come first. So they are excluded there, until an op does not decompose.
 
-/// While alive, the two keys are in their places on this thread.
+/// While alive, the two keys are not excluded on this thread.
 class LazyOps {
  public:
   LazyOps();
@@ -22,7 +22,7 @@ class LazyOps {
   c10::impl::ForceDispatchKeyGuard former_;
 };
 
-/// While alive, nothing is recorded on this thread, and stand-ins' key is left out.
+/// While alive, nothing is recorded on this thread, and the stand-ins' dispatch key is excluded.
 class Recorder::Pause {
  public:
   Pause();
@@ -33,7 +33,7 @@ class Recorder::Pause {
  private:
   LazyOps lazy_ops_;
   c10::impl::ExcludeDispatchKeyGuard below_;
-  at::AutoDispatchBelowADInplaceOrView below_autograd_;  // it has been at work, or never is
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;  // autograd has run already, or never does
   Recorder* paused_;
 };
 

@@ -9,7 +9,7 @@ bool is_given(const c10::IValue& tensor) { return tensor.isTensor() && tensor.to
 
 }  // namespace
 
-// Batch norm in training moves its running mean and variance. Autograd does not count that as a write: no version changes.
+// Batch norm in training updates its running mean and variance. Autograd does not count that as a write: no version changes.
 std::optional<HiddenWrite> hidden_write(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs) {
   static const c10::OperatorName kBatchNorm("aten::native_batch_norm", ""), kLegit("aten::_native_batch_norm_legit", ""),
       kWithUpdate("aten::_batch_norm_with_update", ""), kRrelu("aten::rrelu_with_noise", "");

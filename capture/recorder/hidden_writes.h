@@ -1,5 +1,5 @@
 #pragma once
-// Ops that write to an argument besides what they return, whether their schema says so or not.
+// Ops that write to an argument besides returning results, whether their schema says so or not.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -9,14 +9,14 @@
 
 namespace hindcast::capture {
 
-/// The op that returns the new contents instead, behind the results of the one that writes.
+/// The functional op that returns the new contents, after the results of the op that writes.
 struct HiddenWrite {
   c10::OperatorHandle functional;
   std::vector<uint32_t> written;  // arguments of both, in the order in which `functional` returns them
-  uint32_t results = 0;           // of the op that writes
+  uint32_t results = 0;           // number of results of the op that writes
 };
 
-/// Nullopt: the call writes to nothing so.
+/// nullopt: the call has no such write.
 std::optional<HiddenWrite> hidden_write(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs);
 
 }  // namespace hindcast::capture

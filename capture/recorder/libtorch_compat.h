@@ -1,6 +1,6 @@
 #pragma once
-// What differs between the LibTorch releases that hindcast compiles against, in one place; all else is written as for 2.11.
-// A release that is not named here is refused: parts of autograd that hindcast uses change without a word in LibTorch's notes.
+// The differences between the LibTorch releases that hindcast compiles against, in one place; all other code is written for 2.11. An
+// unlisted release is refused: parts of autograd that hindcast uses change without a word in LibTorch's notes.
 
 #include <c10/core/AutogradState.h>
 #include <c10/core/DispatchKey.h>
@@ -14,27 +14,27 @@
 #error "hindcast is built for LibTorch 2.11 to 2.15; see docs/libtorch-releases.md for what to check before another release"
 #endif
 
-// The engine hands out hooks for each new node, from 2.14 on: one more virtual for an engine that stands in for another.
+// From 2.14 on the engine returns hooks for each new node: one more virtual function for an engine that replaces another.
 #define HINDCAST_ENGINE_HAS_NODE_CREATION_HOOKS (TORCH_VERSION_MINOR >= 14)
-// Whether AccumulateGrad gives a gradient the layout of its leaf is a switch of the thread, from 2.13 on.
+// From 2.13 on a thread-local switch decides whether AccumulateGrad gives a gradient the layout of its leaf.
 #define HINDCAST_GRADIENT_LAYOUT_IS_A_SWITCH (TORCH_VERSION_MINOR >= 13)
 
 namespace hindcast::capture {
 
-// Whether Python's grad() says which input was not used, from 2.13 on.
+// From 2.13 on Python's grad() says which input was not used.
 inline constexpr bool kUnusedInputsHaveAnIndex = TORCH_VERSION_MINOR >= 13;
 
-// Free in all of them. From 2.13 on it is meant for LibTorch's own C++ FakeTensor, for which 2.15 has no fallback yet;
+// Unused by all these releases. From 2.13 on it is meant for LibTorch's own C++ FakeTensor, for which 2.15 has no fallback yet;
 // recorder_available() checks at run time.
 inline constexpr c10::DispatchKey kRecorderKey = c10::DispatchKey::Fake;
 
-/// What owns a node: std::shared_ptr<Node> up to 2.12, c10::intrusive_ptr<Node> from 2.13 on.
+/// The owning pointer of a node: std::shared_ptr<Node> up to 2.12, c10::intrusive_ptr<Node> from 2.13 on.
 using NodePtr = decltype(torch::autograd::Edge::function);
 
 #if TORCH_VERSION_MINOR < 13
 using WeakNodePtr = std::weak_ptr<torch::autograd::Node>;
 
-/// Takes a node that `new` has just made.
+/// Takes ownership of a node that `new` has just made.
 template <class T>
 std::shared_ptr<T> own_node(T* node) {
   return std::shared_ptr<T>(node, torch::autograd::deleteNode);
@@ -48,7 +48,8 @@ c10::intrusive_ptr<T> own_node(T* node) {
 }
 #endif
 
-/// After 2.11, this node's formula takes another path for a symbolic exponent, with other rounding. So its exponent stays a constant of the program.
+/// After 2.11, this node's formula takes another path for a symbolic exponent, which rounds differently. So its exponent stays a constant
+/// of the program.
 inline bool rounds_differently_for_symbols(const torch::autograd::Node& node) {
   return TORCH_VERSION_MINOR > 11 && node.name() == "PowBackward0";
 }

@@ -1,5 +1,5 @@
-// Indexing by masks, recorded as indexing by the numbers of their true elements: what has an unbacked size is nonzero() alone, once for a
-// mask, and a backward indexes by the same numbers.
+// Indexing by masks, recorded as indexing by the numbers of their true elements: only nonzero() has an unbacked size, once per mask, and a
+// backward indexes by the same numbers.
 
 #include "capture/recorder/recorder.h"
 
@@ -25,7 +25,7 @@ using Indices = std::vector<std::optional<at::Tensor>>;
 
 bool has_masks(const Indices& indices) { return std::any_of(indices.begin(), indices.end(), is_mask); }
 
-// Else the op throws.
+// Otherwise the op throws.
 bool fit(const Indices& indices, const at::Tensor& indexed) {
   size_t dim = 0;
   for (const auto& index : indices) {
@@ -37,8 +37,8 @@ bool fit(const Indices& indices, const at::Tensor& indexed) {
   return true;
 }
 
-// To write one value to all, ATen takes the mask itself. A backward indexes the gradient of other values by the mask: then what has a size
-// by data is to be in the forward.
+// To write one value everywhere, ATen takes the mask itself. The backward of other values indexes their gradient by the mask: then the op
+// with the data-dependent size must be in the forward.
 bool is_put_by_numbers(const std::vector<c10::IValue>& inputs, bool are_known) {
   const at::Tensor& values = inputs[2].toTensor();
   const bool needs_gradient = values.requires_grad() && at::GradMode::is_enabled();
@@ -47,7 +47,7 @@ bool is_put_by_numbers(const std::vector<c10::IValue>& inputs, bool are_known) {
 
 }  // namespace
 
-// Of the mask's columns, one for each of its dimensions. Stand-ins.
+// One tensor of indices per dimension of the mask, as stand-ins.
 std::vector<at::Tensor> Recorder::numbers_of(const at::Tensor& mask) {
   const ValueId id = value_of(mask);
   auto known = numbers_of_masks_.find(id.index);
@@ -70,7 +70,7 @@ std::vector<at::Tensor> Recorder::numbers_of(const at::Tensor& mask) {
   return columns;
 }
 
-// False: it is to be recorded as it stands.
+// False: the op is to be recorded unchanged.
 bool Recorder::record_by_numbers(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, torch::jit::Stack* stack) {
   static const c10::OperatorName kIndex("aten::index", "Tensor"), kSelect("aten::masked_select", ""), kPut("aten::index_put_", ""),
       kPutImpl("aten::_index_put_impl_", ""), kPutNew("aten::index_put", "");
@@ -109,7 +109,7 @@ bool Recorder::record_by_numbers(const c10::OperatorHandle& op, const std::vecto
   return true;
 }
 
-// Those that were recorded in what was dropped since.
+// Forgets masks whose numbers were recorded in instrs that have been dropped.
 void Recorder::forget_dropped_masks() {
   std::erase_if(numbers_of_masks_, [&](const auto& each) { return each.second.end > graph_.instrs.size(); });
 }

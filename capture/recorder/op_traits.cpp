@@ -48,9 +48,9 @@ OpTraits read_traits(const c10::OperatorHandle& op) {
   if (op.hasTag(at::Tag::inplace_view)) {
     std::string name = op.operator_name().name;
     name.pop_back();                                      // the underscore
-    const bool is_transpose = name == "aten::transpose";  // whose overload has a name
+    const bool is_transpose = name == "aten::transpose";  // its overload has a name
     traits.view = c10::Dispatcher::singleton().findSchema({name, is_transpose ? "int" : op.operator_name().overload_name});
-    if (traits.view && !returns_a_view(*traits.view)) traits.view.reset();  // what set_() and resize_() do is no view
+    if (traits.view && !returns_a_view(*traits.view)) traits.view.reset();  // set_() and resize_() make no views
   }
   traits.unusual = unusual_traits(op, traits);
   return traits;

@@ -19,7 +19,7 @@ uint64_t operator_settings() {
   settings.add(context.deterministicFillUninitializedMemory(), 1);
   settings.add(context.userEnabledMkldnn(), 1);
   settings.add(context.userEnabledNNPACK(), 1);
-  // By backend: what LibTorch says without one throws where a program uses its older and its newer switches.
+  // By backend: LibTorch's query without a backend throws if a program uses both its older and its newer switches.
   settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::MATMUL), 2);
   settings.add(context.float32Precision(Float32Backend::MKLDNN, Float32Op::CONV), 2);
   settings.add(c10::get_default_dtype_as_scalartype(), 8);
@@ -29,7 +29,7 @@ uint64_t operator_settings() {
 uint64_t accelerator_settings() {
   auto& context = at::globalContext();
   PackedBits settings;
-  // What was asked for, each of four: the older switches of TF32 are made of these.
+  // The requested precisions, each one of four: the older TF32 switches are derived from these.
   settings.add(context.float32Precision(Float32Backend::GENERIC, Float32Op::ALL), 2);
   for (const Float32Op op : {Float32Op::ALL, Float32Op::CONV, Float32Op::RNN, Float32Op::MATMUL}) {
     settings.add(context.float32Precision(Float32Backend::CUDA, op), 2);
@@ -40,7 +40,7 @@ uint64_t accelerator_settings() {
   settings.add(context.allowFP16ReductionCuBLAS(), 2);
   settings.add(context.allowBF16ReductionCuBLAS(), 2);
   settings.add(context.allowFP16AccumulationCuBLAS(), 1);
-  // Who asks for the library of matrix products settles the default first: there is no question that changes nothing.
+  // Querying the library of matrix products settles the default first: no query is without that side effect.
   settings.add(context.blasPreferredBackend(), 2);
   settings.add(context.linalgPreferredBackend(), 2);
   constexpr int kMostTried = (1 << 12) - 1;  // a library has fewer algorithms

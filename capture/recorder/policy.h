@@ -1,16 +1,16 @@
 #pragma once
-// What a recorder does where a formula does something that an instr alone cannot say.
+// Decides what a recorder does where an instr alone cannot represent what a formula does.
 //
-// A backward can give up one node: it calls the node as itself. A traced function cannot: it has to carry the random state, copy a
-// written input back, or make an input of a tensor that it found. So whoever records brings a policy, and the recorder asks it before the
-// op has an effect.
+// A backward can give up one node: it calls the node as itself. A traced function cannot: it must carry the random state, copy a written
+// input back, or turn a tensor that it found into an input. So each user of the recorder brings a policy, which the recorder asks before
+// the op has an effect.
 
-#include "capture/graph/graph.h"
 #include "capture/recorder/tracing_tensor.h"
+#include "hindcast/graph.h"
 
 namespace hindcast::capture {
 
-/// Record: the op becomes an instr like any other, and the rest is the policy's. Refuse: recording stops before the op runs.
+/// Record: the op becomes an instr like any other, and the policy handles the rest. Refuse: recording stops before the op runs.
 enum class Answer : uint8_t { Record, Refuse };
 
 class Policy {
@@ -18,25 +18,25 @@ class Policy {
   virtual ~Policy() = default;
 
   virtual Answer draws_random_numbers(const c10::OperatorHandle& op) = 0;
-  /// It has drawn them.
+  /// Called after the op has drawn them.
   virtual void has_drawn_random_numbers() {}
-  /// A result is a number, or its size is known only when the op has run.
+  /// A result is a number, or its size is known only after the op has run.
   virtual Answer depends_on_data(const c10::OperatorHandle& op) = 0;
   virtual Answer returns_no_tensor(const c10::OperatorHandle& op) = 0;
   /// `target` stands for a tensor that the formula did not make itself.
   virtual Answer writes_to_given(const c10::OperatorHandle& op, const TracingTensor& target) = 0;
-  /// A stand-in for a tensor that nobody gave to the formula; undefined: refuse. Not asked for numbers, which become constants, nor
-  /// twice for one tensor.
+  /// Returns a stand-in for a tensor that was not passed to the formula; undefined: refuse. Not asked for numbers, which become constants,
+  /// nor twice for one tensor.
   virtual at::Tensor lift(const at::Tensor& outside) = 0;
-  /// The formula made the tensor of numbers of the host, as torch.tensor() does: each call makes another.
+  /// The formula made the tensor from numbers of the host, as torch.tensor() does: each call makes a new one.
   virtual void was_made_of_numbers(const at::Tensor& /*tensor*/) {}
-  /// Whether others see what the formula does to the tensor itself, and not to its contents: it was given the tensor, or found it outside.
+  /// Whether changes to the tensor itself, not to its contents, are visible outside the formula: it was passed in, or found outside.
   virtual bool is_given(const at::Tensor& /*tensor*/) const { return false; }
-  /// The formula has got a number out of `of`, and may go on as it likes.
+  /// The formula has read the number `number` from `of`, and may branch on it.
   virtual void told_number(ValueId /*of*/, const at::Scalar& /*number*/) {}
-  /// Whether somebody who asks if a stand-in has memory is the formula, which may get it and go on by itself.
+  /// Whether a query for a stand-in's memory comes from the formula, which may then get the memory and continue unrecorded.
   virtual bool may_read_memory() { return false; }
-  /// All stand-ins have become plain tensors; the formula goes on by itself.
+  /// All stand-ins have become plain tensors; the formula continues unrecorded.
   virtual void released() {}
 };
 

@@ -1,5 +1,7 @@
 #include "capture/recorder/real_arguments.h"
 
+#include "capture/graph/users_op.h"
+
 namespace hindcast::capture {
 
 at::Tensor real_of(const at::Tensor& tensor) {

@@ -1,5 +1,6 @@
 #include "capture/recorder/recorder.h"
 
+#include "capture/graph/users_op.h"
 #include "capture/recorder/comparisons.h"
 #include "capture/recorder/data_sizes.h"
 #include "capture/recorder/dispatch.h"
@@ -21,7 +22,7 @@
 namespace hindcast::capture {
 namespace {
 
-// TorchScript gives a list of another type where a list of optional tensors is declared.
+// TorchScript passes a list of another type where a list of optional tensors is declared.
 void make_optional(const c10::Argument& declared, c10::IValue& input) {
   const auto* type = declared.type()->castRaw<c10::ListType>();
   if (type == nullptr || *type->getElementType() != *c10::OptionalType::ofTensor()) return;
@@ -46,7 +47,7 @@ std::vector<c10::IValue> take_arguments(const c10::OperatorHandle& op, torch::ji
   return inputs;
 }
 
-// `results` with the tensors in it replaced, in order.
+// Pushes `results` with their tensors replaced, in order.
 void push_results(const torch::jit::Stack& results, const std::vector<at::Tensor>& wrapped, torch::jit::Stack& stack) {
   size_t next = 0;
   for (const c10::IValue& result : results) {
@@ -62,7 +63,7 @@ void push_results(const torch::jit::Stack& results, const std::vector<at::Tensor
   }
 }
 
-// torch.tensor() and the like make a tensor below the dispatcher, and then give it to this operator.
+// torch.tensor() and the like make a tensor below the dispatcher, and then pass it to this operator.
 void tell_made_of_numbers(Policy& policy, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   static const auto lift_fresh = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
   if (op == lift_fresh && TracingTensor::get(stack.back().toTensor()) == nullptr) policy.was_made_of_numbers(stack.back().toTensor());
@@ -77,7 +78,8 @@ uint64_t settings_now() {
   return settings.word();
 }
 
-// Of a tensor that an op makes of numbers in the default dtype, as `ones(3)` is: a backward may run when the default is another one.
+// Makes the dtype explicit for a tensor that an op makes from numbers in the default dtype, such as `ones(3)`: a backward may run under
+// another default.
 void name_dtype(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& outputs,
                 std::vector<Arg>& args) {
   if (outputs.size() != 1 || !outputs[0].defined()) return;
@@ -89,7 +91,7 @@ void name_dtype(const c10::OperatorHandle& op, const std::vector<c10::IValue>& i
   }
 }
 
-// The argument that the op has returned, or null.
+// The argument that the op has returned, or nullptr.
 const at::Tensor* same_argument(const std::vector<c10::IValue>& inputs, const at::Tensor& output) {
   for (const c10::IValue& input : inputs) {
     if (!input.isTensor()) continue;
@@ -120,8 +122,8 @@ void Recorder::begin(uint32_t call) {
   formula_ = nullptr;
 }
 
-// Not where nodes' formulas are recorded, which change no setting: getAccelerator() creates static objects of LibTorch's, and a program whose
-// global destructors call backward() needs them to be created, and so destroyed, no earlier than without hindcast.
+// Not for formulas of nodes, which change no setting: getAccelerator() creates static objects of LibTorch's, and a program whose global
+// destructors call backward() needs them to be created, and so destroyed, no earlier than without hindcast.
 void Recorder::set_lifts(bool lifts) {
   lifts_ = lifts;
   if (lifts) settings_ = settings_now();
@@ -137,7 +139,7 @@ void Recorder::refuse(std::string reason) {
 
 void Recorder::refuse_now(std::string reason) {
   refuse(std::move(reason));
-  if (!goes_on_) throw std::runtime_error(*refusal_);
+  if (!continues_eagerly_) throw std::runtime_error(*refusal_);
   release();
 }
 
@@ -187,7 +189,7 @@ std::vector<at::Tensor> Recorder::held() const {
   return held;
 }
 
-// Of the op that has ended the recording: autograd has looked for its edges and sizes before the stand-ins became plain.
+// Notes the results of the op that ended the recording: autograd took its edges and sizes before the stand-ins became plain.
 void Recorder::note_results(const std::vector<at::Tensor>& results) {
   for (const at::Tensor& result : results) {
     if (result.defined()) made_.emplace_back(result.getIntrusivePtr());
@@ -200,7 +202,7 @@ bool Recorder::has_wrappers() {
 }
 
 void Recorder::is_asked_for_memory() {
-  if (!goes_on_ || is_released_ || !policy_.may_read_memory()) return;
+  if (!continues_eagerly_ || is_released_ || !policy_.may_read_memory()) return;
   refuse("it reads the memory of a tensor (data_ptr, accessor)");
   release();
 }
@@ -215,7 +217,7 @@ void Recorder::release() {
   policy_.released();
 }
 
-// Numbers become 0-dim tensors without passing the dispatcher (at::where(mask, 0., x)): constants of the formula.
+// Numbers become 0-dim tensors without passing the dispatcher (at::where(mask, 0., x)): such tensors are constants of the formula.
 bool Recorder::is_number(const at::Tensor& tensor) const {
   return tensor.dim() == 0 && ((!user_formula_ && !lifts_) || tensor.unsafeGetTensorImpl()->is_wrapped_number());
 }
@@ -223,7 +225,7 @@ bool Recorder::is_number(const at::Tensor& tensor) const {
 at::Tensor Recorder::lifted(const at::Tensor& tensor) {
   if (!tensor.defined() || is_released_) return tensor;
   if (const TracingTensor* traced = TracingTensor::get(tensor)) {
-    return traced->base->recorder == number_ ? tensor : lifted(traced->real);  // of a trace that is over
+    return traced->base->recorder == number_ ? tensor : lifted(traced->real);  // from a finished trace
   }
   if (is_number(tensor)) return tensor;
   const auto known = lifted_of_.find(tensor.unsafeGetTensorImpl());
@@ -235,7 +237,7 @@ at::Tensor Recorder::lifted(const at::Tensor& tensor) {
   return lifted_.back().stand_in;
 }
 
-// What a write returns is what it was given.
+// A write returns the very tensor that it received.
 const at::Tensor& Recorder::given_back(const at::Tensor& stand_in) const {
   const auto found = std::find_if(lifted_.begin(), lifted_.end(), [&](const Lifted& each) { return each.stand_in.is_same(stand_in); });
   return found == lifted_.end() ? stand_in : found->outside;
@@ -260,7 +262,7 @@ ValueId Recorder::value_from_outside(const at::Tensor& tensor) {
   if (!is_number(tensor)) refuse("reads a tensor from outside of the formula");
   const ValueId id = new_value(tensor);
   static const auto alias = c10::Dispatcher::singleton().findSchemaOrThrow("aten::alias", "");
-  // It gives the tensor itself: a number that is one for the promotion of dtypes stays one, in `loss * 0.5` of a 0-dim float.
+  // It returns the tensor itself: a wrapped number stays one for type promotion, in `loss * 0.5` of a 0-dim float.
   static const auto itself = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
   const auto& op = tensor.unsafeGetTensorImpl()->is_wrapped_number() ? itself : alias;
   new_instr(op, {{Arg::Kind::Constant, tensor, {}, {}}}).outputs = {id};
@@ -279,7 +281,7 @@ Instr& Recorder::new_instr(const c10::OperatorHandle& op, std::vector<Arg> args,
   return instr;
 }
 
-// A node that is made at the place of the last one gets its number, too: then both count as one formula.
+// A node that is allocated at the address of the last one gets the same number: then both count as one formula.
 uint32_t Recorder::number_of_formula() {
   if (!lifts_) return 0;
   const auto node = torch::autograd::get_current_node();
@@ -327,7 +329,7 @@ void Recorder::call_itself(const c10::OperatorHandle& op, torch::jit::Stack* sta
   std::transform(first, stack->end(), first, [&](const c10::IValue& value) { return real_argument(value, *graph_.symbols); });
   const c10::impl::ExcludeDispatchKeyGuard unrecorded(kRecorderKey);
   if (!is_users(op)) return op.callBoxed(stack);
-  // Autograd has seen the call already, and has no formula perhaps, so that the kernel is to make a history of its own.
+  // Autograd has seen the call already, perhaps without a formula, in which case the kernel makes a history of its own.
   std::optional<c10::DispatchKey> backend;
   std::for_each(first, stack->end(), [&](const c10::IValue& value) {
     each_tensor(value, [&](const at::Tensor& tensor) {
@@ -364,9 +366,9 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<Arg> args;
   for (const c10::IValue& input : inputs) args.push_back(make_arg(input));
   const Written written = find_written(op, traits, inputs);
-  // Before the op has an effect: whoever runs the formula otherwise must not run the op twice.
+  // Before the op has an effect: a caller that runs the formula in another way must not run the op twice.
   if (refusal_) {
-    if (!goes_on_) throw std::runtime_error(*refusal_);
+    if (!continues_eagerly_) throw std::runtime_error(*refusal_);
     const size_t first = stack->size();
     release();
     stack->insert(stack->end(), given.begin(), given.end());
@@ -382,13 +384,13 @@ void Recorder::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const bool is_resized = written.target && written.target->real.sizes() != sizes;
   if (is_resized) refuse(op, "resizes its argument");
   if (is_resized || !have_layouts(outputs)) {
-    // The op has run: what it gives is not to be had twice.
+    // The op has run, and must not run again for its results.
     std::vector<at::Tensor> own;
     for (const at::Tensor& output : outputs) {
       const at::Tensor* same = output.defined() ? same_argument(inputs, output) : nullptr;
       own.push_back(same ? given_back(*same) : output);
     }
-    if (!goes_on_) throw std::runtime_error(*refusal_);
+    if (!continues_eagerly_) throw std::runtime_error(*refusal_);
     release();
     note_results(own);
     return push_results(results, own, *stack);
@@ -414,7 +416,7 @@ void Recorder::note_lost_history(const std::vector<c10::IValue>& inputs) {
   }
 }
 
-// At once: a stand-in cannot say such a layout, and autograd, where it is at work above, would ask for it.
+// Refused at once: a stand-in cannot represent such a layout, and autograd, if active above, would ask for it.
 bool Recorder::have_layouts(const std::vector<at::Tensor>& outputs) {
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || (!output.is_nested() && output.layout() == at::kStrided && !output.is_quantized())) continue;
@@ -424,7 +426,7 @@ bool Recorder::have_layouts(const std::vector<at::Tensor>& outputs) {
   return true;
 }
 
-// The formula has got a number, and goes on by it.
+// The formula has received a number, and may branch on it.
 void Recorder::tell_answer(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs, const c10::IValue& answer) {
   if (!answer.isScalar()) return;
   at::Tensor asked = inputs[0].toTensor();
@@ -442,13 +444,13 @@ void Recorder::tell_answer(const c10::OperatorHandle& op, const std::vector<c10:
   if (!is_released_) policy_.told_number(value_of(asked), answer.toScalar());
 }
 
-// Where they are symbols, they are the same or not for all sizes that the graph is for.
+// Symbolic sizes are equal, or not, for all sizes that the graph is for.
 bool Recorder::have_same_sizes(const at::Tensor& a, const at::Tensor& b) const {
   const auto one = a.sym_sizes(), other = b.sym_sizes();
   return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const c10::SymInt& x, const c10::SymInt& y) { return x == y; });
 }
 
-// Records the op that returns the view; the argument stands for that from now on.
+// Records the op that returns the view; the argument stands for the view from now on.
 void Recorder::record_view_in_place(const c10::OperatorHandle& op, const c10::OperatorHandle& view_op, torch::jit::Stack* stack) {
   const auto first = stack->end() - static_cast<ptrdiff_t>(op.schema().arguments().size());
   const std::vector<c10::IValue> given(first, stack->end());
@@ -488,7 +490,7 @@ void Recorder::check_traits(const c10::OperatorHandle& op, const OpTraits& trait
   static const c10::OperatorName kMkldnnRnn("aten::mkldnn_rnn_layer", "");
   if (op.operator_name() == kMkldnnRnn)
     refuse(op, "gives its backward what it needs only where grad mode is on, and programs run with it off");
-  // Whether the formula seeds the generator before it draws cannot be seen.
+  // Whether the formula seeds the generator before it draws cannot be detected.
   if (traits.draws_random_numbers() && std::any_of(inputs.begin(), inputs.end(), is_generator_of_the_users))
     refuse(op, "draws from a generator that is not LibTorch's default one");
   for (const OpTrait trait : traits.unusual) {
@@ -508,7 +510,7 @@ Answer Recorder::answer_to(OpTrait trait, const c10::OperatorHandle& op) {
       return policy_.returns_no_tensor(op);
     case OpTrait::ChangesGeometry:
     case OpTrait::WritesToSeveral:
-      break;  // no instr says that, whatever a policy would do besides
+      break;  // no instr represents that, whatever a policy would do besides
   }
   return Answer::Refuse;
 }
@@ -522,7 +524,8 @@ Recorder::Written Recorder::find_written(const c10::OperatorHandle& op, const Op
   return {target, arg};
 }
 
-// Without a formula its kernel runs with autograd enabled. It may record a history of its own, which a program would lose.
+// An op without an autograd formula runs its kernel with autograd enabled. The kernel may record a history of its own, which a program
+// would lose.
 void Recorder::check_autograd(const c10::OperatorHandle& op) {
   if (!seen_.is_noted || !lifts_ || !seen_.grad_mode || seen_.requires_grad == 0) return;
   for (const auto key : {c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
@@ -608,7 +611,7 @@ at::Tensor Recorder::wrap_output(at::Tensor real, ValueId id, const c10::Operato
     traced->views = input->views;
     traced->views.push_back({op, args, i, output});
     graph_.values.edit(id.index).is_view = true;
-    // As autograd's own views do.
+    // As autograd does for its own views.
     if (!real.is_inference() && !input->real.is_inference())
       real.unsafeGetTensorImpl()->set_version_counter(input->real.unsafeGetTensorImpl()->version_counter());
     return wrapped;

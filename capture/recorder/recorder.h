@@ -1,24 +1,23 @@
 #pragma once
-// Sees every ATen call of a formula, below autograd, and writes it into the graph.
+// Records every ATen call of a formula, below autograd, into the graph.
 //
-// How: a boxed fallback on a dispatch key that LibTorch leaves free. TracingTensors carry the key and the thread includes
-// it (so that factories are seen). Composite ops are let through to decompose; every other op runs for real on the real
-// tensors and becomes one instr.
+// How: a boxed fallback on a dispatch key that LibTorch leaves free. TracingTensors carry the key and the thread includes it (so that
+// factories are seen). Composite ops are left to decompose; every other op runs for real on the real tensors and becomes one instr.
 //
-// Formulas write in place and through views. A write becomes a Mutate instr (copy, then write the copy) that makes a new
-// value of the base; views taken before derive themselves again (writes.cpp).
+// Formulas write in place and through views. A write becomes a Mutate instr (copy, then write the copy) that makes a new value of the base;
+// views taken before are derived again (writes.cpp).
 //
-// One formula is a transaction: begin(), the calls, then refusal() says whether all of them were recorded; rollback() drops
-// their instrs. What an instr cannot say is asked of the policy, or refused, before that op runs.
+// One formula is a transaction: begin(), the calls, then refusal() says whether all of them were recorded; rollback() drops their instrs.
+// The policy decides on what an instr cannot represent, or it is refused, before the op runs.
 //
-// Behind a refusal the formula ends by an exception; or, where it must not run a second time, it goes on by itself (set_goes_on): all
-// stand-ins become plain tensors, and ops run as if nobody had recorded.
+// After a refusal the formula ends with an exception; or, if it must not run a second time, it continues unrecorded
+// (set_continues_eagerly): all stand-ins become plain tensors, and ops run as if there were no recorder.
 
-#include "capture/graph/graph.h"
 #include "capture/recorder/op_traits.h"
 #include "capture/recorder/policy.h"
 #include "capture/recorder/tracing_tensor.h"
 #include "capture/shape_rules/shape_rules.h"
+#include "hindcast/graph.h"
 
 #include <c10/util/FunctionRef.h>
 
@@ -39,13 +38,13 @@ class Recorder {
  public:
   Recorder(Graph& graph, Policy& policy);
 
-  /// Where autograd is meanwhile: a formula computes below it; a function has it at work above the recorder.
-  enum class Autograd : uint8_t { Done, AtWork };
+  /// Where autograd is during the recording: a formula computes below it; a function has it active above the recorder.
+  enum class Autograd : uint8_t { Below, Above };
 
   /// While alive, ATen calls of this thread are recorded.
   class Scope {
    public:
-    explicit Scope(Recorder& recorder, Autograd autograd = Autograd::Done);
+    explicit Scope(Recorder& recorder, Autograd autograd = Autograd::Below);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -56,7 +55,7 @@ class Recorder {
     Recorder* previous_;
   };
 
-  /// Of this thread; null inside of an op that runs for real.
+  /// The recorder of this thread; nullptr inside an op that runs for real.
   static Recorder* current();
 
   /// A stand-in for a real tensor that is value `id` of the graph. Not `fresh`: the formula may not write to it.
@@ -66,65 +65,65 @@ class Recorder {
   ValueId new_value(const at::Tensor& real);
   ValueId undefined_value();
 
-  /// The tensor, or the stand-in for one from outside, where there is one.
+  /// Returns the tensor; for a tensor from outside that has a stand-in, the stand-in.
   at::Tensor lifted(const at::Tensor& tensor);
-  /// Stand-ins that it made, to see later who still holds one. Only where tensors are lifted.
+  /// Stand-ins that the recorder made, to see later which are still held. Only if tensors are lifted.
   using WeakStandIns = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>>;
   WeakStandIns take_made() { return std::move(made_); }
-  /// Those that somebody holds.
+  /// The stand-ins that are still held.
   std::vector<at::Tensor> held() const;
   void note_copy(const c10::intrusive_ptr<TracingTensor>& copy);
   template <class Visit>
   void for_each_lifted(Visit visit) const {
     for (const Lifted& each : lifted_) visit(each.stand_in);
   }
-  /// Calls `work` as if nobody recorded on this thread.
+  /// Calls `work` without recording it.
   static void unrecorded(c10::function_ref<void()> work);
 
-  /// Records a copy of the stand-in's value. From here on the stand-in is that copy, and the formula may write to it.
+  /// Records a copy of the stand-in's value. From here on the stand-in stands for that copy, and the formula may write to it.
   void become_copy(const at::Tensor& stand_in);
 
-  /// The value of a stand-in now (derived again when its base was written), undefined for an undefined tensor.
-  /// A real tensor that is no stand-in becomes a constant when it is 0-dim, else the policy may lift it.
+  /// The value of a stand-in now (derived again if its base was written), undefined for an undefined tensor. A real tensor that is no
+  /// stand-in becomes a constant if it is 0-dim, otherwise the policy may lift it.
   ValueId value_of(const at::Tensor& tensor);
 
   /// Instrs from here on belong to node `call`.
   void begin(uint32_t call);
   /// Undoes derive_again() since begin(). Call it after dropping the instrs since then.
   void forget_derived();
-  /// Drops the instrs since begin(). What they did to real tensors stays: there is no effect on any but those that they made.
+  /// Drops the instrs since begin(). Their effects on real tensors stay, but affect only tensors that they made.
   void rollback();
-  /// Stops recording before the next op. The first reason counts.
+  /// Stops recording before the next op. The first reason is kept.
   void refuse(std::string reason);
-  /// The same for what is no op, at once: throws std::runtime_error with the refusal.
+  /// The same, at once, for something that is not an op: throws std::runtime_error with the refusal.
   void refuse_now(std::string reason);
-  /// SymbolTable::Looking.
+  /// See SymbolTable::Looking.
   bool is_looked_at() const { return graph_.symbols->is_looked_at(); }
-  /// A transform of torch.func is at work, or has been. Its wrappers take storage offsets along as numbers, also where they hide it.
+  /// A torch.func transform is active, or has been. Its wrappers pass storage offsets along as numbers, even where they hide them.
   bool has_wrappers();
   /// An op read a tensor through `.data`, or ran under saved-tensor hooks. Replaying the graph under autograd would give its values another
   /// history.
   bool lost_history() const { return lost_history_ || had_saved_tensor_hooks_; }
   bool had_saved_tensor_hooks() const { return had_saved_tensor_hooks_; }
-  /// An op has thrown. What goes on behind it does so since these arguments were wrong, which no guard says.
+  /// An op has thrown. What the formula does after that depends on arguments that no guard checks.
   bool has_thrown() const { return has_thrown_; }
-  /// Somebody asked so while one was at work.
+  /// has_wrappers() was asked while a transform was active.
   bool had_wrappers() const { return has_wrappers_; }
   /// No size is a symbol.
   bool has_plain_sizes() const { return graph_.symbols->int_symbols() == 0; }
-  /// Policy::is_given().
+  /// See Policy::is_given().
   bool is_given(const at::Tensor& tensor) const { return policy_.is_given(tensor); }
   /// Why the formula was not recorded; nullopt: it was.
   const std::optional<std::string>& refusal() const { return refusal_; }
 
-  /// The formula is a user's, who may reach tensors that no node collected and ask for storage offsets.
+  /// The formula is user code, which may reach tensors that no node collected and may ask for storage offsets.
   void set_user_formula(bool is_users) { user_formula_ = is_users; }
-  /// Tensors from outside are the policy's to lift, those without dimensions too.
+  /// The policy lifts tensors from outside, 0-dim ones too.
   void set_lifts(bool lifts);
-  /// What ops are recorded of that run in no-grad mode.
+  /// Origin of the ops that are recorded in no-grad mode.
   void set_origin_without_gradients(uint32_t origin) { origin_without_gradients_ = origin; }
-  /// The formula goes on by itself behind a refusal. Only where tensors are lifted.
-  void set_goes_on(bool goes_on) { goes_on_ = goes_on; }
+  /// Whether the formula continues unrecorded after a refusal. Only if tensors are lifted.
+  void set_continues_eagerly(bool continues) { continues_eagerly_ = continues; }
   /// Ends the recording: all stand-ins become plain tensors.
   void release();
   bool is_released() const { return is_released_; }
@@ -197,23 +196,23 @@ class Recorder {
   size_t first_instr_ = 0;
   uint64_t settings_ = 0;  // operator settings when set_lifts(true) was called
   std::optional<std::string> refusal_;
-  SeenOfAutograd seen_;  // by the op that is recorded
-  bool user_formula_ = false, lifts_ = false, goes_on_ = false, is_released_ = false, has_wrappers_ = false, lost_history_ = false,
-       had_saved_tensor_hooks_ = false, has_thrown_ = false;
+  SeenOfAutograd seen_;  // of the op that is recorded
+  bool user_formula_ = false, lifts_ = false, continues_eagerly_ = false, is_released_ = false, has_wrappers_ = false,
+       lost_history_ = false, had_saved_tensor_hooks_ = false, has_thrown_ = false;
   const uint64_t number_;
   WeakStandIns made_;
   struct NumbersOfMask {
     std::vector<at::Tensor> real;  // by dimension of the mask
     std::vector<ValueId> values;
-    size_t end = 0;  // the instrs that made them end here
+    size_t end = 0;  // number of instrs up to those that made them
   };
   std::unordered_map<uint32_t, NumbersOfMask> numbers_of_masks_;  // by value of the mask
-  std::vector<Derived> derived_;                                  // since begin(), where a backward may be recorded once more
+  std::vector<Derived> derived_;                                  // since begin(), where a backward may be recorded again
   struct Lifted {
     at::Tensor outside, stand_in;
   };
   std::vector<Lifted> lifted_;
-  std::unordered_map<const c10::TensorImpl*, uint32_t> lifted_of_;  // by what is outside
+  std::unordered_map<const c10::TensorImpl*, uint32_t> lifted_of_;  // by the tensor outside
 };
 
 }  // namespace hindcast::capture

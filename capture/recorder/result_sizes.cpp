@@ -8,7 +8,7 @@
 namespace hindcast::capture {
 namespace {
 
-// The inputs of an op as a shape rule takes them, and every size and number in them that may be symbolic.
+// The inputs of an op in the form that a shape rule takes, and every size and number in them that may be symbolic.
 class SymbolicInputs {
  public:
   SymbolicInputs(const std::vector<c10::IValue>& inputs, SymbolTable& symbols) : symbols_(symbols) {

@@ -22,7 +22,7 @@ class OffsetWhenRead final : public c10::SymNodeImpl {
   c10::SymNode clone() override { return c10::make_intrusive<OffsetWhenRead>(offset_); }
   c10::SymNode wrap_int(int64_t value) override { return c10::make_intrusive<OffsetWhenRead>(value); }
 
-  // Arithmetic of SymInts asks one of these first, and goes on with plain numbers.
+  // Arithmetic on SymInts calls one of these first, and continues with plain numbers.
   std::optional<int64_t> maybe_as_int() override { return read(); }
   std::optional<int64_t> constant_int() override { return read(); }
   int64_t guard_int(const char*, int64_t) override { return read(); }

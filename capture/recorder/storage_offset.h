@@ -1,8 +1,8 @@
 #pragma once
 // The storage offset of a stand-in. No guard compares it, so a recording ends where its value is used.
 //
-// ATen also copies offsets that it never uses: an at::TensorGeometry contains one, and poolings make a TensorGeometry of their argument for its
-// rank alone. So a stand-in's offset is a symbolic number, and only reading its value ends the recording.
+// ATen also copies offsets that it never uses: an at::TensorGeometry contains one, and poolings make a TensorGeometry of their argument
+// only for its rank. So a stand-in's offset is a symbolic number, and only reading its value ends the recording.
 
 #include <c10/core/SymInt.h>
 

@@ -19,8 +19,8 @@ c10::DispatchKeySet keys_of(const at::Tensor& real) {
   return (real.key_set() - c10::autograd_dispatch_keyset - c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)).add(kRecorderKey);
 }
 
-// Strides in terms of the symbolic sizes, for a tensor that is dense up to order and stride-0 dimensions. Which dimensions
-// have size 1 matters for the order, so that is fixed by relations.
+// Strides in terms of the symbolic sizes, for a tensor that is dense up to order and stride-0 dimensions. Which dimensions have size 1
+// affects the order, so relations fix it.
 std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vector<c10::SymInt>& sizes) {
   const auto strides = real.strides();
   std::vector<size_t> order;
@@ -36,7 +36,7 @@ std::vector<c10::SymInt> symbolic_strides(const at::Tensor& real, const std::vec
     const int64_t size_now = real.size(static_cast<int64_t>(d));
     if (strides[d] == 0 && size_now != 1) continue;
     if (next_now != strides[d] && size_now != 1) return {};
-    const bool one = sizes[d] == 1;  // a relation where the size is symbolic
+    const bool one = sizes[d] == 1;  // a relation if the size is symbolic
     result[d] = one ? c10::SymInt(strides[d]) : next;
     if (one) continue;
     next = next * sizes[d];
@@ -63,7 +63,7 @@ TracingTensor::TracingTensor(at::Tensor real_tensor, ValueId id, std::shared_ptr
   set_storage_access_should_throw();
   show_geometry();
   const c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
-  if (impl.requires_grad()) set_requires_grad(true);  // some formulas choose their way by it
+  if (impl.requires_grad()) set_requires_grad(true);  // some formulas branch on it
   if (impl.is_wrapped_number()) set_wrapped_number(true);
 }
 
@@ -135,7 +135,7 @@ at::Tensor TracingTensor::with_its_size(const at::Tensor& tensor) {
   return size;
 }
 
-// Who asks for the memory asks this first: a formula that may go on by itself gets the memory.
+// Code that wants the memory calls this first: a formula that may continue unrecorded then gets the memory.
 bool TracingTensor::has_storage() const {
   if (key_set_.has(kRecorderKey)) {
     if (Recorder* recorder = Recorder::current()) recorder->is_asked_for_memory();
@@ -166,7 +166,7 @@ int64_t TracingTensor::dim_custom() const { return static_cast<int64_t>(sizes.si
 int64_t TracingTensor::size_custom(int64_t dim) const {
   return sizes[c10::maybe_wrap_dim(dim, dim_custom(), false)].guard_int(__FILE__, __LINE__);
 }
-// In memory that an op has made: at its start, or where views lead whose numbers are all the program's.
+// True in memory that an op made: at its start, or through views if all their numbers are the program's.
 bool TracingTensor::knows_its_offset(const Recorder& recorder) const {
   return base->fresh && (views.empty() ? real.storage_offset() == 0 : recorder.has_plain_sizes());
 }
@@ -209,7 +209,7 @@ c10::SymInt TracingTensor::sym_storage_offset_custom() const {
   return storage_offset_when_read(real.storage_offset());
 }
 
-// The layout class of an input is guarded, and what ATen makes of it depends on sizes only where they are 0 or 1.
+// The layout class of an input is guarded, and what ATen derives from it depends on sizes only where they are 0 or 1.
 void TracingTensor::separate_degenerate_sizes() const {
   for (const c10::SymInt& size : sizes) {
     const bool known = !size.is_symbolic() || size == 1 || size == 0;  // relations of this capture
@@ -242,7 +242,7 @@ c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(const
   return copy;
 }
 c10::intrusive_ptr<c10::TensorImpl> TracingTensor::shallow_copy_and_detach(c10::VariableVersion&& counter, bool may_change) const {
-  const c10::VariableVersion& named = counter;  // or this would call itself
+  const c10::VariableVersion& named = counter;  // otherwise this would call itself
   return shallow_copy_and_detach(named, may_change);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
-// The stand-in for a tensor while a node's formula is traced: it holds the real tensor and says which value of the graph
-// it is. Its sizes are plain numbers, or symbols where the variant is dynamic.
+// The stand-in for a tensor while a node's formula is traced: it holds the real tensor and its value in the graph. Its sizes are plain
+// numbers, or symbols if the variant is dynamic.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <c10/core/TensorImpl.h>
 
@@ -12,18 +12,18 @@ namespace hindcast::capture {
 
 class Recorder;
 
-/// All stand-ins that share memory share one of these. A write replaces `value` by a new one; stand-ins that were made
-/// before derive themselves again from it.
+/// Stand-ins that share memory share a Base. A write replaces `value` by a new one; stand-ins that were made before are derived again from
+/// it.
 struct Base {
   ValueId value;
   uint32_t version = 0;
   bool fresh = false;     // made by the node that is being traced: may be written
-  uint64_t recorder = 0;  // whose: a stand-in that outlives its trace may come into another one
+  uint64_t recorder = 0;  // its recorder's number: a stand-in may outlive its trace and reach another one
 };
 
 class TracingTensor final : public c10::TensorImpl {
  public:
-  /// A normal tensor if the real one is, in inference mode too: views of normal tensors are.
+  /// A normal tensor if the real one is, in inference mode too: views of normal tensors are normal.
   static c10::intrusive_ptr<TracingTensor> make(at::Tensor real, ValueId value, std::shared_ptr<Base> base, std::vector<c10::SymInt> sizes);
   TracingTensor(at::Tensor real, ValueId value, std::shared_ptr<Base> base, std::vector<c10::SymInt> sizes);  // for make()
 
@@ -36,27 +36,27 @@ class TracingTensor final : public c10::TensorImpl {
   bool lost_history = false;  // a copy without the history of a tensor that has one: `x.data`
   std::vector<c10::SymInt> sizes;
 
-  /// Stands from now on for what `view` stands for.
+  /// From now on it stands for what `view` stands for.
   void become(const TracingTensor& view);
-  /// Is from now on a plain tensor in the memory of the real one, with the autograd history that it has.
+  /// From now on it is a plain tensor in the memory of the real one, with the autograd history that it has.
   void become_plain();
-  /// From now on every question about the geometry comes to us, also that for the storage offset (storage_offset.h).
+  /// From now on this class answers every query of the geometry, also of the storage offset (storage_offset.h).
   void watch_geometry() {
     watched_ = true;
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
-  static TracingTensor* get(const at::Tensor& tensor);  // null if it is none
-  /// Where symbols go unnoticed.
-  enum class Symbols : uint8_t { Nowhere, Unsteady, All };  // Unsteady: those whose sizes have changed
-  /// Python's code, which gets numbers of its own type else.
+  static TracingTensor* get(const at::Tensor& tensor);  // nullptr if it is none
+  /// Which symbolic sizes Python code can take unnoticed.
+  enum class Symbols : uint8_t { Nowhere, Unsteady, All };  // Unsteady: sizes that have changed
+  /// Python's interpreter, whose code otherwise gets numbers of its own type.
   struct Interpreter {
-    bool (*is_asking)();                                              // for something now
-    Symbols (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // it asks for these
+    bool (*is_asking)();                                              // whether it asks for something now
+    Symbols (*takes_symbols)(const std::vector<c10::SymInt>& sizes);  // which of these sizes, which it asks for, may be symbols
     int64_t (*size_in_place_of)(const at::Tensor& number);            // the size for which PyTorch passes a placeholder
   };
-  /// Lasts as long as the process.
+  /// `interpreter` must live as long as the process.
   static void give_numbers_to(const Interpreter& interpreter);
-  /// A number with the size itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); else `tensor`.
+  /// A number with the size itself where PyTorch's bindings pass a placeholder for a symbolic operand (`x * n`); otherwise `tensor`.
   static at::Tensor with_its_size(const at::Tensor& tensor);
   c10::SymIntArrayRef traced_sizes() const;
 

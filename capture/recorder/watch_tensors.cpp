@@ -12,7 +12,7 @@ namespace {
 using at::TensorBase;
 using at::impl::VariableHooksInterface;
 
-/// Passes everything on. No thread pays more than a call for it.
+/// Forwards everything to the former hooks. Costs any thread at most one more call.
 class WatchingHooks final : public VariableHooksInterface {
  public:
   explicit WatchingHooks(const VariableHooksInterface& former) : former_(former) {}
@@ -27,7 +27,7 @@ class WatchingHooks final : public VariableHooksInterface {
       recorder->refuse_now("calls requires_grad_() of a tensor that it was given");
     former_.requires_grad_(self, requires_grad);
   }
-  // Of a tensor from outside: else it would be a tensor that nobody knows in the next call.
+  // Lifts a tensor from outside: otherwise the copy would be a new, unknown tensor in each call.
   TensorBase variable_data(const TensorBase& self) const override {
     Recorder* const recorder = Recorder::current();
     return former_.variable_data(recorder == nullptr ? self : recorder->lifted(at::Tensor(self)));
@@ -69,7 +69,7 @@ class WatchingHooks final : public VariableHooksInterface {
 
 }  // namespace
 
-// Never destroyed: LibTorch asks its hooks until the process ends.
+// Never destroyed: LibTorch calls its hooks until the process ends.
 void watch_tensors() { at::impl::SetVariableHooks(new WatchingHooks(*at::impl::GetVariableHooks())); }
 
 }  // namespace hindcast::capture

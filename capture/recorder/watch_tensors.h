@@ -1,6 +1,6 @@
 #pragma once
-// What a formula does to a tensor itself, and not to its contents. No dispatcher sees `x.data = y`: LibTorch's ATen asks autograd for it by an
-// interface of its own, and a recorder stands in there too.
+// Detects changes that a formula makes to a tensor itself, not to its contents. The dispatcher does not see `x.data = y`: LibTorch's ATen
+// calls autograd through an interface of its own, where a recorder is inserted too.
 
 namespace hindcast::capture {
 

@@ -1,13 +1,13 @@
 #pragma once
-// The line of a program that is traced, for messages.
+// The line of the traced program, for messages.
 
 #include <string>
 
 namespace hindcast::capture {
 
-/// How an interpreter says in which line of the traced function it is; an empty text: in none.
+/// Sets how an interpreter finds the current line of the traced function; `find` returns an empty text if there is none.
 void find_lines_by(std::string (*find)());
-/// " (in line 12 of model.py, in forward)", or nothing.
+/// " (in line 12 of model.py, in forward)", or empty.
 std::string where_in_code();
 
 }  // namespace hindcast::capture

@@ -1,4 +1,4 @@
-// Writes in place, as values: a write makes a new value of the base, and a view of the base makes its own value again when asked.
+// In-place writes as values: a write makes a new value of the base, and a view of the base derives its own value again on demand.
 
 #include "capture/recorder/recorder.h"
 

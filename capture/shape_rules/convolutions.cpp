@@ -1,5 +1,5 @@
-// Convolution, pooling, padding, resizing: the last dimensions follow from windows that slide over them.
-// All gradients have the sizes of what they are the gradient of.
+// Convolution, pooling, padding, resizing: the last dimensions follow from sliding windows. A gradient has the sizes of what it is the
+// gradient of.
 
 #include "capture/shape_rules/shape_call.h"
 
@@ -17,7 +17,7 @@ ExprId windows(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride,
   return s.add(s.div(room, stride), one);
 }
 
-/// The same with the last window hanging over, unless it would start in the padding.
+/// The same, rounded up: the last window may hang over, unless it would start in the padding.
 ExprId windows_rounded_up(const ShapeCall& call, ExprId size, ExprId kernel, ExprId stride, ExprId padding, ExprId dilation) {
   SymbolTable& s = call.symbols;
   const ExprId slack = s.sub(stride, call.constant(1));
@@ -84,7 +84,7 @@ Outputs pool(const ShapeCall& call) {
   return Outputs(call.outputs(), sizes);
 }
 
-/// The last dimensions are what the `output_size` argument says.
+/// The `output_size` argument gives the last dimensions.
 Outputs resized(const ShapeCall& call) {
   Sizes sizes = call.tensor("self");
   const Sizes wanted = call.integers("output_size", static_cast<size_t>(call.likes[0] - '0'));
@@ -93,7 +93,7 @@ Outputs resized(const ShapeCall& call) {
   return Outputs(call.outputs(), sizes);
 }
 
-/// Two numbers a dimension, the last dimension first. Negative ones cut.
+/// Two numbers per dimension, the last dimension first. Negative ones crop.
 Outputs pad(const ShapeCall& call) {
   Sizes sizes = call.tensor("self");
   const Sizes amounts = call.integers(call.likes);
@@ -141,7 +141,7 @@ Outputs pixel_shuffle(const ShapeCall& call) {
   return {sizes};
 }
 
-/// Channels of the input at the places of the grid.
+/// Channels of the input at the positions of the grid.
 Outputs grid_sample(const ShapeCall& call) {
   Sizes sizes = call.tensor(call.likes);
   const Sizes& grid = call.tensor("grid");
@@ -151,7 +151,7 @@ Outputs grid_sample(const ShapeCall& call) {
   return {sizes};
 }
 
-/// One place in the image for each output pixel: [N, C, H, W] asks for [N, H, W, 2].
+/// One position in the image per output pixel: [N, C, H, W] needs [N, H, W, 2].
 Outputs affine_grid(const ShapeCall& call) {
   Sizes sizes = call.integers("size");
   require(sizes.size() >= 4);

@@ -14,7 +14,7 @@ Outputs one_dimension(const ShapeCall& call) { return {{call.integer(call.likes)
 
 Outputs eye(const ShapeCall& call) { return {{call.integer("n"), call.has("m") ? call.integer("m") : call.integer("n")}}; }
 
-// How many steps a range of floats has is LibTorch's own rounding: that is a constant, of constants.
+// LibTorch's own rounding gives the number of steps in a range of floats: a constant, from constants.
 Outputs arange(const ShapeCall& call) {
   SymbolTable& s = call.symbols;
   bool has_float = false;

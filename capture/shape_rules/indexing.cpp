@@ -7,7 +7,7 @@
 namespace hindcast::capture {
 namespace {
 
-// LibTorch skips 1-D tensors without elements among tensors of another rank.
+// LibTorch skips empty 1-D tensors among tensors of another rank.
 Outputs cat(const ShapeCall& call) {
   SymbolTable& s = call.symbols;
   const auto& tensors = call.tensors("tensors");
@@ -70,7 +70,7 @@ Outputs index_select(const ShapeCall& call) {
   return {sizes};
 }
 
-// The index tensors' common sizes stand where the indexed dimensions stood, or in front if those are apart.
+// The index tensors' common sizes replace the indexed dimensions, or come first if those are not adjacent.
 Outputs index(const ShapeCall& call) {
   const Sizes& self = call.tensor("self");
   const auto& indices = call.indices("indices");
@@ -79,7 +79,7 @@ Outputs index(const ShapeCall& call) {
   std::vector<size_t> indexed;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d]) continue;
-    require(at::isIntegralType(indices[d]->dtype, false) && indices[d]->dtype != at::kByte);  // masks: sizes are data
+    require(at::isIntegralType(indices[d]->dtype, false) && indices[d]->dtype != at::kByte);  // masks: sizes depend on data
     common = common ? call.broadcast(*common, indices[d]->sizes) : indices[d]->sizes;
     indexed.push_back(d);
   }

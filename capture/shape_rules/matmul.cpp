@@ -7,7 +7,7 @@
 namespace hindcast::capture {
 namespace {
 
-/// Rows of `a` by columns of `b`; the inner sizes are one.
+/// Rows of `a` by columns of `b`; the inner sizes are equal.
 Sizes matrix_product(const ShapeCall& call, const Sizes& a, const Sizes& b) {
   require(a.size() == 2 && b.size() == 2);
   call.same(a[1], b[0]);
@@ -26,7 +26,7 @@ Sizes matrix_vector(const ShapeCall& call, const Sizes& matrix, const Sizes& vec
   return {matrix[0]};
 }
 
-/// What is added is broadcast to the product.
+/// The added tensor is broadcast to the product.
 Outputs added(const ShapeCall& call, const Sizes& product) { return {call.same(call.broadcast(product, call.tensor("self")), product)}; }
 
 Outputs mm(const ShapeCall& call) { return {matrix_product(call, call.tensor("self"), call.tensor("mat2"))}; }
@@ -63,7 +63,7 @@ Outputs linear(const ShapeCall& call) {
   return {sizes};
 }
 
-/// Three tensors, each given dimensions of 1 to broadcast along, multiplied and summed.
+/// Three tensors, each unsqueezed to broadcast, multiplied and summed.
 Outputs trilinear(const ShapeCall& call) {
   const auto widened = [&](std::string_view tensor, std::string_view expand) {
     Sizes sizes = call.tensor(tensor);
@@ -100,7 +100,7 @@ Outputs distances_gradient(const ShapeCall& call) {
   return {sizes};
 }
 
-/// A factorisation or inverse with the matrices' own sizes, and one number a matrix.
+/// A factorisation or inverse with the matrices' own sizes, and one number per matrix.
 Outputs with_info(const ShapeCall& call) {
   const Sizes& matrices = call.tensor(call.likes);
   require(matrices.size() >= 2);

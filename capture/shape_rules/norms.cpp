@@ -30,19 +30,19 @@ ExprId channels(const ShapeCall& call) {
   return input[1];
 }
 
-// In evaluation nothing is saved: the statistics have no elements then, on the devices that do so.
+// In evaluation nothing is saved: on some devices the statistics have no elements then.
 Outputs batch_norm(const ShapeCall& call) {
   const ExprId per_channel = channels(call);
   Outputs outputs{call.tensor("input")};
   for (size_t i = 1; i < call.outputs(); ++i) {
     const bool none = call.real(i) == std::vector<int64_t>{0};
-    require(none || i < 3);  // what cuDNN reserves is its own business
+    require(none || i < 3);  // cuDNN's reserve has no rule
     outputs.push_back({none ? call.constant(0) : per_channel});
   }
   return outputs;
 }
 
-// Its last two results are what the running statistics become.
+// Its last two results are the new running statistics.
 Outputs functional_batch_norm(const ShapeCall& call) {
   const ExprId per_channel = channels(call);
   Outputs outputs{call.tensor("input")};
@@ -53,7 +53,7 @@ Outputs functional_batch_norm(const ShapeCall& call) {
   return outputs;
 }
 
-/// The first output has the sizes of `likes`, if it is given; all others are one number a channel.
+/// The first output has the sizes of `likes`, if it is given; all others have one number per channel.
 Outputs per_channel(const ShapeCall& call) {
   const ExprId count = channels(call);
   Outputs outputs;
@@ -86,7 +86,7 @@ Outputs pointwise_loss_backward(const ShapeCall& call) {
   return {call.broadcast(call.broadcast(call.tensor("self"), call.tensor("target")), call.tensor("grad_output"))};
 }
 
-/// One number a sample: the target's sizes.
+/// One number per sample: the target's sizes.
 Outputs class_loss(const ShapeCall& call) {
   const Sizes loss = is_unreduced(call) ? call.tensor("target") : Sizes{};
   return call.outputs() == 1 ? Outputs{loss} : Outputs{loss, {}};

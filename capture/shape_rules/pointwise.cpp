@@ -1,5 +1,5 @@
-// Element by element: broadcasting, and ops whose outputs have the sizes of an argument.
-// Ops with the `pointwise` tag of LibTorch, or with a row in base/pointwise_ops.def, need none here.
+// Elementwise ops: broadcasting, and outputs with the sizes of an argument. Ops with LibTorch's `pointwise` tag, or with a row in
+// base/pointwise_ops.def, need no row here.
 
 #include "capture/shape_rules/shape_call.h"
 
@@ -29,14 +29,14 @@ Outputs same_as(const ShapeCall& call) {
 
 namespace {
 
-// CPU keeps one number per element, CUDA keeps none.
+// The CPU saves one number per element, CUDA none.
 Outputs log_sigmoid_forward(const ShapeCall& call) {
   const Sizes& self = call.tensor("self");
   const bool none = call.outputs() == 2 && call.real(1) == std::vector<int64_t>{0} && call.real(0) != call.real(1);
   return {self, none ? Sizes{call.constant(0)} : self};
 }
 
-/// The arguments named in `likes` against each other; further tensors are something else.
+/// Broadcasts the arguments named in `likes`; further tensors do not take part.
 Outputs broadcast_named(const ShapeCall& call) {
   Sizes all;
   for (const std::string_view name : words(call.likes)) all = call.broadcast(all, call.tensor(name));

@@ -1,4 +1,4 @@
-// Dimensions that go away, or stay as 1.
+// Reduced dimensions are removed, or kept with size 1.
 
 #include "capture/shape_rules/shape_call.h"
 
@@ -38,7 +38,7 @@ Outputs over_dims(const ShapeCall& call) {
   return Outputs(call.outputs(), without(call, self, dims, keeps_dims(call)));
 }
 
-// all and any read an empty list as no dimension at all.
+// all and any take an empty list as no dimensions.
 Outputs over_listed_dims(const ShapeCall& call) {
   const Sizes& self = call.tensor("self");
   if (!call.has("dim")) return over_dims(call);

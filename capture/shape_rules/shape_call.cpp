@@ -117,7 +117,7 @@ Sizes ShapeCall::same(const Sizes& a, const Sizes& b) const {
   return merged;
 }
 
-// Only the size that is stretched is looked at: the other one is the result whatever it is.
+// Only the size that is expanded is examined: the other one is the result in any case.
 Sizes ShapeCall::broadcast(const Sizes& a, const Sizes& b) const {
   if (a.size() < b.size()) return broadcast(b, a);
   Sizes result = a;

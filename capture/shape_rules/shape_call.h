@@ -1,6 +1,6 @@
 #pragma once
-// What a shape rule sees: the call's arguments by name, and the decisions that rules share.
-// Only shape_*.cpp include this.
+// What a shape rule sees: the call's arguments by name, and the decisions that rules share. Included only by this folder's
+// .cpp files and tests.
 
 #include "capture/shape_rules/shape_rules.h"
 
@@ -9,7 +9,7 @@
 
 namespace hindcast::capture {
 
-/// Thrown by a rule, or by what it asks for, when it does not know this use of the op.
+/// Thrown by a rule, or by its queries, if it does not support this use of the op.
 struct NoRule {};
 
 inline void require(bool condition) {
@@ -23,9 +23,9 @@ class ShapeCall {
       : symbols(symbols), likes(likes), schema_(schema), args_(args), real_outputs_(real_outputs) {}
 
   SymbolTable& symbols;
-  std::string_view likes;  // the row's own text, e.g. the arguments that the outputs have the sizes of
+  std::string_view likes;  // the row's own text, e.g. the arguments whose sizes the outputs have
 
-  // -- arguments. A name that the schema does not have, or a value of another kind, is NoRule.
+  // -- arguments. A name that the schema does not have, or a value of another kind, throws NoRule.
   bool has(std::string_view name) const;  ///< an argument of that name that is not None
   bool has_tensor(std::string_view name) const;
   const Sizes& tensor(std::string_view name) const;
@@ -40,7 +40,7 @@ class ShapeCall {
   bool flag(std::string_view name) const;
   size_t dim(std::string_view name, size_t rank) const;  ///< counted from the front
 
-  // -- what really came out
+  // -- the real results
   size_t outputs() const { return real_outputs_.size(); }
   const std::vector<int64_t>& real(size_t i) const { return real_outputs_[i]; }
   /// `sizes`, unless output `i` was undefined.
@@ -50,7 +50,7 @@ class ShapeCall {
   ExprId constant(int64_t value) const { return symbols.integer(value); }
   bool is_one(ExprId size) const { return symbols.equal(size, constant(1)); }
   ExprId product(const Sizes& sizes) const;
-  /// Of two expressions for one size, the simpler; relates them.
+  /// The simpler of two expressions for one size; relates them.
   ExprId same(ExprId a, ExprId b) const;
   Sizes same(const Sizes& a, const Sizes& b) const;
   Sizes broadcast(const Sizes& a, const Sizes& b) const;
@@ -67,8 +67,8 @@ class ShapeCall {
 using Outputs = std::vector<Sizes>;
 using Rule = Outputs (*)(const ShapeCall&);
 
-/// One row. `ops`: names separated by spaces; "sum" is the overload without a name, "sum.dim_IntList" that one, "sum.*"
-/// all. In-place and copying forms (add_, slice_copy) follow from the row of the plain form.
+/// One row. `ops`: names separated by spaces; "sum" is the overload without a name, "sum.dim_IntList" that overload, "sum.*" all. In-place
+/// and copying forms (add_, slice_copy) follow from the row of the plain form.
 struct RuleRow {
   std::string_view ops;
   Rule rule;
@@ -76,7 +76,7 @@ struct RuleRow {
 };
 
 std::span<const RuleRow> pointwise_rules();
-/// Those of base/pointwise_ops.def, some twice. All broadcast their tensors, but for what has a row of its own.
+/// Those of base/pointwise_ops.def, some twice. All broadcast their tensors, except ops with a row of their own.
 std::span<const std::string_view> names_of_pointwise_ops();
 std::span<const RuleRow> reduction_rules();
 std::span<const RuleRow> view_rules();

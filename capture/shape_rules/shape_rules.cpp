@@ -1,4 +1,4 @@
-// Finding the rule of an op, and the forms that follow from it.
+// Finds the rule of an op, and derives the rules of its other forms.
 
 #include "capture/shape_rules/shape_rules.h"
 
@@ -38,7 +38,7 @@ const RuleRow* find_row(const std::string& name, const std::string& overload) {
   return nullptr;
 }
 
-// The result is the tensor written to. What it is broadcast with must fit into it as it did.
+// The result is the written tensor. What is broadcast to it must still fit.
 Outputs written_in_place(const ShapeCall& call) {
   const auto* self = std::get_if<Sizes>(&call.args().at(0).value);
   require(self != nullptr);
@@ -51,7 +51,7 @@ Outputs broadcast_in_place(const ShapeCall& call) {
   return {self};
 }
 
-// hindcast::formula is given the sizes of all results, one behind the other.
+// hindcast::formula receives the sizes of all results, concatenated.
 Outputs of_all_results(const ShapeCall& call) {
   const Sizes all = call.integers("sizes");
   Outputs outputs;
@@ -87,14 +87,14 @@ const RuleRow* find_rule(const c10::OperatorHandle& op) {
                         has_write(schema.returns()[0]);
   if (in_place) {
     const RuleRow* plain = without_suffix("_");
-    // These change the sizes of the tensor itself (squeeze_, resize_): only a rule of their own will do.
+    // These change the sizes of the tensor itself (squeeze_, resize_): only a rule of their own is valid.
     if (op.hasTag(at::Tag::inplace_view)) return plain;
     return pointwise || (plain && plain->rule == broadcast_all) ? &kBroadcastInPlace : &kWrittenInPlace;
   }
   return pointwise ? &kBroadcast : nullptr;
 }
 
-// Looked up once an op: tracing asks for the same few again and again, from one thread at a time or from many.
+// Cached per op: tracing asks for the same few again and again, from one thread at a time or from many.
 const RuleRow* rule_of(const c10::OperatorHandle& op) {
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static std::unordered_map<const c10::FunctionSchema*, const RuleRow*> known;
@@ -114,9 +114,9 @@ std::optional<std::vector<Sizes>> infer_sizes(const c10::OperatorHandle& op, con
     return row->rule(ShapeCall(op.schema(), args, symbols, real_outputs, row->likes));
   } catch (const NoRule&) {
     return std::nullopt;
-  } catch (const std::domain_error&) {  // a division by a size of zero: whatever the op made of it, pin it
+  } catch (const std::domain_error&) {  // a division by a size of zero: pin whatever sizes the op gave
     return std::nullopt;
-  } catch (const std::out_of_range&) {  // a rank that the rule does not know
+  } catch (const std::out_of_range&) {  // a rank that the rule does not support
     return std::nullopt;
   }
 }

@@ -9,7 +9,7 @@
 namespace hindcast::capture {
 namespace {
 
-/// The sizes wanted, at most one of them -1: that one is what is left of all elements.
+/// The requested sizes, at most one of them -1: that one follows from the number of elements.
 Sizes with_inferred(const ShapeCall& call, Sizes wanted, ExprId numel) {
   std::optional<size_t> inferred;
   for (size_t d = 0; d < wanted.size(); ++d) {
@@ -133,7 +133,7 @@ Outputs unsqueeze(const ShapeCall& call) {
   return {sizes};
 }
 
-/// How many elements start:end:step of `size` selects, cut as LibTorch cuts.
+/// How many elements start:end:step of `size` selects, clipped as LibTorch clips.
 ExprId sliced(const ShapeCall& call, ExprId size) {
   SymbolTable& s = call.symbols;
   const ExprId zero = call.constant(0), step = call.integer("step");
@@ -184,7 +184,7 @@ Outputs unbind(const ShapeCall& call) {
   return Outputs(static_cast<size_t>(count), sizes);
 }
 
-/// Pieces of `piece`, the last one what is left. How many there are is part of the trace.
+/// Pieces of size `piece`, the last one the remainder. The number of pieces is part of the trace.
 Outputs in_pieces(const ShapeCall& call, size_t dim, ExprId piece) {
   SymbolTable& s = call.symbols;
   const Sizes& self = call.tensor("self");

@@ -1,6 +1,6 @@
 #pragma once
-// int64 arithmetic as the machine does it: sums and products wrap instead of being undefined, and division rounds toward
-// zero. What a symbolic size is at new values must be what the stock engine's plain ints would be.
+// int64 arithmetic as the machine does it: sums and products wrap instead of being undefined, and division rounds toward zero. A symbolic
+// size at new values must equal what the stock engine computes with plain ints.
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,7 @@ inline int64_t wrapping_mul(int64_t a, int64_t b) { return static_cast<int64_t>(
 
 inline int64_t wrapping_neg(int64_t a) { return static_cast<int64_t>(0 - static_cast<uint64_t>(a)); }
 
-/// Nothing for a division by zero.
+/// nullopt for a division by zero.
 inline std::optional<int64_t> quotient(int64_t a, int64_t b) {
   if (b == 0) return std::nullopt;
   return b == -1 ? wrapping_neg(a) : a / b;  // the lowest int64 over -1 would trap
@@ -24,7 +24,7 @@ inline std::optional<int64_t> remainder(int64_t a, int64_t b) {
   return b == -1 ? 0 : a % b;
 }
 
-/// Nothing for a value (or NaN) that no int64 can hold.
+/// nullopt for NaN and for a value that int64 cannot hold.
 inline std::optional<int64_t> whole(double value) {
   constexpr double kLimit = 9223372036854775808.0;  // 2^63
   if (!(value >= -kLimit && value < kLimit)) return std::nullopt;

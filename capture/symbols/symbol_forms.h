@@ -1,7 +1,7 @@
 #pragma once
-// The two normal forms that make equal expressions one: only the files of SymbolTable include this.
+// The two normal forms that give equal expressions one id. Included only by the files of SymbolTable.
 
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include "capture/symbols/plain_integers.h"
 
@@ -28,7 +28,7 @@ struct SymbolTable::Linear {
     ExprId id;
     int64_t coefficient;
   };
-  c10::SmallVector<Term, 6> terms;  // by id, no zero coefficients
+  c10::SmallVector<Term, 6> terms;  // sorted by id, no zero coefficients
   int64_t constant = 0;
 
   void add(ExprId id, int64_t coefficient) {
@@ -43,7 +43,7 @@ struct SymbolTable::Linear {
 
 struct SymbolTable::Product {
   int64_t coefficient = 1;
-  c10::SmallVector<ExprId, 6> factors;  // by id
+  c10::SmallVector<ExprId, 6> factors;  // sorted by id
 };
 
 }  // namespace hindcast::capture

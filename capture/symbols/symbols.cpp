@@ -1,4 +1,4 @@
-// Building expressions in their one form.
+// Building expressions in canonical form.
 
 #include "capture/symbols/symbol_forms.h"
 
@@ -185,7 +185,7 @@ ExprId SymbolTable::mul(ExprId a, ExprId b) {
   return build(product);
 }
 
-/// a / b when every term of `a` holds all factors of `b`, so that nothing is rounded.
+/// a / b if every term of `a` contains all factors of `b`, so that nothing is rounded.
 std::optional<ExprId> SymbolTable::exact_quotient(ExprId a, ExprId b) {
   const Product divisor = factors(b);
   if (divisor.coefficient == 0) return std::nullopt;

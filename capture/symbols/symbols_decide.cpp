@@ -81,11 +81,11 @@ bool SymbolTable::is_steady(ExprId id) const {
 
 void SymbolTable::record(Cmp cmp, ExprId a, ExprId b, bool outcome) {
   if (is_looked_at_) return;
-  // A size that equals a number may have been asked for before, and the number be the size. 0 and 1 are not like other sizes.
+  // The constant may be the size itself, read as a number before. Sizes 0 and 1 are special.
   const bool is_number = cmp == Cmp::Equal && outcome && type(a) == ExprType::Int && (is_constant(a) || is_constant(b));
   const bool is_backed = bound_by(a) == 0 && bound_by(b) == 0;
-  if (answers_freely_ && is_number && is_backed && hint(a) > 1 && !(is_steady(a) && is_steady(b))) {
-    has_answered_ = true;
+  if (allows_unguarded_reads_ && is_number && is_backed && hint(a) > 1 && !(is_steady(a) && is_steady(b))) {
+    had_unguarded_read_ = true;
     return;
   }
   const Relation relation{a, cmp, b, outcome};

@@ -1,7 +1,7 @@
-// Expressions at new values: operands have smaller ids than what is made of them, so one pass in order of id is enough.
+// Evaluates expressions at new values. Operands have smaller ids than the expressions that use them, so one pass in id order is enough.
 
 #include "capture/symbols/plain_integers.h"
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include <algorithm>
 #include <bit>
@@ -34,9 +34,9 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
   }
   for (uint32_t i = static_cast<uint32_t>(table.size()); i-- > 0;) {
     const Expr& e = table.expr({i});
-    // A size symbol is checked to be a size even if nothing needs it: its sign has been used to decide comparisons.
+    // A size symbol is always checked to be non-negative: comparisons were decided by its sign.
     if (e.kind == ExprKind::IntSymbol && e.non_negative) needed[i] = true;
-    // Kernels split sizes by constants that no tensor has.
+    // Kernels split sizes by constants that are no tensor's size.
     if (e.kind == ExprKind::IntConst) needed[i] = true;
     // Truth values are never computed: decisions about them became relations between numbers.
     if (!needed[i] || type_of(e.kind) == ExprType::Bool) continue;
@@ -50,7 +50,7 @@ Evaluator::Evaluator(const SymbolTable& table, std::vector<bool> needed)
   order_by_unbacked(table);
 }
 
-// Stable: operands still come before what is made of them.
+// Stable: operands still precede the expressions that use them.
 void Evaluator::order_by_unbacked(const SymbolTable& table) {
   step_ends_.clear();
   check_ends_.clear();
@@ -72,7 +72,7 @@ void Evaluator::order_by_unbacked(const SymbolTable& table) {
 }
 
 bool Evaluator::evaluate(const Bindings& bindings, Env& env) const {
-  const size_t unbound = ints_ - bindings.ints.size();  // of more than there are, a huge number
+  const size_t unbound = ints_ - bindings.ints.size();  // huge if there are more bindings than symbols
   if (unbound >= step_ends_.size() || bindings.floats.size() != floats_) return false;
   env.values.resize(slots_);
   env.unbacked = step_ends_.size() - 1 - unbound;
@@ -148,7 +148,7 @@ bool Evaluator::evaluate(const Bindings& bindings, Env& env) const {
       case ExprKind::And:
       case ExprKind::Or:
       case ExprKind::Not:
-        break;  // no step is made for them
+        break;  // truth values have no steps
     }
   }
   return valid;

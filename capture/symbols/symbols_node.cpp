@@ -1,10 +1,10 @@
 // Expressions as LibTorch sees them: c10::SymNodeImpl, which a SymInt, SymFloat or SymBool points to.
 //
-// LibTorch asks with guard_* when it needs a plain value. The answer is always the hint's, so that a trace takes the
-// branch that the stock engine takes, and the relation that makes it so is recorded. That holds for the variants with a
-// default too (guard_or_false, statically_known_true, ...): another branch could be another rounding.
+// LibTorch calls guard_* when it needs a plain value. The answer is always the hint's, so that a trace takes the branch that the stock
+// engine takes, and the relation behind that answer is recorded. This also holds for the variants with a default (guard_or_false,
+// statically_known_true, ...): another branch could mean another rounding.
 
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include <c10/core/Contiguity.h>
 #include <c10/core/MemoryFormat.h>

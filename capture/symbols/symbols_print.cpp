@@ -1,6 +1,6 @@
 // Expressions and relations as text.
 
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include <charconv>
 #include <stdexcept>

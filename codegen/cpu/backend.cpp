@@ -21,7 +21,7 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Of this thread.
+// The copy bandwidth of one thread.
 double measured_copy_bandwidth() {
   using Clock = std::chrono::steady_clock;
   constexpr size_t kBytes = size_t{16} << 20;
@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
   }
   bool has_non_finite(const at::Tensor& dense) const override { return cpu::has_non_finite(dense); }
 
-  void synchronize() const override {}  // a call returns when its work is done
+  void synchronize() const override {}  // calls are synchronous
   double copy_bandwidth() const override {
     static const double bandwidth = base::first_use(measured_copy_bandwidth);
     return bandwidth;
@@ -77,7 +77,7 @@ class CpuBackend final : public Backend {
   size_t trim_memory() const override { return Recycler::of_process().trim() + small_blocks::trim(); }
 };
 
-constinit const CpuBackend kBackend{};  // a fork meets no guard
+constinit const CpuBackend kBackend{};  // needs no initialisation guard, which might be locked at a fork
 
 }  // namespace
 

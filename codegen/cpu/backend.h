@@ -4,7 +4,7 @@
 
 namespace hindcast::codegen::cpu {
 
-/// Kernels that Clang compiles, on LibTorch's intra-op threads.
+/// The CPU backend: Clang compiles the kernels, and they run on LibTorch's intra-op threads.
 const Backend& cpu_backend();
 
 }  // namespace hindcast::codegen::cpu

@@ -5,22 +5,22 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Elements. Up to here a kernel's call costs more than its work, however the work is done.
+// Elements. Up to this size, a kernel's call costs more than its work, in any case.
 constexpr int64_t kSmall = 4096;
 
 constexpr KernelLimits kLimits = {
-    // A kernel of more ops spills registers and takes long to compile; one of more tensors runs out of prefetch streams.
+    // More ops spill registers and take long to compile; more tensors exceed the hardware's prefetch streams.
     .members = 48,
     .loads = 40,
-    // Large tensors lie in places in memory that fall on the same lines of a cache.
+    // Large tensors are often at addresses that map to the same cache sets.
     .loads_of_large = 12,
     .large_bytes = 1 << 20,
-    // The stock engine makes gradients of leaves one at a time: a kernel that makes several must not raise the peak of memory. (Four large
-    // gradients of one kernel would all be there at the end anyway.)
+    // The stock engine computes leaf gradients one at a time: a kernel that computes several must not raise peak memory. (Four large
+    // gradients of one kernel would all be alive at the end anyway.)
     .kept_bytes = 1 << 20,
-    // Operands that are added at once are still in the innermost cache, and the next one is made in the same memory.
+    // Operands that are added immediately are still in the L1 cache, and the next one is computed in the same memory.
     .waiting_bytes = 1 << 15,
-    // Small values stay in cache, and can as well be read again.
+    // Small values stay in a cache, so reading them again is cheap.
     .leaf_bytes = 1 << 20,
 };
 
@@ -33,15 +33,15 @@ class CpuCostModel final : public CostModel {
   const ReuseLimits& reuse_limits() const override { return kReuseLimits; }
 
   bool is_call_bound(int64_t numel) const override { return numel <= kSmall; }
-  // It would have more tensors to go over at once, of which the CPU's prefetchers follow few.
+  // The kernel would read more tensors at the same time than the CPU's prefetchers can follow.
   bool is_read_worth_sharing(int64_t /*bytes*/) const override { return false; }
 
   bool is_worth_it(const RowShape& rows) const override {
-    // Shorter rows do not fill the vectors, and their sums cost more than their elements.
+    // Shorter rows do not fill vectors, and their sums cost more than their elements.
     constexpr int64_t kShortRow = 16;
     // A row is summed by one thread.
     constexpr int64_t kLongRow = 1 << 16;
-    // Neighbours that fill vectors, but few, in a row or a norm that does not stay in the cache: ATen goes over each once less.
+    // Contiguous runs that fill only a few vectors, in a row or a norm that does not stay in a cache: ATen makes one pass fewer.
     constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
     const bool is_too_short = rows.row<kShortRow, is_for_one_thread = rows.row> kLongRow && rows.row * 8 > rows.numel;
     if (!is_call_bound(rows.numel) && (is_too_short || is_for_one_thread)) return false;
@@ -49,9 +49,9 @@ class CpuCostModel final : public CostModel {
     return !is_large || rows.neighbours >= std::min(rows.row, kFewVectors) || rows.neighbours % kShortRow != 0;
   }
 
-  // ATen goes over segments that fill its vectors as fast as a kernel, which has more to do around each. Of other segments a kernel goes
-  // over the rest one by one, at a price if the rest is much of the segment or numbers are converted. Fewer numbers are faster in one kernel
-  // in any case.
+  // ATen processes segments that fill its vectors as fast as a kernel, which has more overhead per segment. For other segments, a kernel
+  // processes the remainder element by element, which is slow if the remainder is a large part of the segment or elements are converted.
+  // Small norms are faster in one kernel in any case.
   bool is_worth_it(const SegmentedNorm& norm) const override {
     constexpr int64_t kLong = 64, kVector = 8, kFew = 32768;
     const int64_t rest = norm.segment % kVector;
@@ -60,8 +60,8 @@ class CpuCostModel final : public CostModel {
     return norm.segment < kVector || (rest != 0 && rest * 6 <= norm.segment);
   }
 
-  // ATen's kernel of a norm passes over memory more often; the memory of a large result can be recycled; zeros around an operand ATen would
-  // write for this op alone.
+  // A kernel is faster for norms, where ATen makes more passes over memory; for large results, whose memory can be recycled; and for padded
+  // operands, which ATen would write only for this op.
   bool is_worth_it(const SingleOp& op) const override {
     // A kernel's call takes a third of the time of ATen's.
     constexpr int64_t kTiny = 1024, kSmallSum = 16384;
@@ -70,13 +70,13 @@ class CpuCostModel final : public CostModel {
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }
 
-  // Of short floats, LibTorch's library has instructions that a kernel has not.
+  // For 16-bit floats, LibTorch's library uses instructions that kernels do not.
   bool is_worth_it(const ProductShape& product) const override {
     return (product.type == at::kFloat || product.type == at::kDouble) &&
            product.batch * product.rows * product.columns * product.depth != 0;
   }
 
-  // Zeros that are read cost as much as other elements: at least half must be the tensor's.
+  // Reading zeros costs as much as reading other elements: at least half of the elements must be the tensor's.
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return 2 * numel >= padded; }
 
   // A kernel's call for a shorter piece costs more than ATen's copy of it.
@@ -85,15 +85,15 @@ class CpuCostModel final : public CostModel {
     return piece >= kShortPiece;
   }
 
-  // Smaller memory is found as fast as it is taken over.
+  // Smaller memory is allocated as fast as it is taken over.
   bool is_memory_worth_taking(int64_t bytes) const override { return bytes >= 1 << 16; }
 
-  // The code for far angles is long and rarely runs: much of it would only take time to compile.
+  // The code for far angles is long and rarely runs: many copies of it would only take time to compile.
   bool are_far_angles_inlined(size_t functors) const override { return functors <= 2; }
 
  private:
-  // ATen goes over a row of a norm or a softmax as often as a kernel. What it converts it converts in each pass, but for a softmax. A
-  // logsumexp it composes of ops, which costs less than a kernel's start of a row if the row is short.
+  // ATen makes as many passes over a row of a norm or a softmax as a kernel. It converts 16-bit elements in each pass, except for a
+  // softmax. It composes logsumexp of several ops, which for short rows costs less than a kernel's overhead per row.
   static bool is_slow_in_aten(const SingleOp& op) {
     constexpr int64_t kWorthAStart = 256;
     const bool is_converted = op.type == at::kBFloat16 || op.type == at::kHalf;

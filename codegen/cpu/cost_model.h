@@ -1,5 +1,5 @@
 #pragma once
-// When a kernel is faster than ATen on a CPU.
+// The CPU's cost model: when a kernel is faster than ATen.
 
 #include "codegen/fuse/cost_model.h"
 
@@ -7,8 +7,8 @@ namespace hindcast::codegen::cpu {
 
 const CostModel& cost_model();
 
-/// A result of so many bytes is written past the caches (nontemporal_stores.h). Of 8 and 16 MiB, a server's last cache may still hold what
-/// is read next.
+/// Whether a result of so many bytes is written with non-temporal stores (nontemporal_stores.h). Not for 8 and 16 MiB, which a server's
+/// last-level cache may still hold when they are read next.
 bool are_nontemporal_stores_worth_it(int64_t bytes);
 
 }  // namespace hindcast::codegen::cpu

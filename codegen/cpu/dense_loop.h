@@ -1,5 +1,5 @@
 #pragma once
-// The loop over elements that follow each other in memory: loads p0, p1, ..., results r0, r1, ...
+// Writes the loop over contiguous elements, with pointers p0, p1, ... to loads and r0, r1, ... to results.
 
 #include "codegen/fuse/body.h"
 
@@ -9,12 +9,12 @@
 
 namespace hindcast::codegen::cpu {
 
-/// Reads those of `loads` that are dense, at `place`.
+/// Lines that read those of `loads` that are dense, at index `place`.
 std::string load_lines(const Body& body, const std::vector<bool>& loads, std::string_view place, std::string_view indent);
-/// Computes `ops`. `near`: their angles were found to be near.
+/// Lines that compute `ops`. `near`: their angles were found to be near 0.
 std::string op_lines(const Body& body, const std::vector<bool>& ops, bool near, std::string_view indent);
-/// Where a result is written to the memory of an operand, each element is read before. `look`: lines that begin the loop's body, for which
-/// the same holds. `leaves`: results also go to leaves.
+/// The loop. Each element is read before it is written, since a result may have the memory of an operand. `look`: lines at the start of the
+/// loop's body, before any write. `leaves`: results are also written to leaves.
 std::string dense_loop(const Body& body, std::string_view begin, std::string_view end, bool near, bool leaves,
                        const std::string& look = "");
 

@@ -11,11 +11,11 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Bytes from one element to the next, by pointer.
-c10::SmallVector<int64_t, 16> steps_of(const Body& body) {
+// By pointer: the stride in bytes from one element to the next.
+c10::SmallVector<int64_t, 16> byte_strides_of(const Body& body) {
   c10::SmallVector<int64_t, 16> steps;
   for (const BodyLoad& load : body.loads)
-    steps.push_back(load.pattern == AccessPattern::Still ? 0 : static_cast<int64_t>(c10::elementSize(load.type)));
+    steps.push_back(load.pattern == AccessPattern::Broadcast ? 0 : static_cast<int64_t>(c10::elementSize(load.type)));
   for (const BodyStore& store : body.stores) steps.push_back(static_cast<int64_t>(c10::elementSize(store.type)));
   return steps;
 }
@@ -24,7 +24,7 @@ c10::SmallVector<int64_t, 16> steps_of(const Body& body) {
 
 void run_foreach(const Body& body, const CpuKernel& kernel, const ForeachSets& sets) {
   HC_CHECK(body.of_sets, "sets of tensors for a kernel of one set");
-  const auto steps = steps_of(body);
+  const auto steps = byte_strides_of(body);
   std::vector<int64_t> ends;
   int64_t total = 0;
   for (const int64_t numel : sets.numel) ends.push_back(total += numel);

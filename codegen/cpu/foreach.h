@@ -6,7 +6,8 @@
 
 namespace hindcast::codegen::cpu {
 
-/// The elements of all sets together are shared out by LibTorch's intra-op threads: many small tensors cost one hand-over.
+/// As Backend::run_foreach(). LibTorch's intra-op threads share the elements of all sets together: many small tensors cost one parallel
+/// region.
 void run_foreach(const Body& body, const CpuKernel& kernel, const ForeachSets& sets);
 
 }  // namespace hindcast::codegen::cpu

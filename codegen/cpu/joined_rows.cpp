@@ -6,9 +6,9 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Elements. Loops over longer rows cost as much as their elements; long rows are made this long, at most.
+// Elements. For rows of kShort and more, the overhead per row does not matter; joined rows have at most kLong.
 constexpr int64_t kShort = 256, kLong = 1024;
-// Long rows there are at least, and ways from one row to the next that are saved, for what it costs to merge the results of each row in one.
+// The least number of joined rows, and of row transitions saved, for joining to pay for merging the results of the rows.
 constexpr int64_t kLeastRows = 16, kLeastSaved = 64;
 constexpr int64_t kAlignment = 16;
 
@@ -39,9 +39,9 @@ void JoinedRows::join(const Body& body, const PartialResults& over_rows, c10::Ar
   c10::SmallVector<size_t, 8> repeated;
   for (size_t i = 0; i < widths.size(); ++i) {
     if (is_over_rows(i)) continue;
-    const bool is_still = i < body.loads.size() && body.loads[i].pattern == AccessPattern::Still;
-    if (is_still && outer.steps[i] == 0) continue;
-    if (is_still || columns.steps[i] != widths[i]) return;
+    const bool is_broadcast = i < body.loads.size() && body.loads[i].pattern == AccessPattern::Broadcast;
+    if (is_broadcast && outer.steps[i] == 0) continue;
+    if (is_broadcast || columns.steps[i] != widths[i]) return;
     if (outer.steps[i] == columns.size * widths[i]) continue;
     if (outer.steps[i] != 0 || i >= body.loads.size()) return;
     repeated.push_back(i);

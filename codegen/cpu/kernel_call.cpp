@@ -5,8 +5,8 @@
 #include "codegen/cpu/nontemporal_stores.h"
 #include "codegen/cpu/parallel.h"
 #include "codegen/cpu/prepared_kernel.h"
-#include "codegen/cpu/results.h"
 #include "codegen/cpu/product_call.h"
+#include "codegen/cpu/results.h"
 #include "codegen/cpu/row_call.h"
 #include "codegen/kernel/pointwise_frame.h"
 
@@ -20,11 +20,11 @@ class KernelCall final : public PointwiseFrame {
  public:
   KernelCall(const Group& group, std::shared_ptr<const CpuKernel> kernel)
       : PointwiseFrame(group, result_maker()), kernel_(std::move(kernel)), grain_(grain_of(group.body)) {
-    for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
+    for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_broadcast(i) ? 0 : element_sizes_[i]);
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
-  // Of what one thread does alone.
+  // Only calls that run on one thread are prepared.
   std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
@@ -74,7 +74,7 @@ class KernelCall final : public PointwiseFrame {
    private:
     const KernelCall& of_;
     const c10::SmallVector<Loop, 4> loops_;
-    c10::SmallVector<int64_t, 16> offsets_;  // of what has zeros around it
+    c10::SmallVector<int64_t, 16> offsets_;  // by pointer, for padded operands
   };
 
   bool can_write_leaves(const Call& call) const override { return call.is_one_loop && kernel_->leaves != nullptr; }
@@ -93,7 +93,7 @@ class KernelCall final : public PointwiseFrame {
     run_pieces(call.numel, nontemporal_of(call.results, pointers), [&](int64_t begin, int64_t count, NontemporalStores::Block& block) {
       Pointers at(pointers.begin(), pointers.end());
       for (size_t i = 0; i < at.size(); ++i) {
-        if (!is_still(i)) at[i] += begin * element_sizes_[i];
+        if (!is_broadcast(i)) at[i] += begin * element_sizes_[i];
       }
       block.take_place_of(at);
       kernel_->dense(at.data(), call.scalars.data(), count);
@@ -109,7 +109,7 @@ class KernelCall final : public PointwiseFrame {
     return nontemporal;
   }
 
-  // All of the elements, shared out by threads; nontemporal stores by pieces that begin where lines of memory do.
+  // Processes all elements in parallel; with non-temporal stores, by pieces that begin at cache lines.
   template <class Run>
   void run_pieces(int64_t numel, const NontemporalStores& nontemporal, Run run) const {
     run_ranges(numel, grain_, [&](int64_t begin, int64_t end) {
@@ -152,7 +152,7 @@ class KernelCall final : public PointwiseFrame {
       for (size_t i = 0; i < at.size(); ++i) {
         if (at[i] == nullptr) {
           at[i] = unread.data();
-        } else if (!is_still(i) && (i < loads_ || is_block[i - loads_] == 0)) {
+        } else if (!is_broadcast(i) && (i < loads_ || is_block[i - loads_] == 0)) {
           at[i] += begin * sizes[i];
         }
       }
@@ -168,7 +168,7 @@ class KernelCall final : public PointwiseFrame {
 
   const std::shared_ptr<const CpuKernel> kernel_;
   const int64_t grain_;
-  std::vector<int64_t> widths_;  // how far the kernel goes from one element to the next
+  std::vector<int64_t> widths_;  // by pointer: the kernel's stride in bytes from one element to the next
 };
 
 }  // namespace

@@ -73,7 +73,7 @@ std::shared_ptr<CpuKernel> load(const ClangCompiler& clang, std::string_view obj
   return kernel;
 }
 
-// Used only inside of the compiler's gate, so that no fork finds its lock held.
+// Used only inside the compiler's fork gate, so that its lock is free at a fork.
 KernelTable& table() {
   static auto* table = new KernelTable;
   return *table;

@@ -38,7 +38,7 @@ LeafPointers::LeafPointers(const Group& group, const LeafWrites& leaves, int64_t
   }
 }
 
-// Negative ones: -0 + x is x to the bit, also where x is a zero. The sign is in the last byte.
+// Negative zeros: -0 + x has the bits of x, even if x is a zero. The sign is in the last byte.
 char* LeafPointers::zeros(at::ScalarType type, int64_t length) {
   const size_t size = c10::elementSize(type);
   std::vector<char>& elements = own_zeros_.emplace_back(static_cast<size_t>(length) * size);

@@ -1,5 +1,5 @@
 #pragma once
-// Gradients of leaves (codegen/kernel/leaf_requests.h), written on the CPU: by a kernel, or behind it.
+// Writes leaf gradients (codegen/kernel/leaf_requests.h) on the CPU: in a kernel, or after it.
 
 #include "codegen/kernel/leaf_requests.h"
 
@@ -7,11 +7,11 @@
 
 namespace hindcast::codegen::cpu {
 
-/// A result to one of its leaves, where no kernel has done it.
+/// Writes a result to one of its leaves, if the kernel has not done it.
 void write_to_leaf(const LeafWrites::Write& write, const at::Tensor& result);
 
-/// The pointers to leaves that a kernel takes: for each leaf that the body has, of its sum and of the term that is added. Where
-/// nobody wants one, null: the kernel writes to elements that nobody reads. Where there is nothing to add to, zeros.
+/// The pointers to leaves that a kernel takes: for each leaf of the body, to its sum and to the term that is added. A sum that is not
+/// wanted goes to scratch elements that are not read; a missing term is zeros.
 class LeafPointers {
  public:
   /// Blocks and segments have at most `length` elements.
@@ -19,8 +19,8 @@ class LeafPointers {
   struct Pointer {
     char* memory;
     size_t store;
-    bool is_tensor;  // else the same elements for every block or segment
-    bool is_new;     // a tensor that is only written
+    bool is_tensor;  // false: the same scratch elements or zeros for every block or segment
+    bool is_new;     // a tensor that is only written, not read
   };
   c10::ArrayRef<Pointer> all() const { return pointers_; }
 
@@ -30,7 +30,7 @@ class LeafPointers {
   std::vector<std::vector<char>> own_zeros_;
 };
 
-/// to[i] += from[i], for types of floating point; of complex numbers part by part.
+/// to[i] += from[i] for floating-point types; complex numbers are pairs of these.
 void add_elements(at::ScalarType type, char* to, const char* from, int64_t count);
 
 }  // namespace hindcast::codegen::cpu

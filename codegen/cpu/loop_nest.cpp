@@ -12,13 +12,13 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Elements. Other tensors are read by pieces of so many columns: long enough for the hardware to read ahead.
+// Elements of a tile. The columns are those in which tensors that are not copied are read: long enough for hardware prefetching.
 constexpr int64_t kTileRows = 64, kTileColumns = 256;
-// Rows of a tile that lie a power of two apart would share few lines of the cache.
+// Padding of a tile's rows: rows a power of two apart would map to few cache sets.
 constexpr int64_t kPad = 16;
-// Elements that short rows make together: a call of the kernel costs as much as some dozens of them.
+// Elements that short rows are packed to: a call of the kernel costs as much as some dozens of elements.
 constexpr int64_t kPacked = 1024;
-// Elements of a row around a tensor, at a time.
+// Elements of padding that are read at a time.
 constexpr int64_t kZeros = 1024;
 alignas(64) const char zeros[kZeros * 16] = {};
 
@@ -44,7 +44,7 @@ class Nest {
   void run(const Pointers& pointers, int64_t begin, int64_t end) const {
     std::vector<char> copies((odd_.size() + read_through_.size()) * static_cast<size_t>(copied_bytes_));
     std::vector<TilePart> parts(odd_.empty() && read_through_.empty() && padded_.empty() ? 0 : widths_.size());
-    // Of what is repeated: from where, and how many rows.
+    // By repeated row: what was copied last (the source and the number of rows).
     c10::SmallVector<std::pair<const char*, int64_t>, 8> copied(read_through_.size());
     Pointers corner(pointers.size()), at(pointers.size());
     for (int64_t tile = begin; tile < end; ++tile) {
@@ -101,7 +101,7 @@ class Nest {
   static bool has(const Span& span, int64_t index) { return span.begin <= index && index < span.end; }
   static Span span_of(const Loop& loop, size_t i) { return loop.spans.empty() ? Span{0, loop.size} : loop.spans[i]; }
 
-  // True: one of them stands still for the kernel, and does not here.
+  // Sorts tensors by how they differ from the kernel's strides. Returns true if one is broadcast for the kernel but not here.
   bool sort_tensors() {
     bool one_by_one = false;
     for (size_t i = 0; i < widths_.size(); ++i) {
@@ -123,7 +123,7 @@ class Nest {
                                        : inner_.size;
     packs_rows_ = !one_by_one && may_pack_rows();
     if (packs_rows_) read_through_.insert(read_through_.end(), repeated_.begin(), repeated_.end());
-    // Where nothing is copied, as many rows as one thread takes at least.
+    // If nothing is copied, a tile has the minimum number of elements per thread.
     tile_rows_ = std::clamp<int64_t>(grain / tile_columns_, 1, rows_->size);
     if (!odd_.empty() || packs_rows_) tile_rows_ = std::min(kTileRows, rows_->size);
     if (packs_rows_ && padded_.empty()) tile_rows_ = std::clamp<int64_t>(kPacked / tile_columns_, 1, tile_rows_);
@@ -139,8 +139,8 @@ class Nest {
     return std::any_of(nest_.begin(), nest_.end(), [&](const Loop& loop) { return !span_of(loop, i).is_all_of(loop.size); });
   }
 
-  // Short rows of a padded tensor are copied, with the zeros between them, to where they lie as all other tensors' do. So is a short row that
-  // is the same for all others' rows, as often as there are.
+  // Whether short rows can be packed: rows of padded tensors are copied with their zeros, to have the layout of all other tensors, and a
+  // short row that is broadcast is repeated.
   bool may_pack_rows() {
     if (!odd_.empty() || tile_columns_ != inner_.size || inner_.size >= kTileColumns) return false;
     for (size_t i = 0; i < widths_.size(); ++i) {
@@ -152,7 +152,7 @@ class Nest {
     return !padded_.empty() || !repeated_.empty();
   }
 
-  // Of the loops around the innermost, the one along which the first odd tensor's elements lie nearest.
+  // Chooses the loop for a tile's rows: the outer loop with the smallest stride in the first odd tensor.
   void choose_rows() {
     rows_ = &one_;
     for (size_t d = nest_.size() - 1; d-- > 0;) {
@@ -189,14 +189,14 @@ class Nest {
   const double* const scalars_;
   Loop one_;
   const Loop* rows_ = nullptr;
-  c10::SmallVector<const Loop*, 4> outer_;    // from the inside
-  c10::SmallVector<size_t, 8> odd_;           // tensors that lie in another way
-  c10::SmallVector<size_t, 8> padded_;        // tensors with zeros around them
-  c10::SmallVector<size_t, 8> read_through_;  // those of them that lie as the kernel goes; behind them, where rows are packed, `repeated_`
-  c10::SmallVector<size_t, 8> repeated_;      // tensors that are one row
+  c10::SmallVector<const Loop*, 4> outer_;    // innermost first
+  c10::SmallVector<size_t, 8> odd_;           // tensors with another stride than the kernel's
+  c10::SmallVector<size_t, 8> padded_;        // padded tensors
+  c10::SmallVector<size_t, 8> read_through_;  // padded tensors with the kernel's stride; then, if rows are packed, those of `repeated_`
+  c10::SmallVector<size_t, 8> repeated_;      // tensors that are one broadcast row
   bool packs_rows_ = false;
   int64_t tile_rows_ = 1, tile_columns_ = 1, row_tiles_ = 1, column_tiles_ = 1;
-  int64_t pitch_ = 1, copied_bytes_ = 0;  // of a tile that is copied
+  int64_t pitch_ = 1, copied_bytes_ = 0;  // of a copied tile
 };
 
 }  // namespace

@@ -7,10 +7,10 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-constexpr int64_t kGrain = 1 << 18;  // elements for a thread, at least
+constexpr int64_t kGrain = 1 << 18;  // minimum number of elements per thread
 
-// An exponent of all ones is an infinity or a NaN: without its sign, adding one to the exponent carries into the sign bit. Integers,
-// as sums of floats have an order that no vectoriser may change; a block of known length, as GCC's -O2 asks for that.
+// Infinities and NaN have an exponent of all ones: if the sign is cleared, adding one to the exponent carries into the sign bit. Uses
+// integers, since a vectoriser must not reorder sums of floats; and blocks of constant length, which GCC needs to vectorise at -O2.
 template <class Bits, Bits kExponentStep>
 bool any_non_finite(const Bits* bits, int64_t count) {
   constexpr int kBlock = 256;

@@ -18,7 +18,7 @@ constexpr int64_t kLine = 64;
 
 constexpr bool kStreams = true;
 
-// Whole lines, or the processor writes each part of one by itself.
+// Writes whole cache lines; otherwise the processor writes each part of a line separately.
 void copy_past_caches(char* to, const char* from, int64_t bytes) {
   const int64_t before = std::min(bytes, -static_cast<int64_t>(reinterpret_cast<uintptr_t>(to)) & (kLine - 1));
   std::memcpy(to, from, static_cast<size_t>(before));

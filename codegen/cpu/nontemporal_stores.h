@@ -1,7 +1,7 @@
 #pragma once
-// Large results that are written past the caches. A store to a line that no cache holds reads the line first; of a result that no cache
-// could hold until somebody reads it that is a third of the traffic of an op with two operands. Kernels know nothing of this: they write a
-// few elements to memory that stays in the innermost cache, from where those go to their place.
+// Writes large results past the caches. An ordinary store to a line that is in no cache reads the line first. If the result is too large to
+// stay in a cache until it is read, that adds a third to the traffic of an op with two operands. Kernels are not aware of
+// this: they write a few elements to a buffer in the L1 cache, which is then copied to the result by non-temporal stores.
 
 #include "codegen/kernel/launch_args.h"
 
@@ -9,32 +9,32 @@
 
 namespace hindcast::codegen::cpu {
 
-/// Elements that go by at once.
+/// Elements per pass through the buffer.
 inline constexpr int64_t kNontemporalAtOnce = 1024;
 
 class NontemporalStores {
  public:
-  /// The processor has such stores, and they pay for a result of so many bytes.
+  /// Whether the processor has such stores, and they pay for a result of so many bytes.
   static bool are_worth_it(int64_t bytes);
 
-  /// `pointer`: its number among a kernel's; `width`: bytes of an element.
+  /// Adds a result. `pointer`: its index in the kernel's pointers; `width`: bytes of an element.
   void add(size_t pointer, int64_t width) { stores_.push_back({pointer, width}); }
-  /// The same, unless it is one of the first `loads` pointers: what is written to the memory of an operand is in a cache by then.
+  /// The same, unless the result has the memory of one of the first `loads` pointers: that is in a cache already.
   void add_new(const Pointers& pointers, size_t loads, size_t pointer, int64_t width);
   bool empty() const { return stores_.empty(); }
 
-  /// One thread's. Others see what was stored once it is destroyed.
+  /// The buffer of one thread. Other threads are guaranteed to see its stores only after it is destroyed.
   class Block {
    public:
-    /// `elements` of each at most.
+    /// `elements`: the largest number per result.
     Block(const NontemporalStores& nontemporal, int64_t elements);
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
 
-    /// From now on the pointers point here.
+    /// Redirects the pointers to this buffer.
     void take_place_of(Pointers& pointers);
-    /// The first elements that are here, to where the pointers pointed.
+    /// Copies the first `elements` elements to where the pointers pointed before.
     void write(int64_t elements) const;
 
    private:

@@ -20,7 +20,7 @@ int64_t shares_of(int64_t size, int64_t grain) {
 
 void run_shares(int64_t shares, c10::function_ref<void(int64_t share)> run) {
   if (shares == 1) return run(0);
-  // One byte a share; where an element lies says which it is. Nobody reads or writes it.
+  // One byte per share; its address gives the share's index. The bytes are neither read nor written.
   const at::Tensor numbers = at::detail::empty_cpu({shares}, at::TensorOptions(at::kByte));
   const auto* first = static_cast<const char*>(numbers.const_data_ptr());
   auto iterator = at::TensorIteratorConfig()

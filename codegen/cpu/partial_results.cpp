@@ -22,7 +22,7 @@ void fill(char* memory, T value, int64_t count) {
   std::fill_n(numbers<T>(memory), count, value);
 }
 
-// NaN if one of the two is.
+// NaN propagates.
 template <class T>
 void merge_extremes(char* to, char* from, int64_t count, bool max) {
   for (int64_t i = 0; i < count; ++i) {
@@ -41,17 +41,17 @@ bool has_mean_beside(const Body& body, size_t m2) {
 }
 
 struct Pair {
-  char *mean, *m2;  // m2: may be null
+  char *mean, *m2;  // m2 may be nullptr
 };
 
-// As two samples of Welford's method.
+// Merges two samples by Welford's method.
 template <class T>
 void merge_pairs(Pair to, int64_t rows_before, Pair from, int64_t rows, int64_t count) {
   const T share = static_cast<T>(rows) / static_cast<T>(rows_before + rows);
   for (int64_t i = 0; i < count; ++i) {
     const T distance = numbers<T>(from.mean)[i] - numbers<T>(to.mean)[i];
     if (to.m2 != nullptr) {
-      // No rows before have no mean, and their distance to another may be infinite.
+      // Without rows before, there is no mean, and its distance to the other may be infinite.
       const T between = rows_before == 0 ? T(0) : distance * distance * (static_cast<T>(rows_before) * share);
       numbers<T>(to.m2)[i] += numbers<T>(from.m2)[i] + between;
     }
@@ -125,10 +125,10 @@ void PartialResults::merge(const Pointers& to, int64_t rows_before, const Pointe
         break;
       }
       case Kind::M2:
-        break;  // with its mean
+        break;  // merged with its Mean
       case Kind::Largest:
       case Kind::Powers:
-        break;  // of rows alone
+        break;  // only over a row
     }
   }
 }

@@ -1,6 +1,5 @@
 #pragma once
-// Results over all rows while they are made: each thread's share of the rows, and each block of a share, has results of its own, which
-// are then merged, in order.
+// Partial results over rows: each thread's share of the rows, and each block of a share, has its own. They are then merged in order.
 
 #include "codegen/fuse/group.h"
 #include "codegen/kernel/launch_args.h"
@@ -14,25 +13,25 @@ class PartialResults {
   explicit PartialResults(const Body& body);
   bool empty() const { return stores_.empty(); }
 
-  /// What one call has of each: elements, by store.
+  /// The number of elements of each result in one call, by store.
   using Counts = c10::SmallVector<int64_t, 16>;
-  /// Memory for one of each, one behind the other.
+  /// Bytes of one set of partial results, all stores one after the other.
   int64_t bytes(const Counts& counts) const;
-  /// From now on the stores' pointers point there.
+  /// Redirects the stores' pointers to `memory`.
   void move_to(char* memory, Pointers& pointers, const Counts& counts) const;
-  /// Moves the pointers behind one of each.
+  /// Advances the pointers by one set of partial results.
   void advance(Pointers& pointers, const Counts& counts) const;
-  /// Results of no rows.
+  /// Initialises the partial results to those of no rows.
   void clear(const Pointers& pointers, const Counts& counts) const;
-  /// Adds results of `rows` rows to those of `rows_before`.
+  /// Merges the results of `rows` rows into those of `rows_before` rows.
   void merge(const Pointers& to, int64_t rows_before, const Pointers& from, int64_t rows, const Counts& counts) const;
 
  private:
   struct Store {
     size_t index;    // into Body::stores
-    size_t pointer;  // of the kernel's
+    size_t pointer;  // index in the kernel's pointers
     Reduction::Kind kind;
-    size_t m2_pointer = 0;  // Mean: of the M2 beside it; 0: there is none
+    size_t m2_pointer = 0;  // Mean: the pointer of the M2 of the same value; 0 if there is none
   };
   std::vector<Store> stores_;
   at::ScalarType type_;

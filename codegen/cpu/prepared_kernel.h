@@ -1,5 +1,5 @@
 #pragma once
-// What prepared calls of kernels do alike.
+// The base class of all prepared calls of CPU kernels.
 
 #include "codegen/cpu/memory/empty_recycled.h"
 #include "codegen/kernel/launch_args.h"
@@ -20,13 +20,13 @@ class PreparedKernel : public PreparedCall {
   }
 
   using Scalars = c10::SmallVector<double, 16>;
-  /// `memory`: where they are if they change from run to run.
+  /// The scalars of a run. `memory`: storage for them, used if they change from run to run.
   const double* scalars_of(const capture::Env& env, Scalars& memory) const {
     if (!scalars_.change()) return fixed_.data();
     memory = scalars_.values(env);
     return memory.data();
   }
-  /// Of the loads, then of the results.
+  /// The pointers of the loads, then of the results.
   Pointers pointers_of(char* const* addresses) const {
     Pointers pointers(addresses, addresses + loads_);
     pointers.append(addresses + inputs_, addresses + inputs_ + results.size());

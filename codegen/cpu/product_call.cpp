@@ -21,24 +21,25 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Rows that threads share out together.
+// Threads are assigned multiples of this many rows.
 constexpr int64_t kSharedRows = 8;
-// Of one product of a batch: multiplications and additions that a thread has at least.
+// Minimum multiply-adds per thread, within one product of a batch.
 constexpr int64_t kGrainOfProduct = int64_t{1} << 20;
-// Multiplications and additions that are timed, about a millisecond, where a result counts as if its depth were 16 at least: results of a
-// measurement have at most 4 Mi elements. But at least so many rows are timed, since a copy of a panel serves all rows.
+// The multiply-adds of a measurement, which takes about a millisecond. A depth below 16 counts as 16, so that results of a measurement have
+// at most 4 Mi elements. But at least kFewestRows rows are timed, since a copy of a panel is shared by all rows.
 constexpr int64_t kMeasured = int64_t{1} << 26, kDepthOfLargeResults = 16, kFewestRows = 64;
 
-// Bytes. Deeper products whose second factor must be copied by panels are ATen's: the scratch memory would show in the peak.
+// Bytes. ATen computes deeper products whose second factor must be copied by panels: the scratch memory would be visible in peak memory.
 constexpr int64_t kLargestPanel = int64_t{4} << 20;
 
-/// The sizes of a product, and how the kernel steps through the tensors of a call. Steps of rows and batches in bytes, by pointer: loads, then results.
+/// The sizes of a product, and the strides of a call's tensors. row_strides and batch_steps are byte strides, by pointer: loads, then
+/// results.
 struct Walk {
   std::array<long, 4> shape;
   int64_t batch = 1, rows = 0;
   int64_t a_batch_step = 0, b_batch_step = 0;
   Pointers pointers;
-  c10::SmallVector<long, 32> row_steps, batch_steps;
+  c10::SmallVector<long, 32> row_strides, batch_steps;
 };
 
 class ProductCall final : public PointwiseFrame {
@@ -53,12 +54,12 @@ class ProductCall final : public PointwiseFrame {
     for (size_t i = 0; i < 2; ++i)
       factors_[i] = static_cast<size_t>(std::find(inputs.begin(), inputs.end(), group.factors[i]) - inputs.begin());
     loads_factor_ = std::any_of(factors_.begin(), factors_.end(), [&](size_t input) { return input < loads_; });
-    for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_still(i) ? 0 : element_sizes_[i]);
+    for (size_t i = 0; i < element_sizes_.size(); ++i) widths_.push_back(is_broadcast(i) ? 0 : element_sizes_[i]);
     widths_.push_back(width_);
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
-  // Where the kernel is the faster one.
+  // Only calls for which the kernel is faster than ATen are prepared.
   std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
@@ -84,11 +85,11 @@ class ProductCall final : public PointwiseFrame {
 
    private:
     const ProductCall& of_;
-    const Walk walk_;  // but for its pointers
+    const Walk walk_;  // without its pointers
   };
 
   bool can_write_leaves(const Call& /*call*/) const override { return false; }
-  // Of a load that is read element by element. Blocks of the result are written while factors are read.
+  // A load that is read element by element may be overwritten. A factor may not: blocks of the result are written while factors are read.
   bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop && !loads_factor_; }
 
   const at::Tensor& factor(const Call& call, size_t i) const { return call.slots[call.step.inputs[factors_[i]].slot]; }
@@ -106,7 +107,7 @@ class ProductCall final : public PointwiseFrame {
     return {walk.batch, walk.rows, walk.shape[3], walk.shape[2], kind};
   }
 
-  // What is faster on these sizes, which is found out on the first calls that have sizes like them.
+  // Whether the kernel is faster than ATen for these sizes; measured on the first calls with similar sizes.
   bool is_by_kernel(const Call& call, const Walk& walk) const {
     const ProductSizes sizes = sizes_of_product(walk), like = class_of(sizes);
     uint64_t key = 1;
@@ -121,7 +122,8 @@ class ProductCall final : public PointwiseFrame {
     return is_ours;
   }
 
-  // Writes to tensors of its own. Of a large product only some rows are computed, and ATen's side is the product alone, which favours ATen.
+  // Measures, with results in temporary tensors. For a large product only some rows are computed, and ATen computes only the product, which
+  // favours ATen.
   bool measure(const Call& call, const Walk& walk, const ProductSizes& sizes) const {
     const int64_t columns = walk.shape[3], of_row = std::max(walk.shape[2], kDepthOfLargeResults) * columns;
     const bool is_large = walk.batch * walk.rows * of_row > kMeasured;
@@ -150,7 +152,7 @@ class ProductCall final : public PointwiseFrame {
         sizes, [&] { run_product(call, ours); }, by_aten);
   }
 
-  // nullopt: the kernel cannot go through the tensors of this call.
+  // nullopt if the kernel does not support the layouts of this call's tensors.
   std::optional<Walk> walk_of(Call& call) const {
     const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
     const bool is_batched = a.dim() == 3;
@@ -178,14 +180,14 @@ class ProductCall final : public PointwiseFrame {
     for (const at::Tensor& result : call.results) {
       const int64_t row = call.domain.back() * static_cast<int64_t>(result.element_size());
       walk.pointers.push_back(memory_of(result));
-      walk.row_steps.push_back(row);
+      walk.row_strides.push_back(row);
       walk.batch_steps.push_back(row * walk.rows);
     }
     return walk;
   }
 
-  // Bytes for panels of b that may be copied: all of a transposed one; columns that do not fill whole vectors of kPanelBytes / 2, the widest
-  // of any CPU; and where it is faster.
+  // Bytes for copied panels of b. Panels are copied if b is transposed, if its columns do not fill whole vectors of kPanelBytes / 2 (the
+  // widest of any CPU), and where copying is faster.
   int64_t scratch_of(const Walk& walk) const {
     const int64_t b_step = walk.shape[1] * width_, depth = walk.shape[2], bytes_of_row = walk.shape[3] * width_;
     if (!group_.body.product->is_b_transposed && bytes_of_row % (kPanelBytes / 2) == 0 &&
@@ -194,12 +196,13 @@ class ProductCall final : public PointwiseFrame {
     return device::scratch_bytes(depth * kPanelBytes, (bytes_of_row + kPanelBytes - 1) / kPanelBytes);
   }
 
-  // False: the kernel cannot step through the load. Its step along the columns must be the one that was compiled, and rows must be one step apart.
+  // Returns false if the kernel does not support the load's layout. Its stride along the columns must be the compiled one, and its rows
+  // must have one stride.
   bool add_load(const Call& call, size_t i, bool is_batched, Walk& walk) const {
     at::Tensor tensor = call.load(i);
-    const Ints steps = steps_of(tensor, group_.accesses[i], call.domain, call.env);
-    if (tensor.const_data_ptr() != call.load(i).const_data_ptr()) return false;  // made anew: it would not live long enough
-    if (call.domain.back() != 1 && steps.back() != (is_still(i) ? 0 : element_sizes_[i])) return false;
+    const Ints steps = byte_strides_of(tensor, group_.accesses[i], call.domain, call.env);
+    if (tensor.const_data_ptr() != call.load(i).const_data_ptr()) return false;  // a copy, which would not live long enough
+    if (call.domain.back() != 1 && steps.back() != (is_broadcast(i) ? 0 : element_sizes_[i])) return false;
     const size_t first = is_batched ? 1 : 0, last = call.domain.size() - 1;
     int64_t row_step = 0;
     bool is_first = true;
@@ -212,7 +215,7 @@ class ProductCall final : public PointwiseFrame {
       is_first = false;
     }
     walk.pointers.push_back(memory_of(tensor));
-    walk.row_steps.push_back(row_step);
+    walk.row_strides.push_back(row_step);
     walk.batch_steps.push_back(is_batched ? steps[0] : 0);
     return true;
   }
@@ -233,7 +236,7 @@ class ProductCall final : public PointwiseFrame {
         Pointers at(pointers.begin(), pointers.end());
         for (size_t i = 0; i < at.size(); ++i) at[i] += item * walk.batch_steps[i];
         kernel_->product(kernel_->product_blocks, walk.shape.data(), a + item * walk.a_batch_step, b + item * walk.b_batch_step, at.data(),
-                         walk.row_steps.data(), scalars, begin * kSharedRows, std::min(end * kSharedRows, walk.rows), scratch.memory());
+                         walk.row_strides.data(), scalars, begin * kSharedRows, std::min(end * kSharedRows, walk.rows), scratch.memory());
         first += end - begin;
       }
     });
@@ -252,7 +255,7 @@ class ProductCall final : public PointwiseFrame {
     at::Tensor large_;
   };
 
-  // ATen's product, then the rest of the body by a kernel. A product alone, or with its bias, is ATen's one op.
+  // ATen computes the product, then a kernel the rest of the body. A product alone, or with its bias, is one op of ATen.
   void run_behind_atens(const Call& call, c10::ArrayRef<at::Tensor> results) const {
     const at::Tensor &a = factor(call, 0), &b = factor(call, 1);
     const bool is_batched = a.dim() == 3;
@@ -275,10 +278,10 @@ class ProductCall final : public PointwiseFrame {
   const int64_t grain_;
   const at::ScalarType type_;
   const int64_t width_;
-  std::array<size_t, 2> factors_{};  // among the step's inputs
+  std::array<size_t, 2> factors_{};  // indices into the step's inputs
   bool loads_factor_ = false;
-  std::vector<int64_t> widths_;              // as KernelCall has it, then the product's
-  mutable std::atomic<uint64_t> known_ = 0;  // of the last sizes: a hash of their class; the lowest bit: the kernel is faster
+  std::vector<int64_t> widths_;              // as in KernelCall, then the product's
+  mutable std::atomic<uint64_t> known_ = 0;  // the last answer: a hash of the class of sizes; the lowest bit is 1 if the kernel is faster
 };
 
 }  // namespace

@@ -1,22 +1,22 @@
 #include "codegen/cpu/product_source.h"
 
+#include "base/format.h"
 #include "codegen/cpu/dense_loop.h"
 #include "codegen/kernel/body_text.h"
-#include "base/format.h"
 
 namespace hindcast::codegen::cpu {
 namespace {
 
 using base::format;
 
-// Of one row of a block.
+// The pointers for one row of a block.
 std::string row_pointers(const Body& body) {
   const size_t loads = body.loads.size();
   std::string text;
-  const auto place = [](size_t pointer) { return format("pointers[{}] + row * row_steps[{}]", pointer, pointer); };
+  const auto place = [](size_t pointer) { return format("pointers[{}] + row * row_strides[{}]", pointer, pointer); };
   for (size_t i = 0; i < loads; ++i) {
     const std::string_view type = type_name(body.loads[i].type);
-    if (body.loads[i].pattern == AccessPattern::Still) {
+    if (body.loads[i].pattern == AccessPattern::Broadcast) {
       text += format("    {}\n", load_from(body, i, format("*(const {}*)({})", type, place(i))));
     } else {
       text += format("    const {}* p{} = (const {}*)({}) + column;\n", type, i, type, place(i));
@@ -44,7 +44,7 @@ std::string product_source(const Body& body) {
   const std::string_view type = type_name(body.product->type);
   std::string text = format(
       "extern \"C\" void product(const void* blocks, const long* shape, const void* a, const void* b, char* const* pointers, const long* "
-      "row_steps,\n"
+      "row_strides,\n"
       "                        const double* scalars, long begin, long end, char* scratch) {{\n{}",
       scalar_lines(body));
   text += format(

@@ -1,5 +1,5 @@
 #pragma once
-// The text of a kernel that computes a matrix product, and the rest of the body while a block of the product is in the innermost cache.
+// The text of a kernel that computes a matrix product, and the rest of the body while a block of the product is in the L1 cache.
 
 #include "codegen/fuse/body.h"
 
@@ -7,11 +7,11 @@
 
 namespace hindcast::codegen::cpu {
 
-/// In front of the text that includes the functors.
+/// The head of the text, which must precede the includes of the functors.
 std::string product_head();
-/// The text of `blocks`, which all product kernels of a type call.
+/// The text of `blocks`, which all product kernels of this type call.
 std::string product_blocks_source(at::ScalarType type);
-/// The function `product`, a ProductKernel.
+/// The text of the function `product`, a ProductKernel.
 std::string product_source(const Body& body);
 
 }  // namespace hindcast::codegen::cpu

@@ -13,9 +13,9 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// A table of so many classes of sizes; others that fall on the same entry replace it.
+// The number of entries, one per class of sizes; a class with the same index replaces the entry.
 constexpr size_t kEntries = 4096;
-// Measurements that an entry is the least of: a busy machine spoils one, not all of them.
+// Measurements that an entry is the minimum of: a busy machine spoils one, but not all of them.
 constexpr uint64_t kMeasurements = 6, kMeasurementsOfLong = 2;
 constexpr int64_t kLong = 1000000;  // ns
 
@@ -49,7 +49,7 @@ uint64_t hash_of(const ProductSizes& sizes) {
   return hash;
 }
 
-/// Of a class of sizes in the table.
+/// The place of a class of sizes in the table.
 class Place {
  public:
   explicit Place(const ProductSizes& sizes) : hash_(hash_of(class_of(sizes))) {}
@@ -64,7 +64,7 @@ class Place {
   uint64_t hash_;
 };
 
-// Rounded up to so many significant bits, but not below `exact`.
+// Rounds up to kSignificantBits bits; sizes up to `exact` are not rounded.
 int64_t round_up(int64_t size, int64_t exact) {
   constexpr int kSignificantBits = 4;
   if (size <= exact) return size;
@@ -78,11 +78,11 @@ int64_t now_ns(clockid_t clock) {
   return time.tv_sec * int64_t{1000000000} + time.tv_nsec;
 }
 
-// The least of some runs.
+// The minimum time of several runs.
 int64_t ns_of(c10::function_ref<void()> run) {
   constexpr int kMostRuns = 4;
   const clockid_t clock = at::get_num_threads() > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
-  run();  // its memory and code come into the caches
+  run();  // warms the caches
   int64_t least = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < kMostRuns && (i < 1 || least < kLong); ++i) {
     const int64_t start = now_ns(clock);

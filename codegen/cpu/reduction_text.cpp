@@ -29,7 +29,7 @@ std::string ReductionText::begin(size_t op) const {
       return leader_of_pair(body_, op) == op ? format("Moments<{}> m{} = {{0, 0, 0}};", type_, op) : "";
     case Kind::Largest:
     case Kind::Powers:
-      break;  // rows are in a CPU's caches: a second pass costs less than more of exp
+      break;  // not used on the CPU: rows are in a cache, so a second pass costs less than more exp
   }
   return "";
 }
@@ -88,7 +88,7 @@ std::string ReductionText::combined(Kind kind, const std::string& a, const std::
   return format("{}<{}>({}, {})", kind == Kind::Sum ? "add" : kind == Kind::Max ? "maximum" : "minimum", type_, a, b);
 }
 
-// `share`: one by the number of rows so far.
+// `share` in the text: one divided by the number of rows so far.
 std::string ReductionText::column(size_t store) const {
   const BodyStore& to = body_.stores[store];
   const std::string value = name_of(to.value);

@@ -1,13 +1,13 @@
-// The program has three parts: fixed text, what ATen does as one call a line, and what the kernel is given. It gives the kernel
-// copies that lie as its domain does, in one call; how a call goes over tensors of other strides is not in it.
+// The program has three parts: fixed text, ATen's ops as one call per line, and the kernel's arguments. The kernel is called once, with
+// copies that have the layout of its domain; the handling of tensors with other strides is not reproduced.
 
 #include "codegen/cpu/reproducer.h"
 
+#include "base/check.h"
+#include "base/format.h"
 #include "codegen/cpu/source.h"
 #include "codegen/kernel/device_library.h"
 #include "codegen/kernel/launch_args.h"
-#include "base/check.h"
-#include "base/format.h"
 
 #include <ATen/ATen.h>
 
@@ -24,7 +24,7 @@ using capture::Instr;
 using capture::InstrKind;
 using capture::ValueId;
 
-/// The group cannot be written as a program.
+/// Thrown if the group cannot be written as a program.
 struct NotWritable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -54,8 +54,8 @@ constexpr std::string_view kHead =
 
 extern "C" {
 void dense(char* const* pointers, const double* scalars, long count);
-void rows(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,
-          const long* segment_steps, long columns, char* kept);
+void rows(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,
+          const long* segment_strides, long columns, char* kept);
 }
 
 using Tensors = std::vector<at::Tensor>;
@@ -165,7 +165,7 @@ class Program {
   Program(const capture::Graph& graph, const Group& group, const std::unordered_map<uint32_t, at::Tensor>& given)
       : graph_(graph), group_(group), given_(given) {
     if (group.body.product) throw NotWritable("the kernel computes a matrix product by blocks that are compiled apart");
-    for (const ValueId input : inputs_of(group)) {  // what is read in two ways is there once
+    for (const ValueId input : inputs_of(group)) {  // an input that is read in two ways appears once
       if (std::find(inputs_.begin(), inputs_.end(), input) == inputs_.end()) inputs_.push_back(input);
     }
     HC_CHECK(capture::Evaluator(*graph.symbols).evaluate(capture::bindings_at_capture(*graph.symbols), env_));
@@ -205,7 +205,7 @@ class Program {
     const Arg& arg = instr.args[a];
     switch (arg.kind) {
       case Arg::Kind::Constant:
-        // softmax' gradient is told its input's type, and refuses another.
+        // softmax' backward takes its input's type as an argument, and rejects another.
         if (instr.op->schema().arguments()[a].name() == "input_dtype")
           return format("exact ? int64_t{{{}}} : {}", static_cast<int>(at::kDouble), literal(arg.constant));
         return literal(arg.constant);
@@ -249,7 +249,7 @@ class Program {
     return text + "  return {" + join(stored_values_of(group_), name_of) + "};\n}\n\n";
   }
 
-  // As the kernel walks its domain: the axes by which the results lie, or rows and then columns.
+  // The function that runs the kernel. The order of axes is the kernel's: that of the results, or rows and then columns.
   std::string by_kernel() const {
     const Body& body = group_.body;
     std::string text = "Tensors by_kernel(const Tensors& given) {\n  Tensors tensors;\n";
@@ -267,12 +267,12 @@ class Program {
     return text + format("  return {{tensors.begin() + {}, tensors.end()}};\n}}\n\n", body.loads.size());
   }
 
-  // A copy of what was given, as the kernel's load goes over it.
+  // A copy of an input in the layout that the kernel's load expects.
   std::string load(size_t i) const {
     const Body& body = group_.body;
     const at::Tensor& original = given_.at(group_.loads[i].index);
     at::Tensor tensor = original;
-    auto steps = steps_of(tensor, group_.accesses[i], domain_, env_);
+    auto steps = byte_strides_of(tensor, group_.accesses[i], domain_, env_);
     for (int64_t& step : steps) step /= static_cast<int64_t>(tensor.element_size());
     const bool was_copied = !tensor.is_same(original);
     const auto input = std::find(inputs_.begin(), inputs_.end(), group_.loads[i]);
@@ -280,7 +280,7 @@ class Program {
     if (!group_.accesses[i].offsets.empty())
       read = format("at::constant_pad_nd({}, {})", read, int_list(pad_of(original, group_.accesses[i], env_)));
     std::string first;
-    if (body.by_rows && body.loads[i].pattern == AccessPattern::Still)
+    if (body.by_rows && body.loads[i].pattern == AccessPattern::Broadcast)
       first = format(".reshape({{{}, {}}}).narrow(1, 0, 1)", rows_, columns_);
     if (body.by_rows && body.loads[i].pattern == AccessPattern::PerSegment)
       first = format(".reshape({{{}, {}, {}}}).narrow(2, 0, 1)", rows_, segments_, columns_ / segments_);
@@ -291,15 +291,16 @@ class Program {
   std::string call_by_rows() const {
     const Body& body = group_.body;
     const int64_t segment = segments_ == 0 ? 0 : columns_ / segments_;
-    std::string text = "  std::vector<long> segment_steps(steps);\n";
+    std::string text = "  std::vector<long> segment_strides(steps);\n";
     for (size_t i = 0; i < body.loads.size() + body.stores.size(); ++i) {
       const auto [by_row, by_segment] = i < body.loads.size() ? steps_of_load(body.loads[i].pattern, segment)
                                                               : steps_of_store(body.stores[i - body.loads.size()].extent, segment);
-      text += format("  steps[{}] *= {};\n  segment_steps[{}] *= {};\n", i, by_row, i, by_segment);
+      text += format("  steps[{}] *= {};\n  segment_strides[{}] *= {};\n", i, by_row, i, by_segment);
     }
     text += format("  std::vector<double> kept({});\n", row_scratch(body) * columns_ + 1);
     text += format(
-        "  rows(pointers.data(), scalars.data(), {}, steps.data(), {}, segment_steps.data(), {}, reinterpret_cast<char*>(kept.data()));\n",
+        "  rows(pointers.data(), scalars.data(), {}, steps.data(), {}, segment_strides.data(), {}, "
+        "reinterpret_cast<char*>(kept.data()));\n",
         rows_, segments_, segment);
     for (size_t i = 0; i < body.stores.size(); ++i) {
       if (body.stores[i].extent == Extent::Channels) text += sum_by_channel(body.loads.size() + i);
@@ -312,7 +313,7 @@ class Program {
     switch (pattern) {
       case AccessPattern::Dense:
         return {columns_, segment};
-      case AccessPattern::Still:
+      case AccessPattern::Broadcast:
         return {1, 0};
       case AccessPattern::PerSegment:
         return {segments_, 1};
@@ -339,7 +340,7 @@ class Program {
     const auto& loads = group_.body.loads;
     if (std::all_of(loads.begin(), loads.end(), [](const BodyLoad& load) { return load.pattern == AccessPattern::Dense; }))
       return format("  dense(pointers.data(), scalars.data(), {});\n", rows_);
-    return format(  // what stands still does so for one element
+    return format(  // one call per element, since broadcast operands are broadcast only within a call
         "  for (long i = 0; i < {}; ++i) {{\n    dense(pointers.data(), scalars.data(), 1);\n"
         "    for (size_t p = 0; p < pointers.size(); ++p) pointers[p] += steps[p];\n  }}\n",
         rows_);
@@ -351,7 +352,7 @@ class Program {
         "// One of ATen's results, in the order of the kernel's.\n"
         "at::Tensor in_order([[maybe_unused]] size_t result, const at::Tensor& tensor) {\n";
     for (size_t i = 0; i < group_.body.stores.size(); ++i) {
-      const bool is_in_order = i >= group_.orders.size() || group_.orders[i].empty();  // the parts of a concat are
+      const bool is_in_order = i >= group_.orders.size() || group_.orders[i].empty();  // the parts of a concat always are
       const std::string as_it_lies =
           is_in_order ? "tensor" : format("tensor.permute({})", int_list(Dims(group_.orders[i].begin(), group_.orders[i].end())));
       if (group_.body.stores[i].extent == Extent::Element) {
@@ -364,7 +365,7 @@ class Program {
     return text + "  return tensor.reshape({-1});\n}\n";
   }
 
-  // The kernel is given a place for every segment of every row.
+  // Sums the results over channels: the kernel writes one for every segment of every row.
   std::string sum_by_channel(size_t tensor) const {
     std::vector<int64_t> sizes, summed;
     for (const int64_t axis : order_) {

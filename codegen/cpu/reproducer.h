@@ -1,11 +1,11 @@
 #pragma once
-// A C++ program, of LibTorch alone, that runs one kernel's text beside ATen's ops: kernel.cpp, the device library, and main.cpp.
+// Writes a LibTorch program that compares one kernel's text with ATen's ops: kernel.cpp, the device library, main.cpp.
 
 #include "codegen/kernel/backend.h"
 
 namespace hindcast::codegen::cpu {
 
-/// As Backend::reproducer(); with the symbols' values at capture.
+/// As Backend::reproducer(), with the symbols' values at capture.
 std::vector<ProgramFile> reproducer(const capture::Graph& graph, const Group& group, const std::unordered_map<uint32_t, at::Tensor>& given);
 
 }  // namespace hindcast::codegen::cpu

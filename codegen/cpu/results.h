@@ -4,7 +4,7 @@
 
 namespace hindcast::codegen::cpu {
 
-/// Memory comes from the recycler. Results over all rows are made in the type of the arithmetic.
+/// Allocates from the recycler. Results over rows are computed in the compute type.
 const ResultMaker& result_maker();
 
 }  // namespace hindcast::codegen::cpu

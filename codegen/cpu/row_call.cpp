@@ -1,5 +1,6 @@
 #include "codegen/cpu/row_call.h"
 
+#include "base/check.h"
 #include "codegen/cpu/joined_rows.h"
 #include "codegen/cpu/leaf_writes.h"
 #include "codegen/cpu/nontemporal_stores.h"
@@ -9,7 +10,6 @@
 #include "codegen/cpu/results.h"
 #include "codegen/cpu/row_packing.h"
 #include "codegen/kernel/row_frame.h"
-#include "base/check.h"
 
 #include <algorithm>
 #include <cstring>
@@ -19,10 +19,10 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Rows whose results over rows are made one behind the other, in one variable a column: such a sum loses a bit each time it is four times as
-// long. Those of more rows are merged from such blocks, and of many blocks by as many at a time.
+// The number of rows per block of results over rows. Within a block, each column has one accumulator: such a sum loses a bit each time its
+// length grows fourfold. Results of more rows are merged from blocks, kBlock blocks at a time.
 constexpr int64_t kBlock = 64;
-// Elements of a row that still stays in the innermost cache, beside what the kernel reads.
+// The most elements of a row that stay in the L1 cache beside what the kernel reads.
 constexpr int64_t kLongestStreamed = 4096;
 
 class RowCall final : public RowFrame {
@@ -49,7 +49,7 @@ class RowCall final : public RowFrame {
   }
   size_t footprint() const override { return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()); }
 
-  // Of what one thread does alone.
+  // Only calls that run on one thread are prepared.
   std::unique_ptr<const PreparedCall> prepare(const Step& step, Slots& slots, const capture::Env& env) const override {
     if (!may_be_prepared(step, slots)) return nullptr;
     Call call(step, slots, env, *this);
@@ -69,13 +69,13 @@ class RowCall final : public RowFrame {
  private:
   // The two nests of one call, and where its tensors begin.
   struct Launch : Rows {
-    c10::SmallVector<Traffic, 32> traffic;  // by pointer, where there is more than one segment a row
-    c10::SmallVector<int64_t, 32> widths;   // the same: an element's bytes
+    c10::SmallVector<Traffic, 32> traffic;  // by pointer, if there is more than one segment per row
+    c10::SmallVector<int64_t, 32> widths;   // the same: bytes of an element
     bool copies_segments = false;
     JoinedRows joined;
     NontemporalStores nontemporal;
 
-    /// Of the elements that the kernel goes over at once.
+    /// The number of elements in the kernel's inner loop.
     int64_t loop_length() const { return copies_segments ? row_length() : segment_length(); }
   };
 
@@ -105,7 +105,7 @@ class RowCall final : public RowFrame {
     Launch launch;
     lay_out_rows(call, launch);
     arrange(launch);
-    std::optional<LeafPointers> pointers;  // and the zeros that they point to
+    std::optional<LeafPointers> pointers;  // owns the zeros that they point to
     if (call.leaves != nullptr) add_leaves(launch, pointers.emplace(group_, *call.leaves, launch.loop_length()));
     run_arranged(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
   }
@@ -128,7 +128,7 @@ class RowCall final : public RowFrame {
     }
   }
 
-  // Rows that follow each other in memory, some of them at once.
+  // Whether a result can use non-temporal stores: its rows must be contiguous, so that several fit into the buffer.
   bool may_be_nontemporal(const Launch& launch, size_t result) const {
     if (launch.rows.size() != 1 || launch.segments() != 1 ||
         !NontemporalStores::are_worth_it(launch.row_count * launch.row_length() * widths_[result]))
@@ -146,7 +146,7 @@ class RowCall final : public RowFrame {
     launch.copies_segments = RowPacking::are_worth_copying(launch.traffic, launch.widths, launch.segments(), launch.segment_length());
   }
 
-  // A leaf's gradient lies as the result does; elements that are there for every segment of every row stay where they are.
+  // A leaf's gradient has the layout of the result; scratch elements, which every segment of every row uses, have strides of 0.
   void add_leaves(Launch& launch, const LeafPointers& leaves) const {
     const auto add_steps = [&](Loop& loop) {
       for (const LeafPointers::Pointer& leaf : leaves.all()) loop.steps.push_back(leaf.is_tensor ? loop.steps[loads_ + leaf.store] : 0);
@@ -172,7 +172,7 @@ class RowCall final : public RowFrame {
     const int64_t row_length = launch.row_length(), rows = launch.row_count;
     if (rows == 0) return;
     const int64_t shares = std::min(rows, shares_of(rows * row_length, grain_));
-    // The first share's results are the results themselves.
+    // The first share writes directly to the results.
     const int64_t bytes = over_rows_.bytes(launch.counts);
     std::vector<char> others(static_cast<size_t>((shares - 1) * bytes));
     const auto pointers_of_share = [&](int64_t share) {
@@ -199,7 +199,7 @@ class RowCall final : public RowFrame {
     }
   }
 
-  // Rows [begin, end); results over rows by blocks.
+  // Processes rows [begin, end), with results over rows by blocks.
   void run_range(const Launch& launch, RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t begin,
                  int64_t end) const {
     const int64_t row_length = launch.row_length();
@@ -239,7 +239,7 @@ class RowCall final : public RowFrame {
                  const Pointers& pointers, const double* scalars, int64_t begin, int64_t end, char* kept) const {
     const Loop& inner = launch.rows.back();
     const Loop& columns = launch.columns.back();
-    const int64_t* segment_steps = launch.columns.front().steps.data();
+    const int64_t* segment_strides = launch.columns.front().steps.data();
     Pointers at(pointers.size());
     while (begin < end) {
       std::copy(pointers.begin(), pointers.end(), at.begin());
@@ -254,7 +254,7 @@ class RowCall final : public RowFrame {
       if (row_packing) {
         row_packing->run(kernel, at, scalars, rows, inner.steps, kept);
       } else {
-        kernel(at.data(), scalars, rows, inner.steps.data(), launch.segments(), segment_steps, columns.size, kept);
+        kernel(at.data(), scalars, rows, inner.steps.data(), launch.segments(), segment_strides, columns.size, kept);
       }
       begin += rows;
     }
@@ -263,11 +263,11 @@ class RowCall final : public RowFrame {
   const std::shared_ptr<const CpuKernel> kernel_;
   const int64_t grain_, compute_size_, scratch_;
   const PartialResults over_rows_;
-  const bool counts_rows_;  // the kernel does
+  const bool counts_rows_;  // whether the kernel counts rows (has_moments_over_rows())
   const bool may_join_rows_;
-  std::vector<bool> takes_memory_;  // by store: of an operand
+  std::vector<bool> takes_memory_;  // by store: whether it may reuse an operand's memory
   std::vector<Traffic> traffic_;    // by load, then by store
-  std::vector<int64_t> widths_;     // the same: an element's bytes
+  std::vector<int64_t> widths_;     // the same: bytes of an element
 };
 
 }  // namespace

@@ -6,10 +6,11 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Elements. Loops over shorter segments fill no vectors; those over longer ones fill several at once, as Clang unrolls them.
+// Elements. Loops over segments shorter than kFillsNoVector fill no vectors; loops over kFillsVectors or more fill several at once, since
+// Clang unrolls them.
 constexpr int64_t kFillsNoVector = 16, kFillsVectors = 64;
-// What is copied at once stays in the cache that a core has for itself. Of a larger row, segments between the two are better left where they
-// are: copying them costs as much as what loops over them lose. Of a far larger one all are, for the sake of memory.
+// Copies of kCopiedBytes stay in a core's private cache. In a larger row, segments of a length between the two limits are not copied, since
+// copying costs as much as it gains. In rows of more than kMostCopiedBytes none are, to limit memory.
 constexpr int64_t kCopiedBytes = 1 << 16, kMostCopiedBytes = 1 << 20;
 
 int64_t bytes_of_elements(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths) {
@@ -20,7 +21,7 @@ int64_t bytes_of_elements(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t>
   return bytes;
 }
 
-/// Segments of rows, from one place to another.
+/// A copy of segments of rows.
 struct Segments {
   int64_t rows, segments, bytes;
   char* to;
@@ -75,10 +76,10 @@ RowPacking::RowPacking(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> wi
   copies_.resize(static_cast<size_t>(rows_at_once_ * row_bytes));
 }
 
-void RowPacking::run(RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t rows, c10::ArrayRef<int64_t> row_steps,
+void RowPacking::run(RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t rows, c10::ArrayRef<int64_t> row_strides,
                      char* kept) {
   Pointers at(pointers.size());
-  c10::SmallVector<int64_t, 32> steps(row_steps.begin(), row_steps.end());
+  c10::SmallVector<int64_t, 32> steps(row_strides.begin(), row_strides.end());
   char* place = copies_.data();
   for (size_t i = 0; i < at.size(); ++i) {
     if (traffic_[i] == Traffic::Other) continue;
@@ -90,13 +91,13 @@ void RowPacking::run(RowsKernel* kernel, const Pointers& pointers, const double*
     const int64_t count = std::min(rows_at_once_, rows - row);
     const auto segments_of = [&](size_t i, bool back) {
       const int64_t bytes = segment_length_ * widths_[i];
-      char* const there = pointers[i] + row * row_steps[i];
-      if (back) return Segments{count, segments_.size, bytes, there, row_steps[i], segments_.steps[i], at[i], steps[i], bytes};
-      return Segments{count, segments_.size, bytes, at[i], steps[i], bytes, there, row_steps[i], segments_.steps[i]};
+      char* const there = pointers[i] + row * row_strides[i];
+      if (back) return Segments{count, segments_.size, bytes, there, row_strides[i], segments_.steps[i], at[i], steps[i], bytes};
+      return Segments{count, segments_.size, bytes, at[i], steps[i], bytes, there, row_strides[i], segments_.steps[i]};
     };
     for (size_t i = 0; i < at.size(); ++i) {
       if (traffic_[i] == Traffic::Read) copy_segments(segments_of(i, false));
-      if (traffic_[i] == Traffic::Other) at[i] = pointers[i] + row * row_steps[i];
+      if (traffic_[i] == Traffic::Other) at[i] = pointers[i] + row * row_strides[i];
     }
     kernel(at.data(), scalars, count, steps.data(), 1, steps.data(), row_length(), kept);
     for (size_t i = 0; i < at.size(); ++i) {

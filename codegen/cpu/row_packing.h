@@ -1,12 +1,12 @@
 #pragma once
-// Rows whose elements lie in many short segments, as a channel's of small images do.
+// Packs rows that consist of many short segments in memory, such as a channel of small images.
 //
-// A loop over a segment of some elements costs more around them than for them, and fills no vectors. So a few rows at a time are copied to
-// where each lies in one piece, the kernel goes over those, and what it made is copied back. Neighbouring rows are copied together,
-// segment by segment: where their segments are neighbours too, as those of channels are, each line of memory is touched once.
+// A loop over a segment of a few elements has more overhead than work, and does not fill vectors. So a few rows at a time are copied to
+// contiguous memory, the kernel runs on the copies, and its results are copied back. Adjacent rows are copied together, segment by segment:
+// if their segments are adjacent too, as those of channels are, each cache line is accessed once.
 
-#include "codegen/kernel/launch_args.h"
 #include "codegen/cpu/source.h"
+#include "codegen/kernel/launch_args.h"
 
 #include <vector>
 
@@ -16,17 +16,18 @@ namespace hindcast::codegen::cpu {
 enum class Traffic : uint8_t {
   Read,     // elements of the row
   Written,  // elements of the row
-  Other,    // numbers of the row; what is the same for all rows; sums over rows. Columns lie side by side, whatever their segments
+  Other,    // not packed: one number per row; the same for all rows; results over rows (those by column are contiguous in any case)
 };
 
 class RowPacking {
  public:
-  /// By pointer: what happens there, and an element's bytes.
+  /// `traffic` and `widths`, bytes of an element, are indexed by pointer.
   static bool are_worth_copying(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, int64_t segments, int64_t segment_length);
   RowPacking(c10::ArrayRef<Traffic> traffic, c10::ArrayRef<int64_t> widths, const Loop& segments, int64_t segment_length);
 
-  /// `rows` neighbours from `pointers` on, `row_steps` bytes apart. `kept`: as RowsKernel has it.
-  void run(RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t rows, c10::ArrayRef<int64_t> row_steps, char* kept);
+  /// Runs the kernel on `rows` adjacent rows, which begin at `pointers` and are `row_strides` bytes apart. `kept`: as in RowsKernel.
+  void run(RowsKernel* kernel, const Pointers& pointers, const double* scalars, int64_t rows, c10::ArrayRef<int64_t> row_strides,
+           char* kept);
 
  private:
   int64_t row_length() const { return segments_.size * segment_length_; }

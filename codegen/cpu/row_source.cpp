@@ -1,14 +1,14 @@
 #include "codegen/cpu/row_source.h"
 
+#include "base/format.h"
 #include "codegen/cpu/cost_model.h"
-#include "codegen/cpu/source.h"
 #include "codegen/cpu/reduction_text.h"
+#include "codegen/cpu/source.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/fuse/row_passes.h"
 #include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
 #include "codegen/kernel/leaf_requests.h"
-#include "base/format.h"
 
 #include <algorithm>
 #include <vector>
@@ -18,10 +18,10 @@ namespace {
 
 using base::format;
 
-// To be computed again in a later pass rather than kept.
+// Whether the op is recomputed in a later pass rather than kept.
 bool is_cheap(const BodyOp& op) { return codegen::is_cheap(op.function); }
 
-// Elements: what loops over numbers of 4 bytes take at once.
+// Elements of 4 bytes that an unrolled loop processes per iteration.
 constexpr long kSeveralVectors = 32;
 
 class Writer {
@@ -30,15 +30,16 @@ class Writer {
       : body_(body), passes_(body, is_cheap), text_of_(body), type_(type_name(body.compute)), leaves_(leaves) {}
 
   std::string run() {
-    text_ = format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_steps, long segments,\n",
-                   leaves_ ? "leaves" : "rows") +
-            "                     const long* segment_steps, long columns, char* kept) {\n" + scalar_lines(body_);
+    text_ =
+        format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,\n",
+               leaves_ ? "leaves" : "rows") +
+        "                     const long* segment_strides, long columns, char* kept) {\n" + scalar_lines(body_);
     if (has_moments_over_rows(body_)) text_ += "  long* const seen = (long*)kept;\n  kept += sizeof(long);\n";
     text_ += "  for (long row = 0; row < rows; ++row) {\n";
     if (has_moments_over_rows(body_)) line(4, format("const {} share = {}(1) / ({})++*seen;", type_, type_, type_));
     for (size_t i = 0; i < body_.loads.size(); ++i) {
-      if (body_.loads[i].pattern != AccessPattern::Still) continue;
-      const auto place = format("*(const {}*)(pointers[{}] + row * row_steps[{}])", type_name(body_.loads[i].type), i, i);
+      if (body_.loads[i].pattern != AccessPattern::Broadcast) continue;
+      const auto place = format("*(const {}*)(pointers[{}] + row * row_strides[{}])", type_name(body_.loads[i].type), i, i);
       line(4, load_from(body_, i, place));
     }
     for (size_t pass = 0; pass < passes_.count(); ++pass) {
@@ -49,7 +50,7 @@ class Writer {
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       if (body_.stores[i].extent != Extent::Row) continue;
       const size_t at = body_.loads.size() + i;
-      line(4, format("*({}*)(pointers[{}] + row * row_steps[{}]) = {};", type_name(body_.stores[i].type), at, at,
+      line(4, format("*({}*)(pointers[{}] + row * row_strides[{}]) = {};", type_name(body_.stores[i].type), at, at,
                      converted(body_, body_.stores[i])));
     }
     return text_ + "  }\n}\n";
@@ -82,7 +83,7 @@ class Writer {
     }
   }
 
-  // What a segment's numbers are reduced into.
+  // Adds a segment's numbers to the reductions over segments.
   void reduce_segments(size_t pass) {
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       if (reduces(pass, i, Over::Segments)) line(6, text_of_.add_number(i));
@@ -97,7 +98,7 @@ class Writer {
   }
 
   void write_pass(size_t pass) {
-    std::vector<size_t> of_elements;  // reductions, over the row and over a segment
+    std::vector<size_t> of_elements;  // reductions of elements, over the row and over a segment
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       if (!passes_.reduces(pass, i)) continue;
       if (reduces(pass, i, Over::Row)) of_elements.push_back(i);
@@ -126,7 +127,7 @@ class Writer {
   // The loops over a segment's elements.
   void write_loops(size_t pass, const std::vector<size_t>& reductions) {
     const Angles angles = angles_of_pass(pass);
-    // A sum in one variable loses a bit each time its length doubles: sums of blocks are summed up.
+    // A sum in one variable loses a bit each time its length doubles, so blocks are summed first.
     const bool in_blocks = !reductions.empty() || !angles.empty();
     if (in_blocks) {
       text_ += block_lines("      ", "columns", kBlockLength);
@@ -155,12 +156,12 @@ class Writer {
     }
   }
 
-  // What one pass computes; of loads, all that it loads.
+  // The angles that one pass computes, and all angles that it loads.
   Angles angles_of_pass(size_t pass) const {
     Angles angles = angles_of(body_, [&](size_t op) { return is_of_elements(pass, op); });
     angles.loads.clear();
     for (const size_t load : angles_of(body_).loads) {
-      if (passes_.loads(pass, load) || body_.loads[load].pattern == AccessPattern::Still) angles.loads.push_back(load);
+      if (passes_.loads(pass, load) || body_.loads[load].pattern == AccessPattern::Broadcast) angles.loads.push_back(load);
     }
     return angles;
   }
@@ -190,8 +191,9 @@ class Writer {
     line(6, "}");
   }
 
-  // Clang fills several vectors at once and goes over the rest one by one, which is most of a short segment: of that one vector is filled
-  // at once.
+  // Clang's unrolled loop fills several vectors per iteration and processes the remainder element by element, which is most of a short
+  // segment.
+  // So the remainder has a second loop, with one vector per iteration.
   void loop(size_t pass, const std::vector<size_t>& reductions, bool in_blocks, bool near) {
     const std::string begin = in_blocks ? "begin" : "0", end = in_blocks ? "end" : "columns";
     if (!passes_.has_segments()) return loop(pass, reductions, begin, end, near, "");
@@ -202,7 +204,7 @@ class Writer {
 
   void loop(size_t pass, const std::vector<size_t>& reductions, const std::string& begin, const std::string& end, bool near,
             const char* interleaving) {
-    // All that is written lies apart from all that is read, but for what the same iteration reads.
+    // Nothing that is written overlaps anything that is read, except what the same iteration reads.
     text_ += format("#pragma clang loop vectorize(assume_safety){}\n", interleaving);
     line(6, format("for (long i = {}; i < {}; ++i) {{", begin, end));
     elements(pass, near);
@@ -239,9 +241,9 @@ class Writer {
     line(6, format("{}{}* {}{} = {};", constant, type, name, i, place(constant, at, type)));
   }
 
-  // Where the segment begins.
+  // The pointer to the start of the segment.
   static std::string place(const char* constant, size_t at, std::string_view type) {
-    return format("({}{}*)(pointers[{}] + row * row_steps[{}] + segment * segment_steps[{}])", constant, type, at, at, at);
+    return format("({}{}*)(pointers[{}] + row * row_strides[{}] + segment * segment_strides[{}])", constant, type, at, at, at);
   }
 
   bool writes(const BodyStore& store, size_t pass) const {

@@ -6,7 +6,7 @@
 
 namespace hindcast::codegen::cpu {
 
-/// The function `rows` of a body by rows (source.h).
+/// The text of the function `rows` of a row kernel (source.h).
 std::string rows_source(const Body& body);
 
 }  // namespace hindcast::codegen::cpu

@@ -1,22 +1,23 @@
 #include "codegen/cpu/source.h"
 
+#include "base/format.h"
 #include "codegen/cpu/dense_loop.h"
 #include "codegen/cpu/product_source.h"
 #include "codegen/cpu/row_source.h"
 #include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
 #include "codegen/kernel/leaf_requests.h"
-#include "base/format.h"
 
 namespace hindcast::codegen::cpu {
 namespace {
 
 using base::format;
 
-// Of angles that the kernel computes: so short that results which go past the caches (kNontemporalAtOnce) are made of several.
+// The block length for angles that the kernel computes: short enough that non-temporal stores (kNontemporalAtOnce elements at a time) cover
+// several blocks.
 constexpr long kAngleBlockLength = 256;
 
-// A block, where there is no tensor, is counted from `begin` on.
+// If the pointer is to a block instead of a tensor, the block's first element is that of index `begin`.
 std::string pointer_line(const std::string& name, std::string_view type, size_t pointer, size_t loads, bool leaves) {
   return format("  {}* {} = ({}*)pointers[{}]{};\n", type, name, type, pointer,
                 leaves ? format(" - begin * is_block[{}]", pointer - loads) : "");
@@ -38,11 +39,12 @@ std::string result_pointers(const Body& body, bool leaves) {
   return text;
 }
 
-// Of angles that are the same for all elements.
-std::string still_looks(const Body& body, const Angles& angles) {
+// Checks of angles that are the same for all elements.
+std::string broadcast_looks(const Body& body, const Angles& angles) {
   std::string lines;
   for (const uint32_t load : angles.loads) {
-    if (body.loads[load].pattern == AccessPattern::Still) lines += "  " + far_line(body, {Operand::Kind::Load, load}, format("x{}", load));
+    if (body.loads[load].pattern == AccessPattern::Broadcast)
+      lines += "  " + far_line(body, {Operand::Kind::Load, load}, format("x{}", load));
   }
   for (const std::string& bound : angles.bounds) lines += "  " + far_line(body, bound);
   return lines;
@@ -55,7 +57,7 @@ std::string dense_looks(const Body& body, const Angles& angles, const std::strin
       lines += "    " + far_line(body, {Operand::Kind::Load, load}, format("p{}[{}]", load, place), flag);
   }
   if (angles.results.empty()) return lines;
-  // If the near forms here make nonsense of an angle that is far, that angle was found to be far.
+  // The near forms are used here: if one of them gets a far angle and returns a wrong value, that angle itself has been found to be far.
   const Ingredients parts = ingredients_of(body, angles.results, [](size_t) { return true; });
   lines += "    {\n" + load_lines(body, parts.loads, place, "      ") + op_lines(body, parts.ops, true, "      ");
   for (const Operand angle : angles.results) lines += "      " + far_line(body, angle, name_of(angle), flag);
@@ -65,12 +67,12 @@ std::string dense_looks(const Body& body, const Angles& angles, const std::strin
 std::string looking_loop(const std::string& looks) { return "  for (long i = begin; i < end; ++i) {\n" + looks + "  }\n"; }
 
 std::string blocks_of_loads(const Body& body, const Angles& angles, bool leaves) {
-  return "  int far = 0;\n" + still_looks(body, angles) + looking_loop(dense_looks(body, angles, "i", "far")) + "  if (!far) {\n" +
+  return "  int far = 0;\n" + broadcast_looks(body, angles) + looking_loop(dense_looks(body, angles, "i", "far")) + "  if (!far) {\n" +
          dense_loop(body, "begin", "end", true, leaves) + "  } else {\n" + dense_loop(body, "begin", "end", false, leaves) + "  }\n";
 }
 
-// Angles that the kernel computes come of more memory than one that is a load. So the loop over one block looks at the next one: that
-// memory comes while it computes. Nothing is written yet of a block that it looks at.
+// Computed angles depend on more memory than loaded ones. So the loop over one block also checks the next block, whose memory is then read
+// while this block is computed. A block is checked before any of it is written.
 std::string blocks_of_results(const Body& body, const Angles& angles, bool leaves) {
   std::string text = "  if (ahead == 0) {\n  far = still_far;\n" + looking_loop(dense_looks(body, angles, "i", "far")) + "  }\n";
   text += format("  ahead = !far && end + {} <= count ? {} : 0;\n  int next = 0;\n  if (!far) {{\n", kAngleBlockLength, kAngleBlockLength);
@@ -85,7 +87,7 @@ std::string dense_source(const Body& body, bool leaves) {
                      scalar_lines(body);
   for (size_t i = 0; i < loads; ++i) {
     const std::string_view type = type_name(body.loads[i].type);
-    if (body.loads[i].pattern == AccessPattern::Still) {
+    if (body.loads[i].pattern == AccessPattern::Broadcast) {
       text += format("  {}\n", load_from(body, i, format("*(const {}*)pointers[{}]", type, i)));
     } else {
       text += format("  const {}* p{} = (const {}*)pointers[{}];\n", type, i, type, i);
@@ -100,7 +102,7 @@ std::string dense_source(const Body& body, bool leaves) {
   if (!leaves) text += result_pointers(body, false);
   if (angles.empty() && !leaves) return text + dense_loop(body, "0", "count", false, false) + "}\n";
   const bool looks_ahead = !angles.results.empty();
-  if (looks_ahead) text += "  int far = 0;\n" + still_looks(body, angles) + "  const int still_far = far;\n  long ahead = 0;\n";
+  if (looks_ahead) text += "  int far = 0;\n" + broadcast_looks(body, angles) + "  const int still_far = far;\n  long ahead = 0;\n";
   text += block_lines("  ", "count", looks_ahead ? kAngleBlockLength : kBlockLength);
   if (leaves) text += result_pointers(body, true);
   if (angles.empty()) return text + dense_loop(body, "begin", "end", false, leaves) + "  }\n}\n";

@@ -14,7 +14,8 @@ void gather_elements(char* to, const char* from, const Tile& tile) {
   const auto copy = [&](int64_t row, int64_t column) {
     neighbours[row * tile.pitch + column] = *reinterpret_cast<const T*>(from + row * tile.row_step + column * tile.column_step);
   };
-  // A few columns at once where rows are nearer: a line that is read has elements of several rows, one written of several columns.
+  // If the row stride is the smaller one, copies a few columns at a time: a cache line that is read has elements of several rows, a line
+  // that is written has elements of several columns.
   const int64_t strip = std::abs(tile.row_step) < std::abs(tile.column_step) ? 8 : tile.columns;
   for (int64_t first = 0; first < tile.columns; first += strip) {
     const int64_t end = std::min(first + strip, tile.columns);

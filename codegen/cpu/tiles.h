@@ -1,16 +1,16 @@
 #pragma once
-// Pieces of a tensor copied to where their elements lie side by side.
+// Copies tiles of a tensor to contiguous memory.
 
 #include <cstdint>
 
 namespace hindcast::codegen::cpu {
 
-/// `pitch`: elements from one row to the next where the tile is copied to. Steps in bytes.
+/// `row_step`, `column_step`: byte strides in the tensor. `pitch`: elements from one row to the next in the copy.
 struct Tile {
   int64_t rows, columns, row_step, column_step, pitch;
 };
 
-/// Rows and columns of a tile that a tensor has; it has zeros in all others.
+/// The rows and columns of a tile that a padded tensor has elements for; the rest of the tile is zeros.
 struct TilePart {
   int64_t first_row, end_row, first_column, end_column;
   bool is_empty() const { return first_row >= end_row || first_column >= end_column; }
@@ -19,7 +19,7 @@ struct TilePart {
   }
 };
 
-/// `from`: where the tile's first element is, or would be. `width`: bytes of an element.
+/// `from`: the address of the tile's first element, even if that is in the padding. `width`: bytes of an element.
 void copy_tile(char* to, const char* from, const Tile& tile, const TilePart& part, int64_t width);
 
 }  // namespace hindcast::codegen::cpu

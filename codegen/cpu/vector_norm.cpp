@@ -14,11 +14,11 @@
 namespace hindcast::codegen::cpu {
 namespace {
 
-// Elements that are summed up in the type of the arithmetic. Their sums are added up in float64.
+// Elements that are summed in the compute type. The sums of pieces are added in float64.
 constexpr int64_t kPiece = 1 << 14;
 constexpr int64_t kPiecesOfThread = 4;
 
-// A row's sum of squares.
+// The body that computes a row's sum of squares.
 Body sum_of_squares(at::ScalarType type) {
   const Operand element{Operand::Kind::Load, 0}, square{Operand::Kind::Result, 0}, sum{Operand::Kind::Result, 1};
   Body body;
@@ -30,7 +30,7 @@ Body sum_of_squares(at::ScalarType type) {
   return body;
 }
 
-// Those that the process has used: a step asks for them each time.
+// The kernels that the process has used, since each training step needs them.
 struct Known {
   base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
   std::map<at::ScalarType, std::shared_ptr<const CpuKernel>> kernels;
@@ -70,7 +70,7 @@ double sum_of(const Piece& piece) {
 
 std::optional<double> euclidean_norm(at::TensorList tensors) {
   std::vector<Piece> pieces;
-  std::shared_ptr<const CpuKernel> kernel;  // lives on in kernel_for()
+  std::shared_ptr<const CpuKernel> kernel;  // kept alive by kernel_for()
   std::optional<at::ScalarType> type;
   for (const at::Tensor& tensor : tensors) {
     if (!is_float(tensor.scalar_type()) || !tensor.is_non_overlapping_and_dense()) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// A kernel's one argument: words of 8 bytes, in the order of the struct in its text.
+// Builds a kernel's only argument, a struct: words of 8 bytes, in the order of the struct in the kernel's text.
 
 #include "codegen/device/indexing.h"
 
@@ -23,9 +23,9 @@ class Arguments {
     add(int64_t{divider.divisor});
     words_.push_back(uint64_t{divider.magic} | uint64_t{divider.shift} << 32);
   }
-  /// Of the arithmetic's type, or of its parts.
+  /// A scalar of the compute type; for complex types, of the type of its parts.
   void add_scalar(at::ScalarType compute, double number) { words_.push_back(word_of(compute, number)); }
-  /// A table of `rows` by `columns` words, which the kernel's struct has `room` rows of.
+  /// A table of `rows` by `columns` words, padded with zeros to the `room` rows of the kernel's struct.
   template <class Number>
   void add_table(size_t rows, size_t columns, size_t room, Number number) {
     for (size_t row = 0; row < room; ++row) {
@@ -33,9 +33,9 @@ class Arguments {
     }
   }
 
-  /// Where there is a number already.
+  /// Overwrites the scalar at index `word`.
   void set_scalar(size_t word, at::ScalarType compute, double number) { words_[word] = word_of(compute, number); }
-  /// `base`, which the address that is there is an offset to; null stays null.
+  /// Turns an offset, added as an address before, into `base` plus the offset; nullptr if `base` is nullptr.
   void lead(size_t pointer, const void* base) {
     uint64_t& address = words_[pointers_[pointer]];
     address = base == nullptr ? 0 : reinterpret_cast<uintptr_t>(base) + address;
@@ -43,10 +43,10 @@ class Arguments {
 
   const void* data() const { return words_.data(); }
   size_t bytes() const { return words_.size() * sizeof(uint64_t); }
-  /// Some lead to zeros around a tensor, and so out of its memory.
+  /// Marks that some addresses point to the padding around a tensor, and so outside its memory.
   void lead_outside() { lead_outside_ = true; }
   bool do_lead_outside() const { return lead_outside_; }
-  /// Which words are addresses.
+  /// Indices of the words that are addresses.
   c10::ArrayRef<uint16_t> pointers() const { return pointers_; }
 
  private:

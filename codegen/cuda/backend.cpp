@@ -24,24 +24,24 @@ namespace {
 
 c10::DeviceType device_of_machine() { return installed_machine() == nullptr ? c10::kCUDA : installed_machine()->device(); }
 
-// LibTorch's own way: kernels may not be what runs there.
+// Uses LibTorch's synchronisation, since the work may be other than hindcast's kernels.
 void wait_for_current_stream() {
   const c10::DeviceType type = device_of_machine();
-  if (type == c10::kCPU) return;  // a test's machine is done when a launch returns
+  if (type == c10::kCPU) return;  // a test's machine runs launches synchronously
   const c10::impl::VirtualGuardImpl guard(type);
   guard.synchronizeStream(guard.getStream(guard.getDevice()));
 }
 
 double measured_copy_bandwidth() {
   using Clock = std::chrono::steady_clock;
-  constexpr int64_t kBytes = int64_t{128} << 20;  // with its copy, more than a cache holds
+  constexpr int64_t kBytes = int64_t{128} << 20;  // together with its copy, more than the caches hold
   const at::TensorOptions options = at::TensorOptions().device(device_of_machine()).dtype(at::kByte);
   double best = 0;
   at::Tensor from, to;
   try {
     from = at::empty({kBytes}, options);
     to = at::empty({kBytes}, options);
-  } catch (const c10::OutOfMemoryError&) {  // a report is no reason to fail: it then shows no share of the bandwidth
+  } catch (const c10::OutOfMemoryError&) {  // only for reports, which then omit the share of the bandwidth
     return std::numeric_limits<double>::infinity();
   }
   for (int i = 0; i < 5; ++i) {
@@ -103,12 +103,12 @@ class CudaBackend final : public Backend {
     return bandwidth;
   }
 
-  // LibTorch's allocator of the device has what there is to count.
+  // The backend has no allocator of its own: LibTorch's allocator of the device keeps the counts.
   MemoryCounts memory_counts() const override { return {}; }
   void reset_memory_counts() const override {}
   size_t trim_memory() const override {
     if (const CudaGraphsTable* const graphs = opened_graph_library()) graphs->give_back();
-    return 0;  // bytes of graphs are counted where the graphs are given up
+    return 0;  // the bytes of CUDA graphs are counted where the graphs are destroyed
   }
 };
 

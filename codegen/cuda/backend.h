@@ -4,9 +4,9 @@
 
 namespace hindcast::codegen::cuda {
 
-/// Kernels that NVRTC compiles, on the device's current stream.
+/// The CUDA backend: NVRTC compiles the kernels, and they run on the device's current stream.
 const Backend& cuda_backend();
-/// A test's machine takes the tensors that another backend would.
+/// Whether a test's machine handles this device's tensors in place of the device's own backend.
 bool stands_in_for(c10::DeviceType device);
 
 }  // namespace hindcast::codegen::cuda

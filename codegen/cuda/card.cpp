@@ -29,8 +29,8 @@ int attribute(const Driver& driver, int which, int device) {
   return value;
 }
 
-/// What a card of this capability runs, of what NVRTC writes: code of its own architecture, or of an older one of its generation.
-/// 0: nothing.
+/// The newest architecture known to NVRTC whose code runs on a card of this capability: the card's own, or an older one of its generation.
+/// 0 if there is none.
 int architecture_for(int capability, const std::vector<int>& known) {
   int best = 0;
   for (const int architecture : known) {
@@ -39,7 +39,7 @@ int architecture_for(int capability, const std::vector<int>& known) {
   return best;
 }
 
-/// While a thread captures a CUDA graph, other threads may load no code, unless they say that they have nothing to do with it.
+/// While a thread captures a CUDA graph, other threads may not load code, unless they use the relaxed capture mode, as this class does.
 class BesideCaptures {
  public:
   explicit BesideCaptures(const Driver& driver) : driver_(driver) { exchange(); }
@@ -48,7 +48,7 @@ class BesideCaptures {
   BesideCaptures& operator=(const BesideCaptures&) = delete;
 
  private:
-  // Where it fails, so does the load, which says why.
+  // Errors are ignored: the load then fails too, and reports why.
   void exchange() { driver_.call().cuThreadExchangeStreamCaptureMode(&mode_); }
 
   const Driver& driver_;
@@ -81,7 +81,7 @@ class LoadedLibrary final : public Module {
     const BesideCaptures beside(card.driver_);
     HC_CALL(card.driver_, cuLibraryLoadData, &library_, object.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
   }
-  // The driver waits for kernels that run. A child has what its parent loaded in no card; and a process that ends has none either.
+  // Unloading waits for running kernels. Skipped in a forked child, which has no context, and when the process ends.
   ~LoadedLibrary() override {
     if (getpid() != process_ || is_kept_.load(std::memory_order_relaxed)) return;
     const BesideCaptures beside(card_.driver_);
@@ -165,7 +165,7 @@ void* Card::context_of(const Driver& driver, const One& card) {
   return context;
 }
 
-// More than 48 KiB has to be asked for.
+// More than 48 KiB of shared memory must be requested.
 void Card::allow_shared_memory(void* kernel, int device) const {
   int of_arrays = 0;
   HC_CALL(driver_, cuKernelGetAttribute, &of_arrays, kStaticSharedBytes, kernel, device);
@@ -179,14 +179,14 @@ int Card::registers_of(void* kernel) const {
   return driver_.call().cuKernelGetAttribute(&registers, kRegisters, kernel, device) == 0 ? registers : 0;
 }
 
-// An object that a card does not take is found here, in the background, where there is another way; and no launch loads code.
+// Called in the background: if a card rejects the object, this is detected here, where a fallback exists; and no launch has to load code.
 void Card::prepare(void* kernel, std::string_view name) const {
   for (size_t i = 0; i < cards_.size(); ++i) {
     if (!runs_on(static_cast<int>(i))) continue;
     unsigned flags = 0;
     int active = 0;
     HC_CALL(driver_, cuDevicePrimaryCtxGetState, cards_[i].device, &flags, &active);
-    // On this thread there may be no context, which the driver may ask for.
+    // The driver may need a context, and this thread may have none.
     std::optional<CurrentContext> current;
     if (active != 0) current.emplace(driver_, context_of(driver_, cards_[i]));
     if (asks_for_shared_memory(name)) allow_shared_memory(kernel, cards_[i].device);
@@ -196,9 +196,9 @@ void Card::prepare(void* kernel, std::string_view name) const {
   }
 }
 
-// The driver is asked, and not LibTorch, which may call a device the current one before it is: CUDA's runtime gives a thread its
-// context late. In the context of another device the default stream would be that device's. A thread without a context is not asked for
-// its device: tools that watch the driver report each call that fails.
+// Asks the driver for the current device, not LibTorch: CUDA's runtime sets a thread's context lazily, so LibTorch may report a device
+// before its context is current. In the context of another device, the default stream would be that device's. A thread without a context is
+// not asked for its device, since tools that monitor the driver report each call that fails.
 void Card::enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const {
   const One& card = cards_[static_cast<size_t>(index)];
   void* current = nullptr;
@@ -216,7 +216,7 @@ void Card::with_context_of(c10::DeviceIndex index, c10::function_ref<void()> cal
   call();
 }
 
-// A graph of the program's own has the kernels that are launched while it is captured, and no object of ours lives as long.
+// Whether the stream is capturing. A CUDA graph of the program's own contains kernels launched during capture, and may outlive our modules.
 bool Card::is_captured(void* stream) const {
   int status = 0;
   return driver_.call().cuStreamIsCapturing(stream, &status) == 0 && status != 0;
@@ -245,7 +245,7 @@ void Card::launch(const Launch& launch) const {
   }
 }
 
-// Less than half of the host's time for a launch.
+// Takes less than half of the host time of a launch.
 bool Card::write(c10::Device device, void* to, uint64_t value) const {
   std::optional<CurrentContext> entered;
   enter(device.index(), entered);
@@ -264,7 +264,8 @@ std::string Card::why_not_recorded(c10::Device device) const {
   return why_not;
 }
 
-// The default stream cannot be asked while another stream is captured that it would wait for: then nothing may be given to it either.
+// The default stream cannot be queried while another stream that it synchronises with is capturing: then nothing may be enqueued on it
+// either.
 std::optional<bool> Card::is_captured(c10::Device device) const {
   constexpr int kCaptureOfAnother = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
   if (!runs_on(device.index())) return std::nullopt;

@@ -1,8 +1,8 @@
 #pragma once
-// A card behind NVIDIA's driver.
+// The machine (machine.h) of real NVIDIA GPUs, called "cards" here.
 //
-// Kernels are compiled for the architecture of the first card, and run on all cards that have it. A kernel runs on LibTorch's
-// current stream of its device, whichever device is the current one of the thread.
+// Kernels are compiled for the architecture of the first card, and run on all cards with that architecture. A kernel runs on LibTorch's
+// current stream of its device, whichever device is the thread's current one.
 
 #include "codegen/cuda/driver.h"
 #include "codegen/cuda/machine.h"
@@ -16,7 +16,8 @@ namespace hindcast::codegen::cuda {
 
 class Card final : public Machine {
  public:
-  /// Null, and then why, where there is no card that `nvrtc` compiles for. Both must outlive the result, and that its modules.
+  /// nullptr, and the reason in `why_not`, if there is no card that `nvrtc` can compile for. `driver` and `nvrtc` must outlive the result,
+  /// which must outlive its modules.
   static std::unique_ptr<const Card> open(const Driver& driver, const Nvrtc& nvrtc, std::string* why_not);
 
   c10::DeviceType device() const override { return c10::kCUDA; }
@@ -33,13 +34,13 @@ class Card final : public Machine {
   std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const override;
 
   const Driver& driver() const { return driver_; }
-  /// What calls the driver for a device that need not be the thread's current one. The thread may have none.
+  /// Runs `call` with the device's context current. The thread may have another current device, or none.
   void with_context_of(c10::DeviceIndex index, c10::function_ref<void()> call) const;
 
  private:
   friend class LoadedLibrary;
   struct One {
-    int device = 0;      // as the driver calls it
+    int device = 0;      // the driver's handle
     int capability = 0;  // 90 is 9.0
     mutable std::atomic<void*> context = nullptr;
   };
@@ -49,11 +50,11 @@ class Card final : public Machine {
     return static_cast<size_t>(index) < cards_.size() && cards_[static_cast<size_t>(index)].capability == cards_.front().capability;
   }
   static void* context_of(const Driver& driver, const One& card);
-  /// The card's context is the thread's current one, as long as `entered` lives where it was not before.
+  /// Makes the card's context current on this thread, if it is not already, for as long as `entered` lives.
   class CurrentContext;
   void enter(c10::DeviceIndex index, std::optional<CurrentContext>& entered) const;
   bool is_captured(void* stream) const;
-  /// Loads the kernel in each context that works already, where the driver would else do it at the first launch.
+  /// Loads the kernel in each active context now; otherwise the driver would load it lazily, at the first launch.
   void prepare(void* kernel, std::string_view name) const;
   int registers_of(void* kernel) const;
   void allow_shared_memory(void* kernel, int device) const;

@@ -34,7 +34,7 @@ CardRecording::CardRecording(const Card& card, const CudaGraphsTable& graphs, c1
   });
 }
 
-// What comes next in the stream would depend on the last node: that is the launch.
+// The launch is the stream's last node, which the next work in the stream would depend on.
 void CardRecording::log(const Launch& launch, void* stream) {
   int status = 0;
   unsigned long long id = 0;

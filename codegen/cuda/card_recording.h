@@ -1,5 +1,5 @@
 #pragma once
-// A CUDA graph of a card: captured by LibTorch (codegen/cuda/graphs), its nodes updated by the driver.
+// A CUDA graph of a card: captured through LibTorch (codegen/cuda/graphs), its nodes updated through the driver.
 
 #include "codegen/cuda/graphs/plugin.h"
 #include "codegen/cuda/logged_launches.h"
@@ -21,9 +21,9 @@ class CardRecording final : public Recording {
   bool replace_sets(c10::function_ref<void()> give) override;
   size_t bytes() const override { return graph_->bytes(); }
 
-  /// The one that this thread is making; null: none.
+  /// The recording that this thread is capturing; nullptr if none.
   static CardRecording* current();
-  /// Of what was given to `stream` just now.
+  /// Logs a launch that was just enqueued on `stream`.
   void log(const Launch& launch, void* stream);
 
  private:

@@ -7,20 +7,20 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-// Elements. Up to here a kernel's launch costs more than its work.
+// Elements. Up to this size, a kernel's launch costs more than its work.
 constexpr int64_t kSmall = 1 << 18;
 
 constexpr KernelLimits kLimits = {
-    // A kernel of more ops takes long to compile; one of more tensors leaves too few registers for accesses in flight.
+    // More ops take long to compile; more tensors leave too few registers for accesses in flight.
     .members = 48,
     .loads = 40,
     .loads_of_large = 16,
     .large_bytes = 1 << 20,
-    // As on the CPU: a kernel that makes several gradients of leaves must not raise the peak of memory.
+    // As on the CPU: a kernel that computes several leaf gradients must not raise peak memory.
     .kept_bytes = 1 << 20,
-    // Operands that are added at once are still in the card's cache.
+    // Operands that are added immediately are still in the L2 cache.
     .waiting_bytes = 1 << 20,
-    // To write to a leaf in the kernel costs no launch more.
+    // Writing to a leaf in the kernel saves a launch.
     .leaf_bytes = 0,
 };
 
@@ -37,12 +37,12 @@ class CudaCostModel final : public CostModel {
   bool is_read_worth_sharing(int64_t bytes) const override { return bytes >= kLimits.large_bytes; }
 
   bool is_worth_it(const RowShape& rows) const override {
-    // What lies apart in memory is copied first.
+    // Rows that are not contiguous are copied first.
     constexpr int64_t kFewNeighbours = 8;
     return rows.neighbours >= std::min(rows.row, kFewNeighbours);
   }
 
-  // The threads of a row go over one segment at a time.
+  // The threads of a row process one segment at a time.
   bool is_worth_it(const SegmentedNorm& norm) const override {
     constexpr int64_t kShort = 32;
     return norm.segment >= kShort || is_call_bound(norm.numel);
@@ -57,14 +57,14 @@ class CudaCostModel final : public CostModel {
 
   bool is_padding_read_through(int64_t numel, int64_t padded) const override { return 2 * numel >= padded; }
 
-  // Shorter pieces waste most of each access of memory.
+  // Shorter pieces waste most of each memory access.
   bool is_concat_written_in_place(int64_t piece) const override { return piece >= 8; }
 
-  // Memory belongs to the stream that it was allocated on, which need not be the backward's: when a result in it went, the other stream
-  // could use it again too early. And LibTorch's allocator has new memory as fast.
+  // Memory belongs to the stream that it was allocated on, which may differ from the backward's: after a result in it is freed, the other
+  // stream could reuse it too early. And LibTorch's allocator provides new memory equally fast.
   bool is_memory_worth_taking(int64_t /*bytes*/) const override { return false; }
 
-  // A branch goes around the code for far angles.
+  // A branch skips the code for far angles.
   bool are_far_angles_inlined(size_t /*functors*/) const override { return true; }
 
  private:

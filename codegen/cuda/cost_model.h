@@ -4,8 +4,8 @@
 
 namespace hindcast::codegen::cuda {
 
-/// What pays on a card. A launch costs as much time as some megabytes of memory, and ATen's single kernels go at the speed of memory: what
-/// fusion saves is launches, and memory that is written only to be read again.
+/// The cost model of a GPU. A launch costs as much time as some megabytes of memory traffic, and ATen's single kernels are bound by memory:
+/// fusion saves launches, and writes of intermediate results.
 const CostModel& cost_model();
 
 }  // namespace hindcast::codegen::cuda

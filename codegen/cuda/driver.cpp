@@ -18,7 +18,7 @@ const Driver* Driver::get(std::string* why_not) {
     std::unique_ptr<const Driver> driver;
     std::string why_not;
   };
-  // Never destroyed: modules are unloaded by objects that live as long as the process.
+  // Never destroyed, since modules are unloaded by objects that live as long as the process.
   static const Found* const found = base::first_use([] {
     auto* result = new Found;
     result->driver = open(kDriver, &result->why_not);

@@ -1,7 +1,7 @@
 #pragma once
-// NVIDIA's driver, libcuda.so.1, opened when first asked for. hindcast is built without any header or library of CUDA.
+// NVIDIA's driver, libcuda.so.1, opened on first use. hindcast is built without any header or library of CUDA.
 //
-// LibTorch initialises the driver and makes the contexts. In a process that forked after that, the child's calls fail.
+// LibTorch initialises the driver and creates the contexts. If a process forks after that, the child's calls fail.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace hindcast::codegen::cuda {
 
-// The functions that are called, as cuda.h of CUDA 13.0 declares them, for its ABI where a name has a version. A result is an enum, of which 0 is success. Devices are ints;
-// contexts, libraries, kernels, functions and streams are pointers; an attribute is an enum. What cuLibraryGetKernel gives may be
-// launched as a function is.
+// The functions in use, as declared by cuda.h of CUDA 13.0; versioned names select the ABI. A result is an enum, 0 is success. Devices are
+// ints; contexts, libraries, kernels, functions and streams are pointers; an attribute is an enum. A kernel from cuLibraryGetKernel may be
+// launched like a function.
 #define HC_DRIVER_FUNCTIONS(X)                                                                                                             \
   X(cuGetErrorName, (int result, const char** text))                                                                                       \
   X(cuGetErrorString, (int result, const char** text))                                                                                     \
@@ -48,7 +48,7 @@ struct DriverFunctions {
 #undef HC_MEMBER
 };
 
-/// What the driver says: the call, the error's name, its number and the driver's own words.
+/// A driver error. The text has the call, the error's name, its number and the driver's description.
 class DriverError : public std::runtime_error {
  public:
   DriverError(const std::string& text, int result) : std::runtime_error(text), result_(result) {}
@@ -60,19 +60,19 @@ class DriverError : public std::runtime_error {
 
 class Driver {
  public:
-  /// The process's one, which lives until the process ends. Null when there is none, and then why.
+  /// The process's driver, which is never destroyed; nullptr, and the reason in `why_not`, if there is none.
   static const Driver* get(std::string* why_not);
-  /// For tests.
+  /// For tests: the driver from the library at `path`.
   static std::unique_ptr<const Driver> open(const std::string& path, std::string* why_not);
   explicit Driver(const DriverFunctions& functions) : call_(functions) {}
 
   const DriverFunctions& call() const { return call_; }
-  /// Throws DriverError for all but success. `what`: with which arguments, where they matter.
+  /// Throws DriverError unless `result` is success. `what`: the arguments, if they matter for the message.
   void check(int result, const char* call, std::string_view what = {}) const {
     if (result != 0) [[unlikely]]
       fail(result, call, what);
   }
-  /// Whether this process may call it: LibTorch has initialised it, and not in a parent that forked.
+  /// Whether this process may call the driver: LibTorch has initialised it, in this process and not in a parent before a fork.
   bool initialised() const;
 
  private:
@@ -81,7 +81,7 @@ class Driver {
   const DriverFunctions call_;
 };
 
-/// HC_CALL(driver, cuDeviceGetCount, &count): throws what the driver says.
+/// HC_CALL(driver, cuDeviceGetCount, &count): calls the function and throws DriverError if it fails.
 #define HC_CALL(driver, name, ...) (driver).check((driver).call().name(__VA_ARGS__), #name)
 
 }  // namespace hindcast::codegen::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// The entry points that a body's text may have (source.h, row_source.h), and sets of them.
+// The entry points that a body's text may have (described in source.h and row_source.h), and sets of them.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,9 +33,9 @@ enum class Entry : uint8_t {
   SetsEach,
 };
 inline constexpr size_t kEntries = 22;
-/// As the text has it.
+/// The function's name in the text.
 const char* name_of(Entry entry);
-/// Of an entry point by its name: it may want more shared memory than a block has without asking.
+/// Whether the entry point with this name may need more shared memory than a block has by default.
 bool asks_for_shared_memory(std::string_view name);
 
 class Entries {

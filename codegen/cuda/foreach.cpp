@@ -11,7 +11,7 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-// Sets that go into one launch: their scalars are the same, and so is the entry point.
+// The sets of one launch: they have equal scalars and the same entry point.
 class Batch {
  public:
   Batch(const Body& body, const CudaKernel& kernel, const ForeachSets& sets, bool is_aligned)
@@ -38,8 +38,8 @@ class Batch {
     for (const size_t set : members_) add_pointers(set, arguments, touched);
     const size_t tensors = body_.loads.size() + body_.stores.size();
     for (size_t i = members_.size() * tensors; i < static_cast<size_t>(most_) * tensors; ++i) arguments.add_address(nullptr);
-    const Schedule schedule{is_aligned_ ? Entry::Sets : Entry::SetsEach, {static_cast<uint32_t>(blocks)}, {device::kThreads}};
-    cuda::launch(kernel_, schedule, 0, arguments, sets_.device, touched, /*is_of_sets=*/true);
+    const LaunchConfig config{is_aligned_ ? Entry::Sets : Entry::SetsEach, {static_cast<uint32_t>(blocks)}, {device::kThreads}};
+    cuda::launch(kernel_, config, 0, arguments, sets_.device, touched, /*is_of_sets=*/true);
     members_.clear();
   }
 
@@ -48,14 +48,14 @@ class Batch {
     const size_t loads = body_.loads.size();
     const auto* const first = &sets_.memory[set * (loads + body_.stores.size())];
     for (size_t i = 0; i < loads; ++i) {
-      const bool is_still = body_.loads[i].pattern == AccessPattern::Still;
+      const bool is_broadcast = body_.loads[i].pattern == AccessPattern::Broadcast;
       arguments.add_address(first[i]);
-      touched.add(first[i], (is_still ? 1 : sets_.numel[set]) * static_cast<int64_t>(c10::elementSize(body_.loads[i].type)), true);
+      touched.add(first[i], (is_broadcast ? 1 : sets_.numel[set]) * static_cast<int64_t>(c10::elementSize(body_.loads[i].type)), true);
     }
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       char* const memory = first[loads + i];
       arguments.add_address(memory);
-      // What is written in place was read before, from the same memory.
+      // A result that is written in place has been added as a load.
       if (std::find(first, first + loads, memory) == first + loads)
         touched.add(memory, sets_.numel[set] * static_cast<int64_t>(c10::elementSize(body_.stores[i].type)), false);
     }
@@ -79,8 +79,8 @@ void run_foreach(const Body& body, const CudaKernel& kernel, const ForeachSets& 
   for (size_t set = 0; set < sets.numel.size(); ++set) {
     bool all_aligned = true;
     for (size_t i = 0; i < tensors; ++i) {
-      const bool is_still = i < loads && body.loads[i].pattern == AccessPattern::Still;
-      all_aligned &= is_still || is_aligned(sets.memory[set * tensors + i]);
+      const bool is_broadcast = i < loads && body.loads[i].pattern == AccessPattern::Broadcast;
+      all_aligned &= is_broadcast || is_aligned(sets.memory[set * tensors + i]);
     }
     (all_aligned ? aligned : each).add(set);
   }

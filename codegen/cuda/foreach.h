@@ -5,7 +5,7 @@
 
 namespace hindcast::codegen::cuda {
 
-/// On the current stream of the sets' device.
+/// As Backend::run_foreach(), on the current stream of the sets' device.
 void run_foreach(const Body& body, const CudaKernel& kernel, const ForeachSets& sets);
 
 }  // namespace hindcast::codegen::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// libhindcast_cuda_graphs.so, opened when first asked for: beside the object that holds this code, in the lib folder beside that one's
-// folder (a program of the build tree), then where the dynamic linker looks.
+// libhindcast_cuda_graphs.so, opened on first use. It is looked for beside the object that holds this code, then in the lib folder beside
+// that object's folder (for programs of the build tree), then by the dynamic linker.
 
 #include "codegen/cuda/graphs/plugin.h"
 
@@ -8,9 +8,9 @@
 
 namespace hindcast::codegen::cuda {
 
-/// Null where it cannot be opened, and then why.
+/// nullptr, and the reason in `why_not`, if the library cannot be opened.
 const CudaGraphsTable* graph_library(std::string* why_not);
-/// Null where nobody has opened it.
+/// nullptr if the library has not been opened yet.
 const CudaGraphsTable* opened_graph_library();
 
 }  // namespace hindcast::codegen::cuda

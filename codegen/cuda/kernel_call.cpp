@@ -16,7 +16,7 @@ class KernelCall final : public PointwiseFrame {
   KernelCall(const Group& group, std::shared_ptr<const CudaKernel> kernel)
       : PointwiseFrame(group, result_maker()), kernel_(std::move(kernel)), shape_(shape_of(group.body)) {
     for (size_t i = 0; i < element_sizes_.size(); ++i)
-      accesses_.push_back(is_still(i) || reads_padded_ ? 1 : std::min<int64_t>(element_sizes_[i] * shape_.vector_length, kAccess));
+      accesses_.push_back(is_broadcast(i) || reads_padded_ ? 1 : std::min<int64_t>(element_sizes_[i] * shape_.vector_length, kAccess));
   }
   size_t footprint() const override {
     return sizeof(*this) + codegen::footprint(group_) + kernel_->footprint_of_one(kernel_.use_count()) +
@@ -31,27 +31,27 @@ class KernelCall final : public PointwiseFrame {
     if (!call.is_one_loop || !launch_dense(call)) launch_nest(call);
   }
 
-  // False: what takes these addresses is not compiled yet. The argument is little more than addresses, and is made at each call.
+  // Returns false if the entry point for these addresses is not compiled yet. The argument, little more than addresses, is not cached.
   bool launch_dense(const Call& call) const {
     const Addresses addresses = addresses_of(call);
     Arguments arguments;
     bool all_aligned = true;
     for (size_t i = 0; i < addresses.size(); ++i) {
       arguments.add_address(addresses[i]);
-      all_aligned = all_aligned && (is_still(i) || is_aligned(addresses[i]));
+      all_aligned = all_aligned && (is_broadcast(i) || is_aligned(addresses[i]));
     }
     for (const double scalar : call.scalars) arguments.add_scalar(group_.body.compute, scalar);
     arguments.add(call.numel);
-    Schedule schedule = schedule_dense(call.numel, all_aligned, shape_, machine()->limits());
-    if (!kernel_->has_or_asks_for(schedule.entry)) {
+    LaunchConfig config = dense_config(call.numel, all_aligned, shape_, machine()->limits());
+    if (!kernel_->has_or_asks_for(config.entry)) {
       if (!all_aligned) return false;
-      schedule = schedule_dense_few(call.numel, shape_);
+      config = dense_few_config(call.numel, shape_);
     }
-    cuda::launch(*kernel_, schedule, 0, arguments, group_.device, touched_by(call));
+    cuda::launch(*kernel_, config, 0, arguments, group_.device, touched_by(call));
     return true;
   }
 
-  // Loads, stores, leaves.
+  // The addresses of loads, stores, leaves.
   Addresses addresses_of(const Call& call) const {
     Addresses addresses;
     for (size_t i = 0; i < loads_; ++i) addresses.push_back(memory_of(call.load(i)));
@@ -61,7 +61,7 @@ class KernelCall final : public PointwiseFrame {
     return addresses;
   }
 
-  // `nest`: it has the loads, some of which may be copies. Null: all are read where they are.
+  // `nest`: has the loads, some of which may be copies; nullptr if there are no copies.
   TouchedMemory touched_by(const Call& call, const Nest* nest = nullptr) const {
     TouchedMemory touched;
     for (size_t i = 0; i < loads_; ++i) touched.reads(nest == nullptr ? call.load(i) : nest->loads[i]);
@@ -85,7 +85,7 @@ class KernelCall final : public PointwiseFrame {
   }
 
   void launch(const PreparedLaunch& prepared, const Addresses& addresses, const Call& call, const TouchedMemory& touched) const {
-    cuda::launch(*kernel_, prepared.schedule, prepared.shared_bytes, prepared.argument.with(addresses, group_.body.compute, call.scalars),
+    cuda::launch(*kernel_, prepared.config, prepared.shared_bytes, prepared.argument.with(addresses, group_.body.compute, call.scalars),
                  group_.device, touched);
   }
 
@@ -105,19 +105,20 @@ class KernelCall final : public PointwiseFrame {
     for (size_t i = 0; i < addresses.size(); ++i) launch.argument.add_address(i, i < loads_ ? nest.pointers[i] - addresses[i] : 0);
     if (reads_padded_) launch.argument.lead_outside();
     launch.argument.leave_scalars(call.scalars.size());
-    const Turned turned = turned_loads(nest);
+    const Transposed turned = transposed_loads(nest);
     if (turned.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) {
       add_tiles(nest, turned, launch);
       return prepared;
     }
-    const bool waits = turned.loop != nullptr || call.is_one_loop;  // for an entry point that it asked for
+    // Whether a better entry point was requested, so that this launch must not be kept.
+    const bool waits = turned.loop != nullptr || call.is_one_loop;
     const NestProblem problem = problem_of(call, nest);
-    if (!waits) launch.schedule = schedule_nest(problem, shape_, machine()->limits());
-    if (waits || !kernel_->has_or_asks_for(launch.schedule.entry)) {
-      launch.schedule = schedule_nest_any(call.numel, shape_);
+    if (!waits) launch.config = nest_config(problem, shape_, machine()->limits());
+    if (waits || !kernel_->has_or_asks_for(launch.config.entry)) {
+      launch.config = nest_any_config(call.numel, shape_);
       prepared.lasts = false;
     }
-    const bool by_vectors = launch.schedule.entry == Entry::Nest;
+    const bool by_vectors = launch.config.entry == Entry::Nest;
     const int64_t length = by_vectors ? shape_.vector_length : 1;
     const int64_t items = by_vectors ? nest_items(problem, shape_, machine()->limits()) : 1;
     launch.argument.add(call.numel / length / items);
@@ -133,8 +134,8 @@ class KernelCall final : public PointwiseFrame {
             .next = next};
   }
 
-  // As the struct Nest has them, behind the number of pieces. A piece is `length` elements of the innermost loop; a thread has `items` pieces,
-  // neighbours in the loop around it.
+  // Adds the loops, as in the struct Nest after the number of pieces. A piece is `length` elements of the innermost loop; a thread has
+  // `items` pieces, which are adjacent in the loop around it.
   void add_loops(const Nest& nest, int64_t length, int64_t items, ArgumentPattern& argument) const {
     const auto& loops = nest.loops;
     const size_t count = loops.size(), inner = count - 1;
@@ -154,11 +155,12 @@ class KernelCall final : public PointwiseFrame {
     argument.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).end; });
   }
 
-  // Along the innermost loop each tensor goes as the text has it, and begins at an aligned address in all others.
+  // Whether each tensor is dense or broadcast along the innermost loop, as in the text, and begins at an aligned address in each iteration
+  // of the other loops.
   bool goes_by_vectors(const Nest& nest) const {
     if (reads_padded_) return false;
     for (size_t i = 0; i < nest.pointers.size(); ++i) {
-      if (nest.loops.back().steps[i] != (is_still(i) ? 0 : element_sizes_[i])) return false;
+      if (nest.loops.back().steps[i] != (is_broadcast(i) ? 0 : element_sizes_[i])) return false;
       if (reinterpret_cast<uintptr_t>(nest.pointers[i]) % static_cast<uintptr_t>(accesses_[i]) != 0) return false;
       for (size_t loop = 0; loop + 1 < nest.loops.size(); ++loop) {
         if (nest.loops[loop].steps[i] % accesses_[i] != 0) return false;
@@ -167,21 +169,22 @@ class KernelCall final : public PointwiseFrame {
     return true;
   }
 
-  struct Turned {
-    const Loop* loop = nullptr;  // along which they lie
-    uint64_t loads = 0;          // a bit each
+  struct Transposed {
+    const Loop* loop = nullptr;  // the loop along which they are contiguous
+    uint64_t loads = 0;          // bit mask of the loads
     uint32_t bytes = 0;          // of shared memory
     std::vector<int64_t> places;
   };
-  // Loads that lie along one other loop than the innermost, along which the results lie. Small ones are not worth a tile's barrier.
-  Turned turned_loads(const Nest& nest) const {
-    Turned turned;
+  // Transposed loads: contiguous along another loop than the innermost, along which the results are contiguous. Small ones are not worth a
+  // tile's barrier.
+  Transposed transposed_loads(const Nest& nest) const {
+    Transposed turned;
     const Loop& inner = nest.loops.back();
     if (reads_padded_ || inner.size < device::kTile || nest.loops.size() < 2) return turned;
     turned.places.resize(loads_);
     for (size_t i = 0; i < loads_; ++i) {
-      if (is_still(i) ? inner.steps[i] == 0 : inner.steps[i] == element_sizes_[i]) continue;
-      if (is_still(i)) return {};
+      if (is_broadcast(i) ? inner.steps[i] == 0 : inner.steps[i] == element_sizes_[i]) continue;
+      if (is_broadcast(i)) return {};
       const Loop* along = nullptr;
       for (const Loop& loop : nest.loops) {
         if (loop.steps[i] == element_sizes_[i] && loop.size >= device::kTile) along = &loop;
@@ -200,7 +203,7 @@ class KernelCall final : public PointwiseFrame {
     return turned;
   }
 
-  void add_tiles(const Nest& nest, const Turned& turned, PreparedLaunch& launch) const {
+  void add_tiles(const Nest& nest, const Transposed& turned, PreparedLaunch& launch) const {
     const Loop& inner = nest.loops.back();
     std::vector<const Loop*> around;
     int64_t blocks = 1;
@@ -224,13 +227,13 @@ class KernelCall final : public PointwiseFrame {
     for (size_t i = 0; i < tensors; ++i) argument.add(inner.steps[i]);
     argument.add_table(around.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return around[loop]->steps[i]; });
     for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) argument.add(i < loads_ ? turned.places[i] : int64_t{0});
-    launch.schedule = {Entry::Tiles, {static_cast<uint32_t>(blocks), 1, 1}, {device::kTile, device::kTileRows, 1}};
+    launch.config = {Entry::Tiles, {static_cast<uint32_t>(blocks), 1, 1}, {device::kTile, device::kTileRows, 1}};
     launch.shared_bytes = turned.bytes;
   }
 
   const std::shared_ptr<const CudaKernel> kernel_;
   const Shape shape_;
-  std::vector<int64_t> accesses_;  // bytes, by tensor, as Entry::Nest has them; 1: any address will do
+  std::vector<int64_t> accesses_;  // by tensor: bytes per access in Entry::Nest; 1 if no alignment is needed
   mutable PreparedCalls prepared_;
 };
 

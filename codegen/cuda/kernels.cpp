@@ -13,13 +13,13 @@
 namespace hindcast::codegen::cuda {
 namespace {
 
-// Used only inside of the compilers' gate, so that no fork finds its lock held.
+// Used only inside the compilers' fork gate, so that its lock is free at a fork.
 KernelTable& table() {
   static auto* const table = base::first_use([] { return new KernelTable; });
   return *table;
 }
 
-/// One entry point that a call asked for, until it is there, or will not be.
+/// Counts an entry point that a call requested, until it is compiled or has failed.
 struct AskedFor {
   AskedFor() { ++count; }
   ~AskedFor() { --count; }
@@ -70,7 +70,7 @@ void CudaKernel::ask_for(Entry entry) const {
     const auto held = kernel.lock();
     if (held == nullptr) return;
     try {
-      const AskedBy asked_by(held->asked_by_);  // this is another thread
+      const AskedBy asked_by(held->asked_by_);  // needed here, since this is another thread
       held->compile({entry});
     } catch (const std::exception& error) {
       HC_LOG(CompiledAutograd, Warning, "calls do without the entry point {} of a kernel: {}", name_of(entry), error.what());
@@ -93,7 +93,7 @@ std::shared_ptr<const CudaKernel> kernel_of(const Body& body, RunLater later, st
       return made;
     };
     auto kernel = std::static_pointer_cast<const CudaKernel>(table().find_or_make(source_of(body), make));
-    kernel->compile(at_once);  // one that was there may have less
+    kernel->compile(at_once);  // a kernel found in the table may have fewer entry points
     return kernel;
   } catch (const std::exception& error) {
     why_not = error.what();

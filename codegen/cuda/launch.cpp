@@ -8,7 +8,7 @@ namespace hindcast::codegen::cuda {
 
 void TouchedMemory::add(const at::Tensor& tensor, bool has_values) {
   if (!is_wanted_ || !tensor.defined() || tensor.numel() == 0) return;
-  // From the first byte to behind the last one that a stride reaches.
+  // The range from the first to the last element that the strides reach.
   int64_t first = 0, last = 0;
   for (int64_t d = 0; d < tensor.dim(); ++d) {
     const int64_t reach = (tensor.size(d) - 1) * tensor.stride(d);
@@ -36,12 +36,12 @@ bool are_aligned(const Group& group, const LeafWrites* leaves) {
   return leaves == nullptr || std::all_of(leaves->writes().begin(), leaves->writes().end(), is_one);
 }
 
-void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
+void launch(const CudaKernel& kernel, const LaunchConfig& config, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
             const TouchedMemory& memory, bool is_of_sets) {
-  const Launch launch{.function = kernel.function(schedule.entry),
-                      .module = kernel.module(schedule.entry),
-                      .grid = schedule.grid,
-                      .block = schedule.block,
+  const Launch launch{.function = kernel.function(config.entry),
+                      .module = kernel.module(config.entry),
+                      .grid = config.grid,
+                      .block = config.block,
                       .shared_bytes = shared_bytes,
                       .argument = arguments.data(),
                       .argument_bytes = arguments.bytes(),

@@ -1,5 +1,5 @@
 #pragma once
-// A launch of one of a kernel's entry points.
+// Launches an entry point of a kernel.
 
 #include "codegen/cuda/arguments.h"
 #include "codegen/cuda/kernels.h"
@@ -13,7 +13,7 @@ namespace hindcast::codegen::cuda {
 
 inline constexpr int64_t kAccess = 16;  // bytes of the widest access
 
-/// Memory that a launch may touch; written down only where the machine wants to know it.
+/// The memory that a launch may access; recorded only if the machine wants_memory().
 class TouchedMemory {
  public:
   void reads(const at::Tensor& tensor) { add(tensor, true); }
@@ -33,12 +33,12 @@ class TouchedMemory {
   c10::SmallVector<Memory, 8> all_;
 };
 
-/// An access of 16 bytes may begin there.
+/// Whether the pointer is aligned for an access of 16 bytes.
 bool is_aligned(const void* pointer);
-/// All gradients that get elements of the kernel are aligned. Null: none are written.
+/// Whether all leaf gradients that the kernel writes are aligned. `leaves`: nullptr if it writes none.
 bool are_aligned(const Group& group, const LeafWrites* leaves);
 
-void launch(const CudaKernel& kernel, const Schedule& schedule, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
+void launch(const CudaKernel& kernel, const LaunchConfig& config, uint32_t shared_bytes, const Arguments& arguments, c10::Device device,
             const TouchedMemory& memory, bool is_of_sets = false);
 
 }  // namespace hindcast::codegen::cuda

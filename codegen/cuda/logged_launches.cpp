@@ -11,7 +11,7 @@ namespace {
 
 thread_local LoggedLaunches* replaced = nullptr;
 
-constexpr uint64_t kAlignment = 16;  // that an entry point may have been chosen for: its widest access
+constexpr uint64_t kAlignment = 16;  // of the widest access, on which the choice of the entry point may depend
 
 bool is_in(uint64_t address, const void* begin, int64_t bytes) {
   const auto first = reinterpret_cast<uintptr_t>(begin);

@@ -21,7 +21,7 @@ struct FoundCard {
 };
 
 const FoundCard& the_card(const Driver& driver) {
-  static const FoundCard* const found = base::first_use([&] {  // never destroyed: it may be in use while the process exits
+  static const FoundCard* const found = base::first_use([&] {  // never destroyed, since it may be in use while the process exits
     auto* made = new FoundCard;
     if (const Nvrtc* nvrtc = Nvrtc::get(&made->why_not)) made->card = Card::open(driver, *nvrtc, &made->why_not);
     return made;
@@ -30,8 +30,8 @@ const FoundCard& the_card(const Driver& driver) {
 }
 
 const Machine* look_for_card(std::string& why_not) {
-  // These two are no decision: LibTorch's part for CUDA may be loaded later. And hindcast is not the one who initialises the driver,
-  // since a process that does cannot use CUDA in its forks.
+  // The results of these two checks are not cached: LibTorch's CUDA library may be loaded later. And hindcast must not initialise the
+  // driver, since a process that has done so cannot use CUDA in its forks.
   if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
     why_not = "LibTorch is here without its part for CUDA: libtorch_cuda.so is not loaded";
     return nullptr;

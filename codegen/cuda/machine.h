@@ -1,6 +1,6 @@
 #pragma once
-// What the kernels of this backend are compiled for, and run by: a card behind NVIDIA's driver (driver.h), or what a test installs in its
-// place. Nothing else in this folder speaks to a driver.
+// The machine that this backend's kernels are compiled for and run on: a card behind NVIDIA's driver (driver.h), or an emulator that a test
+// installs. The rest of this folder does not call a driver.
 
 #include "codegen/kernel/recording.h"
 
@@ -21,15 +21,15 @@ class CostModel;
 
 namespace hindcast::codegen::cuda {
 
-/// What schedules reckon with.
+/// The hardware limits that schedules depend on. The defaults are those of an H100.
 struct Limits {
   int multiprocessors = 132;
-  int threads_of_multiprocessor = 2048;  // that it holds at a time
+  int threads_of_multiprocessor = 2048;  // resident at a time
   int threads_of_block = 1024;
-  int64_t shared_bytes = 48 << 10;        // of a block, without asking for more
-  int64_t most_shared_bytes = 227 << 10;  // of a block that asks
+  int64_t shared_bytes = 48 << 10;        // per block, by default
+  int64_t most_shared_bytes = 227 << 10;  // per block, if requested
   int64_t registers_of_multiprocessor = 1 << 16;
-  int64_t short_indices = int64_t{1} << 31;  // elements of a nest: as many and more are counted in 64 bits
+  int64_t short_indices = int64_t{1} << 31;  // a nest with this many elements or more has 64-bit indices
 };
 
 struct Dim {
@@ -37,88 +37,88 @@ struct Dim {
   bool operator==(const Dim&) const = default;
 };
 
-/// Compiled kernels, loaded.
+/// Loaded machine code of kernels.
 class Module {
  public:
   virtual ~Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-  /// An entry point, for Launch. Throws where there is none of this name.
+  /// An entry point, for Launch. Throws if there is none with this name.
   virtual void* function(const char* name) const = 0;
   /// Registers per thread of an entry point, as function() returned it; 0 if unknown.
   virtual int registers(void* /*function*/) const { return 0; }
-  /// Its code stays loaded until the process ends, even if nobody holds it any more.
+  /// Keeps the code loaded until the process ends, even if the module is destroyed.
   virtual void keep() const {}
 
  protected:
   Module() = default;
 };
 
-/// Memory of a tensor that a kernel may touch.
+/// Memory of a tensor that a kernel may access.
 struct Memory {
   const void* begin = nullptr;
   int64_t bytes = 0;
-  bool has_values = false;  // it may be read
+  bool has_values = false;  // initialised, so it may be read
 };
 
 struct Launch {
   void* function = nullptr;
-  const Module* module = nullptr;  // that the function is of; null: one that nobody unloads
+  const Module* module = nullptr;  // the function's module; nullptr: one that is never unloaded
   Dim grid, block;
-  uint32_t shared_bytes = 0;  // of dynamic shared memory
+  uint32_t shared_bytes = 0;  // dynamic shared memory
   /// Every kernel has one parameter, a struct.
   const void* argument = nullptr;
   size_t argument_bytes = 0;
-  c10::ArrayRef<uint16_t> pointers = {};  // words of 8 bytes of the argument that are addresses
-  bool leads_outside = false;             // some of them lie outside of the memory that they lead to
-  bool is_of_sets = false;                // of run_foreach(), whose scalars are other ones in each step
-  c10::Device device = c10::kCPU;         // on whose current stream it runs
-  c10::ArrayRef<Memory> memory = {};      // where the machine wants_memory(): all that the kernel may touch
+  c10::ArrayRef<uint16_t> pointers = {};  // indices of the argument's 8-byte words that are addresses
+  bool leads_outside = false;             // some addresses are outside the memory that they are used to access
+  bool is_of_sets = false;                // from run_foreach(), whose scalars change in each training step
+  c10::Device device = c10::kCPU;         // runs on this device's current stream
+  c10::ArrayRef<Memory> memory = {};      // only if the machine wants_memory(): all memory that the kernel may access
 };
 
-/// Safe from many threads.
+/// Thread-safe.
 class Machine {
  public:
   virtual ~Machine() = default;
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// Of the tensors that its kernels are given.
+  /// The device type of the tensors that its kernels access.
   virtual c10::DeviceType device() const = 0;
   virtual const Limits& limits() const = 0;
-  /// All besides the text and the device library that an object's bytes depend on: compiler, version, architecture, flags.
+  /// Everything that an object's bytes depend on besides the text and the device library: compiler, version, architecture, flags.
   virtual std::string_view identity() const = 0;
-  /// An object's bytes. Throws with the compiler's log.
+  /// Returns an object's bytes. Throws an error with the compiler's log.
   virtual std::string compile(std::string_view text) const = 0;
-  /// `object`: what compile() gave, in this process or another. Throws for bytes that are no such object.
+  /// `object`: a result of compile(), of this process or another. Throws if the bytes are not such an object.
   virtual std::shared_ptr<const Module> load(std::string_view object) const = 0;
-  /// Returns before the kernel has run. Throws what the driver says.
+  /// Returns before the kernel has run. Throws the driver's error.
   virtual void launch(const Launch& launch) const = 0;
-  /// `to`: 8 bytes of the device's memory, at a multiple of 8, that have `value` for what its current stream is given from now on. False:
-  /// nothing was written.
+  /// Enqueues a write of `value` to the 8 bytes of device memory at `to`, which is 8-byte aligned, on the device's current stream. Returns
+  /// false if nothing was written.
   virtual bool write(c10::Device /*device*/, void* /*to*/, uint64_t /*value*/) const { return false; }
-  /// Launch::memory, in this thread now: to check it, or to know later what lies where.
+  /// Whether launches of this thread must now have Launch::memory, to be checked, or to be able to move it later.
   virtual bool wants_memory() const { return false; }
-  /// As Backend has them.
+  /// These three: as in Backend.
   virtual std::string why_not_recorded(c10::Device device) const;
   virtual std::optional<bool> is_captured(c10::Device /*device*/) const { return std::nullopt; }
   virtual std::unique_ptr<Recording> record(c10::Device device, c10::function_ref<void()> give) const;
-  /// Null: what pays on a card (cost_model.h). A test's machine on the CPU may want the groups of the backend that it stands in for.
+  /// nullptr: the cost model of a GPU (cost_model.h). A test's machine on the CPU may want that of the backend that it replaces.
   virtual const CostModel* costs() const { return nullptr; }
-  /// Empty: kernels run on this device. Else why not, as where cards are of several generations.
+  /// Empty if kernels run on this device, otherwise the reason why not, for example because cards are of several generations.
   virtual std::string why_not_on(c10::Device /*device*/) const { return {}; }
 
  protected:
   Machine() = default;
 };
 
-/// What was installed, else the card. Null without either, and then why.
+/// The installed machine, otherwise the card. nullptr, and the reason in `why_not`, if there is neither.
 const Machine* machine(std::string* why_not = nullptr);
 
-/// For tests: `machine`, which lives until the process ends, stands in for the card, and takes the tensors of its device() from the
-/// backend that has them. Before anything asks for a backend.
+/// For tests: `machine`, which must live until the process ends, replaces the card, and this backend handles the tensors of its device()
+/// instead of that device's own backend. To be called before the first use of a backend.
 void install_machine(const Machine& machine);
-/// Of install_machine(); null: none.
+/// The machine of install_machine(); nullptr if none.
 const Machine* installed_machine();
 
 }  // namespace hindcast::codegen::cuda

@@ -17,7 +17,7 @@ std::string partial(const Body& body, size_t store, const std::string& slice) {
   return format("(({}*)(arguments.partials[{}] + {} * arguments.partial_bytes[{}]))[at]", type_name(body.compute), store, slice, store);
 }
 
-// Each thread takes every kTileRows-th slice.
+// Each thread processes every kTileRows-th slice.
 std::string loop_over_slices(size_t store, const std::string& step) {
   return format("    for (int64 slice = threadIdx.y; at < arguments.counts[{}] && slice < arguments.slices; slice += {}) {{\n", store,
                 step);
@@ -32,7 +32,7 @@ std::string moments_of_slices(const Body& body, const ReductionText& reductions,
          format("      all[0] = {}(all[0], one);\n    }}\n", reductions.combine(Kind::Mean));
 }
 
-// Read together, and then added in their order.
+// Reads several numbers at a time, then combines them in order.
 std::string numbers_of_slices(const Body& body, const ReductionText& reductions, size_t store) {
   const Kind kind = body.stores[store].over_rows;
   return loop_over_slices(store, "kTileRows * kSlicesTogether") +
@@ -74,7 +74,7 @@ std::string merge_source(const Body& body) {
     const std::string slice_type = is_mean ? format("MomentsFrom<{}>", type) : std::string(type);
     if (store.over_rows == Kind::M2) {
       ++number;
-      continue;  // with its mean
+      continue;  // merged together with its Mean
     }
     text += format("  if (blockIdx.y == {}) {{\n    {} all[1] = {{{}}};\n", number++, slice_type,
                    is_mean ? format("{{0, {}(0), {}(0), {}(0)}}", type, type, type) : reductions.neutral(store.over_rows));

@@ -16,7 +16,7 @@
 
 namespace hindcast::codegen::cuda {
 
-// As nvrtc.h of CUDA 13.0 declares them; those of CUDA 12 are the same. A result is an enum, of which 0 is success; a program is
+// The functions in use, as declared by nvrtc.h of CUDA 13.0; CUDA 12 has the same. A result is an enum, 0 is success; a program is
 // a pointer.
 struct NvrtcFunctions {
   int (*nvrtcGetNumSupportedArchs)(int* count) = nullptr;
@@ -42,7 +42,7 @@ constexpr const char* kOverride = "HINDCAST_NVRTC";
 constexpr const char* kHowToGet = "It comes with PyPI's torch (the package nvidia-cuda-nvrtc) and with the CUDA toolkit";
 
 std::vector<std::string> candidate_paths_of_nvrtc() {
-  const char* const given = secure_getenv(kOverride);  // none in a program that runs with more rights than its caller has
+  const char* const given = secure_getenv(kOverride);  // nullptr in a program that runs with more rights than its caller (setuid)
   if (given != nullptr && *given != '\0') return {given};
   Dl_info torch;
   std::error_code error;
@@ -50,8 +50,8 @@ std::vector<std::string> candidate_paths_of_nvrtc() {
   if (dladdr(reinterpret_cast<const void*>(&c10::GetCPUAllocator), &torch) != 0 && torch.dli_fname != nullptr)
     libraries = fs::canonical(torch.dli_fname, error).parent_path();
   const fs::path packages = libraries.parent_path().parent_path() / "nvidia";
-  // First what LibTorch was built with, of whatever version: a driver that is good enough for LibTorch may be too old for code of
-  // a newer NVRTC.
+  // First the NVRTC that belongs to LibTorch, of whatever version: a driver that works with LibTorch may be too old for code of a newer
+  // NVRTC.
   std::vector<std::string> paths, elsewhere;
   for (const std::string version : {"13", "12"}) {
     const std::string name = "libnvrtc.so." + version;
@@ -70,7 +70,7 @@ bool find(void* library, const char* name, F*& function) {
   return function != nullptr;
 }
 
-/// The first that the library lacks; null: it has all.
+/// The name of the first function that the library lacks; nullptr if it has all.
 const char* lacking(void* library, NvrtcFunctions& functions) {
 #define HC_FIND(name) \
   if (!find(library, #name, functions.name)) return #name
@@ -94,7 +94,7 @@ class Program {
  public:
   Program(const NvrtcFunctions& functions, std::string_view text, std::span<const DeviceHeader> headers) : functions_(functions) {
     const std::string own(text);
-    std::vector<std::string> strings;  // NVRTC wants them with a zero behind
+    std::vector<std::string> strings;  // NVRTC needs null-terminated strings
     std::vector<const char*> texts, names;
     strings.reserve(2 * headers.size());
     for (const DeviceHeader& header : headers) {
@@ -119,7 +119,7 @@ class Program {
   std::string object() const { return bytes(functions_.nvrtcGetCUBINSize, functions_.nvrtcGetCUBIN); }
 
  private:
-  /// None where NVRTC has none.
+  /// Empty if NVRTC has no result.
   std::string bytes(int (*size)(void*, size_t*), int (*get)(void*, char*)) const {
     size_t count = 0;
     if (size(program_, &count) != 0 || count == 0) return {};
@@ -132,14 +132,14 @@ class Program {
   void* program_ = nullptr;
 };
 
-/// NVRTC's own data is destroyed when the process exits, while other threads still run: the exit waits for those that are in it, and
-/// lets nobody in afterwards.
+/// NVRTC's static data is destroyed when the process exits, while other threads may still run: the exit waits for threads inside NVRTC, and
+/// lets none enter afterwards.
 class UntilExit {
  public:
   UntilExit() : inside_(gate()) {
     if (ended) HC_UNSUPPORTED("the process ends");
   }
-  /// Behind the load of the library, so that this comes before its end.
+  /// To be called after the library is loaded, so that this exit handler runs before the library's destructors.
   static void watch() {
     [[maybe_unused]] static const int watched = std::atexit([] {
       const std::unique_lock all_are_out(gate());
@@ -149,7 +149,7 @@ class UntilExit {
 
  private:
   static std::shared_mutex& gate() {
-    static auto* made = new std::shared_mutex;  // locked inside the compiler's gate only, so that forks find it free
+    static auto* made = new std::shared_mutex;  // locked only inside the compiler's fork gate, so that it is free at a fork
     return *made;
   }
   inline static bool ended = false;
@@ -178,7 +178,7 @@ const Nvrtc* Nvrtc::get(std::string* why_not) {
     std::unique_ptr<const Nvrtc> nvrtc;
     std::string why_not;
   };
-  // Never destroyed: a thread may compile while the process exits.
+  // Never destroyed, since a thread may compile while the process exits.
   static const Found* const found = base::first_use([] {
     auto* result = new Found;
     result->nvrtc = open(candidate_paths_of_nvrtc(), &result->why_not);
@@ -192,7 +192,7 @@ std::unique_ptr<const Nvrtc> Nvrtc::open(std::span<const std::string> paths, std
   const base::InsideCompiler inside;
   std::string errors;
   for (const std::string& path : paths) {
-    // The library stays: threads may be in it until the process ends.
+    // The library is never unloaded, since threads may be in it until the process ends.
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     std::string error;
     if (library == nullptr) {
@@ -226,7 +226,7 @@ void Nvrtc::describe() {
   if (functions_->nvrtcGetNumSupportedArchs(&count) != 0 || count <= 0) HC_UNSUPPORTED("it names no architectures");
   architectures_.resize(static_cast<size_t>(count));
   if (functions_->nvrtcGetSupportedArchs(architectures_.data()) != 0) HC_UNSUPPORTED("it names no architectures");
-  // nvrtcVersion() does not tell builds of a version apart. The head of a program's PTX does, in a line of its own.
+  // nvrtcVersion() does not distinguish builds of a version. The head of a program's PTX does, in a line of its own.
   constexpr std::string_view kHead = "// Cuda compilation tools, ";
   const Program empty(*functions_, "", {});
   if (const int result = empty.compile({}); result != 0)
@@ -252,10 +252,10 @@ MachineCode Nvrtc::compile(std::string_view text, std::span<const DeviceHeader> 
 
 std::vector<std::string> kernel_options(int architecture) {
   return {base::format("--gpu-architecture=sm_{}", architecture), "--std=c++17",
-          // As on the CPU. With contraction `a * b - a * b` is what rounding `a * b` loses, and its square root half the time a NaN; the
-          // device library asks for fma() where it wants one.
+          // As on the CPU. With contraction, `a * b - a * b` is the rounding error of `a * b`, and its square root is NaN half the time.
+          // The device library calls fma() explicitly where it wants one.
           "--fmad=false",
-          // What registers and spills a kernel has, for the log.
+          // Reports the registers and spills of a kernel, for the log.
           "--ptxas-options=-v"};
 }
 

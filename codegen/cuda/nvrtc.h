@@ -1,14 +1,14 @@
 #pragma once
-// NVRTC, NVIDIA's compiler for kernels: text to machine code. It needs neither a card nor a driver, and hindcast is built
+// NVRTC, NVIDIA's runtime compiler: kernel text to machine code. It needs neither a card nor a driver, and hindcast is built
 // without any header or library of CUDA.
 //
-// The library is opened by the first get(). It is looked for beside the LibTorch in use, as pip lays both out (nvidia/cu13/lib,
-// nvidia/cuda_nvrtc/lib) and as an archive of LibTorch does (its own lib folder); then where the dynamic linker looks; then in
-// /usr/local/cuda/lib64. The environment's HINDCAST_NVRTC, if not empty, names the one file to look at instead.
+// The library is opened by the first get(). It is looked for beside the LibTorch in use, in pip's layout (nvidia/cu13/lib,
+// nvidia/cuda_nvrtc/lib) and in that of a LibTorch archive (its own lib folder); then by the dynamic linker; then in
+// /usr/local/cuda/lib64. If the environment variable HINDCAST_NVRTC is not empty, only the file it names is tried instead.
 //
-// All functions may be called on any thread. A fork waits for the compiles under way (base/fork_gate.h), hundreds of milliseconds
-// as a rule; a child may compile. The exit of the process waits for them too: NVRTC destroys its data then. A compile that begins behind
-// that throws Unsupported.
+// All functions may be called on any thread. A fork waits for running compiles (base/fork_gate.h), usually hundreds of
+// milliseconds; a child may compile. Process exit waits for them too, because NVRTC then destroys its data. A compile that
+// begins after that throws Unsupported.
 
 #include "codegen/kernel/device_library.h"
 #include "base/check.h"
@@ -23,8 +23,8 @@ namespace hindcast::codegen::cuda {
 
 struct NvrtcFunctions;
 
-/// NVRTC refused a text, which is our bug or its own, but the caller has another way, as with all that is Unsupported. The text
-/// holds NVRTC's log and the options.
+/// NVRTC rejected a text. This is a bug of hindcast or NVRTC, but the caller can fall back, as for any Unsupported. The message has NVRTC's
+/// log and the options.
 class NvrtcError : public Unsupported {
  public:
   NvrtcError(const std::string& text, std::string log) : Unsupported(text), log_(std::move(log)) {}
@@ -34,7 +34,7 @@ class NvrtcError : public Unsupported {
   std::string log_;
 };
 
-/// Machine code of one architecture (a CUBIN), and what NVRTC says of it.
+/// Machine code for one architecture (a CUBIN), and NVRTC's log.
 struct MachineCode {
   std::string object;
   std::string log;
@@ -42,22 +42,22 @@ struct MachineCode {
 
 class Nvrtc {
  public:
-  /// The process's one, which lives until the process ends. Null when there is none; then `why_not` is a sentence that says what
-  /// failed and what to do.
+  /// The process's NVRTC, which is never destroyed. nullptr if there is none; `why_not` is then a sentence that says what failed and what
+  /// to do.
   static const Nvrtc* get(std::string* why_not);
-  /// The same from the first of `paths` that can be opened, for tests.
+  /// For tests: NVRTC from the first of `paths` that can be opened.
   static std::unique_ptr<const Nvrtc> open(std::span<const std::string> paths, std::string* why_not);
 
   ~Nvrtc();
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
 
-  /// Which build it is: two builds of one version may write other code.
+  /// Identifies the build: two builds of one version may generate different code.
   const std::string& identity() const { return identity_; }
-  /// Those that it writes code for, ascending; 90 is sm_90.
+  /// The supported architectures, ascending; 90 is sm_90.
   const std::vector<int>& architectures() const { return architectures_; }
 
-  /// `headers` are all that the text and they themselves may include. Throws NvrtcError.
+  /// `headers`: all files that the text and the headers may include. Throws NvrtcError.
   MachineCode compile(std::string_view text, std::span<const DeviceHeader> headers, std::span<const std::string> options) const;
 
  private:
@@ -69,10 +69,10 @@ class Nvrtc {
   std::vector<int> architectures_;
 };
 
-/// What kernels are compiled with.
+/// The compiler options for kernels.
 std::vector<std::string> kernel_options(int architecture);
 
-/// What an object's bytes depend on besides its text and the device library: NVRTC's build and the options.
+/// Everything that an object's bytes depend on besides its text and the device library: NVRTC's build and the options.
 std::string object_identity(const Nvrtc& nvrtc, std::span<const std::string> options);
 
 }  // namespace hindcast::codegen::cuda

@@ -19,7 +19,7 @@ const BodyOp* find_functor(const Body& body, Operand operand, std::string_view n
   return op.kind == BodyOp::Kind::Functor && op.function == name ? &op : nullptr;
 }
 
-// The sum of exp(x - from).
+// A sum of exp(x - from).
 struct Powers {
   size_t maximum;  // of x
   Operand from;
@@ -71,8 +71,8 @@ class Rewriter {
     return std::nullopt;
   }
 
-  // The maximum, or `where(isinf(maximum), ..., maximum)`. Others may be infinite where the maximum is not: then the sum has a NaN that cannot be
-  // known from the maximum.
+  // Whether `from` is the maximum, or `where(isinf(maximum), ..., maximum)`. Any other value may be infinite when the maximum is not: then
+  // the sum is a NaN that cannot be derived from the pair.
   bool stands_for(Operand from, Operand maximum) const {
     if (from == maximum) return true;
     const BodyOp* const where = find_functor(body_, from, "where");
@@ -97,7 +97,7 @@ class Rewriter {
 
   const Body& body_;
   std::vector<std::optional<Powers>> powers_;  // by op
-  std::vector<Operand> places_, sums_;         // by op of the body: where its value is, and of a maximum the sum beside it
+  std::vector<Operand> places_, sums_;         // by op of the body: its value in the new body, and for a maximum the sum of the pair
 };
 
 }  // namespace

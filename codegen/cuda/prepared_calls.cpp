@@ -68,7 +68,7 @@ void PreparedCalls::keep(const LayoutKey& key, PreparedCall&& call) {
   auto kept = std::make_shared<const Kept>(Kept{key, key.hash(), std::move(call)});
   const std::unique_lock lock(inside_, std::try_to_lock);
   if (!lock) return;
-  const auto is_it = [&](const auto& other) { return other != nullptr && other->hash == kept->hash; };  // of another thread
+  const auto is_it = [&](const auto& other) { return other != nullptr && other->hash == kept->hash; };  // kept by another thread
   if (std::any_of(kept_.begin(), kept_.end(), is_it)) return;
   kept_[std::exchange(next_kept_, (next_kept_ + 1) % kMost)].swap(kept);
 }

@@ -1,8 +1,8 @@
 #pragma once
-// What a call worked out for its launches, kept for the next call whose tensors lie alike: all but addresses and scalars.
+// Caches the launches that a call computed, except for addresses and scalars, for later calls whose tensors have the same layout.
 
 #include "codegen/cuda/arguments.h"
-#include "codegen/cuda/schedule.h"
+#include "codegen/cuda/launch_config.h"
 #include "codegen/fuse/group.h"
 #include "codegen/kernel/leaf_requests.h"
 
@@ -18,11 +18,11 @@
 
 namespace hindcast::codegen::cuda {
 
-/// The addresses of one call, at places that are the same in each call of a group: loads, stores, leaves, memory on the way.
+/// The addresses of one call, at indices that are the same in each call of a group: loads, stores, leaves, scratch memory.
 using Addresses = c10::SmallVector<char*, 32>;
 
-/// Adds two for each leaf that the body has: of its sum, and of the term that is added. Null where nobody wants the sum, and where there is
-/// nothing to add to.
+/// Adds two addresses for each leaf of the body: of its sum, and of the term that is added. nullptr if the sum is not wanted, and if there
+/// is no term.
 void add_leaves(Addresses& addresses, const Group& group, const LeafWrites* leaves);
 
 /// A kernel's argument before addresses and scalars are known.
@@ -32,16 +32,16 @@ class ArgumentPattern : private Arguments {
   using Arguments::add_table;
   using Arguments::lead_outside;
 
-  /// What is at this place of a call's addresses, and `offset` bytes on. Null stays null.
+  /// The address at index `place` of a call's addresses, plus `offset` bytes. nullptr remains nullptr.
   void add_address(size_t place, int64_t offset = 0) {
     places_.push_back(static_cast<uint16_t>(place));
     Arguments::add_address(reinterpret_cast<const void*>(offset));
   }
-  /// Places from `first` to before `end`.
+  /// The addresses at [first, end).
   void add_addresses(size_t first, size_t end) {
     for (size_t place = first; place < end; ++place) add_address(place);
   }
-  /// Room for a call's scalars. At most once.
+  /// Reserves words for a call's scalars. Call at most once.
   void leave_scalars(size_t count) {
     first_scalar_ = bytes() / sizeof(uint64_t);
     scalars_ = count;
@@ -56,7 +56,7 @@ class ArgumentPattern : private Arguments {
 };
 
 struct PreparedLaunch {
-  Schedule schedule;
+  LaunchConfig config;
   uint32_t shared_bytes = 0;
   ArgumentPattern argument = {};
 };
@@ -64,17 +64,17 @@ struct PreparedLaunch {
 /// All launches of one call, in order.
 struct PreparedCall {
   c10::SmallVector<PreparedLaunch, 1> launches;
-  int64_t partial_bytes = 0, number_bytes = 0;  // of memory on the way
-  bool lasts = true;                            // false: operands were copied, or the call waits for an entry point
+  int64_t partial_bytes = 0, number_bytes = 0;  // of scratch memory
+  bool lasts = true;                            // false: not reusable, since operands were copied or an entry point is missing
 };
 
-/// How the tensors of a call lie. Calls of a group with equal keys have equal launches, once all entry points are there that they want.
+/// The layouts of a call's tensors. Calls of a group with equal keys have equal launches, once all their entry points are compiled.
 class LayoutKey {
  public:
   void add(int64_t number) { numbers_.push_back(number); }
   void add(at::IntArrayRef numbers) { numbers_.append(numbers.begin(), numbers.end()); }
   void add_load(const at::Tensor& tensor, const Access& access, const capture::Env& env);
-  /// Which addresses are no multiples of the bytes of an access to them. `accesses`: of the first ones; all others have kAccess.
+  /// Adds which addresses are not aligned to the bytes of one access. `accesses`: bytes for the first addresses; all others have kAccess.
   void add_alignment(const Addresses& addresses, c10::ArrayRef<int64_t> accesses);
 
   uint64_t hash() const;
@@ -84,15 +84,15 @@ class LayoutKey {
   c10::SmallVector<int64_t, 64> numbers_;
 };
 
-/// The last few layouts of a call that came again soon. Safe from many threads, of which none waits: one that finds another inside goes
-/// without, and so does the child of a fork that found one inside.
+/// The prepared launches of a few recent, recurring layouts of a call. Thread-safe and non-blocking: a thread that finds the lock held
+/// treats it as a miss, and so does the child of a fork that happened while the lock was held.
 class PreparedCalls {
  public:
-  /// Null: there is none. `comes_again`: it was asked for not long ago, and is worth to be kept.
+  /// nullptr if there is none; `comes_again` is then set if the key was recently missed before, so that the call is worth keeping.
   std::shared_ptr<const PreparedCall> find(const LayoutKey& key, bool& comes_again);
   void keep(const LayoutKey& key, PreparedCall&& call);
 
-  /// By estimate, of a call with so many tensors and launches.
+  /// The estimated bytes for a call with so many tensors and launches.
   static size_t footprint(size_t tensors, size_t launches);
 
  private:
@@ -105,11 +105,12 @@ class PreparedCalls {
   };
   std::mutex inside_;
   std::array<std::shared_ptr<const Kept>, kMost> kept_;
-  std::array<uint64_t, kMost> missed_ = {};  // hashes. More layouts than kMost in turn are never found here, and so cost no memory
+  // Hashes. A call that cycles through more than kMost layouts finds none of them here, keeps nothing, and so costs no memory.
+  std::array<uint64_t, kMost> missed_ = {};
   size_t next_kept_ = 0, next_missed_ = 0;
 };
 
-/// Calls of this thread that found what an earlier one had prepared.
+/// Number of hits on this thread.
 uint64_t& prepared_calls_found();
 
 }  // namespace hindcast::codegen::cuda

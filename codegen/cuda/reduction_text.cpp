@@ -66,7 +66,7 @@ std::string ReductionText::element(size_t op) const {
   return format("{} = {};", part, combined(body_.ops[op].reduction.kind, part, value));
 }
 
-// A vector's part first: a sum in one variable loses a bit each time its length doubles.
+// Reduces each vector first, for accuracy: a sum in one variable loses a bit each time its length doubles.
 std::string ReductionText::end_vector(size_t op) const {
   if (!is_leader(op)) return "";
   const Kind kind = body_.ops[op].reduction.kind;

@@ -1,6 +1,5 @@
 #pragma once
-// The words of a row kernel that make one number of many: first what one thread has, then over the threads of the row
-// (codegen/device/threads.h).
+// The source text of reductions in a row kernel: first within one thread, then over the threads of the row (codegen/device/threads.h).
 
 #include "codegen/fuse/body.h"
 
@@ -12,20 +11,20 @@ class ReductionText {
  public:
   explicit ReductionText(const Body& body);
 
-  /// `float v0 = 0;`: before the first element. Of a pair (Welford's, a softmax's) the op that stands first has the accumulator.
+  /// `float v0 = 0;`: before the first element. The first op of a pair (Welford's, a softmax's) has the accumulator.
   std::string begin(size_t op) const;
-  /// Around the elements of one vector: `kVector` of them, of number j.
+  /// Before, for each, and after the elements of one vector: `kVector` elements, with index j.
   std::string begin_vector(size_t op) const;
   std::string element(size_t op) const;
   std::string end_vector(size_t op) const;
-  /// Over the threads of the row.
+  /// Combines over the threads of the row.
   std::string end(size_t op) const;
-  /// Adds a number of a segment, which all threads know.
+  /// Adds the number of a segment, which all threads have.
   std::string add_number(size_t op) const;
-  /// Of numbers of a row that all threads have: the names of a pair.
+  /// After add_number(), when all threads have the row's number: unpacks a pair into its two names.
   std::string end_numbers(size_t op) const;
 
-  /// What one thread, or all of a row, has: its name and type. Of a pair the op that stands first has it.
+  /// The accumulator of a thread or a row: its name and type. The first op of a pair has it.
   bool is_leader(size_t op) const { return leader_of_pair(body_, op) == op; }
   std::string accumulator(size_t op) const;
   std::string type_of_number(size_t op) const;
@@ -33,9 +32,9 @@ class ReductionText {
 
   /// `Adds<float>()`.
   std::string combine(Reduction::Kind kind) const;
-  /// Of no numbers.
+  /// The reduction of no numbers.
   std::string neutral(Reduction::Kind kind) const;
-  /// `maximum<float>(a, b)`; of sums, maxima and minima.
+  /// `maximum<float>(a, b)`; for sums, maxima and minima.
   std::string combined(Reduction::Kind kind, const std::string& a, const std::string& b) const;
 
  private:

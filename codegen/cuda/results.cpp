@@ -21,7 +21,7 @@ class OnDevice final : public ResultMaker {
 
   at::ScalarType made_as(const Body& /*body*/, const BodyStore& store) const override { return store.type; }
 
-  // The result may have another shape than the gradient: both are contiguous then.
+  // If the result has another shape than the gradient, both are contiguous.
   void write_to_leaf(const LeafWrites::Write& write, const at::Tensor& result) const override {
     const at::Tensor values = result.sizes() == write.gradient.sizes() ? result : result.view(write.gradient.sizes());
     if (write.adds) {

@@ -4,7 +4,7 @@
 
 namespace hindcast::codegen::cuda {
 
-/// Memory comes from LibTorch's allocator of the device.
+/// Allocates from LibTorch's allocator of the device.
 const ResultMaker& result_maker();
 
 }  // namespace hindcast::codegen::cuda

@@ -14,7 +14,7 @@ namespace {
 
 int64_t whole_accesses(int64_t bytes) { return (bytes + kAccess - 1) / kAccess * kAccess; }
 
-// Bytes of an access, by tensor. 1: its elements are read or written one by one.
+// By tensor: bytes per access; 1 if no alignment is needed, since elements are accessed one by one.
 std::vector<int64_t> accesses_of(const Body& body, const Shape& shape) {
   std::vector<int64_t> accesses;
   const auto add = [&](bool goes_by_vectors, at::ScalarType type) {
@@ -50,12 +50,12 @@ class RowCall final : public RowFrame {
   }
 
  private:
-  // Threads read elements of others, for nothing.
+  // Threads also read elements of other threads (and ignore them), which may have been overwritten already.
   bool may_take_input(const Call& /*call*/, size_t /*store*/) const override { return false; }
   bool can_write_leaves(const Call& /*call*/) const override { return true; }
   bool can_add_to_leaf(size_t store) const override { return group_.body.stores[store].extent != Extent::Element; }
 
-  // Places of addresses: loads, stores, leaves, then memory on the way.
+  // Indices of addresses: loads, stores, leaves, then scratch memory.
   size_t place_of_store(size_t store) const { return loads_ + store; }
   size_t place_of_partials(const Addresses& addresses) const { return addresses.size(); }
   size_t place_of_numbers(const Addresses& addresses) const { return addresses.size() + 1; }
@@ -88,7 +88,7 @@ class RowCall final : public RowFrame {
     return key;
   }
 
-  // `rows`: it has the loads, some of which may be copies. Null: all are read where they are.
+  // `rows`: has the loads, some of which may be copies; nullptr if there are no copies.
   void launch(const PreparedCall& prepared, Addresses& addresses, const Call& call, const Rows* rows) const {
     const auto make = [&](int64_t bytes) {
       return bytes == 0 ? at::Tensor() : result_maker().make_new({bytes}, {1}, at::kByte, group_.device);
@@ -100,7 +100,7 @@ class RowCall final : public RowFrame {
     for (size_t i = 0; i < prepared.launches.size(); ++i) {
       const PreparedLaunch& one = prepared.launches[i];
       const TouchedMemory touched = i < passes ? touched_by_rows(call, rows, partials, numbers, i) : touched_by_merge(call, partials);
-      cuda::launch(*kernel_, one.schedule, one.shared_bytes, one.argument.with(addresses, group_.body.compute, call.scalars), group_.device,
+      cuda::launch(*kernel_, one.config, one.shared_bytes, one.argument.with(addresses, group_.body.compute, call.scalars), group_.device,
                    touched);
     }
   }
@@ -125,7 +125,7 @@ class RowCall final : public RowFrame {
     return touched;
   }
 
-  // Of no rows: sums, as others were refused.
+  // Results for no rows: these are sums, since other reductions were rejected.
   void clear_results(const Call& call) const {
     for (size_t i = 0; i < call.results.size(); ++i) {
       if (call.results[i].defined() && !call.is_added(i)) call.results[i].zero_();
@@ -144,28 +144,28 @@ class RowCall final : public RowFrame {
     for (const int64_t width : widths_kept_) problem.kept_bytes += whole_accesses(rows.row_length() * width);
     problem.registers = kernel_->registers();
     problem.sum_bytes = whole_accesses(rows.row_length() * width_of_number());
-    RowSchedule schedule = schedule_rows(problem, shape_, machine()->limits());
-    if (!kernel_->has_or_asks_for(schedule.rows.entry)) {
-      schedule = schedule_any_rows(problem, shape_, machine()->limits());
-      problem.is_aligned = schedule.rows.entry == Entry::Segments;
+    RowLaunchConfig config = row_config(problem, shape_, machine()->limits());
+    if (!kernel_->has_or_asks_for(config.rows.entry)) {
+      config = any_row_config(problem, shape_, machine()->limits());
+      problem.is_aligned = config.rows.entry == Entry::Segments;
       prepared.lasts = false;
     }
-    if (schedule.rows.entry == Entry::RowsEach) problem.is_aligned = false;  // few elements go one by one, whatever their addresses
-    const Partials partials = make_partials(rows, schedule.slices);
+    if (config.rows.entry == Entry::RowsEach) problem.is_aligned = false;  // short rows go element by element even if aligned
+    const Partials partials = make_partials(rows, config.slices);
     prepared.partial_bytes = partials.all_bytes;
-    prepared.number_bytes = problem.rows * schedule.splits * static_cast<int64_t>(numbers_) * device::kNumberBytes;
-    const size_t passes = schedule.splits == 0 ? 1 : passes_ + (has_numbers_ ? 1 : 0);
+    prepared.number_bytes = problem.rows * config.splits * static_cast<int64_t>(numbers_) * device::kNumberBytes;
+    const size_t passes = config.splits == 0 ? 1 : passes_ + (has_numbers_ ? 1 : 0);
     prepared.launches.reserve(passes + (partials.all_bytes != 0 ? 1 : 0));
-    for (size_t pass = 0; pass < passes; ++pass) prepare_rows(call, rows, problem, schedule, partials, addresses, pass, prepared);
-    if (partials.all_bytes != 0) prepare_merge(call, rows, schedule, partials, addresses, prepared);
+    for (size_t pass = 0; pass < passes; ++pass) prepare_rows(call, rows, problem, config, partials, addresses, pass, prepared);
+    if (partials.all_bytes != 0) prepare_merge(call, rows, config, partials, addresses, prepared);
     return prepared;
   }
 
   int64_t width_of_number() const { return static_cast<int64_t>(c10::elementSize(group_.body.compute)); }
 
-  // Results over rows on their way, slice by slice, in one piece of memory.
+  // The layout of the scratch memory for partial results over rows, by slice.
   struct Partials {
-    c10::SmallVector<int64_t, 16> offsets, bytes;  // by store; bytes of one slice. Of other stores: 0
+    c10::SmallVector<int64_t, 16> offsets, bytes;  // by store; `bytes` of one slice; 0 for stores that are not over rows
     int64_t all_bytes = 0;
     bool are_of(size_t store) const { return bytes[store] != 0; }
   };
@@ -189,11 +189,11 @@ class RowCall final : public RowFrame {
     }
   }
 
-  void prepare_rows(const Call& call, const Rows& rows, const RowProblem& problem, const RowSchedule& schedule, const Partials& partials,
+  void prepare_rows(const Call& call, const Rows& rows, const RowProblem& problem, const RowLaunchConfig& config, const Partials& partials,
                     const Addresses& addresses, size_t pass, PreparedCall& prepared) const {
     PreparedLaunch& launch = prepared.launches.emplace_back();
-    launch.schedule = schedule.rows;
-    launch.shared_bytes = static_cast<uint32_t>(schedule.shared_bytes);
+    launch.config = config.rows;
+    launch.shared_bytes = static_cast<uint32_t>(config.shared_bytes);
     ArgumentPattern& argument = launch.argument;
     const size_t tensors = rows.tensors.size(), results = call.results.size();
     argument.add_addresses(0, loads_);
@@ -212,19 +212,19 @@ class RowCall final : public RowFrame {
     const size_t stores = std::max<size_t>(results, 1);
     for (size_t i = 0; i < stores; ++i) argument.add(i < results ? partials.bytes[i] : int64_t{0});
     for (size_t i = 0; i < stores; ++i) argument.add(i < results ? rows.counts[i] : int64_t{0});
-    argument.add(int64_t{schedule.slices == 0});
-    const int64_t pieces = problem.segments * problem.columns / length, splits = std::max<int64_t>(schedule.splits, 1);
+    argument.add(int64_t{config.slices == 0});
+    const int64_t pieces = problem.segments * problem.columns / length, splits = std::max<int64_t>(config.splits, 1);
     argument.add(static_cast<int64_t>(pass));
     argument.add(splits);
     argument.add((pieces + splits - 1) / splits);
     argument.add_address(place_of_numbers(addresses));
     argument.add(problem.kept_bytes);
-    argument.add(schedule.kept_sums);
+    argument.add(config.kept_sums);
     argument.add(static_cast<int64_t>(call.added));
   }
 
-  void prepare_merge(const Call& call, const Rows& rows, const RowSchedule& schedule, const Partials& partials, const Addresses& addresses,
-                     PreparedCall& prepared) const {
+  void prepare_merge(const Call& call, const Rows& rows, const RowLaunchConfig& config, const Partials& partials,
+                     const Addresses& addresses, PreparedCall& prepared) const {
     PreparedLaunch& launch = prepared.launches.emplace_back();
     ArgumentPattern& argument = launch.argument;
     int64_t most = 0, stores = 0;
@@ -233,8 +233,8 @@ class RowCall final : public RowFrame {
       most = std::max(most, rows.counts[i]);
       ++stores;
     }
-    launch.schedule = schedule_merge(most, stores);
-    // It does not know the others: an address that no tensor is noted for could not move.
+    launch.config = merge_config(most, stores);
+    // Only addresses of known memory are added: a captured launch with any other address could not be moved.
     for (size_t i = 0; i < partials.bytes.size(); ++i) {
       partials.are_of(i) ? argument.add_address(place_of_partials(addresses), partials.offsets[i]) : argument.add(int64_t{0});
     }
@@ -243,13 +243,13 @@ class RowCall final : public RowFrame {
     }
     for (const int64_t number : rows.counts) argument.add(number);
     for (const int64_t bytes : partials.bytes) argument.add(bytes);
-    argument.add(schedule.slices);
+    argument.add(config.slices);
     argument.add(rows.row_count);
-    argument.add(schedule.rows_at_once);
+    argument.add(config.rows_at_once);
     argument.add(static_cast<int64_t>(call.added));
   }
 
-  // Each row, and each segment of one, begins at an aligned address and is made of whole vectors.
+  // Whether each row, and each segment of a row, begins at an aligned address and consists of whole vectors.
   bool is_aligned(const Call& call, const Rows& rows) const {
     if (rows.segment_length() % shape_.vector_length != 0) return false;
     for (size_t i = 0; i < rows.tensors.size(); ++i) {
@@ -265,7 +265,7 @@ class RowCall final : public RowFrame {
   const Shape shape_;
   const size_t passes_, numbers_;
   const std::vector<int64_t> widths_kept_;
-  const bool has_numbers_;  // results of a row each
+  const bool has_numbers_;  // has results of one number per row
   const RowProblem problem_;
   const std::vector<int64_t> accesses_;
   mutable PreparedCalls prepared_;

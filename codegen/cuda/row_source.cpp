@@ -22,7 +22,7 @@ std::string rows_struct(const Body& body) {
              "  Divider pieces_of_segment;\n"
              "  int64 loops;  // around the rows, outermost first\n"
              "  Divider sizes[kMostLoops];\n"
-             "  int64 row_steps[kMostLoops][{}], segment_steps[{}];\n"
+             "  int64 row_strides[kMostLoops][{}], segment_strides[{}];\n"
              "  int64 partial_bytes[{}], counts[{}];  // of results over rows: from slice to slice, and how many a slice has\n"
              "  int64 is_whole;                        // the one slice is the result\n"
              "  int64 pass, splits, pieces_of_split;   // of rows that several blocks share\n"
@@ -81,7 +81,7 @@ Entries first_entries_of_rows(const Body& body) {
 std::string rows_source(const Body& body, Entries entries) {
   using enum Entry;
   const int length = vector_length(body), items = items_in_flight(body), one_by_one = elements_one_by_one(body);
-  // Sums over rows are in memory, and read and written for each piece; what reads much has no registers for two.
+  // Sums over rows are in memory, and are read and written for each piece; with many loads there are no registers for two pieces.
   const int of_long = has_results_over_rows(body) || items < 4 ? 1 : 2;
   std::string text = head_of_text() + rows_struct(body);
   if (!widths_kept(body).empty()) text += "extern __shared__ __align__(16) char smem[];  // what rows keep from pass to pass\n\n";
@@ -99,7 +99,7 @@ std::string rows_source(const Body& body, Entries entries) {
   add(SegmentsEach, "run_segments<1, false>");
   add(SegmentsShared, format("run_segments<{}, true>", length));
   add(SegmentsSharedEach, "run_segments<1, true>");
-  // Most rows have neither segments nor several loops around them: then a row's address takes fewer instructions.
+  // The common case, without segments and with one loop over rows, has its own instance, where a row's address takes fewer instructions.
   add(Rows, format("arguments.segments == 1 && arguments.loops == 1 ? run_rows<{}, {}, true>(arguments) : run_rows<{}, {}, false>", length,
                    items, length, items));
   add(RowsEach, format("run_rows<1, {}, false>", one_by_one));

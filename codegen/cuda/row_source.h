@@ -1,23 +1,23 @@
 #pragma once
-// The text of the kernels of a body by rows. blockDim.x threads share a row, and a block has blockDim.y rows at a time. A block goes on
-// to further rows, as far as the grid leaves some for it.
+// The text of the kernels of a body by rows. blockDim.x threads share a row, and a block processes blockDim.y rows at a time, looping over
+// further rows if the grid is smaller than the number of rows.
 //
 //   rows        a row, or a tile of columns, stays in registers: memory is read once. Accesses of 16 bytes
 //   rows_each   as rows, element by element: for rows that are not aligned
-//   rows_shared   longer rows: what several passes read waits in shared memory, and so do sums of columns. Accesses of 16 bytes
-//   rows_shared_each
-//   rows_long   rows that have no room there: each pass reads the row again. Accesses of 16 bytes
-//   rows_long_each   the same element by element; and in the place of each of these while it is not compiled
-//   rows_split  a few long rows, each shared by several blocks: a launch for each pass, and one for the numbers of the row
-//   rows_split_each
+//   rows_shared   longer rows: what several passes read is kept in shared memory, and so are sums of columns. Accesses of 16 bytes
+//   rows_shared_each   as rows_shared, element by element
+//   rows_long   rows too long for shared memory: each pass reads the row again. Accesses of 16 bytes
+//   rows_long_each   as rows_long, element by element; the substitute for all of these while they are not compiled
+//   rows_split  a few long rows, each shared by several blocks: one launch per pass, and one for the numbers of the row
+//   rows_split_each   as rows_split, element by element
 //
-// where a row has segments that stay apart, in place of these:
+// If a row has segments that must be processed separately, instead of these:
 //
-//   segments, segments_each   segment by segment; each pass reads the row again; and in the place of these while they are not compiled:
-//   segments_shared, segments_shared_each   what several passes read waits in shared memory
+//   segments, segments_each   segment by segment; each pass reads the row again; the substitutes while these are not compiled:
+//   segments_shared, segments_shared_each   what several passes read is kept in shared memory
 //
-// Results over rows (Extent::Columns, Channels) are made in slices. A slice is what one block has of the rows, or, of rows_long and segments, what
-// one row of its threads has. `merge_slices` makes one of the slices, always in the same order.
+// Results over rows (Extent::Columns, Channels) are computed in slices: a slice covers the rows of one block or, for rows_long and
+// segments, of one threadIdx.y of a block. `merge_slices` combines the slices, always in the same order.
 
 #include "codegen/cuda/entry.h"
 #include "codegen/fuse/body.h"
@@ -26,15 +26,15 @@
 
 namespace hindcast::codegen::cuda {
 
-/// The body's rows go segment by segment.
+/// Whether the body's rows are processed segment by segment.
 bool goes_by_segments(const Body& body);
-/// Something of the row is needed before its elements' results are known: a row belongs to one block as a whole.
+/// Whether elements depend on a reduction over their row, so that one block must process a whole row.
 bool needs_whole_rows(const Body& body);
 bool has_results_over_rows(const Body& body);
-/// Several blocks may share a row.
+/// Whether several blocks may share a row.
 bool may_split_rows(const Body& body);
 
-/// As source.h has them for all bodies.
+/// As the functions in source.h, for row kernels.
 Entries entries_of_rows(const Body& body);
 Entries first_entries_of_rows(const Body& body);
 std::string rows_source(const Body& body, Entries entries);

@@ -19,7 +19,7 @@ using base::format;
 using Kind = Reduction::Kind;
 using Over = Reduction::Over;
 
-// A later pass computes a value again, from registers or from what a cache holds. Where the row is in registers, expensive values are kept there.
+// A later pass recomputes values, from registers or from cached memory. If the row is in registers, expensive values are kept there.
 bool is_cheap(const BodyOp&) { return true; }
 bool is_cheap_in_registers(const BodyOp& op) { return op.kind == BodyOp::Kind::OneHot || codegen::is_cheap(op.function); }
 
@@ -29,7 +29,7 @@ size_t reductions_before(const Body& body, size_t op) {
 }
 size_t reductions_in(const Body& body) { return reductions_before(body, body.ops.size()); }
 
-// A row in registers is there for each reduction. Others are read again.
+// A row in registers is available for each reduction; other rows are read again, so that one pass fewer pays.
 Body body_of(const Body& body, RowForm form) { return form == RowForm::InRegisters ? body : with_online_softmax(body); }
 
 class Writer {
@@ -61,7 +61,8 @@ class Writer {
     return text_ + "}\n\n";
   }
 
-  // A launch for each pass, and one for what is left: the blocks of one row meet in memory, where each leaves its number of each reduction.
+  // One launch per pass, and one for the rest: the blocks of one row communicate through memory, where each writes its number for each
+  // reduction.
   std::string split_rows() {
     text_ += "template <int kVector>\nHC_DEVICE void run_rows_split(const Rows& arguments) {\n";
     text_ += scalar_lines(body_, "arguments.scalars", "  ");
@@ -90,7 +91,7 @@ class Writer {
     return text_ + "}\n\n";
   }
 
-  // Where the blocks of this row leave their numbers.
+  // The address where the blocks of this row write their numbers.
   std::string numbers_of(size_t op) const {
     return format("(({}*)(arguments.numbers + (row * {} + {}) * arguments.splits * kNumberBytes))", reductions_.type_of_number(op),
                   reductions_in(body_), reductions_before(body_, op));
@@ -142,7 +143,7 @@ class Writer {
     if (form_ != RowForm::InRegisters) begin_kept_loads();
   }
 
-  // What one pass read and a later one reads again. A thread reads what it put there itself.
+  // Loads that one pass keeps in shared memory for a later one. A thread reads only what it has written itself.
   void begin_kept_loads() {
     std::string begin = "smem + threadIdx.y * arguments.kept_bytes";
     for (size_t i = 0; i < loads_; ++i) {
@@ -152,12 +153,14 @@ class Writer {
     }
   }
 
-  // Sums of columns wait there too, as many as there is room for (schedule.cpp): else each row would read and write them in memory.
+  // Sums of columns are kept in shared memory too, as many as fit (launch_config.cpp); otherwise each row would read and write them in
+  // global memory.
   bool may_keep_sum(size_t store) const {
     return form_ == RowForm::Long && !behind_kept_.empty() && body_.stores[store].extent == Extent::Columns;
   }
 
-  // In registers, or in the memory of the slice, which only this thread's elements touch. That of channels is shared by the row's threads.
+  // Results over rows are in registers, or in the slice's memory, where each thread accesses only its own elements. Those of channels are
+  // shared by the row's threads.
   void begin_results_over_rows() {
     bool has_channels = false;
     size_t sums = 0;
@@ -185,14 +188,14 @@ class Writer {
       }
       if (store.extent != Extent::Channels) continue;
       has_channels = true;
-      // A slice without rows has no memory.
+      // A slice without rows has no memory to initialise.
       line(2, format("for (int64 i = threadIdx.x; slice < arguments.rows && i < arguments.counts[{}]; i += blockDim.x) c{}[i] = {};", i, i,
                      reductions_.neutral(store.over_rows)));
     }
     if (has_channels) line(2, "__syncthreads();");
   }
 
-  // All threads of a block go as often through the loop: there are barriers in it.
+  // All threads of a block make the same number of iterations, since the loop contains barriers.
   void begin_row() {
     line(2, "for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {");
     line(4, "const int64 row = first + threadIdx.y;");
@@ -206,32 +209,33 @@ class Writer {
     std::string begin = "int64 rest = is_row ? row : 0";
     for (size_t i = 0; i < tensors(); ++i) begin += format(", to{} = 0", i);
     line(4, begin + ";");
-    // Most rows have fewer loops around them than NVRTC would unroll it by. Where blocks share a row, ptxas then keeps more threads and spills.
+    // A special case for one loop over rows, which most kernels have: NVRTC would unroll the general loop further than needed. In split
+    // rows, ptxas then allows more threads and spills registers.
     line(4, format("if ({}arguments.loops == 1) {{", form_ == RowForm::InRegisters ? "kFlat || " : ""));
-    for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} = rest * arguments.row_steps[0][{}];", i, i));
+    for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} = rest * arguments.row_strides[0][{}];", i, i));
     line(4, "} else {");
     if (form_ != RowForm::Split) text_ += "#pragma unroll 1\n";
     line(4, "for (int loop = arguments.loops - 1; loop >= 0; --loop) {");
     line(6, "const int64 before = divide(rest, arguments.sizes[loop]), index = rest - before * arguments.sizes[loop].divisor;");
     line(6, "rest = before;");
-    for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} += index * arguments.row_steps[loop][{}];", i, i));
+    for (size_t i = 0; i < tensors(); ++i) line(6, format("to{} += index * arguments.row_strides[loop][{}];", i, i));
     line(4, "}");
     line(4, "}");
     for (size_t i = 0; i < loads_; ++i) {
-      if (body_.loads[i].pattern == AccessPattern::Still) line(4, load_from(body_, i, place(i, "0")));
+      if (body_.loads[i].pattern == AccessPattern::Broadcast) line(4, load_from(body_, i, place(i, "0")));
     }
   }
 
-  // `bytes` behind the row's first element.
+  // The element at `bytes` after the row's first.
   std::string place(size_t tensor, const std::string& bytes) const {
     return format("*({}{}*)(arguments.pointers[{}] + to{}{})", tensor < loads_ ? "const " : "", type_of(tensor), tensor, tensor,
                   bytes == "0" ? "" : " + " + bytes);
   }
-  // Of the vector that a piece is.
+  // The byte offset of a piece (a vector) from the row's first element.
   std::string bytes_of_piece(size_t tensor) const {
     if (form_ == RowForm::Segments)
-      return format("segment * arguments.segment_steps[{}] + piece * (kVector * sizeof({}))", tensor, type_of(tensor));
-    return format("segment * arguments.segment_steps[{}] + within * (kVector * sizeof({}))", tensor, type_of(tensor));
+      return format("segment * arguments.segment_strides[{}] + piece * (kVector * sizeof({}))", tensor, type_of(tensor));
+    return format("segment * arguments.segment_strides[{}] + within * (kVector * sizeof({}))", tensor, type_of(tensor));
   }
   void where_in_segments(int indent) {
     line(indent,
@@ -244,7 +248,7 @@ class Writer {
     return format("{}<kVector>((const {}*)(arguments.pointers[{}] + to{} + {}))", load_function(body_, load), type_of(load), load, load,
                   bytes_of_piece(load));
   }
-  // Of a piece, in the form that may keep it.
+  // Loads a piece, from shared memory if an earlier pass kept it there; the first pass to read it keeps it.
   void load_piece(int indent, size_t pass, size_t load, const std::string& to) {
     const bool is_kept = passes_.is_read_again(load) && form_ != RowForm::Split, is_first = passes_.first_pass_of(load) == pass;
     const std::string kept =
@@ -266,7 +270,7 @@ class Writer {
     }
   }
 
-  // What a thread has of the row at a time: all its loads first, so that they are in flight together.
+  // The part of the row that a thread processes at a time: all its loads come first, so that they are in flight together.
   void begin_part(size_t pass) {
     const char* const first = form_ == RowForm::Split ? "begin + threadIdx.x" : "threadIdx.x";
     line(4, format("for (int64 part = {}; is_row && part < pieces; part += kItems * int(blockDim.x)) {{", first));
@@ -289,7 +293,7 @@ class Writer {
     for (size_t i = 0; i < loads_; ++i) {
       if (is_dense(i) && is_needed(i)) line(4, format("{} a{}[kItems];", vector_type(body_, i, "kVector"), i));
     }
-    // A thread without a piece reads the first one, for nothing: else registers would keep the row before for it, while nobody needs that.
+    // A thread without a piece reads the first one and ignores it: otherwise its registers would have to preserve the previous row.
     text_ += "#pragma unroll\n";
     line(4, "for (int k = 0; k < kItems; ++k) {");
     line(6, "const uint32 wanted = first_piece + k * blockDim.x, piece = is_row && wanted < pieces ? wanted : 0;");
@@ -337,7 +341,7 @@ class Writer {
     where_in_segments(6);
     for (size_t i = 0; i < loads_; ++i) {
       if (is_per_segment(i) && passes_.loads(pass, i))
-        line(6, load_from(body_, i, place(i, format("segment * arguments.segment_steps[{}]", i))));
+        line(6, load_from(body_, i, place(i, format("segment * arguments.segment_strides[{}]", i))));
     }
     elements(pass, reductions, [](size_t) { return true; });
     line(4, "}");
@@ -348,7 +352,7 @@ class Writer {
     end_reductions(reductions);
   }
 
-  // Some sums wait for the same barriers: as many as shared memory has room for (schedule.cpp, kNumbers).
+  // Several sums share barriers: as many as shared memory has room for (launch_config.cpp, kNumbers).
   void end_reductions(std::vector<size_t> ops) {
     constexpr size_t kTogether = 4;
     const auto is_sum = [&](size_t op) { return body_.ops[op].reduction.kind == Kind::Sum; };
@@ -377,7 +381,7 @@ class Writer {
     line(4, "for (int64 segment = 0; segment < arguments.segments; ++segment) {");
     for (size_t i = 0; i < loads_; ++i) {
       if (is_per_segment(i) && passes_.loads(pass, i))
-        line(6, load_from(body_, i, place(i, format("segment * arguments.segment_steps[{}]", i))));
+        line(6, load_from(body_, i, place(i, format("segment * arguments.segment_strides[{}]", i))));
     }
     numbers_of_segment(pass, false);
     std::vector<size_t> of_segment;
@@ -411,7 +415,7 @@ class Writer {
     }
   }
 
-  // All threads have a segment's numbers. One of them writes those of a channel.
+  // All threads have a segment's numbers. One thread writes the numbers of a channel.
   void reduce_segments(size_t pass, const std::vector<size_t>& reductions) {
     for (const size_t op : reductions) {
       if (body_.ops[op].reduces(Over::Segments)) add_lines(6, {op}, &ReductionText::add_number);
@@ -420,7 +424,8 @@ class Writer {
       const BodyStore& store = body_.stores[i];
       if (store.extent != Extent::Channels || passes_.pass_of(store.value) != pass) continue;
       line(6, "if (is_row && threadIdx.x == 0) {");
-      const std::string to = format("(({}*)((char*)c{} + to{} + segment * arguments.segment_steps[{}]))", type_, i, loads_ + i, loads_ + i);
+      const std::string to =
+          format("(({}*)((char*)c{} + to{} + segment * arguments.segment_strides[{}]))", type_, i, loads_ + i, loads_ + i);
       line(8, format("{}* const channel = {};", type_, to));
       line(8, format("*channel = {};", reductions_.combined(store.over_rows, "*channel", name_of(store.value))));
       line(6, "}");
@@ -467,14 +472,14 @@ class Writer {
     store_vectors(indent, pass);
   }
 
-  // Sums over rows that are in memory, of all columns of a vector in one access.
+  // Loads sums over rows from memory, those of all columns of a vector in one access.
   void load_sums(int indent, size_t i) {
     line(indent, format("Vector<{}, kVector> sum{} = {{}};", type_, i));
     line(indent, format("if (first >= slices) sum{} = load_vector<kVector>({});", i, sums_at(i)));
   }
 
-  // What load_vector and, with `value`, store_vector take for the sums of a piece. Where they wait in shared memory their chunks lie apart. (The
-  // distances in variables would take registers, by which a multiprocessor has one block of a layer norm, not two.)
+  // The arguments of load_vector, or with `value` of store_vector, for the sums of a piece. In shared memory their chunks are strided.
+  // (Keeping the strides in variables would take registers, so that a multiprocessor would hold one block of a layer norm instead of two.)
   std::string sums_at(size_t i, const std::string& value = "") const {
     const std::string more = value.empty() ? "" : format(", {}{}", value, i);
     if (!may_keep_sum(i)) return format("c{} + {}{}", i, first_column(), more);
@@ -510,14 +515,14 @@ class Writer {
 
   void add_to_column(int indent, size_t i) {
     const BodyStore& store = body_.stores[i];
-    if (store.over_rows == Kind::M2) return;  // with its mean
+    if (store.over_rows == Kind::M2) return;  // handled with its Mean
     const std::string value = name_of(store.value);
     const bool in_registers = form_ == RowForm::InRegisters;
     const auto place = [&](size_t of) { return in_registers ? format("c{}[k][j]", of) : format("sum{}.get(j)", of); };
     const auto put = [&](int by, size_t of, const std::string& number) {
       line(indent + by, in_registers ? format("{} = {};", place(of), number) : format("sum{}.set(j, {});", of, number));
     };
-    const std::string first = "first < slices";  // nothing is in memory yet
+    const std::string first = "first < slices";  // the first row of the slice: memory has no sums yet
     const auto m2 = m2_beside(body_, i);
     if (store.over_rows != Kind::Mean) {
       const std::string sum = reductions_.combined(store.over_rows, place(i), value);
@@ -558,7 +563,7 @@ class Writer {
     line(2, "}");
   }
 
-  // The rows of a block become one slice. Where that is all rows, it is the result.
+  // Combines the rows of a block into one slice. If there is only one slice, it is the result.
   void store_results_over_rows() {
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       const BodyStore& store = body_.stores[i];
@@ -598,8 +603,8 @@ class Writer {
   const ReductionText reductions_;
   const std::string type_;
   const size_t loads_;
-  std::string behind_kept_;  // the address in shared memory behind what passes keep. Empty: they keep nothing
-  int shift_ = 0;            // of what is indented otherwise than in a loop over rows
+  std::string behind_kept_;  // the address in shared memory after what passes keep; empty if they keep nothing
+  int shift_ = 0;            // added to the indentation, for code outside the loop over rows
   std::string text_;
 };
 

@@ -16,9 +16,9 @@ namespace {
 
 using base::format;
 
-bool is_still(const Body& body, size_t load) { return body.loads[load].pattern == AccessPattern::Still; }
+bool is_broadcast(const Body& body, size_t load) { return body.loads[load].pattern == AccessPattern::Broadcast; }
 
-// A place of a store: its elements begin at `r`, and its leaves' sums and terms behind it.
+// The numbers of a store's leaves among all leaves: the first, and how many.
 struct LeafNumbers {
   size_t first, count;
 };
@@ -28,7 +28,7 @@ LeafNumbers leaves_of(const Body& body, size_t store) {
   return {first, body.stores[store].leaves};
 }
 
-// What one element gives, whatever tensors it comes from.
+// The function that computes the results of one element.
 std::string element_function(const Body& body) {
   std::string text = "struct Results {\n";
   for (size_t i = 0; i < body.stores.size(); ++i) text += format("  {} r{};\n", type_name(body.stores[i].type), i);
@@ -48,22 +48,22 @@ std::string call_of_element(const Body& body) {
   return format("const Results result = element({});", arguments);
 }
 
-std::string loads_that_stand_still(const Body& body, const std::string& indent) {
+std::string broadcast_loads(const Body& body, const std::string& indent) {
   std::string lines;
   for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_still(body, i)) continue;
+    if (!is_broadcast(body, i)) continue;
     lines += indent + load_from(body, i, format("*(const {}*)arguments.pointers[{}]", type_name(body.loads[i].type), i)) + "\n";
   }
   return lines;
 }
 
-// Of the tensors that go along; what has leaves may have no memory of its own.
+// Pointers of the dense tensors. A result with leaves may have no memory of its own.
 std::string pointers_of_dense(const Body& body) {
   std::string lines;
   const size_t loads = body.loads.size();
   for (size_t i = 0; i < loads; ++i) {
     const std::string_view type = type_name(body.loads[i].type);
-    if (!is_still(body, i)) lines += format("  const {}* const p{} = (const {}*)arguments.pointers[{}] + begin;\n", type, i, type, i);
+    if (!is_broadcast(body, i)) lines += format("  const {}* const p{} = (const {}*)arguments.pointers[{}] + begin;\n", type, i, type, i);
   }
   size_t pointer = loads + body.stores.size(), leaf = 0;
   for (size_t i = 0; i < body.stores.size(); ++i) {
@@ -78,7 +78,7 @@ std::string pointers_of_dense(const Body& body) {
   return lines;
 }
 
-// Stores of a vector, at the element `at`.
+// Stores a vector, at the element `at`.
 std::string vector_stores(const Body& body, const std::string& length, const std::string& index, const std::string& indent) {
   std::string lines;
   for (size_t i = 0; i < body.stores.size(); ++i) {
@@ -106,21 +106,21 @@ std::string result_vectors(const Body& body, const std::string& length, const st
   return lines;
 }
 
-// Elements of one tile: all loads, then all results, then all stores. What is left of a tile goes vector by vector, and the rest of a vector
-// element by element.
+// Processes one tile: all loads, then all results, then all stores. An incomplete tile is processed vector by vector, and an incomplete
+// vector element by element.
 std::string dense_function(const Body& body) {
   std::string text = "struct Dense {\n" + argument_fields(body) + "  int64 count;\n};\n\n";
   text +=
       "template <int kVector, int kItems>\nHC_DEVICE void run_dense(const Dense& arguments, int64 block) {\n"
       "  constexpr int kElements = kThreads * kVector * kItems;\n"
       "  const int64 begin = block * kElements, count = arguments.count - begin;\n";
-  text += loads_that_stand_still(body, "  ") + pointers_of_dense(body);
+  text += broadcast_loads(body, "  ") + pointers_of_dense(body);
   const auto for_each_along = [&](auto line) {
     for (size_t i = 0; i < body.loads.size(); ++i) {
-      if (!is_still(body, i)) text += line(i);
+      if (!is_broadcast(body, i)) text += line(i);
     }
   };
-  // Of one vector of the thread, whose place in the tile is `at`.
+  // Computes one vector of the thread, whose place in the tile is `at`.
   const auto compute = [&](const std::string& index, const std::string& indent) {
     text += "#pragma unroll\n" + indent + "for (int j = 0; j < kVector; ++j) {\n";
     for_each_along([&](size_t i) { return indent + "  " + load_from(body, i, format("a{}{}.get(j)", i, index)) + "\n"; });
@@ -150,7 +150,8 @@ std::string dense_function(const Body& body) {
   return text + "  }\n" + loop + place + vector_stores(body, "kVector", "[k]", "    ") + "  }\n}\n\n";
 }
 
-// Loops, outermost first; `pieces` are elements or vectors of them, of which the innermost loop counts. Steps are bytes.
+// The argument struct of nests. Loops, outermost first; `pieces` are elements or vectors, which the innermost loop counts. Steps are byte
+// strides.
 std::string nest_struct(const Body& body) {
   const size_t loads = body.loads.size(), tensors = loads + body.stores.size();
   return "struct Nest {\n" + argument_fields(body) +
@@ -177,7 +178,7 @@ std::string no_steps(const Body& body) {
   return line + ";\n";
 }
 
-// Here and in tiles the loop over the loops stays one: most nests have fewer loops than NVRTC would unroll it by.
+// Computes a piece's offsets. Not unrolled, here and in tiles: most nests have fewer loops than NVRTC would unroll for.
 std::string walk_of_nest(const Body& body, bool each) {
   std::string text = "  Index rest = piece;\n" + no_steps(body);
   if (each) {
@@ -204,7 +205,8 @@ std::string place_of(const Body& body, size_t tensor, bool is_load) {
   return format("({}{}*)(arguments.pointers[{}] + to{})", is_load ? "const " : "", type_name(type), tensor, tensor);
 }
 
-// Of vectors `o`, so many bytes behind a tensor's first. What has leaves may have no memory of its own; they lie as it does.
+// Stores the vectors `o`, at an offset in bytes from a tensor's first element. A result with leaves may have no memory of its own; the
+// leaves have its layout.
 template <class BytesOf>
 std::string stores_in_nest(const Body& body, const std::string& length, const std::string& indent, BytesOf bytes_of) {
   std::string lines;
@@ -239,19 +241,19 @@ std::string nest_function(const Body& body) {
       "  if (piece >= arguments.pieces) return;\n" +
       walk_of_nest(body, false);
   for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("  {} a{}[kItems];\n", vector_type(body, i, is_still(body, i) ? "1" : "kVector"), i);
+    text += format("  {} a{}[kItems];\n", vector_type(body, i, is_broadcast(body, i) ? "1" : "kVector"), i);
   text += items;
   for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("    a{}[k] = {}<{}>({});\n", i, load_function(body, i), is_still(body, i) ? "1" : "kVector", there(i, true));
+    text += format("    a{}[k] = {}<{}>({});\n", i, load_function(body, i), is_broadcast(body, i) ? "1" : "kVector", there(i, true));
   text += "  }\n" + items + result_vectors(body, "kVector", "", "    ") + "#pragma unroll\n    for (int j = 0; j < kVector; ++j) {\n";
   for (size_t i = 0; i < body.loads.size(); ++i)
-    text += "      " + load_from(body, i, format("a{}[k].get({})", i, is_still(body, i) ? "0" : "j")) + "\n";
+    text += "      " + load_from(body, i, format("a{}[k].get({})", i, is_broadcast(body, i) ? "0" : "j")) + "\n";
   text += "      " + call_of_element(body) + "\n" + results_to_vectors(body, "", "      ") + "    }\n";
   const auto place = [](size_t tensor) { return format("to{} + k * arguments.item_steps[{}]", tensor, tensor); };
   return text + stores_in_nest(body, "kVector", "    ", place) + "  }\n}\n\n";
 }
 
-// A thread's elements lie kThreads apart: all loads first, so that they are in flight together.
+// A thread's elements are kThreads apart. All loads come first, so that they are in flight together.
 std::string nest_each_function(const Body& body) {
   const std::string items = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n",
                     piece = "    const Index piece = first + k * kThreads;\n    if (piece >= arguments.pieces) continue;\n";
@@ -271,8 +273,9 @@ std::string nest_each_function(const Body& body) {
   return text + stores_in_nest(body, "1", "    ", place) + "  }\n}\n\n";
 }
 
-// A block's tile: kTile of the innermost loop by kTile of the loop along which the loads `turned` lie. Those are read along that loop and
-// handed over in shared memory, whose rows are one element longer, so that its columns lie in different banks.
+// A block's tile has kTile iterations of the innermost loop by kTile of the loop along which the transposed loads (`turned`) are
+// contiguous. These are read along that loop and transposed in shared memory, whose rows are one element longer, so that columns are in
+// different banks.
 std::string tiles_function(const Body& body) {
   const size_t tensors = body.loads.size() + body.stores.size();
   std::string text = "struct Tiles {\n" + argument_fields(body) +
@@ -280,7 +283,7 @@ std::string tiles_function(const Body& body) {
                          "  uint64 turned;  // loads, a bit each\n"
                          "  int64 rows, columns, loops;\n"
                          "  Divider row_tiles, column_tiles, sizes[kMostLoops];  // sizes: of the loops around both\n"
-                         "  int64 row_steps[{}], column_steps[{}], steps[kMostLoops][{}];\n"
+                         "  int64 row_strides[{}], column_steps[{}], steps[kMostLoops][{}];\n"
                          "  int64 in_shared[{}];  // where a load's tile begins\n"
                          "}};\n\n",
                          tensors, tensors, tensors, std::max<size_t>(body.loads.size(), 1));
@@ -303,34 +306,34 @@ std::string tiles_function(const Body& body) {
       "  const int x = threadIdx.x, rows = min(int64(kTile), arguments.rows - first_row);\n"
       "  const int columns = min(int64(kTile), arguments.columns - first_column);\n";
   for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (is_still(body, i)) continue;
+    if (is_broadcast(body, i)) continue;
     const std::string_view type = type_name(body.loads[i].type);
     text += format("  {}* const tile{} = ({}*)(smem + arguments.in_shared[{}]);\n", type, i, type, i);
     text += format(
         "  if (arguments.turned >> {} & 1) {{\n"
         "    for (int y = threadIdx.y; y < columns; y += kTileRows) {{\n"
         "      if (x < rows) tile{}[y * (kTile + 1) + x] =\n"
-        "          *(const {}*)(arguments.pointers[{}] + to{} + (first_row + x) * arguments.row_steps[{}] +\n"
+        "          *(const {}*)(arguments.pointers[{}] + to{} + (first_row + x) * arguments.row_strides[{}] +\n"
         "                       (first_column + y) * arguments.column_steps[{}]);\n"
         "    }}\n  }}\n",
         i, i, type, i, i, i, i);
   }
   text += "  __syncthreads();\n  if (x >= columns) return;\n  for (int y = threadIdx.y; y < rows; y += kTileRows) {\n";
   const auto place = [&](size_t tensor) {
-    return format("to{} + (first_row + y) * arguments.row_steps[{}] + (first_column + x) * arguments.column_steps[{}]", tensor, tensor,
+    return format("to{} + (first_row + y) * arguments.row_strides[{}] + (first_column + x) * arguments.column_steps[{}]", tensor, tensor,
                   tensor);
   };
   for (size_t i = 0; i < body.loads.size(); ++i) {
     const std::string there = format("*(const {}*)(arguments.pointers[{}] + {})", type_name(body.loads[i].type), i, place(i));
     const std::string turned = format("arguments.turned >> {} & 1 ? tile{}[x * (kTile + 1) + y] : {}", i, i, there);
-    text += "    " + load_from(body, i, is_still(body, i) ? there : turned) + "\n";
+    text += "    " + load_from(body, i, is_broadcast(body, i) ? there : turned) + "\n";
   }
   text += "    " + call_of_element(body) + "\n    constexpr int j = 0;\n";
   text += result_vectors(body, "1", "", "    ") + results_to_vectors(body, "", "    ");
   return text + stores_in_nest(body, "1", "    ", place) + "  }\n}\n\n";
 }
 
-// What reduces far angles takes many registers itself.
+// Whether the body has sin, cos or tan: the range reduction of far angles needs many registers.
 bool has_angles(const Body& body) {
   return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
 }
@@ -341,7 +344,7 @@ std::string entry(std::string_view name, std::string_view argument, const std::s
                 call, more);
 }
 
-// A block has elements of one set. All blocks look for theirs in the same words, which the constant cache hands to all threads at once.
+// A block has elements of one set. All blocks search the same words for their set, which the constant cache broadcasts to all threads.
 std::string sets_source(const Body& body, Entries entries) {
   const size_t tensors = body.loads.size() + body.stores.size();
   std::string text = head_of_text() + element_function(body) + dense_function(body);
@@ -379,7 +382,7 @@ std::string pointwise_source(const Body& body, Entries entries) {
   add(Dense, "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
   add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
   add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
-  // Without the second bound ptxas interleaves a thread's vectors, and their registers halve the occupancy.
+  // Without the second launch bound, ptxas interleaves a thread's vectors, and their registers halve the occupancy.
   add(Nest, "const Nest", format("run_nest<{}, {}>", length, items_of_nest(body)), "",
       items_of_nest(body) == 1 ? "kThreads" : "kThreads, 4");
   add(NestEach, "const Nest", format("run_nest_each<uint32, {}>", elements_one_by_one(body)));
@@ -388,7 +391,8 @@ std::string pointwise_source(const Body& body, Entries entries) {
   return text;
 }
 
-// Of a thread that has `length` elements of a row: they, the results, sums of columns, and where the row lies in each tensor.
+// Registers of a thread that has `length` elements of a row: for the elements, the results, sums of columns, and the row's address in each
+// tensor.
 size_t registers_of_row(const Body& body, size_t length) {
   size_t bytes = (body.loads.size() + body.stores.size()) * sizeof(char*);
   for (const BodyLoad& load : body.loads)
@@ -403,7 +407,7 @@ size_t registers_of_row(const Body& body, size_t length) {
 }  // namespace
 
 int vector_length(const Body& body) {
-  // Masks of one byte go along with what they mask. Of a wider type than the narrowest some accesses more are in flight, but not many.
+  // Masks of one byte do not determine the length. A type wider than the narrowest has several accesses per vector, but not many.
   constexpr size_t kAccess = 16, kMostOfType = 32, kNarrowest = 2;
   size_t narrowest = 0, widest = 1;
   const auto see = [&](at::ScalarType type) {
@@ -419,48 +423,48 @@ int vector_length(const Body& body) {
   }
   size_t length = kAccess / (narrowest == 0 ? kNarrowest : narrowest);
   while (length * widest > kMostOfType) length /= 2;
-  // A thread has 255 registers at most, and some are for what is computed.
+  // A thread has at most 255 registers, and the arithmetic needs some.
   constexpr size_t kMostOfRow = 128;
   while (body.by_rows && length > 1 && registers_of_row(body, length) > kMostOfRow) length /= 2;
   return static_cast<int>(std::max<size_t>(length, 1));
 }
 
 int most_threads_of_row(const Body& body) {
-  // By 512 threads a thread has 128 registers, of which some are for what is computed.
+  // With 512 threads, a thread has 128 registers, of which the arithmetic needs some.
   constexpr size_t kMany = 70;
   const size_t registers = registers_of_row(body, static_cast<size_t>(vector_length(body)));
   return registers > kMany ? device::kThreads : device::kMostThreadsOfRow;
 }
 
 int items_in_flight(const Body& body) {
-  // Registers that hold what was loaded, and sums of columns: more would leave too few threads on a multiprocessor.
+  // Registers for loads and sums of columns: more would leave too few threads on a multiprocessor.
   constexpr size_t kRegisters = 48;
   size_t bytes = 0;
   for (const BodyLoad& load : body.loads) bytes += load.pattern == AccessPattern::Dense ? c10::elementSize(load.type) : 0;
   for (const BodyStore& store : body.stores) bytes += store.extent == Extent::Columns ? c10::elementSize(body.compute) : 0;
   const size_t length = static_cast<size_t>(vector_length(body)), of_item = std::max<size_t>(bytes * length, 1);
-  // Loads and the values that later passes read must fit a thread's 128 registers together, beside those of the arithmetic.
+  // Loads and the values kept for later passes must together fit into a thread's 128 registers, beside those of the arithmetic.
   constexpr size_t kRegistersWithKept = 72;
   const size_t with_kept = of_item + values_kept_in_registers(body) * length * c10::elementSize(body.compute);
   const size_t items = std::min(kRegisters * sizeof(float) / of_item, kRegistersWithKept * sizeof(float) / with_kept);
   return has_angles(body) || items < 2 ? 1 : items < 4 ? 2 : 4;
 }
 
-// Two if the loads and results of both, and the addresses of all tensors, fit the 64 registers per thread at which a multiprocessor holds four
-// blocks.
+// Two, if the loads and results of both vectors and the addresses of all tensors fit into the 64 registers per thread with which a
+// multiprocessor holds four blocks.
 int items_of_nest(const Body& body) {
   constexpr size_t kRegisters = 62, kOfAddress = sizeof(char*) / sizeof(float);
   if (body.compute != at::kFloat || has_angles(body)) return 1;
   const auto length = static_cast<size_t>(vector_length(body));
   size_t bytes = 0;
   for (size_t i = 0; i < body.loads.size(); ++i)
-    bytes += c10::elementSize(body.loads[i].type) * (is_still(body, i) || body.loads[i].counts ? 1 : length);
+    bytes += c10::elementSize(body.loads[i].type) * (is_broadcast(body, i) || body.loads[i].counts ? 1 : length);
   for (const BodyStore& store : body.stores) bytes += c10::elementSize(store.type) * length;
   return 2 * bytes / sizeof(float) + kOfAddress * (body.loads.size() + body.stores.size()) <= kRegisters ? 2 : 1;
 }
 
 int elements_one_by_one(const Body& body) {
-  // A register each, however small, and some for addresses.
+  // At least one register per element, and some for addresses.
   constexpr size_t kRegisters = 16, kMost = 4;
   const auto registers = [](at::ScalarType type) { return std::max<size_t>(c10::elementSize(type) / sizeof(float), 1); };
   size_t of_element = 0;

@@ -56,10 +56,6 @@ HC_FUNCTOR T softplus(T a, T beta, T threshold) {
   return select(a * beta > threshold, a, log1p(exp(a * beta)) / beta);
 }
 template <class T>
-HC_FUNCTOR T log_sigmoid(T a) {
-  return minimum(a, T(0)) - log1p(exp(-magnitude_of(a)));
-}
-template <class T>
 HC_FUNCTOR T mish(T a) {
   return a * tanh(log1p(exp(a)));
 }

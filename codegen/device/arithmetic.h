@@ -139,27 +139,6 @@ HC_FUNCTOR bool logical_not(T a) {
   return a == T(0);
 }
 
-template <class T>
-HC_FUNCTOR T bitwise_and(T a, T b) {
-  return T(a & b);
-}
-template <class T>
-HC_FUNCTOR T bitwise_or(T a, T b) {
-  return T(a | b);
-}
-template <class T>
-HC_FUNCTOR T bitwise_xor(T a, T b) {
-  return T(a ^ b);
-}
-template <class T>
-HC_FUNCTOR T bitwise_not(T a) {
-  if constexpr (is_same<T, bool>) {
-    return !a;
-  } else {
-    return T(~a);
-  }
-}
-
 /// A NaN on either side is the result.
 template <class T>
 HC_FUNCTOR T maximum(T a, T b) {
@@ -187,31 +166,6 @@ HC_FUNCTOR T clamp(T a, T min, T max) {
 template <class T>
 HC_FUNCTOR T where(bool condition, T yes, T no) {
   return select(condition, yes, no);
-}
-
-/// Exact, sign of `a`. A loop: for each some 20 (50) binary digits that the quotient has.
-template <class T>
-HC_FUNCTOR T fmod(T a, T b) {
-  constexpr T kFactor = Float<T>::kOneUlpIsOne / T(8);
-  const T divisor = magnitude_of(b);
-  T rest = magnitude_of(a);
-  if (!(rest < infinity<T>()) || !(divisor > T(0)) || divisor != divisor) return nan<T>();
-  while (rest >= divisor) {
-    // The divisor times a power of two, so that the quotient has few enough binary digits for nothing to be rounded.
-    T step = divisor;
-    while (step * kFactor < rest) step *= kFactor;
-    const T quotient = exact::trunc(rest / step);
-    const T difference = exact::fma(-quotient, step, rest);
-    rest = difference < T(0) ? difference + step : difference;
-  }
-  return with_sign_of(rest, a);
-}
-
-/// Sign of `b`, as Python's %.
-template <class T>
-HC_FUNCTOR T remainder(T a, T b) {
-  const T rest = fmod(a, b);
-  return select((rest != T(0)) & ((b < T(0)) != (rest < T(0))), rest + b, rest);
 }
 
 }  // namespace hindcast::device

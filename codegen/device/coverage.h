@@ -1,5 +1,5 @@
 #pragma once
-// What the functions of math.h promise, as tests/device/math_test.cpp measures it: the largest error in units of the last place,
+// What the functions of math.h promise, as tests/codegen/device/math_test.cpp measures it: the largest error in units of the last place,
 // against long double (double for float). At most 1.5 for float and 2 for double; `+ - * /`, sqrt and the roundings are correctly rounded.
 // Where a compiler contracts `a * b + c`, as NVRTC does unless told otherwise, these change by hundredths.
 //
@@ -15,11 +15,11 @@
 //   erfc        1.09    1.24      rsqrt      1.49    1.49
 //
 // xlogy and xlog1py, products of a logarithm: at most 2; measured 1.67 for float, 1.70 for double.
-// gelu and gelu_backward: tests/device/gelu_test.cpp says it range by range.
+// gelu and gelu_backward: tests/codegen/device/gelu_test.cpp says it range by range.
 //
 // On a card, most of float are CUDA's own (card_functions.h), which CUDA's documentation says the errors of.
 //
 // Special values are those of C's library: infinities, NaN, the sign of zero, subnormal arguments and results.
 // sin, cos and tan: every float and double. sin_near, cos_near and tan_near: up to kNearAngle<T>, anything beyond. On a CPU those of float
 // take a tenth (tan_near a fifth), those of double a quarter of the time that sin, cos and tan of all angles take.
-// fmod and remainder are exact, but loops: they do not become vector code. All other ops do, given Clang's -fno-math-errno.
+// All ops become vector code, given Clang's -fno-math-errno.

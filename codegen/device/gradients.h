@@ -17,14 +17,6 @@ HC_FUNCTOR T leaky_relu_backward(T grad, T self, T negative_slope) {
   return select(self > T(0), grad, grad * negative_slope);
 }
 template <class T>
-HC_FUNCTOR T prelu_backward_self(T grad, T self, T weight) {
-  return select(self > T(0), grad, weight * grad);
-}
-template <class T>
-HC_FUNCTOR T prelu_backward_weight(T grad, T self) {
-  return select(self > T(0), T(0), self * grad);
-}
-template <class T>
 HC_FUNCTOR T hardtanh_backward(T grad, T self, T min, T max) {
   return select(HC_CARD ? !((self <= min) | (self >= max)) : (self > min) & (self < max), grad, T(0));
 }
@@ -98,11 +90,6 @@ HC_FUNCTOR T log_sigmoid_backward(T grad, T self, T buffer) {
   const T max_derivative = select(negative, T(1), T(0));
   const T sign = select(negative, T(1), T(-1));
   return (max_derivative - sign * (buffer / (T(1) + buffer))) * grad;
-}
-/// The same on CUDA, where there is no buffer.
-template <class T>
-HC_FUNCTOR T log_sigmoid_backward_from_self(T grad, T self) {
-  return log_sigmoid_backward(grad, self, exp(-magnitude_of(self)));
 }
 
 template <class T>

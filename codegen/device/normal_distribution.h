@@ -36,16 +36,16 @@ HC_DEVICE T beside_tail(T x, T size, T fall) {
   return exact::fma(select(below, bell, -bell), tail_to_bell, select(below, T(0), T(1)));
 }
 
-/// a / b, where b is from 1 to 2^20, and a is 0 or from 2^-40 to 2^20. A card's division is for all other numbers too, behind a branch by which
-/// elements wait for each other.
+/// a / b, where b is from 1 to 2^20, and a is 0 or from 2^-40 to 2^20. A card's division is for all other numbers too, behind a branch by
+/// which elements wait for each other.
 template <class T>
 HC_DEVICE T quotient_of_ordinary(T a, T b) {
 #if HC_CARD
   if constexpr (is_same<T, float>) {
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
-    // The inverse is one unit off at most. What it leaves of the quotient is so small that the sum is rounded as the quotient itself would be,
-    // but for a millionth of a unit.
+    // The inverse is one unit off at most. What it leaves of the quotient is so small that the sum is rounded as the quotient itself would
+    // be, but for a millionth of a unit.
     const float rough = a * inverse;
     return exact::fma(exact::fma(-b, rough, a), inverse, rough);
   }

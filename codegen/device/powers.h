@@ -7,8 +7,9 @@
 
 namespace hindcast::device {
 
-/// The sum is of exp(x - from), and `rest` is what rounding left out of it: equal numbers are rounded alike each time. `from` follows the largest
-/// element only where that is far above: each time it moves, the whole sum is rounded, and a row that rises slowly would lose a digit by that.
+/// The sum is of exp(x - from), and `rest` is what rounding left out of it: equal numbers are rounded alike each time. `from` follows the
+/// largest element only where that is far above: each time it moves, the whole sum is rounded, and a row that rises slowly would lose a
+/// digit by that.
 template <class T>
 struct PowersFrom {
   T largest, from, sum, rest;

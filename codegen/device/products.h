@@ -3,8 +3,8 @@
 //
 // A block is some rows of the result by two vectors of its columns. B is read by panels of a block's columns. A panel whose columns do not
 // follow each other in memory, or do not fill its vectors, is copied first, once for all rows. What comes behind the product (a bias, an
-// activation, a mask) is given the rows of several blocks beside each other, while they are in the innermost cache: it then goes through its
-// tensors from one end to the other. If b does not stay in the second-level cache, each of its panels goes to all rows instead.
+// activation, a mask) is given the rows of several blocks beside each other, while they are in the innermost cache: it then goes through
+// its tensors from one end to the other. If b does not stay in the second-level cache, each of its panels goes to all rows instead.
 //
 // The blocks themselves are the same for all kernels: they are compiled once (product_blocks.h), and kernels call them.
 
@@ -20,7 +20,8 @@ inline constexpr int kVectorBytes = 32, kBlockRows = 6;  // 16 registers
 inline constexpr int kVectorBytes = 16, kBlockRows = 4;
 #endif
 
-/// Rows of the next block, where so many are left. Eight are two blocks of four, not of six and two: a short block reads as much of b as a long one.
+/// Rows of the next block, where so many are left. Eight are two blocks of four, not of six and two: a short block reads as much of b as a
+/// long one.
 HC_DEVICE long rows_of_block(long left) { return kBlockRows == 6 && left == 8 ? 4 : left < kBlockRows ? left : kBlockRows; }
 
 /// Elements of a vector, and of the columns of a block.
@@ -67,8 +68,8 @@ HC_DEVICE long columns_at_once(long columns, long depth) {
   return all * depth * (long)sizeof(T) > kBytesAtOnce ? kAll : some;
 }
 
-/// Rows of b that are a multiple of 512 bytes apart share few places of the innermost cache: a copy of them does not. It pays where many rows
-/// read it.
+/// Rows of b that are a multiple of 512 bytes apart share few places of the innermost cache: a copy of them does not. It pays where many
+/// rows read it.
 HC_DEVICE bool is_worth_copying(long rows, long depth, long step_bytes) { return rows >= 64 && depth > 32 && step_bytes % 512 == 0; }
 
 /// The rows [begin, end) of a product of `columns` columns. `finish(product, row, column, count)` is given each of them, in pieces from

@@ -13,8 +13,8 @@ struct PhiloxPair {
   uint32 left, right;
 };
 
-/// Philox2x32 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), of the counter (`pair`, `row`). Seven rounds are the fewest whose
-/// numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
+/// Philox2x32 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3), of the counter (`pair`, `row`). Seven rounds are the fewest
+/// whose numbers pass BigCrush. The key has 32 bits; what the seed has beyond them says at which row the counting starts.
 HC_DEVICE PhiloxPair philox_pair(int64 seed, int32 row, uint32 pair) {
   uint32 key = static_cast<uint32>(seed);
 #if HC_CUDA

@@ -88,8 +88,8 @@ template <class Combine>
 HC_DEVICE typename Combine::Type over_lanes(typename Combine::Type value, int lanes, Combine combine) {
   for (int distance = 1; distance < lanes; distance *= 2) {
     const typename Combine::Type other = from_lane(value, distance);
-    // The lower lane's comes first in both: a merge of two pairs rounds otherwise the other way round. Chosen before, as both halves of a warp
-    // would go through both merges.
+    // The lower lane's comes first in both: a merge of two pairs rounds otherwise the other way round. Chosen before, as both halves of a
+    // warp would go through both merges.
     const bool is_lower = (threadIdx.x & distance) == 0;
     value = combine(is_lower ? value : other, is_lower ? other : value);
   }

@@ -87,8 +87,8 @@ HC_DEVICE T select(bool condition, T yes, T no) {
 HC_DEVICE bool widen(bool8 value) { return value.bits != 0; }
 HC_DEVICE float widen(bfloat16 value) { return bit_cast<float>(static_cast<uint32>(value.bits) << 16); }
 
-// A card has instructions for what takes a CPU several: those would cost a kernel more time than its memory does. NaN becomes 0x7FFF there, as
-// in LibTorch on CUDA.
+// A card has instructions for what takes a CPU several: those would cost a kernel more time than its memory does. NaN becomes 0x7FFF there,
+// as in LibTorch on CUDA.
 #if HC_CARD >= 800
 HC_DEVICE bfloat16 narrow_to_bfloat16(float value) {
   bfloat16 result;

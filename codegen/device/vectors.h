@@ -56,8 +56,8 @@ struct Vector {
   HC_DEVICE_MEMBER void set(int i, T value) { at[i] = Memory::stored(value); }
 };
 
-/// `from` is aligned for the chunks. `apart`: bytes from one chunk to the next. Where each thread of a warp has several, shared memory gives out
-/// twice as many at a time if the first ones of all threads lie side by side, then the second ones.
+/// `from` is aligned for the chunks. `apart`: bytes from one chunk to the next. Where each thread of a warp has several, shared memory
+/// gives out twice as many at a time if the first ones of all threads lie side by side, then the second ones.
 template <int kCount, class T>
 HC_DEVICE Vector<T, kCount> load_vector(const T* from, int apart = Vector<T, kCount>::kChunk) {
   using Result = Vector<T, kCount>;

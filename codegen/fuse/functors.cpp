@@ -1,5 +1,5 @@
-// Each row of base/pointwise_ops.def has its functor in the device library, with as many arguments and a result of the type that the row
-// says. All of it is checked here, when this file is compiled; nothing runs.
+// Compile-time checks that each row of base/pointwise_ops.def has a functor in the device library, with the row's number of arguments and
+// result type. Nothing here runs.
 
 #include "codegen/fuse/functors.h"
 
@@ -13,14 +13,12 @@
 namespace hindcast::codegen {
 namespace {
 
-// A type of each domain: ANY and NUMBER stand for what kernels compute with.
+// A representative type of each domain. For ANY and NUMBER, a type that kernels compute with.
 template <Functor::Domain domain, bool wide>
 auto type_of_domain() {
   using enum Functor::Domain;
   if constexpr (domain == COMPLEX) {
     return std::type_identity<std::conditional_t<wide, device::complex128, device::complex64>>();
-  } else if constexpr (domain == INTEGER) {
-    return std::type_identity<std::conditional_t<wide, device::int64, bool>>();
   } else {
     return std::type_identity<std::conditional_t<wide, double, float>>();
   }
@@ -42,7 +40,7 @@ T argument();
       "codegen/device: " #functor " is not what its row in base/pointwise_ops.def says");
 #include "base/pointwise_ops.def"
 
-// Kernels spell these names with a suffix.
+// The other forms of a functor, which kernels name with a suffix.
 #define HC_ATEN(op, how)
 #define HC_OP(functor, operands, scalars, domain, result, cost, ...) HC_FORMS_##cost(functor)
 #define HC_FORMS_CHEAP(functor)
@@ -52,7 +50,7 @@ T argument();
   static_assert(std::same_as<decltype(device::functor##_called(0.0)), double>);
 #include "base/pointwise_ops.def"
 
-// find_functor() takes the first row.
+// find_functor() returns the first row of a name.
 constexpr bool rows_of_one_name_cost_the_same() {
   return std::all_of(kFunctors.begin(), kFunctors.end(),
                      [](const Functor& functor) { return find_functor(functor.name)->cost == functor.cost; });

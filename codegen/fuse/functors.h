@@ -1,5 +1,5 @@
 #pragma once
-// The functors of the device library as base/pointwise_ops.def lists them: what bodies are made of.
+// The table of the device library's functors, from base/pointwise_ops.def. Bodies are made of these.
 
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace hindcast::codegen {
 
 struct Functor {
-  enum class Domain : uint8_t { ANY, NUMBER, FLOAT, INTEGER, COMPLEX };
+  enum class Domain : uint8_t { ANY, NUMBER, FLOAT, COMPLEX };
   enum class Result : uint8_t { SAME, BOOL };
   enum class Cost : uint8_t { CHEAP, DEAR, ANGLE };
 
@@ -28,36 +28,37 @@ inline constexpr auto kFunctors = std::to_array<Functor>({
 #include "base/pointwise_ops.def"
 });
 
-/// The row's number; kFunctors.size() where no row has this name. Of a functor with two rows, that of numbers, which costs the same.
+/// The index of the row with this name; kFunctors.size() if there is none. Of two rows with the name, that of real numbers; the cost is
+/// equal.
 constexpr size_t functor_number(std::string_view name) {
   size_t i = 0;
   while (i < kFunctors.size() && kFunctors[i].name != name) ++i;
   return i;
 }
 
-/// Null: no row has this name.
+/// nullptr if no row has this name.
 constexpr const Functor* find_functor(std::string_view name) {
   const size_t number = functor_number(name);
   return number == kFunctors.size() ? nullptr : &kFunctors[number];
 }
 
-/// Costs less to compute again than to store and to load.
+/// Whether the functor costs less to recompute than to store and to load.
 inline bool is_cheap(std::string_view functor) {
   const Functor* row = find_functor(functor);
   return row != nullptr && row->cost == Functor::Cost::CHEAP;
 }
 
-/// Has two more forms: name_near, for angles near 0, and name_called.
+/// Whether the functor has two more forms: name_near, for angles near 0, and name_called.
 inline bool takes_angle(std::string_view functor) {
   const Functor* row = find_functor(functor);
   return row != nullptr && row->cost == Functor::Cost::ANGLE;
 }
 
-/// The name of a functor that has a row: any other is an error when this is compiled.
+/// The name of a functor that has a row; any other name is a compile error.
 class FunctorName {
  public:
   consteval FunctorName(const char* name) : name_(name) {  // implicit: builders write names as text
-    // A number, since GCC 12 compares no pointers while it compiles for the undefined-behaviour sanitizer.
+    // Compares an index: with the undefined-behaviour sanitizer, GCC 12 cannot compare pointers in constant expressions.
     if (functor_number(name_) == kFunctors.size()) throw std::invalid_argument("base/pointwise_ops.def has no such functor");
   }
   constexpr FunctorName(const Functor& row) : name_(row.name) {}

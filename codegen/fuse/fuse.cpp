@@ -1,8 +1,9 @@
 #include "codegen/fuse/fuse.h"
 
+#include "base/index.h"
+#include "capture/graph/value_uses.h"
 #include "codegen/fuse/open_group.h"
 #include "codegen/fuse/pointwise_ops.h"
-#include "base/index.h"
 
 #include <algorithm>
 #include <optional>
@@ -24,26 +25,13 @@ class Fuser {
         costs_(costs),
         views_(graph, costs),
         may_be_left_(Schedule::may_be_left(graph)),
-        maker_(graph.values.size(), base::kNoIndex),
+        uses_(graph),
         open_group_of_(graph.values.size(), base::kNoIndex) {
-    for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-      for (const ValueId value : graph.instrs[i].outputs) {
-        if (value.defined()) maker_[value.index] = i;
-      }
-    }
-    users_.resize(graph.values.size());
-    is_returned_.resize(graph.values.size());
-    for (const ValueId value : graph.outputs) {
-      if (value.defined()) is_returned_[value.index] = true;
-    }
     is_done_.resize(graph.instrs.size());
     uint32_t segment = 0;
     for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
       if (capture::is_barrier(graph.instrs[i]) || graph.binds_sizes(graph.instrs[i])) ++segment;
       segment_.push_back(segment);
-      capture::for_each_use(graph.instrs[i], [&](ValueId value) {
-        if (value.defined()) users_[value.index].push_back(i);
-      });
     }
   }
 
@@ -76,7 +64,7 @@ class Fuser {
  private:
   struct Open {
     OpenGroup group;
-    std::vector<uint32_t> sinks;  // follow the kernel
+    std::vector<uint32_t> sinks;  // events that run after the kernel
     int64_t kept_bytes = 0, waiting_bytes = 0, largest_bytes = 0, made_bytes = 0;
     bool live = true;
   };
@@ -86,7 +74,7 @@ class Fuser {
       case EventOrder::Late:
         if (!delay(i)) emit(i);
         break;
-      case EventOrder::Leave:  // a kernel has no place inside where the rest could be left
+      case EventOrder::Leave:  // the rest may be handed back to the stock engine here, which is not possible inside a kernel
         close_all("user code may have changed the next node");
         emit_views_read_after(i);
         schedule_.items.push_back({false, i});
@@ -109,7 +97,7 @@ class Fuser {
     emit(i);
   }
 
-  // nullopt: not computed by a kernel, or faster in ATen's.
+  // nullopt if no kernel can compute the instr, or if ATen is faster.
   const std::optional<Member>& member_of(uint32_t i) {
     const auto [known, is_new] = described_.try_emplace(i);
     auto& member = known->second;
@@ -121,10 +109,10 @@ class Fuser {
     return member;
   }
 
-  // It may be a number that the program is compared by, as `x.sum().item()` is: ATen's bits are those that were traced.
+  // Such a sum may be used as a guard of the program, as in `x.sum().item()`: then it must have the bits that ATen computed during tracing.
   bool is_returned_sum_of_all(uint32_t i, const Member& member) const {
     const ValueId result = graph_.instrs[i].outputs[0];
-    return member.kind == Member::Kind::Reduction && graph_.values[result.index].sizes.empty() && is_returned_[result.index];
+    return member.kind == Member::Kind::Reduction && graph_.values[result.index].sizes.empty() && uses_.is_returned(result);
   }
 
   std::optional<OpenGroup::Place> find_place(const OpenGroup& group, const Member& member) const {
@@ -135,24 +123,24 @@ class Fuser {
 
   ValueId source_of(ValueId value) const { return views_.source_of(value).value; }
 
-  // A source that is a view is a broadcast in another shape: as a tensor it must be there before who reads it.
-  bool is_view(ValueId source) const { return maker_[source.index] != base::kNoIndex && views_.is_read_through(maker_[source.index]); }
+  // A source that is itself a view (a reshaped broadcast) must exist as a tensor before its reader runs.
+  bool is_view(ValueId source) const { return uses_.maker_of(source) != base::kNoIndex && views_.is_read_through(uses_.maker_of(source)); }
 
-  // Operands that are made while the group is open, by others.
+  // Bytes of the operands that other steps computed since the group was opened.
   int64_t bytes_made_since(const OpenGroup& open, const Member& member) const {
     if (open.group().members.empty()) return 0;
     int64_t bytes = 0;
     for (const MemberOperand& operand : member.operands) {
       const ValueId source = source_of(operand.value);
-      const uint32_t maker = maker_[source.index];
+      const uint32_t maker = uses_.maker_of(source);
       if (maker == base::kNoIndex || maker <= open.group().members.front() || open.makes(source) || open.loads(source)) continue;
       bytes += std::min(member.bytes, bytes_of(graph_, graph_.values[source.index]));
     }
     return bytes;
   }
 
-  // A broadcast one is read from a cache. What ops of one gradient make, and what they read, would be alive at once, where the stock engine
-  // has one after the other: no more of them than a kernel may make gradients of leaves.
+  // Small operands, such as broadcast ones, are read from a cache and do not count. Results and operands of the fused ops are alive at
+  // once, one after the other in the stock engine; so their bytes are limited like those of the leaf gradients that a kernel makes.
   bool shares_a_read(const Open& open, const Member& member) const {
     const KernelLimits& limits = costs_.limits();
     const int64_t largest = std::max(open.largest_bytes, member.bytes);
@@ -189,7 +177,7 @@ class Fuser {
       return true;
     }
     merge_makers(*member);
-    // Groups that make its operands: one of its own kind takes it in, others must have run before.
+    // Groups that compute its operands: a compatible one takes the member, others must run first.
     uint32_t into = base::kNoIndex;
     std::optional<OpenGroup::Place> place;
     for (const MemberOperand& operand : member->operands) {
@@ -201,7 +189,7 @@ class Fuser {
         close(g, into == base::kNoIndex ? "its reader has another domain, or it is full" : "two groups meet");
       }
     }
-    // Groups that share a large tensor save a read. Those that share nothing but their domain save calls.
+    // A group that reads the same large tensor saves a read. A group that has only the domain in common saves a call.
     if (into == base::kNoIndex) {
       const bool is_call_bound = costs_.is_call_bound(hint_of_numel(*graph_.symbols, member->sizes));
       for (uint32_t g = static_cast<uint32_t>(open_.size()); g-- > 0 && into == base::kNoIndex;) {
@@ -217,7 +205,7 @@ class Fuser {
     return true;
   }
 
-  // It joins no group, others join it. What it reads is there before.
+  // A product does not join a group; other ops join its group. Its operands must be computed before.
   void open_product(uint32_t i, const Member& member) {
     for (const ValueId factor : member.factors) make_available(factor);
     for (const MemberOperand& operand : member.operands) make_available(operand.value);
@@ -226,8 +214,8 @@ class Fuser {
     add(i, into, member, *find_place(open_[into].group, member));
   }
 
-  // Where one group makes all parts, it writes them to where they lie in the whole. That is there before the last part, where the stock
-  // engine makes it behind, beside them all.
+  // If one group computes all parts, its kernel writes them to their places in the result. This does not raise peak memory: the stock
+  // engine has the result and all parts alive together.
   bool join_concat(uint32_t i, const Member& member) {
     const auto group_of = [&](const MemberOperand& part) { return open_group_of_[source_of(part.value).index]; };
     if (std::any_of(member.operands.begin(), member.operands.end(),
@@ -241,8 +229,8 @@ class Fuser {
     return true;
   }
 
-  // Two open groups do not read each other. What both hold on to was there when the older one began, where the stock engine
-  // holds all of it too: its peak is not raised, and what the member joins needs no memory.
+  // Merges the groups that compute the member's operands. Two open groups never read each other. Everything that both keep alive existed
+  // when the older one began, where the stock engine keeps it alive too: so peak memory is not raised, and the operands need no memory.
   void merge_makers(const Member& member) {
     uint32_t into = base::kNoIndex;
     for (const MemberOperand& operand : member.operands) {
@@ -292,13 +280,13 @@ class Fuser {
     open.group.add(i, member, place);
     for (const ValueId output : graph_.instrs[i].outputs) {
       if (!output.defined() || !open.group.makes(output)) continue;
-      const auto& users = users_[output.index];
+      const auto users = uses_.users_of(output);
       const bool kept = std::any_of(users.begin(), users.end(), [&](uint32_t user) { return capture::keeps(graph_.instrs[user]); });
       if (kept) open.kept_bytes += bytes_of(graph_, graph_.values[output.index]);
     }
   }
 
-  // Accumulation of what an open group makes, or of another shape of it, waits for its kernel.
+  // Delays the accumulation of an open group's result, possibly reshaped, until the group's kernel has run.
   bool delay(uint32_t i) {
     const ValueId value = graph_.instrs[i].inputs[0];
     if (!value.defined()) return false;
@@ -327,24 +315,24 @@ class Fuser {
   void make_available(ValueId value) {
     const uint32_t g = open_group_of_[source_of(value).index];
     if (g != base::kNoIndex) close(g, "its result is read by " + reader_name(value));
-    const uint32_t maker = maker_[value.index];
+    const uint32_t maker = uses_.maker_of(value);
     const auto waiting = std::find(waiting_views_.begin(), waiting_views_.end(), maker);
     if (maker == base::kNoIndex || waiting == waiting_views_.end()) return;
     waiting_views_.erase(waiting);
     emit(maker);
   }
 
-  // What waits at a boundary exists as a tensor.
+  // Values that are held at a boundary must exist as tensors.
   void emit_views_read_after(uint32_t i) {
     for (const uint32_t view : std::vector<uint32_t>(waiting_views_)) {
       const ValueId value = graph_.instrs[view].outputs[0];
-      const auto& users = users_[value.index];
+      const auto users = uses_.users_of(value);
       if (!users.empty() && users.back() > i) make_available(value);
     }
   }
 
   std::string reader_name(ValueId value) const {
-    for (const uint32_t user : users_[value.index]) {
+    for (const uint32_t user : uses_.users_of(value)) {
       if (graph_.instrs[user].op && !find_pointwise_op(graph_.instrs[user].op->operator_name()))
         return graph_.instrs[user].op->operator_name().name;
     }
@@ -359,7 +347,7 @@ class Fuser {
     if (!open_[g].live) return;
     draw_in_sums(g);
     open_[g].live = false;
-    // What it loads must have been made.
+    // Its loads must have been computed.
     for (const ValueId load : std::vector<ValueId>(open_[g].group.group().loads)) make_available(load);
     for (const ValueId value : open_[g].group.unread()) make_available(value);
     Open& open = open_[g];
@@ -405,7 +393,7 @@ class Fuser {
 
   bool is_large(int64_t bytes) const { return bytes >= costs_.limits().large_bytes; }
 
-  // Sums of what the group makes that come later in the segment: they are small, and read it while it is in cache.
+  // Pulls in sums of the group's results that come later in the segment: they are small, and read the results while these are in a cache.
   void draw_in_sums(uint32_t g) {
     for (size_t m = 0; m < open_[g].group.group().members.size(); ++m) {
       for (const ValueId made : graph_.instrs[open_[g].group.group().members[m]].outputs) {
@@ -415,7 +403,7 @@ class Fuser {
   }
 
   void draw_in_sums_of(ValueId value, uint32_t g) {
-    for (const uint32_t user : users_[value.index]) {
+    for (const uint32_t user : uses_.users_of(value)) {
       if (segment_[user] != segment_[open_[g].group.group().members[0]]) continue;
       if (views_.is_read_through(user)) {
         draw_in_sums_of(graph_.instrs[user].outputs[0], g);
@@ -428,7 +416,7 @@ class Fuser {
     }
   }
 
-  // To a complex gradient the leaf adds itself: as ATen does, which multiplies by 1 and so tells a sum from a copy.
+  // Complex gradients are left to the Accumulate step: ATen's complex addition multiplies by 1, so its bits differ from a plain addition.
   void add_leaves(Group& group, const std::vector<uint32_t>& sinks) const {
     if (c10::isComplexType(group.body.compute)) return;
     for (uint32_t store = 0; store < group.stores.size(); ++store) {
@@ -440,7 +428,7 @@ class Fuser {
         const ValueId gradient = graph_.instrs[sink].inputs[0];
         const Views::Source source = views_.source_of(gradient);
         if (gradient == value) leaves.push_back(sink);
-        // Sums have memory in any case: a leaf whose gradient is another shape of one can add it all the same.
+        // A sum is always written to memory, so a leaf whose gradient is a reshaped sum can add it too.
         if (gradient != value && is_sum && source.value == value && source.offsets.empty()) of_another_shape.push_back(sink);
       }
       std::vector<uint32_t> inside = group.members;
@@ -464,25 +452,24 @@ class Fuser {
   }
 
   bool is_read_elsewhere(ValueId value, const std::vector<uint32_t>& members) const {
-    const uint32_t made_in = segment_[maker_[value.index]];
-    for (const uint32_t user : users_[value.index]) {
+    const uint32_t made_in = segment_[uses_.maker_of(value)];
+    for (const uint32_t user : uses_.users_of(value)) {
       if (std::find(members.begin(), members.end(), user) != members.end()) continue;
       if (capture::waits(graph_.instrs[user]) && segment_[user] == made_in) continue;
       if (views_.is_read_through(user) && !is_read_elsewhere(graph_.instrs[user].outputs[0], members)) continue;
       return true;
     }
-    return is_returned_[value.index];
+    return uses_.is_returned(value);
   }
 
   const Graph& graph_;
   const CostModel& costs_;
   const Views views_;
   const bool may_be_left_;
-  std::vector<uint32_t> maker_, open_group_of_, segment_;
-  std::vector<std::vector<uint32_t>> users_;
-  std::vector<bool> is_returned_;                                  // by the graph
+  const capture::ValueUses uses_;
+  std::vector<uint32_t> open_group_of_, segment_;                  // by value, by instr
   std::unordered_map<uint32_t, std::optional<Member>> described_;  // by instr
-  std::vector<bool> is_done_;                                      // in the schedule, or in a group
+  std::vector<bool> is_done_;                                      // by instr: in the schedule, or in a group
   std::vector<Open> open_;
   std::vector<uint32_t> waiting_views_;
   uint32_t now_ = 0;

@@ -1,7 +1,7 @@
 #include "codegen/fuse/group.h"
 
-#include "base/footprint.h"
 #include "base/format.h"
+#include "hindcast/detail/footprint.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@ namespace hindcast::codegen {
 
 namespace {
 
-// An expression is of the finest extent that its operands have: Element before Segment before Row.
+// An expression has the finest extent of its operands: Element before Segment before Row.
 static_assert(Extent::Element < Extent::Segment && Extent::Segment < Extent::Row);
 
 Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand operand) {
@@ -24,7 +24,7 @@ Extent extent_of(const Body& body, const std::vector<Extent>& extents, Operand o
       return Extent::Element;
     case AccessPattern::PerSegment:
       return Extent::Segment;
-    case AccessPattern::Still:
+    case AccessPattern::Broadcast:
       return Extent::Row;
   }
   return Extent::Element;
@@ -116,7 +116,7 @@ std::vector<uint32_t> instrs_of(const Group& group) {
 
 size_t footprint(const Group& group) {
   using base::footprint;
-  constexpr size_t kElement = 64;  // of a list of lists, and of names
+  constexpr size_t kElement = 64;  // estimated bytes per element of a list of lists, and per name
   return sizeof(group) + footprint(group.members) + footprint(group.views) + footprint(group.domain) + footprint(group.loads) +
          footprint(group.accesses) + footprint(group.unread) + footprint(group.factors) + footprint(group.scalars) +
          footprint(group.stores) + footprint(group.shapes) + footprint(group.orders) + footprint(group.concats) + footprint(group.leaves) +

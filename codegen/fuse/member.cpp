@@ -1,5 +1,6 @@
 #include "codegen/fuse/member.h"
 
+#include "capture/ops/op_facts.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "codegen/fuse/row_ops.h"
 #include "codegen/fuse/views.h"
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <string_view>
 
 namespace hindcast::codegen {
 namespace {
@@ -18,6 +18,7 @@ using capture::Instr;
 using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
+using capture::ViewKind;
 
 bool is_complex(at::ScalarType type) { return type == at::kComplexFloat || type == at::kComplexDouble; }
 
@@ -25,7 +26,7 @@ bool is_integer(at::ScalarType type) {
   return type == at::kLong || type == at::kInt || type == at::kShort || type == at::kChar || type == at::kByte;
 }
 
-// The arithmetic that makes results of a type.
+// The compute type for results of a type.
 std::optional<at::ScalarType> arithmetic_of(at::ScalarType type) {
   if (type == at::kDouble || is_complex(type)) return type;
   return is_float(type) ? std::optional(at::kFloat) : std::nullopt;
@@ -55,7 +56,7 @@ class Description {
     if (instr_.kind == InstrKind::Op) {
       if (const PointwiseOp* op = find_op(name(), instr_.args)) return pointwise(*op, instr_.args);
     }
-    if (makes_mask()) return false;  // the others add
+    if (makes_mask()) return false;  // reductions and all other kinds need arithmetic
     if (instr_.kind == InstrKind::AddGrads) return sum_of_gradients();
     if (is_named("aten::_to_copy", "")) return number_of_mask();
     if (const RowOp* op = find_row_op(*instr_.op)) return !makes_complex() && rows(*op);
@@ -77,7 +78,7 @@ class Description {
     return of_complex ? find_complex_op(op) : find_pointwise_op(op);
   }
 
-  // All results of types that one arithmetic serves, or a mask.
+  // Whether one compute type is right for all results, or the result is a mask.
   bool results_fit() {
     bool any = false;
     for (const ValueId id : instr_.outputs) {
@@ -100,8 +101,8 @@ class Description {
     return any;
   }
 
-  // Of a type that does not count beside the result's: ATen converts it to that, as a kernel does where that is no short float. Python's
-  // `x * 1.001` and `x / 3` save such tensors, and the gradients of amax and amin divide by how often each was met.
+  // Whether ATen converts this operand to the result's type, by type promotion. A kernel does the same unless the result is a 16-bit float.
+  // Python's `x * 1.001` and `x / 3` save such tensors, and the gradients of amax and amin divide by an integer count.
   bool is_converted(const Value& value) const {
     const Value& result = this->value(instr_.outputs[0]);
     if (result.dtype != at::kFloat && result.dtype != at::kDouble && !is_complex(result.dtype)) return false;
@@ -113,7 +114,7 @@ class Description {
   bool makes_mask() const { return member_.compute == at::kBool; }
   bool makes_complex() const { return is_complex(member_.compute); }
 
-  // On a device, ATen reads such a tensor on the host, and converts it to what the op computes in.
+  // For ops on a device, ATen reads such a CPU tensor on the host, and converts it to the compute type.
   bool is_number_of_host(const Value& read) const {
     return read.defined && read.sizes.empty() && read.device.is_cpu() && !member_.device->is_cpu() &&
            (is_float(read.dtype) || is_integer(read.dtype)) && !makes_mask() && !makes_complex();
@@ -131,7 +132,7 @@ class Description {
     return domain_is_result();
   }
 
-  // 1 or 0, as derivatives of functions with a bend multiply by a comparison.
+  // A conversion from bool to 1 or 0: the derivatives of functions such as abs or relu multiply by a comparison.
   bool number_of_mask() {
     const ValueId mask = instr_.args[0].values[0];
     if (!is_mask(value(mask)) || makes_complex()) return false;
@@ -142,7 +143,7 @@ class Description {
     return domain_is_result();
   }
 
-  // An op on a fresh copy of all of a value is the op without the underscore.
+  // A Mutate of a whole value is the op without the underscore, since it works on a fresh copy.
   bool in_place() {
     if (name().name.back() != '_') return false;
     c10::OperatorName functional = name();
@@ -151,16 +152,13 @@ class Description {
     args[instr_.target_arg] = Arg{Arg::Kind::Value, {}, {instr_.base}, {}};
     const PointwiseOp* op = find_op(functional, args);
     if (op == nullptr || !pointwise(*op, args)) return false;
-    // Other tensors are broadcast to the shape of the view.
+    // If it writes to a view, other tensor operands would be broadcast to the shape of the view.
     return instr_.views.empty() || (member_.operands.size() == 1 && std::all_of(instr_.views.begin(), instr_.views.end(), shows_each_once));
   }
 
   static bool shows_each_once(const capture::ViewStep& view) {
-    static constexpr std::array<std::string_view, 12> kViews = {
-        "aten::view",          "aten::_unsafe_view", "aten::_reshape_alias", "aten::unsqueeze",
-        "aten::squeeze",       "aten::squeeze.dim",  "aten::squeeze.dims",   "aten::t",
-        "aten::transpose.int", "aten::permute",      "aten::detach",         "aten::alias"};
-    return std::find(kViews.begin(), kViews.end(), c10::toString(view.op.operator_name())) != kViews.end();
+    const ViewKind kind = capture::facts_of(view.op.operator_name()).view;
+    return kind == ViewKind::Reshape || kind == ViewKind::Transpose || kind == ViewKind::Alias;
   }
 
   bool pointwise(const PointwiseOp& op, const std::vector<Arg>& args) {
@@ -172,7 +170,7 @@ class Description {
       if (arg.kind == Arg::Kind::Constant && arg.constant.isNone() && !(op.may_be_none >> i & 1)) return false;
       if (arg.kind != Arg::Kind::Value) continue;
       if (!arg.values[0].defined()) return false;
-      const bool is_counter = op.counters >> i & 1;  // it has more digits than a scalar
+      const bool is_counter = op.counters >> i & 1;  // has more digits than a scalar can hold
       if (is_number_of_host(value(arg.values[0])) && !is_counter) {
         member_.numbers.push_back(arg.values[0]);
         continue;
@@ -187,7 +185,8 @@ class Description {
     return !member_.operands.empty() && domain_is_result();
   }
 
-  // ATen compares in the type that both sides have in common, to which it rounds a side of another; here that is left alone.
+  // Whether a comparison's operands have the same type. ATen compares in the common type, and rounds an operand of another type to it; such
+  // comparisons are not fused.
   bool compares_alike(const std::vector<Arg>& args) {
     std::optional<at::ScalarType> type;
     for (const MemberOperand& operand : member_.operands) {
@@ -205,7 +204,7 @@ class Description {
     });
   }
 
-  // Operands are broadcast to the result from their last dim.
+  // The domain is the result's shape. Operands are broadcast to it, aligned at the last dim.
   bool domain_is_result() {
     const Value& result = value(instr_.outputs[0]);
     const auto order = dense_order(graph_, result);
@@ -232,12 +231,12 @@ class Description {
     member_.order = order;
   }
 
-  // As tensors have them.
+  // Keeps the dims in the order of the tensors.
   void keep_order() {
     for (size_t i = 0; i < member_.sizes.size(); ++i) member_.order.push_back(static_cast<uint8_t>(i));
   }
 
-  // Memory's, unless that is another one for the dims that stay: a result is contiguous.
+  // Puts the dims in the order of memory, unless that changes the order of the dims that are not reduced: the result must be contiguous.
   void put_in_order_of(const Value& reduced) {
     const auto order = dense_order(graph_, reduced);
     std::vector<uint8_t> staying;
@@ -266,7 +265,7 @@ class Description {
     return std::nullopt;
   }
 
-  // (self, dim, keepdim), and a dtype where the reduction adds up. Of all dims: (self, dtype).
+  // (self, dim, keepdim), plus a dtype for sums and means. Over all dims: (self, dtype).
   bool reduction(Reduction::Kind kind) {
     const auto& args = instr_.args;
     if (args[0].kind != Arg::Kind::Value || !args[0].values[0].defined()) return false;
@@ -362,7 +361,7 @@ class Description {
     return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && arg.constant.toScalar().toComplexDouble() == 1.0;
   }
 
-  // Of the last two dims. nullopt: neither's elements follow each other.
+  // For the last two dims; nullopt if neither is contiguous.
   static std::optional<bool> is_transposed_in_memory(const Value& factor) {
     if (!is_dense(factor) || factor.sizes.size() < 2) return std::nullopt;
     if (factor.strides.end()[-1] == 1) return false;
@@ -374,7 +373,7 @@ class Description {
                        [&](ValueId id) { return !id.defined() || !value(id).defined || is_contiguous(graph_, value(id)); });
   }
 
-  // What the arithmetic has no exact number for, ATen converts as well.
+  // Whether the compute type represents the operand exactly. Other conversions are inexact in ATen too.
   bool is_read_exactly(const Value& read) const {
     const bool in_double = member_.compute == at::kDouble || member_.compute == at::kComplexDouble;
     if (is_complex(read.dtype)) return makes_complex() && (read.dtype == at::kComplexFloat || in_double);

@@ -61,7 +61,7 @@ class OpenGroup::Builder final : public BodyBuilder {
   const Sizes& domain() const override { return member_.sizes; }
 
   Operand op(FunctorName functor, std::vector<Operand> args) override { return add({functor, std::move(args)}); }
-  // Of one operand once, whoever asks: the compiler does not see that two loops make the same.
+  // Reuses an equal reduction of the same operand: the compiler does not merge two loops that compute the same.
   Operand reduce(Reduction reduction, Operand operand) override {
     BodyOp op{{}, {operand}, BodyOp::Kind::Reduction, reduction};
     const auto& ops = group_.body.ops;
@@ -155,7 +155,7 @@ std::optional<OpenGroup::Place> OpenGroup::find_place(const Member& member) cons
   return place_over(member, rows, numbers, true);
 }
 
-// Element by element, over the product's rows and columns. Rows may be split, as those of a linear layer of three dims are.
+// A place for a pointwise op over the product's rows and columns. Rows may be split into dims, as for a linear layer with a 3-d input.
 std::optional<OpenGroup::Place> OpenGroup::place_behind_product(const Member& member) const {
   if (member.kind != Member::Kind::Pointwise) return std::nullopt;
   auto place = place_over(member, group_.domain, count_up(group_.domain.size()), false);
@@ -165,7 +165,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_behind_product(const Member& me
   return place;
 }
 
-// An operand made here that has as many elements as the member's domain proves that this has as many as the group's.
+// Whether an operand that the group computes has the shape of the member's domain: then the two domains have equally many elements.
 bool OpenGroup::is_as_large_as_an_operand(const Member& member, Extent extent) const {
   return std::any_of(member.operands.begin(), member.operands.end(), [&](const MemberOperand& operand) {
     const Views::Source source = views_->source_of(operand.value);
@@ -179,7 +179,7 @@ bool OpenGroup::is_as_large_as_an_operand(const Member& member, Extent extent) c
   });
 }
 
-// `axes` of the domain, by `numbers`, are what the member goes over.
+// Matches the member's domain to `axes`, which are the axes of the group's domain with indices `numbers`.
 std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, const Sizes& axes, const std::vector<uint8_t>& numbers,
                                                       bool is_of_rows) const {
   const bool same_numel = is_as_large_as_an_operand(member, is_of_rows ? Extent::Row : Extent::Element);
@@ -187,7 +187,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
   const auto blocks = match(*graph_->symbols, member.sizes, axes, same_numel);
   if (!blocks) return std::nullopt;
 
-  // An axis that several dims of the member make is split.
+  // An axis that corresponds to several dims of the member is split.
   Place place;
   place.is_of_rows = is_of_rows;
   place.axes_of_dim.resize(member.sizes.size());
@@ -215,7 +215,7 @@ std::optional<OpenGroup::Place> OpenGroup::place_over(const Member& member, cons
   return place;
 }
 
-// Which axes a row has is settled by the first member that asks for rows.
+// The first member that needs rows determines which axes form a row.
 bool OpenGroup::set_columns(const Member& member, Place& place) const {
   if (member.kind != Member::Kind::Reduction && member.kind != Member::Kind::Rows) return true;
   if (!group_.concats.empty()) return false;
@@ -239,13 +239,14 @@ bool OpenGroup::set_columns(const Member& member, Place& place) const {
     if (!go_in_two_loops(columns, place)) return false;
     return columns == axes || (may_be_over_rows && columns == (all & ~axes));
   }
-  // Columns hold the innermost axis: a reduction over others goes over all rows.
+  // The columns must include the innermost axis; a reduction over other axes is one over rows.
   const bool has_innermost = axes >= std::bit_floor(all);
   if (!has_innermost && !may_be_over_rows) return false;
   return make_rows(has_innermost ? axes : all & ~axes, member, place);
 }
 
-// A kernel goes along a row in two loops at most: over its segments, and along one. Axes of rows between those of columns make more of them.
+// A kernel has at most two loops along a row: over its segments, and along a segment. Axes of rows between those of columns would require
+// more.
 bool OpenGroup::go_in_two_loops(uint32_t columns, const Place& place) const {
   enum class Of : uint8_t { Rows, Columns, Channels };
   int loops = 0;
@@ -259,7 +260,7 @@ bool OpenGroup::go_in_two_loops(uint32_t columns, const Place& place) const {
   return loops <= 2;
 }
 
-// What the group loads already must be a number of the row, or lie along it.
+// The group's existing loads must have one number per row, or be dense along the row.
 bool OpenGroup::make_rows(uint32_t columns, const Member& member, Place& place) const {
   if (!go_in_two_loops(columns, place)) return false;
   place.columns = columns;
@@ -278,19 +279,19 @@ bool OpenGroup::make_rows(uint32_t columns, const Member& member, Place& place) 
   return true;
 }
 
-// Of a value made here, all of it must be read, element by element or row by row.
+// A value that the group computes must be read as a whole, element by element or row by row.
 bool OpenGroup::can_read(const Member& member, const Place& place, const MemberOperand& operand) const {
   const auto access = access_of(place, member, operand);
   if (!access) return false;
   const Views::Source source = views_->source_of(operand.value);
   if (is_concat(source.value)) return false;
-  if (member.kind == Member::Kind::Concat && source.is_conjugated) return false;  // a store has no op of its own
+  if (member.kind == Member::Kind::Concat && source.is_conjugated) return false;  // a part is stored as it is, without an op
   const auto made = made_.find(source.value.index);
   if (made != made_.end() && (!source.offsets.empty() || !lies_as_made(made->second, *access, place))) return false;
   if (made == made_.end()) {
     if (member.kind == Member::Kind::Concat) return false;
     const auto pattern = pattern_of(source.value, *access, place.domain, place.columns, place.channels);
-    return pattern && (!place.is_of_rows || *pattern == AccessPattern::Still);
+    return pattern && (!place.is_of_rows || *pattern == AccessPattern::Broadcast);
   }
   for (uint8_t axis = 0; axis < place.domain.size(); ++axis) {
     if (graph_->symbols->constant(place.domain[axis]) == 1) continue;
@@ -311,7 +312,7 @@ bool OpenGroup::can_read(const Member& member, const Place& place, const MemberO
   return made->second.extent == Extent::Element || made->second.extent == Extent::Row;
 }
 
-// A single step along an axis says nothing.
+// By axis, the dim of the member's result. Axes of size 1 do not matter.
 std::vector<int8_t> OpenGroup::dims_of_result(const Member& member, const Place& place) const {
   std::vector<int8_t> dims(place.domain.size(), -1);
   for (size_t dim = 0; dim < member.sizes.size(); ++dim) {
@@ -321,7 +322,8 @@ std::vector<int8_t> OpenGroup::dims_of_result(const Member& member, const Place&
   return dims;
 }
 
-// Sizes alone may match where dims do not: of images as high as they are wide, with as many channels.
+// Whether the access reads a computed value in the order in which it is computed. Comparing sizes is not enough: dims of equal size may be
+// swapped, for example in square images.
 bool OpenGroup::lies_as_made(const Made& made, const Access& access, const Place& place) const {
   if (made.dim_of_axis.empty()) return goes_along(access);
   return access.sizes.empty() && access.dim_of_axis == moved({{}, made.dim_of_axis}, place).dim_of_axis;
@@ -362,12 +364,12 @@ bool OpenGroup::is_cut_along(uint8_t axis) const {
   return false;
 }
 
-// Only a part of the dim is the tensor's.
+// Whether the tensor is padded or cropped along the dim.
 bool OpenGroup::is_cut(ValueId value, const Access& access, size_t dim) const {
   return !access.offsets.empty() && (!access.offsets[dim].empty() || graph_->values[value.index].sizes[dim] != access.sizes[dim]);
 }
 
-// Along the columns, or where there are none along the innermost axis that is no single step.
+// How the load varies along the columns, or, if the group has no rows, along the innermost axis whose size is not 1.
 std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& access, const Sizes& domain, uint32_t columns,
                                                    uint32_t channels) const {
   const Value& value = graph_->values[id.index];
@@ -381,7 +383,7 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
   }
   std::optional<int64_t> innermost;
   bool stands_still = true, stands_still_in_segment = true;
-  std::vector<int64_t> inside(shape.size(), 1);  // elements of the dim's axes that were passed
+  std::vector<int64_t> inside(shape.size(), 1);  // by dim: the product of its axes' sizes so far
   for (size_t axis = domain.size(); axis-- > 0;) {
     const int64_t size = symbols.hint(domain[axis]);
     const int8_t dim = access.dim_of_axis[axis];
@@ -395,8 +397,8 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
     stands_still = stands_still && step == 0;
     stands_still_in_segment = stands_still_in_segment && (step == 0 || (channels >> axis & 1));
   }
-  if (columns == 0) return innermost && *innermost == 0 ? AccessPattern::Still : AccessPattern::Dense;
-  if (stands_still) return AccessPattern::Still;
+  if (columns == 0) return innermost && *innermost == 0 ? AccessPattern::Broadcast : AccessPattern::Dense;
+  if (stands_still) return AccessPattern::Broadcast;
   if (channels != 0 && stands_still_in_segment) return AccessPattern::PerSegment;
   return innermost == 1 ? std::optional(AccessPattern::Dense) : std::nullopt;
 }
@@ -440,8 +442,9 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   group_.members.push_back(instr);
 }
 
-// Kernels take neighbours in memory for neighbouring counters where the innermost step is one element (cuda/kernel_call.cpp, row_call.cpp). A row
-// that is copied for its layout must count on from one column to the next as well: all its axes count, and no axis of rows lies between them.
+// Whether consecutive elements of the load are consecutive counters. Kernels assume so if the innermost stride is one element
+// (cuda/kernel_call.cpp, row_call.cpp). This must hold also for a row that is copied for its layout: so it must depend on all axes of the
+// row, with no axis of rows between them.
 bool OpenGroup::counts(size_t load) const {
   const Access& access = group_.accesses[load];
   if (!views_->are_counters(group_.loads[load]) || group_.body.loads[load].pattern != AccessPattern::Dense || !access.offsets.empty())
@@ -476,7 +479,7 @@ void OpenGroup::add_concat(uint32_t instr, const Member& member, const Place& pl
 
 std::vector<ValueId> OpenGroup::unread() const {
   std::vector<ValueId> found;
-  for (const ValueId factor : group_.factors) {  // as it lies, even if a view of it is loaded
+  for (const ValueId factor : group_.factors) {  // with its own layout, even if a view of it is loaded
     if (!loads(factor) && std::find(found.begin(), found.end(), factor) == found.end()) found.push_back(factor);
   }
   for (const uint32_t member : group_.members) {

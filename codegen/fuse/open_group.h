@@ -1,5 +1,5 @@
 #pragma once
-// A group while it may still grow: whether an instr can join it, and what its body then is.
+// A group under construction: whether an instr can join it, and its body after that.
 
 #include "codegen/fuse/group.h"
 #include "codegen/fuse/member.h"
@@ -15,24 +15,24 @@ class OpenGroup {
  public:
   OpenGroup(const capture::Graph& graph, const Views& views) : graph_(&graph), views_(&views) {}
 
-  /// How a member lies in the group, and what the group becomes when it joins.
+  /// How a member fits into the group, and the group's domain after it joins.
   struct Place {
     Sizes domain;
-    std::vector<std::vector<uint8_t>> axes_of_axis;  // of the domain as it was: axes of the new one
-    std::vector<std::vector<uint8_t>> axes_of_dim;   // of the member's domain
-    uint32_t columns = 0, channels = 0;
-    bool is_of_rows = false;                // the member has one element a row
-    uint32_t summed = 0;                    // Reduction: the axes
-    std::optional<RowShape> new_rows = {};  // the member is the first that asks for rows
+    std::vector<std::vector<uint8_t>> axes_of_axis;  // by axis of the old domain: axes of the new one
+    std::vector<std::vector<uint8_t>> axes_of_dim;   // by dim of the member's domain: axes of the new domain
+    uint32_t columns = 0, channels = 0;              // as Group has them
+    bool is_of_rows = false;                         // the member has one element per row
+    uint32_t summed = 0;                             // Reduction: bit mask of the axes
+    std::optional<RowShape> new_rows = {};           // set if the member turns the group into a row kernel
   };
-  /// nullopt: the member's domain, order, type or operands do not go with those that are here.
+  /// nullopt if the member's domain, order, type or operands are incompatible with the group.
   std::optional<Place> find_place(const Member& member) const;
-  /// `instr` of the graph is `member`.
+  /// Adds `member`, the description of the graph's `instr`.
   void add(uint32_t instr, const Member& member, const Place& place);
 
   bool makes(capture::ValueId value) const { return made_.contains(value.index) || is_concat(value); }
   bool loads(capture::ValueId value) const;
-  /// The group as it stands; what `is_read` outside of it is stored.
+  /// Returns the finished group; values for which `is_read` says that there is a reader outside the group are stored.
   template <class IsRead>
   Group finish(IsRead is_read) {
     for (const uint32_t member : group_.members) {
@@ -45,7 +45,7 @@ class OpenGroup {
     group_.unread = unread();
     return std::move(group_);
   }
-  /// Group::unread as it stands.
+  /// The current value of Group::unread.
   std::vector<capture::ValueId> unread() const;
 
   const Group& group() const { return group_; }
@@ -55,8 +55,8 @@ class OpenGroup {
   struct Made {
     Operand value;
     Extent extent = Extent::Element;
-    Reduction::Kind over_rows = Reduction::Kind::Sum;  // as BodyStore has it
-    std::vector<int8_t> dim_of_axis = {};              // as Access has it; empty: it is contiguous
+    Reduction::Kind over_rows = Reduction::Kind::Sum;  // as in BodyStore
+    std::vector<int8_t> dim_of_axis = {};              // as in Access; empty: contiguous
   };
 
   std::optional<Place> place_behind_product(const Member& member) const;

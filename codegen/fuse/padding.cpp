@@ -39,7 +39,7 @@ std::optional<Padding> gradient_of_slice(const Instr& instr, const Value& result
   return padding;
 }
 
-// (self, pad, value): pad has two numbers for each dim from the last on, before and behind it.
+// (self, pad, value): pad has two numbers for each dim, from the last dim on: the padding before and after it.
 std::optional<Padding> pad(const Graph& graph, const Instr& instr, const Value& result) {
   const auto value = instr.args[2].kind == Arg::Kind::Constant && instr.args[2].constant.isScalar()
                          ? std::optional(instr.args[2].constant.toScalar())

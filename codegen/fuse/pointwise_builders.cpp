@@ -8,7 +8,7 @@ namespace {
 using capture::Arg;
 using Args = std::vector<Arg>;
 
-// A number that is no part of the kernel's arguments, and is `value`.
+// Whether the argument is a constant equal to `value`, and so need not be an argument of the kernel.
 bool is_number(const Arg& arg, double value) {
   return arg.kind == Arg::Kind::Constant && arg.constant.isScalar() && !arg.constant.toScalar().isComplex() &&
          arg.constant.toScalar().toDouble() == value;
@@ -16,7 +16,7 @@ bool is_number(const Arg& arg, double value) {
 
 bool is_none(const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isNone(); }
 
-// A tensor's element or a number, as the argument is.
+// A tensor's element or a scalar, depending on the argument.
 Operand operand(BodyBuilder& body, const Arg& arg) { return arg.kind == Arg::Kind::Value ? body.tensor(arg) : body.scalar(arg); }
 
 std::vector<Operand> operands(BodyBuilder& body, const Args& args, size_t count) {
@@ -44,7 +44,7 @@ PointwiseOp loss(const Functor& functor, double numerator) {
   return op;
 }
 
-// args[first] + sign * alpha * args[second], with ATen's product of complex numbers also where alpha is 1.
+// args[first] + sign * alpha * args[second], with ATen's complex product even if alpha is 1.
 PointwiseOp complex_with_alpha(const Functor& functor, bool subtracts, size_t first, size_t second) {
   PointwiseOp op;
   op.build = [=](BodyBuilder& body, const Args& args) {
@@ -90,7 +90,7 @@ PointwiseOp masked_fill(const Functor& functor) {
   return op;
 }
 
-// self + alpha * other, as ATen: alpha 1 multiplies nothing.
+// self + alpha * other. As in ATen, there is no multiplication if alpha is 1.
 PointwiseOp with_alpha(const Functor& functor) {
   PointwiseOp op;
   op.build = [=](BodyBuilder& body, const Args& args) {
@@ -148,7 +148,7 @@ PointwiseOp clamp_to_given(const Functor& functor) {
   return op;
 }
 
-// Below 0 the functors clamp nothing.
+// For eps None, a negative number is passed, with which the functors do not clamp.
 PointwiseOp with_optional_eps(const Functor& functor) {
   PointwiseOp op;
   op.may_be_none = 1u << functor.operands;
@@ -173,7 +173,7 @@ PointwiseOp gelu(const Functor& functor) {
   return op;
 }
 
-// As pow_scalar computes them, which asks for the exponent at every element: of bfloat16 that took twice ATen's time.
+// The same results as the functor pow_scalar, which checks the exponent for every element: for bfloat16 that took twice ATen's time.
 PointwiseOp power(const Functor& functor) {
   PointwiseOp op;
   op.build = [=](BodyBuilder& body, const Args& args) {
@@ -235,7 +235,7 @@ PointwiseOp bernoulli(const Functor& functor) {
   return op;
 }
 
-// Of the tensor that comes first; then as bernoulli.
+// A function of the tensor that comes first; the other arguments are those of bernoulli.
 PointwiseOp philox_dropout(const Functor& functor) {
   PointwiseOp op;
   op.counters = 0b1110;

@@ -1,12 +1,13 @@
 #pragma once
-// How an ATen op becomes an expression of functors: the second column of HC_ATEN in base/pointwise_ops.def. Each gets its row's functor.
+// Builders that turn an ATen op into an expression of functors: the second column of HC_ATEN in base/pointwise_ops.def. Each is passed the
+// functor of its row.
 
 #include "codegen/fuse/functors.h"
 #include "codegen/fuse/pointwise_ops.h"
 
 namespace hindcast::codegen::builders {
 
-/// functor(args[0], args[1], ...): as many as it takes.
+/// functor(args[0], args[1], ...), with as many arguments as it takes.
 PointwiseOp as_is(const Functor& functor);
 /// The same; all arguments may be bools.
 PointwiseOp of_masks(const Functor& functor);
@@ -26,7 +27,7 @@ PointwiseOp clamp_to_given(const Functor& functor);
 PointwiseOp with_optional_eps(const Functor& functor);
 /// (..., approximate): the functor, or its form by tanh.
 PointwiseOp gelu(const Functor& functor);
-/// (self, exponent): the functor, or what it is for an exponent that occurs often.
+/// (self, exponent): the functor, or a cheaper expression for a common exponent.
 PointwiseOp power(const Functor& functor);
 /// (self, alpha)
 PointwiseOp celu(const Functor& functor);
@@ -39,7 +40,7 @@ PointwiseOp bernoulli(const Functor& functor);
 PointwiseOp philox_dropout(const Functor& functor);
 /// (grad, self, target, reduction, scalars...)
 PointwiseOp loss_backward(const Functor& functor);
-/// The same of a square, whose derivative is twice something.
+/// The same for a squared loss, whose derivative has a factor of 2.
 PointwiseOp squared_loss_backward(const Functor& functor);
 /// (grad, self, target, weight or None, reduction)
 PointwiseOp weighted_loss_backward(const Functor& functor);

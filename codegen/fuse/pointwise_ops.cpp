@@ -11,7 +11,7 @@
 namespace hindcast::codegen {
 namespace {
 
-/// By an operator's name and overload, as "aten::add.Tensor".
+/// By an operator's name and overload, such as "aten::add.Tensor".
 using PointwiseTable = std::unordered_map<std::string, PointwiseOp>;
 
 struct PointwiseTables {

@@ -1,5 +1,5 @@
 #pragma once
-// ATen ops that are one expression per element, as expressions of the device library's functors: the rows of base/pointwise_ops.def.
+// Pointwise ATen ops as expressions of the device library's functors: the rows of base/pointwise_ops.def.
 
 #include "codegen/fuse/member.h"
 
@@ -9,21 +9,21 @@
 namespace hindcast::codegen {
 
 struct PointwiseOp {
-  /// Tensor arguments that may be bool (masks); all others are numbers.
-  uint32_t mask_args = 0;    // bit i: argument i
-  uint32_t may_be_none = 0;  // arguments
-  uint32_t counters = 0;     // arguments that are integers and stay such: no arithmetic of T is done with them
-  bool gives_mask = false;   // its result is bool; inside of a kernel, as all else there, a number: 1 or 0
-  /// False when these arguments ask for something that the expression is not.
+  // Bit masks: bit i for argument i.
+  uint32_t mask_args = 0;    // tensor arguments that may be bool (masks); all others are numbers
+  uint32_t may_be_none = 0;  // arguments that may be None
+  uint32_t counters = 0;     // integer arguments that are not converted to the compute type
+  bool gives_mask = false;   // the result is bool; inside a kernel it is a number like all other values: 1 or 0
+  /// False if the expression is not right for these arguments.
   std::function<bool(const std::vector<capture::Arg>&)> accepts;  // empty: always
   std::function<Operand(BodyBuilder&, const std::vector<capture::Arg>&)> build;
 };
 
-/// Null for any other op.
+/// nullptr for any other op.
 const PointwiseOp* find_pointwise_op(const c10::OperatorName& name);
 
-/// Of ops with a complex operand. Null for any other: those whose special values are C's library's, such as exp, and those that make
-/// real numbers of complex ones.
+/// The same for ops with a complex operand. nullptr for ops whose special values are those of the C library, such as exp, and for ops from
+/// complex to real numbers.
 const PointwiseOp* find_complex_op(const c10::OperatorName& name);
 
 }  // namespace hindcast::codegen

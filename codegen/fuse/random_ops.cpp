@@ -86,7 +86,7 @@ at::Tensor philox_dropout(const at::Tensor& self, const at::Tensor& seed, const 
 
 c10::OperatorHandle found(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
-// Nothing else in the process has them, unless it holds another copy of this library.
+// Registers the ops, unless another copy of this library in the process has done so.
 void register_ops() {
   if (c10::Dispatcher::singleton().findSchema({"hindcast::philox_seed", ""})) return;
   static auto& library = *new torch::Library(torch::Library::FRAGMENT, "hindcast", std::nullopt, __FILE__, __LINE__);
@@ -117,7 +117,7 @@ const RandomOps& random_ops() {
   return *ops;
 }
 
-// The same numbers as codegen/device/random.h gives. Each is in the lower 32 bits of an int64; the upper bits are ignored.
+// Computes the same numbers as codegen/device/random.h. Each is in the lower 32 bits of an int64; the upper bits are ignored.
 at::Tensor philox_bernoulli_by_ops(const at::Tensor& seed, const at::Tensor& rows, const at::Tensor& columns, double p, double value,
                                    at::ScalarType dtype) {
   constexpr int64_t kHalf = 0xffffffff, kFactor = 0xD256D193, kStep = 0x9E3779B9;

@@ -37,7 +37,7 @@ bool is_wanted(const Graph& graph, const Instr& instr, size_t output) {
   return output < instr.outputs.size() && instr.outputs[output].defined() && graph.values[instr.outputs[output].index].defined;
 }
 
-// Constants of an op's arguments: the dim, counted from the front, that it goes over alone. nullopt: it goes over another number of dims.
+// The only dim of a constant dim argument, counted from the front; nullopt if the argument is not a constant or has another number of dims.
 std::optional<size_t> only_dim(const Arg& arg, size_t rank) {
   if (arg.kind != Arg::Kind::Constant) return std::nullopt;
   const bool is_list = arg.constant.isIntList();
@@ -113,7 +113,7 @@ bool logsumexp(const Graph& graph, const Instr& instr, Member& member) {
   member.forward = RowForward::LogSumExp;
   member.build = [&args](BodyBuilder& body) {
     const Operand input = body.tensor(args[0]);
-    // Of an infinite maximum the distances would be NaN.
+    // With an infinite maximum, the differences would be NaN.
     const Operand largest = body.reduce(kMaxOfRow, input);
     const Operand from = body.op("where", {body.op("isinf", {largest}), body.number(0), largest});
     const Operand sum = body.reduce(kSumOfRow, body.op("exp", {body.op("sub", {input, from})}));
@@ -172,7 +172,7 @@ bool layer_norm_backward(const Graph& graph, const Instr& instr, Member& member)
 }
 
 // (grad, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask) -> (input, weight, bias).
-// A row is a channel.
+// A row is one channel of all images.
 bool batch_norm_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   if (args[7].kind != Arg::Kind::Constant || !args[7].constant.isBool()) return false;
@@ -213,8 +213,8 @@ bool batch_norm_backward(const Graph& graph, const Instr& instr, Member& member)
   return true;
 }
 
-// (grad, input, mean, rstd, weight, N, C, HxW, group, mask) -> (input, weight, bias). A row is a group of channels, of each of which it
-// has a segment.
+// (grad, input, mean, rstd, weight, N, C, HxW, group, mask) -> (input, weight, bias). A row is a group of channels of one image, with one
+// segment per channel.
 bool group_norm_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   const auto& symbols = *graph.symbols;
@@ -292,7 +292,7 @@ bool nll_loss_backward(const Graph& graph, const Instr& instr, Member& member) {
   const auto& args = instr.args;
   member.sizes = sizes_of(graph, args[1]);
   if (member.sizes.size() != 2 || args[4].kind != Arg::Kind::Constant || args[5].kind != Arg::Kind::Constant) return false;
-  if (args[5].constant.toInt() >= 0) return false;  // a class that could be in the domain counts nothing
+  if (args[5].constant.toInt() >= 0) return false;  // ignore_index may be a real class, which is not supported
   const bool is_mean = args[4].constant.toInt() == 1;
   member.row_dims = 2;
   member.operands.push_back({args[0].values[0], 0});

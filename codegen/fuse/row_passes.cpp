@@ -41,7 +41,7 @@ void RowPasses::order_ops() {
   }
 }
 
-// From the last pass to the first: what a later pass wants kept, an earlier one computes.
+// To be called from the last pass to the first: an earlier pass computes the values that a later pass needs kept.
 void RowPasses::find_needed(size_t pass) {
   for (size_t i = 0; i < body_.ops.size(); ++i) {
     if (reduces(pass, i)) need(body_.ops[i].args[0], pass);

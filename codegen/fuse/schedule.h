@@ -1,14 +1,14 @@
 #pragma once
-// The order in which a plan runs a graph's instrs, with groups of them as one kernel each.
+// The order in which a plan runs a graph's instrs and groups; each group is one kernel.
 
-#include "capture/graph/graph.h"
 #include "codegen/fuse/group.h"
+#include "hindcast/graph.h"
 
 #include <vector>
 
 namespace hindcast::codegen {
 
-/// Instrs that are in no item are not needed.
+/// Instrs that are in no item do not run.
 struct Schedule {
   struct Item {
     bool is_group = false;
@@ -17,11 +17,11 @@ struct Schedule {
   std::vector<Group> groups;
   std::vector<Item> items;
 
-  /// Every instr as it stands.
+  /// Every instr alone, in captured order.
   static Schedule unfused(const capture::Graph& graph);
 
-  /// Somewhere in the graph its rest may be left to somebody else. Where not, nobody asks for what events only wait with, and they are
-  /// in no schedule.
+  /// Whether the rest of the graph may be handed back to the stock engine at some point. If not, no one needs the gradients that events
+  /// only hold for that case, and those events are in no schedule.
   static bool may_be_left(const capture::Graph& graph);
 };
 

@@ -15,7 +15,8 @@ std::vector<uint8_t> longer_than_one(const SymbolTable& symbols, const Sizes& si
   return dims;
 }
 
-// Takes the innermost of `open` until their product is `size`; none if there is no such product of constants.
+// Takes the innermost of `open` until the product of their sizes is `size`; returns none if the sizes are not constant or no product
+// matches.
 std::vector<uint8_t> take_product(const SymbolTable& symbols, const Sizes& sizes, std::vector<uint8_t>& open, int64_t size) {
   std::vector<uint8_t> taken;
   int64_t product = 1;

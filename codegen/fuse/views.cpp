@@ -1,12 +1,11 @@
 #include "codegen/fuse/views.h"
 
+#include "capture/ops/op_facts.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "base/index.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <string_view>
 
 namespace hindcast::codegen {
 
@@ -15,16 +14,10 @@ using capture::Graph;
 using capture::Instr;
 using capture::Value;
 using capture::ValueId;
+using capture::ViewKind;
 
-namespace {
-
-constexpr std::array<std::string_view, 7> kReshapes = {"aten::view",    "aten::_unsafe_view", "aten::_reshape_alias", "aten::unsqueeze",
-                                                       "aten::squeeze", "aten::squeeze.dim",  "aten::squeeze.dims"};
-
-}  // namespace
-
-// The strides of dims of size 1 say nothing about memory, and ATen chooses them by more rules than one: only a contiguous
-// tensor's are known.
+// The strides of dims of size 1 have no meaning, and ATen chooses them by several rules: they are known only for contiguous
+// tensors.
 std::optional<std::vector<uint8_t>> dense_order(const Graph& graph, const Value& value) {
   const size_t rank = value.sizes.size();
   if (value.strides.size() != rank) return std::nullopt;  // sparse, mkldnn
@@ -67,8 +60,8 @@ Views::Views(const Graph& graph, const CostModel& costs)
   }
 }
 
-// Read, itself or as a view, by user code or behind it: what a hook or another node's own code may write to meanwhile, read
-// through to, would be read changed.
+// By value: whether it, or a view of it, is read by user code or after user code. A hook or an opaque node may write to it in between, and
+// reading through a view would then read the changed values.
 std::vector<bool> Views::values_that_leave_their_segment() const {
   std::vector<uint32_t> made_in(graph_.values.size(), base::kNoIndex), segment_of;
   for (const Instr& instr : graph_.instrs) {
@@ -95,7 +88,7 @@ std::vector<bool> Views::values_that_leave_their_segment() const {
   return leaves;
 }
 
-// By others than ops that compute element by element, and views of it.
+// By value: whether it, or a view of it, has readers that are not pointwise ops.
 std::vector<bool> Views::values_wanted_as_tensors() const {
   std::vector<bool> wanted(graph_.values.size());
   for (const ValueId output : graph_.outputs) {
@@ -119,14 +112,15 @@ Views::Kind Views::kind_of(const Instr& instr) const {
   if (instr.kind != capture::InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) return Kind::None;
   if (instr.args.empty() || instr.args[0].kind != Arg::Kind::Value || !instr.args[0].values[0].defined()) return Kind::None;
   const auto& name = instr.op->operator_name();
-  const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   const Value &from = graph_.values[instr.args[0].values[0].index], &to = graph_.values[instr.outputs[0].index];
-  if (full == "aten::_conj") return Kind::Conjugate;
+  const ViewKind view = capture::facts_of(name).view;
+  if (view == ViewKind::Conjugate) return Kind::Conjugate;
   if (is_padding(instr)) return Kind::Padding;
-  if (full == "aten::clone" && c10::isComplexType(to.dtype)) return leaves_its_segment_[instr.outputs[0].index] ? Kind::None : Kind::Copy;
-  if (full == "aten::expand" && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
-  if (full != "aten::expand" && std::find(kReshapes.begin(), kReshapes.end(), full) == kReshapes.end()) return Kind::None;
-  // view(dtype) is another op; a result that is not contiguous is a view of something that is not.
+  if (name.name == "aten::clone" && c10::isComplexType(to.dtype))
+    return leaves_its_segment_[instr.outputs[0].index] ? Kind::None : Kind::Copy;
+  if (view == ViewKind::Broadcast && !(from.sizes == to.sizes && is_contiguous(graph_, from))) return Kind::Broadcast;
+  if (view != ViewKind::Broadcast && view != ViewKind::Reshape) return Kind::None;
+  // A result that is not contiguous is a view of a non-contiguous tensor.
   return from.dtype == to.dtype && is_contiguous(graph_, from) && is_contiguous(graph_, to) ? Kind::Reshape : Kind::None;
 }
 
@@ -137,8 +131,9 @@ bool Views::is_padding(const Instr& instr) const {
          !is_wanted_as_tensor_[to.index];
 }
 
-// Broadcasts first, then shapes: a broadcast below another shape is no view that strides could express. Windows last; below one that has
-// zeros none may leave out a part of the tensor: where those zeros begin, the tensor's own place would not tell.
+// Walks from a value to its base. The order of views must be broadcasts, then reshapes: strides cannot express a reshaped broadcast.
+// Paddings come last. Below a padding that adds zeros, no other may cut off a part of the tensor: the offsets alone would not say where
+// those zeros begin.
 template <class Visit>
 void Views::walk(ValueId value, Visit visit) const {
   bool is_reshaped = false, is_padded = false, is_part = true;

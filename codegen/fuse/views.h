@@ -1,11 +1,11 @@
 #pragma once
-// Views that a kernel reads through: broadcasts, other shapes of contiguous memory, conjugates, padding (codegen/fuse/padding.h). ATen
-// copies a conjugate before it computes with it; of complex numbers such copies are read through as well.
+// Views that a kernel reads through, instead of having them materialised: broadcasts, reshapes of contiguous memory, conjugates, padding
+// (codegen/fuse/padding.h). ATen copies a conjugate before it computes with it; such copies of complex tensors are read through as well.
 
-#include "capture/graph/graph.h"
 #include "codegen/fuse/cost_model.h"
 #include "codegen/fuse/padding.h"
 #include "codegen/fuse/shapes.h"
+#include "hindcast/graph.h"
 
 #include <optional>
 #include <unordered_map>
@@ -13,8 +13,7 @@
 
 namespace hindcast::codegen {
 
-/// Dims from outermost to innermost, if the value is dense in that order and its strides follow from that; nullopt also for
-/// values without strides.
+/// The dims from outermost to innermost, if the value is dense in that order; nullopt otherwise, also for values without strides.
 std::optional<std::vector<uint8_t>> dense_order(const capture::Graph& graph, const capture::Value& value);
 bool is_contiguous(const capture::Graph& graph, const capture::Value& value);
 
@@ -24,16 +23,16 @@ class Views {
 
   bool is_read_through(uint32_t instr) const { return kinds_[instr] != Kind::None; }
 
-  /// What is read in place of a value, and as which shape; broadcast from there.
+  /// The value that is read in place of another, and the shape as which it is read, before broadcasting.
   struct Source {
     capture::ValueId value;
     Sizes sizes;
     bool is_reshaped = false;
     bool is_conjugated = false;
-    std::vector<std::vector<Offset>> offsets = {};  // by dim, to be added up: where it lies among zeros; empty: there are none
+    std::vector<std::vector<Offset>> offsets = {};  // by dim, to be added up: its place among padding zeros; empty: not padded
   };
   Source source_of(capture::ValueId value) const;
-  /// Of `hindcast::counters` (random_ops.h).
+  /// Whether the value is a result of `hindcast::counters` (random_ops.h).
   bool are_counters(capture::ValueId value) const { return are_counters_[value.index]; }
   /// The views between the value and its source.
   void append_views(capture::ValueId value, std::vector<uint32_t>& views) const;

@@ -1,8 +1,8 @@
 #include "codegen/kernel/angles.h"
 
+#include "base/format.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/kernel/body_text.h"
-#include "base/format.h"
 
 #include <algorithm>
 #include <limits>
@@ -13,13 +13,13 @@ namespace {
 
 using base::format;
 
-/// What a value's magnitude does not exceed, NaN apart: a near functor makes NaN of NaN.
+/// An upper bound on a value's magnitude. NaN is excepted: near functors return NaN for it as well.
 struct Bound {
   std::string text;  // an expression
-  double size;       // NaN: only the kernel knows
+  double size;       // NaN if known only to the kernel
 };
 
-// Less than kNearAngle, by more than rounding adds to what was computed from values within their bounds.
+// Smaller than kNearAngle by more than the rounding errors of computed bounds.
 constexpr double kSurelyNear = 0x1p15;
 constexpr size_t kLongestText = 200;
 
@@ -48,7 +48,7 @@ class Bounds {
     if (operand.kind == Operand::Kind::Load) {
       const BodyLoad& load = body_.loads[operand.index];
       if (load.type == at::kBool) return known(1);
-      if (load.pattern != AccessPattern::Still || load.type == at::kLong) return std::nullopt;
+      if (load.pattern != AccessPattern::Broadcast || load.type == at::kLong) return std::nullopt;
     }
     return Bound{format("magnitude_of({})", name_of(operand)), std::numeric_limits<double>::quiet_NaN()};
   }
@@ -77,7 +77,7 @@ class Bounds {
   std::vector<std::optional<Bound>> of_ops_;
 };
 
-// An angle that is a scalar is no work for each element.
+// Scalar angles do not count: they are not computed per element.
 bool is_of_angle(const BodyOp& op) { return takes_angle(op.function) && op.args[0].kind != Operand::Kind::Scalar; }
 
 bool is_surely_near(const std::optional<Bound>& bound) { return bound && bound->size <= kSurelyNear; }

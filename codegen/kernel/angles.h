@@ -1,6 +1,6 @@
 #pragma once
-// Angles of sin, cos and tan: their functors for all angles cost five times and more what those for angles near 0 cost, as nearly all are.
-// A kernel has both forms, and looks at a block of angles first.
+// Range reduction of sin, cos and tan: functors that are right for all angles cost at least five times those for angles near 0, and nearly
+// all angles are near 0. A kernel contains both forms and checks a block of angles first.
 
 #include "codegen/fuse/body.h"
 #include "codegen/fuse/cost_model.h"
@@ -12,28 +12,28 @@
 
 namespace hindcast::codegen {
 
-/// What a kernel looks at. Not at angles whose size is known beforehand, as of cos(tanh(x)): these are always near.
+/// The values a kernel checks. Angles with a known bound, as in cos(tanh(x)), are always near and need no check.
 struct Angles {
   std::vector<size_t> loads;
   std::vector<Operand> results;     // angles that the kernel computes
-  std::vector<std::string> bounds;  // other angles are at most so large: expressions of scalars and still loads
+  std::vector<std::string> bounds;  // bounds on the size of all other angles: expressions of scalars and broadcast loads
   bool empty() const { return loads.empty() && results.empty() && bounds.empty(); }
 };
-/// `takes_part`: only those of these ops.
+/// `takes_part`: restricts the result to angles of these ops.
 Angles angles_of(const Body& body, c10::function_ref<bool(size_t op)> takes_part);
 Angles angles_of(const Body& body);
 
-/// Of the functor's name: for near angles; for all, inlined or by a call. `near`: the kernel looked, and all angles are.
+/// The name of the functor's form: for near angles; or for all angles, inlined or called. `near`: the kernel has checked that all are near.
 std::string_view form_of(const Body& body, size_t op, bool near, const CostModel& costs);
 
-/// What operands are made of: true for those loads and ops.
+/// The loads and ops that some operands are computed from.
 struct Ingredients {
   std::vector<bool> loads, ops;
 };
-/// `is_computed`: of other ops the values are there.
+/// `is_computed`: false for ops whose values are available already; the search stops at them.
 Ingredients ingredients_of(const Body& body, const std::vector<Operand>& operands, c10::function_ref<bool(size_t op)> is_computed);
 
-/// `far |= ...;` for an angle, by its value or by a bound.
+/// The line `far |= ...;` for an angle, given by its value or by a bound.
 std::string far_line(const Body& body, Operand angle, const std::string& value, const std::string& flag = "far");
 std::string far_line(const Body& body, const std::string& bound, const std::string& flag = "far");
 

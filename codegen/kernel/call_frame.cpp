@@ -94,7 +94,7 @@ void CallFrame::put_results(Call& call, const LeafWrites& leaves) const {
   for (size_t i = 0; i < call.results.size(); ++i) {
     at::Tensor& result = call.results[i];
     const BodyStore& store = group_.body.stores[i];
-    if (call.is_added(i)) {  // steps on the way to the leaf, as a view, still have something to go through
+    if (call.is_added(i)) {  // an unread tensor, for steps between here and the leaf, such as views
       call.slots[call.step.outputs[i]] = std::move(result);
       continue;
     }

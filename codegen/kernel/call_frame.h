@@ -1,7 +1,7 @@
 #pragma once
-// The frame of a kernel's call, which is the same for all kernels of all backends: inputs as plain memory, scalars, answers to leaves,
-// memory for results, the kernel, release of inputs, results to their slots. A backend says where memory comes from. A kind of kernel says
-// how its results lie, and launches.
+// The sequence of a kernel's call, the same for all kernels of all backends: make inputs plain memory, evaluate scalars, answer leaf
+// requests, allocate results, launch, release inputs, put results into their slots. A backend supplies the memory. Each kind of kernel
+// supplies the layout of its results and the launch.
 
 #include "codegen/kernel/concats.h"
 #include "codegen/kernel/launch_args.h"
@@ -11,15 +11,15 @@
 
 namespace hindcast::codegen {
 
-/// Where a backend's results come from. One per backend, never destroyed.
+/// Allocates a backend's results. One per backend, never destroyed.
 class ResultMaker {
  public:
   virtual const CostModel& costs() const = 0;
   /// An uninitialised tensor.
   virtual at::Tensor make_new(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type, c10::Device device) const = 0;
-  /// In which a kernel makes a result.
+  /// The type in which a kernel writes a result, before any conversion to the type of the store.
   virtual at::ScalarType made_as(const Body& body, const BodyStore& store) const = 0;
-  /// A result to one of its leaves, where no kernel has done it.
+  /// Writes a result to one of its leaves, when the kernel has not done it.
   virtual void write_to_leaf(const LeafWrites::Write& write, const at::Tensor& result) const = 0;
 
  protected:
@@ -36,7 +36,7 @@ class CallFrame : public OpCall {
   std::string describe() const final { return describe_kernel(group_); }
 
  protected:
-  /// One call. `results`, by Group::stores: undefined where only leaves read it.
+  /// The state of one call. `results` is indexed by Group::stores; undefined if only leaves read the result.
   struct Call {
     Call(const Step& step_, Slots& slots_, const capture::Env& env_, const CallFrame& frame);
     const at::Tensor& load(size_t i) const { return slots[step.inputs[i].slot]; }
@@ -49,32 +49,32 @@ class CallFrame : public OpCall {
     const c10::SmallVector<double, 16> scalars;
     Concats concats;
     c10::SmallVector<at::Tensor, 16> results;
-    const LeafWrites* leaves = nullptr;  // where the kernel writes to them
-    uint64_t added = 0;                  // a bit each: the result is a leaf's gradient, to which the kernel adds
+    const LeafWrites* leaves = nullptr;  // nullptr unless the kernel writes to leaves
+    uint64_t added = 0;                  // bit i: result i is a leaf's gradient, and the kernel adds to it
     bool is_added(size_t store) const { return store < 64 && (added >> store & 1) != 0; }
-    // Of a kernel without rows:
-    Ints strides;  // elements, of a result with the domain's sizes
+    // Only for kernels without rows:
+    Ints strides;  // in elements, of a result with the domain's sizes
     int64_t numel = 1;
     bool is_one_loop = false;
   };
 
-  /// Before anything is made.
+  /// Called before anything is allocated.
   virtual void lay_out(Call& /*call*/) const {}
   virtual ResultLayout layout_of(const Call& call, size_t store) const = 0;
-  /// The result may lie where an input did.
+  /// Whether the result may reuse the memory of an input.
   virtual bool may_take_input(const Call& call, size_t store) const = 0;
-  /// The kernel has a function that writes to leaves, and this call can use it.
+  /// Whether the kernel has a function that writes to leaves, and this call can use it.
   virtual bool can_write_leaves(const Call& call) const = 0;
-  /// The kernel may add the result to what is there, of a store of which it does not write the leaves otherwise.
+  /// Whether the kernel may add the result of this store to a leaf's gradient, for a store whose leaves it does not write otherwise.
   virtual bool can_add_to_leaf(size_t /*store*/) const { return false; }
   virtual void launch(Call& call) const = 0;
 
-  /// Layouts and sizes are all that the call depends on: nothing that it reads has to be computed first, or is a number in a tensor.
+  /// Whether the call depends on layouts and sizes only: no input has to be computed first, and no scalar is read from a tensor.
   bool may_be_prepared(const Step& step, const Slots& slots) const;
   std::vector<TensorLayout> layouts_of_results(const Call& call) const;
-  /// A result may be so large that it takes the memory of an operand instead, where it can.
+  /// Whether a result is large enough that reusing the memory of an operand is worthwhile.
   bool has_large_results(const Call& call) const;
-  /// Results for a call that is laid out and not launched.
+  /// Makes the results of a call that is laid out and not launched.
   void make_unread_results(Call& call) const;
 
   static char* memory_of(const at::Tensor& tensor) {

@@ -28,7 +28,7 @@ double unit_of(at::ScalarType type) {
   }
 }
 
-// Real numbers stay what they are, of complex ones the parts become neighbours.
+// A complex tensor as real numbers, with its parts in a new last dim; a real tensor unchanged.
 at::Tensor parts_of(const at::Tensor& tensor) { return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor; }
 
 at::Tensor in_double(const at::Tensor& tensor) {
@@ -36,12 +36,12 @@ at::Tensor in_double(const at::Tensor& tensor) {
   return tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
 }
 
-// The group op by op in float64 or complex128.
+// Runs the group op by op in float64 or complex128.
 class InDouble {
  public:
   InDouble(const capture::Graph& graph, const Group& group) : loads_(inputs_of(group)) {
     for (const uint32_t i : instrs_of(group)) instrs_.push_back(graph.instrs[i]);
-    // softmax' gradient is told its input's type, and refuses another.
+    // softmax' backward takes its input's type as an argument, and rejects another.
     for (capture::Instr& instr : instrs_) {
       if (!instr.op) continue;
       for (size_t i = 0; i < instr.args.size(); ++i) {
@@ -50,7 +50,7 @@ class InDouble {
     }
   }
 
-  /// `noise`: by how much of itself each value is off, as each is where it is rounded.
+  /// `noise`: a relative error added to each value, to simulate rounding.
   Values run(const Values& values, const capture::Env& env, double noise) const {
     Values exact;
     for (const auto load : loads_) {
@@ -68,8 +68,8 @@ class InDouble {
   }
 
  private:
-  // Each value otherwise, or errors of factors and terms would make up for each other. Not by a random generator: the user's must not
-  // notice.
+  // Each value gets another error, since equal errors of factors and terms could cancel. Does not use a random generator, so that the state
+  // of the user's does not change.
   static at::Tensor disturbed(const at::Tensor& tensor, double noise, capture::ValueId value) {
     if (noise == 0 || !(tensor.is_floating_point() || tensor.is_complex())) return tensor;
     const at::Tensor places =
@@ -81,13 +81,13 @@ class InDouble {
   std::vector<capture::Instr> instrs_;
 };
 
-/// What leaves have before.
+/// The leaves' gradients before the kernel runs.
 enum class Before : uint8_t {
-  Buffers,  // the first one of each result gets a buffer, others have a gradient of zeros
+  Buffers,  // the first leaf of each result requests a buffer, others have a gradient of zeros
   Ones,     // all have a gradient of ones
 };
 
-/// Its results, then the gradients of `leaves`.
+/// Runs the kernel; returns its results, then the gradients of `leaves`.
 Slots run_kernel(const OpCall& call, const Group& group, const Values& values, const capture::Env& env,
                  const std::vector<Group::Leaf>& leaves, Before before = Before::Buffers) {
   Step step;
@@ -115,10 +115,10 @@ Slots run_kernel(const OpCall& call, const Group& group, const Values& values, c
   return slots;
 }
 
-// A zero may have another sign.
+// Bitwise equal, except that the sign of zeros may differ.
 bool is_same(const at::Tensor& a, const at::Tensor& b) { return at::equal(a.nan_to_num(1, 2, 3), b.nan_to_num(1, 2, 3)); }
 
-// It may be rounded once or twice. Near the largest float16 that may make an infinity of one and not of the other.
+// The sum may be rounded once or twice. Near the largest float16, one of the two may overflow to infinity and the other not.
 bool is_sum_of_ones_and(const at::Tensor& sum, const at::Tensor& result) {
   constexpr double kLarge = 6e4;
   const double units = 2 * unit_of(sum.scalar_type());
@@ -131,7 +131,7 @@ bool is_of_leaves(const Group& group, size_t store) {
                      [&](const Group::Leaf& leaf) { return leaf.store == store && leaf.is_of_leaves; });
 }
 
-// A stride of a dim of one element says nothing.
+// Compares type, sizes and strides. The stride of a dim of size 1 does not matter.
 bool lies_alike(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   for (int64_t dim = 0; dim < a.dim(); ++dim) {
@@ -149,7 +149,7 @@ std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_
   const auto largest = [&](const at::Tensor& tensor) { return tensor.masked_fill(finite.logical_not(), 0).abs().max().item<double>(); };
   const double error = largest(ours.to(at::kDouble) - exact), of_aten = largest(by_aten.to(at::kDouble) - exact);
   const double unit = unit_of(ours.scalar_type());
-  // Where terms cancel, what rounding of the terms leaves is more than any share of the result.
+  // If terms cancel, the rounding errors of the terms can exceed any fraction of the result.
   const double by_rounding = largest((rounded - exact).nan_to_num(0, 0, 0));
   const double allowed = 4 * of_aten + 64 * unit * largest(exact) + 8 * by_rounding;
   if (error <= allowed) return std::nullopt;
@@ -161,7 +161,7 @@ std::optional<std::string> compare(const at::Tensor& ours, const at::Tensor& by_
 std::optional<std::string> find_difference(const Backend& backend, const capture::Graph& graph, const Group& group,
                                            std::shared_ptr<const Kernel> kernel, const Values& values, const capture::Env& env) {
   for (const auto load : inputs_of(group)) {
-    if (!values.contains(load.index)) return std::nullopt;  // made behind an opaque node, which a replay does not call
+    if (!values.contains(load.index)) return std::nullopt;  // depends on an opaque node, which a replay does not call
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const InDouble group_in_double(graph, group);
@@ -184,7 +184,7 @@ std::optional<std::string> find_difference(const Backend& backend, const capture
       const size_t leaf = i - stored.size(), store = i < stored.size() ? i : group.leaves[leaf].store;
       const bool adds = before == Before::Ones && i >= stored.size();
       if (before == Before::Ones && i < stored.size() && is_of_leaves(group, i)) continue;
-      // Sums may reach a leaf in another shape.
+      // A leaf may have another shape than its sum.
       if (!written[i].defined() || !(adds ? is_sum_of_ones_and : is_same)(written[i].flatten(), stored[store].flatten()))
         return base::format("a kernel of {} ops is wrong: to leaves it {} another result {}", group.members.size(),
                             adds ? "adds" : "writes", store);

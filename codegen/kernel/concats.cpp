@@ -22,7 +22,7 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   Result& result = results_.emplace_back();
   result.dim = concat.dim;
   result.is_stack = concat.is_stack;
-  // Behind the dims outside of it, parts follow each other.
+  // Elements of a part that are contiguous in the result: those of `dim` and of the dims inside it.
   const int64_t piece = c10::multiply_integers(part.begin() + concat.dim, part.end());
   const bool is_dense = piece == c10::multiply_integers(part);
   if (!is_dense && !costs_.is_concat_written_in_place(piece)) {
@@ -43,7 +43,7 @@ void Concats::add(const Group::Concat& concat, at::ScalarType type, at::IntArray
   result.tensor = make_new(whole, row_major_strides(whole), type);
   Ints strides = row_major_strides(part);
   for (size_t dim = 0; dim < part.size(); ++dim) strides[dim] *= dim < concat.dim ? count * bytes : bytes;
-  const Ints steps = steps_of(part, strides, concat.dim_of_axis, domain);
+  const Ints steps = byte_strides_of(part, strides, concat.dim_of_axis, domain);
   char* memory = static_cast<char*>(result.tensor.mutable_data_ptr());
   for (int64_t i = 0; i < count; ++i) parts_.push_back({memory + i * piece * bytes, steps});
 }

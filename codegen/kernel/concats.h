@@ -1,5 +1,5 @@
 #pragma once
-// Results that are made of parts (Group::Concat).
+// Results that are concatenations of parts which a kernel computes (Group::Concat).
 
 #include "codegen/fuse/cost_model.h"
 #include "codegen/kernel/launch_args.h"
@@ -8,30 +8,30 @@
 
 namespace hindcast::codegen {
 
-/// Memory for the parts: where they lie in the result, or, where that would mean pieces of a few elements each, memory of their own.
+/// Memory for the parts: their place in the result, or separate buffers if their contiguous pieces in the result would be too short.
 class Concats {
  public:
   Concats(const Group& group, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new, const CostModel& costs);
 
   struct Part {
     char* memory;
-    Ints steps;  // bytes, by axis of the domain
+    Ints steps;  // byte strides, by axis of the domain
   };
-  /// By Body::stores, from the first behind Group::stores.
+  /// Indexed by Body::stores, beginning after those of Group::stores.
   c10::ArrayRef<Part> parts() const { return parts_; }
-  /// A part's elements lie side by side, in the order of the domain.
+  /// Whether each part is dense, in the order of the domain.
   bool are_dense() const { return are_dense_; }
   /// The tensors that hold the parts.
   void for_each_tensor(c10::function_ref<void(const at::Tensor&)> see) const;
-  /// Of one concat, whose parts are written. Once.
+  /// The result of one concat, whose parts have been written. Call once.
   at::Tensor take(size_t concat);
 
  private:
   void add(const Group::Concat& concat, at::ScalarType type, at::IntArrayRef domain, const capture::Env& env, MakeTensor make_new);
 
   struct Result {
-    at::Tensor tensor;               // or
-    std::vector<at::Tensor> copied;  // its parts
+    at::Tensor tensor;               // the result, or
+    std::vector<at::Tensor> copied;  // its parts, to be copied into it
     int64_t dim = 0;
     bool is_stack = false;
   };

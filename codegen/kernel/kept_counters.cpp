@@ -22,12 +22,12 @@
 namespace hindcast::codegen {
 namespace {
 
-constexpr int64_t kFewest = 4096, kMost = 1 << 18;  // of a stream: a MiB at most
+constexpr int64_t kFewest = 4096, kMost = 1 << 18;  // counters per stream: at most 1 MiB
 constexpr size_t kMostStreams = 8;
 
 class Kept {
  public:
-  /// Undefined: none is kept, or too few.
+  /// The counters of a stream; undefined if there are none, or too few.
   at::Tensor of(const c10::Stream& stream, int64_t numel) {
     const std::lock_guard lock(mutex_);
     for (const auto& [of, counters] : by_stream_) {
@@ -36,7 +36,7 @@ class Kept {
     return {};
   }
   void keep(const c10::Stream& stream, const at::Tensor& counters) {
-    ByStream gone;  // its memory goes behind the lock
+    ByStream gone;  // freed after the lock is released
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(by_stream_.begin(), by_stream_.end(), [&](const auto& one) { return one.first == stream; });
     if (found != by_stream_.end()) {
@@ -52,7 +52,7 @@ class Kept {
       const std::lock_guard lock(mutex_);
       gone.swap(by_stream_);
     }
-    if (getpid() != process_) return new ByStream(std::move(gone)), 0;  // a child has no accelerator to give memory back to
+    if (getpid() != process_) return new ByStream(std::move(gone)), 0;  // leaked: a forked child must not call the accelerator
     size_t bytes = 0;
     for (const auto& [stream, counters] : gone) bytes += counters.nbytes();
     return bytes;
@@ -71,7 +71,7 @@ Kept& kept() {
 }
 
 at::Tensor new_counters(int64_t numel, c10::Device device) {
-  const c10::InferenceMode ordinary(false);  // who keeps them may be within it, and who reads them not
+  const c10::InferenceMode ordinary(false);  // must not be inference tensors, since later readers may be outside inference mode
   return at::arange(numel, at::device(device).dtype(at::kInt));
 }
 

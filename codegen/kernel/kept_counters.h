@@ -1,6 +1,6 @@
 #pragma once
-// The counters that kernels draw random numbers by (codegen/fuse/random_ops.h) are the same numbers in each call. On an accelerator each would
-// be a launch of its own, for few bytes. So they are kept there, for each stream: its work reads them behind what wrote them.
+// A cache of the counters from which kernels draw random numbers (codegen/fuse/random_ops.h). They are the same in each call, and on an
+// accelerator each would cost a launch of its own for a few bytes. They are kept per stream, so that reads are ordered after the write.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,11 +8,11 @@
 
 namespace hindcast::codegen {
 
-/// 0, 1, 2, ... in int32, for the current stream of `device`: memory that is kept, and that nobody may write to. New ones where they are many,
-/// where the stream is captured, and where nobody knows: a graph would read them when they are long gone.
+/// 0, 1, 2, ... in int32, for the current stream of `device`: cached memory, which callers must not write to. Not cached if there are too
+/// many, or if the stream is or may be capturing: the CUDA graph would read the memory after it is freed.
 at::Tensor kept_counters(at::IntArrayRef size, c10::Device device);
 
-/// Of all streams. Returns the bytes that were kept.
+/// Empties the cache for all streams. Returns the bytes that it held.
 size_t forget_counters();
 
 }  // namespace hindcast::codegen

@@ -51,7 +51,7 @@ void log_text(const std::string& where_from, const std::string& text) {
   HC_LOG(KernelCode, Info, "{}{}{}\n{}", where_from, asked_by.empty() ? "" : ", for ", asked_by, text);
 }
 
-// Records of groups name the kernel by the hash of its whole text.
+// The trace identifies a kernel by the hash of its whole text, as its records of groups do.
 void tell_object(const std::string& where_from, const std::string& text, const std::string& kernel) {
   log_text(where_from, text);
   if (!base::tracing()) return;
@@ -85,7 +85,7 @@ void load_object(const KernelCompiler& compiler, const std::string& text, const 
       counters().loaded += 1;
       tell_object("from the store on disk", text, kernel);
       return;
-    } catch (const std::exception& error) {  // made by another build of the compiler that calls itself the same
+    } catch (const std::exception& error) {  // e.g. written by a different build of the compiler with the same identity
       HC_LOG(CompiledAutograd, Warning, "a kernel from the store cannot be loaded: {}", error.what());
     }
   }

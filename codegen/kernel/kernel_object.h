@@ -1,5 +1,5 @@
 #pragma once
-// Machine code of texts: from the store on disk, else compiled now and kept there.
+// The machine code for a source text: read from the store on disk, otherwise compiled and written to the store.
 
 #include <cstdint>
 #include <functional>
@@ -13,10 +13,10 @@ struct KernelCounts {
   uint64_t loaded = 0;  // from the store on disk
   double compile_us = 0;
 };
-/// Objects of all backends.
+/// The counts of all backends together.
 KernelCounts kernel_counts();
 
-/// While it lives, this thread asks for kernels for whom `sentence` says, as the log `kernel_code` does. Empty: nobody says.
+/// Says, for the log `kernel_code`, what this thread's kernels are for while the object lives. Empty: unknown.
 class AskedBy {
  public:
   explicit AskedBy(std::string sentence);
@@ -24,7 +24,7 @@ class AskedBy {
   AskedBy(const AskedBy&) = delete;
   AskedBy& operator=(const AskedBy&) = delete;
 
-  /// Of this thread.
+  /// This thread's current sentence.
   static std::string now();
 
  private:
@@ -32,21 +32,21 @@ class AskedBy {
   const AskedBy* const outer_;
 };
 
-/// What a backend compiles with.
+/// The compiler of a backend.
 class KernelCompiler {
  public:
   virtual ~KernelCompiler() = default;
-  /// All besides the text and the device library that an object's bytes depend on.
+  /// Everything that an object's bytes depend on, besides the text and the device library.
   virtual std::string_view identity() const = 0;
-  /// An object's bytes. Throws what is Unsupported.
+  /// Returns an object's bytes. Throws Unsupported.
   virtual std::string compile(std::string_view text) const = 0;
 };
 
-/// Takes what compile() gave, in this process or another. Throws for bytes that are no such object.
+/// Loads the result of compile(), of this process or another. Throws if the bytes are not such an object.
 using LoadObject = std::function<void(std::string_view object)>;
 
-/// Gives `load` the object of `text`, which is the text of a kernel or a part of it: that of the store, and if `load` does not take it, or
-/// there is none, a compiled one. `kernel`: the whole text, by which records name the kernel. Throws as the compiler and `load` do.
+/// Passes the object of `text`, the text of a kernel or a part of it, to `load`: the stored one, or a newly compiled one if there is none
+/// or `load` rejects it. `kernel`: the whole text, by which logs and traces identify the kernel. Throws as the compiler and `load` do.
 void load_object(const KernelCompiler& compiler, const std::string& text, const std::string& kernel, const LoadObject& load);
 
 }  // namespace hindcast::codegen

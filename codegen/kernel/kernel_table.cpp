@@ -6,7 +6,7 @@ namespace hindcast::codegen {
 
 std::shared_ptr<const Kernel> KernelTable::find_or_make(const std::string& text, const Make& make) {
   const store::KernelKey key = store::key_of({text});
-  // One thread compiles at a time: two that want the same kernel get one.
+  // The lock is held while compiling, so that two threads that want the same kernel compile it once.
   const std::lock_guard lock(mutex_);
   if (const auto known = kernels_.find(key); known != kernels_.end()) {
     if (auto kernel = known->second.lock()) return kernel;

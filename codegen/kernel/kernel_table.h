@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of a backend that this process has.
+// The kernels of one backend that are loaded in this process.
 
 #include "codegen/kernel/kernel.h"
 #include "codegen/store/kernel_key.h"
@@ -12,15 +12,15 @@
 
 namespace hindcast::codegen {
 
-/// The kernels that somebody holds, by a hash of their text. Those that nobody does any more leave when the table has doubled.
-/// Many threads may use it; a backend whose process may fork sees to it that no thread is in here meanwhile.
+/// Weak references to kernels, by a hash of their text. Expired entries are removed when the table has doubled in size.
+/// Thread-safe; a backend must ensure that no thread is in here during a fork.
 class KernelTable {
  public:
   using Make = std::function<std::shared_ptr<const Kernel>()>;
 
-  /// The kernel of `text`: the one that is known, else the one that `make` gives, whose exceptions leave here.
+  /// The kernel of `text`: the one in the table, otherwise the result of `make`, whose exceptions pass through.
   std::shared_ptr<const Kernel> find_or_make(const std::string& text, const Make& make);
-  /// At most twice the kernels that somebody holds, or 64.
+  /// Number of entries, expired ones included: at most 64, or twice the number of live kernels.
   size_t size();
 
  private:

@@ -1,16 +1,16 @@
 #pragma once
-// Work that a kernel finds for itself while it is called, and that no call waits for. Who asks a backend for a kernel says what does it.
+// Background work that a kernel requests during a call, and that no call waits for. The caller of Backend::kernel() supplies what runs it.
 
 #include <functional>
 
 namespace hindcast::codegen {
 
 struct LaterJob {
-  std::function<void()> run;        // throws nothing; may run twice: in a parent and in its child
-  std::function<bool()> is_wanted;  // asked before it runs
+  std::function<void()> run;        // must not throw; may run twice, in a parent process and in its child
+  std::function<bool()> is_wanted;  // checked before it runs
 };
 
-/// Called on any thread, in the middle of a call: takes the job, and returns at once.
+/// Called on any thread, in the middle of a call. Must queue the job and return at once.
 using RunLater = void (*)(LaterJob job);
 
 }  // namespace hindcast::codegen

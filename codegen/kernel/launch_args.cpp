@@ -56,7 +56,7 @@ Ints dense_strides(at::IntArrayRef sizes, c10::ArrayRef<uint8_t> order) {
 }
 
 double number_in(const at::Tensor& tensor) {
-  if (!tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues)) {  // ATen's way takes a microsecond
+  if (!tensor.unsafeGetTensorImpl()->key_set().has_any(kLazyValues)) {  // fast path: item() takes a microsecond
     if (tensor.scalar_type() == at::kDouble) return *tensor.const_data_ptr<double>();
     if (tensor.scalar_type() == at::kFloat) return static_cast<double>(*tensor.const_data_ptr<float>());
     if (tensor.scalar_type() == at::kLong) return static_cast<double>(*tensor.const_data_ptr<int64_t>());
@@ -111,7 +111,8 @@ at::Tensor alias_of(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArra
   return alias;
 }
 
-// Only memory of an allocator: what a user lent (from_blob) is not ours to write to, nor is memory that is copied on writing.
+// Whether the tensor's memory can be reused. It must be from an allocator: memory of from_blob() belongs to the user, and copy-on-write
+// memory is shared.
 bool is_given_away(const at::Tensor& tensor) {
   if (tensor.use_count() != 1 || tensor.is_inference()) return false;
   const c10::Storage& storage = tensor.storage();
@@ -141,7 +142,7 @@ at::Tensor ResultMemory::make(at::IntArrayRef sizes, at::IntArrayRef strides, at
   return make_new_(sizes, strides, type);
 }
 
-Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {
+Ints byte_strides_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, const Env& env) {
   Ints sizes, strides;
   if (access.sizes.empty()) {
     sizes.append(tensor.sizes().begin(), tensor.sizes().end());
@@ -160,10 +161,10 @@ Ints steps_of(at::Tensor& tensor, const Access& access, at::IntArrayRef domain, 
   }
   const auto bytes = static_cast<int64_t>(tensor.element_size());
   for (int64_t& stride : strides) stride *= bytes;
-  return steps_of(sizes, std::move(strides), access.dim_of_axis, domain);
+  return byte_strides_of(sizes, std::move(strides), access.dim_of_axis, domain);
 }
 
-Ints steps_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& dim_of_axis, at::IntArrayRef domain) {
+Ints byte_strides_of(at::IntArrayRef sizes, Ints strides, const std::vector<int8_t>& dim_of_axis, at::IntArrayRef domain) {
   Ints steps(domain.size(), 0);
   for (size_t axis = domain.size(); axis-- > 0;) {
     const int8_t dim = dim_of_axis[axis];
@@ -185,10 +186,10 @@ Ints offsets_of(const Access& access, const Env& env) {
 
 std::vector<int64_t> pad_of(const at::Tensor& tensor, const Access& access, const Env& env) {
   const Ints before = offsets_of(access, env);
-  std::vector<int64_t> pad;  // before and behind each dim, from the last on
+  std::vector<int64_t> pad;  // before and after each dim, from the last dim on
   for (size_t dim = before.size(); dim-- > 0;) {
     const int64_t size = tensor.sizes()[dim], whole = env.integer(access.sizes[dim]);
-    // Of a tensor that is nowhere in the dim ATen is to take away all elements, and not more.
+    // If the tensor is completely outside the dim, crop exactly all its elements: ATen does not allow more.
     const int64_t first = before[dim] >= whole || before[dim] + size <= 0 ? whole : before[dim];
     pad.push_back(first);
     pad.push_back(whole - first - size);
@@ -230,14 +231,15 @@ c10::SmallVector<Loop, 4> make_nest(at::IntArrayRef domain, c10::ArrayRef<uint8_
     if (domain[axis] == 1) continue;
     Loop loop{domain[axis], {}};
     for (const Ints& step : steps) loop.steps.push_back(step[axis]);
-    bool is_cut = false;  // between one pass through such an axis and the next there are zeros
+    bool is_cut = false;  // padded along this axis, so it cannot be merged with the axis outside it
     for (const auto& of_tensor : spans) {
       loop.spans.push_back(of_tensor.empty() ? Span{0, loop.size} : of_tensor[axis]);
       is_cut = is_cut || !loop.spans.back().is_all_of(loop.size);
     }
     bool one = !nest.empty() && !is_cut;
     for (size_t i = 0; i < steps.size() && one; ++i) {
-      // A kernel that goes on without a tensor reads one element of it for all of the loop.
+      // An operand that is broadcast along this axis and padded along the outer one must not become one loop: the kernel would read it as
+      // broadcast along all of the loop.
       const bool stands_still_in_part =
           loop.steps[i] == 0 && !nest.back().spans.empty() && !nest.back().spans[i].is_all_of(nest.back().size);
       one = nest.back().steps[i] == loop.steps[i] * loop.size && !stands_still_in_part;

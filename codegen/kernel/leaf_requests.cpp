@@ -11,7 +11,7 @@
 namespace hindcast::codegen {
 namespace {
 
-// From the first byte to behind the last.
+// A range of memory: [begin, end).
 struct Bytes {
   const char *begin, *end;
   bool overlaps(const Bytes& other) const { return begin < other.end && other.begin < end; }
@@ -26,7 +26,7 @@ Bytes bytes_of(const at::Tensor& tensor) {
 }
 
 bool lies_like(const at::Tensor& grad, const ResultLayout& result) {
-  if (grad.sizes() != at::IntArrayRef(result.sizes)) {  // another shape of it
+  if (grad.sizes() != at::IntArrayRef(result.sizes)) {  // the gradient is a reshaped result
     return grad.is_contiguous() && at::IntArrayRef(result.strides) == row_major_strides(result.sizes) &&
            grad.numel() == c10::multiply_integers(result.sizes);
   }
@@ -45,7 +45,7 @@ bool has_leaves(const Body& body) {
 LeafWrites::LeafWrites(const Group& group, const Step& step, const Slots& slots, std::span<LeafRequest> requests, MakeTensor make_new,
                        c10::function_ref<ResultLayout(size_t store)> layout_of) {
   using State = LeafRequest::State;
-  c10::SmallVector<Bytes, 16> taken;  // bytes that must not change meanwhile
+  c10::SmallVector<Bytes, 16> taken;  // memory that must not change while the kernel runs
   std::optional<c10::DispatchKeySet> plain;
   bool all_add = true;
   for (size_t i = 0; i < requests.size(); ++i) {

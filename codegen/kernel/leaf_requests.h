@@ -1,8 +1,8 @@
 #pragma once
-// Gradients of leaves that kernels write: into buffers of their own, or added to the gradients that the leaves have. A kernel
-// of large results does it itself, in the loop that makes them, where memory and arithmetic overlap.
+// Leaf gradients that kernels write: into new buffers, or added to the existing `.grad`. A kernel with large results does it in the loop
+// that computes them, where memory traffic and arithmetic overlap.
 //
-// Which leaves get what, and whether that is safe, is the same on all devices and is decided here. The backend writes.
+// Which leaves get what, and whether that is safe, does not depend on the device and is decided here. The backend writes.
 
 #include "codegen/kernel/launch_args.h"
 
@@ -12,7 +12,7 @@
 
 namespace hindcast::codegen {
 
-/// The body's kernel can write to leaves itself.
+/// Whether the body's kernel can write to leaves itself.
 bool has_leaves(const Body& body);
 
 struct ResultLayout {
@@ -22,7 +22,7 @@ struct ResultLayout {
 
 class LeafWrites {
  public:
-  /// Answers the requests, by Step::leaves; none: nothing is asked. What can not be added in place is left to the leaf.
+  /// Answers the requests, which are indexed by Step::leaves and may be empty. Other additions are left to the Accumulate step.
   LeafWrites(const Group& group, const Step& step, const Slots& slots, std::span<LeafRequest> requests, MakeTensor make_new,
              c10::function_ref<ResultLayout(size_t store)> layout_of);
 
@@ -32,13 +32,13 @@ class LeafWrites {
     size_t store;
     at::Tensor gradient;
     char* memory;  // of the gradient
-    bool adds;     // to what is there; else: there is nothing yet
+    bool adds;     // true: adds to the existing gradient; false: fills a new one
     at::ScalarType type() const { return gradient.scalar_type(); }
   };
   c10::ArrayRef<Write> writes() const { return writes_; }
-  /// Nobody reads a result but leaves that add it: a kernel that does that itself needs no memory for it.
+  /// Whether a result is only added to leaves: a kernel that does the additions itself needs no memory for the result.
   bool is_only_added(size_t store) const;
-  /// Of such a result, where one leaf reads it; else null.
+  /// The write of such a result if exactly one leaf reads it; otherwise nullptr.
   const Write* only_write_of(size_t store) const;
 
  private:

@@ -33,14 +33,14 @@ ResultLayout PointwiseFrame::layout_of(const Call& call, size_t store) const {
   return {shape, dense_strides(shape, group_.orders[store]), type};
 }
 
-// Every load lies in memory as the results do, or is one element.
+// Whether every load has the layout of the results, or is one element.
 bool PointwiseFrame::is_one_loop(const Call& call) const {
   const at::IntArrayRef sizes = call.domain, strides = call.strides;
   const int64_t numel = call.numel;
   if (reads_padded_) return false;
   for (size_t i = 0; i < loads_; ++i) {
     const at::Tensor& tensor = call.load(i);
-    if (is_still(i)) {
+    if (is_broadcast(i)) {
       if (tensor.numel() != 1) return false;
     } else if (!is_in_order_[i]) {
       if (!lies_as_domain(i, call)) return false;
@@ -53,7 +53,7 @@ bool PointwiseFrame::is_one_loop(const Call& call) const {
   return true;
 }
 
-// One dim an axis, each with the axis' size and stride.
+// Whether the load has one dim per axis, with the axis' size and stride.
 bool PointwiseFrame::lies_as_domain(size_t load, const Call& call) const {
   const Access& access = group_.accesses[load];
   if (!access.sizes.empty()) return false;
@@ -81,11 +81,11 @@ PointwiseFrame::Nest PointwiseFrame::nest_of(const Call& call, c10::ArrayRef<at:
       nest.pointers.push_back(memory_of(tensor) + padding->first);
       continue;
     }
-    steps.push_back(steps_of(tensor, access, call.domain, call.env));
+    steps.push_back(byte_strides_of(tensor, access, call.domain, call.env));
     nest.pointers.push_back(memory_of(tensor));
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    const at::Tensor& result = results[i];  // undefined: its leaves lie as it would
+    const at::Tensor& result = results[i];  // if undefined, its leaves have the layout that it would have
     const int64_t width = result.defined() ? static_cast<int64_t>(result.element_size()) : element_sizes_[loads_ + i];
     Ints& own = steps.emplace_back(call.strides.begin(), call.strides.end());
     for (int64_t& bytes : own) bytes *= width;

@@ -1,6 +1,6 @@
 #pragma once
-// What calls of kernels without rows do alike on all devices: results are dense in the order of the domain's axes. Loads lie along with
-// them, or are one element for all: then the kernel goes through all elements in one loop. Else there are loops around it.
+// The part of a pointwise kernel's call that all backends share. Results are dense in the order of the domain's axes. If each load has the
+// same layout or is one broadcast element, the kernel runs one loop over all elements; otherwise it is called in a loop nest.
 
 #include "codegen/kernel/call_frame.h"
 
@@ -17,18 +17,18 @@ class PointwiseFrame : public CallFrame {
   ResultLayout layout_of(const Call& call, size_t store) const final;
   bool may_take_input(const Call& call, size_t /*store*/) const override { return call.is_one_loop; }
 
-  bool is_still(size_t load) const { return load < loads_ && group_.body.loads[load].pattern == AccessPattern::Still; }
+  bool is_broadcast(size_t load) const { return load < loads_ && group_.body.loads[load].pattern == AccessPattern::Broadcast; }
 
-  /// By Body::loads, then Body::stores, then the product that ATen has computed.
+  /// Pointers and strides are those of Body::loads, then Body::stores, then the product if ATen has computed it.
   struct Nest {
-    c10::SmallVector<at::Tensor, 16> loads;  // some are made anew
+    c10::SmallVector<at::Tensor, 16> loads;  // some are copies
     Pointers pointers;
     c10::SmallVector<Loop, 4> loops;
   };
   Nest nest_of(const Call& call) const { return nest_of(call, call.results, nullptr); }
   Nest nest_of(const Call& call, c10::ArrayRef<at::Tensor> results, const at::Tensor* product) const;
 
-  std::vector<int64_t> element_sizes_;  // the same
+  std::vector<int64_t> element_sizes_;  // bytes, in the order of Nest
   bool reads_padded_ = false;
 
  private:
@@ -36,8 +36,8 @@ class PointwiseFrame : public CallFrame {
   bool lies_as_domain(size_t load, const Call& call) const;
 
   std::vector<bool> has_shape_of_domain_;  // by store
-  std::vector<bool> is_in_order_;          // by load: its dims follow each other as the axes do
-  std::vector<uint8_t> axes_;              // all
+  std::vector<bool> is_in_order_;          // by load: its dims have the order of the axes
+  std::vector<uint8_t> axes_;              // all axes
 };
 
 }  // namespace hindcast::codegen

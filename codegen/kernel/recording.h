@@ -1,5 +1,5 @@
 #pragma once
-// Work for a device that was written down instead of done, to be done as often as wanted: a CUDA graph.
+// Device work captured once, to be launched any number of times: a CUDA graph.
 
 #include <c10/util/ArrayRef.h>
 #include <c10/util/FunctionRef.h>
@@ -9,7 +9,7 @@
 
 namespace hindcast::codegen {
 
-/// Memory that kernels read, and lies elsewhere now.
+/// Memory that captured kernels read and that has moved.
 struct MovedMemory {
   const void* from = nullptr;
   const void* to = nullptr;
@@ -22,15 +22,15 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// On the current stream of its device, behind all that this stream was given. Returns before the work is done.
+  /// Enqueues the work on the current stream of its device. Returns before the work is done.
   virtual void launch() = 0;
-  /// From the next launch on, kernels of hindcast read each memory at its new place. ATen's kernels are not told: nothing of theirs may
-  /// read it. False: a kernel was made for the place, as for its alignment; the recording is of no use then.
+  /// From the next launch on, hindcast's kernels read each memory at its new address. ATen's kernels are not updated: none of them may read
+  /// it. Returns false if a kernel depends on the old address, for example on its alignment; the recording is then unusable.
   virtual bool move(c10::ArrayRef<MovedMemory> moved) = 0;
-  /// Launches of Backend::run_foreach() that `give` makes go nowhere: from the next launch of the recording on, those that were recorded have
-  /// their arguments, one after the other. False: they are others, and the recording is of no use any more.
+  /// Runs `give`, whose launches by Backend::run_foreach() are not executed; their arguments replace, in order, those of the captured
+  /// run_foreach() launches from the recording's next launch on. Returns false if they do not match; the recording is then unusable.
   virtual bool replace_sets(c10::function_ref<void()> give) = 0;
-  /// Of device memory, for what its work makes.
+  /// Bytes of device memory that it holds for its results and temporaries.
   virtual size_t bytes() const = 0;
 
  protected:

@@ -10,7 +10,7 @@
 namespace hindcast::codegen {
 namespace {
 
-// Segments made one would change the results.
+// Whether merging segments would change the results.
 bool keeps_segments(const Body& body) {
   const bool by_op = std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) {
     return op.kind == BodyOp::Kind::Reduction && op.reduction.kind != Reduction::Kind::Sum && op.reduction.over != Reduction::Over::Row;
@@ -59,11 +59,11 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   const bool is_empty = call.is_empty();
   for (size_t i = 0; i < loads_; ++i) {
     rows.tensors.push_back(call.load(i));
-    if (C10_UNLIKELY(is_empty)) {  // strides around a size of 0 do not follow each other, and nothing is read
+    if (C10_UNLIKELY(is_empty)) {  // nothing is read, and strides are arbitrary if a size is 0
       steps.emplace_back(domain.size(), 0);
       continue;
     }
-    steps.push_back(steps_of(rows.tensors.back(), group_.accesses[i], domain, call.env));
+    steps.push_back(byte_strides_of(rows.tensors.back(), group_.accesses[i], domain, call.env));
     if (C10_UNLIKELY(!goes_as_captured(i, domain, steps.back()))) make_dense(rows.tensors.back(), steps.back(), domain);
   }
   for (size_t i = 0; i < call.results.size(); ++i) {
@@ -75,7 +75,7 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   }
   rows.rows = make_nest(domain, row_axes_, steps);
   rows.columns = columns_of(domain, steps);
-  if (C10_UNLIKELY(rows.columns.size() > 2)) {  // loads that are broadcast within the row
+  if (C10_UNLIKELY(rows.columns.size() > 2)) {  // because of loads that are broadcast within the row
     for (size_t i = 0; i < loads_; ++i) {
       if (group_.body.loads[i].pattern == AccessPattern::Dense) make_dense(rows.tensors[i], steps[i], domain);
     }
@@ -88,7 +88,7 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   refuse_empty(rows);
 }
 
-// A sum may take neighbouring segments as one.
+// The loops along a row. A sum may treat adjacent segments as one.
 c10::SmallVector<Loop, 4> RowFrame::columns_of(at::IntArrayRef domain, c10::ArrayRef<Ints> steps) const {
   if (segment_axes_.empty()) return make_nest(domain, column_axes_, steps);
   c10::SmallVector<Loop, 4> columns = make_nest(domain, segment_axes_, steps);
@@ -96,14 +96,15 @@ c10::SmallVector<Loop, 4> RowFrame::columns_of(at::IntArrayRef domain, c10::Arra
   return columns;
 }
 
-// As ATen's amax() does.
+// Throws for a reduction of no elements, as ATen's amax() does.
 void RowFrame::refuse_empty(const Rows& rows) const {
   const bool has_result = std::any_of(rows.counts.begin(), rows.counts.end(), [](int64_t count) { return count != 0; });
   if (rows.row_count * rows.row_length() != 0 || !has_result) return;
   if (rows.row_count == 0 ? needs_rows_ : needs_elements_) throw std::invalid_argument("a maximum, minimum or mean of no elements");
 }
 
-// Still: one number a row. PerSegment: one for each channel of it. Dense: side by side along the innermost axis.
+// Whether the load has the access pattern that it had at capture. Broadcast: one number per row. PerSegment: one number per channel of the
+// row. Dense: contiguous along the innermost axis.
 bool RowFrame::goes_as_captured(size_t load, at::IntArrayRef domain, const Ints& steps) const {
   const BodyLoad& as = group_.body.loads[load];
   bool innermost = true;
@@ -111,7 +112,7 @@ bool RowFrame::goes_as_captured(size_t load, at::IntArrayRef domain, const Ints&
     if (domain[column_axes_[i]] == 1) continue;
     const int64_t step = steps[column_axes_[i]];
     switch (as.pattern) {
-      case AccessPattern::Still:
+      case AccessPattern::Broadcast:
         if (step != 0) return false;
         break;
       case AccessPattern::PerSegment:

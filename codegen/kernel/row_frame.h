@@ -1,5 +1,6 @@
 #pragma once
-// What calls of kernels by rows do alike on all devices: loops around the rows, loops along one, and which tensors must lie otherwise.
+// The part of a row kernel's call that all backends share: the loops over rows, the loops along a row, and which tensors must be copied to
+// another layout.
 
 #include "codegen/kernel/call_frame.h"
 
@@ -11,7 +12,7 @@ class RowFrame : public CallFrame {
  public:
   RowFrame(const Group& group, const ResultMaker& maker);
 
-  /// How the tensors of one call lie: loads, then results.
+  /// The memory layout of one call's tensors: loads, then results.
   struct Rows {
     c10::SmallVector<at::Tensor, 16> tensors;
     Pointers pointers;
@@ -25,13 +26,13 @@ class RowFrame : public CallFrame {
   };
 
  protected:
-  /// Steps of results over rows are those of elements of the type of the arithmetic. Throws where a result would be one of no elements, as
+  /// The byte strides of results over rows assume elements of the compute type. Throws for a maximum, minimum or mean of no elements, as
   /// ATen does.
   void lay_out_rows(const Call& call, Rows& rows) const;
 
   ResultLayout layout_of(const Call& call, size_t store) const final;
-  /// Whatever is read lies in the order of the store's dims. An operand that one member reads in that order and another in another order is
-  /// still needed for rows to come: the store may not lie in its memory.
+  /// Whether every load is read in the order of the store's dims. If not, an operand that is read in two orders is needed again for later
+  /// rows, so the store must not reuse its memory.
   bool is_read_as_written(size_t store) const;
 
  private:
@@ -40,9 +41,9 @@ class RowFrame : public CallFrame {
   Ints steps_of_result(size_t store, at::IntArrayRef domain, int64_t bytes) const;
   void refuse_empty(const Rows& rows) const;
 
-  bool needs_elements_ = false, needs_rows_ = false;  // a row without elements has no result; nor has a column of no rows
+  bool needs_elements_ = false, needs_rows_ = false;  // empty rows have no result; empty columns have no result
   std::vector<uint8_t> row_axes_, column_axes_;
-  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // where segments must stay apart: axes that count them, axes along one
+  std::vector<uint8_t> segment_axes_, axes_of_segment_;  // if segments must stay apart: axes that count them, axes along one
 };
 
 }  // namespace hindcast::codegen

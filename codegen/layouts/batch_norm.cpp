@@ -32,7 +32,7 @@ constexpr std::string_view kMovesStatistics = "aten::_native_batch_norm_legit_fu
 bool is_number(const Arg& arg) { return arg.kind == Arg::Kind::Constant && arg.constant.isDouble(); }
 bool is_named(const Instr& instr, std::string_view name) { return instr.op && instr.op->operator_name().name == name; }
 
-// The ops that stand for one batch norm.
+// Adds the ops that replace one batch norm.
 class Ops {
  public:
   static constexpr size_t kNone = ~size_t{0};
@@ -51,11 +51,11 @@ class Ops {
     return output < instr_.outputs.size() && instr_.outputs[output].defined() && graph_.values[instr_.outputs[output].index].defined;
   }
 
-  /// Of an image's elements. `output`: the result of the batch norm that it is.
+  /// An op with one result per element of the images. `output`: the result of the batch norm that it replaces.
   ValueId of_images(const char* name, const char* overload, std::vector<Arg> args, size_t output = kNone) {
     return add(name, overload, std::move(args), image_, output);
   }
-  /// Of one number a channel.
+  /// An op with one result per channel.
   ValueId of_channels(const char* name, const char* overload, std::vector<Arg> args, size_t output = kNone) {
     return add(name, overload, std::move(args), channels_, output);
   }
@@ -65,7 +65,7 @@ class Ops {
   }
   ValueId difference(ValueId a, ValueId b) { return of_images("aten::sub", "Tensor", {tensor(a), tensor(b), constant(1)}); }
   ValueId product(ValueId a, ValueId b, size_t output = kNone) { return of_images("aten::mul", "Tensor", {tensor(a), tensor(b)}, output); }
-  /// One number a channel, to be broadcast to images.
+  /// A view of one number per channel that broadcasts to images.
   ValueId spread(ValueId channels) {
     Value spread = graph_.values[channels.index];
     const ExprId one = graph_.symbols->integer(1), size = spread.sizes[0];
@@ -78,7 +78,7 @@ class Ops {
     return add("aten::view", "", {tensor(channels), sizes}, spread, kNone);
   }
 
-  /// How many numbers a channel has, less `missing`.
+  /// The number of elements per channel, minus `missing`.
   Arg count(int64_t missing = 0) {
     capture::SymbolTable& symbols = *graph_.symbols;
     const auto& sizes = image_.sizes;
@@ -113,7 +113,8 @@ void add_forward(Graph& graph, const Instr& instr) {
   const auto& args = instr.args;
   const ValueId input = args[0].values[0];
   Ops ops(graph, instr, input);
-  // A mean that is far larger than the deviation is off by some of its own units. The distances from it say by how much: `shift`.
+  // A mean much larger than the standard deviation has rounding errors of some of its units in the last place. The mean of the differences
+  // from it is a correction: `shift`.
   const ValueId near_mean = ops.of_channels("aten::div", "Scalar", {tensor(ops.sum(input)), ops.count()});
   const ValueId nearly_centred = ops.difference(input, ops.spread(near_mean));
   const ValueId distance = ops.sum(nearly_centred), near_squares = ops.sum(ops.product(nearly_centred, nearly_centred));
@@ -163,7 +164,7 @@ void add_backward(Graph& graph, const Instr& instr) {
     const ValueId of_dot = ops.of_channels("aten::div", "Scalar", {tensor(dot), ops.count()});
     const ValueId scaled = ops.of_channels("aten::mul", "Tensor", {tensor(of_dot), tensor(rstd)});
     const ValueId slope = ops.of_channels("aten::mul", "Tensor", {tensor(scaled), tensor(rstd)});
-    // Not the difference above: one value would be written to memory, by the kernel of the sums for the kernel of these expressions.
+    // Recomputes the difference above, negated: the kernel of the sums would write a shared value to memory for this one.
     const ValueId reversed = ops.difference(ops.spread(mean), input);
     const ValueId level = ops.difference(gradient, ops.spread(share));
     rest = ops.of_images("aten::add", "Tensor", {tensor(level), tensor(ops.product(reversed, ops.spread(slope))), constant(1)});
@@ -178,7 +179,7 @@ bool sums_over_images(const Instr& instr) {
   if (instr.kind == InstrKind::Event || !instr.op) return false;
   const std::string& name = instr.op->operator_name().name;
   if (name.find("batch_norm") == name.npos) return false;
-  return name.ends_with("_backward") || std::any_of(instr.args.begin(), instr.args.end(), is_true);  // its one flag: it trains
+  return name.ends_with("_backward") || std::any_of(instr.args.begin(), instr.args.end(), is_true);  // `training`, its only flag
 }
 
 bool has_ops_for_sums(const Graph& graph, const Instr& instr, const CostModel& costs) {
@@ -187,7 +188,7 @@ bool has_ops_for_sums(const Graph& graph, const Instr& instr, const CostModel& c
   const bool is_backward = is_named(instr, kBackward);
   const Value& image = graph.values[args[is_backward ? 1 : 0].values[0].index];
   const int64_t channels = graph.symbols->hint(image.sizes[1]);
-  // Of one image, or one row, strides do not say how it lies: its expressions have no kernels.
+  // With one image or one row, strides do not determine the layout, so that its pointwise expressions could not be fused.
   for (const size_t dim : {0, 2, 3}) {
     if (graph.symbols->hint(image.sizes[dim]) == 1) return false;
   }

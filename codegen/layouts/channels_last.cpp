@@ -1,13 +1,13 @@
 #include "codegen/layouts/channels_last.h"
 
 #include "capture/graph/args.h"
+#include "capture/ops/op_facts.h"
 #include "codegen/fuse/pointwise_ops.h"
 #include "codegen/layouts/batch_norm.h"
 
 #include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -26,21 +26,6 @@ using capture::ValueId;
 
 namespace {
 
-// Which of its arguments lie alike, the first ones; its first result lies so too. Others are left as they are.
-struct FollowingOp {
-  std::string_view name;
-  size_t images;
-};
-constexpr auto kFollowing = std::to_array<FollowingOp>({
-    {"aten::_native_batch_norm_legit_no_training", 1},
-    {"aten::native_batch_norm", 1},
-    {"aten::max_pool2d_with_indices", 1},
-    {"aten::avg_pool2d", 1},
-    {"aten::avg_pool2d_backward", 2},
-    {"aten::_adaptive_avg_pool2d", 1},
-    {"aten::_adaptive_avg_pool2d_backward", 2},
-});
-
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t step = 1;
@@ -48,7 +33,7 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   return strides;
 }
 
-// Empty: they are no constants.
+// Empty if the argument is not a constant.
 std::vector<int64_t> ints_of(const Arg& arg) {
   std::vector<int64_t> ints;
   if (arg.kind != Arg::Kind::Constant) return ints;
@@ -71,7 +56,7 @@ class Rewriter {
         old_(*joint.graph),
         graph_(std::make_shared<Graph>(*joint.graph)),
         is_last_(old_.values.size()) {
-    graph_->symbols = graph_->symbols->copy();  // programs in use read theirs
+    graph_->symbols = graph_->symbols->copy();  // the original symbols may be in use by running programs
     for (const Instr& instr : old_.instrs) {
       if (is_named(instr, "aten::convolution_backward")) backward_of_[backward_place_of(instr)] = &instr;
     }
@@ -97,8 +82,8 @@ class Rewriter {
   }
 
  private:
-  // What a convolution and its backward have in common: image, weight, and the rest of what they are given. A weight may serve many
-  // convolutions, of which one gives no gradient of its image, or has another layout.
+  // Identifies a convolution and its backward: image, weight, and the other arguments. The weight alone is not enough, since it may be used
+  // by several convolutions, of which one has no gradient of its image, or another layout.
   using Place = std::tuple<uint32_t, uint32_t, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>, bool>;
   static Place place_of(const Instr& instr, size_t image, size_t stride) {
     const Arg& transposed = instr.args[stride + 3];
@@ -123,7 +108,7 @@ class Rewriter {
   bool is_last(ValueId value) const { return value.defined() && value.index < is_last_.size() && is_last_[value.index]; }
   bool is_contiguous(ValueId value) const { return graph_->values[value.index].strides == contiguous_strides(sizes_of(value)); }
 
-  // The value in the layout, where it does not lie so: a copy, which is made once.
+  // A copy of the value in the layout; each copy is made only once.
   ValueId copy(ValueId value, at::MemoryFormat format, std::unordered_map<uint32_t, ValueId>& copies, uint32_t origin) {
     const auto [found, is_new] = copies.try_emplace(value.index);
     if (!is_new) return found->second;
@@ -152,7 +137,7 @@ class Rewriter {
     return is_last(value) ? copy(value, at::MemoryFormat::Contiguous, plain_of_, origin) : value;
   }
 
-  // False: the result lay otherwise before.
+  // Marks a result as channels-last; returns false if its original layout is not contiguous.
   bool set_last(ValueId value) {
     if (!is_image(value) || !is_contiguous(value)) return false;
     is_last_[value.index] = true;
@@ -164,7 +149,7 @@ class Rewriter {
     for (size_t i = first; i < behind; ++i) graph_->outputs[i] = plain(graph_->outputs[i], 0);
   }
 
-  // False: there is no such program.
+  // Adds an instr to the new program; returns false if the program cannot be rewritten.
   bool add(Instr instr) {
     if (is_named(instr, "aten::convolution")) return add_convolution(std::move(instr));
     if (is_named(instr, "aten::convolution_backward")) return add_convolution_backward(std::move(instr));
@@ -201,7 +186,7 @@ class Rewriter {
     Convolution of{sizes_of(args[0].values[0]), sizes_of(args[1].values[0]),    ints_of(args[kStride]), ints_of(args[kPadding]),
                    ints_of(args[kDilation]),    args[kGroups].constant.toInt(), !args[2].values.empty()};
     if (of.stride.empty() || of.padding.empty() || of.dilation.empty()) return std::nullopt;
-    // Where one image, or one row, is all there is, strides tell layouts apart no more: its expressions would have no kernels.
+    // With only one image or one row, strides do not determine the layout, so that pointwise expressions could not be fused.
     const auto output = sizes_of(instr.outputs[0]);
     for (const size_t dim : {0, 2, 3}) {
       if (of.input[dim] <= 1 || output[dim] <= 1) return std::nullopt;
@@ -219,7 +204,7 @@ class Rewriter {
     const ConvolutionTimes times = times_of(*of, by_);
     ++convolutions_;
     made_.plain += times.plain;
-    if (!times.output_is_last) {  // with one channel the layouts are the same, and others have no such code
+    if (!times.output_is_last) {  // e.g. one channel, where both layouts are the same, or no channels-last code for this convolution
       made_.last += times.plain;
       return add_plain(std::move(instr));
     }
@@ -245,10 +230,7 @@ class Rewriter {
   }
 
   static size_t images_of(const Instr& instr) {
-    if (instr.kind != InstrKind::Op) return 0;
-    if (is_named(instr, "aten::max_pool2d_with_indices_backward")) return 2;
-    const auto found = std::find_if(kFollowing.begin(), kFollowing.end(), [&](const FollowingOp& op) { return is_named(instr, op.name); });
-    return found == kFollowing.end() ? 0 : found->images;
+    return instr.kind == InstrKind::Op ? capture::facts_of(instr.op->operator_name()).images : 0;
   }
 
   bool add_following(Instr instr, size_t images) {
@@ -260,7 +242,7 @@ class Rewriter {
     const bool has_places = is_named(instr, "aten::max_pool2d_with_indices");
     const ValueId places = has_places ? instr.outputs[1] : ValueId();
     push(std::move(instr));
-    // Numbers of places in a plane. The backward takes them in the layout of the image; others get them as they lay.
+    // Indices into a plane. The backward needs them in the layout of the image; other readers get them in the original layout.
     if (has_places) {
       is_last_[places.index] = true;
       graph_->values.edit(places.index).strides = c10::get_channels_last_strides_2d(sizes_of(places));
@@ -268,7 +250,8 @@ class Rewriter {
     return set_last(output);
   }
 
-  // Of a batch norm. In the forward LibTorch's takes longer than a copy, which the next convolution would need anyway.
+  // Decomposes a batch norm. In the forward, LibTorch's channels-last kernel takes longer than a copy, which the next convolution needs
+  // anyway.
   bool add_sums(Instr instr) {
     const bool is_backward = is_named(instr, "aten::native_batch_norm_backward");
     const size_t images = is_backward ? 2 : 1;
@@ -292,7 +275,7 @@ class Rewriter {
     return find_pointwise_op({name.name.substr(0, name.name.size() - 1), name.overload_name}) != nullptr;
   }
 
-  // Whole images among the operands lie alike, as the result does; what is broadcast lies as it did.
+  // A pointwise op: operands that are whole images get the layout of the result; broadcast operands keep theirs.
   bool add_of_elements(Instr instr) {
     const ValueId output = instr.outputs[0];
     const auto sizes = sizes_of(output);
@@ -319,7 +302,7 @@ class Rewriter {
     return true;
   }
 
-  // Made of one number a plane, as the gradient of a mean is: it lies in either layout from the start.
+  // Whether the operands are one number per plane, as in the gradient of a mean: the result can then be computed in either layout.
   bool is_spread(const Instr& instr, const std::vector<int64_t>& sizes) const {
     if (sizes.size() != 4 || sizes[2] * sizes[3] == 1) return false;
     bool any = false, all = true;
@@ -332,7 +315,7 @@ class Rewriter {
     return any && all;
   }
 
-  // The result has one number a plane, in the order of both layouts.
+  // Whether this is a mean over planes. Its result, one number per plane, is the same in both layouts.
   bool is_mean_of_planes(const Instr& instr) const {
     if (instr.kind != InstrKind::Op || !is_named(instr, "aten::mean") || instr.op->operator_name().overload_name != "dim") return false;
     auto dims = ints_of(instr.args[1]);
@@ -350,7 +333,7 @@ class Rewriter {
   const Graph& old_;
   std::shared_ptr<Graph> graph_;
   std::vector<bool> is_last_;                                 // by value
-  std::unordered_map<uint32_t, ValueId> last_of_, plain_of_;  // copies
+  std::unordered_map<uint32_t, ValueId> last_of_, plain_of_;  // copies in the other layout
   std::map<Place, const Instr*> backward_of_;
   std::map<Place, ConvolutionTimes> works_last_;
   size_t convolutions_ = 0;

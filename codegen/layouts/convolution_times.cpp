@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs go on while they make the least less.
+// Runs are repeated while they lower the minimum.
 constexpr int kFewestRuns = 4, kMostRuns = 12, kRunsByClock = 3;
 constexpr double kLess = 0.98;
 
@@ -39,7 +39,7 @@ at::Tensor image(const std::vector<int64_t>& sizes, at::MemoryFormat format) {
   return at::full(sizes, 0.5, at::TensorOptions(at::kFloat)).contiguous(format);
 }
 
-// One layout of one convolution.
+// Runs one convolution in one layout.
 class Run {
  public:
   Run(const Convolution& of, at::MemoryFormat format)
@@ -77,7 +77,7 @@ class Run {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How many images one of the threads has.
+// The number of images per thread.
 int64_t share_of(int64_t images) {
   const int64_t threads = at::get_num_threads();
   return std::min(images, std::max<int64_t>(2, (images + threads - 1) / threads));
@@ -93,7 +93,7 @@ bool makes_less(double& least_cpu_us, Work work) {
   return is_less;
 }
 
-/// `run` says whether it made the least less.
+/// `run` returns whether it lowered the minimum.
 template <class Run>
 void repeat_on_one_thread(Run run) {
   on_one_thread([&] {
@@ -109,7 +109,7 @@ void time_by_clock(double& least_us, Work work) {
   least_us = std::min(least_us, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
 }
 
-// The two layouts take turns, so that a slow moment of the machine meets both.
+// Alternates between the two layouts, so that a temporary slowdown of the machine affects both.
 ConvolutionTimes measure(const Convolution& of) {
   Convolution share = of;
   share.input[0] = share_of(of.input[0]);
@@ -140,7 +140,7 @@ RunTime measure_copy(const std::vector<int64_t>& sizes) {
   return least;
 }
 
-// What was measured, here or by another process. A program has few kinds of them; one that has new ones all the time begins anew.
+// The measured times, of this process and others. A program has few different convolutions; if there are too many, the table is cleared.
 class Table {
  public:
   template <class Measure>
@@ -160,13 +160,13 @@ class Table {
 
  private:
   struct Times {
-    std::vector<double> least;  // of all that measured
-    std::vector<double> own;    // this process's; empty: it has not
+    std::vector<double> least;  // the minimum over all processes
+    std::vector<double> own;    // this process's times; empty if it has not measured
 
     const std::vector<double>& by(Measured measured) const { return measured == Measured::ByThisProcess ? own : least; }
   };
 
-  // The first processes all measure, then ever fewer of them: the least counts, and a wrong one must not decide for good.
+  // The first processes all measure, later ones at doubling intervals: the minimum counts, and a bad measurement must not decide forever.
   static bool is_time_to_measure(const std::optional<KeptTimes>& kept) {
     constexpr int kFirst = 3;
     return !kept || kept->measurements < kFirst || (kept->processes & (kept->processes + 1)) == 0;
@@ -204,7 +204,7 @@ Table& table() {
 
 }  // namespace
 
-// Lists after their lengths.
+// Each list is preceded by its length.
 std::vector<int64_t> Convolution::numbers() const {
   std::vector<int64_t> numbers = {groups, has_bias, gives_input_gradient};
   for (const auto* list : {&input, &weight, &stride, &padding, &dilation}) {

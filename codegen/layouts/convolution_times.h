@@ -1,7 +1,7 @@
 #pragma once
-// What LibTorch's convolutions take, forward and backward together, in the two layouts of images. Measured when somebody first asks, and kept,
-// for later processes too (kept_times.h). CPU time decides (one_thread.h): a busy machine must not. Since that says nothing of
-// how well many threads share the work, there is the time by the clock too.
+// The run times of LibTorch's convolutions, forward plus backward, in the two layouts of images. Measured on first use and kept, also for
+// later processes (kept_times.h). CPU time decides (one_thread.h), so that load on the machine does not. Because CPU time of one thread
+// does not show how well the work scales over threads, wall-clock time is measured too.
 
 #include <cstdint>
 #include <vector>
@@ -16,14 +16,14 @@ struct Convolution {
   bool has_bias = false;
   bool gives_input_gradient = true;
 
-  /// All of that: no two convolutions have the same.
+  /// All fields, encoded as numbers; different convolutions have different ones.
   std::vector<int64_t> numbers() const;
 };
 
-/// The least of some runs.
+/// The minimum over several runs.
 struct RunTime {
-  double cpu_us = 0;    // of one thread, for its share of the images
-  double clock_us = 0;  // of all, by the clock
+  double cpu_us = 0;    // CPU time of one thread, for its share of the images
+  double clock_us = 0;  // wall-clock time with all threads
 
   RunTime& operator+=(const RunTime& other) {
     cpu_us += other.cpu_us;
@@ -32,22 +32,22 @@ struct RunTime {
   }
 };
 
-/// Who measured.
+/// Whose measurements are accepted.
 enum class Measured {
-  BySomeProcess,  // this one where no other has, or where it is time to try again
+  BySomeProcess,  // any process'; this one measures if no other has, or if the measurement is due for a repeat
   ByThisProcess,
 };
 
 struct ConvolutionTimes {
-  RunTime plain, last;  // of operands that lie so already
-  // What lies channels-last where all operands do.
+  RunTime plain, last;  // contiguous and channels-last, without conversion of operands
+  // Which results are channels-last if all operands are.
   bool output_is_last = false, input_gradient_is_last = false, weight_gradient_is_last = false;
 };
 
-/// With LibTorch's settings as they are now: intra-op threads, oneDNN or not. Takes some runs of the convolution. Safe from many threads.
+/// Measures with LibTorch's current settings: intra-op threads, oneDNN or not. Runs the convolution several times. Thread-safe.
 ConvolutionTimes times_of(const Convolution& convolution, Measured by);
 
-/// Of a copy of an image with these sizes into the other layout.
+/// The time to copy an image with these sizes into the other layout.
 RunTime copy_time(const std::vector<int64_t>& sizes, Measured by);
 
 }  // namespace hindcast::codegen

@@ -55,7 +55,7 @@ std::vector<int64_t> settings_of_times() {
           static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::CONV))};
 }
 
-// The numbers of measurements and of processes, then the times.
+// File content: the numbers of measurements and of processes, then the times.
 std::optional<KeptTimes> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count) {
   const auto bytes = store_on_disk().read(key_of(what, sizes));
   if (!bytes || bytes->size() != (2 + count) * sizeof(double)) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// What was measured on this machine, in the folder of compiled kernels: the next process need not measure it again.
+// Stores measured times in the folder of compiled kernels, so that the next process on this machine need not measure again.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace hindcast::codegen {
 
-/// LibTorch's, now, that times depend on.
+/// LibTorch's current settings that times depend on.
 std::vector<int64_t> settings_of_times();
 
 struct KeptTimes {
   std::vector<double> times;
-  int measurements = 1;  // that they are the least of
-  int processes = 1;     // that have asked for them
+  int measurements = 1;  // how many measurements they are the minimum of
+  int processes = 1;     // how many processes have read them
 };
 
-/// So many times as were kept for `what` and these sizes, on a CPU of this model, with this release of LibTorch and its settings as they are
-/// now. nullopt: none were, or the folder cannot be used.
+/// The `count` times stored for `what` and these sizes, for this CPU model, this release of LibTorch and its current settings. nullopt if
+/// there are none, or if the folder cannot be used.
 std::optional<KeptTimes> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count);
-/// A folder that cannot be written to costs nothing else.
+/// Stores times. Does nothing if the folder cannot be written to.
 void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const KeptTimes& times);
 
 }  // namespace hindcast::codegen

@@ -5,7 +5,7 @@
 
 namespace hindcast::codegen {
 
-// A region within a region is done by who enters it. The first of the outer one's two parts is the calling thread's.
+// A nested parallel region runs on the thread that enters it. The first of the outer region's two parts runs on the calling thread.
 void on_one_thread(c10::function_ref<void()> work) {
   at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t) {
     if (begin == 0) work();

@@ -14,7 +14,7 @@ using capture::ValueId;
 
 namespace {
 
-// The value is a seed or a counter, which all masks of a program read: no kernel needs to go on from those.
+// Whether the value is a seed or a counter of a random op. All masks of a program read these, so they do not tie kernels together.
 bool is_drawn_from(ValueId value, const Instr& instr) {
   if (!instr.op) return false;
   const auto& name = instr.op->operator_name();
@@ -28,7 +28,7 @@ Bans::Bans(const JointUses& uses, const Predicate& is_banned_by_user) : uses_(us
   const Graph& graph = uses.graph();
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) classes_.push_back(codegen::class_of(uses, i));
   is_forward_ = uses.needed_for(uses.joint().result_values(), false, [](ValueId) { return false; });
-  find_users();
+  find_materialised();
   find_distances();
   ban_compared();
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
@@ -48,7 +48,8 @@ void Bans::ban(uint32_t i, Ban reason) {
   if (bans_[i] == Ban::None && classes_[i] != OpClass::View) bans_[i] = reason;
 }
 
-// What the backward computes of them for the comparison, as the absolute value, it computes once.
+// Bans the forward's instrs that make operands of comparisons. An operand that only the backward computes, such as an absolute value, is
+// computed once; then the instrs that make its operands are banned.
 void Bans::ban_compared() {
   std::vector<ValueId> open;
   for (uint32_t i = 0; i < uses_.graph().instrs.size(); ++i) {
@@ -70,21 +71,16 @@ void Bans::ban_compared() {
   }
 }
 
-void Bans::find_users() {
+void Bans::find_materialised() {
   const Graph& graph = uses_.graph();
-  users_.resize(graph.values.size());
-  is_returned_.resize(graph.values.size());
   is_materialised_.resize(graph.values.size());
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     capture::for_each_use(graph.instrs[i], [&](ValueId value) {
-      if (!value.defined()) return;
-      auto& users = users_[value.index];
-      if (users.empty() || users.back() != i) users.push_back(i);
-      if (!is_fusible_with(value, i)) is_materialised_[value.index] = true;
+      if (value.defined() && !is_fusible_with(value, i)) is_materialised_[value.index] = true;
     });
   }
   for (const ValueId value : graph.outputs) {
-    if (value.defined()) is_returned_[value.index] = is_materialised_[value.index] = true;
+    if (value.defined()) is_materialised_[value.index] = true;
   }
 }
 
@@ -98,7 +94,7 @@ void Bans::find_distances() {
   distances_.assign(graph.values.size(), kFar);
   const auto find = [&](ValueId value) {
     int32_t distance = kFar;
-    for (const uint32_t user : users_[value.index]) {
+    for (const uint32_t user : uses_.users_of(value)) {
       if (!is_forward_[user]) distance = 0;
       for (const ValueId output : graph.instrs[user].outputs) {
         if (output.defined()) distance = std::min(distance, distances_[output.index]);
@@ -134,14 +130,14 @@ bool Bans::is_reduction(uint32_t i) const {
   return made * kFactor < read;
 }
 
-// Or a view of it is.
+// Whether the value or a view of it is materialised in the backward.
 bool Bans::is_materialised_in_backward(ValueId value) const {
   std::vector<ValueId> open = {value};
   while (!open.empty()) {
     const ValueId current = open.back();
     open.pop_back();
-    if (is_returned_[current.index]) return true;
-    for (const uint32_t user : users_[current.index]) {
+    if (uses_.is_returned(current)) return true;
+    for (const uint32_t user : uses_.users_of(current)) {
       if (!is_forward_[user] && !is_fusible_with(current, user)) return true;
       if (classes_[user] != OpClass::View) continue;
       for (const ValueId view : uses_.instr(user).outputs) {
@@ -152,16 +148,17 @@ bool Bans::is_materialised_in_backward(ValueId value) const {
   return false;
 }
 
-// Of a value's uses in the forward, those behind the first place where no kernel can go on from it.
+// Bans, of a value's uses in the forward, those after the first point where no kernel can contain both.
 void Bans::ban_far_apart() {
   const Graph& graph = uses_.graph();
   constexpr uint32_t kNever = JointUses::kNone;
-  std::vector<uint32_t> first_end(graph.instrs.size(), kNever);  // by instr: the first instr that no kernel shares with those from it on
+  // By instr: the first instr that cannot share a kernel with the chain of instrs from this one on.
+  std::vector<uint32_t> first_end(graph.instrs.size(), kNever);
   for (auto i = static_cast<uint32_t>(graph.instrs.size()); i-- > 0;) {
     if (!is_forward_[i]) continue;
     for (const ValueId output : graph.instrs[i].outputs) {
       if (!output.defined()) continue;
-      for (const uint32_t user : users_[output.index]) {
+      for (const uint32_t user : uses_.users_of(output)) {
         if (is_forward_[user]) first_end[i] = std::min(first_end[i], is_fusible_with(output, user) ? first_end[user] : user);
       }
     }
@@ -171,10 +168,10 @@ void Bans::ban_far_apart() {
     for (const ValueId value : graph.instrs[i].outputs) {
       if (!value.defined()) continue;
       uint32_t end = kNever;
-      for (const uint32_t user : users_[value.index]) {
+      for (const uint32_t user : uses_.users_of(value)) {
         if (is_forward_[user]) end = std::min(end, first_end[user]);
       }
-      for (const uint32_t user : users_[value.index]) {
+      for (const uint32_t user : uses_.users_of(value)) {
         if (is_forward_[user] && user > end && is_fusible_with(value, user) && !is_drawn_from(value, uses_.instr(user)))
           ban(user, Ban::FarApart);
       }
@@ -185,7 +182,7 @@ void Bans::ban_far_apart() {
 void Bans::ban_long_chains() {
   constexpr uint32_t kLongest = 100;
   const Graph& graph = uses_.graph();
-  std::vector<uint32_t> order(graph.instrs.size());  // among those of the forward
+  std::vector<uint32_t> order(graph.instrs.size());  // by instr: its position among the instrs of the forward
   uint32_t count = 0;
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = is_forward_[i] ? count++ : count;
   std::vector<bool> is_visited(graph.instrs.size());
@@ -204,7 +201,7 @@ void Bans::ban_long_chains() {
       }
       for (const ValueId output : graph.instrs[current].outputs) {
         if (!output.defined()) continue;
-        for (const uint32_t user : users_[output.index]) {
+        for (const uint32_t user : uses_.users_of(output)) {
           if (!is_forward_[user] || is_drawn_from(output, uses_.instr(user))) continue;
           if (is_fusible_with(output, user) && bans_[user] == Ban::None) open.push(user);
         }

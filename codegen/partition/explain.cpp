@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "capture/graph/print.h"
+#include "capture/graph/value_uses.h"
 #include "codegen/partition/joint_uses.h"
 #include "codegen/partition/standard.h"
 
@@ -53,13 +54,8 @@ std::string op_name(const Instr& instr) {
 
 class Explanation {
  public:
-  Explanation(const Joint& joint, const Partitioned& parts) : joint_(joint), parts_(parts), uses_(joint), printer_(joint) {
-    for (uint32_t i = 0; i < parts.backward->instrs.size(); ++i) {
-      capture::for_each_use(parts.backward->instrs[i], [&](ValueId value) {
-        if (value.defined()) readers_[value.index].push_back(i);
-      });
-    }
-  }
+  Explanation(const Joint& joint, const Partitioned& parts)
+      : joint_(joint), parts_(parts), uses_(joint), uses_in_backward_(*parts.backward), printer_(joint) {}
 
   std::string text() const {
     std::string text = base::format("saves {}; the standard partition saves {}\n", total(parts_.saved), total(standard(uses_).saved));
@@ -82,22 +78,19 @@ class Explanation {
   std::string reason(ValueId value) const {
     constexpr size_t kNamed = 3;
     std::string text;
-    if (const auto found = readers_.find(value.index); found != readers_.end()) {
-      auto readers = found->second;
-      readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
-      for (size_t k = 0; k < std::min(kNamed, readers.size()); ++k) {
-        const Instr& reader = parts_.backward->instrs[readers[k]];
-        const ValueId made = reader.outputs.empty() ? ValueId() : reader.outputs[0];
-        text += base::format("{}{} ({})", k == 0 ? "for " : ", ", printer_.name(made), op_name(reader));
-      }
-      if (readers.size() > kNamed) text += base::format(" and {} more", readers.size() - kNamed);
+    const auto readers = uses_in_backward_.users_of(value);
+    for (size_t k = 0; k < std::min(kNamed, readers.size()); ++k) {
+      const Instr& reader = parts_.backward->instrs[readers[k]];
+      const ValueId made = reader.outputs.empty() ? ValueId() : reader.outputs[0];
+      text += base::format("{}{} ({})", k == 0 ? "for " : ", ", printer_.name(made), op_name(reader));
     }
+    if (readers.size() > kNamed) text += base::format(" and {} more", readers.size() - kNamed);
     const auto gradients = joint_.gradient_values();
     if (std::find(gradients.begin(), gradients.end(), value) != gradients.end()) text += text.empty() ? "a gradient" : ", and a gradient";
     return text;
   }
 
-  // Of what the forward computes too.
+  // Instrs of the backward that the forward computes too.
   std::string recomputed() const {
     std::vector<bool> is_made(joint_.graph->values.size());
     for (const Instr& instr : parts_.forward->instrs) {
@@ -128,8 +121,8 @@ class Explanation {
   const Joint& joint_;
   const Partitioned& parts_;
   const JointUses uses_;
+  const capture::ValueUses uses_in_backward_;
   const JointPrinter printer_;
-  std::map<uint32_t, std::vector<uint32_t>> readers_;  // by value: instrs of the backward
 };
 
 }  // namespace

@@ -7,11 +7,11 @@
 
 namespace hindcast::codegen {
 
-/// By value: what the joint's text calls it, with primals_1, ... and tangents_1, ... as the inputs. Both halves of a partition have the
-/// joint's values, so the names are theirs too.
+/// By value: its name in the joint's text, where inputs are primals_1, ... and tangents_1, .... Both halves of a partition have the joint's
+/// values, so the names apply to them too.
 std::vector<std::string> names_of(const capture::Joint& joint);
 
-/// What is saved and who needs it, what is computed again, and how many bytes that is beside what `standard` saves.
+/// A report: what is saved and which instrs need it, what is recomputed, and the bytes saved compared with `standard`.
 std::string explain(const capture::Joint& joint, const capture::Partitioned& parts);
 
 }  // namespace hindcast::codegen

@@ -43,7 +43,7 @@ std::vector<bool> FlowNetwork::sink_side() const {
       boost::get(&VertexState::distance, network), boost::get(boost::vertex_index, network), kSource, kSink);
   HC_CHECK(flow <= total, "the least cut of {} vertices has a tie in it", vertices_);
 
-  // What still reaches the sink.
+  // The vertices from which the sink is reachable in the residual network.
   std::vector<bool> is_on_sink_side(vertices_);
   std::vector<Vertex> open = {kSink};
   is_on_sink_side[kSink] = true;

@@ -1,13 +1,12 @@
 #include "codegen/partition/joint_uses.h"
 
+#include "capture/ops/op_facts.h"
 #include "codegen/fuse/member.h"
 #include "codegen/passes/instr_key.h"
 
 #include <ATen/core/enum_tag.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <unordered_set>
 
 namespace hindcast::codegen {
@@ -17,16 +16,13 @@ using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
 using capture::Joint;
+using capture::OpFacts;
 using capture::Value;
 using capture::ValueId;
 
 namespace {
 
-// Their schemas do not say that they write to the running statistics.
-bool writes_in_secret(const Instr& instr) {
-  constexpr std::array<std::string_view, 3> kNames = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"};
-  return std::find(kNames.begin(), kNames.end(), instr.op->operator_name().name) != kNames.end();
-}
+bool writes_statistics(const Instr& instr) { return capture::facts_of(instr.op->operator_name()).has(OpFacts::Statistics); }
 
 int64_t bytes_of_value(const Graph& graph, const Value& value) {
   return !value.defined || value.dtype == at::ScalarType::Undefined ? 0 : bytes_of(graph, value);
@@ -35,11 +31,9 @@ int64_t bytes_of_value(const Graph& graph, const Value& value) {
 }  // namespace
 
 bool compares_tensors(const capture::Instr& instr) {
-  static constexpr std::array<std::string_view, 6> kComparisons = {"aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge"};
   if (!instr.op) return false;
   const c10::OperatorName& name = instr.op->operator_name();
-  return (name.overload_name == "Tensor" && std::find(kComparisons.begin(), kComparisons.end(), name.name) != kComparisons.end()) ||
-         name.name == "hindcast::formula";
+  return (name.overload_name == "Tensor" && capture::facts_of(name).has(OpFacts::Compares)) || name.name == "hindcast::formula";
 }
 
 bool stays_where_it_is(const Instr& instr) {
@@ -47,10 +41,10 @@ bool stays_where_it_is(const Instr& instr) {
   if (std::none_of(instr.outputs.begin(), instr.outputs.end(), is_defined)) return true;
   switch (instr.kind) {
     case InstrKind::Op:
-      return !is_pure(instr) || writes_in_secret(instr);
-    case InstrKind::Mutate:  // writes to a copy of its own
+      return !is_pure(instr) || writes_statistics(instr);
+    case InstrKind::Mutate:  // writes only to its own copy
       return !instr.op->operator_name().name.starts_with("aten::") || instr.op->hasTag(at::Tag::nondeterministic_seeded) ||
-             writes_in_secret(instr);
+             writes_statistics(instr);
     case InstrKind::AddGrads:
       return false;
     case InstrKind::Event:
@@ -60,16 +54,11 @@ bool stays_where_it_is(const Instr& instr) {
 }
 
 JointUses::JointUses(const Joint& joint)
-    : joint_(joint),
-      makers_(joint.graph->values.size(), kNone),
-      input_numbers_(makers_.size(), kNone),
-      value_needs_backward_(makers_.size()),
-      viewed_(makers_.size()) {
+    : joint_(joint), uses_(*joint.graph), value_needs_backward_(joint.graph->values.size()), viewed_(joint.graph->values.size()) {
   for (const Value& value : graph().values) bytes_.push_back(bytes_of_value(graph(), value));
   for (uint32_t i = 0; i < graph().inputs.size(); ++i) {
     const ValueId value = graph().inputs[i];
     if (!value.defined()) continue;
-    input_numbers_[value.index] = i;
     value_needs_backward_[value.index] = i >= joint.primals;
   }
   for (uint32_t i = 0; i < graph().instrs.size(); ++i) {
@@ -83,14 +72,13 @@ JointUses::JointUses(const Joint& joint)
     const ValueId viewed = stays_.back() ? ValueId() : find_viewed(instr);
     for (const ValueId output : instr.outputs) {
       if (!output.defined()) continue;
-      makers_[output.index] = i;
       value_needs_backward_[output.index] = needs_backward;
       viewed_[output.index] = viewed;
     }
   }
 }
 
-// The graph does not say of which argument a view is. Of ops with one tensor there is no question.
+// The graph does not say which argument a view is of. For ops with one tensor argument it is clear.
 ValueId JointUses::find_viewed(const Instr& instr) const {
   if (instr.kind != InstrKind::Op) return {};
   for (const ValueId output : instr.outputs) {

@@ -27,15 +27,15 @@ constexpr double kMostCapacity = 0x1p61;
 constexpr int32_t kFarthest = 100;
 constexpr double kByDistance = 1.1;
 
-/// What may be computed again, and how values are priced.
+/// The parameters of one cut: which instrs may be recomputed, and how values are priced.
 struct Rung {
   enum class Prices : uint8_t {
     Default,
-    DefaultWithoutPrimals,  // all primals live on
-    Bytes,                  // that the forward makes
+    DefaultWithoutPrimals,  // assumes that all primals stay alive
+    Bytes,                  // bytes of values that the forward computes
   };
   Prices prices = Prices::Bytes;
-  size_t allowed = 0;  // how many of the banned instrs may be computed again, cheapest for its bytes first
+  size_t allowed = 0;  // how many of the banned instrs may be recomputed, cheapest per byte first
 };
 
 class Cutter {
@@ -63,8 +63,8 @@ class Cutter {
   const Graph& graph_;
   std::vector<bool> is_lasting_;  // by primal
   const Bans bans_;
-  std::vector<bool> is_needed_;  // by instr: by the backward, if nothing were saved
-  std::vector<size_t> places_;   // by instr: its place among the banned ones that could be allowed, from 1 on
+  std::vector<bool> is_needed_;  // by instr: needed by the backward if nothing is saved
+  std::vector<size_t> places_;   // by instr: its 1-based rank among the banned instrs that could be allowed
   size_t banned_instrs_ = 0;
   double default_scale_ = 1;
   int64_t byte_scale_ = 1;
@@ -84,12 +84,12 @@ void Cutter::sort_banned_instrs() {
   for (const auto& [cost, i] : costs) places_[i] = ++banned_instrs_;
 }
 
-// Prices are whole numbers whose sum must not overflow.
+// Prices are integers, and their sum must not overflow.
 void Cutter::find_scales() {
   double bytes = 1;
   for (uint32_t value = 0; value < graph_.values.size(); ++value) bytes += static_cast<double>(uses_.bytes_of({value}));
   default_scale_ = std::min(1024.0, kMostCapacity / (bytes * 3 * std::pow(kByDistance, kFarthest)));
-  const double most = kFarthest * static_cast<double>(graph_.values.size() + 1);  // all distances together
+  const double most = kFarthest * static_cast<double>(graph_.values.size() + 1);  // bound on the sum of all distances
   byte_scale_ = most * (bytes + 1) < kMostCapacity ? static_cast<int64_t>(most) : 1;
 }
 
@@ -98,27 +98,27 @@ bool Cutter::is_banned(uint32_t i, const Rung& rung) const {
   return bans_.of(i) != Ban::None && places_[i] > rung.allowed;
 }
 
-// None for a view, which is taken again: what is saved is what it is a view of.
+// nullopt for a view: its base is saved instead, and the view is recomputed.
 std::optional<int64_t> Cutter::price_of(ValueId value, const Rung& rung) const {
   if (uses_.viewed_by(value).defined()) return std::nullopt;
   const bool is_default = rung.prices == Rung::Prices::Default;
   if (uses_.is_primal(value) && (!is_default || is_lasting_[uses_.input_number(value)])) return 0;
   const int64_t bytes = uses_.bytes_of(value);
   const int32_t distance = std::clamp(bans_.distance_of(value), 1, kFarthest);
-  const bool is_extra = bans_.distance_of(value) == 0;  // the forward would make it for the backward alone
+  const bool is_extra = bans_.distance_of(value) == 0;  // the forward would compute it only for the backward
   if (rung.prices == Rung::Prices::Bytes) {
-    // Of equally many bytes those near the backward, which spare it most.
+    // Of equal bytes, prefers values near the backward, which save it the most work.
     return byte_scale_ == 1 ? bytes : bytes * byte_scale_ + (is_extra ? kFarthest : distance);
   }
   const double price = static_cast<double>(bytes) * std::pow(kByDistance, distance) * (bans_.is_materialised(value) ? 1 : 2);
   return static_cast<int64_t>(price * default_scale_ * (is_extra ? 1.01 : 1));
 }
 
-// The edge of each value, by its two vertices. An instr with one output is the near one of that; one with several has a vertex of its own.
+// The two vertices of each value's edge. An instr with one output is the output's near vertex; one with several has its own vertex.
 struct Edges {
   explicit Edges(size_t values) : near(values), far(values) {}
   FlowNetwork network;
-  std::vector<FlowNetwork::Vertex> near, far;  // by value; 0: it has no edge
+  std::vector<FlowNetwork::Vertex> near, far;  // by value; 0 if it has no edge
 
   void add(ValueId value, std::optional<int64_t> price) {
     near[value.index] = network.add_vertex();
@@ -172,8 +172,8 @@ std::vector<ValueId> Cutter::cut(const Rung& rung) const {
   return saved;
 }
 
-// The default, and where less is asked for the first rung that saves no more than that. Each rung by bytes saves at most what the
-// one before does, since it forbids less.
+// Finds the cut for a memory budget: the default cut, or for a smaller budget the first rung that saves no more than that. Each rung saves
+// at most as many bytes as the one before, since it bans fewer instrs.
 class Ladder {
  public:
   Ladder(const JointUses& uses, const MinCutOptions& options) : uses_(uses), options_(options), cutter_(uses, options) {}
@@ -188,7 +188,7 @@ class Ladder {
     const double most = bytes_of(best), fewest = bytes_of(found);
     if (most <= fewest) return best;
     const double budget = fewest + options_.memory_budget * (most - fewest);
-    size_t first = 0, last = cutter_.bans();  // `found` is of the last
+    size_t first = 0, last = cutter_.bans();  // binary search; `found` belongs to `last`
     while (first < last) {
       const size_t middle = (first + last) / 2;
       Partitioned next = parts({.allowed = middle});

@@ -1,74 +1,30 @@
 #include "codegen/partition/op_classes.h"
 
+#include "capture/ops/op_facts.h"
 #include "codegen/fuse/row_ops.h"
 
 #include <ATen/core/enum_tag.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 
 namespace hindcast::codegen {
 
 using capture::Instr;
 using capture::InstrKind;
+using capture::OpKind;
 using capture::ValueId;
 
 namespace {
 
-// Not tagged as pointwise by LibTorch, and as cheap.
-constexpr auto kCopies = std::to_array<std::string_view>({"_to_copy",
-                                                          "arange",
-                                                          "clone",
-                                                          "copy",
-                                                          "empty",
-                                                          "empty_like",
-                                                          "empty_strided",
-                                                          "fill",
-                                                          "full",
-                                                          "full_like",
-                                                          "lift_fresh_copy",
-                                                          "masked_fill",
-                                                          "new_empty",
-                                                          "new_empty_strided",
-                                                          "new_full",
-                                                          "new_ones",
-                                                          "new_zeros",
-                                                          "ones",
-                                                          "ones_like",
-                                                          "scalar_tensor",
-                                                          "tril",
-                                                          "triu",
-                                                          "where",
-                                                          "zero",
-                                                          "zeros",
-                                                          "zeros_like"});
-constexpr auto kReductions = std::to_array<std::string_view>(
-    {"all", "amax", "amin", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "std_mean", "sum", "var", "var_mean"});
-constexpr auto kProducts =
-    std::to_array<std::string_view>({"addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "linear", "matmul", "mm", "mv"});
-
-template <size_t N>
-bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// Without "aten::", and without the underscore of a write.
-std::string_view plain_name(const Instr& instr) {
-  std::string_view name = instr.op->operator_name().name;
-  name.remove_prefix(name.find("::") + 2);
-  while (name.ends_with('_')) name.remove_suffix(1);
-  return name;
-}
-
-bool is_product(std::string_view name) {
-  return contains(kProducts, name) || name.find("convolution") != name.npos || name.find("attention") != name.npos;
+bool is_product(const c10::OperatorName& op, OpKind kind) {
+  const size_t name = op.name.find("::");  // flash_attention::rotary is none
+  return kind == OpKind::Product || op.name.find("convolution", name) != op.name.npos || op.name.find("attention", name) != op.name.npos;
 }
 
 struct Traffic {
   double operands = 0, results = 0;  // bytes
-  double numels = 1;                 // of the first two operands and the first result, multiplied
+  double numels = 1;                 // product of the numels of the first two operands and the first result
 };
 
 Traffic traffic_of(const JointUses& uses, const Instr& instr) {
@@ -101,16 +57,16 @@ OpClass class_of(const JointUses& uses, uint32_t i) {
   if (!instr.op) return OpClass::Other;
   if (instr.op->hasTag(at::Tag::nondeterministic_seeded)) return OpClass::Random;
   if (uses.stays(i)) return OpClass::Other;
-  const std::string_view name = plain_name(instr);
-  if (instr.op->hasTag(at::Tag::pointwise) || contains(kCopies, name)) return OpClass::Pointwise;
-  if (contains(kReductions, name)) return OpClass::Reduction;
+  const OpKind kind = capture::facts_of_functional(instr.op->operator_name()).kind;
+  if (instr.op->hasTag(at::Tag::pointwise) || kind == OpKind::Copy) return OpClass::Pointwise;
+  if (kind == OpKind::Reduction) return OpClass::Reduction;
   if (find_row_op(*instr.op) != nullptr) return OpClass::Rows;
-  if (name == "cat" || name == "stack") return OpClass::Concat;
-  return is_product(name) ? OpClass::Product : OpClass::Other;
+  if (kind == OpKind::Concat) return OpClass::Concat;
+  return is_product(instr.op->operator_name(), kind) ? OpClass::Product : OpClass::Other;
 }
 
 bool is_fusible(OpClass producer, OpClass consumer) {
-  // Parts of a whole are written where they belong; a whole is not read part by part.
+  // A concat can be fused with its producers, which write its parts in place, but not with its consumers.
   if (consumer == OpClass::Concat) return true;
   const auto shares_kernels = [](OpClass op) { return op <= OpClass::Rows; };
   return shares_kernels(producer) && shares_kernels(consumer);
@@ -121,7 +77,7 @@ double cost_of(const JointUses& uses, uint32_t i, OpClass op_class) {
   if (op_class == OpClass::View) return 0;
   const Traffic traffic = traffic_of(uses, uses.instr(i));
   double cost = kCall + (traffic.operands + traffic.results) / kBytesPerNs;
-  // Of m*k, k*n and m*n elements the root is m*k*n.
+  // The square root of (m*k) * (k*n) * (m*n) is m*k*n.
   if (op_class == OpClass::Product) cost += 2 * std::sqrt(traffic.numels) / kFlopsPerNs;
   return cost;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What it takes to compute an instr again, by its op.
+// Classifies instrs by their op, to estimate the cost of recomputing them.
 
 #include "codegen/partition/joint_uses.h"
 
@@ -9,21 +9,21 @@ namespace hindcast::codegen {
 
 enum class OpClass : uint8_t {
   View,
-  Pointwise,  // copies, sums of gradients and new tensors too
+  Pointwise,  // also copies, sums of gradients, and new tensors
   Reduction,
   Random,
-  Rows,  // norms, softmax, losses: share kernels, and are no matter of memory alone
+  Rows,  // norms, softmax, losses: can be fused, but are not purely memory-bound
   Concat,
-  Product,  // matrix products, convolutions, attention: costs more than to read its operands
+  Product,  // matrix products, convolutions, attention: compute-bound
   Other,
 };
 
 OpClass class_of(const JointUses& uses, uint32_t i);
 
-/// Whether a kernel that has one of them may have the other too.
+/// Whether the two may share a kernel.
 bool is_fusible(OpClass producer, OpClass consumer);
 
-/// About how long the instr takes, in nanoseconds: only to tell dear ones from cheap ones.
+/// A rough estimate of the instr's run time in nanoseconds, to distinguish expensive from cheap ones.
 double cost_of(const JointUses& uses, uint32_t i, OpClass op_class);
 
 }  // namespace hindcast::codegen

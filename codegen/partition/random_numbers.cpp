@@ -1,6 +1,7 @@
 #include "codegen/partition/random_numbers.h"
 
 #include "capture/graph/args.h"
+#include "capture/graph/value_uses.h"
 #include "codegen/fuse/body.h"
 #include "codegen/fuse/random_ops.h"
 #include "codegen/fuse/views.h"
@@ -32,7 +33,7 @@ bool is_named(const Instr& instr, std::string_view name, std::string_view overlo
   return instr.op && instr.op->operator_name().name == name && instr.op->operator_name().overload_name == overload;
 }
 
-// Of all of a tensor.
+// Whether the instr writes a whole tensor.
 bool writes_all(const Instr& instr) { return instr.kind == InstrKind::Mutate && instr.views.empty() && instr.target_arg == 0; }
 
 std::optional<double> number_of(const Arg& arg) {
@@ -42,12 +43,7 @@ std::optional<double> number_of(const Arg& arg) {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Joint& joint) : joint_(joint), graph_(std::make_shared<Graph>(*joint.graph)), users_(graph_->values.size()) {
-    for (uint32_t i = 0; i < graph_->instrs.size(); ++i) {
-      capture::for_each_use(graph_->instrs[i], [&](ValueId value) { note(value, i); });
-    }
-    for (const ValueId value : graph_->outputs) note(value, base::kNoIndex);
-  }
+  explicit Rewriter(const Joint& joint) : joint_(joint), graph_(std::make_shared<Graph>(*joint.graph)), uses_(*joint.graph) {}
 
   Joint run() {
     for (uint32_t i = 0; i < joint_.forward_end; ++i) {
@@ -65,12 +61,6 @@ class Rewriter {
   }
 
  private:
-  void note(ValueId value, uint32_t user) {
-    if (!value.defined()) return;
-    auto& users = users_[value.index];
-    if (users.empty() || users.back() != user) users.push_back(user);
-  }
-
   // (self, p, generator); what was there before is not read.
   bool is_bernoulli(const Instr& instr) const {
     const bool in_place = writes_all(instr) && is_named(instr, "aten::bernoulli_", "float");
@@ -83,7 +73,7 @@ class Rewriter {
     return result.defined && is_float(result.dtype) && result.strides.size() == result.sizes.size() && is_contiguous(*graph_, result);
   }
 
-  // (input, p, train) -> (output, mask), where only gradients read the mask. ATen has it for devices that draw and drop in one kernel.
+  // (input, p, train) -> (output, mask), if only gradients read the mask. ATen uses this op on devices that have a fused dropout kernel.
   bool is_dropout(const Instr& instr) const {
     if (instr.kind != InstrKind::Op || !is_named(instr, "aten::native_dropout", "") || instr.outputs.size() != 2) return false;
     const auto p = number_of(instr.args[1]);
@@ -91,9 +81,9 @@ class Rewriter {
     const bool trains =
         train.kind == Arg::Kind::Constant && (train.constant.isNone() || (train.constant.isBool() && train.constant.toBool()));
     if (!p || *p <= 0 || *p >= 1 || !trains || !is_drawn_in_place(graph_->values[instr.outputs[0].index])) return false;
-    const auto& readers = users_[instr.outputs[1].index];
-    return std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
-      return reader != base::kNoIndex && is_named(graph_->instrs[reader], "aten::native_dropout_backward", "") &&
+    const auto readers = uses_.users_of(instr.outputs[1]);
+    return !uses_.is_returned(instr.outputs[1]) && std::all_of(readers.begin(), readers.end(), [&](uint32_t reader) {
+      return is_named(graph_->instrs[reader], "aten::native_dropout_backward", "") &&
              graph_->instrs[reader].args[1].values[0] == instr.outputs[1] && number_of(graph_->instrs[reader].args[2]);
     });
   }
@@ -112,16 +102,16 @@ class Rewriter {
       instr.args = {input, tensor(seed), tensor(rows), tensor(columns), constant(1 - p), constant(value)};
     };
     drop(i, replaced.args[0], replaced.outputs[0], 1 / (1 - p));
-    for (const uint32_t reader : users_[replaced.outputs[1].index]) {
+    for (const uint32_t reader : uses_.users_of(replaced.outputs[1])) {
       const Instr gradient = graph_->instrs[reader];
       drop(reader, gradient.args[0], gradient.outputs[0], *number_of(gradient.args[2]));
     }
   }
 
-  // What alone reads it, where that divides it by a number.
+  // The value's only reader, if that divides it by a constant; otherwise kNoIndex.
   uint32_t divisor_of(ValueId value) const {
-    const auto& users = users_[value.index];
-    if (users.size() != 1 || users[0] == base::kNoIndex || users[0] >= joint_.forward_end) return base::kNoIndex;
+    const auto users = uses_.users_of(value);
+    if (users.size() != 1 || uses_.is_returned(value) || users[0] >= joint_.forward_end) return base::kNoIndex;
     const Instr& user = graph_->instrs[users[0]];
     if (!writes_all(user) || user.base != value || !is_named(user, "aten::div_", "Scalar")) return base::kNoIndex;
     const auto number = number_of(user.args[1]);
@@ -147,7 +137,7 @@ class Rewriter {
                   constant(p),  constant(value), constant(static_cast<int64_t>(graph_->values[result.index].dtype))};
   }
 
-  // The innermost dims that make a loop count the columns, the others the rows.
+  // The counters of rows and columns: innermost dims with enough elements for a loop are the columns, the others the rows.
   std::pair<ValueId, ValueId> counters_of(const std::vector<ExprId>& sizes, c10::Device device) {
     constexpr int64_t kColumns = 64;
     size_t first_column = sizes.size();
@@ -188,9 +178,9 @@ class Rewriter {
 
   const Joint& joint_;
   std::shared_ptr<Graph> graph_;
-  std::vector<std::vector<uint32_t>> users_;  // by value: instrs, base::kNoIndex for who called the program
+  const capture::ValueUses uses_;  // as recorded: what this rewriter adds is not in it
   std::set<uint32_t> removed_;
-  std::vector<Instr> start_;                           // new ones, before all others
+  std::vector<Instr> start_;                           // new instrs at the start of the graph
   std::map<std::vector<uint32_t>, ValueId> counters_;  // by device and sizes
 };
 

@@ -1,15 +1,15 @@
 #pragma once
-// Random numbers that a program's kernels draw themselves.
+// Rewrites random ops so that a program's kernels draw the numbers themselves.
 //
-// LibTorch's generator makes one number after the other, on one thread, which takes longer than all else that a kernel does with them; and
-// what it has drawn must be saved for the backward. Here one number of it is the seed of all that an op draws, and the op a pure function
-// of the seed (codegen/fuse/random_ops.h): min_cut saves the seed, and the backward draws the same again.
+// LibTorch's CPU generator draws one number at a time, on one thread, which takes longer than the rest of a kernel; and its results must be
+// saved for the backward. Here an op draws one number from it as a seed, and is then a pure function of the seed
+// (codegen/fuse/random_ops.h): min_cut saves the seed, and the backward draws the same numbers again.
 //
-// Recognised are bernoulli and bernoulli_ of one probability, and so dropout: what follows on each other is one op,
+// Recognised are bernoulli and bernoulli_ with a single probability, and with them dropout: a chain of these becomes one op,
 //
 //   noise = empty_like(x).bernoulli_(1 - p).div_(1 - p)    noise = philox_bernoulli(seed, rows, columns, 1 - p, 1 / (1 - p))
 //
-// and the form that dropout has on other devices, whose mask is not made at all:
+// and the form that dropout has on other devices; its mask is then not computed at all:
 //
 //   y, mask = native_dropout(x, p, True)                   y = philox_dropout(x, seed, rows, columns, 1 - p, 1 / (1 - p))
 //   gx = native_dropout_backward(gy, mask, 1 / (1 - p))    gx = philox_dropout(gy, seed, rows, columns, 1 - p, 1 / (1 - p))
@@ -18,7 +18,7 @@
 
 namespace hindcast::codegen {
 
-/// The same joint program but for the numbers that its forward draws. Its values keep their numbers.
+/// The joint program with its forward's random ops rewritten. Value ids do not change.
 capture::Joint draw_in_kernels(const capture::Joint& joint);
 
 }  // namespace hindcast::codegen

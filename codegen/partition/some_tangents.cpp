@@ -2,12 +2,12 @@
 
 #include "capture/graph/accumulation.h"
 #include "capture/graph/copy_graph.h"
+#include "capture/ops/op_facts.h"
 #include "codegen/partition/joint_uses.h"
 
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <string_view>
 #include <unordered_map>
 
 namespace hindcast::codegen {
@@ -16,66 +16,16 @@ using capture::Graph;
 using capture::Instr;
 using capture::InstrKind;
 using capture::Joint;
+using capture::OpFacts;
 using capture::ValueId;
 
 namespace {
 
-// Ops whose results are zero where all that depends on a tangent is. All formulas of LibTorch named *_backward are linear in the gradient.
-// Asked where a formula gets some of its gradients: LibTorch's formulas leave out what belongs to the others.
+// Whether the op's results are zero if all its operands that depend on a tangent are. All formulas of LibTorch named *_backward are linear
+// in the gradient. Used for formulas with only some of their gradients: LibTorch's formulas skip the terms of undefined gradients.
 bool is_linear(const Instr& instr) {
-  static constexpr std::array kNames = {"aten::neg",
-                                        "aten::sum",
-                                        "aten::mean",
-                                        "aten::expand",
-                                        "aten::view",
-                                        "aten::_unsafe_view",
-                                        "aten::reshape",
-                                        "aten::t",
-                                        "aten::transpose",
-                                        "aten::permute",
-                                        "aten::squeeze",
-                                        "aten::unsqueeze",
-                                        "aten::slice",
-                                        "aten::select",
-                                        "aten::narrow",
-                                        "aten::alias",
-                                        "aten::detach",
-                                        "aten::clone",
-                                        "aten::_to_copy",
-                                        "aten::mm",
-                                        "aten::bmm",
-                                        "aten::mul",
-                                        "aten::split",
-                                        "aten::split_with_sizes",
-                                        "aten::unbind",
-                                        "aten::flip",
-                                        "aten::roll",
-                                        "aten::as_strided",
-                                        "aten::diagonal",
-                                        "aten::cumsum",
-                                        "aten::real",
-                                        "aten::imag",
-                                        "aten::_conj",
-                                        "aten::view_as_real",
-                                        "aten::view_as_complex",
-                                        "aten::zeros_like",
-                                        "aten::new_zeros",
-                                        "aten::index_select",
-                                        "aten::gather",
-                                        "aten::constant_pad_nd",
-                                        "aten::sub",
-                                        "aten::unfold",
-                                        "aten::tril",
-                                        "aten::triu",
-                                        "aten::dot",
-                                        "aten::mv",
-                                        "aten::_reshape_alias",
-                                        "aten::resolve_conj",
-                                        "aten::_neg_view",
-                                        "aten::lift_fresh",
-                                        "aten::contiguous"};
-  const std::string& name = instr.op->operator_name().name;
-  return name.find("_backward") != std::string::npos || std::find(kNames.begin(), kNames.end(), std::string_view(name)) != kNames.end();
+  const c10::OperatorName& name = instr.op->operator_name();
+  return name.name.find("_backward") != std::string::npos || capture::facts_of(name).has(OpFacts::Linear);
 }
 
 class SomeTangents {
@@ -110,7 +60,7 @@ class SomeTangents {
  private:
   struct State {
     bool is_zero = false;
-    ValueId instead;  // the same
+    ValueId instead;  // the tensor of zeros that replaces it
   };
 
   ValueId now(ValueId value) const {
@@ -137,7 +87,7 @@ class SomeTangents {
     return true;
   }
 
-  // Nothing flows into the node whose formula instr i is a part of: autograd does not run it.
+  // Whether the node whose formula contains instr i has no incoming gradient: autograd does not run it.
   bool gets_no_gradient(uint32_t i) {
     const uint32_t formula = graph_.instrs[i].formula;
     if (i < joint_.forward_end || formula == 0) return false;
@@ -162,7 +112,7 @@ class SomeTangents {
     capture::for_each_use(instr, [&](ValueId value) { any = any || is_zero(value); });
     return any;
   }
-  // Of what depends on a tangent.
+  // Whether all operands that depend on a tangent are zero.
   bool reads_only_zeros(const Instr& instr) const {
     bool all = true;
     capture::for_each_use(instr, [&](ValueId value) { all = all && (!value.defined() || !uses_.is_of_backward(value) || is_zero(value)); });
@@ -214,7 +164,7 @@ class SomeTangents {
     return true;
   }
 
-  // Contiguous ones, whatever layout the value had: only an op that names strides would notice.
+  // Makes contiguous zeros, whatever layout the value had. Returns false if the reader has strides among its arguments and would notice.
   bool make_zeros(ValueId value, const Instr& reader) {
     if (!is_contiguous(graph_.values[value.index]) && names_strides(reader)) return false;
     const capture::Value& zeros = graph_.values[value.index];
@@ -233,10 +183,7 @@ class SomeTangents {
   }
 
   static bool names_strides(const Instr& instr) {
-    const auto names = [](const c10::OperatorHandle& op) {
-      const std::string& name = op.operator_name().name;
-      return name == "aten::as_strided" || name == "aten::_reshape_alias";
-    };
+    const auto names = [](const c10::OperatorHandle& op) { return capture::facts_of(op.operator_name()).has(OpFacts::Strides); };
     return (instr.op && names(*instr.op)) ||
            std::any_of(instr.views.begin(), instr.views.end(), [&](const capture::ViewStep& view) { return names(view.op); });
   }

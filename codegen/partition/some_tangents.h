@@ -1,5 +1,5 @@
 #pragma once
-// The backward of a call whose gradients flow into some of its results, made of the one for all of them.
+// Specialises a joint program for a backward in which only some results of the call have gradients.
 
 #include "capture/function/joint.h"
 
@@ -8,12 +8,13 @@
 
 namespace hindcast::codegen {
 
-/// The joint program where nothing flows into the results for which `flows`, by tangent, is false. Their tangents are undefined, and so are
-/// gradients that depend on no other: as with autograd, a formula that nothing flows into does not run. One that gets some of its gradients reads
-/// zeros in place of the others. Nullopt: an op names the strides of a missing one; zeros have to be given for the tangents.
+/// The joint program with undefined tangents for the results for which `flows`, indexed by tangent, is false. Gradients that depend only on
+/// undefined tangents are undefined too: as in autograd, a formula without any incoming gradient does not run. A formula with some of its
+/// incoming gradients reads zeros for the others. nullopt if an op depends on the strides of an undefined tangent; the caller must then
+/// pass zeros for the tangents.
 std::optional<capture::Joint> with_some_tangents(const capture::Joint& joint, const std::vector<bool>& flows);
 
-/// The joint program without the gradients that only tangents for which `flows` is false reach.
+/// The joint program without the gradients that depend only on tangents for which `flows` is false.
 capture::Joint with_gradients_of(const capture::Joint& joint, const std::vector<bool>& flows);
 
 }  // namespace hindcast::codegen

@@ -80,7 +80,7 @@ class Splitter {
     return false;
   }
 
-  // Of an instr with several outputs that runs again for one of them.
+  // Does not save the outputs of an instr that is recomputed anyway, for another of its outputs.
   void forget_what_comes_again(const std::vector<bool>& backward) {
     for (uint32_t i = 0; i < backward.size(); ++i) {
       if (!backward[i] || uses_.runs_in_backward(i)) continue;
@@ -90,7 +90,7 @@ class Splitter {
     }
   }
 
-  // By the backward of what the forward has: in the joint's order, as values have no order of their own.
+  // The forward's values that the backward reads, in the joint's order.
   std::vector<ValueId> what_is_read(const std::vector<bool>& backward) const {
     std::vector<bool> is_read(graph_.values.size());
     const auto read = [&](ValueId value) {
@@ -110,7 +110,7 @@ class Splitter {
     return values;
   }
 
-  // What needs a tangent in its own order, and before each what is computed again for it.
+  // The backward's instrs: those that need a tangent, in the joint's order, each preceded by what is recomputed for it.
   std::vector<uint32_t> in_time(std::vector<bool> needed) const {
     std::vector<uint32_t> order, open, again;
     const auto need = [&](ValueId value) {
@@ -149,7 +149,7 @@ class Splitter {
     part->origins = graph_.origins;
     part->names = graph_.names;
     part->id = graph_.id;
-    part->strict = graph_.strict;
+    part->bitwise = graph_.bitwise;
     part->inputs = std::move(inputs);
     part->outputs = std::move(outputs);
     part->instrs.reserve(order.size());
@@ -160,7 +160,7 @@ class Splitter {
   const JointUses& uses_;
   const Joint& joint_;
   const Graph& graph_;
-  std::vector<bool> is_saved_;  // by value; also what the backward cannot make
+  std::vector<bool> is_saved_;  // by value; includes values that the backward cannot compute
 };
 
 }  // namespace

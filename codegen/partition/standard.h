@@ -4,7 +4,7 @@
 
 namespace hindcast::codegen {
 
-/// Saves what the autograd formulas save: all that the instrs of the backward read from before it. Only views are taken again.
+/// Saves what the autograd formulas save: every value of the forward that an instr of the backward reads. Only views are recomputed.
 capture::Partitioned standard(const capture::Joint& joint);
 capture::Partitioned standard(const JointUses& uses);
 

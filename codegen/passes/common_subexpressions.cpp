@@ -1,11 +1,11 @@
-// Two results in one memory must not be told apart from two in two.
+// After sharing, two results have one memory. No one must be able to observe this:
 //
-//   by what is computed later   it writes in place only where a run finds that nobody else holds the memory
-//   by user code                it may write to what it is given: what it sees is not shared, nor what waits while it runs
-//   by leaves                   the last one takes the tensor, the others copy; views of it would be taken as well, in one memory
+//   later instrs   write in place only if a run finds no other owner of the memory
+//   user code      may write to what it is given: so values that it sees, or that are held while it runs, are not shared
+//   leaves         the last one takes the tensor and the others copy; but views of it would be taken too, and share memory
 //
-// Whether a leaf's gradient is shared as such or through a view of its own is known once all is shared: a view of what is shared is
-// shared in turn. So it is first shared, then looked at, and done again without what was wrong.
+// Whether a leaf's gradient is shared directly or through a view is known only after all sharing is done, since views of shared values are
+// shared in turn. So the pass shares everything, checks the result, and repeats without the instrs that were wrong.
 
 #include "codegen/passes/common_subexpressions.h"
 
@@ -24,7 +24,7 @@ using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
 
-constexpr int kMostRounds = 8;  // two are usual; a graph that needs more than these stays as it is
+constexpr int kMostRounds = 8;  // two are usual; a graph that needs more is left unchanged
 
 struct Merge {
   uint32_t instr, earlier;
@@ -50,7 +50,7 @@ class Sharing {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
       if (capture::is_barrier(instr)) known.clear();
-      if (instr.kind != InstrKind::Op || graph_.binds_sizes(instr)) continue;  // sizes are bound in their order, each by its own op
+      if (instr.kind != InstrKind::Op || graph_.binds_sizes(instr)) continue;  // each unbacked size is bound by its own op, in order
       const auto key = key_of(instr, rewrite_);
       if (!key) continue;
       const auto [earlier, is_new] = known.try_emplace(*key, i);
@@ -64,7 +64,7 @@ class Sharing {
     }
   }
 
-  // Of some results of ops with several the graph knows nothing.
+  // Whether the results have the same properties. Some results of an op with several may be undefined in the graph.
   bool makes_the_same(const Instr& a, const Instr& b) const {
     return std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), [&](ValueId left, ValueId right) {
       if (!left.defined() || !right.defined()) return left == right;
@@ -78,7 +78,7 @@ class Sharing {
     const Uses uses(graph_, rewrite_);
     const size_t before = apart_.size();
     kept_bytes_ = 0;
-    std::unordered_map<uint32_t, bool> may_share;  // by the earlier instr: many may have merged with it
+    std::unordered_map<uint32_t, bool> may_share;  // by the earlier instr, with which several may have been merged
     for (const Merge merge : merges_) {
       const auto [known, is_new] = may_share.try_emplace(merge.earlier);
       if (is_new) known->second = may_be_shared(uses, merge.earlier);
@@ -91,13 +91,13 @@ class Sharing {
     const auto& outputs = graph_.instrs[i].outputs;
     return std::all_of(outputs.begin(), outputs.end(), [&](ValueId output) {
       if (!output.defined()) return true;
-      // The memory of views was one before.
+      // Views shared memory already.
       const bool is_view = graph_.values[output.index].is_view;
       ValueId accumulated;
       for (const Use& use : is_view ? uses.of(output) : uses.of_memory(output)) {
         if (use.kind == UseKind::Show || uses.segment_of(use.instr) != uses.segment_of(i)) return false;
         if (is_view) continue;
-        // A Mutate would have to copy what it could have taken.
+        // A Mutate would have to copy its base instead of taking it.
         if (use.kind == UseKind::Overwrite && graph_.instrs[use.instr].kind == InstrKind::Mutate) return false;
         if (use.kind != UseKind::Keep) continue;
         if (accumulated.defined() && accumulated != use.value) return false;
@@ -133,7 +133,7 @@ class Sharing {
   const Graph& graph_;
   const ReuseLimits& limits_;
   const Uses uses_before_;
-  std::unordered_set<uint32_t> apart_;  // instrs that must make results of their own
+  std::unordered_set<uint32_t> apart_;  // instrs that must not be shared
   Rewrite rewrite_;
   std::vector<Merge> merges_;
   int64_t kept_bytes_ = 0;

@@ -5,11 +5,11 @@
 
 namespace hindcast::codegen {
 
-/// Ops that compute what an earlier one of the same segment has computed go: two biases that are added to one sum have one gradient,
-/// summed twice.
+/// Common subexpression elimination: removes ops that repeat an earlier op of the same segment. For example, two biases that are added to
+/// one sum have the same gradient, which is computed twice.
 ///
-/// What is shared is kept from its first use to its last. Where that would raise the peak of memory it is computed again, as the
-/// stock engine does: only what is small, or what is still there anyway when it would be made again, is shared.
+/// A shared value is alive from its first use to its last. If that would raise peak memory, the op is kept: only values that are small, or
+/// that are alive anyway at the repeated op, are shared.
 Rewrite common_subexpressions(const capture::Graph& graph, const CostModel& costs);
 
 }  // namespace hindcast::codegen

@@ -1,6 +1,6 @@
-// What an event only waits with is needed where the rest of the program might be left to somebody else: at the first event of a
-// segment that waits, where all that the segment's kernels replace is there (codegen/fuse). What is computed behind that point, and
-// waits no longer than its segment, nobody can ask for.
+// A gradient that an event only holds is needed if the rest of the program may be handed back to the stock engine. That can happen at the
+// first holding event of a segment, where all values that the segment's kernels replace exist (codegen/fuse). A value that is computed
+// after that point, and is not held beyond its segment, is not needed.
 
 #include "codegen/passes/dead_code.h"
 
@@ -21,7 +21,7 @@ using capture::ValueId;
 
 namespace {
 
-// A Mutate's operator has an effect, but on nothing that others see, unless it draws random numbers.
+// Whether the instr may be removed if its results are unused. A Mutate's write is not visible to others, unless it draws random numbers.
 bool may_go(const Instr& instr) {
   switch (instr.kind) {
     case InstrKind::Op:
@@ -51,14 +51,14 @@ class Waiting {
     }
   }
 
-  /// Whether anybody could ask for what that event waits with.
+  /// Whether a value that the event holds may be needed.
   bool is_needed(ValueId value, uint32_t event) const {
     return made_behind_[value.index] == base::kNoIndex || made_behind_[value.index] != first_waits_[event];
   }
 
  private:
-  std::vector<uint32_t> first_waits_;  // by instr: the first event of its segment that waits, up to it
-  std::vector<uint32_t> made_behind_;  // by value: the same for its maker
+  std::vector<uint32_t> first_waits_;  // by instr: the first holding event of its segment, up to the instr
+  std::vector<uint32_t> made_behind_;  // by value: the same for the instr that makes it
 };
 
 }  // namespace

@@ -32,9 +32,9 @@ class KeyWriter {
     for (const auto& item : list) add(item);
   }
 
-  /// False: it cannot be compared.
+  /// Returns false if the constant cannot be compared.
   bool add(const c10::IValue& constant) {
-    // Its kind first: an equal number of another type makes a result of another type.
+    // Begins with the kind, since an equal number of another type may give a result of another type.
     const auto kind = [&](char letter) { bytes_.push_back(letter); };
     if (constant.isNone()) {
       kind('n');
@@ -83,7 +83,7 @@ class KeyWriter {
 
 bool is_pure(const Instr& instr) {
   const auto& op = *instr.op;
-  if (op.schema().returns().empty()) return false;  // it throws where its operand is not as it should be, as _linalg_check_errors does
+  if (op.schema().returns().empty()) return false;  // its effect is to throw for a bad operand, as _linalg_check_errors does
   const std::string_view name = op.operator_name().name;
   return (name.starts_with("aten::") || name.starts_with("hindcast::")) && !op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasTag(at::Tag::maybe_aliasing_or_mutating) && !op.schema().is_mutable();
@@ -92,7 +92,7 @@ bool is_pure(const Instr& instr) {
 std::optional<std::string> key_of(const Instr& instr, const Rewrite& rewrite) {
   if (!is_pure(instr)) return std::nullopt;
   KeyWriter key;
-  key.add(&instr.op->schema());  // of the dispatcher's entry: one an operator
+  key.add(&instr.op->schema());  // the address in the dispatcher's entry, which is unique per operator
   for (const Arg& arg : instr.args) {
     key.add(static_cast<uint8_t>(arg.kind));
     if (arg.kind == Arg::Kind::Constant && !key.add(arg.constant)) return std::nullopt;

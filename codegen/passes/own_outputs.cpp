@@ -17,11 +17,11 @@ using capture::ValueId;
 
 namespace {
 
-// Of an input. The copy of one that is smaller costs no more later, and no kernel may be there to take it in.
+// Bytes of an input. Copying a smaller one later costs no more, and there may be no kernel to fuse the copy with.
 constexpr int64_t kSmall = 64 << 10;
 
 bool is_dense(const Graph& graph, const Value& value) {
-  if (value.strides.size() != value.sizes.size()) return false;  // it is sparse
+  if (value.strides.size() != value.sizes.size()) return false;  // sparse
   int64_t expected = 1;
   for (size_t dim = value.sizes.size(); dim-- > 0;) {
     const int64_t size = graph.symbols->hint(value.sizes[dim]);
@@ -31,7 +31,7 @@ bool is_dense(const Graph& graph, const Value& value) {
   return true;
 }
 
-// Times 1: the same bits, by an op that kernels take in.
+// A copy as a multiplication by 1, which preserves all bits and can be fused.
 capture::Instr copy_of(Graph& graph, ValueId value) {
   static const auto mul = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "Scalar");
   Value copy = graph.values[value.index];
@@ -50,7 +50,7 @@ bool reads(const capture::Instr& instr, ValueId value) {
   return is_read;
 }
 
-// Those that `is_one` says of.
+// Replaces `value` by `instead` in the uses for which `is_one` is true.
 template <class IsOne>
 void read_instead(Graph& graph, ValueId value, ValueId instead, IsOne is_one) {
   const auto replace = [&](ValueId& used) {
@@ -69,7 +69,7 @@ bool is_in_kernels(const Graph& graph, const capture::Instr& instr) {
   return capture::computes(instr) && describe(graph, instr).has_value();
 }
 
-// Of an input first of all: who reads it reads the copy, and so may be in the kernel that makes it.
+// The copy of an input comes first in the graph, and its readers read the copy, so that they may be fused with it.
 ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
   capture::Instr instr = copy_of(graph, value);
   const ValueId copy = instr.outputs[0];
@@ -87,7 +87,7 @@ ValueId add_copy(Graph& graph, ValueId value, bool is_input) {
 std::shared_ptr<const Graph> with_own_outputs(const std::shared_ptr<const Graph>& graph, std::span<const uint32_t> outputs) {
   std::unordered_set<uint32_t> inputs, taken;
   for (const ValueId input : graph->inputs) inputs.insert(input.index);
-  std::unordered_map<uint32_t, ValueId> copies;  // of inputs
+  std::unordered_map<uint32_t, ValueId> copies;  // by input
   std::shared_ptr<Graph> copy;
   for (const uint32_t place : outputs) {
     const ValueId output = graph->outputs.at(place);
@@ -108,7 +108,7 @@ std::shared_ptr<const Graph> with_own_outputs(const std::shared_ptr<const Graph>
 }
 
 std::vector<ValueId> gradients_for_leaves(const Graph& graph, const CostModel& costs) {
-  // User code in between may write to the gradient, and then later readers see that.
+  // User code may write to the gradient, and later readers would have to see that.
   const auto runs_user_code = [](const capture::Instr& instr) {
     return capture::is_barrier(instr) || (!capture::computes(instr) && instr.order == capture::EventOrder::Leave);
   };
@@ -122,7 +122,7 @@ std::vector<ValueId> gradients_for_leaves(const Graph& graph, const CostModel& c
     const Value& value = graph.values[instr.inputs[0].index];
     const bool is_worth_it = value.defined && c10::isFloatingType(value.dtype) && value.device.type() == costs.device() &&
                              is_dense(graph, value) && bytes_of(graph, value) >= costs.limits().leaf_bytes;
-    // Of several leaves the first one.
+    // Once per gradient, at the first of its leaves.
     if (is_worth_it && inputs.erase(instr.inputs[0].index) != 0) for_leaves.push_back(instr.inputs[0]);
   }
   std::erase_if(for_leaves, [&](ValueId gradient) {
@@ -134,7 +134,7 @@ std::vector<ValueId> gradients_for_leaves(const Graph& graph, const CostModel& c
   return for_leaves;
 }
 
-// Readers that are no part of any kernel read the gradient itself.
+// Readers that cannot be in a kernel continue to read the gradient itself.
 OwnGradients with_own_gradients(const std::shared_ptr<const Graph>& graph, std::span<const ValueId> gradients) {
   if (gradients.empty()) return {graph};
   const std::shared_ptr<Graph> copy = graph->copy();

@@ -1,13 +1,13 @@
 #include "codegen/passes/pipeline.h"
 
+#include "base/format.h"
+#include "base/log.h"
+#include "base/trace.h"
 #include "codegen/passes/common_subexpressions.h"
 #include "codegen/passes/dead_code.h"
 #include "codegen/passes/simplify.h"
 #include "codegen/passes/slices_to_concat.h"
 #include "codegen/passes/sums_of_slices.h"
-#include "base/format.h"
-#include "base/log.h"
-#include "base/trace.h"
 
 #include <array>
 
@@ -18,13 +18,13 @@ using capture::ValueId;
 
 namespace {
 
-// A pass that is worth it on every device.
+// Wraps a pass that does not depend on the device.
 template <Rewrite (*rewrite)(const Graph&)>
 Rewrite anywhere(const Graph& graph, const CostModel&) {
   return rewrite(graph);
 }
 
-// Simplified first, for equal ops to have equal arguments; last, what the others have left.
+// Simplification comes first, so that equal ops have equal arguments; dead code elimination is last, to remove what the others left.
 constexpr std::array kPasses = {
     Pass{"simplify", anywhere<simplify>},
     Pass{"common_subexpressions", common_subexpressions},
@@ -60,10 +60,10 @@ ValueId Optimised::replacement_of(ValueId value) const {
   return found == replaced.end() ? value : found->second;
 }
 
-Optimised optimise(std::shared_ptr<const Graph> graph, const CostModel& costs, bool to_the_bit) {
+Optimised optimise(std::shared_ptr<const Graph> graph, const CostModel& costs, bool bitwise) {
   Optimised result{std::move(graph)};
   for (const Pass& pass : kPasses) {
-    if (to_the_bit && !pass.keeps_signs_of_zeros) continue;
+    if (bitwise && !pass.keeps_signs_of_zeros) continue;
     const Rewrite rewrite = pass.run(*result.graph, costs);
     if (!rewrite.empty()) {
       result.keeps_signs_of_zeros = result.keeps_signs_of_zeros && pass.keeps_signs_of_zeros;

@@ -1,7 +1,7 @@
 #pragma once
-// What happens to a graph before its instrs are made groups. A capture records faithfully; this is the one place that takes liberties,
-// and only such as leave every bit, every error and every alias that user code could see as they are. Where the rest computes to the
-// stock engine's bits, the signs of zeros count as bits.
+// The graph passes that run before fusion. A capture records what happened; these passes are the only place that changes the graph, and
+// they preserve every bit, error and alias that user code can observe. The sign of zeros is preserved only when results must be bitwise
+// equal to the stock engine's.
 
 #include "codegen/fuse/cost_model.h"
 #include "codegen/passes/rewrite.h"
@@ -18,18 +18,18 @@ struct Pass {
   bool keeps_signs_of_zeros = true;
 };
 
-/// All of them, in order.
+/// All passes, in order.
 std::span<const Pass> passes();
 
 struct Optimised {
   std::shared_ptr<const capture::Graph> graph;
-  Replacements replaced;  // what all passes together put in the place of what the given graph has
+  Replacements replaced;  // the replacements of all passes combined, by value of the given graph
   bool keeps_signs_of_zeros = true;
   capture::ValueId replacement_of(capture::ValueId value) const;
 };
 
-/// Runs the passes; with no change the graph is the given one. The log `graph` has the graph behind each pass, or "(unchanged)".
-/// `costs`: of the device that kernels of the graph are for. Throws InternalError when a pass leaves a graph that is none.
-Optimised optimise(std::shared_ptr<const capture::Graph> graph, const CostModel& costs, bool to_the_bit = false);
+/// Runs the passes; returns the given graph if nothing changes. The log `graph` has the graph after each pass, or "(unchanged)".
+/// `costs`: the cost model of the device that the graph's kernels are for. Throws InternalError if a pass leaves an invalid graph.
+Optimised optimise(std::shared_ptr<const capture::Graph> graph, const CostModel& costs, bool bitwise = false);
 
 }  // namespace hindcast::codegen

@@ -40,7 +40,7 @@ std::shared_ptr<const Graph> rewritten(const Graph& graph, const Rewrite& rewrit
     }
   };
   for (size_t i = 0; i < result.instrs.size(); ++i) {
-    if (!reads_replaced(result.instrs[i], rewrite)) continue;  // stays shared with `graph`
+    if (!reads_replaced(result.instrs[i], rewrite)) continue;  // remains shared with `graph`
     Instr& instr = result.instrs.edit(i);
     redirect_all(instr.args);
     for (ValueId& value : instr.inputs) redirect(value);

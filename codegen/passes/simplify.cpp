@@ -1,16 +1,18 @@
-// Three kinds of rule, since they differ in what they may break.
+// There are three kinds of rules, with different conditions.
 //
-// A view that shows its source as it is: both are the same memory already, so that nothing changes but which tensor object is handed
-// on. That matters to user code, which may keep it or change its shape, and to a leaf, which takes the object as its `.grad` where
-// nobody else has it: what a node saved or the caller gave must not become a `.grad` in this way.
+// An identity view: result and source share memory already, so only the identity of the tensor object changes. That matters to user code,
+// which may keep the object or change its shape, and to a leaf, which takes the object as its `.grad` if it has no other owner: a tensor
+// that a node saved or that the caller passed must not become a `.grad` in this way.
 //
-// A copy: it may only be left out where it is read and nothing else, before anything could have written to what it was copied from.
-// Within a segment only leaves write, when they accumulate into a `.grad` that a formula may read too.
+// A copy: it may be removed only if all its uses are reads, before anything could have written to its source. Within a segment only leaves
+// write, when they accumulate into a `.grad` that a formula may read too.
 //
-// A copy to new memory, whole, of what nothing else uses: its source is handed on, and needs no look at who may write to it.
+// A whole copy to new memory of a source without other uses: the source replaces the copy, and later writes to it do not matter.
 
 #include "codegen/passes/simplify.h"
 
+#include "capture/graph/value_uses.h"
+#include "capture/ops/op_facts.h"
 #include "codegen/passes/uses.h"
 #include "base/index.h"
 
@@ -28,6 +30,7 @@ using capture::Instr;
 using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
+using capture::ViewKind;
 
 bool is_same_type(const Value& a, const Value& b) {
   return a.defined && b.defined && a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides;
@@ -35,7 +38,7 @@ bool is_same_type(const Value& a, const Value& b) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& graph) : graph_(graph), uses_(graph), maker_(graph.values.size(), base::kNoIndex) {}
+  explicit Simplifier(const Graph& graph) : graph_(graph), uses_(graph), makers_(graph) {}
 
   Rewrite run() {
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
@@ -46,7 +49,6 @@ class Simplifier {
         ++rewrite_.reasons["the only use of what it copies"];
       }
       if (instr.kind != InstrKind::Op || instr.outputs.size() != 1 || !instr.outputs[0].defined()) continue;
-      maker_[instr.outputs[0].index] = i;
       for (const Rule& rule : kRules) {
         const auto source = (this->*rule.find)(instr);
         if (!source || !may_stand_for(*source, instr.outputs[0], i)) continue;
@@ -62,7 +64,7 @@ class Simplifier {
  private:
   struct Rule {
     const char* why;
-    /// What the instr's result is equal to.
+    /// The value that the instr's result equals.
     std::optional<ValueId> (Simplifier::*find)(const Instr&) const;
   };
   static const std::array<Rule, 5> kRules;
@@ -76,36 +78,40 @@ class Simplifier {
     return instr.args[0].values[0];
   }
 
+  // The op with one result that makes the value; nullptr if none does.
+  const Instr* maker_of(ValueId value) const {
+    const uint32_t maker = value.defined() ? makers_.maker_of(value) : base::kNoIndex;
+    if (maker == base::kNoIndex) return nullptr;
+    const Instr& instr = graph_.instrs[maker];
+    return instr.kind == InstrKind::Op && instr.outputs.size() == 1 ? &instr : nullptr;
+  }
+
   // Another shape of the same elements in the same order, also through other shapes between.
   std::optional<ValueId> same_shape_again(const Instr& instr) const {
     const ValueId result = instr.outputs[0];
     for (const Instr* view = &instr; view != nullptr && keeps_order(*view);) {
       const ValueId self = *self_of(*view);
       if (is_same_type(self, result)) return self;
-      const uint32_t maker = maker_[self.index];
-      view = maker == base::kNoIndex ? nullptr : &graph_.instrs[maker];
+      view = maker_of(self);
     }
     return std::nullopt;
   }
   bool keeps_order(const Instr& instr) const {
-    static constexpr std::array<std::string_view, 7> kShapes = {"aten::view",        "aten::_unsafe_view", "aten::_reshape_alias",
-                                                                "aten::unsqueeze",   "aten::squeeze",      "aten::squeeze.dim",
-                                                                "aten::squeeze.dims"};
     const auto self = self_of(instr);
     if (!self || value(*self).dtype != value(instr.outputs[0]).dtype) return false;
-    const std::string name = name_of(instr);
-    if (name == "aten::expand") return is_same_type(*self, instr.outputs[0]);
-    return std::find(kShapes.begin(), kShapes.end(), name) != kShapes.end();
+    const ViewKind view = capture::facts_of(instr.op->operator_name()).view;
+    return view == ViewKind::Reshape || (view == ViewKind::Broadcast && is_same_type(*self, instr.outputs[0]));
   }
 
-  // t of t, as in the gradient of every linear layer's weight, and _conj of _conj.
+  // t(t(x)), as in the gradient of every linear layer's weight, and _conj(_conj(x)).
   std::optional<ValueId> done_twice(const Instr& instr) const {
     const std::string name = name_of(instr);
     const auto self = self_of(instr);
-    if ((name != "aten::t" && name != "aten::_conj") || !self || maker_[self->index] == base::kNoIndex) return std::nullopt;
-    const Instr& first = graph_.instrs[maker_[self->index]];
-    const auto source = self_of(first);
-    if (name_of(first) != name || !source || !is_same_type(*source, instr.outputs[0])) return std::nullopt;
+    if ((name != "aten::t" && name != "aten::_conj") || !self) return std::nullopt;
+    const Instr* const first = maker_of(*self);
+    if (first == nullptr || name_of(*first) != name) return std::nullopt;
+    const auto source = self_of(*first);
+    if (!source || !is_same_type(*source, instr.outputs[0])) return std::nullopt;
     return source;
   }
 
@@ -113,7 +119,7 @@ class Simplifier {
   std::optional<ValueId> times_one(const Instr& instr) const { return with_one(instr, "aten::mul.Scalar"); }
   std::optional<ValueId> divided_by_one(const Instr& instr) const { return with_one(instr, "aten::div.Scalar"); }
 
-  // Of real numbers: a complex product with 1 has 0 times the other part in it, which is NaN where that is infinite.
+  // x * 1, x / 1 and x ** 1 for real numbers. A complex product with 1 includes 0 times the other part, which is NaN if that is infinite.
   std::optional<ValueId> with_one(const Instr& instr, std::string_view name) const {
     const auto self = self_of(instr);
     if (!self || name_of(instr) != name || instr.args[1].kind != Arg::Kind::Constant) return std::nullopt;
@@ -123,12 +129,12 @@ class Simplifier {
     return self;
   }
 
-  // As the gradient of a tensor that a view of it was written to. Where nobody else sees the source, its memory can be the copy's.
+  // A copy_() to a new tensor, as in the gradient of a tensor whose view was written to. If the source has no other uses, it can replace
+  // the copy.
   std::optional<ValueId> copied_to_new_memory(const Instr& instr, uint32_t i) const {
-    if (instr.kind != InstrKind::Mutate || !instr.views.empty() || name_of(instr) != "aten::copy_" ||
-        maker_[instr.base.index] == base::kNoIndex)
-      return std::nullopt;
-    if (name_of(graph_.instrs[maker_[instr.base.index]]) != "aten::empty_strided") return std::nullopt;
+    if (instr.kind != InstrKind::Mutate || !instr.views.empty() || name_of(instr) != "aten::copy_") return std::nullopt;
+    const Instr* const maker = maker_of(instr.base);
+    if (maker == nullptr || name_of(*maker) != "aten::empty_strided") return std::nullopt;
     const Arg& from = instr.args[1];
     if (from.kind != Arg::Kind::Value || !from.values[0].defined()) return std::nullopt;
     const ValueId source = from.values[0], result = instr.outputs[0];
@@ -140,11 +146,11 @@ class Simplifier {
     return is_read_as_strided(result) ? std::nullopt : std::optional(source);
   }
 
-  // From the beginning of the storage, which need not be that of the source.
+  // Whether as_strided reads the value: it counts from the start of the storage, which may differ from the source's.
   bool is_read_as_strided(ValueId id) const {
     const auto uses = uses_.of_memory(id);
     return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
-      if (use.kind == UseKind::Show) return false;  // perhaps as a result, behind the last instr
+      if (use.kind == UseKind::Show) return false;  // may be an output of the graph, which is no instr
       const Instr& user = graph_.instrs[use.instr];
       if (user.kind == InstrKind::Op) return name_of(user) == "aten::as_strided";
       if (user.kind != InstrKind::Mutate || use.kind != UseKind::Overwrite) return false;
@@ -168,7 +174,7 @@ class Simplifier {
 
   const Graph& graph_;
   const Uses uses_;
-  std::vector<uint32_t> maker_;  // by value: the op of one result that makes it
+  const capture::ValueUses makers_;
   Rewrite rewrite_;
 };
 

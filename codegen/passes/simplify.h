@@ -4,11 +4,11 @@
 
 namespace hindcast::codegen {
 
-/// Formulas are written for the general case: the gradient of `x * x` as a power has the power 1 in it, that of a linear layer's
-/// weight is transposed twice. What gives back its argument, to the bit and for infinities, NaN and -0 as well, goes. Only
-/// what occurs in graphs of real programs has a rule here.
+/// Removes identities: ops that return their argument bit for bit, also for infinities, NaN and -0. They occur because derivative formulas
+/// are written for the general case: the gradient of `x ** 2` contains a power of 1, and the gradient of a linear layer's weight is
+/// transposed twice. Only identities that occur in real programs have a rule here.
 ///
-/// A sum over dims of size 1 has none: it makes 0 of -0.
+/// A sum over dims of size 1 has no rule: it turns -0 into 0.
 Rewrite simplify(const capture::Graph& graph);
 
 }  // namespace hindcast::codegen

@@ -1,4 +1,4 @@
-// Only along a dim of a fixed size: which slices are all of it would depend on one that changes.
+// Only along a dim of constant size: with a dynamic size, whether the slices cover the dim would depend on it.
 
 #include "codegen/passes/slices_to_concat.h"
 
@@ -18,11 +18,11 @@ using capture::InstrKind;
 using capture::Value;
 using capture::ValueId;
 
-/// The gradient of [begin, end) along `dim`: 0 elsewhere.
+/// The gradient of a slice [begin, end) along `dim`; 0 elsewhere.
 struct Piece {
   ValueId source;
   int64_t dim = 0, begin = 0, end = 0;
-  bool is_selected = false;  // an index; `source` does not have the dim
+  bool is_selected = false;  // a single index was selected; `source` does not have the dim
   uint32_t maker = 0;
 };
 
@@ -51,7 +51,7 @@ class SlicesToConcat {
  private:
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
-  // The argument's constant, counted from the beginning of the dim.
+  // The argument's constant as an index from the start of the dim.
   static std::optional<int64_t> number(const Arg& arg, int64_t if_none, int64_t size) {
     if (arg.kind != Arg::Kind::Constant) return std::nullopt;
     if (arg.constant.isNone()) return if_none;
@@ -86,7 +86,7 @@ class SlicesToConcat {
     return concatenates_in_order(piece.source, result) ? std::optional(piece) : std::nullopt;
   }
 
-  // What ATen makes of such parts lies as the sum does. Of images it may choose to have the channels last.
+  // Whether ATen's cat of such parts has the layout of the sum. For images, ATen may choose channels-last.
   bool concatenates_in_order(ValueId source, ValueId result) const {
     const Value &part = value(source), &whole = value(result);
     return part.dtype == whole.dtype && part.device == whole.device && part.strides.size() == part.sizes.size() &&
@@ -103,7 +103,7 @@ class SlicesToConcat {
     return true;
   }
 
-  // Of both gradients; nobody else reads either.
+  // The pieces of both summands, if these have no other readers.
   std::vector<Piece> pieces_of_sum(const Instr& sum, uint32_t i) {
     std::vector<Piece> pieces;
     for (const ValueId part : sum.inputs) {
@@ -119,7 +119,7 @@ class SlicesToConcat {
     return pieces;
   }
 
-  // Each element once, and all parts as they were when the sum is computed.
+  // Whether the pieces cover each element exactly once, and their sources are unchanged when the sum is computed.
   bool are_all(std::vector<Piece>& pieces, ValueId sum, uint32_t i) const {
     if (pieces.empty() || !is_row_major(value(sum))) return false;
     const Piece& first = pieces.front();
@@ -153,7 +153,7 @@ class SlicesToConcat {
 
   const Graph& graph_;
   const Uses uses_;
-  std::unordered_map<uint32_t, std::vector<Piece>> pieces_;  // by value: it is their sum
+  std::unordered_map<uint32_t, std::vector<Piece>> pieces_;  // by value: the pieces that it is the sum of
   Rewrite rewrite_;
 };
 

@@ -1,5 +1,6 @@
 #include "codegen/passes/sums_of_slices.h"
 
+#include "capture/graph/value_uses.h"
 #include "codegen/passes/uses.h"
 #include "codegen/fuse/padding.h"
 #include "base/index.h"
@@ -22,17 +23,16 @@ class SumsOfSlices {
   SumsOfSlices(const Graph& graph, const CostModel& costs) : graph_(graph), costs_(costs), uses_(graph) {}
 
   Rewrite run() {
-    std::vector<uint32_t> maker(graph_.values.size(), base::kNoIndex);  // of gradients of slices
+    const capture::ValueUses makers(graph_);
     for (uint32_t i = 0; i < graph_.instrs.size(); ++i) {
       const Instr& instr = graph_.instrs[i];
-      if (instr.kind == InstrKind::Op && slice_of(instr)) maker[instr.outputs[0].index] = i;
       if (instr.kind != InstrKind::AddGrads) continue;
       for (const size_t part : {size_t(1), size_t(0)}) {
         const ValueId value = instr.inputs[part], whole = instr.inputs[1 - part];
-        if (!value.defined() || !whole.defined() || maker[value.index] == base::kNoIndex) continue;
-        const Instr& slice = graph_.instrs[maker[value.index]];
-        if (is_read_by_kernels(slice) || !is_only_for(value, maker[value.index], i) || !can_be_added(slice, whole, instr.outputs[0]))
-          continue;
+        if (!value.defined() || !whole.defined() || makers.maker_of(value) == base::kNoIndex) continue;
+        const Instr& slice = graph_.instrs[makers.maker_of(value)];
+        if (slice.kind != InstrKind::Op || !slice_of(slice) || is_read_by_kernels(slice)) continue;
+        if (!is_only_for(value, makers.maker_of(value), i) || !can_be_added(slice, whole, instr.outputs[0])) continue;
         rewrite_.rebuilt[i] = added_to_slice(instr, slice, whole);
         ++rewrite_.reasons["added to a slice"];
         break;
@@ -44,28 +44,28 @@ class SumsOfSlices {
  private:
   const Value& value(ValueId id) const { return graph_.values[id.index]; }
 
-  // The view whose gradient the instr makes, but for what is viewed.
+  // The view op whose gradient the instr computes, without its base.
   static std::optional<ViewStep> slice_of(const Instr& instr) {
     const std::string& name = instr.op->operator_name().name;
     const char* view = name == "aten::slice_backward" ? "aten::slice" : name == "aten::select_backward" ? "aten::select" : nullptr;
     if (view == nullptr || instr.outputs.size() != 1 || !instr.args[0].values[0].defined()) return std::nullopt;
     const char* overload = name == "aten::slice_backward" ? "Tensor" : "int";
     ViewStep step{c10::Dispatcher::singleton().findSchemaOrThrow(view, overload), {Arg{}}, 0, 0};
-    step.args.insert(step.args.end(), instr.args.begin() + 2, instr.args.end());  // behind the gradient and the sizes of all
+    step.args.insert(step.args.end(), instr.args.begin() + 2, instr.args.end());  // after the gradient and the sizes of the base
     return step;
   }
 
-  // The kernel that adds it finds each element itself.
+  // Whether the kernel that adds it reads the unpadded gradient in place, so that the rewrite gains nothing.
   bool is_read_by_kernels(const Instr& slice) const { return padding_of(graph_, slice) && is_worth_reading_through(graph_, slice, costs_); }
 
-  // Nobody else reads it, and what it is made of is as it was when the sum is computed.
+  // Whether the sum is its only reader, and its operand is unchanged when the sum is computed.
   bool is_only_for(ValueId part, uint32_t maker, uint32_t sum) const {
     const auto uses = uses_.of_memory(part);
     return uses.size() == 1 && uses[0].instr == sum && uses_.segment_of(maker) == uses_.segment_of(sum) &&
            !uses_.accumulates_between(maker, sum);
   }
 
-  // To memory that lies as the sum would.
+  // Whether the slice can be added in place: `whole` has the layout of the sum.
   bool can_be_added(const Instr& slice, ValueId whole, ValueId sum) const {
     const Value &to = value(whole), &made = value(sum);
     return uses_.is_computed(whole) && !to.is_view && to.dtype == made.dtype && to.device == made.device && to.sizes == made.sizes &&

@@ -5,10 +5,10 @@
 
 namespace hindcast::codegen {
 
-/// A loop over `x[:, t]` gives `x` a gradient for each step, as large as all of `x` and 0 but for one slice: their sum takes time by
-/// the square of the number of steps. Here each is added where it belongs, to the slice of the sum.
+/// A loop over `x[:, t]` gives `x` one gradient per iteration, as large as `x` and 0 outside one slice: their sum takes time quadratic in
+/// the number of iterations. This pass adds each incoming gradient to its slice of the sum instead.
 ///
-/// All bits stay but the sign of zeros: -0 to which nothing is added is not 0.
+/// Preserves all bits but the sign of zeros: a -0 to which no 0 is added remains -0.
 Rewrite sums_of_slices(const capture::Graph& graph, const CostModel& costs);
 
 }  // namespace hindcast::codegen

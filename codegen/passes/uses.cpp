@@ -50,7 +50,7 @@ Uses::Uses(const Graph& graph, const Rewrite& rewrite)
       if (!output.defined()) continue;
       is_computed_[output.index] = capture::computes(instr);
       if (!graph.values[output.index].is_view) continue;
-      // The graph does not say of which argument.
+      // The graph does not say which argument the view is of: assume all.
       for (const Arg& arg : instr.args) {
         for (const ValueId viewed : arg.values) {
           if (viewed.defined()) shares_with_[memory_of(output.index)] = memory_of(rewrite.replacement_of(viewed).index);

@@ -11,7 +11,7 @@ void add_gradients(const Step& step, Slots& slots) {
   if (step.outputs[0] != kNoSlot) slots[step.outputs[0]] = std::move(sum);
 }
 
-// What is viewed may be given away to the view.
+// Runs a view op whose result shares the version counter of its base. The base may be moved into the view.
 void run_shown_view(const Step& step, Slots& slots, const capture::Env& env) {
   const at::Tensor& viewed = slots[step.args[0].slots[0].slot];
   if (!viewed.defined() || !viewed.has_storage() || viewed.is_inference()) return step.call_op->run(step, slots, env);

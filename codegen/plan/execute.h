@@ -1,5 +1,5 @@
 #pragma once
-// Runs the calls of a plan, from slot to slot.
+// Runs the steps of a plan: each reads its arguments from slots and writes its results to slots.
 
 #include "codegen/plan/plan.h"
 
@@ -8,28 +8,35 @@
 
 namespace hindcast::codegen {
 
-/// What calls of a plan run under: autograd has been done, and autocast's casts were recorded. Grad mode stays: some ops make a workspace
-/// for their backward only where it is on.
+/// The dispatcher state that a plan's calls run under: autograd and autocast are off, since the graph has their effects already. Grad mode
+/// is unchanged: some ops make a workspace for their backward only if it is on.
 struct BelowAutograd {
   at::AutoDispatchBelowADInplaceOrView autograd;
   c10::impl::ExcludeDispatchKeyGuard autocast{c10::autocast_dispatch_keyset};
 };
 
-/// One step that is no event, below autograd. Throws what its op throws.
+/// Runs one step that is not an event. The caller is below autograd (BelowAutograd). Throws what its op throws.
 void run_step(const Step& step, Slots& slots, const capture::Env& env);
 
-/// Runs some steps in another way.
+/// Frees what the step reads for the last time: for a step that ran as a part of something else.
+inline void free_last_uses(const Step& step, Slots& slots) {
+  for_each_slot(step, [&](SlotUse use) {
+    if (use.last) slots[use.slot].reset();
+  });
+}
+
+/// Replaces the execution of some steps.
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  /// False: the step is run as it stands.
+  /// Returns false if the step is to run as usual.
   virtual bool run(const Step& step) = 0;
 };
 
-/// Runs the steps from `first` to the next event, or to the plan's end; returns where it stopped. Below autograd, which is the caller's
-/// affair. `special`, where there is one, is asked before each step. Throws what an op throws.
+/// Runs the steps from `first` to the next event, or to the plan's end; returns the index where it stopped. The caller must be below
+/// autograd. `special`, if not nullptr, is tried first for each step. Throws what an op throws.
 uint32_t execute(const Plan& plan, uint32_t first, Slots& slots, const capture::Env& env, StepRunner* special = nullptr);
-/// The same up to `last`, not included, at most.
+/// The same, but stops before step `last`.
 uint32_t execute(const Plan& plan, uint32_t first, uint32_t last, Slots& slots, const capture::Env& env, StepRunner* special = nullptr);
 
 }  // namespace hindcast::codegen

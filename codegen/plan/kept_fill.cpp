@@ -1,9 +1,9 @@
 #include "codegen/plan/kept_fill.h"
 
+#include "capture/ops/op_facts.h"
+
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <string_view>
 
 namespace hindcast::codegen {
 namespace {
@@ -16,11 +16,8 @@ using capture::ValueId;
 constexpr size_t kMostBytes = 4096;
 
 bool is_fill(const Instr& instr) {
-  constexpr auto kNames =
-      std::to_array<std::string_view>({"aten::full", "aten::full_like", "aten::new_full", "aten::new_ones", "aten::new_zeros", "aten::ones",
-                                       "aten::ones_like", "aten::scalar_tensor", "aten::zeros", "aten::zeros_like"});
   if (instr.kind != capture::InstrKind::Op || instr.seen.is_noted || instr.outputs.size() != 1) return false;
-  if (std::find(kNames.begin(), kNames.end(), instr.op->operator_name().name) == kNames.end()) return false;
+  if (!capture::facts_of(instr.op->operator_name()).has(capture::OpFacts::Fill)) return false;
   // The number stays the same, which one that is made of a size does not. Lists are sizes, which are compared.
   return std::none_of(instr.args.begin(), instr.args.end(),
                       [](const Arg& arg) { return arg.kind == Arg::Kind::Float || arg.kind == Arg::Kind::Int; });
@@ -53,7 +50,7 @@ class KeptFill final : public OpCall {
                       [&](capture::ExprId expected, int64_t size) { return env.integer(expected) == size; });
   }
 
-  // The first one, for good: other sizes are made in each run.
+  // Keeps the first tensor for good; tensors with other sizes are made in each run.
   void keep(const at::Tensor& made) const {
     auto mine = std::make_unique<const at::Tensor>(made);
     const at::Tensor* none = nullptr;

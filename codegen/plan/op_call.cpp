@@ -1,5 +1,6 @@
 #include "codegen/plan/op_call.h"
 
+#include "capture/graph/users_op.h"
 #include "codegen/plan/unboxed_call.h"
 #include "codegen/plan/view_call.h"
 
@@ -43,8 +44,8 @@ c10::IValue argument(const StepArg& arg, Slots& slots, const Env& env) {
   return {};
 }
 
-// The stack of this thread, empty again at the end, also when an op throws. Not nested: an op that runs here runs below autograd and calls
-// nothing of ours. A user's op may: it gets a stack of its own.
+// This thread's stack, emptied at the end, also when an op throws. Uses do not nest: ATen ops here run below autograd and do not call back
+// into hindcast. A user's op may, so it gets a stack of its own.
 class ThreadStack {
  public:
   explicit ThreadStack(const Step& step) : stack_(step.seen.is_noted ? own_ : of_thread_) {}
@@ -81,7 +82,7 @@ class BoxedCall final : public OpCall {
   }
 };
 
-// Copies the base (or takes it, when nobody else can see it), walks the views and writes.
+// Copies the base (or takes it, if it has no other owner), applies the views and writes to the last one.
 class MutateCall final : public OpCall {
  public:
   void run(const Step& step, Slots& slots, const Env& env) const override {

@@ -1,10 +1,10 @@
 #include "codegen/plan/plan.h"
 
+#include "base/check.h"
 #include "codegen/plan/kept_fill.h"
 #include "codegen/plan/op_call.h"
 #include "codegen/plan/prepared_run.h"
-#include "base/check.h"
-#include "base/footprint.h"
+#include "hindcast/detail/footprint.h"
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ using capture::ValueId;
 
 namespace {
 
-// A slot that is used twice in one step is given away at its last mention only. A write takes its base before its arguments.
+// A slot that one step uses twice is moved out only at the last of these uses. A Mutate reads its base before its arguments.
 void give_away_once(Step& step) {
   std::vector<SlotUse*> uses{&step.base};
   for (StepArg& arg : step.args) {
@@ -60,7 +60,7 @@ Plan::Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule
 
 Plan::~Plan() = default;
 
-// Inputs first, in their order; then what the steps make.
+// The graph's inputs get the first slots, in order; then come the results of the steps.
 void Plan::assign_slots() {
   slots_.assign(graph_->values.size(), kNoSlot);
   uint32_t next = 0;
@@ -98,7 +98,7 @@ StepArg Plan::plan_arg(const Arg& arg, uint32_t place, const std::vector<uint32_
   return planned;
 }
 
-// By slot: the place of the schedule, or behind all of them for what the graph returns.
+// By slot: the last position in the schedule that reads it; the end of the schedule for the graph's outputs.
 std::vector<uint32_t> Plan::find_last_uses(const Schedule& schedule, const FindHolds& find_holds) {
   std::vector<uint32_t> last_use(slot_count_, kNoSlot);
   for (uint32_t place = 0; place < schedule.items.size(); ++place) {
@@ -159,11 +159,12 @@ void Plan::add_step(const Group& group, uint32_t place, const std::vector<uint32
   step.call_op = std::move(call);
 }
 
-// A leaf takes what nobody else holds. Kernels may have read through a view before, which in the captured order somebody reads later: then
-// the leaf copies it, as there. Else it would take the caller's memory.
+// A leaf takes over a gradient that has no other owner. If the gradient is a view of an input that is read later in captured order, the
+// leaf has to copy it, as the stock engine does, even if kernels have read through the view earlier and no later reader is left. Otherwise
+// the leaf would take the caller's memory.
 std::vector<bool> Plan::find_views_to_be_copied() const {
   std::vector<bool> result(graph_->instrs.size());
-  if (is_as_captured_) return result;  // who reads it later holds it
+  if (is_as_captured_) return result;  // later readers still own it
   std::vector<bool> is_of_input(graph_->values.size()), is_read_later(graph_->values.size());
   for (const ValueId input : graph_->inputs) {
     if (input.defined()) is_of_input[input.index] = true;
@@ -190,7 +191,7 @@ std::vector<bool> Plan::find_views_to_be_copied() const {
   return result;
 }
 
-// Views that user code gets as a gradient, and what such a view is a view of.
+// By instr: whether it makes a view that user code sees as a gradient, or the base of such a view.
 std::vector<bool> Plan::find_shown_views() const {
   std::vector<bool> result(graph_->instrs.size()), is_shown(graph_->values.size());
   for (size_t i = graph_->instrs.size(); i-- > 0;) {

@@ -1,12 +1,10 @@
 #pragma once
-// The ordered steps of a graph, made once: values become slots, and every slot knows its last use, so that a tensor is freed, moved or
-// written in place as early as can be.
+// The ordered steps of a graph, built once per graph: values become slots, and the last use of every slot is known, so that a tensor is
+// freed, moved or written in place as early as possible.
 
-#include "capture/graph/graph.h"
 #include "codegen/fuse/schedule.h"
-#include "codegen/plan/prepared_call.h"
-
-#include <ATen/core/stack.h>
+#include "codegen/plan/op_call.h"
+#include "hindcast/graph.h"
 
 #include <functional>
 #include <span>
@@ -17,7 +15,7 @@ inline constexpr uint32_t kNoSlot = 0xffffffffu;
 
 struct SlotUse {
   uint32_t slot = kNoSlot;  // kNoSlot: an undefined tensor
-  bool last = false;        // the slot is given away
+  bool last = false;        // this is the slot's last use: the tensor is moved out
 };
 
 struct StepArg {
@@ -34,75 +32,51 @@ struct PlannedView {
   uint32_t output = 0;
 };
 
-struct Step;
-using Slots = std::vector<at::Tensor>;
-
 /// The slot's tensor, or an undefined one; given away where this is its last use.
 inline at::Tensor take(Slots& slots, SlotUse use) {
   if (use.slot == kNoSlot) return {};
   return use.last ? std::move(slots[use.slot]) : slots[use.slot];
 }
 
-/// What a run asks of a kernel for one of Step::leaves, and what the kernel answers. The leaf's Accumulate step does what is left.
-struct LeafRequest {
-  enum class State : uint8_t {
-    None,          // nothing is asked, or the kernel could not do what was
-    BufferWanted,  // a buffer of its own
-    AddWanted,     // the result added to `gradient`, the `.grad` that the leaf has
-    Filled,        // `gradient` is that buffer
-    Added,
-  };
-  State state = State::None;
-  at::Tensor gradient;
-};
-
-/// Runs an Op or Mutate step: takes its arguments from the slots, calls ATen, puts the results back.
-class OpCall {
- public:
-  virtual ~OpCall() = default;
-  virtual void run(const Step& step, Slots& slots, const capture::Env& env) const = 0;
-  /// The step has leaves whose requests the call answers.
-  virtual bool writes_leaves() const { return false; }
-  /// The same, and answers `requests`, by Step::leaves. Only where it writes_leaves().
-  virtual void run_to_leaves(const Step& step, Slots& slots, const capture::Env& env, std::span<LeafRequest>) const {
-    run(step, slots, env);
-  }
-  /// For tensors of the layouts of those in `slots`, and for these sizes. Null: each call has to look at its tensors.
-  virtual std::unique_ptr<const PreparedCall> prepare(const Step& /*step*/, Slots& /*slots*/, const capture::Env& /*env*/) const {
-    return nullptr;
-  }
-  /// For a step that is no single ATen op.
-  virtual std::string describe() const { return {}; }
-  /// Bytes that it holds.
-  virtual size_t footprint() const { return 64; }
-};
-
 struct Step {
   capture::InstrKind kind;
-  uint32_t instr = 0;   // index into Graph::instrs; of a kernel, the last of its group
+  uint32_t instr = 0;   // index into Graph::instrs; for a kernel, the last instr of its group
   uint32_t origin = 0;  // Instr::origin
   uint32_t event = 0;   // Event: its number among the plan's events
   std::optional<c10::OperatorHandle> op;
   std::unique_ptr<const OpCall> call_op;
   std::vector<StepArg> args;
   c10::SmallVector<SlotUse, 2> inputs;
-  c10::SmallVector<uint32_t, 2> outputs;  // kNoSlot: nobody reads it
+  c10::SmallVector<uint32_t, 2> outputs;  // kNoSlot: the result is not read
   std::vector<PlannedView> views;
   capture::SeenOfAutograd seen;  // Instr::seen
   SlotUse base;
   uint32_t target_arg = 0;
-  /// A kernel's: leaves that get its results as their gradients, as Group::leaves.
+  /// For a kernel: a leaf whose gradient is one of its results, as in Group::leaves.
   struct Leaf {
     uint32_t instr = 0;         // the event that keeps the gradient
-    uint32_t origin = 0;        // of that instr
-    bool takes_result = false;  // asks for no buffer
+    uint32_t origin = 0;        // Instr::origin of that event
+    bool takes_result = false;  // the leaf takes the result itself and needs no buffer
   };
   std::vector<Leaf> leaves;
-  uint32_t first_leaf = 0;   // number of leaves[0] among those of all kernels of the plan, which have a LeafRequest each
-  bool sum_is_view = false;  // AddGrads: the first gradient
-  /// Makes a view of its first argument that user code gets, or a view of which it gets: both count writes together, as views of autograd's do.
+  uint32_t first_leaf = 0;   // index of leaves[0] in the plan's list of all leaves; there is one LeafRequest per leaf
+  bool sum_is_view = false;  // AddGrads: the first gradient is a view
+  /// The result is a view of the first argument, and user code sees it or a view of it: both share a version counter, as with autograd.
   bool shares_version = false;
 };
+
+/// Calls visit(use) for each slot that the step reads: an event's too, undefined tensors not.
+template <class Visit>
+void for_each_slot(const Step& step, Visit visit) {
+  const auto visit_defined = [&](SlotUse use) {
+    if (use.slot != kNoSlot) visit(use);
+  };
+  for (const StepArg& arg : step.args) {
+    for (const SlotUse use : arg.slots) visit_defined(use);
+  }
+  for (const SlotUse use : step.inputs) visit_defined(use);
+  visit_defined(step.base);
+}
 
 /// A segment for a user's graph compiler, in slots.
 struct PlannedSegment {
@@ -110,7 +84,7 @@ struct PlannedSegment {
   std::vector<uint32_t> inputs, outputs;
 };
 
-/// A run reads this size behind the step: it is the next unbacked symbol.
+/// The size `dim` of the tensor in `slot`, read after `step` has run, is the value of the next unbacked symbol.
 struct SizeToBind {
   uint32_t step = 0, slot = 0, dim = 0;
 };
@@ -119,12 +93,12 @@ class PreparedRuns;
 
 class Plan {
  public:
-  /// The call of a group, by its index into Schedule::groups.
+  /// Makes the call of a group, given its index into Schedule::groups.
   using MakeGroupCall = std::function<std::unique_ptr<const OpCall>(uint32_t group)>;
 
-  /// Every instr through ATen.
+  /// Runs every instr through ATen, in captured order.
   explicit Plan(std::shared_ptr<const capture::Graph> graph);
-  /// In the order of `schedule`, its groups by the calls that `make_group_call` gives.
+  /// Runs in the order of `schedule`; its groups run by the calls that `make_group_call` returns.
   Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call);
   virtual ~Plan();
   Plan(const Plan&) = delete;
@@ -136,30 +110,30 @@ class Plan {
   const std::vector<PlannedSegment>& segments() const { return segments_; }
   const std::vector<SizeToBind>& sizes_to_bind() const { return sizes_to_bind_; }
   uint32_t slot_count() const { return slot_count_; }
-  /// Leaves of all its kernels.
+  /// Number of leaves of all kernels.
   uint32_t leaf_count() const { return leaf_count_; }
-  /// Slot of a value, kNoSlot for one that nobody reads.
+  /// The slot of a value; kNoSlot if the value is undefined or unused.
   uint32_t slot_of(capture::ValueId value) const { return value.defined() ? slots_[value.index] : kNoSlot; }
-  /// User code runs among the steps.
+  /// Whether user code runs between steps.
   bool has_barriers() const { return has_barriers_; }
   const capture::Evaluator& evaluator() const { return evaluator_; }
-  /// Op by op in the order of the capture: nothing is read or written earlier or later than there.
+  /// Whether the plan runs op by op in captured order, so that no read or write moves relative to the capture.
   bool is_as_captured() const { return is_as_captured_; }
-  /// Of this plan, for who runs all of it at once.
+  /// The prepared runs of this plan, for callers that run all steps at once.
   const PreparedRuns& prepared_runs() const { return *prepared_runs_; }
-  /// Bytes that it holds, without its graph.
+  /// Bytes of host memory that the plan holds, excluding its graph.
   virtual size_t footprint() const;
 
  protected:
-  /// A slot that is in use up to a place of the schedule, whoever reads it there.
+  /// A slot that must stay alive up to a position in the schedule, for a reader that is not a step.
   struct Hold {
     uint32_t slot, place;
   };
-  /// Asked when the slots are known and the steps are not.
+  /// Called after slots are assigned and before steps are built.
   using FindHolds = std::function<std::vector<Hold>(const Plan&)>;
   Plan(std::shared_ptr<const capture::Graph> graph, const Schedule& schedule, const MakeGroupCall& make_group_call,
        const FindHolds& find_holds);
-  /// Those that no step's own use reaches.
+  /// The holds that extend beyond the last use by a step.
   const std::vector<Hold>& holds() const { return holds_; }
 
  private:
@@ -167,7 +141,7 @@ class Plan {
   void find_sizes_to_bind();
   std::vector<uint32_t> find_last_uses(const Schedule& schedule, const FindHolds& find_holds);
   void add_steps(const Schedule& schedule, const MakeGroupCall& make_group_call, const std::vector<uint32_t>& last_use);
-  /// By instr.
+  // Both by instr.
   std::vector<bool> find_views_to_be_copied() const;
   std::vector<bool> find_shown_views() const;
   void add_step(uint32_t instr, uint32_t place, const std::vector<uint32_t>& last_use, bool is_copied, bool is_shown);

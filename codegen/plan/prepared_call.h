@@ -1,7 +1,7 @@
 #pragma once
-// A step's call for tensors of known layouts: loops, distances in memory and layouts of results are worked out, so that a run gives addresses.
+// A step's call specialised for known tensor layouts: loops, strides and result layouts are precomputed, so a run only passes addresses.
 
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -16,21 +16,21 @@ struct TensorLayout {
 
   static TensorLayout of(const at::Tensor& tensor);
   bool is_of(const at::Tensor& tensor) const;
-  /// Of a dense tensor.
+  /// Bytes of a dense tensor with this layout.
   int64_t bytes() const;
 };
 
 class PreparedCall {
  public:
   virtual ~PreparedCall() = default;
-  /// `addresses`: of the step's inputs, then of its results.
+  /// `addresses`: those of the step's inputs, then those of its results.
   virtual void run(char* const* addresses, const capture::Env& env) const = 0;
 
-  /// Uninitialised memory for results.
+  /// An uninitialised tensor for a result.
   virtual at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) const = 0;
 
   std::vector<TensorLayout> results;  // by Step::outputs
-  std::optional<int64_t> view_at;     // of a view: where it begins in the memory of the step's first argument, in bytes; nothing runs
+  std::optional<int64_t> view_at;     // for a view, which runs nothing: its byte offset in the memory of the step's first argument
 };
 
 }  // namespace hindcast::codegen

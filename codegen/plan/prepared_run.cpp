@@ -14,10 +14,11 @@ namespace hindcast::codegen {
 namespace {
 
 constexpr int64_t kAligned = 64, kIsTensor = -1;
-// Bytes of values without tensors: a program of more is bound by its work.
+// Bytes of the run's buffer: with more, the program is bound by its work and not by overhead.
 constexpr int64_t kMostPlacedBytes = 2 << 20;
 constexpr size_t kFewestCalls = 3;
-// Which runs are recorded, if no recorded one is for their sizes: not those of a program that runs a few times, and then ever fewer.
+// Of the runs without a matching prepared run, number first_recorded is recorded, then at doubling intervals: a program that runs only a
+// few times records nothing.
 std::atomic<uint32_t> first_recorded = 12;
 constexpr uint32_t kLastRecorded = 1u << 10;
 
@@ -27,17 +28,6 @@ bool has_lazy_values(const at::Tensor& tensor) {
 }
 
 char* memory_of(const at::Tensor& tensor) { return static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())); }
-
-std::vector<uint32_t> slots_read_by(const Step& step) {
-  std::vector<uint32_t> slots;
-  const auto add = [&](SlotUse use) {
-    if (use.slot != kNoSlot) slots.push_back(use.slot);
-  };
-  for (const StepArg& arg : step.args) std::for_each(arg.slots.begin(), arg.slots.end(), add);
-  std::for_each(step.inputs.begin(), step.inputs.end(), add);
-  add(step.base);
-  return slots;
-}
 
 // A copy for prepared calls of what an op gave with other strides than when the run was recorded. The value itself stays as the op made it:
 // results of the program may be views of it.
@@ -114,7 +104,7 @@ class PreparedRun::Recording {
   void find_readers() {
     readers_.resize(plan_.slot_count());
     for (uint32_t i = 0; i < calls_.size(); ++i) {
-      for (const uint32_t slot : slots_read_by(plan_.steps()[i])) readers_[slot].push_back(i);
+      for_each_slot(plan_.steps()[i], [&](SlotUse use) { readers_[use.slot].push_back(i); });
     }
     is_returned_.resize(plan_.slot_count());
     for (const capture::ValueId value : plan_.graph().outputs) {
@@ -122,7 +112,7 @@ class PreparedRun::Recording {
     }
   }
 
-  // A view that others read, too, is a tensor. From the last step on: readers are decided before what they read.
+  // A view is prepared only if all its readers are. Goes backwards, so that readers are decided before the values that they read.
   void choose_prepared() {
     is_prepared_.resize(calls_.size());
     for (size_t i = calls_.size(); i-- > 0;) {
@@ -158,10 +148,10 @@ class PreparedRun::Recording {
 
   struct Lifetime {
     int64_t begin, end;  // bytes
-    size_t last;         // item that reads it
+    size_t last;         // last item that reads it
   };
 
-  // First fit, in the order in which values are made. What a view is taken of lives as long as who reads the view.
+  // First-fit allocation in the order in which values are made. A base lives as long as the last reader of its views.
   bool place_all(PreparedRun& made) const {
     std::vector<size_t> last_read(plan_.slot_count());
     for (size_t i = made.items_.size(); i-- > 0;) {
@@ -200,10 +190,10 @@ class PreparedRun::Recording {
   Slots& slots_;
   const capture::Env& env_;
   std::vector<std::unique_ptr<const PreparedCall>> calls_;  // by step
-  std::vector<bool> is_prepared_;                           // the same
+  std::vector<bool> is_prepared_;                           // by step
   std::vector<std::optional<TensorLayout>> layouts_;        // by slot
-  std::vector<std::vector<uint32_t>> readers_;              // the same: steps
-  std::vector<bool> is_returned_;                           // the same
+  std::vector<std::vector<uint32_t>> readers_;              // by slot: steps
+  std::vector<bool> is_returned_;                           // by slot
 };
 
 std::unique_ptr<const PreparedRun> PreparedRun::record(const Plan& plan, Slots& slots, const capture::Env& env,
@@ -237,7 +227,7 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
       continue;
     }
     if (item.call->view_at) {
-      // The slot of the view holds what is viewed, which steps in between may give away.
+      // The view's slot owns the base, whose own slot may be moved from by steps in between.
       const uint32_t slot = item.results[0].slot;
       slots[slot] = take(slots, item.inputs[0]);
       address[slot] = address[item.inputs[0].slot] + *item.call->view_at;
@@ -258,7 +248,7 @@ void PreparedRun::run(const Plan& plan, Slots& slots, const capture::Env& env) c
   }
 }
 
-// ---- of a plan
+// ---- the prepared runs of a plan
 
 void PreparedRuns::set_first_recorded(uint32_t run) { first_recorded.store(run, std::memory_order_relaxed); }
 

@@ -1,10 +1,10 @@
 #pragma once
-// A run of a small program's steps that takes what it can from an earlier one.
+// Runs a small program's steps with what was precomputed in an earlier run of the same sizes and layouts.
 //
-// In a step of some microseconds, most of a kernel's call is not the kernel: sizes are evaluated, layouts compared, loops made, tensors
-// allocated. All that is the same in each run with the same sizes and layouts. So such a run is recorded: values that only prepared calls
-// read have no tensors, but places in one piece of memory, planned ahead from where each is made and last read; views of them are
-// addresses. Other steps run as ever, on tensors in their slots.
+// When a kernel takes a few microseconds, most of its call is overhead: evaluating sizes, comparing layouts, building loops, allocating
+// tensors. All of that is the same in each run with the same sizes and layouts, so one such run is recorded. Values that only prepared
+// calls read then have no tensors but offsets in one buffer, planned from where each is made and last read; views of them are addresses.
+// Other steps run as usual, on tensors in their slots.
 
 #include "codegen/plan/plan.h"
 
@@ -17,7 +17,7 @@ namespace hindcast::codegen {
 
 class PreparedRun {
  public:
-  /// Runs all steps as execute() does. Null: too little of them can be prepared.
+  /// Runs all steps as execute() does, and records them. Returns nullptr if too few of them can be prepared.
   static std::unique_ptr<const PreparedRun> record(const Plan& plan, Slots& slots, const capture::Env& env,
                                                    const std::vector<int64_t>& sizes);
 
@@ -27,31 +27,31 @@ class PreparedRun {
  private:
   struct Result {
     uint32_t slot = 0;
-    int64_t place = -1;  // in the run's memory; negative: it is a tensor
+    int64_t place = -1;  // byte offset in the run's buffer; negative: the result is a tensor in its slot
     TensorLayout layout;
   };
-  /// A value whose address is asked for when it is in its slot.
+  /// A value in a slot, whose address prepared calls need.
   struct InSlot {
     uint32_t slot = 0;
     TensorLayout layout;
   };
   struct Item {
     uint32_t step = 0;
-    std::unique_ptr<const PreparedCall> call;  // null: the step runs as it stands
-    std::vector<SlotUse> inputs;               // a prepared call's
-    std::vector<Result> results;               // the same
-    std::vector<InSlot> made;                  // of another step: what prepared calls read
+    std::unique_ptr<const PreparedCall> call;  // nullptr: the step is not prepared and runs as usual
+    std::vector<SlotUse> inputs;               // of the prepared call
+    std::vector<Result> results;               // of the prepared call
+    std::vector<InSlot> made;                  // if not prepared: its results that prepared calls read
   };
   class Recording;
 
   std::vector<int64_t> sizes_;
-  std::vector<InSlot> inputs_;  // of the program, that prepared calls read
+  std::vector<InSlot> inputs_;  // the program's inputs that prepared calls read
   std::vector<Item> items_;
-  const PreparedCall* maker_ = nullptr;  // of tensors and of the run's memory
+  const PreparedCall* maker_ = nullptr;  // allocates tensors and the run's buffer
   int64_t bytes_ = 0;
 };
 
-/// Those of one plan. Safe from many threads: what is there stays.
+/// The prepared runs of one plan. Thread-safe: an entry is never changed or removed.
 class PreparedRuns {
  public:
   PreparedRuns() = default;
@@ -59,16 +59,17 @@ class PreparedRuns {
   PreparedRuns(const PreparedRuns&) = delete;
   PreparedRuns& operator=(const PreparedRuns&) = delete;
 
-  /// Runs all steps, prepared or recording. False: nothing has run. `sizes`: the integers that `env` was evaluated from. Below autograd.
+  /// Runs all steps, from a prepared run or while recording one. Returns false if nothing has run. `sizes`: the integers that `env` was
+  /// evaluated from. The caller must be below autograd.
   bool run(const Plan& plan, Slots& slots, const capture::Env& env, const std::vector<int64_t>& sizes) const;
 
-  /// For tests: which run of a plan is recorded first, of those that no recorded one is for.
+  /// For tests: how many runs without a matching prepared run a plan makes before the first one is recorded.
   static void set_first_recorded(uint32_t run);
 
  private:
   static constexpr size_t kMost = 4;
   mutable std::array<std::atomic<const PreparedRun*>, kMost> recorded_{};
-  mutable std::atomic<uint32_t> others_ = 0;  // runs that no recorded one fitted
+  mutable std::atomic<uint32_t> others_ = 0;  // runs without a matching prepared run
 };
 
 }  // namespace hindcast::codegen

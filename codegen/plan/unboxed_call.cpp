@@ -13,8 +13,8 @@ namespace {
 using capture::Arg;
 using capture::Env;
 
-// One parameter of an op: made from the planned argument once, read at each call. `get` returns something that converts to
-// the parameter; a symbolic list keeps its memory in the caller's frame.
+// One parameter of an op: made once from the planned argument, evaluated at each call. `get` returns something that converts to
+// the parameter type; for a symbolic list it owns the memory, which then lives in the caller's frame.
 template <class T>
 struct Parameter;
 
@@ -151,7 +151,7 @@ class UnboxedCall<at::Tensor(Parameters...)> final : public OpCall {
   std::vector<uint32_t> given_away_;
 };
 
-// One letter a parameter, by its type in the schema.
+// One letter per parameter, by its type in the schema.
 char letter(const c10::Argument& argument) {
   const auto& type = *argument.real_type();
   const auto list_of = [&](c10::TypeKind kind) { return type.castRaw<c10::ListType>()->getElementType()->kind() == kind; };

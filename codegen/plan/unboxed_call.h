@@ -4,7 +4,7 @@
 
 namespace hindcast::codegen {
 
-/// A call without boxing, for an op that returns one tensor and whose signature is among the common ones; else null.
+/// An unboxed call, for an op that returns one tensor and has one of the common signatures; otherwise nullptr.
 std::unique_ptr<const OpCall> make_unboxed_call(const Step& step);
 
 }  // namespace hindcast::codegen

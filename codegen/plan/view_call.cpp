@@ -26,7 +26,7 @@ struct Geometry {
   static Geometry of(const at::Tensor& tensor) { return {DimVector(tensor.sizes()), DimVector(tensor.strides()), tensor.storage_offset()}; }
 };
 
-// The arguments behind the tensor: integers and lists of them, constant or not.
+// The arguments after the tensor: integers and lists of integers, constant or symbolic.
 class Numbers {
  public:
   Numbers(const Step& step, const Env& env) : step_(step), env_(env) {}
@@ -52,7 +52,7 @@ class Numbers {
   const Env& env_;
 };
 
-// What ATen's op of that name makes of a tensor's geometry; false: leave it to ATen, also to raise its error.
+// Computes the geometry of the view, as ATen's op of that name does; false if ATen must run, for example to raise its error.
 using Rule = bool(const at::Tensor& self, const Numbers& numbers, Geometry& result);
 
 bool t(const at::Tensor& self, const Numbers&, Geometry& result) {
@@ -153,7 +153,7 @@ class ViewCall final : public OpCall {
     if (!is_plain(self) || !rule_(self, Numbers(step, env), geometry)) return otherwise_->run(step, slots, env);
     at::Tensor result;
     if (use.last && self.use_count() == 1 && !self.unsafeGetTensorImpl()->autograd_meta()) {
-      result = std::move(self);  // nobody else knows it
+      result = std::move(self);  // no other owner, so it can be changed in place
     } else {
       result = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
       if (use.last) self.reset();
@@ -163,7 +163,7 @@ class ViewCall final : public OpCall {
   }
 
  private:
-  // A dense tensor of LibTorch's own class, of the CPU or of CUDA.
+  // Whether this is a dense CPU or CUDA tensor of LibTorch's own class.
   static bool is_plain(const at::Tensor& tensor) {
     using enum c10::DispatchKey;
     static const c10::DispatchKeySet plain(

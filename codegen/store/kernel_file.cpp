@@ -18,7 +18,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == kKernelFileHeaderSize && std::has_unique_object_representations_v<Header>);
 
-/// Of the header with no checksum in it, and the object.
+/// The checksum of the header, with its checksum field zero, and the object.
 KernelKey checksum_of(Header header, std::string_view object) {
   header.checksum = {};
   return key_of({{reinterpret_cast<const char*>(&header), sizeof(header)}, object});
@@ -39,7 +39,7 @@ std::optional<std::string> object_in(std::string file, const KernelKey& key) {
   if (file.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, file.data(), sizeof(header));
   if (header.magic != kMagic || header.format != kStoreFormat || header.key != key) return std::nullopt;
-  // Compared with the size that is there, so a wild number is never added to or allocated.
+  // Compared with the actual size, so that a corrupt size is never used in arithmetic or allocated.
   if (header.object_size != file.size() - sizeof(header)) return std::nullopt;
   if (header.checksum != checksum_of(header, std::string_view(file).substr(sizeof(header)))) return std::nullopt;
   file.erase(0, sizeof(header));

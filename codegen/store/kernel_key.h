@@ -1,15 +1,15 @@
 #pragma once
-// The key of a compiled kernel: XXH3-128 over all that its bytes depend on.
+// The key of a compiled kernel: XXH3-128 over everything that its bytes depend on.
 //
-// In the key, given by the caller in a fixed order:
+// In the key, passed by the caller in a fixed order:
 //   the source text and the text of each file that it includes
-//   the compiler's identity   its version and revision, the target, the CPU and its features, the flags that never change
-//   the options               of this compile: level, vector width, and whatever is baked into the source's meaning
+//   the compiler's identity   its version and revision, the target, the CPU and its features, the constant flags
+//   the options               of this compile: level, vector width, and whatever else affects the meaning of the source
 // Added here:
-//   the format of the store   kStoreFormat, so that a file of another format is never even found
-// Left out, since it changes no byte: names of graphs and nodes, sizes of tensors, which process asks.
+//   the format of the store   kStoreFormat, so that a file of another format is never found
+// Left out, since no byte depends on it: names of graphs and nodes, sizes of tensors, the process.
 //
-// Only the hash is kept and compared. Two sources out of 2^64 would have to be tried to find two with one hash by accident.
+// Only the hash is stored and compared. An accidental collision is expected only after about 2^64 different sources.
 
 #include <cstdint>
 #include <initializer_list>
@@ -19,7 +19,7 @@
 
 namespace hindcast::codegen::store {
 
-/// Changes when a file of the store would be read differently.
+/// To be changed whenever the file format changes.
 inline constexpr uint32_t kStoreFormat = 1;
 
 struct KernelKey {
@@ -28,7 +28,7 @@ struct KernelKey {
   friend bool operator==(const KernelKey&, const KernelKey&) = default;
 };
 
-/// Each part is hashed after its length: no two lists of parts have the same bytes.
+/// Each part is hashed after its length, so that different lists of parts never hash the same bytes.
 KernelKey key_of(std::span<const std::string_view> parts);
 inline KernelKey key_of(std::initializer_list<std::string_view> parts) { return key_of(std::span(parts.begin(), parts.size())); }
 

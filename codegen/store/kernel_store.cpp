@@ -20,7 +20,7 @@ void count(std::atomic<uint64_t>& counter, uint64_t more = 1) { counter.fetch_ad
 
 bool is_refusal(Trust trust) { return trust == Trust::OthersCanWrite || trust == Trust::SomebodyElses || trust == Trust::WrongKind; }
 
-/// Nothing when the system fails. A file that ends early or goes on longer than it said is returned as it was found.
+/// nullopt on a system error. If the file is shorter or longer than `size`, returns what was read.
 std::optional<std::string> read_all(int file, size_t size) {
   std::string bytes(size, '\0');
   size_t done = 0;
@@ -45,8 +45,8 @@ bool write_all(int file, std::string_view bytes) {
   return true;
 }
 
-/// A new file that no other thread or process writes to. Process ids alone would not do: containers that share a folder
-/// count theirs from 1, and one that was killed may have left a file under our number.
+/// A new file that no other thread or process writes to. A process id is not a unique name: containers that share a folder
+/// count theirs from 1, and a killed process may have left a file with our id.
 std::pair<Descriptor, std::string> make_temporary_file(int folder) {
   static std::atomic<uint64_t> counter = 0;
   constexpr int kTries = 100;
@@ -117,7 +117,7 @@ std::optional<std::string> KernelStore::read(const KernelKey& key) {
     count(counts_.corrupt);
     return miss(Trust::Missing);
   }
-  futimens(opened.file.number(), nullptr);  // used now; a folder that may only be read is swept by nobody, so failing is fine
+  futimens(opened.file.number(), nullptr);  // marks it as used; may fail in a read-only folder, which is never swept
   count(counts_.hits);
   return object;
 }
@@ -150,7 +150,7 @@ bool KernelStore::write_file(int folder, const KernelKey& key, std::string_view 
   return false;
 }
 
-/// The first write sweeps, since many short processes would else fill the disk without one of them ever being due.
+/// The first write of a process sweeps; otherwise many short processes could fill the disk without any of them ever sweeping.
 bool KernelStore::sweep_is_due(size_t written) {
   const uint64_t writes = writes_since_sweep_.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint64_t bytes = bytes_since_sweep_.fetch_add(written, std::memory_order_relaxed) + written;

@@ -1,21 +1,21 @@
 #pragma once
-// Compiled kernels on disk, shared between processes: a file per key, named after it and the format.
+// Compiled kernels on disk, shared between processes: one file per key, named after the key and the format.
 //
-//   write   a temporary file, then rename: a reader sees all of a file or none of it, and of two writers one wins with the
-//           same bytes. Nothing is synced to the disk: after a loss of power a file may be there with other content, which
-//           its checksum shows, and the kernel is compiled again.
-//   read    checked (see kernel_file.h), then marked as used by its time stamp
-//   sweep   at the first write and then once in a while: the longest unused files go until the rest fits, and temporary
-//           files that a killed process left behind
+//   write   a temporary file, then rename: a reader sees a whole file or none, and of two writers one wins with the same
+//           bytes. Nothing is synced to disk: after a power failure a file may have wrong content, which its checksum
+//           detects, and the kernel is compiled again.
+//   read    checked (see kernel_file.h), then marked as used by updating its time stamp
+//   sweep   at the first write and then now and then: deletes the least recently used files until the rest fits, and
+//           temporary files left behind by killed processes
 //
-// What is read here is run as machine code. So the folder and the file must belong to the user and be writable by nobody
-// else; links are not followed to a file. A folder that is not so is not used and not changed.
+// What is read here is run as machine code. So the folder and the file must be owned by the user and not be writable by anyone
+// else; symbolic links to files are not followed. A folder that fails these checks is neither used nor changed.
 //
-// Whatever goes wrong costs the store and not the caller: a read is then a miss, a write returns false, both are counted. A
-// file is deleted for its age only; one whose content is wrong is replaced by the next write of its key.
+// Failures never reach the caller: a failed read is a miss, a failed write returns false, and both are counted. Files are
+// deleted only for their age; one with wrong content is replaced by the next write of its key.
 //
-// Holds no lock and no open file between calls: threads, forks and other processes need no thought, and a folder that is
-// deleted is made again by the next write.
+// No lock and no file is held between calls: threads, forks and other processes need no special handling, and a deleted
+// folder is created again by the next write.
 
 #include "codegen/store/kernel_key.h"
 
@@ -29,10 +29,10 @@ namespace hindcast::codegen::store {
 
 struct StoreCounts {
   uint64_t hits = 0;
-  uint64_t misses = 0;         // of any reason, also of those below
-  uint64_t refused = 0;        // the folder or a file may not be trusted
-  uint64_t corrupt = 0;        // a file's content was wrong
-  uint64_t read_failures = 0;  // the system could not read a file that is there
+  uint64_t misses = 0;         // for any reason, including those below
+  uint64_t refused = 0;        // the folder or a file is not trusted
+  uint64_t corrupt = 0;        // a file had wrong content
+  uint64_t read_failures = 0;  // an existing file could not be read
   uint64_t writes = 0;
   uint64_t write_failures = 0;  // a full disk, a folder that may not be written to
   uint64_t swept = 0;           // files deleted
@@ -41,16 +41,16 @@ struct StoreCounts {
 class KernelStore {
  public:
   struct Options {
-    std::string folder;  // empty: there is no store
+    std::string folder;  // empty: no store
     uint64_t max_size = uint64_t{256} << 20;
-    uint64_t max_files = 1 << 16;  // a small one takes more of a disk than its size
+    uint64_t max_files = 1 << 16;  // a small file takes more disk space than its size
     uint32_t writes_per_sweep = 64;
   };
 
   explicit KernelStore(Options options);
 
-  /// Makes the folder where it is missing. Empty if it can be used, else a sentence that says why not and what to do. Reads
-  /// and writes look for themselves; this is for whoever wants to say it once.
+  /// Creates the folder if it is missing. Returns an empty string if it can be used, otherwise a sentence that says why not and what to
+  /// do. Reads and writes do their own checks; this is for reporting the problem once.
   std::string problem() const;
 
   std::optional<std::string> read(const KernelKey& key);
@@ -74,7 +74,7 @@ class KernelStore {
   std::atomic<bool> ever_swept_ = false;
 };
 
-/// The file of a key, below the store's folder.
+/// The name of a key's file, in the store's folder.
 std::string file_name_of(const KernelKey& key);
 
 }  // namespace hindcast::codegen::store

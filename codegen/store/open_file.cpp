@@ -18,7 +18,7 @@ Opened checked(Descriptor file, mode_t kind) {
   return {.file = std::move(file), .trust = Trust::Mine};
 }
 
-/// What is there already is left as it is; whether all went well shows when the folder is opened.
+/// Existing folders are left unchanged; errors are detected when the folder is opened.
 void make_folders(const std::string& path) {
   for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) mkdir(path.substr(0, end).c_str(), 0700);
   mkdir(path.c_str(), 0700);
@@ -45,7 +45,7 @@ Opened open_own_folder(const std::string& path, bool make) {
 }
 
 Opened open_own_file(int folder, const std::string& name) {
-  // O_NONBLOCK: a pipe of that name must not hold us up.
+  // O_NONBLOCK: opening a pipe with that name must not block.
   Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file) return checked(std::move(file), S_IFREG);
   if (errno == ENOENT) return {.trust = Trust::Missing};

@@ -1,12 +1,12 @@
 #pragma once
-// Files and folders that only this user can change, opened so that what was checked is what is used.
+// Opens files and folders that only this user can change. Checks the open descriptor, so that what was checked is what is used.
 
 #include <string>
 #include <utility>
 
 namespace hindcast::codegen::store {
 
-/// Owns a file descriptor; -1 is none.
+/// Owns a file descriptor; -1 if none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -19,7 +19,7 @@ class Descriptor {
   }
   explicit operator bool() const { return number_ >= 0; }
   int number() const { return number_; }
-  /// False when the system reports now that an earlier write failed.
+  /// Returns false if close() reports that an earlier write failed.
   bool close();
 
  private:
@@ -34,9 +34,9 @@ struct Opened {
   int error = 0;  // errno for Failed
 };
 
-/// The folder at `path`, which is made, parents included, if `make` and missing.
+/// Opens the folder at `path`; if it is missing and `make` is true, creates it and its parents.
 Opened open_own_folder(const std::string& path, bool make);
-/// A regular file in an open folder, for reading.
+/// Opens a regular file in an open folder for reading.
 Opened open_own_file(int folder, const std::string& name);
 
 }  // namespace hindcast::codegen::store

@@ -7,12 +7,12 @@
 namespace hindcast::codegen::store {
 namespace {
 
-/// As XDG's specification has it, a path that is not absolute counts as none.
+/// As XDG's specification requires, a path that is not absolute is ignored.
 bool is_path(const char* value) { return value != nullptr && *value == '/'; }
 
 }  // namespace
 
-// The kernels there are run: a program with more rights than its caller has (setuid) keeps none where the caller says.
+// Kernels in the folder are executed, so a program with more rights than its caller (setuid) ignores the caller's environment.
 std::string default_store_folder() {
   if (const char* const given = secure_getenv("HINDCAST_CACHE_DIR")) {
     if (*given == '\0' || std::string_view(given) == "0") return "";

@@ -31,7 +31,7 @@ struct CloseFolder {
 }  // namespace
 
 uint64_t sweep_folder(int folder, uint64_t max_size, uint64_t max_files) {
-  // Opened again, since reading a folder moves a position that all copies of a descriptor share.
+  // Reopened, since reading a folder moves a position that all duplicates of a descriptor share.
   const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, CloseFolder> entries(own < 0 ? nullptr : fdopendir(own));
   if (!entries) {

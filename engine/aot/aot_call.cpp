@@ -3,15 +3,15 @@
 #include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "codegen/partition/explain.h"
 #include "capture/function/random_state.h"
 #include "capture/graph/shared_memory.h"
 #include "capture/recorder/recorder.h"
+#include "codegen/partition/explain.h"
 #include "engine/aot/choose_layout.h"
 #include "engine/aot/drawn_again.h"
-#include "engine/aot/same_results.h"
-#include "engine/aot/tell_once.h"
 #include "engine/aot/names.h"
+#include "engine/aot/same_results.h"
+#include "engine/aot/warn_once.h"
 #include "engine/call_state.h"
 #include "engine/takeover.h"
 
@@ -38,30 +38,30 @@ FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
   return output;
 }
 
-AotPrograms programs_of(const Halves& halves) {
-  const capture::ValueNames names = name_values(halves.joint);
-  capture::Joint joint = halves.joint;
+AotPrograms programs_of(const ProgramPair& pair) {
+  const capture::ValueNames names = name_values(pair.joint);
+  capture::Joint joint = pair.joint;
   joint.graph = with_names(joint.graph, names);
-  AotPrograms programs{joint.graph, with_names(halves.forward->graph(), names), nullptr, {}};
-  if (halves.backward) {
-    programs.backward = with_names(halves.backward->graph(), names);
-    programs.explanation = codegen::explain(joint, {programs.forward, programs.backward, halves.saved_values});
+  AotPrograms programs{joint.graph, with_names(pair.forward->graph(), names), nullptr, {}};
+  if (pair.backward) {
+    programs.backward = with_names(pair.backward->graph(), names);
+    programs.explanation = codegen::explain(joint, {programs.forward, programs.backward, pair.saved_values});
   }
   return programs;
 }
 
 namespace {
 
-// Each result is memory of its own: a plan may have found that two are equal, or that one is an input.
+// Gives each result memory of its own: a plan may have made two results the same tensor, or one the same as an input.
 void separate(std::vector<at::Tensor>& results, const std::vector<at::Tensor>& primals) {
   for (size_t i = 0; i < results.size(); ++i) {
-    // Held by the program's outputs and by the results.
+    // A use count of 2: the program's outputs and the results.
     if (!results[i].defined() || !results[i].has_storage() || (results[i].use_count() == 2 && results[i].storage().use_count() == 1))
       continue;
     const auto shares = [&](const at::Tensor& other) { return capture::shares_memory(results[i], other); };
     const auto before = results.begin() + static_cast<std::ptrdiff_t>(i);
     if (!std::any_of(results.begin(), before, shares) && !std::any_of(primals.begin(), primals.end(), shares)) {
-      // Saved for the backward too, as the same tensor: the one that the user gets has a history.
+      // The same tensor is also saved for the backward. The user's needs a history of its own.
       results[i] = results[i].tensor_data();
       continue;
     }
@@ -80,12 +80,12 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
   return false;
 }
 
-// A program without a backward has nothing to gain but its own time, and one in place of a single node little more. Under a guard it becomes a
-// part of a captured backward. What others than this thread take is not timed, and calls whose results or random numbers would be others are
-// not mixed.
-Gain gain_of(const AotContext& context, const Specialisation& known, const Halves& halves) {
+// A program without a backward can only save its own time, and one that replaces a single node little more; under a guard it becomes part
+// of a captured backward. Work of other threads and devices is not timed. Calls whose results or random numbers would differ are never
+// mixed.
+Gain gain_of(const AotContext& context, const Specialisation& known, const ProgramPair& pair) {
   const bool may_gain_nothing = !known.has_gradients() || (known.has_one_node() && current_options() == nullptr);
-  const bool is_timeable = may_gain_nothing && !known.draws_random_numbers() && halves.devices.empty() && context.options.async;
+  const bool is_timeable = may_gain_nothing && !known.draws_random_numbers() && pair.devices.empty() && context.options.async;
   if (!is_timeable || asks_for_equal_bits()) return Gain::Some;
   return known.has_gradients() ? Gain::PerhapsWithBackward : Gain::Perhaps;
 }
@@ -116,31 +116,31 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
   }
 }
 
-// ---- a call that is known
+// ---- a call with a known specialisation
 
 std::optional<FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
-  if (auto halves = known->halves()) {
-    halves = with_numbers_for_now(*context_, *known, std::move(halves));
-    if (halves == nullptr) return run_eagerly(*context_, call_);
+  if (auto pair = known->pair()) {
+    pair = with_numbers_for_now(*context_, *known, std::move(pair));
+    if (pair == nullptr) return run_eagerly(*context_, call_);
     const size_t every = context_->options.check_every;
     const bool is_compared = every != 0 && context_->counts.calls.load(std::memory_order_relaxed) % every == 0;
-    return is_compared ? run_and_compare(known, halves, std::move(bindings)) : run_programs(known, halves, std::move(bindings));
+    return is_compared ? run_and_compare(known, pair, std::move(bindings)) : run_programs(known, pair, std::move(bindings));
   }
   if (!known->is_worth_a_trace()) return run_eagerly(*context_, call_);
   return trace_again(known, bindings);
 }
 
 std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
-                                                    const std::shared_ptr<const Halves>& halves, capture::Bindings bindings) {
-  const Gain gain = gain_of(*context_, *known, *halves);
+                                                    const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
+  const Gain gain = gain_of(*context_, *known, *pair);
   if (call_.is_timed && gain != Gain::Some && context_->leaving.is_functions_turn(known.get())) {
     context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
     return FunctionOutput{.gain = gain, .program = known.get(), .is_functions = true};
   }
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (writes_to_shared_memory(*known, primals)) {
-    tell_once("a function runs eagerly: it writes to an input that shares memory with another");
+    warn_once("a function runs eagerly: it writes to an input that shares memory with another");
     return run_eagerly(*context_, call_);
   }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
@@ -148,9 +148,10 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
   std::optional<std::vector<at::Tensor>> made;
   try {
-    made = halves->forward->run_and_bind(primals, bindings);
+    made = pair->forward->run_and_bind(primals, bindings);
   } catch (const std::exception&) {
-    // It may be for a number that this call does not have, and has not come to the comparison. If not, the function throws the same.
+    // The program may have thrown because this call reads another scalar than it was traced with, which is compared only below. If that is
+    // not the reason, the function itself throws the same.
     if (known->numbers().empty() && !known->has_data_sizes()) throw;
     random.restore();
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
@@ -165,13 +166,13 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
     if (same_number(outputs[asked.result].item(), asked.number)) continue;
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     random.restore();
-    if (known->numbers_are_always_others()) {
+    if (known->note_other_numbers()) {
       known->give_up();
-      tell_once("a function runs eagerly from now on: a number that it reads, as by item(), differs from call to call");
+      warn_once("a function runs eagerly from now on: a number that it reads, as by item(), differs from call to call");
     }
     return run_eagerly(*context_, call_);
   }
-  if (!known->numbers().empty()) known->numbers_were_the_same();
+  if (!known->numbers().empty()) known->note_same_numbers();
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
   std::vector<at::Tensor> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(known->results().size()));
   separate(results, primals);
@@ -180,8 +181,8 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
     connect(node, *known, results, primals);
     if (call_.has_separate_results) node->keep_for_other_results();
     if (call_.is_timed && gain == Gain::PerhapsWithBackward) node->time_backward();
-    node->set_saved(halves, primals, outputs, results);
-    node->note_streams(halves->devices);
+    node->set_saved(pair, primals, outputs, results);
+    node->note_streams(pair->devices);
   }
   outputs.clear();
   return FunctionOutput{.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
@@ -190,20 +191,20 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
                         .program = known.get()};
 }
 
-// The function itself, on copies, with the random numbers that the program had.
+// Also runs the function itself, on copies, with the program's random numbers, and compares.
 std::optional<FunctionOutput> AotCall::run_and_compare(const std::shared_ptr<Specialisation>& known,
-                                                       const std::shared_ptr<const Halves>& halves, capture::Bindings bindings) {
+                                                       const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
   const bool writes_outside = std::any_of(known->results().begin(), known->results().end(), [&](const capture::Result& result) {
     return result.written && *result.written >= call_.inputs.size();
   });
-  if (writes_outside) return run_programs(known, halves, std::move(bindings));  // would be written twice
+  if (writes_outside) return run_programs(known, pair, std::move(bindings));  // it would write twice
   std::vector<at::Tensor> copies;
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
   }
   const auto before = capture::RandomState::of(call_.inputs);
-  std::optional<FunctionOutput> output = run_programs(known, halves, std::move(bindings));
+  std::optional<FunctionOutput> output = run_programs(known, pair, std::move(bindings));
   if (!output) return output;
   const auto after = before.now();
   before.restore();
@@ -235,7 +236,7 @@ std::vector<at::Tensor> AotCall::finish(const Specialisation& known, std::vector
         target.copy_(results[i]);
       }
     } else if (is_written) {
-      continue;  // the write was the argument's, and counted there
+      continue;  // the argument itself was written, and its version counted
     } else if (result.is_seen) {
       const c10::AutoGradMode no_grad(false);
       target.copy_(results[i]);
@@ -281,15 +282,15 @@ DynamicRow AotCall::choose_symbols(const InputFacts& facts, const Family& family
   return earlier.empty() ? DynamicRow() : choose_dynamic({facts.row, earlier, facts.kinds, pinned});
 }
 
-AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool answers_freely) {
+AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool allows_unguarded_reads) {
   context_->counts.traces.fetch_add(1, std::memory_order_relaxed);
   Recording recording;
-  auto trace = std::make_unique<FunctionTrace>(sizes, answers_freely, /*goes_on=*/context_->options.fallback);
-  trace->set_strict(asks_for_equal_bits());
-  constexpr uint32_t kCollections = 4;  // in vain: the next calls keep tensors, too
+  auto trace = std::make_unique<FunctionTrace>(sizes, allows_unguarded_reads, /*continues_eagerly=*/context_->options.fallback);
+  trace->set_bitwise(asks_for_equal_bits());
+  constexpr uint32_t kCollections = 4;  // after so many without effect, later calls will keep tensors, too
   trace->set_collects_garbage(context_->kept_tensors.load(std::memory_order_relaxed) < kCollections);
   try {
-    const OnStockEngine stock;  // a backward in the function is a part of it
+    const OnStockEngine stock;  // a backward inside the function is part of the trace
     const auto run = [&](const std::vector<at::Tensor>& stand_ins) {
       const auto before = ThreadSettings::now();
       recording.output = call_.function(stand_ins);
@@ -323,11 +324,11 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool ans
 FunctionOutput AotCall::trace_new(Family& family) {
   InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
   DynamicRow dynamic = choose_symbols(facts, family);
-  const bool answers_freely = family.sizes_for(facts.row) == Family::Sizes::Free;
-  Recording recording = record(sizes_of_inputs(facts.row, facts.first, dynamic), answers_freely);
+  const bool allows_unguarded_reads = family.sizes_for(facts.row) == Family::Sizes::Free;
+  Recording recording = record(sizes_of_inputs(facts.row, facts.first, dynamic), allows_unguarded_reads);
   if (!recording.trace) {
     if (recording.keeps_tensors && family.note_escape()) return recording.output;
-    tell_once("a function runs eagerly: " + recording.why_not);
+    warn_once("a function runs eagerly: " + recording.why_not);
     family.add(std::make_shared<Specialisation>(std::move(facts)));
     return recording.output;
   }
@@ -339,20 +340,20 @@ FunctionOutput AotCall::trace_new(Family& family) {
   FunctionOutput result = finish_trace(known, std::move(recording.trace));
   if (known->is_dropped()) return result;
   family.add(known);
-  family.learned(*known);
+  family.on_programs(*known);
   return result;
 }
 
 FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now) {
-  Recording recording = record(known->sizes_of(now), /*answers_freely=*/true);
+  Recording recording = record(known->sizes_of(now), /*allows_unguarded_reads=*/true);
   if (!recording.trace) {
     known->give_up();
-    tell_once("a function runs eagerly from now on: " + recording.why_not);
+    warn_once("a function runs eagerly from now on: " + recording.why_not);
     return recording.output;
   }
   std::shared_ptr<Specialisation> of = known;
   if (!known->is_like(*recording.trace)) {
-    // The function did something else than before; what is known waits for a call like the first.
+    // The function behaved differently from before; `known` keeps waiting for a call like the first.
     of = std::make_shared<Specialisation>(InputFacts(call_.inputs), known->dynamic_at(now), *recording.trace, recording.output,
                                           call_.has_owner);
     const auto family = known->family();
@@ -383,7 +384,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   }
   if (!trace->accumulated().empty()) {
     known->give_up();
-    tell_once("a function runs eagerly: it calls backward(), which writes to .grad of its arguments");
+    warn_once("a function runs eagerly: it calls backward(), which writes to .grad of its arguments");
   }
   if (known->has_gradients()) {
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
@@ -400,9 +401,9 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
   if (family && family->proves_a_fit(*known, joint, {})) {
     known->drop();
   } else {
-    const auto halves = make_halves(joint, {context_->options, {}, {}, {}, [&] { return primals; }});
-    known->add({halves});
-    choose_layout(known, halves, context_->options);
+    const auto pair = compile_pair(joint, {context_->options, {}, {}, {}, [&] { return primals; }});
+    known->add({pair});
+    choose_layout(known, pair, context_->options);
   }
   const auto made = trace->take_made();
   trace.reset();

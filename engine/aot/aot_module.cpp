@@ -1,4 +1,4 @@
-#include "engine/aot/aot_module.h"
+#include "hindcast/aot_module.h"
 
 #include <torch/nn/module.h>
 

@@ -4,12 +4,12 @@
 #include "base/first_line.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "capture/function/random_state.h"
+#include "capture/graph/shared_memory.h"
 #include "codegen/partition/standard.h"
 #include "engine/aot/family.h"
 #include "engine/aot/names.h"
-#include "capture/function/random_state.h"
-#include "capture/graph/shared_memory.h"
-#include "engine/aot/tell_once.h"
+#include "engine/aot/warn_once.h"
 #include "engine/call_state.h"
 #include "engine/takeover.h"
 
@@ -35,7 +35,7 @@ capture::Joint joint_of(const capture::FunctionTrace& trace, const AotContext& c
 
 namespace {
 
-// Somebody may write to the memory of a saved tensor through a result: the saved one then has its version.
+// If a saved tensor shares memory with a result, it also shares the version counter, so that a write through the result is detected.
 at::Tensor with_version_of(const at::Tensor& saved, const std::vector<at::Tensor>& results) {
   if (!saved.defined() || !saved.has_storage() || saved.storage().use_count() == 1) return saved;
   for (const at::Tensor& result : results) {
@@ -47,8 +47,8 @@ at::Tensor with_version_of(const at::Tensor& saved, const std::vector<at::Tensor
   return saved;
 }
 
-// A trace gives each gradient as a tensor of its own, even where two lie in one memory. The engine gives one tensor, and a leaf that is
-// about to take it sees that others hold it too.
+// A trace returns each gradient as a separate tensor, even if two share memory. The stock engine would return one tensor, so that a leaf
+// tensor about to steal it sees the other holders. Restores that: the same tensor if sizes and strides are equal, otherwise a copy.
 void join_shared(variable_list& gradients, const variable_list& tangents, const std::vector<at::Tensor>& inputs,
                  const std::vector<at::Tensor>& lifted) {
   std::unordered_map<const void*, at::Tensor> known;  // by storage
@@ -75,7 +75,7 @@ void join_shared(variable_list& gradients, const variable_list& tangents, const 
   }
 }
 
-// What it was before the call's own writes, with the history that it had.
+// A copy of the tensor before the call's own writes, with its history.
 at::Tensor copy_of(const at::Tensor& tensor, bool needs_gradient) {
   at::Tensor copy;
   {
@@ -86,7 +86,7 @@ at::Tensor copy_of(const at::Tensor& tensor, bool needs_gradient) {
   return copy;
 }
 
-// The program was recorded with contiguous tangents, and its views may have their strides as constants.
+// The program was traced with contiguous tangents, whose strides may be constants in its views.
 at::Tensor as_recorded(const at::Tensor& tangent) {
   return tangent.defined() && tangent.layout() == at::kStrided ? tangent.contiguous() : tangent;
 }
@@ -107,15 +107,17 @@ bool are_plain(const variable_list& tensors) {
 
 }  // namespace
 
-void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<at::Tensor>& primals,
+void AotNode::set_saved(std::shared_ptr<const ProgramPair> pair, const std::vector<at::Tensor>& primals,
                         const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& results) {
-  halves_ = std::move(halves);
-  saved_.reserve(halves_->saved.size());
-  for (const Saved& saved : halves_->saved) {
+  pair_ = std::move(pair);
+  saved_.reserve(pair_->saved.size());
+  for (const Saved& saved : pair_->saved) {
     switch (saved.from) {
       case Saved::From::Primal:
-        saved_.emplace_back(
-            of_->is_written(saved.index) ? copy_of(primals[saved.index], of_->needs_gradient(saved.index)) : primals[saved.index], false);
+        saved_.emplace_back(specialisation_->is_written(saved.index)
+                                ? copy_of(primals[saved.index], specialisation_->needs_gradient(saved.index))
+                                : primals[saved.index],
+                            false);
         break;
       case Saved::From::Result: {
         const at::Tensor& result = results[saved.index];
@@ -127,11 +129,11 @@ void AotNode::set_saved(std::shared_ptr<const Halves> halves, const std::vector<
         break;
     }
   }
-  const SecondOrder& second_order = whole_of(halves_)->second_order;
+  const SecondOrder& second_order = whole_of(pair_)->second_order;
   if (second_order.why_not != nullptr) return;
   for (const auto& [number, saved] : second_order.primals) {
     const at::Tensor& primal = primals[number];
-    if (saved || !primal.defined() || of_->is_written(number)) continue;
+    if (saved || !primal.defined() || specialisation_->is_written(number)) continue;
     for_second_order_.push_back({number, primal, primal.is_inference() ? 0 : static_cast<uint32_t>(primal._version())});
   }
 }
@@ -153,17 +155,18 @@ void AotNode::release_variables() {
 
 void AotNode::end(std::unique_ptr<capture::FunctionTrace> trace) {
   if (!trace) return;
-  if (!has_learned_ && !has_failed_) of_->had_no_backward();
-  // Who holds a tensor of it may: a backward that is differentiated, or LibTorch's engine behind one that failed.
+  if (!has_learned_ && !has_failed_) specialisation_->had_no_backward();
+  // In these cases tensors of the trace may legitimately be alive: a backward that is differentiated holds them, or LibTorch's engine after
+  // a failed one.
   if (trace->is_released() || has_failed_) return;
   const auto made = trace->take_made();
   trace.reset();
-  if (!of_->is_eager() && !of_->is_dropped()) of_->look_for_escapes(made);
+  if (!specialisation_->is_eager() && !specialisation_->is_dropped()) specialisation_->look_for_escapes(made);
 }
 
-// The engine knows one stream of a node, of one device; an eager function has a node for each op, and each has its stream.
+// The engine has one stream per node, on one device. An eager function has a node per op, each with its own stream.
 void AotNode::note_streams(c10::ArrayRef<c10::Device> devices) {
-  const auto own = stream();  // the one that was current for the results
+  const auto own = stream();  // the stream that was current when the results were made
   const auto is_another = [&](const c10::Device& device) { return !own || own->device() != device; };
   if (std::any_of(devices.begin(), devices.end(), is_another)) started_on_.emplace(devices);
 }
@@ -180,18 +183,18 @@ variable_list AotNode::apply(variable_list&& tangents) {
     gradients = run(tangents);
     scope.leave();
   }
-  if (stream()) return gradients;  // the engine tells the allocator who reads them
+  if (stream()) return gradients;  // the engine notifies the allocator of their readers
   for (const at::Tensor& gradient : gradients) {
     if (const auto reader = hooks::current_stream_for(gradient)) hooks::keep_for(gradient, *reader);
   }
   return gradients;
 }
 
-// On the CPU: calls on other devices are not timed.
+// Only on the CPU: calls on other devices are not timed.
 variable_list AotNode::run_timed(const variable_list& tangents) {
   const uint64_t start = processor_ns();
   variable_list gradients = run(tangents);
-  if (!at::GradMode::is_enabled()) context_->leaving.took_backward(of_.get(), processor_ns() - start, /*is_own=*/false);
+  if (!at::GradMode::is_enabled()) context_->leaving.took_backward(specialisation_.get(), processor_ns() - start, /*is_own=*/false);
   return gradients;
 }
 
@@ -206,7 +209,7 @@ variable_list AotNode::run(const variable_list& tangents) {
 variable_list AotNode::of_edges(variable_list by_primal) const {
   variable_list gradients;
   for (size_t i = 0; i < by_primal.size(); ++i) {
-    if (of_->needs_gradient(i)) gradients.push_back(std::move(by_primal[i]));
+    if (specialisation_->needs_gradient(i)) gradients.push_back(std::move(by_primal[i]));
   }
   return gradients;
 }
@@ -228,7 +231,7 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
   const bool create_graph = at::GradMode::is_enabled();
   if (live_->is_released() || has_learned_ || !has_usual_dispatch_state() || !are_plain(tangents))
     return live_->backward_as_itself(tangents, create_graph);
-  // The user's code in a backward runs once: for gradients that a program can be made of, and no others.
+  // The user's code in a backward must run only once, so it is traced only with gradients that a program can be made for.
   const bool is_users = live_->has_users_backward();
   const bool all_flow = std::all_of(tangents.begin(), tangents.end(), [](const at::Tensor& each) { return each.defined(); });
   if (is_users && (!is_usual || !all_flow)) return live_->backward_as_itself(tangents, create_graph);
@@ -242,24 +245,25 @@ variable_list AotNode::backward_on_stand_ins(const variable_list& tangents, bool
       const at::AutoGradMode no_grad(false);
       learn({}, /*for_this_call=*/true, create_graph);
     }
-    const auto halves = of_->halves();
-    const char* const why_not = create_graph && halves ? why_not_differentiated(*whole_of(halves)) : nullptr;
+    const auto pair = specialisation_->pair();
+    const char* const why_not = create_graph && pair ? why_not_differentiated(*whole_of(pair)) : nullptr;
     if (why_not != nullptr) leave_to_the_function(why_not);
-    if (why_not != nullptr || !are_as_given(halves) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
+    if (why_not != nullptr || !are_as_given(pair) || !take_over()) return live_->backward_as_itself(tangents, create_graph);
     return create_graph ? differentiable_backward(tangents) : backward_by_ops(tangents);
   }
   variable_list given = tangents;
   if (is_users) std::transform(given.begin(), given.end(), given.begin(), as_contiguous);
   variable_list gradients = is_users ? users_backward(given) : live_->backward(given);
   if (live_->refusal()) {
-    of_->give_up();
-    tell_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());
+    specialisation_->give_up();
+    warn_once("a function runs eagerly from now on: in its backward, " + *live_->refusal());
     return gradients;
   }
   join_shared(gradients, given, live_->real_inputs(), live_->lifted());
   const bool comes_again = keeps_for_others_ || torch::autograd::get_current_graph_task_keep_graph();
   learn(given, comes_again, /*with_graph=*/false);
-  if (comes_again && are_as_given(of_->halves())) take_over();  // while what was saved is as it was: LibTorch's engine has just looked
+  if (comes_again && are_as_given(specialisation_->pair()))
+    take_over();  // now, while the saved tensors are unmodified: LibTorch's engine has just checked
   return gradients;
 }
 
@@ -278,9 +282,10 @@ void AotNode::learn_without_backward() {
   learn({}, /*for_this_call=*/false, /*with_graph=*/false);
 }
 
-// Makes programs of the traced call: one for gradients of all results, from which those for some are made; and one for gradients as they
-// came, where they are not all there or not contiguous. `tangents`: of the backward that was recorded last; empty: none was. `for_this_call`: it
-// needs programs of its own, also where others have them. `with_graph`: its gradients are differentiated.
+// Compiles the traced call: one program for contiguous gradients of all results, from which those for some results are derived; and one for
+// the gradients as they came, if some are missing or not contiguous. `tangents`: the incoming gradients of the backward traced last; empty
+// if there was none. `for_this_call`: this call needs programs of its own, even if a fit already covers it. `with_graph`: its gradients are
+// differentiated.
 void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with_graph) {
   has_learned_ = true;
   variable_list whole;
@@ -299,20 +304,20 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
     try {
       live_->backward(whole);
       if (live_->refusal()) why_not = *live_->refusal();
-    } catch (const std::exception& error) {  // a result without a derivative, which no gradient may be asked of
+    } catch (const std::exception& error) {  // a result has no derivative
       why_not = base::first_line(error);
     }
     random.restore();
     if (!why_not.empty()) {
-      of_->give_up();
-      return tell_once("a function runs eagerly from now on: in its backward, " + why_not);
+      specialisation_->give_up();
+      return warn_once("a function runs eagerly from now on: in its backward, " + why_not);
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }
   make_programs(recorded, learn_second_order(whole, with_graph), for_this_call);
 }
 
-// Records the backward once more in grad mode, where some formula differs there (grad_mode_formulas.h) or this call's gradients are to be
+// Traces the backward once more in grad mode, if some formula differs there (grad_mode_formulas.h) or this call's gradients are to be
 // differentiated.
 AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangents, bool is_asked_for) {
   if (live_->has_users_backward()) return {.why_not = "it calls custom Functions"};
@@ -331,78 +336,80 @@ AotNode::ForSecondOrder AotNode::learn_second_order(const variable_list& tangent
 }
 
 bool AotNode::has_symbols_of_capture() const {
-  const std::vector<int64_t> at_capture = of_->symbols_at_capture();  // of the backed ones, which come first
+  const std::vector<int64_t> at_capture = specialisation_->symbols_at_capture();  // the backed symbols, which come first
   return at_capture.size() <= bindings_.ints.size() && std::equal(at_capture.begin(), at_capture.end(), bindings_.ints.begin());
 }
 
-// The first is of gradients of all results.
+// The first of `recorded` has gradients of all results.
 void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSecondOrder& for_second_order, bool for_this_call) {
   std::vector<at::Tensor> primals = live_->real_inputs();
   primals.insert(primals.end(), live_->lifted().begin(), live_->lifted().end());
   try {
-    if (live_->symbols()->has_answered()) {
-      // Right for these sizes alone.
-      if (of_->is_dynamic() && !of_->is_exact() && (of_->halves() || !has_symbols_of_capture())) return;
-      of_->make_exact();
+    if (live_->symbols()->had_unguarded_read()) {
+      // The program is valid only for these sizes.
+      if (specialisation_->is_dynamic() && !specialisation_->is_exact() && (specialisation_->pair() || !has_symbols_of_capture())) return;
+      specialisation_->make_exact();
     }
-    const auto family = of_->family();
-    const bool is_proved = family && family->proves_a_fit(*of_, recorded.front().joint, tangents_facts(recorded.front().tangents));
+    const auto family = specialisation_->family();
+    const bool is_proved =
+        family && family->proves_a_fit(*specialisation_, recorded.front().joint, tangents_facts(recorded.front().tangents));
     if (is_proved && !for_this_call) return;
-    HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), {}, [&] { return primals; }};
-    request.leaves = of_->leaves();
+    PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), {}, [&] { return primals; }};
+    request.leaves = specialisation_->leaves();
     request.is_for_others = recorded.size() > 1;
     request.with_graph = for_second_order.joint ? &*for_second_order.joint : nullptr;
     request.why_no_second_order = for_second_order.why_not;
-    std::shared_ptr<const Halves> whole;
-    std::vector<std::shared_ptr<const Halves>> made;
+    std::shared_ptr<const ProgramPair> whole;
+    std::vector<std::shared_ptr<const ProgramPair>> made;
     for (const Recorded& each : recorded) {
       request.tangents = tangents_facts(each.tangents);
       request.example_tangents = each.tangents;
-      auto halves = whole ? make_backward_beside(whole, each.joint, request) : make_halves(each.joint, request);
-      if (!whole) whole = halves;
-      if (halves) made.push_back(std::move(halves));
+      auto pair = whole ? make_backward_beside(whole, each.joint, request) : compile_pair(each.joint, request);
+      if (!whole) whole = pair;
+      if (pair) made.push_back(std::move(pair));
     }
     request.example_tangents = recorded.front().tangents;
     ensure_backward(made, request);
-    of_->add(std::move(made));
+    specialisation_->add(std::move(made));
     if (is_proved) return;
-    if (family) family->learned(*of_);
-    choose_layout(of_, whole, context_->options);
+    if (family) family->on_programs(*specialisation_);
+    choose_layout(specialisation_, whole, context_->options);
   } catch (const std::exception& error) {
-    of_->give_up();
-    tell_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + base::first_line(error));
+    specialisation_->give_up();
+    warn_once(std::string("a function runs eagerly from now on: no program could be made of its backward: ") + base::first_line(error));
   }
 }
 
-// Second derivatives recompute from all arguments. LibTorch checks the versions of those that autograd has saved; these are the others.
-bool AotNode::are_as_given(const std::shared_ptr<const Halves>& halves) const {
-  if (!halves) return true;
-  const auto& primals = whole_of(halves)->second_order.primals;
+// Second derivatives recompute from all arguments. LibTorch checks the versions of those that autograd has saved; this checks the others.
+bool AotNode::are_as_given(const std::shared_ptr<const ProgramPair>& pair) const {
+  if (!pair) return true;
+  const auto& primals = whole_of(pair)->second_order.primals;
   return std::none_of(primals.begin(), primals.end(), [&](const SecondOrder::Primal& primal) {
     const at::Tensor given = live_->given(primal.number);
     return !primal.saved && given.defined() && !given.is_inference() && given._version() != live_->given_version(primal.number);
   });
 }
 
-// From a traced call to one that ran a program, by what autograd has saved of it. False: that is not all that the program saves.
+// Turns this node from one of a traced call into one that ran a program, using what autograd has saved. Returns false if the program needs
+// more than that.
 bool AotNode::take_over() {
-  const auto halves = of_->halves();
-  if (!halves || of_->is_eager()) return false;
-  std::vector<at::Tensor> primals, outputs(halves->joint.results), results;
-  const std::vector<at::Tensor> saved = live_->saved_values(halves->saved_values);
+  const auto pair = specialisation_->pair();
+  if (!pair || specialisation_->is_eager()) return false;
+  std::vector<at::Tensor> primals, outputs(pair->joint.results), results;
+  const std::vector<at::Tensor> saved = live_->saved_values(pair->saved_values);
   for (size_t i = 0; i < saved.size(); ++i) {
-    if (halves->saved[i].from != Saved::From::Forward) continue;
+    if (pair->saved[i].from != Saved::From::Forward) continue;
     if (!saved[i].defined()) return false;
-    outputs.resize(std::max<size_t>(outputs.size(), halves->saved[i].index + 1));
-    outputs[halves->saved[i].index] = saved[i];
+    outputs.resize(std::max<size_t>(outputs.size(), pair->saved[i].index + 1));
+    outputs[pair->saved[i].index] = saved[i];
   }
   uint32_t number = 0;
-  for (size_t i = 0; i < halves->joint.results; ++i) {
+  for (size_t i = 0; i < pair->joint.results; ++i) {
     results.push_back(live_->real_result(i));
-    if (of_->results()[i].is_differentiable) torch::autograd::impl::set_gradient_edge(results.back(), {getptr(), number++});
+    if (specialisation_->results()[i].is_differentiable) torch::autograd::impl::set_gradient_edge(results.back(), {getptr(), number++});
   }
-  for (size_t i = 0; i < halves->joint.primals; ++i) primals.push_back(live_->given(i));
-  set_saved(halves, primals, outputs, results);
+  for (size_t i = 0; i < pair->joint.primals; ++i) primals.push_back(live_->given(i));
+  set_saved(pair, primals, outputs, results);
   end(std::move(live_));
   return true;
 }
@@ -410,37 +417,37 @@ bool AotNode::take_over() {
 // ---- a call that ran a program
 
 const capture::NodeProgram* AotNode::program() const {
-  if (has_several_streams()) return nullptr;  // in another graph its ops would run on one stream
-  return halves_ && halves_->backward->has_plan() ? &halves_->of_node : nullptr;
+  if (has_several_streams()) return nullptr;  // inlined into another graph, its ops would run on one stream
+  return pair_ && pair_->backward->has_plan() ? &pair_->of_node : nullptr;
 }
 
 std::optional<capture::RecomputedBackward> AotNode::recomputed_backward() {
-  if (started_on_ || !halves_ || is_released_ || why_not_differentiated(*whole_of(halves_)) != nullptr) return std::nullopt;
+  if (started_on_ || !pair_ || is_released_ || why_not_differentiated(*whole_of(pair_)) != nullptr) return std::nullopt;
   return backward_of_arguments();
 }
 
 std::optional<variable_list> AotNode::run_as_captured(const variable_list& gradients) {
   const std::lock_guard lock(mutex_);
   if (is_released_) refuse_second_time();
-  const auto taken = taken_by(*halves_, gradients);
+  const auto taken = taken_by(*pair_, gradients);
   if (!taken) return std::nullopt;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!(*taken)[i].is_same(gradients[i])) return std::nullopt;
   }
   std::vector<at::Tensor> inputs = unpack_saved();
   inputs.insert(inputs.end(), gradients.begin(), gradients.end());
-  return of_edges(run_program(*halves_, std::move(inputs), Program::Way::AsCaptured));
+  return of_edges(run_program(*pair_, std::move(inputs), Program::Way::AsCaptured));
 }
 
-// Nullopt: the program is not for gradients like these.
-std::optional<variable_list> AotNode::taken_by(const Halves& halves, const variable_list& tangents) const {
+// The tangents as the program takes them; nullopt if it is not for gradients like these.
+std::optional<variable_list> AotNode::taken_by(const ProgramPair& pair, const variable_list& tangents) const {
   variable_list taken;
   for (uint32_t i = 0; i < tangents.size(); ++i) {
-    if (!tangents[i].defined() && halves.takes_zeros[i]) {
+    if (!tangents[i].defined() && pair.takes_zeros[i]) {
       taken.push_back(input_metadata(i).zeros_like());
       continue;
     }
-    auto tangent = as_captured(tangents[i], halves.tangents[i]);
+    auto tangent = as_captured(tangents[i], pair.tangents[i]);
     if (!tangent) return std::nullopt;
     taken.push_back(std::move(*tangent));
   }
@@ -454,22 +461,22 @@ std::vector<at::Tensor> AotNode::unpack_saved() {
   return saved;
 }
 
-variable_list AotNode::run_program(const Halves& halves, std::vector<at::Tensor> inputs, Program::Way way) {
+variable_list AotNode::run_program(const ProgramPair& pair, std::vector<at::Tensor> inputs, Program::Way way) {
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
-  return halves.backward->run(std::move(inputs), bindings_, way);
+  return pair.backward->run(std::move(inputs), bindings_, way);
 }
 
-// Behind the same forward, for contiguous gradients of the results that these flow into.
-std::shared_ptr<const Halves> AotNode::halves_for_results(const variable_list& tangents) {
-  const auto& whole = whole_of(halves_);
+// The programs with the same forward, and a backward for contiguous gradients of those results that have one here.
+std::shared_ptr<const ProgramPair> AotNode::pair_for_results(const variable_list& tangents) {
+  const auto& whole = whole_of(pair_);
   std::vector<bool> flows;
   std::vector<capture::Facts> facts;
   for (size_t i = 0; i < tangents.size(); ++i) {
     flows.push_back(tangents[i].defined());
     facts.push_back(flows.back() ? whole->tangents[i] : tangent_facts({}));
   }
-  if (auto known = of_->halves_for(facts, *halves_)) return known;
-  HalvesRequest request{context_->options, of_->lasting(), of_->with_gradients(), std::move(facts), {}};
+  if (auto known = specialisation_->pair_for(facts, *pair_)) return known;
+  PairRequest request{context_->options, specialisation_->lasting(), specialisation_->with_gradients(), std::move(facts), {}};
   request.backward_inputs = [&] {
     std::vector<at::Tensor> inputs = unpack_saved();
     for (uint32_t i = 0; i < tangents.size(); ++i) {
@@ -478,52 +485,52 @@ std::shared_ptr<const Halves> AotNode::halves_for_results(const variable_list& t
     }
     return inputs;
   };
-  request.leaves = of_->leaves();
+  request.leaves = specialisation_->leaves();
   auto made = make_backward_of_some(whole, flows, request);
-  of_->add({made});
+  specialisation_->add({made});
   return made;
 }
 
 variable_list AotNode::backward_of_program(const variable_list& tangents) {
-  std::shared_ptr<const Halves> halves = halves_;
-  auto taken = taken_by(*halves, tangents);
+  std::shared_ptr<const ProgramPair> pair = pair_;
+  auto taken = taken_by(*pair, tangents);
   const auto are_as_they_came = [&] {
     return std::equal(taken->begin(), taken->end(), tangents.begin(),
                       [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
   };
   if (!taken || !are_as_they_came()) {
-    auto better = of_->halves_for(tangents_facts(tangents), *halves_);  // it takes them without copies
-    if (!better && !taken) better = halves_for_results(tangents);
-    if (better && better != halves_) {
+    auto better = specialisation_->pair_for(tangents_facts(tangents), *pair_);  // it takes them without copies
+    if (!better && !taken) better = pair_for_results(tangents);
+    if (better && better != pair_) {
       taken = taken_by(*better, tangents);
-      halves = std::move(better);
-      if (taken) of_->was_missed(halves);
+      pair = std::move(better);
+      if (taken) specialisation_->note_miss(pair);
     }
     if (!taken) return backward_by_ops(tangents);
   }
   std::vector<at::Tensor> inputs = unpack_saved();
   for (at::Tensor& tangent : *taken) inputs.push_back(std::move(tangent));
-  // The program may write to what nobody else holds once it has read it, and lets go of it as early as it can.
+  // The program frees its inputs as early as it can, and may reuse the memory of those that nothing else holds.
   if (!keeps_for_others_ && !torch::autograd::get_current_graph_task_keep_graph()) {
     saved_.clear();
     for_second_order_.clear();
     is_released_ = true;
   }
-  return run_program(*halves, std::move(inputs), Program::Way::Best);
+  return run_program(*pair, std::move(inputs), Program::Way::Best);
 }
 
-// Op by op, in the state of this thread: where gradients are of another kind than the program's (batched, sparse, subclasses), and in modes that
-// see each op.
+// Runs op by op, in this thread's dispatch state: for gradients of other kinds than the program's (batched, sparse, subclasses), and in
+// modes that must see each op.
 variable_list AotNode::backward_by_ops(const variable_list& tangents) {
   std::vector<at::Tensor> inputs = unpack_saved();
-  const auto halves = halves_for_results(tangents);
+  const auto pair = pair_for_results(tangents);
   variable_list taken;
   for (uint32_t i = 0; i < tangents.size(); ++i) {
-    const bool is_zero = !tangents[i].defined() && halves->takes_zeros[i];
+    const bool is_zero = !tangents[i].defined() && pair->takes_zeros[i];
     taken.push_back(is_zero ? input_metadata(i).zeros_like() : as_recorded(tangents[i]));
   }
   inputs.insert(inputs.end(), taken.begin(), taken.end());
-  const capture::Graph& graph = *halves->backward->graph();
+  const capture::Graph& graph = *pair->backward->graph();
   std::unordered_map<uint32_t, at::Tensor> known;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (graph.inputs[i].defined()) known.emplace(graph.inputs[i].index, std::move(inputs[i]));

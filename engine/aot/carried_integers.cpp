@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kOfCarrier = 16;
 
-// A negative dim and the end of an open slice (INT64_MAX) are no sizes.
+// A negative dim and the end of an open slice (INT64_MAX) are not valid sizes.
 bool is_carried(int64_t integer) { return integer >= 0 && integer < int64_t{1} << 40; }
 
 }  // namespace

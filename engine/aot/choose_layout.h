@@ -1,7 +1,7 @@
 #pragma once
-// Convolutions in the layout that is faster on this machine.
+// Chooses the memory layout of convolutions that is faster on this machine.
 
-#include "engine/aot/halves.h"
+#include "engine/aot/program_pair.h"
 
 #include <memory>
 
@@ -9,8 +9,8 @@ namespace hindcast::engine {
 
 class Specialisation;
 
-/// Where convolutions channels-last take less time, all copies included, programs that work so take the place of `halves`. Times are
-/// measured, which takes some runs of each convolution: beside the calls, unless AotOptions::async is off.
-void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const Halves>& halves, const AotOptions& options);
+/// If channels-last convolutions take less time, including all copies, replaces `pair` by programs that use them. Measures some runs of
+/// each convolution: in the background, unless AotOptions::async is off.
+void choose_layout(const std::shared_ptr<Specialisation>& of, const std::shared_ptr<const ProgramPair>& pair, const AotOptions& options);
 
 }  // namespace hindcast::engine

@@ -1,4 +1,4 @@
-#include "engine/aot/core.h"
+#include "hindcast/detail/aot_core.h"
 
 #include "base/format.h"
 #include "base/log.h"
@@ -9,15 +9,15 @@
 #include "engine/aot/aot_call.h"
 #include "engine/aot/drawn_again.h"
 #include "engine/aot/family.h"
-#include "engine/aot/tell_once.h"
 #include "engine/aot/time_backward.h"
+#include "engine/aot/warn_once.h"
 #include "engine/aot/windows.h"
 #include "engine/call_state.h"
-#include "engine/regions.h"
 #include "engine/counters/stats_recorder.h"
+#include "engine/cuda_graphs/regions.h"
 #include "engine/diagnosis/log_setup.h"
+#include "engine/options/use_options.h"
 #include "hooks/saved_tensor_hooks.h"
-#include "engine/use_options.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
@@ -41,7 +41,7 @@ void check(const AotOptions& options) {
   if (options.limit == 0) throw std::invalid_argument("hindcast::AotOptions: limit is 0, expected 1 or more");
 }
 
-// All that a program depends on and that no tensor has.
+// Everything that a program depends on, except its tensors.
 cache::KeyBytes key_of(const FunctionCall& call) {
   cache::KeyBytes key;
   append_call_state(key);
@@ -54,7 +54,7 @@ cache::KeyBytes key_of(const FunctionCall& call) {
   return key;
 }
 
-// Where only the function itself is right.
+// Why the call must run eagerly; nullptr if it need not.
 const char* why_eager(const FunctionCall& call) {
   if (capture::Recorder::current() != nullptr) return "it is called where something else is recorded";
   if (const auto* saved = hooks::current_saved_tensor_hooks(); saved != nullptr && saved->must_repeat()) {
@@ -98,8 +98,8 @@ class AotCore::Implementation {
     capture::Bindings bindings;
     const auto* specialisation = find_match(*known, call.inputs, InputFacts(call.inputs), bindings);
     if (specialisation == nullptr || (*specialisation)->is_eager()) return std::nullopt;
-    const auto halves = (*specialisation)->halves();
-    if (halves == nullptr) return std::nullopt;
+    const auto pair = (*specialisation)->pair();
+    if (pair == nullptr) return std::nullopt;
     std::vector<at::Tensor> outside = (*specialisation)->find_lifted(), written;
     for (const capture::Result& result : (*specialisation)->results()) {
       if (result.written && !(*specialisation)->is_input(*result.written))
@@ -109,8 +109,8 @@ class AotCore::Implementation {
     for (const capture::Returned& returned : (*specialisation)->returned()) {
       defined.push_back(returned.same_as ? defined[*returned.same_as] : returned.from != capture::Returned::From::Nothing);
     }
-    return AotHit{halves->forward->plan(), std::move(bindings.ints), std::move(outside),
-                  std::move(written),      std::move(defined),       why_not_recorded(**specialisation, *halves)};
+    return AotHit{pair->forward->plan(), std::move(bindings.ints), std::move(outside),
+                  std::move(written),    std::move(defined),       why_not_recorded(**specialisation, *pair)};
   }
   void note_launch() { context_->counts.launches.fetch_add(1, std::memory_order_relaxed); }
   NextCalls looked(Gain gain, const void* program) {
@@ -133,19 +133,19 @@ class AotCore::Implementation {
   }
 
   std::vector<AotPrograms> programs() const {
-    std::vector<std::shared_ptr<const Halves>> all;
+    std::vector<std::shared_ptr<const ProgramPair>> all;
     for (const auto& family : families_.entries()) {
       const auto known = family->all();
       for (const auto& specialisation : *known) {
-        for (auto& halves : specialisation->all_halves()) {
-          const bool is_for_others = halves->backward == nullptr && specialisation->has_gradients();
-          if (!is_for_others) all.push_back(std::move(halves));
+        for (auto& pair : specialisation->all_pairs()) {
+          const bool is_for_others = pair->backward == nullptr && specialisation->has_gradients();
+          if (!is_for_others) all.push_back(std::move(pair));
         }
       }
     }
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->number > b->number; });
     std::vector<AotPrograms> programs;
-    for (const auto& halves : all) programs.push_back(programs_of(*halves));
+    for (const auto& pair : all) programs.push_back(programs_of(*pair));
     return programs;
   }
 
@@ -160,13 +160,13 @@ class AotCore::Implementation {
   }
 
  private:
-  std::string why_not_recorded(const Specialisation& known, const Halves& halves) const {
+  std::string why_not_recorded(const Specialisation& known, const ProgramPair& pair) const {
     if (context_->options.check_every != 0) return "AotOptions::check_every is set";
     if (known.has_gradients()) return "its results have a history";
     if (known.draws_random_numbers()) return "it draws random numbers";
     if (!known.numbers().empty()) return "the host reads a number of it";
     if (known.has_data_sizes()) return "the host reads a size of it that depends on data";
-    if (!halves.forward->has_plan()) return "a compiler of the user's made its program";
+    if (!pair.forward->has_plan()) return "a compiler of the user's made its program";
     for (const capture::Result& result : known.results()) {
       if (result.written && known.is_input(*result.written)) return "it writes to an argument";
     }
@@ -176,7 +176,7 @@ class AotCore::Implementation {
   static const std::shared_ptr<Specialisation>* find_match(const Family::List& known, const std::vector<at::Tensor>& inputs,
                                                            const InputFacts& facts, capture::Bindings& bindings) {
     const auto found = std::find_if(known.begin(), known.end(),
-                                    [&](const auto& one) { return one->begin_alike(inputs) && one->matches(facts.row, bindings); });
+                                    [&](const auto& one) { return one->have_same_offsets(inputs) && one->matches(facts.row, bindings); });
     return found == known.end() ? nullptr : &*found;
   }
 
@@ -184,7 +184,7 @@ class AotCore::Implementation {
     context_->counts.calls.fetch_add(1, std::memory_order_relaxed);
     if (!call.why_eager.empty()) {
       if (!context_->options.fallback) throw std::runtime_error(base::format("hindcast: {}", call.why_eager));
-      tell_once(std::string(call.why_eager));
+      warn_once(std::string(call.why_eager));
       return run_eagerly(*context_, call);
     }
     if (const char* why = why_eager(call)) {
@@ -211,23 +211,23 @@ class AotCore::Implementation {
   }
 
   struct Asked {
-    std::vector<std::shared_ptr<Specialisation>> missed;  // a size that depends on the data was another
+    std::vector<std::shared_ptr<Specialisation>> missed;  // those that did not hold for a data-dependent size
   };
 
-  // Nullopt: no program matches the call.
+  // Returns nullopt if no specialisation holds for the call.
   static std::optional<FunctionOutput> run_known(AotCall& work, Family& family, const std::vector<at::Tensor>& inputs,
                                                  const InputFacts& facts, Asked& asked) {
     const auto known = family.all();
-    std::pair<std::shared_ptr<Specialisation>, capture::Bindings> waiting;  // asked last, of those for other sizes that depend on data
+    std::pair<std::shared_ptr<Specialisation>, capture::Bindings> waiting;  // tried last, after those with other data-dependent sizes
     for (const auto& one : *known) {
       capture::Bindings bindings;
-      if (!one->begin_alike(inputs) || !one->matches(facts.row, bindings)) continue;
+      if (!one->have_same_offsets(inputs) || !one->matches(facts.row, bindings)) continue;
       if (one->has_data_sizes() && one->waits()) {
         if (!waiting.first) waiting = {one, std::move(bindings)};
         continue;
       }
       if (auto output = work.run(one, std::move(bindings))) {
-        if (!asked.missed.empty()) family.was_found_late(one);
+        if (!asked.missed.empty()) family.note_late_find(one);
         return output;
       }
       asked.missed.push_back(one);
@@ -243,7 +243,7 @@ class AotCore::Implementation {
     if (versions_of(call.inputs) == before) {
       family.read_windows();
     } else {
-      tell_once("a function runs eagerly: it writes to an argument that overlaps another one, and both are views of one tensor");
+      warn_once("a function runs eagerly: it writes to an argument that overlaps another one, and both are views of one tensor");
     }
     return output;
   }
@@ -251,13 +251,13 @@ class AotCore::Implementation {
   FunctionOutput run_for_other_sizes(const FunctionCall& call, Family& family, const Asked& asked) {
     if (family.data_sizes_are_always_others()) {
       for (const auto& one : asked.missed) one->give_up();
-      tell_once("a function runs eagerly from now on: a size that depends on its data differs from call to call");
+      warn_once("a function runs eagerly from now on: a size that depends on its data differs from call to call");
     }
     return run_eagerly(*context_, call);
   }
 
-  // Calls that are left may draw random numbers unseen, so the function draws ATen's from the first measurement on: results then do not depend on
-  // when calls began to be left.
+  // Calls that are skipped may draw random numbers without being noticed. So from the first measurement on, programs draw ATen's numbers:
+  // results then do not depend on when calls began to be skipped.
   NextCalls now(NextCalls next) {
     if (next == 0) return next;
     draw_atens(*context_);
@@ -265,13 +265,13 @@ class AotCore::Implementation {
     untold_.store(next, std::memory_order_relaxed);
     return next;
   }
-  // Calls that were left are counted when the next one is looked at.
+  // Counts skipped calls when the next call is examined.
   void tell_left() {
     if (untold_.load(std::memory_order_relaxed) == 0) return;
     stats_recorder().add_left_calls(static_cast<uint64_t>(untold_.exchange(0)));
   }
 
-  // A trace takes as long as its program saves in some 16 calls. If programs are called less often, new ones are traced less and less.
+  // A trace takes about as long as its program saves in 16 calls. If programs are called less often, new traces become exponentially rarer.
   bool pays() const {
     constexpr uint64_t kTried = 32, kHitsOfATrace = 16;
     const AotCounts& counts = context_->counts;
@@ -280,7 +280,7 @@ class AotCore::Implementation {
   }
 
   std::shared_ptr<Family> family_of(const cache::KeyView& key, const std::string& facts) {
-    constexpr size_t kMost = 256;  // kinds of calls; the one that was not called for longest goes
+    constexpr size_t kMost = 256;  // kinds of calls; the least recently called is evicted
     if (auto known = families_.find(key)) return known;
     return families_.find_or_insert(key, std::make_shared<Family>(context_->options, facts), kMost).entry;
   }

@@ -1,6 +1,6 @@
-// The backward of a compiled function when its gradients are to be differentiated. It is called as a compiled function itself: its inputs are
-// the arguments with their autograd history, what the forward saved, and the incoming gradients. Its results have an AotNode, so derivatives
-// of any order are programs.
+// The backward of a compiled function when its gradients are to be differentiated. It runs as a compiled function itself: its inputs are
+// the arguments with their autograd history, what the forward saved, and the incoming gradients. Its results have an AotNode, so
+// derivatives of any order are programs.
 
 #include "base/check.h"
 #include "base/format.h"
@@ -8,9 +8,9 @@
 #include "codegen/partition/some_tangents.h"
 #include "engine/aot/aot_node.h"
 #include "engine/aot/carried_integers.h"
-#include "engine/aot/core.h"
-#include "engine/aot/tell_once.h"
+#include "engine/aot/warn_once.h"
 #include "engine/takeover.h"
+#include "hindcast/detail/aot_core.h"
 
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/variable.h>
@@ -32,14 +32,14 @@ AotOptions options_of_backward(AotOptions options) {
   return options;
 }
 
-// The joint program where gradients flow into some results only.
+// The joint program for gradients of only some results.
 capture::Joint with_flows(const capture::Joint& joint, const std::vector<bool>& flows) {
   if (std::find(flows.begin(), flows.end(), false) == flows.end()) return joint;
   const auto some = codegen::with_some_tangents(joint, flows);
   return some ? *some : codegen::with_gradients_of(joint, flows);
 }
 
-// As AotNode passes gradients on: undefined for primals that need none.
+// From gradients by edge to gradients by primal: undefined for primals that need none.
 variable_list by_primal(const std::vector<uint32_t>& with_gradients, variable_list of_edges, size_t primals) {
   variable_list gradients(primals);
   for (size_t i = 0; i < with_gradients.size(); ++i) gradients[with_gradients[i]] = std::move(of_edges[i]);
@@ -58,16 +58,16 @@ void set_joint(capture::RecomputedBackward& backward, const capture::Joint& join
 
 }  // namespace
 
-const char* AotNode::why_not_differentiated(const Halves& whole) const {
+const char* AotNode::why_not_differentiated(const ProgramPair& whole) const {
   const SecondOrder& order = whole.second_order;
   if (order.why_not != nullptr) return order.why_not;
-  const auto is_lost = [&](const SecondOrder::Primal& primal) { return !primal.saved && of_->is_written(primal.number); };
+  const auto is_lost = [&](const SecondOrder::Primal& primal) { return !primal.saved && specialisation_->is_written(primal.number); };
   return std::any_of(order.primals.begin(), order.primals.end(), is_lost) ? "it writes to its arguments" : nullptr;
 }
 
 void AotNode::leave_to_the_function(const std::string& why_not) const {
-  of_->give_up();
-  tell_once("a function runs eagerly from now on, since its gradients are differentiated and " + why_not);
+  specialisation_->give_up();
+  warn_once("a function runs eagerly from now on, since its gradients are differentiated and " + why_not);
 }
 
 std::optional<std::string> AotNode::find_changed_argument() const {
@@ -83,22 +83,22 @@ std::optional<std::string> AotNode::find_changed_argument() const {
 
 capture::RecomputedBackward AotNode::backward_of_arguments() {
   if (const auto changed = find_changed_argument()) throw std::runtime_error(*changed);
-  const auto& whole = whole_of(halves_);
+  const auto& whole = whole_of(pair_);
   const SecondOrder& order = whole->second_order;
   capture::RecomputedBackward backward{whole->number, {}, bindings_, {}, {}, {}};
-  for (const uint32_t i : order.given) backward.given.emplace_back(halves_->saved_values[i], saved_[i].unpack(getptr()));
+  for (const uint32_t i : order.given) backward.given.emplace_back(pair_->saved_values[i], saved_[i].unpack(getptr()));
   const auto values = order.joint.primal_values();
   for (const auto& [number, saved] : order.primals) {
     if (saved) backward.given.emplace_back(values[number], saved_[*saved].unpack(getptr()));
   }
   for (const KeptPrimal& kept : for_second_order_) backward.given.emplace_back(values[kept.number], kept.tensor);
-  set_joint(backward, order.joint, of_->with_gradients());
+  set_joint(backward, order.joint, specialisation_->with_gradients());
   return backward;
 }
 
-// By primal.
+// Returns the gradients by primal.
 variable_list AotNode::differentiable_backward(const variable_list& tangents) {
-  const auto& whole = whole_of(halves_);
+  const auto& whole = whole_of(pair_);
   if (const char* const why_not = why_not_differentiated(*whole)) return without_derivatives(tangents, why_not);
   if (const auto changed = find_changed_argument()) return without_derivatives(tangents, *changed);
   capture::RecomputedBackward backward = backward_of_arguments();
@@ -111,7 +111,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
     flows.push_back(tangents[i].defined());
     inputs.push_back(tangents[i]);
     if (flows.back()) continue;
-    // The function may make zeros of this size in its place.
+    // The function may create zeros of this size instead.
     for (const c10::SymInt& size : input_metadata(i).shape_as_dim_vector()) cache::append(facts, size.expect_int());
   }
   const size_t carriers = inputs.size();
@@ -121,7 +121,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
   for (const double number : backward.bindings.floats) cache::append(facts, number);
 
   const auto function = [&](const std::vector<at::Tensor>& given) -> FunctionOutput {
-    set_joint(backward, with_flows(whole->second_order.joint, flows), of_->with_gradients());
+    set_joint(backward, with_flows(whole->second_order.joint, flows), specialisation_->with_gradients());
     const auto tensors = std::span(given).first(backward.given.size());
     std::vector<at::Tensor> arrived(given.begin() + static_cast<ptrdiff_t>(tensors.size()),
                                     given.begin() + static_cast<ptrdiff_t>(carriers));
@@ -131,7 +131,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
     const OnStockEngine stock;
     try {
       return {.tensors = backward.run(tensors, arrived, integers.read(std::span(given).subspan(carriers)))};
-    } catch (const Unsupported& why) {  // of a size as a symbol; run eagerly, sizes are numbers
+    } catch (const Unsupported& why) {  // because a size is a symbol; in an eager run, sizes are numbers
       throw capture::NotTraced(why.what());
     }
   };
@@ -143,7 +143,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
                                     .function = function,
                                     .only_reads = true})
                             .tensors;
-  return by_primal(of_->with_gradients(), std::move(found), whole->joint.primals);
+  return by_primal(specialisation_->with_gradients(), std::move(found), whole->joint.primals);
 }
 
 variable_list AotNode::without_derivatives(const variable_list& tangents, const std::string& why_not) {

@@ -3,7 +3,7 @@
 #include "base/first_line.h"
 #include "base/log.h"
 #include "capture/recorder/recorder.h"
-#include "engine/aot/tell_once.h"
+#include "engine/aot/warn_once.h"
 
 #include <ATen/SavedTensorHooks.h>
 #include <c10/core/GradMode.h>
@@ -15,7 +15,7 @@
 namespace hindcast::engine {
 namespace {
 
-// Who will run a function again calls it without grad mode, or under hooks for what it saves; who runs it again does so in a backward.
+// A function that will be rerun is called with grad mode off, or under saved-tensor hooks; the rerun happens in a backward.
 bool may_be_drawn_again() {
   return !c10::GradMode::is_enabled() || torch::autograd::get_current_graph_task_id() != -1 ||
          !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
@@ -42,23 +42,23 @@ WatchedDraws::~WatchedDraws() {
   if (before_.defined() && !before_.is_same(before_.now())) note_draws(context_);
 }
 
-std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Specialisation& of, std::shared_ptr<const Halves> halves) {
-  if (!of.draws_random_numbers()) return halves;
+std::shared_ptr<const ProgramPair> with_numbers_for_now(AotContext& context, Specialisation& of, std::shared_ptr<const ProgramPair> pair) {
+  if (!of.draws_random_numbers()) return pair;
   note_draws(context);
-  if (!halves->draws_in_kernels || !draws_atens(context)) return halves;
-  const auto whole = whole_of(halves);
-  HalvesRequest request{context.options, of.lasting(), of.with_gradients(), whole->tangents, {}};
+  if (!pair->draws_in_kernels || !draws_atens(context)) return pair;
+  const auto whole = whole_of(pair);
+  PairRequest request{context.options, of.lasting(), of.with_gradients(), whole->tangents, {}};
   request.leaves = of.leaves();
   request.has_second_order_of(whole->second_order);
   capture::Joint joint = whole->traced;
   joint.draws_atens = true;
   try {
-    auto others = make_halves(std::move(joint), request);
+    auto others = compile_pair(std::move(joint), request);
     of.replace(*whole, others);
     return others;
   } catch (const std::exception& error) {
     of.give_up();
-    tell_once(std::string("a function runs eagerly from now on: no program could be made of it: ") + base::first_line(error));
+    warn_once(std::string("a function runs eagerly from now on: no program could be made of it: ") + base::first_line(error));
     return nullptr;
   }
 }

@@ -1,22 +1,22 @@
 #pragma once
 // Random numbers that may be drawn a second time.
 //
-// A checkpoint keeps the state of LibTorch's generator and runs the function once more from there: in another grad mode, or in a backward.
-// That call finds another program, or none, and must draw the same numbers. What kernels draw themselves only their own program knows. So
-// a function that draws where somebody may want its numbers again draws ATen's from then on, as the function itself does.
+// A checkpoint saves the state of LibTorch's generator and reruns the function from there, in another grad mode or in a backward. The
+// rerun gets another program, or none, and must draw the same numbers. Only a program itself can repeat the numbers that its kernels
+// draw. So once a function draws where a rerun is possible, its programs draw from ATen's generator, as the function itself does.
 
 #include "capture/function/random_state.h"
 #include "engine/aot/aot_node.h"
 
 namespace hindcast::engine {
 
-/// The function of `context` draws random numbers in this call.
+/// Notes that the function of `context` draws random numbers in this call.
 void note_draws(AotContext& context);
 
-/// Kernels draw no random numbers of their own from now on.
+/// From now on, programs draw ATen's random numbers, not their kernels' own.
 void draw_atens(AotContext& context);
 
-/// While alive, looks whether an eager call of the function draws them.
+/// While alive, watches whether an eager call of the function draws random numbers.
 class WatchedDraws {
  public:
   WatchedDraws(AotContext& context, const std::vector<at::Tensor>& inputs);
@@ -26,10 +26,10 @@ class WatchedDraws {
 
  private:
   AotContext& context_;
-  capture::RandomState before_;  // undefined: nobody asks
+  capture::RandomState before_;  // undefined: not needed
 };
 
-/// The programs for a call here and now: `halves`, or those that draw ATen's numbers in their place. Null: none could be made.
-std::shared_ptr<const Halves> with_numbers_for_now(AotContext& context, Specialisation& of, std::shared_ptr<const Halves> halves);
+/// The programs for the current call: `pair`, or replacements that draw ATen's numbers. nullptr if these could not be made.
+std::shared_ptr<const ProgramPair> with_numbers_for_now(AotContext& context, Specialisation& of, std::shared_ptr<const ProgramPair> pair);
 
 }  // namespace hindcast::engine

@@ -4,7 +4,7 @@
 #include "engine/aot/choose_layout.h"
 #include "engine/aot/fit.h"
 #include "engine/aot/fit_data_sizes.h"
-#include "engine/aot/tell_once.h"
+#include "engine/aot/warn_once.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,7 +18,7 @@ std::shared_ptr<const Family::List> Family::all() const {
 
 void Family::add(const std::shared_ptr<Specialisation>& specialisation) {
   auto more = std::make_shared<List>();
-  std::shared_ptr<const List> former;  // destroyed after the lock is released: kernels may go with it
+  std::shared_ptr<const List> former;  // destroyed after the lock is released, since that may free kernels
   more->push_back(specialisation);
   size_t waiting = specialisation->waits() ? 1 : 0;
   const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ size_t Family::programs() const {
 
 void Family::remove(const Specialisation& specialisation) {
   auto fewer = std::make_shared<List>();
-  std::shared_ptr<const List> former;  // destroyed after the lock is released: kernels may go with it
+  std::shared_ptr<const List> former;  // destroyed after the lock is released, since that may free kernels
   const std::lock_guard lock(mutex_);
   for (const auto& each : *all_) {
     if (each.get() != &specialisation) fewer->push_back(each);
@@ -48,13 +48,13 @@ bool Family::may_trace_for_data_sizes() {
   return traces_for_data_sizes_ < options_.limit && ++traces_for_data_sizes_ > 0;
 }
 
-void Family::was_found_late(const std::shared_ptr<Specialisation>& specialisation) {
+void Family::note_late_find(const std::shared_ptr<Specialisation>& specialisation) {
   others_in_a_row_.store(0, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   const bool again = found_late_.lock() == specialisation;
   found_late_ = specialisation;
   if (!again) return;
-  auto list = std::make_shared<List>(*all_);  // holds all that the former one does
+  auto list = std::make_shared<List>(*all_);  // shares all elements, so nothing is destroyed under the lock
   const auto place = std::find(list->begin(), list->end(), specialisation);
   if (place != list->end()) std::rotate(list->begin(), place, place + 1);
   all_ = std::move(list);
@@ -66,13 +66,13 @@ bool Family::note_escape() {
   return ++escapes_ <= kMost;
 }
 
-void Family::escaped(Specialisation& specialisation) {
+void Family::on_escape(Specialisation& specialisation) {
   if (note_escape()) {
     specialisation.drop();
     return remove(specialisation);
   }
   specialisation.give_up();
-  tell_once(
+  warn_once(
       "a function runs eagerly: it keeps a tensor that it makes, so that each call depends on the one before. Return that tensor, "
       "and give it as an argument");
 }
@@ -96,7 +96,7 @@ void Family::set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another
   fitted_.swap(fitted);
 }
 
-void Family::learned(const Specialisation& specialisation) {
+void Family::on_programs(const Specialisation& specialisation) {
   if (!specialisation.is_dynamic()) {
     const std::lock_guard lock(mutex_);
     wants_plain_ = false;
@@ -104,7 +104,7 @@ void Family::learned(const Specialisation& specialisation) {
   if (specialisation.is_exact() && specialisation.whole()) fit_to(specialisation);
 }
 
-// ATen treats sizes of 0 and 1 in ways of their own, and a program of these says nothing of others.
+// ATen treats sizes 0 and 1 specially, so programs with these sizes cannot be compared with others.
 bool Family::may_be_compared(const Specialisation& second, const std::vector<int64_t>& values) {
   const std::vector<int64_t> others = second.symbols_at_capture();
   for (size_t s = 0; s < values.size(); ++s) {
@@ -113,17 +113,17 @@ bool Family::may_be_compared(const Specialisation& second, const std::vector<int
   return true;
 }
 
-// The first two sizes: is there one program for both?
+// Tries to fit one program to the first two sizes.
 void Family::fit_to(const Specialisation& second) {
   {
     const std::lock_guard lock(mutex_);
     if (!may_fit_ || fitted_) return;
   }
   if (options_.fw_compiler.function() || options_.bw_compiler.function()) return set_fit(nullptr, false);
-  const auto known_sizes = all();  // lives as long as the loop does
+  const auto known_sizes = all();  // keeps the list alive during the loop
   bool has_degenerate = false;
   for (const auto& first : *known_sizes) {
-    if (first->is_dynamic() || !first->is_alike_outside(second) || !first->whole()) continue;
+    if (first->is_dynamic() || !first->has_same_outside_tensors(second) || !first->whole()) continue;
     const auto values = second.values_of_symbols(first->row());
     if (!values) continue;
     const bool are_alike = have_data_sizes_alike(*first->whole()->traced.graph, *second.whole()->traced.graph);
@@ -148,11 +148,11 @@ void Family::fit_to(const Specialisation& second) {
   set_fit(nullptr, false);
 }
 
-// Null: their programs are not one.
+// Returns nullptr if no common program exists.
 std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const Specialisation& second,
                                             const std::vector<int64_t>& values) const {
   const bool infers = options_.dynamic == Dynamic::Inferred;
-  const auto fit_one = [&](const Halves& known, const Halves& other) {
+  const auto fit_one = [&](const ProgramPair& known, const ProgramPair& other) {
     return engine::fit({known.traced, first.returned()}, values, {other.traced, second.returned()}, infers);
   };
   const auto whole = second.whole(), whole_of_first = first.whole();
@@ -161,30 +161,30 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
   if (!program) return nullptr;
   const auto fitted =
       std::make_shared<Specialisation>(second, std::move(program->joint.graph->symbols), std::move(program->returned), infers);
-  HalvesRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
+  PairRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
   request.leaves = second.leaves();
-  request.is_for_others = second.all_halves().size() > 1;
+  request.is_for_others = second.all_pairs().size() > 1;
   const SecondOrder& order = whole->second_order;
   request.why_no_second_order =
       order.has_own_joint ? "its formulas differ in grad mode, and its sizes were inferred from several calls" : order.why_not;
-  const auto halves = make_halves(std::move(program->joint), request);
-  std::vector<std::shared_ptr<const Halves>> all = {halves};
-  for (const auto& other : second.all_halves()) {
-    for (const auto& known : first.all_halves()) {
+  const auto pair = compile_pair(std::move(program->joint), request);
+  std::vector<std::shared_ptr<const ProgramPair>> all = {pair};
+  for (const auto& other : second.all_pairs()) {
+    for (const auto& known : first.all_pairs()) {
       if (other->whole == nullptr || !other->is_recorded() || !known->is_recorded() || other->tangents != known->tangents) continue;
       auto beside = fit_one(*known, *other);
       if (!beside) continue;
       request.tangents = other->tangents;
-      if (auto made = make_backward_beside(halves, std::move(beside->joint), request)) all.push_back(std::move(made));
+      if (auto made = make_backward_beside(pair, std::move(beside->joint), request)) all.push_back(std::move(made));
     }
   }
   ensure_backward(all, request);
   fitted->add(std::move(all));
-  choose_layout(fitted, halves, options_);
+  choose_layout(fitted, pair, options_);
   return fitted;
 }
 
-// The function may branch on a size that it has as a plain number: what holds at two sizes proves nothing of a third.
+// The function may branch on a size that it reads as a plain number, so a fit at two sizes is no proof for a third.
 bool Family::proves_a_fit(const Specialisation& other, const capture::Joint& joint, const std::vector<capture::Facts>& tangents) {
   std::shared_ptr<Specialisation> fitted;
   {
@@ -196,7 +196,7 @@ bool Family::proves_a_fit(const Specialisation& other, const capture::Joint& joi
   const auto whole = fitted->whole();
   if (!values || tangents != whole->tangents || !have_data_sizes_alike(*whole->traced.graph, *joint.graph)) return false;
   const bool is_right =
-      fitted->is_alike_outside(other) && is_same_at({whole->traced, fitted->returned()}, *values, {joint, other.returned()});
+      fitted->has_same_outside_tensors(other) && is_same_at({whole->traced, fitted->returned()}, *values, {joint, other.returned()});
   HC_LOG(Aot, Info, "another size {}", is_right ? "has the program that was fitted to two" : "has another program: it gets its own");
   if (!is_right) {
     if (!fitted->is_confirmed()) set_fit(nullptr, false);

@@ -1,5 +1,5 @@
 #pragma once
-// What is known of calls of a function that differ in sizes and layouts alone.
+// The specialisations of a function for calls that differ only in sizes and layouts.
 
 #include "engine/aot/specialisation.h"
 
@@ -20,41 +20,42 @@ class Family : public std::enable_shared_from_this<Family> {
 
   const std::string& facts() const { return facts_; }  // FunctionCall::facts
 
-  /// The one to ask first comes first.
+  /// In the order in which they are tried.
   std::shared_ptr<const List> all() const;
-  /// Of those that wait for their backward, the oldest go: as many are kept as programs, AotOptions::limit.
+  /// Of the specialisations that wait for their first backward, keeps the newest AotOptions::limit.
   void add(const std::shared_ptr<Specialisation>& specialisation);
-  /// How many there are but for those that wait for their backward.
+  /// The number of specialisations, not counting those that wait for their first backward.
   size_t programs() const;
   void remove(const Specialisation& specialisation);
-  /// A specialisation of this family has got programs: is there one for other sizes too?
-  void learned(const Specialisation& specialisation);
+  /// A specialisation of this family has got its programs. Tries to fit one program to its sizes and those of another.
+  void on_programs(const Specialisation& specialisation);
   /// True if the joint program of a trace at other sizes is that of a fit, which serves these sizes from now on.
   bool proves_a_fit(const Specialisation& other, const capture::Joint& joint, const std::vector<capture::Facts>& tangents);
-  /// The function keeps a tensor that it made: a later call would find another one there. It is traced anew, once that may be done with
-  /// (a mask that is made in the first call), and runs eagerly where it is not.
-  void escaped(Specialisation& specialisation);
-  /// A call that was traced kept a tensor. True: the next one is to be traced all the same.
+  /// The function keeps a tensor that it made, so a later call would find a stale one. Traces it again, in case only the first call does
+  /// that (such as one that creates a mask); if it keeps happening, the function runs eagerly.
+  void on_escape(Specialisation& specialisation);
+  /// A traced call kept a tensor. Returns true if the next call is to be traced all the same.
   bool note_escape();
-  /// A call matched, but for a size that depends on data: is another program to be traced? As many as AotOptions::limit are, in all.
+  /// A call matched except for a data-dependent size. Returns true if another program may be traced for it: AotOptions::limit in all.
   bool may_trace_for_data_sizes();
-  /// No program was for the call's sizes. True where that came again and again: what programs do up to there is in vain.
+  /// No program held for the call's data-dependent sizes. Returns true if that has happened many times in a row, so that running the
+  /// programs up to that point is a waste.
   bool data_sizes_are_always_others() {
     constexpr uint32_t kInVain = 8;
     return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kInVain;
   }
-  /// It ran a call that another one, which comes before it, had missed. Twice in a row, it comes first.
-  void was_found_late(const std::shared_ptr<Specialisation>& specialisation);
-  /// A call had arguments that are windows of one tensor (windows.h), and did not write to them.
+  /// `specialisation` ran a call after an earlier one in the list did not hold. If this happens twice in a row, it moves to the front.
+  void note_late_find(const std::shared_ptr<Specialisation>& specialisation);
+  /// True if a call had overlapping arguments (windows.h) and did not write to them.
   bool reads_windows() const { return reads_windows_.load(std::memory_order_relaxed); }
   void read_windows() { reads_windows_.store(true, std::memory_order_relaxed); }
-  /// How the next trace has to be made.
+  /// How the next trace treats sizes.
   enum class Sizes : uint8_t {
-    Free,    // numbers of sizes are looked for by a fit
-    Plain,   // without symbols: a fit is to be compared with it, or made of it
-    Pinned,  // there is no fit: a size that is asked for as a number stays what it is
+    Free,    // sizes read as numbers do not guard: a fit will find which numbers are sizes
+    Plain,   // without symbols, for comparison with a fit or as its input
+    Pinned,  // no fit is possible: a size read as a number becomes static
   };
-  /// For a call with these facts.
+  /// How the next trace of a call with these facts treats sizes.
   Sizes sizes_for(const capture::Facts& row) const;
 
  private:
@@ -65,15 +66,15 @@ class Family : public std::enable_shared_from_this<Family> {
 
   const AotOptions& options_;
   const std::string facts_;
-  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // of what follows
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // guards what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;
-  bool wants_plain_ = false;  // there is no program without symbols that another may be compared with
+  bool wants_plain_ = false;  // a program without symbols is needed, to compare others with
   size_t escapes_ = 0, traces_for_data_sizes_ = 0;
-  std::weak_ptr<Specialisation> found_late_;  // by the last call that found one so
+  std::weak_ptr<Specialisation> found_late_;  // the argument of the last note_late_find()
   std::atomic<uint32_t> others_in_a_row_ = 0;
   std::atomic<bool> reads_windows_ = false;
-  std::shared_ptr<Specialisation> fitted_;  // among all_ once a third size has confirmed it
+  std::shared_ptr<Specialisation> fitted_;  // in all_ once a third size has confirmed it
 };
 
 }  // namespace hindcast::engine

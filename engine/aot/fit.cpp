@@ -15,8 +15,8 @@ using capture::ValueId;
 
 namespace {
 
-// Goes over a program and one without backed symbols side by side. Where they have numbers, `expression` says what the number of the first
-// is, of the expression that the other has there; false: they differ.
+// Walks a program and one without backed symbols in parallel. For each pair of numbers or expressions, `expression` returns the expression
+// that the first program should have there, or nullopt if the programs differ.
 class SideBySide {
  public:
   using Expression = std::function<std::optional<ExprId>(ExprId own, ExprId plain)>;
@@ -46,7 +46,7 @@ class SideBySide {
     return have_same_data_sizes() && fit_relations();
   }
 
-  /// The program's relations of unbacked symbols; behind run().
+  /// After run(): the program's relations between unbacked symbols.
   const std::vector<capture::Relation>& relations() const { return relations_; }
 
  private:
@@ -56,7 +56,7 @@ class SideBySide {
                       [&](const auto& a, const auto& b) { return a.dim == b.dim && is_read(a.value, b.value); });
   }
 
-  // A size that both sides of a comparison have may be a number in the one program, so that its sides are exchanged.
+  // A size may be a number in one of the programs, and the sides of a comparison may then be swapped.
   bool fit_relations() {
     relations_ = relations_of_data_sizes(*graph_.symbols);
     const auto plain = relations_of_data_sizes(*plain_graph_.symbols);
@@ -81,7 +81,7 @@ class SideBySide {
            graph_.instrs.size() == plain_graph_.instrs.size() && program_.returned.size() == plain_.returned.size();
   }
 
-  // A value is made here by both.
+  // Both programs define a value here.
   bool is_made(ValueId own, ValueId plain) {
     if (own.defined() != plain.defined()) return false;
     if (!own.defined()) return true;
@@ -158,7 +158,7 @@ class SideBySide {
     return own.kind != Arg::Kind::Constant || is_equal(own.constant, plain.constant);
   }
 
-  // Nothing where it has none.
+  // Returns nullopt if the argument has no integers.
   static std::optional<std::vector<ExprId>> integers_of(const Arg& arg, SymbolTable& symbols) {
     if (arg.kind == Arg::Kind::Int || arg.kind == Arg::Kind::IntList) return std::vector<ExprId>(arg.exprs.begin(), arg.exprs.end());
     const c10::IValue& number = arg.constant;
@@ -223,7 +223,8 @@ class Fitter {
 
   std::optional<ExprId> of_number(ExprId own, int64_t plain) {
     const int64_t now = symbols_.hint(own);
-    // What ATen infers beside a number of the second trace, as the -1 in x.reshape(x.size(0), -1, 4), may be an expression that is right there alone.
+    // An expression that ATen inferred next to a number of the second trace, such as the -1 in x.reshape(x.size(0), -1, 4), may be valid
+    // only there.
     if (!symbols_.is_constant(own) && value_in_first(own) == plain) return own;
     if (now == plain) return symbols_.integer(now);
     for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
@@ -242,7 +243,7 @@ class Fitter {
     return std::nullopt;
   }
 
-  /// Where the symbols did not change, and where sizes are 0 or 1, nothing is known.
+  /// Adds guards: unchanged symbols keep their value, others are at least 2. Returns false if a size is 0 or 1.
   bool guard() {
     for (size_t s = 0; s < symbols_by_number_.size(); ++s) {
       const ExprId id = symbols_by_number_[s];
@@ -297,13 +298,13 @@ std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int
                                  bool infers) {
   TracedProgram fitted = copy_of(second);
   SymbolTable& symbols = *fitted.joint.graph->symbols;
-  symbols.answer_freely(false);
+  symbols.allow_unguarded_reads(false);
   if (symbols.backed_symbols() != values_in_first.size() || symbols.float_symbols() != 0) return std::nullopt;
   const TracedProgram plain = copy_of(first);
   Fitter fitter(symbols, values_in_first, *plain.joint.graph->symbols);
   SideBySide both(fitted, plain, std::ref(fitter));
   if (!both.run()) return std::nullopt;
-  // A relation may be of a number that stood for the size of that trace: (12*s0) % 16 == 0, for the -1 in x.view(x.size(0), -1).
+  // A relation may contain a number that stood for a size of that trace: (12*s0) % 16 == 0, for the -1 in x.view(x.size(0), -1).
   std::vector<capture::Relation> relations = infers ? symbols.relations() : std::vector<capture::Relation>();
   std::erase_if(relations, [&](const capture::Relation& each) { return symbols.bound_by(each.lhs) + symbols.bound_by(each.rhs) > 0; });
   relations.insert(relations.end(), both.relations().begin(), both.relations().end());

@@ -1,9 +1,9 @@
 #pragma once
-// Sizes that a program has as plain numbers.
+// Recovers symbols for sizes that a traced program has as plain numbers.
 //
-// C++ says x.size(0) as an int, and so do some of ATen's composites: such a number stands in the program where the size's symbol should.
-// A trace at a second size has other numbers at the same places, so that each can be expressed by the symbols: s, k*s, s*t, s/k, s+k.
-// Whether that was right, a trace at a third size says.
+// In C++, x.size(0) is an int, also in some of ATen's composite ops, so the trace has a number where the size's symbol should be. A trace
+// at a second size has other numbers at the same places, so each can be expressed in the symbols: s, k*s, s*t, s/k, s+k. A trace at a third
+// size confirms or refutes these expressions.
 
 #include "capture/function/function_trace.h"
 #include "capture/function/joint.h"
@@ -14,19 +14,20 @@
 
 namespace hindcast::engine {
 
-/// A program, and what the function returns of it, as one trace made them.
+/// The program of one trace, and how the function's return values follow from it.
 struct TracedProgram {
   capture::Joint joint;
   std::vector<capture::Returned> returned;
 };
 
-/// `second` with its numbers as expressions of its symbols, which have these values in `first`, a program of the same function without
-/// symbols; and relations that keep each size at 2 or more, and at its value where it did not change. Nullopt: they are other programs, or
-/// a number is no such expression. `infers`: it may serve sizes at which it was not compared with a trace.
+/// Returns `second` with its numbers replaced by expressions in its symbols. `first` is a program of the same function without symbols;
+/// `values_in_first` are the symbols' values there. Adds relations that keep each size at 2 or more, and unchanged sizes at their value.
+/// Returns nullopt if the programs differ otherwise, or a number is no such expression. `infers`: the result may serve sizes at which it
+/// was not compared with a trace.
 std::optional<TracedProgram> fit(const TracedProgram& first, std::span<const int64_t> values_in_first, const TracedProgram& second,
                                  bool infers);
 
-/// Whether `program` is `third`, a program of the same function without symbols, where its symbols have these values.
+/// True if `program`, with these values of its symbols, equals `third`, a program of the same function without symbols.
 bool is_same_at(const TracedProgram& program, std::span<const int64_t> values, const TracedProgram& third);
 
 }  // namespace hindcast::engine

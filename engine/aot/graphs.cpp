@@ -1,7 +1,7 @@
-#include "engine/aot/graphs.h"
+#include "hindcast/aot_graphs.h"
 
 #include "base/format.h"
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <filesystem>
 #include <ostream>

@@ -26,7 +26,7 @@ std::optional<int64_t> number_of(const Instr& instr) {
   return is_integer ? std::optional(tensor.item<int64_t>()) : std::nullopt;
 }
 
-// The same op with a number as its second argument: ATen's own makes a tensor of it, and calls this one.
+// The overload with a scalar as second argument. ATen's implementation turns it into a tensor, and calls the tensor overload.
 std::optional<c10::OperatorHandle> with_scalar(const c10::OperatorHandle& op) {
   static const auto pair = [](const char* name) {
     auto& dispatcher = c10::Dispatcher::singleton();

@@ -1,12 +1,12 @@
 #pragma once
-// Numbers in a program that were tensors to ATen.
+// Undoes ATen's conversion of integers to tensors in a traced program.
 
 #include "capture/function/joint.h"
 
 namespace hindcast::engine {
 
-/// `joint` with mul.Scalar(x, 3) in the place of what ATen makes of `x * 3`, a tensor of the number and mul.Tensor: an argument may become
-/// an expression of sizes. Of integers alone.
+/// Returns `joint` with mul.Scalar(x, 3) where ATen turned `x * 3` into a tensor and mul.Tensor, so that the number can become an
+/// expression of sizes. Integers only.
 capture::Joint with_numbers_as_scalars(const capture::Joint& joint);
 
 }  // namespace hindcast::engine

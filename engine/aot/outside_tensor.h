@@ -1,5 +1,5 @@
 #pragma once
-// A tensor that a function reads from outside of its arguments.
+// A tensor that a function reads and that is no argument, such as a module's parameter.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
@@ -10,7 +10,7 @@ namespace hindcast::engine {
 
 class OutsideTensor {
  public:
-  /// `has_owner`: whoever owns it says when it is gone, and with it the programs. So they do not keep it alive.
+  /// `has_owner`: its owner reports when it is gone, and the programs are then dropped, so they need not keep it alive.
   OutsideTensor(at::Tensor tensor, bool has_owner) {
     if (has_owner) {
       known_ = Weak(tensor.getIntrusivePtr());
@@ -19,7 +19,7 @@ class OutsideTensor {
     }
   }
 
-  /// Undefined once it is gone.
+  /// Undefined once the tensor has been freed.
   at::Tensor get() const { return kept_.defined() ? kept_ : at::Tensor(known_.lock()); }
 
  private:

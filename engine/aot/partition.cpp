@@ -1,7 +1,7 @@
 #include "codegen/partition/explain.h"
 #include "codegen/partition/min_cut.h"
 #include "codegen/partition/standard.h"
-#include "engine/aot/aot_options.h"
+#include "hindcast/aot_options.h"
 
 namespace hindcast::partition {
 

@@ -5,18 +5,18 @@
 #include "base/log.h"
 #include "codegen/plan/execute.h"
 #include "codegen/plan/prepared_run.h"
-#include "engine/compile_queue.h"
+#include "engine/compile/compile_queue.h"
+#include "engine/compile/graph_compiler.h"
 #include "engine/counters/stats_recorder.h"
 #include "engine/diagnosis/step_times.h"
-#include "engine/graph_compiler.h"
-#include "engine/use_options.h"
+#include "engine/options/use_options.h"
 
 #include <stdexcept>
 
 namespace hindcast::engine {
 namespace {
 
-// A segment function takes what its segment reads, and gives what others read of it.
+// Adapts a segment function, which takes what its segment reads and returns what others read, to the program's inputs and outputs.
 CompiledProgram of_segment(SegmentFunction function, const std::shared_ptr<const capture::Graph>& graph) {
   const capture::Segment segment = graph->segments().at(0);
   return [function = std::move(function), graph, segment](const std::vector<at::Tensor>& inputs, const capture::Bindings& bindings) {
@@ -57,7 +57,7 @@ class PlanRun {
 
   void run_up_to(uint32_t step) { done_ = codegen::execute(plan_, done_, step, slots_, env_, timed_ ? &*timed_ : nullptr); }
 
-  /// False: what was recorded does not hold for it.
+  /// Binds a data-dependent size. Returns false if the trace's relations do not hold for it.
   bool bind(const codegen::SizeToBind& size, capture::Bindings& bindings) {
     bindings.ints.push_back(slots_[size.slot].size(size.dim));
     return plan_.evaluator().evaluate(bindings, env_) && plan_.evaluator().relations_hold(env_);
@@ -87,7 +87,7 @@ class PlanRun {
   uint32_t done_ = 0;
 };
 
-// A program that a user's compiler made runs as a whole, so that no size can be bound in the middle of it.
+// A program of the user's compiler runs as a whole, so sizes cannot be bound in the middle of it.
 bool binds_nothing(const capture::Graph& graph) {
   if (!graph.unbacked.empty()) HC_LOG(Aot, Info, "ATen runs graph {} in place of what was compiled: sizes depend on data", graph.id);
   return graph.unbacked.empty();
@@ -124,7 +124,7 @@ Program::Program(std::shared_ptr<const capture::Graph> graph, const ProgramCompi
       compiled_(compile_for_user(compiler, graph, examples)) {
   if (compiled_ || compiler.function()) return;
   const Replay replay = replay_of(compiler.compiler() ? compiler.compiler() : default_compiler());
-  if (replay == Replay::Eager || replay == Replay::Compiled || graph->strict) return;
+  if (replay == Replay::Eager || replay == Replay::Compiled || graph->bitwise) return;
   LowerRequest request{.through_aten = replay == Replay::GroupsThroughAten, .own_outputs = std::move(own_outputs)};
   compile({.slot = slot_, .what = std::move(request), .shares = true}, in_background);
 }

@@ -1,8 +1,8 @@
 #pragma once
-// One program of a function, ready to run: by a plan that work in the background replaces, or by what the user's compiler made.
+// One executable program of a function: run by a plan, which the background compiler replaces by a better one, or by the user's compiler.
 
-#include "engine/aot/aot_options.h"
-#include "engine/plan_slot.h"
+#include "engine/plan/plan_slot.h"
+#include "hindcast/aot_options.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -13,32 +13,32 @@
 
 namespace hindcast::engine {
 
-/// Inputs for a compiler of the user's to look at; asked only if there is one.
+/// Example inputs for the user's compiler; called only if there is one.
 using ExampleInputs = std::function<std::vector<at::Tensor>()>;
 
-/// What a compiler of the user's made. Its sizes may be symbols.
+/// The function returned by the user's compiler. Its sizes may be symbols.
 using CompiledProgram = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> inputs, const capture::Bindings& bindings)>;
 
 class Program {
  public:
   enum class Way : uint8_t { Best, AsCaptured };  // the latter: op by op through ATen
 
-  /// `own_outputs`: LowerRequest's.
+  /// `own_outputs`: see LowerRequest.
   Program(std::shared_ptr<const capture::Graph> graph, const ProgramCompiler& compiler, bool in_background, const ExampleInputs& examples,
           std::vector<uint32_t> own_outputs = {});
 
-  /// Outputs from inputs, in the graph's order, below autograd. Two outputs are one tensor where the plan has one for both.
+  /// Computes the outputs from the inputs, in the graph's order, below autograd. Two outputs may be the same tensor.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const capture::Bindings& bindings, Way way = Way::Best) const;
-  /// The same, and appends sizes that depend on data to `bindings` as they become known. Nullopt: the program is not for one of them.
+  /// The same; also appends data-dependent sizes to `bindings` as they become known. Returns nullopt if the program does not hold for one.
   std::optional<std::vector<at::Tensor>> run_and_bind(std::vector<at::Tensor> inputs, capture::Bindings& bindings) const;
-  /// What runs it now.
+  /// The best plan so far.
   std::shared_ptr<const codegen::Plan> plan() const { return slot_->plan(); }
-  /// False: what the user's compiler made runs it.
+  /// False if the user's compiler made the program.
   bool has_plan() const { return !compiled_; }
   std::shared_ptr<const capture::Graph> graph() const { return slot_->graph(); }
-  /// What goes with the program, in bytes: counted with it in Stats::kept_bytes.
+  /// Counts bytes that are freed together with the program in Stats::kept_bytes.
   void add_owners_bytes(size_t bytes) const { slot_->add_owners_bytes(bytes); }
-  /// What the graph's relations say of these values of its symbols, as far as they are bound.
+  /// True if the graph's relations hold for these values of its symbols, as far as they are bound.
   bool holds_for(const capture::Bindings& bindings) const;
 
  private:

@@ -27,7 +27,7 @@ double tolerance(at::ScalarType type) {
   }
 }
 
-// Relative to the largest element, since sums cancel.
+// The tolerance is relative to the largest element, because of cancellation in sums.
 std::optional<std::string> find_difference(const at::Tensor& given, const at::Tensor& expected) {
   if (given.defined() != expected.defined()) return given.defined() ? "it is there" : "it is undefined";
   if (!given.defined()) return std::nullopt;

@@ -8,7 +8,8 @@
 
 namespace hindcast::engine {
 
-/// What tells a frozen number from rounding: which element of which tensor differs from the one expected by more than kernels round.
+/// Names the first element that differs from the expected one by more than rounding of kernels explains; nullopt if none does. This detects
+/// a number that the trace froze.
 std::optional<std::string> find_difference(const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& expected);
 
 }  // namespace hindcast::engine

@@ -1,5 +1,6 @@
 #include "engine/aot/second_order.h"
 
+#include "capture/ops/op_facts.h"
 #include "codegen/partition/joint_uses.h"
 
 #include <torch/csrc/autograd/variable.h>
@@ -13,7 +14,7 @@ using codegen::JointUses;
 
 namespace {
 
-// By value: a differentiable one that depends on a primal that needs a gradient.
+// By value: true if it is differentiable and depends on a primal that needs a gradient.
 std::vector<bool> values_with_history(const JointUses& uses, const std::vector<uint32_t>& with_gradients) {
   std::vector<bool> has_history(uses.graph().values.size());
   for (const uint32_t primal : with_gradients) {
@@ -37,15 +38,14 @@ bool is_view_for_autograd(const capture::ViewStep& step) {
   return !returned.empty() && returned.front().alias_info() != nullptr;
 }
 
-// Why its results must not be recomputed; null: they may be.
+// Why the instr's results must not be recomputed; nullptr if they may be.
 const char* why_not_recomputed(const capture::Instr& instr) {
   if (!instr.op) return nullptr;
   if (!std::all_of(instr.views.begin(), instr.views.end(), is_view_for_autograd))
     return "it writes in place to the result of an operator like unsafe_chunk, as LSTM cells and linear layers of transposed tensors do";
   if (instr.op->hasTag(at::Tag::nondeterministic_seeded)) return "it draws random numbers";
-  const std::string& name = instr.op->operator_name().name;
-  // They would be combined with the results of the forward's kernels, whose rounding may have led to other signs.
-  const bool has_free_signs = name == "aten::_linalg_svd" || name == "aten::_linalg_eigh" || name == "aten::linalg_eig";
+  // Recomputed vectors would be combined with results of the forward, whose rounding may have led to other signs.
+  const bool has_free_signs = capture::facts_of(instr.op->operator_name()).has(capture::OpFacts::FreeSigns);
   return has_free_signs ? "it computes singular vectors or eigenvectors, whose signs depend on rounding" : nullptr;
 }
 
@@ -61,7 +61,7 @@ std::vector<bool> values_of_forward(const JointUses& uses) {
   return is_of_forward;
 }
 
-// Memory of what is compared with other tensors.
+// By value: true for the memory of values that are compared with other tensors.
 std::vector<bool> find_compared(const JointUses& uses) {
   std::vector<bool> is_compared(uses.graph().values.size());
   for (uint32_t i = 0; i < uses.graph().instrs.size(); ++i) {
@@ -73,8 +73,8 @@ std::vector<bool> find_compared(const JointUses& uses) {
   return is_compared;
 }
 
-// Indices into `saved` of what is used as it was saved: results, and values without an autograd history. A result that is compared with what is
-// recomputed is recomputed too, to have the same rounding.
+// Indices into `saved` of values that are used without recomputation: results, and values without an autograd history. A result that is
+// compared with recomputed values is recomputed too, so that both round the same way.
 std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueId>& saved_values, const std::vector<Saved>& saved,
                                  const std::vector<uint32_t>& with_gradients) {
   const std::vector<bool> has_history = values_with_history(uses, with_gradients), is_of_forward = values_of_forward(uses);
@@ -82,7 +82,7 @@ std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueI
   std::vector<uint32_t> given;
   for (uint32_t i = 0; i < saved.size(); ++i) {
     const uint32_t value = saved_values[i].index;
-    // A pass over the program for first derivatives made it. Here, the number may be that of a value of the backward.
+    // The value was added by a pass over the program for first derivatives. Here its number may belong to a value of the backward.
     if (value >= is_of_forward.size() || !is_of_forward[value]) continue;
     const bool is_result = saved[i].from == Saved::From::Result && !is_compared[uses.memory_of({value}).index];
     if (is_result || (saved[i].from == Saved::From::Forward && !has_history[value])) given.push_back(i);
@@ -90,7 +90,7 @@ std::vector<uint32_t> find_given(const JointUses& uses, const std::vector<ValueI
   return given;
 }
 
-// By value: true for what gradients depend on, up to known values. Sets `why_not` if some of it must not be recomputed.
+// By value: true for the values that gradients depend on, up to known ones. Sets `why_not` if one of them must not be recomputed.
 std::vector<bool> find_read(const JointUses& uses, std::vector<ValueId> open, const std::vector<bool>& is_known, const char*& why_not) {
   std::vector<bool> is_read(is_known.size());
   while (!open.empty()) {

@@ -2,6 +2,7 @@
 
 #include "capture/backward/trace.h"
 #include "engine/aot/family.h"
+#include "engine/cache/symbol_binder.h"
 
 #include <algorithm>
 #include <iterator>
@@ -41,7 +42,7 @@ InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<
   for (size_t i = 0; i < inputs.size(); ++i) {
     first.push_back(static_cast<uint32_t>(row.size()));
     capture::append_tensor_facts(inputs[i], row, with_kinds ? &origins : nullptr);
-    // A leaf is guarded, since a write to one that requires grad is an error. The meta word has this bit free.
+    // Guards on being a leaf tensor, since an in-place write to one that requires grad is an error. This bit of the meta word is unused.
     constexpr int64_t kLeaf = int64_t{1} << 61;
     if (inputs[i].defined() && inputs[i].requires_grad() && inputs[i].is_leaf()) row[first.back()] |= kLeaf;
     for (; kinds.size() < origins.size();) {
@@ -69,12 +70,12 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
   for (const at::Tensor& tensor : trace.lifted()) lifted_.emplace_back(tensor, has_owner && has_owner(tensor));
   for (uint32_t i = 0; i < trace.primal_count(); ++i) {
     needs_gradient_.push_back(trace.needs_gradient(i));
-    // A leaf from outside that needs a gradient is a parameter, as a rule: its owner keeps it.
+    // An outside leaf tensor that needs a gradient is usually a parameter, which its owner keeps alive.
     if (i >= trace.input_count() && trace.needs_gradient(i) && trace.is_leaf(i)) lasting_.push_back(i);
     if (trace.needs_gradient(i) && trace.is_leaf(i)) leaves_.push_back(i);
   }
   has_gradients_ = std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.is_differentiable; });
-  is_exact_ = symbols_->has_answered();
+  is_exact_ = symbols_->had_unguarded_read();
   has_data_sizes_ = symbols_->unbacked_symbols() != 0;
   capture::FunctionTrace::Histories histories = trace.histories();
   histories_ = std::move(histories.primals);
@@ -90,7 +91,7 @@ bool Specialisation::may_have_one_node(const std::vector<at::Tensor>& primals) c
   using torch::autograd::Node;
   if (histories_.size() < 2) return true;
   std::unordered_set<const Node*> all;
-  uint64_t lowest = ~uint64_t(0);  // a node leads to none with a higher topological number
+  uint64_t lowest = ~uint64_t(0);  // a node's successors have lower topological numbers
   for (const auto& history : histories_) {
     for (const uint32_t primal : history) {
       const Node* node = torch::autograd::impl::gradient_edge(primals[primal]).function.get();
@@ -145,20 +146,13 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       proved_(std::make_unique<ProvedSizes>(infers)) {}
 
 std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Facts& row) const {
-  if (row.size() != row_.size()) return std::nullopt;
-  std::vector<bool> bound(dynamic_.int_hints.size());
-  std::vector<int64_t> values(dynamic_.int_hints.size());
-  for (size_t i = 0; i < row.size(); ++i) {
-    const int32_t symbol = dynamic_.symbols[i];
-    if (symbol == kStaticFact ? row[i] != row_[i] : bound[symbol] && values[symbol] != row[i]) return std::nullopt;
-    if (symbol == kStaticFact) continue;
-    bound[symbol] = true;
-    values[symbol] = row[i];
-  }
-  return values;
+  capture::Bindings bindings;
+  SymbolBinder binder(bindings, dynamic_.int_hints.size(), /*floats=*/0);
+  if (!binder.bind(row, row_, dynamic_.symbols)) return std::nullopt;
+  return std::move(bindings.ints);
 }
 
-bool Specialisation::begin_alike(const std::vector<at::Tensor>& inputs) const {
+bool Specialisation::have_same_offsets(const std::vector<at::Tensor>& inputs) const {
   if (offsets_.empty()) return true;
   std::vector<int64_t> now = offsets_of(inputs);
   const std::vector<int64_t> outside = offsets_of(find_lifted());
@@ -167,7 +161,7 @@ bool Specialisation::begin_alike(const std::vector<at::Tensor>& inputs) const {
 }
 
 void ProvedSizes::add(const std::vector<int64_t>& values) {
-  constexpr size_t kMost = 4096;  // sizes that are forgotten are proved again
+  constexpr size_t kMost = 4096;  // forgotten sizes can be proved again
   if (!infers_) {
     if (each_.size() >= kMost) each_.clear();
     each_.insert(values);
@@ -206,7 +200,7 @@ bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) cons
     bindings.ints = std::move(*values);
     capture::Env env;
     if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;
-    if (const auto known = halves(); known && !known->forward->holds_for(bindings)) return false;
+    if (const auto known = pair(); known && !known->forward->holds_for(bindings)) return false;
   }
   if (lifted_.empty()) return true;
   Facts now;
@@ -221,61 +215,61 @@ std::vector<at::Tensor> Specialisation::find_lifted() const {
   return tensors;
 }
 
-std::shared_ptr<const Halves> Specialisation::halves() const {
+std::shared_ptr<const ProgramPair> Specialisation::pair() const {
   const std::lock_guard lock(mutex_);
-  return halves_.empty() ? nullptr : halves_.front();
+  return pairs_.empty() ? nullptr : pairs_.front();
 }
 
-std::vector<std::shared_ptr<const Halves>> Specialisation::all_halves() const {
+std::vector<std::shared_ptr<const ProgramPair>> Specialisation::all_pairs() const {
   const std::lock_guard lock(mutex_);
-  return halves_;
+  return pairs_;
 }
 
-std::shared_ptr<const Halves> Specialisation::whole() const {
-  for (const auto& each : all_halves()) {
+std::shared_ptr<const ProgramPair> Specialisation::whole() const {
+  for (const auto& each : all_pairs()) {
     if (each->whole == nullptr) return each;
   }
   return nullptr;
 }
 
-std::shared_ptr<const Halves> Specialisation::halves_for(const std::vector<Facts>& tangents, const Halves& forward) const {
-  for (const auto& each : all_halves()) {
+std::shared_ptr<const ProgramPair> Specialisation::pair_for(const std::vector<Facts>& tangents, const ProgramPair& forward) const {
+  for (const auto& each : all_pairs()) {
     if (each->backward && each->forward == forward.forward && each->tangents == tangents) return each;
   }
   return nullptr;
 }
 
-void Specialisation::add(std::vector<std::shared_ptr<const Halves>> made) {
+void Specialisation::add(std::vector<std::shared_ptr<const ProgramPair>> made) {
   constexpr size_t kMost = 8;
-  std::vector<std::shared_ptr<const Halves>> oldest;  // destroyed after the lock is released: kernels may go with it
+  std::vector<std::shared_ptr<const ProgramPair>> oldest;  // destroyed after the lock is released, since that may free kernels
   const std::lock_guard lock(mutex_);
-  if (!halves_.empty() && halves_.front()->forward != made.front()->forward) return;  // of a forward that was replaced meanwhile
-  halves_.insert(halves_.begin(), std::make_move_iterator(made.rbegin()), std::make_move_iterator(made.rend()));
-  while (halves_.size() > kMost) {
-    const auto last = halves_.end() - (halves_.back()->whole == nullptr ? 2 : 1);
+  if (!pairs_.empty() && pairs_.front()->forward != made.front()->forward) return;  // their forward has been replaced meanwhile
+  pairs_.insert(pairs_.begin(), std::make_move_iterator(made.rbegin()), std::make_move_iterator(made.rend()));
+  while (pairs_.size() > kMost) {
+    const auto last = pairs_.end() - (pairs_.back()->whole == nullptr ? 2 : 1);
     oldest.push_back(std::move(*last));
-    halves_.erase(last);
+    pairs_.erase(last);
   }
 }
 
-void Specialisation::was_missed(const std::shared_ptr<const Halves>& halves) {
+void Specialisation::note_miss(const std::shared_ptr<const ProgramPair>& pair) {
   const std::lock_guard lock(mutex_);
-  const bool again = missed_.lock() == halves;
-  missed_ = halves;
-  const auto place = std::find(halves_.begin(), halves_.end(), halves);
-  if (again && place != halves_.end()) std::rotate(halves_.begin(), place, place + 1);
+  const bool again = missed_.lock() == pair;
+  missed_ = pair;
+  const auto place = std::find(pairs_.begin(), pairs_.end(), pair);
+  if (again && place != pairs_.end()) std::rotate(pairs_.begin(), place, place + 1);
 }
 
-void Specialisation::replace(const Halves& former, std::shared_ptr<const Halves> halves) {
-  std::vector<std::shared_ptr<const Halves>> all = {std::move(halves)};  // the former ones are destroyed after the lock is released
+void Specialisation::replace(const ProgramPair& former, std::shared_ptr<const ProgramPair> pair) {
+  std::vector<std::shared_ptr<const ProgramPair>> all = {std::move(pair)};  // the old ones are destroyed after the lock is released
   const std::lock_guard lock(mutex_);
-  if (!halves_.empty() && halves_.front()->forward == former.forward) halves_.swap(all);
+  if (!pairs_.empty() && pairs_.front()->forward == former.forward) pairs_.swap(all);
 }
 
 void Specialisation::look_for_escapes(const capture::Recorder::WeakStandIns& made) {
   const bool is_held = std::any_of(made.begin(), made.end(), [](const auto& stand_in) { return !stand_in.expired(); });
   if (!is_held) return;
-  if (const auto known = family()) return known->escaped(*this);
+  if (const auto known = family()) return known->on_escape(*this);
   give_up();
 }
 
@@ -292,7 +286,7 @@ bool Specialisation::is_like(const capture::FunctionTrace& trace) const {
          numbers_.size() == trace.numbers().size();
 }
 
-bool Specialisation::is_alike_outside(const Specialisation& other) const {
+bool Specialisation::has_same_outside_tensors(const Specialisation& other) const {
   return are_same(find_lifted(), other.find_lifted()) && shape_facts_ == other.shape_facts_;
 }
 

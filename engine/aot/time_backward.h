@@ -1,11 +1,11 @@
 #pragma once
-// The time of a call's backward, where the call itself ran the function: what Leaving compares a program's with.
+// Times the backward of a call that ran the function eagerly, for BackOffPolicy to compare with a program's backward.
 
 #include "engine/aot/aot_node.h"
 
 namespace hindcast::engine {
 
-/// Tells context->leaving what the node that made these results takes in its next backward, if one node made all of them.
+/// If one node made all of these results, reports the time of its next backward to context->leaving.
 void time_backward(const std::shared_ptr<AotContext>& context, const std::vector<at::Tensor>& results);
 
 }  // namespace hindcast::engine

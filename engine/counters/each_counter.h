@@ -1,7 +1,7 @@
 #pragma once
 // The counters of Stats by name, for front ends of other languages.
 
-#include "engine/counters/stats.h"
+#include "hindcast/stats.h"
 
 namespace hindcast::engine {
 

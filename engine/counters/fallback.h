@@ -6,8 +6,8 @@
 
 namespace hindcast::engine {
 
-// Why a whole call of backward() or grad() runs on the stock engine: enumerator, whether the first one is worth a warning,
-// one sentence for people. Those from GradientEdge on are found by the Python package, before it calls C++.
+// Why a whole call of backward() or grad() runs on the stock engine: enumerator, whether the first occurrence is logged as a warning,
+// one sentence for users. Reasons from GradientEdge on are detected by the Python package, before it calls C++.
 #define HC_FALLBACK_REASONS(X)                                                                                                 \
   X(CreateGraph, true,                                                                                                         \
     "create_graph was asked for, and the backward is no program: it has hooks or nodes that cannot be looked into, the guard " \
@@ -51,15 +51,14 @@ enum class FallbackReason : uint8_t {
 #undef HC_ENUMERATOR
 };
 
-/// The enumerator's own letters, as stats() shows them.
+/// The enumerator's name, as stats() shows it.
 const char* name(FallbackReason reason);
 const char* explain(FallbackReason reason);
 std::optional<FallbackReason> find_fallback_reason(std::string_view name);
 
-/// Counts the fallback and logs it: the first of each reason as a warning where it tells the user something that they did
-/// not ask for, all others as info.
+/// Counts the fallback and logs it: the first of each reason as a warning, if the user did not ask for it, and all others as info.
 void record_fallback(FallbackReason reason);
-/// The next fallback of each reason is the first again.
+/// Makes the next fallback of each reason count as the first again.
 void forget_fallback_warnings();
 
 }  // namespace hindcast::engine

@@ -1,4 +1,4 @@
-#include "engine/counters/stats.h"
+#include "hindcast/stats.h"
 
 #include "base/format.h"
 

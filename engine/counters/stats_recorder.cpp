@@ -52,7 +52,7 @@ Stats StatsRecorder::snapshot() const {
   stats.left_calls = value(left_calls_);
   stats.cuda_graphs = value(cuda_graphs_);
   stats.cuda_graph_launches = value(cuda_graph_launches_);
-  stats.backwards = value(backwards_);  // last: none of the others may be ahead of it
+  stats.backwards = value(backwards_);  // read last: no other counter may exceed it
   const std::lock_guard lock(mutex_);
   stats.misses_by_reason = misses_by_reason_;
   stats.fallbacks_by_reason = fallbacks_by_reason_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/fork.h"
-#include "engine/counters/stats.h"
+#include "hindcast/stats.h"
 
 #include <atomic>
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace hindcast::engine {
 
-/// Counts what Stats shows, from any thread. What happens on every hit is one relaxed add; what happens rarely goes by
-/// name into a map under a mutex.
+/// Counts what Stats shows, from any thread. What happens on every hit costs one relaxed add; rare events are counted by name, in a map
+/// under a mutex.
 class StatsRecorder {
  public:
   void add_backward() { add(backwards_, 1); }
   void add_hit() { add(hits_, 1); }
-  /// Returns its number, from 0.
+  /// Returns the graph's number, from 0.
   uint64_t add_graph() { return unique_graphs_.fetch_add(1, std::memory_order_relaxed); }
   void add_nodes(uint64_t count) { add(nodes_, count); }
   void add_collect_ns(uint64_t ns) { add(collect_ns_, ns); }
@@ -32,7 +32,7 @@ class StatsRecorder {
   void add_fused_graph() { add(fused_graphs_, 1); }
   void add_dropped_check() { add(dropped_checks_, 1); }
   void add_refused_graph() { add(refused_graphs_, 1); }
-  /// Returns its number, from 0.
+  /// Returns the backward's number among these, from 0.
   uint64_t add_non_finite_backward() { return non_finite_backwards_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t non_finite_backwards() const { return non_finite_backwards_.load(std::memory_order_relaxed); }
   void add_segment_guard_failure() { add(segment_guard_failures_, 1); }
@@ -44,13 +44,13 @@ class StatsRecorder {
   void add_eager_graph(std::string_view reason) { add_reason(eager_graphs_, reason); }
 
   void add_miss() { add(misses_, 1); }
-  /// Why something was captured: `reason` is counted, `sentence` is kept among the recent ones.
+  /// Why something was captured: `reason` is counted, `sentence` is added to recent_misses().
   void add_miss_reason(std::string_view reason, std::string sentence = {});
   void add_fallback(std::string_view reason);
   void add_opaque_node(std::string_view node_name, std::string_view reason);
 
   Stats snapshot() const;
-  /// The sentences of the last misses, oldest first.
+  /// The sentences of the last kRecentMisses misses, oldest first.
   std::vector<std::string> recent_misses() const;
   void reset();
 
@@ -66,13 +66,13 @@ class StatsRecorder {
   Counter unique_graphs_ = 0, misses_ = 0, trace_ns_ = 0, segment_guard_failures_ = 0, refused_graphs_ = 0, compiler_failures_ = 0,
           fused_graphs_ = 0, non_finite_backwards_ = 0, dropped_checks_ = 0, left_calls_ = 0, cuda_graphs_ = 0, cuda_graph_launches_ = 0;
 
-  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // of everything below
+  mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // guards everything below
   std::map<std::string, std::uint64_t> misses_by_reason_, fallbacks_by_reason_, opaque_nodes_, without_cuda_graph_, eager_graphs_;
   std::map<std::string, std::string> opaque_reasons_;
   std::deque<std::string> recent_misses_;
 };
 
-/// The one of this process.
+/// The recorder of this process.
 StatsRecorder& stats_recorder();
 
 }  // namespace hindcast::engine

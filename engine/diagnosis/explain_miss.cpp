@@ -20,7 +20,7 @@ std::string scalar_text(FactKind kind, int64_t bits) {
   return kind == FactKind::FloatScalar ? base::format("{}", std::bit_cast<double>(bits)) : std::to_string(bits);
 }
 
-// One fact that changed.
+// The miss for one changed fact.
 Miss miss_of(const capture::Collected& collected, const FactOrigin& origin, int64_t before, int64_t after, uint32_t size_index,
              bool is_dynamic) {
   Miss miss;
@@ -70,7 +70,7 @@ std::vector<Miss> explain_miss(const capture::Collected& collected, const std::v
   for (size_t i = 0; i < common; ++i) {
     if (before[i] != now[i]) {
       misses.push_back(miss_of(collected, origins[i], before[i], now[i], size_index, becomes_symbol(i)));
-      if (origins[i].kind == FactKind::TensorMeta) break;  // what follows belongs to another layout
+      if (origins[i].kind == FactKind::TensorMeta) break;  // the facts that follow belong to another layout
     }
     size_index += is_size(origins[i].kind) ? 1 : 0;
   }

@@ -1,5 +1,6 @@
 #include "engine/diagnosis/find_origin.h"
 
+#include "capture/graph/value_uses.h"
 #include "engine/diagnosis/non_finite.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ class Search {
       for (const ValueId value : legs_[l].not_finite) uses.push_back({value, kNoInstr});
       return in_leg(l, uses);
     }
-    // It came out of nodes that nobody recorded: had it flown in there?
+    // The value came from nodes that ran untraced: check what flowed into them.
     return before(legs_.size() - 1, {});
   }
 
@@ -37,12 +38,7 @@ class Search {
   std::optional<Origin> in_leg(size_t l, std::vector<Use> uses) const {
     const BackwardGraph& graph = *legs_[l].graph;
     const std::vector<bool> not_finite = find_non_finite(legs_[l]);
-    std::vector<uint32_t> maker(graph.values.size(), kNoInstr);
-    for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-      for (const ValueId value : graph.instrs[i].outputs) {
-        if (value.defined()) maker[value.index] = i;
-      }
-    }
+    const capture::ValueUses value_uses(graph);
     std::optional<Origin> earliest;
     const auto consider = [&](uint32_t instr, ValueId given) {
       if (!earliest || instr < earliest->instr) earliest = Origin{l, instr, given};
@@ -53,7 +49,7 @@ class Search {
       const Use use = uses.back();
       uses.pop_back();
       if (!use.value.defined() || !not_finite[use.value.index]) continue;
-      const uint32_t made_by = maker[use.value.index];
+      const uint32_t made_by = value_uses.maker_of(use.value);
       if (made_by == kNoInstr) {
         const auto starts = graph.resume_inputs();
         if (l > 0 && std::find(starts.begin(), starts.end(), use.value) != starts.end()) from_before.push_back(use.value);
@@ -76,7 +72,7 @@ class Search {
     return earliest;
   }
 
-  // What flowed into leg `l`: `starts` of its graph, or all that is not finite where it has none.
+  // Searches what flowed into leg `l`: `starts` of its graph, or everything non-finite if it has no graph.
   std::optional<Origin> before(size_t l, const std::vector<ValueId>& starts) const {
     const Leg& leg = legs_[l];
     const auto comes_in = [&](size_t i, const at::Tensor& tensor) {

@@ -1,8 +1,9 @@
 #pragma once
-// From gradients that are not finite back to where that began.
+// Traces non-finite gradients back to where they began.
 //
-// That is not the first op with an infinity in its result: masks hold infinities, formulas divide by zero where they do not look. From
-// the gradients the search goes back, from value to value that is not finite, and of all places where that ends it is the earliest.
+// That is not the first op with an infinity in its result: masks hold infinities, and formulas divide by zero in elements that they
+// then discard. The search goes from the gradients back along non-finite values; of all places where such a chain ends, it reports the
+// earliest.
 
 #include "engine/diagnosis/replay_leg.h"
 
@@ -10,11 +11,11 @@ namespace hindcast::engine {
 
 struct Origin {
   size_t leg = 0;
-  uint32_t instr = kNoInstr;  // that made it, or that reads `given`; kNoInstr: a gradient that only nodes read that ran as themselves
-  capture::ValueId given;     // undefined: the instr made it of finite values
+  uint32_t instr = kNoInstr;  // that made the value, or that reads `given`; kNoInstr: only nodes that ran untraced read `given`
+  capture::ValueId given;     // undefined if the instr made it from finite values
 };
 
-/// Nullopt: all is finite when it is replayed.
+/// Returns nullopt if all values are finite in the replay.
 std::optional<Origin> find_origin(const std::vector<Leg>& legs);
 
 }  // namespace hindcast::engine

@@ -17,13 +17,13 @@ namespace {
 
 constexpr uint64_t mixed(uint64_t before, uint64_t hash) { return ((before ^ hash) * 0x9E3779B97F4A7C15ull + 1) | 1; }
 
-// The nodes of all structures that were captured, as a tree: a node is known by the hash of all that came before it and its own
-// bytes. Of fixed size, taken once, since blocks that stay would lie among those of the tensors of a step; forgotten when full.
+// The nodes of all captured structures, as a prefix tree: a node is identified by the hash of its predecessors and its own bytes. The table
+// has a fixed size, allocated once, since small long-lived blocks would fragment the tensors' heap. It is cleared when full.
 class SeenNodes {
  public:
   base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
 
-  /// True if no structure had this node in its place.
+  /// Returns true if no structure had this node at this position.
   bool add(uint64_t node) {
     if (count_ > nodes_.size() / 4 * 3) clear();
     size_t at = node % nodes_.size();
@@ -34,7 +34,7 @@ class SeenNodes {
     return true;
   }
 
-  /// Sizes of the keys that nodes of one name had in one place, the latest of them.
+  /// The most recent key sizes of nodes with one name at one position.
   struct Sizes {
     uint64_t place = 0;
     std::array<uint32_t, 4> sizes = {};
@@ -44,7 +44,7 @@ class SeenNodes {
     std::vector<size_t> known() const { return {sizes.begin(), sizes.begin() + std::min<size_t>(count, sizes.size())}; }
   };
   Sizes& sizes_at(uint64_t place) {
-    Sizes& sizes = sizes_[place % sizes_.size()];  // the latest of each place of the table
+    Sizes& sizes = sizes_[place % sizes_.size()];  // a direct-mapped table: the latest position wins
     if (sizes.place != place) sizes = {place};
     return sizes;
   }

@@ -8,8 +8,8 @@
 
 namespace hindcast::engine {
 
-/// Counts and logs one miss. For a structure that was never seen it finds the first node at which the structure leaves
-/// all earlier ones; otherwise `misses` say what changed.
+/// Counts and logs one miss. For a new structure, finds the first node at which it differs from all earlier structures; otherwise
+/// `misses` say what changed.
 void log_misses(const capture::Collected& collected, bool new_structure, const capture::Resume& resume,
                 const std::vector<cache::Miss>& misses);
 void log_graph(const capture::Graph& graph);

@@ -10,11 +10,11 @@
 namespace hindcast::engine {
 namespace {
 
-// The same memory and version counter in another tensor: an owner more would keep a run from writing in place, or a leaf from taking
-// the tensor as its `.grad`.
+// Another tensor with the same memory and version counter: one more owner of the tensor itself would keep a run from writing in place, or
+// a leaf tensor from stealing it as its `.grad`.
 Given alias_of(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor.tensor_data()) : Given(tensor); }
 
-// What fails here, for want of memory say, is no failure of the backward.
+// A failure here, such as out of memory, must not fail the backward.
 template <class Do>
 void quietly(Do something) noexcept {
   try {
@@ -66,7 +66,7 @@ NanGuard::~NanGuard() {
   if (stats_recorder().add_non_finite_backward() >= kMostMessages || !speaks_) return;
   try {
     HC_LOG(CompiledAutograd, Error, "{}", message());
-  } catch (const std::exception& error) {  // no memory for the replay, say
+  } catch (const std::exception& error) {  // for example, no memory for the replay
     HC_LOG(CompiledAutograd, Error, "{} of {} gradients are not finite; where they began was not found: {}", not_finite_, gradients_,
            base::first_line(error));
   }

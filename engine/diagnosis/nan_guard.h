@@ -1,10 +1,10 @@
 #pragma once
-// Options::nan_guard: looks at every gradient for infinities and NaN, and afterwards says where they began.
+// Options::nan_guard: checks every gradient for infinities and NaN, and afterwards logs where they began.
 //
-//   during the backward   references to what its graphs are given, and a look at each gradient on its way to a leaf
-//   when it goes          if one was not finite: engine/nan_origin replays the graphs from these references
+//   during the backward   keeps references to the graphs' inputs, and checks each gradient before it reaches a leaf tensor
+//   in the destructor     if a gradient was not finite, replays the graphs from these references (engine/diagnosis/nan_origin)
 //
-// Nothing is thrown and no gradient changes. The references keep saved tensors alive to the end of the backward.
+// It throws nothing and changes no gradient. The references keep saved tensors alive until the end of the backward.
 
 #include "capture/backward/collected.h"
 #include "capture/backward/observer.h"
@@ -17,7 +17,7 @@ class NanGuard final : public capture::Observer {
   explicit NanGuard(const capture::Collected& collected);
   NanGuard(const NanGuard&) = delete;
   NanGuard& operator=(const NanGuard&) = delete;
-  /// Counts the backward and writes the log, if there is something to say.
+  /// Counts and logs the backward if a gradient was not finite.
   ~NanGuard() override;
 
   void on_start(const capture::Resume& resume, std::shared_ptr<const capture::BackwardGraph> graph, const capture::Env* env) override;
@@ -30,7 +30,7 @@ class NanGuard final : public capture::Observer {
   std::string message() const;
 
   const capture::Collected& collected_;
-  const bool speaks_;  // else nothing needs to be kept
+  const bool speaks_;  // false: nothing will be logged, so no references are kept
   std::vector<Leg> legs_;
   uint64_t gradients_ = 0, not_finite_ = 0;
   uint32_t first_call_ = 0;  // of the first gradient that is not finite

@@ -1,5 +1,5 @@
-// The replay runs twice: first to learn which values are not finite, keeping no more of them than a backward does; then up to the op
-// that is to be shown.
+// The replay runs twice: first to find which values are not finite, with no more values alive than in a backward; then up to the op that is
+// to be shown.
 
 #include "engine/diagnosis/nan_origin.h"
 
@@ -52,7 +52,7 @@ std::string name_of(const BackwardGraph& graph, const Instr& instr, const captur
   return what(graph, instr) + (is_op ? " of " : " ") + place(collected, instr.origin);
 }
 
-/// As Graph::print() calls it.
+/// The value's name in Graph::print().
 std::string name_of(const BackwardGraph& graph, ValueId value) {
   const auto starts = graph.resume_inputs();
   for (size_t i = 0; i < starts.size(); ++i) {
@@ -76,7 +76,7 @@ std::string describe(const at::IValue& constant) {
 class Lines {
  public:
   explicit Lines(const Values& values) : values_(values) {}
-  explicit Lines(Values&&) = delete;  // it only refers to them
+  explicit Lines(Values&&) = delete;  // holds a reference
 
   void value(const std::string& name, ValueId id) {
     if (const auto found = values_.find(id.index); id.defined() && found != values_.end()) line(name, describe_values(found->second));

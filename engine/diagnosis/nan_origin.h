@@ -1,5 +1,5 @@
 #pragma once
-// Where infinities and NaN began: the graphs of a backward, replayed op by op on what they were given.
+// Finds where infinities and NaN began, by replaying a backward's graphs op by op on their original inputs.
 
 #include "engine/diagnosis/replay_leg.h"
 
@@ -8,7 +8,7 @@
 
 namespace hindcast::engine {
 
-/// Some lines, for a backward some of whose gradients are not finite. Nothing but the log sees of the replay.
+/// A few lines of text on a backward with non-finite gradients. The replay has no effects.
 std::string describe_origin(const std::vector<Leg>& legs, const capture::Collected& collected);
 
 }  // namespace hindcast::engine

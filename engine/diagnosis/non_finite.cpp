@@ -34,7 +34,7 @@ std::string text(const at::Scalar& scalar) {
   return out.str();
 }
 
-// For complex numbers absolute values are what has a range.
+// For complex numbers, the range of absolute values.
 std::string range_of(const at::Tensor& finite) {
   const at::Tensor numbers = finite.is_complex() ? finite.abs() : finite.to(at::kDouble);
   return base::format("from {} to {}", text(numbers.min().item()), text(numbers.max().item()));
@@ -47,7 +47,7 @@ bool has_non_finite(const at::Tensor& tensor) {
   if (!can_be_read(tensor) || tensor.numel() == 0) return false;
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   if (tensor.is_non_overlapping_and_dense()) return in_dense(tensor);
-  // Of what is broadcast, once is enough. What then still has gaps is copied.
+  // Checks broadcast elements once. If gaps remain, checks a copy.
   at::Tensor rest = tensor;
   for (int64_t d = 0; d < rest.dim(); ++d) {
     if (rest.stride(d) == 0) rest = rest.narrow(d, 0, 1);

@@ -8,7 +8,7 @@
 namespace hindcast::engine {
 namespace {
 
-// LibTorch's class, in a namespace without a name, whose operators its own interpreter runs in a backward.
+// LibTorch's class for TorchScript gradients, in an anonymous namespace. Its backward runs in TorchScript's interpreter.
 constexpr std::string_view kTorchScriptNode = "DifferentiableGraphBackward";
 
 std::atomic<bool> has_warned{false};

@@ -1,6 +1,7 @@
 #include "engine/diagnosis/replay_leg.h"
 
 #include "base/check.h"
+#include "capture/graph/value_uses.h"
 #include "engine/diagnosis/non_finite.h"
 
 namespace hindcast::engine {
@@ -39,18 +40,13 @@ Values given_to(const Leg& leg) {
 void replay(const Leg& leg, const Visit& visit) {
   const Graph& graph = *leg.graph;
   const capture::Env env = env_of(leg);
-  std::vector<uint32_t> last_use(graph.values.size(), kNoInstr);
-  for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
-    capture::for_each_use(graph.instrs[i], [&](ValueId value) {
-      if (value.defined()) last_use[value.index] = i;
-    });
-  }
+  const capture::ValueUses uses(graph);
   Values values = given_to(leg);
   for (uint32_t i = 0; i < graph.instrs.size(); ++i) {
     capture::Graph::replay(values, graph.instrs[i], env);
     if (!visit(i, values)) return;
     const auto drop = [&](ValueId value) {
-      if (value.defined() && (last_use[value.index] == i || last_use[value.index] == kNoInstr)) values.erase(value.index);
+      if (value.defined() && (uses.users_of(value).empty() || uses.users_of(value).back() == i)) values.erase(value.index);
     };
     capture::for_each_use(graph.instrs[i], drop);
     for (const ValueId value : graph.instrs[i].outputs) drop(value);

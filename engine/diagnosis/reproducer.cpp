@@ -25,7 +25,7 @@ using base::format;
 
 constexpr uint32_t kMost = 20;
 
-/// Empty: nowhere.
+/// Empty if reproducers are not to be written.
 fs::path folder_of_all() {
   std::string parent;
   if (const char* const given = secure_getenv("HINDCAST_REPRODUCER_DIR"); given != nullptr && *given != '\0') {

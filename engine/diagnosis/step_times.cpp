@@ -32,7 +32,7 @@ double bytes_of(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided ? static_cast<double>(tensor.nbytes()) : 0;
 }
 
-// Gives what it was given, in another shape: no byte moves.
+// True for view ops, which move no bytes.
 bool is_view(const Step& step) {
   if (step.kind != capture::InstrKind::Op || !step.op || step.op->schema().returns().empty()) return false;
   const auto* const alias = step.op->schema().returns()[0].alias_info();
@@ -49,7 +49,7 @@ double bytes_read(const Step& step, const codegen::Slots& slots) {
   return bytes;
 }
 
-// A program has no events.
+// Only plans of backwards have events.
 std::string name_of(const Step& step, const capture::Graph& graph) {
   if (step.op) return step.op->operator_name().name;
   if (step.call_op) return step.call_op->describe();
@@ -68,7 +68,7 @@ std::string name_of(const Step& step, const capture::Graph& graph) {
 
 bool is_logged() { return base::is_for_output(base::Channel::Perf, base::Level::Info); }
 
-// A look goes over all slots: a long plan is looked at behind some of its steps.
+// Measuring held bytes visits all slots, so long plans are measured only after some of their steps.
 constexpr size_t kMostLooks = 512;
 
 }  // namespace
@@ -116,7 +116,7 @@ void StepClock::finish() {
   held_.clear();
 }
 
-// Of what computes: a line for each. A step that threw has no time.
+// One line for each step that computes. A step that threw has no time.
 void StepClock::log_steps() const {
   const auto& graph = plan_.graph();
   std::string lines;

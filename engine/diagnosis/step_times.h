@@ -1,6 +1,6 @@
 #pragma once
-// What each step of each graph costs, while the log `perf` is on, which has a line for each that computes, or while a trace is written.
-// report() shows the costliest.
+// Measures what each step of each graph costs, while the log `perf` is on (one line per step that computes) or a trace is written.
+// report() shows the most expensive steps.
 
 #include "base/log.h"
 #include "codegen/kernel/backend.h"
@@ -20,16 +20,17 @@ struct StepTime {
   uint32_t graph = 0;
   uint64_t calls = 0;
   double us = 0;                              // summed
-  double bytes = 0;                           // read and written, summed; a tensor that is broadcast counts once
-  const codegen::Backend* backend = nullptr;  // of the graph, if there is one
+  double bytes = 0;                           // read and written, summed; a broadcast tensor counts once
+  const codegen::Backend* backend = nullptr;  // the graph's, if it has one
 };
 
 /// Measures the steps of one run, one after the other.
 class StepClock {
  public:
-  /// Somebody wants the times: one relaxed load.
+  /// True if the times are wanted. One relaxed load.
   static bool is_wanted() { return base::enabled(base::Channel::Perf, base::Level::Info); }
-  /// The same, for a run of `plan` now. While the program captures the device's work as a graph of its own, nothing may wait for the device.
+  /// The same, for a run of `plan` now. False while the program captures the device's work into a CUDA graph: no step may then wait for
+  /// the device.
   static bool is_wanted_for(const codegen::Plan& plan) { return is_wanted() && !is_captured(plan); }
 
   explicit StepClock(const codegen::Plan& plan);
@@ -46,8 +47,8 @@ class StepClock {
 
   const codegen::Plan& plan_;
   const codegen::Backend* const backend_;
-  const double copy_bandwidth_;  // for the log; 0: none is known, or nobody asks
-  const bool looks_;             // at what the slots hold
+  const double copy_bandwidth_;  // for the log; 0 if unknown or not needed
+  const bool looks_;             // measures what the slots hold
   const size_t looks_every_;
   std::vector<Lap> laps_;
   std::vector<HeldBytes> held_;
@@ -58,7 +59,7 @@ class StepClock {
 class TimedSteps final : public codegen::StepRunner {
  public:
   TimedSteps(const codegen::Plan& plan, const codegen::Slots& slots) : clock_(plan), slots_(slots) {}
-  /// Behind the last one, unless a step threw.
+  /// Call it after the last step, unless a step threw.
   void end() { clock_.end_step(slots_); }
   bool run(const codegen::Step& step) override { return clock_.start(step, slots_), false; }
 
@@ -67,7 +68,7 @@ class TimedSteps final : public codegen::StepRunner {
   const codegen::Slots& slots_;
 };
 
-/// The costliest first.
+/// The most expensive first.
 std::vector<StepTime> costliest_steps(size_t count);
 void reset_step_times();
 

@@ -11,7 +11,7 @@
 namespace hindcast::engine {
 namespace {
 
-// The reason, and where what shows it was written.
+// The reason, and the reproducer's folder.
 std::string with_reproducer(const Refused& refused) {
   const std::string folder = write_reproducer(refused);
   return folder.empty() ? refused.reason : base::format("{}\nwhat shows it is in {}", refused.reason, folder);
@@ -47,7 +47,7 @@ std::optional<std::string> verify_capture(const capture::Graph& graph, capture::
   for (auto& [value, tensor] : replayed.results) {
     if (!value.defined()) continue;
     const auto found = values.find(value.index);
-    // What no write to elements explains.
+    // An in-place write does not explain this difference.
     if (found == values.end() || !is_alike(found->second, tensor)) return verify_graph(graph, check);
     tensor = found->second;
   }

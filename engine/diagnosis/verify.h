@@ -1,7 +1,7 @@
 #pragma once
-// Options::verify: what a capture gave is computed again from copies of its inputs, and must come out the same.
+// Options::verify: recomputes a capture's results from copies of its inputs, and compares.
 //
-// Each function says what is wrong, and in which folder a reproducer of it was written; nullopt: nothing is wrong.
+// Each function returns what is wrong and the folder of the reproducer that was written, or nullopt if nothing is wrong.
 
 #include "capture/graph/replay_check.h"
 #include "codegen/fuse/schedule.h"
@@ -14,15 +14,15 @@
 
 namespace hindcast::engine {
 
-/// The graph, op by op through ATen, against the results in `check`, to the bit.
+/// Compares the graph, run op by op through ATen, with the results in `check`, bitwise.
 std::optional<std::string> verify_graph(const capture::Graph& graph, const capture::ReplayCheck& check,
                                         capture::Zeros zeros = capture::Zeros::Signed);
 
-/// The same for the graph of a capture that has just ended. Where a hook wrote in place (ReplayCheck::is_written), the replay cannot be
-/// compared with the capture: the log says so, and `check` has the replay's results from then on, for what is made of the graph.
+/// The same for the graph of a capture that has just ended. If a hook wrote in place (ReplayCheck::is_written), the replay cannot be
+/// compared with the capture: this is logged, and `check` gets the replay's results, as the reference for what is compiled from the graph.
 std::optional<std::string> verify_capture(const capture::Graph& graph, capture::ReplayCheck& check);
 
-/// The kernel of every group, by its place in the schedule, against ATen, on what the capture was given.
+/// Compares the kernel of every group, by its index in the schedule, with ATen on the capture's inputs.
 std::optional<std::string> verify_kernels(const codegen::Backend& backend, const capture::Graph& graph, const codegen::Schedule& schedule,
                                           const std::vector<std::shared_ptr<const codegen::Kernel>>& kernels,
                                           const capture::ReplayCheck& check);

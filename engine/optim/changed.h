@@ -1,11 +1,11 @@
 #pragma once
-// What kernels write, autograd does not see.
+// Version counters of tensors that kernels write, since autograd does not see these writes.
 
 #include <ATen/core/Tensor.h>
 
 namespace hindcast::engine {
 
-/// A graph that saved the tensor notices, as if an operator had changed it in place.
+/// Bumps the tensor's version, so that an autograd graph that saved it notices, as after an in-place operator.
 inline void has_changed(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }

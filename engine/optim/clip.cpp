@@ -2,7 +2,7 @@
 
 #include "capture/backward/facts.h"
 #include "codegen/kernel/backend.h"
-#include "engine/use_options.h"
+#include "engine/options/use_options.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -15,7 +15,7 @@
 namespace hindcast::engine {
 namespace {
 
-// min(max_norm / (norm + 1e-6), 1), where a NaN stays one. On the CPU without an operator: three of them take longer than the norm of a small net.
+// min(max_norm / (norm + 1e-6), 1); NaN stays NaN. On the CPU without operators: three of them take longer than the norm of a small net.
 at::Tensor factor_of(const at::Tensor& norm, double max_norm) {
   if (!norm.device().is_cpu()) return (max_norm / (norm + 1e-6)).clamp_max(1.0);
   const double factor = max_norm / (*norm.const_data_ptr<double>() + 1e-6);

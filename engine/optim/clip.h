@@ -1,7 +1,7 @@
 #pragma once
-// The norm of all gradients, and what they are multiplied by so that it is no larger than asked for.
+// Gradient clipping: the norm of all gradients, and the factor that limits it.
 
-#include "engine/optim/compiled_step.h"
+#include "hindcast/compiled_step.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -11,12 +11,12 @@
 namespace hindcast::engine {
 
 struct Clipped {
-  at::Tensor norm;    // one float64, where the gradients are
+  at::Tensor norm;    // one float64 on the gradients' device
   at::Tensor factor;  // the same
 };
 
-/// Throws as torch::nn::utils::clip_grad_norm_ does. Nothing: gradients of several devices, sparse ones and the like, which LibTorch's own
-/// function may know.
+/// Throws as torch::nn::utils::clip_grad_norm_ does. Returns nullopt for gradients that are left to that function, such as sparse ones or
+/// ones on several devices.
 std::optional<Clipped> clip(const ClipGradNorm& how, const std::vector<at::Tensor>& gradients);
 
 }  // namespace hindcast::engine

@@ -1,4 +1,4 @@
-#include "engine/optim/compiled_step.h"
+#include "hindcast/compiled_step.h"
 
 #include "base/log.h"
 #include "engine/call_state.h"
@@ -71,7 +71,7 @@ class CompiledStep::Impl final : public engine::StepParts {
     return true;
   }
 
-  // In a destructor too, where a device may be lost: then there is no norm to tell.
+  // Also called from a destructor, when the device may be lost: there is then no norm to report.
   void let_go(const engine::StepFactor& factor) override {
     updates_.let_go(factor.factor);
     if (factor_.is_same(factor.factor)) factor_.reset();
@@ -121,7 +121,7 @@ class CompiledStep::Impl final : public engine::StepParts {
                               at::kDouble);
   }
 
-  // Undefined: there is nothing to multiply by, or it is done.
+  // The factor for kernels; undefined if there is none, or if gradients have already been multiplied.
   at::Tensor clip_gradients() {
     if (!clip_) return {};
     std::vector<at::Tensor> gradients;
@@ -181,7 +181,8 @@ class CompiledStep::Impl final : public engine::StepParts {
   const std::unique_ptr<engine::TorchOptim> with_;
   engine::Updates updates_;
   at::Tensor norm_, factor_;
-  std::vector<const at::Tensor*> counted_;  // by the last step, in the optimizer's groups. Only valid right after it
+  std::vector<const at::Tensor*>
+      counted_;  // parameters whose step the last step counted; point into the optimizer's groups, valid only right after it
   std::set<std::string, std::less<>> said_;
 };
 

@@ -12,7 +12,7 @@ Formula::Formula(at::ScalarType type, bool clips) : type_(type) {
   body_.of_sets = true;
   parameter_ = load(kParameter);
   gradient_ = load(kGradient);
-  if (clips) gradient_ = mul(gradient_, load(kFactor, AccessPattern::Still));
+  if (clips) gradient_ = mul(gradient_, load(kFactor, AccessPattern::Broadcast));
 }
 
 Operand Formula::state(uint8_t number) { return load(kFirstState + number); }
@@ -20,7 +20,7 @@ Operand Formula::state(uint8_t number) { return load(kFirstState + number); }
 Operand Formula::load(uint8_t tensor, AccessPattern pattern) {
   HC_CHECK(body_.stores.empty(), "an optimizer's formula reads after it writes");
   const auto number = static_cast<uint32_t>(body_.loads.size());
-  body_.loads.push_back({pattern == AccessPattern::Still ? body_.compute : type_, pattern});
+  body_.loads.push_back({pattern == AccessPattern::Broadcast ? body_.compute : type_, pattern});
   tensors_.push_back(tensor);
   return {Operand::Kind::Load, number};
 }

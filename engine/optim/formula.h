@@ -1,5 +1,5 @@
 #pragma once
-// What an optimizer does to each element of a parameter, written as a kernel's body.
+// An optimizer's update of one element of a parameter, as the body of a kernel.
 
 #include "codegen/fuse/body.h"
 #include "codegen/fuse/functors.h"
@@ -15,12 +15,12 @@ class Formula {
  public:
   using Operand = codegen::Operand;
 
-  /// `type`: of the parameter, its gradient and its state. `clips`: the gradient is multiplied by a number that stands behind the state.
+  /// `type`: of the parameter, its gradient and its state. `clips`: the gradient is multiplied by a factor, passed after the state.
   Formula(at::ScalarType type, bool clips);
 
   Operand parameter() const { return parameter_; }
   Operand gradient() const { return gradient_; }
-  /// A tensor of the state, by number: the kernel reads it.
+  /// The value of the state tensor with this number.
   Operand state(uint8_t number);
   /// The next of the update's scalars.
   Operand scalar() { return {Operand::Kind::Scalar, body_.scalars++}; }
@@ -36,7 +36,7 @@ class Formula {
   void set_state(uint8_t number, Operand value) { store(kFirstState + number, value); }
 
   const codegen::Body& body() const { return body_; }
-  /// By Body::loads, then by Body::stores: which of parameter, gradient, state..., factor.
+  /// For each of Body::loads, then of Body::stores, its tensor: parameter, gradient, state..., or factor.
   const std::vector<uint8_t>& tensors() const { return tensors_; }
 
   static constexpr uint8_t kParameter = 0, kGradient = 1, kFirstState = 2, kFactor = 255;
@@ -52,9 +52,9 @@ class Formula {
   Operand parameter_, gradient_;
 };
 
-/// How a parameter changes in one step.
+/// A parameter's update in one step.
 struct Update {
-  /// Writes the formula that `flags` ask for; the function is also its name.
+  /// Writes the formula for `flags`. Its address also identifies the formula.
   void (*formula)(Formula& formula, uint32_t flags) = nullptr;
   uint32_t flags = 0;
   /// In the formula's order.

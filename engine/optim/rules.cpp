@@ -9,7 +9,7 @@ using codegen::Operand;
 
 enum Flag : uint32_t { kWeightDecay = 1, kDecoupled = 2, kMomentum = 4, kNesterov = 8, kFirst = 16, kAmsgrad = 32, kCentered = 64 };
 
-// Each formula asks for scalars in the order in which the function behind it pushes them.
+// Each formula reads scalars in the order in which the function after it pushes them.
 
 Operand decayed_gradient(Formula& f, uint32_t flags) {
   return (flags & kWeightDecay) == 0 ? f.gradient() : f.add(f.gradient(), f.mul(f.parameter(), f.scalar()));

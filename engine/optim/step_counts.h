@@ -1,5 +1,5 @@
 #pragma once
-// Steps that are counted in tensors, as Python's optimizers count them.
+// Step counts in tensors, as Python's optimizers keep them.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,10 +11,10 @@ namespace hindcast::engine {
 
 class StepCounts {
  public:
-  /// Empty, or why count() does not know such a tensor.
+  /// Why count() does not support this tensor; empty if it does.
   static std::string_view why_not(const at::Tensor& count);
 
-  /// Adds one, in the tensor's own precision. Returns the sum. `count` lives until done().
+  /// Adds one, in the tensor's own precision, and returns the sum. `count` must live until done().
   double count(const at::Tensor& count);
   /// Undoes the last count().
   void take_back();

@@ -1,9 +1,9 @@
-#include "engine/optim/step_in_backward.h"
+#include "hindcast/step_in_backward.h"
 
 #include "base/fork.h"
 #include "engine/optim/changed.h"
 #include "engine/optim/torch_optim.h"
-#include "hooks/grad_ready.h"
+#include "hindcast/grad_ready.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
@@ -22,12 +22,12 @@ class StepInBackward::Impl {
     if (with_ == nullptr) throw std::invalid_argument("step_in_backward: the optimizer is none of SGD, Adam, AdamW, RMSprop and Adagrad");
   }
 
-  // Of a parameter whose gradient is final. Backwards of several threads, and of several devices, come here.
+  // Updates a parameter whose gradient is final. Backwards of several threads and devices may call this.
   void step(size_t group, const at::Tensor& parameter) {
     if (!parameter.grad().defined()) return;
     const at::NoGradGuard no_grad;
     const std::lock_guard lock(mutex_);
-    if (group >= optimizer_.param_groups().size()) return;  // it was taken away
+    if (group >= optimizer_.param_groups().size()) return;  // the group was removed
     updates_.clear();
     auto& of = optimizer_.param_groups()[group];
     if (with_->add(updates_, of, parameter).empty()) {
@@ -37,7 +37,7 @@ class StepInBackward::Impl {
       with_->step_alone(of, parameter);
       ++original;
     }
-    // The rest of the backward may read the parameter by way of detach(), or a graph that was retained may. SGD itself leaves the version.
+    // The rest of the backward may read the parameter through detach(), and so may a retained graph. SGD itself does not bump the version.
     engine::has_changed(parameter);
     parameter.mutable_grad() = at::Tensor();
   }
@@ -52,7 +52,7 @@ class StepInBackward::Impl {
  private:
   torch::optim::Optimizer& optimizer_;
   const std::unique_ptr<engine::TorchOptim> with_;
-  // A step may compile a kernel.
+  // ForkRank::Setup, since a step may compile a kernel.
   base::ForkSafe<std::mutex> mutex_{base::ForkRank::Setup};
   engine::Updates updates_;
 };
@@ -73,7 +73,7 @@ uint64_t StepInBackward::original() const { return impl_->original.load(); }
 
 StepInBackward step_in_backward(torch::optim::Optimizer& optimizer) {
   const auto impl = std::make_shared<StepInBackward::Impl>(optimizer);
-  StepInBackward stepping(impl);  // removes what is registered, should the next one throw
+  StepInBackward stepping(impl);  // unregisters the hooks if a later registration throws
   const auto& groups = optimizer.param_groups();
   for (size_t group = 0; group < groups.size(); ++group) {
     for (const at::Tensor& parameter : groups[group].params()) {

@@ -39,8 +39,8 @@ class Of : public TorchOptim {
   }
 
   void step_alone(OptimizerParamGroup& group, const at::Tensor& parameter) override {
-    // Its constructor may make a state, which then gives way to the one that there is, and takes no options that a step would take. It gets
-    // those that the optimizer was made with, and the group keeps its own.
+    // The constructor may create state, which is replaced by the existing one, and rejects some options that a step accepts. So it gets the
+    // options that the optimizer was made with, and the group keeps its own.
     const auto& made_with = static_cast<const ClassOptions&>(optimizer_.defaults());
     Class alone(std::vector<OptimizerParamGroup>{OptimizerParamGroup({parameter}, group.options().clone())}, made_with);
     void* const key = parameter.unsafeGetTensorImpl();
@@ -77,7 +77,7 @@ class OfSgd final : public Of<torch::optim::SGD, torch::optim::SGDOptions, torch
  public:
   using Of::Of;
 
-  // Its own step writes to the parameter by data(): no graph that saved the parameter notices.
+  // SGD's own step writes through data(), so a graph that saved the parameter does not notice; neither does this.
   std::string_view add(Updates& updates, OptimizerParamGroup& group, const at::Tensor& parameter) override {
     const auto& options = options_of(group);
     const SgdSettings settings{options.lr(), options.momentum(), options.dampening(), options.weight_decay(), options.nesterov()};
@@ -95,7 +95,7 @@ class OfSgd final : public Of<torch::optim::SGD, torch::optim::SGDOptions, torch
   }
 };
 
-// What a step's scalars depend on is mostly the same for all parameters.
+// Caches the last update: settings and step are mostly the same for all parameters.
 template <class Settings, class Make>
 const Update& update_at(int64_t step, const Settings& settings, int64_t& last_step, Settings& last_settings, Update& last, Make make) {
   if (last.formula == nullptr || last_step != step || !(last_settings == settings)) {
@@ -180,7 +180,7 @@ class OfAdagrad final : public Of<torch::optim::Adagrad, torch::optim::AdagradOp
 
   std::string_view add(Updates& updates, OptimizerParamGroup& group, const at::Tensor& parameter) override {
     auto* const state = state_of(parameter);
-    if (state == nullptr) return "it has no state";  // the optimizer's constructor makes it
+    if (state == nullptr) return "it has no state";  // the optimizer's constructor creates it
     const auto& options = options_of(group);
     const AdagradSettings settings{options.lr(), options.lr_decay(), options.weight_decay(), options.eps()};
     const int64_t step = state->step() + 1;

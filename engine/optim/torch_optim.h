@@ -1,5 +1,5 @@
 #pragma once
-// The optimizers of torch::optim: their state, made as they make it, and their settings as updates.
+// Adapters for the optimizers of torch::optim: create their state as they do, and turn their settings into updates.
 
 #include "engine/optim/updates.h"
 
@@ -23,17 +23,17 @@ class TorchOptim {
   TorchOptim(const TorchOptim&) = delete;
   TorchOptim& operator=(const TorchOptim&) = delete;
 
-  /// Of the class itself, and of none that is derived from it. Null for others.
+  /// The adapter for the optimizer's class. nullptr for classes that are not supported, and for derived classes.
   static std::unique_ptr<TorchOptim> of(torch::optim::Optimizer& optimizer);
 
-  /// Adds the update of a parameter that has a gradient. Empty: its state has counted the step, and its versions are those that the
-  /// optimizer would leave. Else nothing has changed, and step_alone() must make the update.
+  /// Adds the update of a parameter that has a gradient. Returns "" if it was added; the state has then counted the step, with the tensor
+  /// versions that the optimizer would leave. Otherwise returns the reason; nothing has changed, and step_alone() must do the update.
   virtual std::string_view add(Updates& updates, torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) = 0;
-  /// add() would make the parameter's state.
+  /// True if add() would create the parameter's state.
   virtual bool makes_state(torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) const = 0;
-  /// What add() counted last, of this parameter, did not happen.
+  /// Undoes the step count of the last add() for this parameter.
   virtual void take_back(const at::Tensor& parameter) = 0;
-  /// By the class' own step, for this parameter alone.
+  /// Runs the class's own step for this parameter alone.
   virtual void step_alone(torch::optim::OptimizerParamGroup& group, const at::Tensor& parameter) = 0;
 
  protected:

@@ -1,7 +1,7 @@
 #include "engine/optim/updates.h"
 
 #include "capture/backward/facts.h"
-#include "engine/use_options.h"
+#include "engine/options/use_options.h"
 
 #include <ATen/ops/_to_copy.h>
 #include <c10/util/ScopeExit.h>
@@ -12,7 +12,7 @@
 namespace hindcast::engine {
 namespace {
 
-// Side by side, in an order of dims that all tensors of an update share.
+// True if both have the same layout, so that a kernel can index them with the same flat offset.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
   if (a.is_contiguous() && b.is_contiguous()) return a.sizes() == b.sizes();
   return a.is_non_overlapping_and_dense() && a.sizes() == b.sizes() && a.strides() == b.strides();
@@ -31,7 +31,7 @@ std::string_view why_not_alike(c10::ArrayRef<const at::Tensor*> tensors) {
   return {};
 }
 
-// What is written gets memory of its own first, where a lazy copy shares it until then.
+// mutable_data_ptr() materialises a lazy copy before it is written.
 char* memory_of(const at::Tensor& tensor, bool is_only_read) {
   return static_cast<char*>(is_only_read ? const_cast<void*>(tensor.const_data_ptr()) : tensor.mutable_data_ptr());
 }
@@ -141,7 +141,7 @@ void Updates::run_together() {
   for (const auto& step : alone_) step();
 }
 
-// Where a step throws, the steps behind it are not made. The updates of kernels are: their state has counted them.
+// If a step throws, later steps do not run, but kernel updates do: their state has already counted them.
 void Updates::run_in_order() {
   codegen::ForeachSets one;
   std::exception_ptr error;

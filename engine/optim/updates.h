@@ -1,5 +1,5 @@
 #pragma once
-// The updates of one step, gathered by kernel and then run: one pass over the memory of each parameter, many small parameters at once.
+// Gathers the updates of one optimizer step by kernel, then runs them: one pass over each parameter's memory, many small ones at once.
 
 #include "codegen/kernel/backend.h"
 #include "engine/optim/formula.h"
@@ -19,15 +19,15 @@ namespace hindcast::engine {
 
 class Updates {
  public:
-  /// `tensors`: parameter, gradient, state in the order of the update's formula. They live until run(). Empty: it will be made. Else
-  /// nothing was kept, and it is said why no kernel makes it. Compiles a kernel at its first use.
+  /// Adds an update. `tensors`: parameter, gradient, state in the order of the update's formula; they must live until run(). Returns "" if
+  /// it was added, or why no kernel can do it, with nothing kept. Compiles each kernel at its first use.
   std::string_view add(const Update& update, c10::ArrayRef<const at::Tensor*> tensors);
 
-  /// An update that `step` makes by itself, in its turn. May be called once, by run().
+  /// Adds an update that `step` does without a kernel. run() calls `step` at most once, in order.
   void add_alone(const at::Tensor& parameter, std::function<void()> step);
 
-  /// What all gradients are multiplied by where they are read, a tensor of one number: for all that is added from here on. Undefined:
-  /// nothing.
+  /// Sets the factor, a tensor with one element, that gradients are multiplied by as they are read, for updates added from now on.
+  /// Undefined: no factor.
   void set_factor(const at::Tensor& factor);
   void set_factor(const at::Tensor& factor, const at::Tensor& as_float) {
     factor_ = factor;
@@ -38,11 +38,11 @@ class Updates {
   }
   const at::Tensor& factor_as_float() const { return factor_as_float_; }
 
-  /// Whether no update touches what another one writes: their order does not matter then.
+  /// True if no update reads or writes memory that another one writes, so that their order does not matter.
   bool are_apart();
 
-  /// On the current streams of the tensors' devices. Updates that touch what another one writes are made one by one, in their order. What
-  /// a step throws leaves here when all updates of kernels are made. Forgets all.
+  /// Runs the updates on the current streams of the tensors' devices, and forgets them. Updates with overlapping memory run one by one, in
+  /// order. An exception from a `step` is rethrown once all kernel updates are done.
   void run();
   /// Forgets what was added and did not run.
   void clear();
@@ -54,13 +54,13 @@ class Updates {
     codegen::Body body;
     std::vector<uint8_t> tensors;
     const codegen::Backend* backend = nullptr;
-    std::shared_ptr<const codegen::Kernel> kernel;  // null: why_not says why
+    std::shared_ptr<const codegen::Kernel> kernel;  // nullptr: why_not has the reason
     std::string why_not;
     codegen::ForeachSets sets = {};
   };
   struct Item {
     KernelOf* kernel = nullptr;
-    size_t number = 0;  // of the kernel's sets; without a kernel of alone_
+    size_t number = 0;  // index into the kernel's sets, or into alone_ if there is no kernel
   };
   struct Range {
     const char *begin, *end;
@@ -80,8 +80,8 @@ class Updates {
   std::vector<Item> items_;  // in order
   std::vector<std::function<void()>> alone_;
   std::vector<Range> written_, read_;
-  std::vector<Range> apart_, sorted_;  // the written ranges that were found to be apart: as they came, and sorted
-  std::vector<Range> apart_from_;      // read ones that none of them meets
+  std::vector<Range> apart_, sorted_;  // the written ranges last found to be disjoint: in order of arrival, and sorted
+  std::vector<Range> apart_from_;      // the read ranges found to be disjoint from them
 };
 
 }  // namespace hindcast::engine

@@ -17,7 +17,7 @@ AutocastState AutocastState::now() {
 }
 
 void AutocastState::set() const {
-  for (const OfDevice& one : devices_) {
+  for (const DeviceState& one : devices_) {
     at::autocast::set_autocast_enabled(one.device, one.is_enabled);
     at::autocast::set_autocast_dtype(one.device, one.dtype);
   }
@@ -30,7 +30,7 @@ AutocastState::Scope::Scope(const AutocastState& state) : before_(now()) {
 }
 
 AutocastState::Scope::~Scope() {
-  // What was cast within, and kept, has a history that ends with this scope.
+  // Casts cached inside the scope have a history that ends with it.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   before_.set();
 }

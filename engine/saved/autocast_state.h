@@ -1,5 +1,5 @@
 #pragma once
-// Autocast of this thread, for the CPU and the machine's accelerator.
+// Saves and restores this thread's autocast state, for the CPU and the machine's accelerator.
 
 #include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
@@ -12,18 +12,18 @@ class AutocastState {
  public:
   static AutocastState now();
 
-  /// While alive, autocast is as `state` says.
+  /// Sets autocast to `state` while it lives.
   class Scope;
 
  private:
-  struct OfDevice {
+  struct DeviceState {
     c10::DeviceType device;
     bool is_enabled;
     c10::ScalarType dtype;
   };
   void set() const;
 
-  std::vector<OfDevice> devices_;
+  std::vector<DeviceState> devices_;
   bool caches_ = true;
 };
 

@@ -1,4 +1,4 @@
-#include "engine/saved/checkpoint.h"
+#include "hindcast/checkpoint.h"
 
 #include "capture/recorder/recorder.h"
 #include "engine/saved/frame.h"
@@ -25,7 +25,7 @@ struct CheckpointScope::State {
 bool CheckpointScope::is_wanted() { return c10::GradMode::is_enabled() && capture::Recorder::current() == nullptr; }
 
 CheckpointScope::CheckpointScope(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, Rerun rerun) {
-  install();  // LibTorch's own engine asks nobody for hooks
+  install();  // the stock engine does not ask hindcast for hooks
   state_ = std::make_unique<State>(std::make_shared<CheckpointFrame>(options, inputs, std::move(rerun)));
 }
 

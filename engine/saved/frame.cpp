@@ -15,14 +15,14 @@
 namespace hindcast::engine {
 namespace {
 
-// One for all frames, held for a moment, and never while user code runs or a tensor is destroyed: two threads that need the same tensors
-// both compute them.
+// One mutex for all frames, held briefly, never while user code runs or a tensor is destroyed. Two threads that need the same tensors
+// therefore both compute them.
 std::mutex& slots_mutex() {
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   return mutex;
 }
 
-// In the place of a tensor that the forward saves.
+// Saved-tensor hooks that replace a tensor saved by the forward.
 class SlotHooks final : public torch::autograd::SavedVariableHooks {
  public:
   explicit SlotHooks(std::shared_ptr<CheckpointFrame> frame) : frame_(std::move(frame)) {}
@@ -34,11 +34,11 @@ class SlotHooks final : public torch::autograd::SavedVariableHooks {
 
  private:
   const std::shared_ptr<CheckpointFrame> frame_;
-  std::optional<std::size_t> slot_;  // none: LibTorch has not packed anything
+  std::optional<std::size_t> slot_;  // nullopt if LibTorch has not packed anything
 };
 
-// The node of a torch::autograd::Function, C++ or Python, holds the results that it is about to save: an exception from there would leave the
-// node and its results holding each other for good.
+// The node of a torch::autograd::Function, C++ or Python, holds the results that it is about to save. An exception from there would leave
+// the node and its results in a reference cycle.
 bool is_of_custom_function(const at::Tensor& saved) {
   const torch::autograd::Node* node = saved.requires_grad() ? torch::autograd::impl::grad_fn_unsafe(saved) : nullptr;
   if (node == nullptr) return false;
@@ -46,7 +46,7 @@ bool is_of_custom_function(const at::Tensor& saved) {
   return name.starts_with("N5torch8autograd7CppNodeI") || name == "N5torch8autograd6PyNodeE";
 }
 
-// The random numbers of `state` for the run, and those of the thread after it.
+// Sets the random state for the rerun, and restores the thread's own after it.
 class WithRandomState {
  public:
   explicit WithRandomState(const capture::RandomState& state) : before_(state.now()) { state.restore(); }
@@ -71,12 +71,12 @@ CheckpointFrame::CheckpointFrame(const CheckpointOptions& options, const std::ve
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> CheckpointFrame::next() { return std::make_unique<SlotHooks>(shared_from_this()); }
 
-// Most functions draw nothing: then the generators are left alone in the backward, where other threads may draw.
+// Most functions draw no random numbers. The backward then leaves the generators alone, since other threads may be drawing from them.
 void CheckpointFrame::forward_is_over() noexcept {
   bool has_drawn = true;
   try {
     has_drawn = random_.defined() && !random_.is_same(random_.now());
-  } catch (...) {  // as if it had
+  } catch (...) {  // treat it as if it had drawn
   }
   capture::RandomState unused;
   const std::lock_guard lock(slots_mutex());
@@ -109,7 +109,7 @@ at::Tensor CheckpointFrame::take(std::size_t slot) {
   if (found.defined()) return found.checked();
   std::vector<Versioned> recomputed = recompute();
   std::swap(found, recomputed.at(slot));
-  // Outside of a backward somebody only looks at a saved tensor: the others would stay in memory until there is one.
+  // Outside of a backward, only one saved tensor is being inspected: the others would stay in memory until there is a backward.
   if (torch::autograd::get_current_graph_task_id() != -1) {
     const std::lock_guard lock(slots_mutex());
     for (std::size_t i = 0; i < recomputed.size(); ++i) {
@@ -140,7 +140,7 @@ std::vector<at::Tensor> CheckpointFrame::unpack_inputs() const {
 }
 
 std::vector<Versioned> CheckpointFrame::recompute() const {
-  const std::vector<at::Tensor> inputs = unpack_inputs();  // of a nested checkpoint: the outer function runs first
+  const std::vector<at::Tensor> inputs = unpack_inputs();  // in a nested checkpoint, this runs the outer function first
   capture::RandomState random;
   {
     const std::lock_guard lock(slots_mutex());

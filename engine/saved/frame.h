@@ -1,18 +1,18 @@
 #pragma once
 // One call of checkpoint().
 //
-// While the function runs, each tensor that autograd saves gets a *slot* instead of being kept. The hooks that autograd keeps in its
-// place hold the frame and the number of the slot. When the first of them is asked for its tensor, the function runs again, under hooks
-// that put what is saved then into the slots, in the same order. An exception ends that run at the last slot that is still waited for. Each
-// tensor leaves its slot when it is asked for: a second backward of a graph that was retained finds none, and computes them again.
+// While the function runs, each tensor that autograd saves gets a *slot* instead of being kept. The saved-tensor hooks that autograd
+// stores hold the frame and the slot's number. The first one to be unpacked runs the function again, under hooks that put the tensors
+// saved then into the slots, in the same order. An exception ends that run once the last slot still needed is filled. Unpacking moves a
+// tensor out of its slot, so a second backward of a retained graph finds the slots empty and recomputes them.
 //
-// The arguments are saved tensors themselves: autograd checks their versions, and in a nested checkpoint they get a slot of the outer one.
+// The arguments are saved tensors too: autograd checks their versions, and in a nested checkpoint they get slots of the outer one.
 
 #include "capture/function/random_state.h"
 #include "engine/saved/autocast_state.h"
-#include "engine/saved/checkpoint.h"
 #include "engine/saved/recomputation.h"
 #include "engine/saved/slot.h"
+#include "hindcast/checkpoint.h"
 #include "hooks/saved_tensor_hooks.h"
 #include "hooks/start_streams.h"
 
@@ -36,9 +36,9 @@ class CheckpointFrame final : public hooks::SavedTensorHooks, public std::enable
 
   /// A slot for a tensor that the forward saves.
   std::size_t add(const at::Tensor& saved);
-  /// What the slot is for, computed again if it is empty.
+  /// Moves the slot's tensor out; recomputes it if the slot is empty.
   at::Tensor take(std::size_t slot);
-  /// Nobody will ask for the slot again.
+  /// The slot will not be asked for again.
   void leave(std::size_t slot) noexcept;
 
  private:
@@ -51,9 +51,9 @@ class CheckpointFrame final : public hooks::SavedTensorHooks, public std::enable
   const AutocastState autocast_;
   const hooks::StartStreams streams_;
   std::vector<torch::autograd::SavedVariable> inputs_;
-  // Behind the lock of frame.cpp.
-  capture::RandomState random_;  // of no generator: nothing was drawn, or nobody cares
-  std::deque<Slot> slots_;       // as many as were saved so far
+  // Guarded by the mutex in frame.cpp.
+  capture::RandomState random_;  // empty if no random numbers were drawn, or if they need not be repeated
+  std::deque<Slot> slots_;       // one per tensor saved so far
   bool has_custom_functions_ = false;
   bool is_forward_over_ = false;
 };

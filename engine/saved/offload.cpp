@@ -1,4 +1,4 @@
-#include "engine/saved/offload.h"
+#include "hindcast/offload.h"
 
 #include "base/fork.h"
 #include "base/log.h"
@@ -56,9 +56,9 @@ class OffloadHooks final : public torch::autograd::SavedVariableHooks {
  private:
   const OffloadOptions options_;
   Versioned kept_;
-  std::optional<at::Device> device_;  // where the copy came from
+  std::optional<at::Device> device_;  // the device of the original
   at::Tensor copy_;
-  std::optional<c10::Stream> stream_;  // that may still write to the copy
+  std::optional<c10::Stream> stream_;  // may still be writing to the copy
   bool is_pinned_ = false;
 };
 
@@ -83,7 +83,7 @@ struct OffloadToHost::State {
 };
 
 OffloadToHost::OffloadToHost(const OffloadOptions& options) {
-  engine::install();  // LibTorch's own engine asks nobody for hooks
+  engine::install();  // the stock engine does not ask hindcast for hooks
   state_ = std::make_unique<State>(options);
 }
 
@@ -91,7 +91,7 @@ OffloadToHost::~OffloadToHost() {
   if (state_->thread == std::this_thread::get_id()) return;
   HC_LOG(CompiledAutograd, Error,
          "an OffloadToHost was destroyed on another thread than the one that made it: that thread goes on offloading");
-  // For good: its thread still points to it.
+  // Never freed: its thread still points to it.
   static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
   static auto* kept = new std::vector<std::unique_ptr<State>>;
   const std::lock_guard lock(mutex);

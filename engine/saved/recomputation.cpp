@@ -1,7 +1,7 @@
 #include "engine/saved/recomputation.h"
 
 #include "base/format.h"
-#include "engine/saved/checkpoint.h"
+#include "hindcast/checkpoint.h"
 
 #include <utility>
 
@@ -12,7 +12,7 @@ constexpr const char* kAdvice =
     "The function must do the same when it runs again: what it reads besides its arguments (a counter, a switch, random numbers of a "
     "generator of its own) may not change before the backward";
 
-// For a graph that somebody makes a backward of while the function still runs, or that outlives the run.
+// For graphs that outlive the rerun, or whose backward runs while the function is still running.
 class KeptHooks final : public torch::autograd::SavedVariableHooks {
  public:
   explicit KeptHooks(Recomputation& of) : of_(of) {}
@@ -23,7 +23,7 @@ class KeptHooks final : public torch::autograd::SavedVariableHooks {
   at::Tensor call_unpack_hook() override { return kept_.checked(); }
 
  private:
-  Recomputation& of_;  // alive while anything is packed
+  Recomputation& of_;  // outlives every pack
   Versioned kept_;
 };
 
@@ -42,7 +42,7 @@ void Recomputation::save(const at::Tensor& tensor) {
     if (number < expected_.needed) saved_.emplace_back(tensor);
     is_done_ = error_ || (expected_.ends_early && count_ == expected_.needed);
   }
-  if (is_done_ && expected_.may_throw) throw Done();  // also to who has caught it
+  if (is_done_ && expected_.may_throw) throw Done();  // again if the function has caught it
 }
 
 void Recomputation::compare(std::size_t number, const at::Tensor& tensor) const {

@@ -1,5 +1,5 @@
 #pragma once
-// Saved-tensor hooks for the second run of a checkpoint's function: they collect what is saved, compare it with the forward, and end the run.
+// Saved-tensor hooks for the rerun of a checkpoint's function: they collect what is saved, compare it with the forward, and end the run.
 
 #include "engine/saved/slot.h"
 #include "hooks/saved_tensor_hooks.h"
@@ -11,18 +11,18 @@
 
 namespace hindcast::engine {
 
-/// What a second run has to give.
+/// What the rerun must produce.
 struct Expected {
-  std::vector<const SavedFacts*> facts;  // of all that the forward saved so far
-  std::size_t needed = 0;                // the first so many hold all that is still asked for
+  std::vector<const SavedFacts*> facts;  // of all tensors that the forward has saved so far
+  std::size_t needed = 0;                // this many of the first ones cover all that are still needed
   bool is_forward_over = false;
   bool ends_early = true, is_compared = true;
-  bool may_throw = true;  // while something is saved; else the run goes to its end
+  bool may_throw = true;  // an exception may leave save(); otherwise the run goes to its end
 };
 
 class Recomputation final : public hooks::SavedTensorHooks {
  public:
-  /// Ends the run. No std::exception, so that code which handles errors does not take it for one.
+  /// Thrown to end the run. Not a std::exception, so that error handlers do not catch it.
   struct Done {};
 
   explicit Recomputation(Expected expected) : expected_(std::move(expected)) {}
@@ -30,9 +30,9 @@ class Recomputation final : public hooks::SavedTensorHooks {
   std::unique_ptr<torch::autograd::SavedVariableHooks> next() override;
   bool must_repeat() const override { return true; }
 
-  /// Takes the next tensor. Throws Done with the last one, and where something is wrong.
+  /// Takes the next tensor. Throws Done after the last one, and on a mismatch.
   void save(const at::Tensor& tensor);
-  /// After the run: what was saved. Throws CheckpointError, or c10::Error, if it is not as in the forward.
+  /// After the run: what was saved. Throws CheckpointError, or c10::Error, if it does not match the forward.
   std::vector<Versioned> result() &&;
 
  private:

@@ -8,7 +8,7 @@
 namespace hindcast::engine {
 namespace {
 
-// None of tensors that have none, or no numbers.
+// Empty for tensors without sizes, or with symbolic ones.
 std::vector<int64_t> sizes_of(const at::Tensor& tensor) {
   if (tensor.is_nested() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return {};
   return tensor.sizes().vec();
@@ -16,7 +16,7 @@ std::vector<int64_t> sizes_of(const at::Tensor& tensor) {
 
 uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version()); }
 
-// LibTorch's own words, where nothing was packed.
+// LibTorch's own message, as without saved-tensor hooks.
 std::string modified(const std::string& type, const std::vector<int64_t>& sizes, uint32_t now, uint32_t expected) {
   return base::format(
       "one of the variables needed for gradient computation has been modified by an inplace operation: [{} {}] is at version {}; "

@@ -1,5 +1,5 @@
 #pragma once
-// What the forward saved, in the words of an error, and the place for what takes the place of the saved tensor later.
+// A slot of a checkpoint: metadata of a tensor that the forward saved, for comparison and error messages, and the recomputed tensor.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
@@ -11,14 +11,14 @@
 
 namespace hindcast::engine {
 
-/// What a saved tensor looks like, without the tensor.
+/// A saved tensor's metadata, without the tensor.
 class SavedFacts {
  public:
   explicit SavedFacts(const at::Tensor& tensor);
 
-  /// Why `other`, saved by the recomputation, is not the same; nullopt: it may be.
+  /// How `other`, saved by the recomputation, differs; nullopt if it does not.
   std::optional<std::string> difference(const at::Tensor& other) const;
-  /// Throws c10::Error if `other` is the tensor of the forward and was modified in place since.
+  /// Throws c10::Error if `other` is the forward's tensor itself and was modified in place since.
   void check_version(const at::Tensor& other) const;
 
  private:
@@ -28,18 +28,17 @@ class SavedFacts {
   c10::Device device_;
   std::vector<int64_t> sizes_;
   uint32_t version_;
-  // Tells a tensor that lives on outside of the function from one that was made anew in its place.
+  // Distinguishes a tensor that lives on outside of the function from a new one at the same address.
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor_;
 };
 
-/// A tensor together with its version when it was saved, and the stream of that moment. Without history, so that autograd's graph does not
-/// hold itself.
+/// A tensor with its version and the current stream when it was saved. Detached, so that the autograd graph does not own itself.
 class Versioned {
  public:
   Versioned() = default;
   explicit Versioned(const at::Tensor& tensor);
   bool defined() const { return tensor_.defined(); }
-  /// For the current stream. Throws c10::Error if the tensor was modified in place.
+  /// The tensor, safe to use on the current stream. Throws c10::Error if it was modified in place.
   const at::Tensor& checked() const;
 
  private:

@@ -1,13 +1,13 @@
-// Backwards with create_graph, in programs that know nothing of us: the backward is a function of what its nodes saved and of the gradients
-// that flow in, so it is compiled as functions are (engine/aot). Its results have one node, whose edges lead to the histories of these
-// tensors, and whose own backward is a program too.
+// Backwards with create_graph, outside of compiled functions. Such a backward is a function of the tensors that its nodes saved and of the
+// incoming gradients, so it is compiled like any function (engine/aot). Its results have one node, whose edges lead to the histories of
+// these tensors, and whose own backward is a program too.
 //
-//   inputs   the saved tensors, each once; the gradients of the roots; and tensors without elements that have the nodes' numbers as their
-//            sizes, so that sizes which change become symbols
-//   facts    all else: the structure, scalars, and which input stands for which saved tensor
+//   inputs   the saved tensors, each once; the gradients of the roots; and empty tensors that carry the nodes' integers as sizes, so that
+//            changing sizes become symbols
+//   facts    everything else: the structure, scalars, and which input is which saved tensor
 //
-// The function runs the nodes' formulas (capture/backward/formulas.h). There is no user code in it: a backward with hooks or with nodes that
-// cannot be looked into runs on the stock engine. AccumulateGrad nodes run there in any case, behind the program.
+// The function runs the nodes' formulas (capture/backward/formulas.h). It contains no user code: a backward with hooks or opaque nodes runs
+// on the stock engine. AccumulateGrad nodes always run there, after the program.
 
 #include "base/first_line.h"
 #include "base/fork.h"
@@ -16,15 +16,15 @@
 #include "capture/backward/formulas.h"
 #include "capture/recorder/recorder.h"
 #include "engine/aot/carried_integers.h"
-#include "engine/aot/core.h"
+#include "engine/cache/payoff.h"
+#include "engine/call/stopwatch.h"
+#include "engine/call/workspace.h"
 #include "engine/collect_call.h"
 #include "engine/counters/fallback.h"
 #include "engine/counters/stats_recorder.h"
-#include "engine/payoff.h"
-#include "engine/plan_slot.h"
-#include "engine/stopwatch.h"
+#include "engine/plan/plan_slot.h"
 #include "engine/takeover.h"
-#include "engine/workspace.h"
+#include "hindcast/detail/aot_core.h"
 
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -43,9 +43,9 @@ using capture::BackwardCall;
 using capture::Collected;
 using capture::Formulas;
 
-// ---- what is kept
+// ---- the cache
 
-/// The compiled backwards of guards with equal options.
+/// The compiled backwards for one set of options.
 struct Compiled {
   uint64_t compiler;
   Dynamic dynamic;
@@ -72,9 +72,9 @@ class Kept {
     own.dynamic = options.dynamic;
     own.limit = options.limit;
     own.async = options.async;
-    own.fallback = false;  // what cannot be traced is the stock engine's
+    own.fallback = false;  // what cannot be traced runs on the stock engine
     const auto made = std::make_shared<AotCore>(own);
-    std::vector<Compiled> gone;  // behind the lock: what has locks of its own comes and goes without it
+    std::vector<Compiled> gone;  // created and destroyed without the lock, since AotCores have locks of their own
     const std::lock_guard lock(mutex_);
     constexpr size_t kMost = 8;
     if (compiled_.size() == kMost) gone.swap(compiled_);
@@ -82,12 +82,12 @@ class Kept {
     return made;
   }
 
-  /// Why backwards of this structure are left to the stock engine: they cannot be traced, or are not worth a trace (payoff.h).
+  /// Why backwards of this structure run on the stock engine: they cannot be traced, or are not worth a trace (payoff.h).
   std::optional<FallbackReason> why_left(const cache::KeyHash& structure, const Options& options) {
     const std::lock_guard lock(mutex_);
     const auto known = structures_.find(structure.low);
     if (known != structures_.end()) return known->second.is_refused ? std::optional(FallbackReason::CreateGraph) : std::nullopt;
-    // Captures of backwards keep to the bound by themselves: what is beyond twice as much are functions, these among them.
+    // Captured backwards keep to the bound themselves, so beyond twice the bound the excess is functions, including these.
     const bool is_full = PlanSlot::footprint_of_all() / 2 > options.cache_bytes;
     const bool pays = !backs_off(options) || payoff_.may_capture(structure, payoff_.next(), [] { return Payoff::Room(); });
     return pays && !is_full ? std::nullopt : std::optional(FallbackReason::DoesNotPay);
@@ -101,7 +101,7 @@ class Kept {
     const std::lock_guard lock(mutex_);
     payoff_.hit(note(structure).hits++, nodes);
   }
-  /// It cannot be traced: not again.
+  /// The structure cannot be traced: do not try again.
   void refuse(const cache::KeyHash& structure) {
     const std::lock_guard lock(mutex_);
     note(structure).is_refused = true;
@@ -139,7 +139,7 @@ class Kept {
 
 // ---- one backward as the call of a function
 
-/// The inputs of the function, and where each tensor and number of the backward is among them.
+/// The inputs of the function, and the position of each tensor and number of the backward among them.
 class Inputs {
  public:
   Inputs(const Collected& collected, const std::vector<at::Tensor>& root_gradients)
@@ -157,7 +157,7 @@ class Inputs {
     integers_.append_facts(facts);
   }
 
-  /// The tensors of the backward, then the gradients of its roots, out of what stands in for the inputs.
+  /// The tensors of the backward, then the gradients of its roots, taken from the inputs or their stand-ins.
   std::vector<at::Tensor> tensors(const std::vector<at::Tensor>& given) const {
     std::vector<at::Tensor> tensors;
     for (const uint32_t place : places_) tensors.push_back(place == kNone ? at::Tensor() : given[place]);
@@ -181,7 +181,7 @@ class Inputs {
     storages_.push_back(storage);
   }
 
-  // What a node saved as its result, and the next one as its argument, are two tensors with one history.
+  // A tensor saved by one node as its result and by the next as its argument is two tensor objects with one history.
   static bool is_same(const at::Tensor& a, const at::Tensor& b) {
     if (a.is_same(b)) return true;
     if (!a.has_storage() || a.requires_grad() != b.requires_grad() || a.is_leaf() || b.is_leaf()) return false;
@@ -205,9 +205,9 @@ class BackwardWithGraph {
       : with_graph_(with_graph), call_(with_graph.call), options_(with_graph.options), collected_(work.collected), work_(work) {}
 
   bool has_run_stock() const { return has_run_stock_; }
-  /// False: nothing has happened.
+  /// Returns false if nothing has happened.
   bool run(std::vector<at::Tensor>& results) {
-    if (!collect(call_, options_, /*to_the_bit=*/false, work_, /*with_history=*/true)) return false;
+    if (!collect(call_, options_, /*bitwise=*/false, work_, /*with_history=*/true)) return false;
     if (collected_.has_hooks || collected_.has_opaque || !is_on_callers_stream()) return leave();
     Inputs inputs(collected_, call_.root_gradients);
     inputs.append_facts(collected_.key);
@@ -217,7 +217,7 @@ class BackwardWithGraph {
     const auto function = [&](const std::vector<at::Tensor>& given) { return this->function(inputs, given); };
     const std::shared_ptr<AotCore> core = kept.core(options_);
     std::vector<at::Tensor> gradients;
-    const c10::AutoGradMode with_graph(true);  // as in the engine, whatever the caller's mode is
+    const c10::AutoGradMode with_graph(true);  // as in the engine, regardless of the caller's mode
     try {
       gradients = core->call({.inputs = inputs.take(),
                               .facts = std::string(reinterpret_cast<const char*>(collected_.key.data()), collected_.key.size()),
@@ -248,7 +248,7 @@ class BackwardWithGraph {
   }
 
  private:
-  // Where its program runs. Nodes on other streams are the stock engine's, which makes streams wait for each other.
+  // The program runs on the caller's stream. Nodes on other streams need the stock engine, which synchronises streams.
   bool is_on_callers_stream() const {
     if (!collected_.stream) return true;
     const c10::Stream stream = *collected_.stream;
@@ -260,7 +260,7 @@ class BackwardWithGraph {
     return false;
   }
 
-  // On the inputs themselves where it runs eagerly.
+  // If it is not being traced, runs the stock engine on the real inputs.
   FunctionOutput function(const Inputs& inputs, const std::vector<at::Tensor>& given) {
     if (capture::Recorder::current() == nullptr) {
       has_run_stock_ = true;
@@ -277,7 +277,7 @@ class BackwardWithGraph {
     return {.tensors = std::move(captured)};
   }
 
-  // A node that is packed asks the graph task which of its results are needed.
+  // Packing a node asks the graph task which of its results are needed.
   void pack(std::optional<Formulas>& formulas) {
     if (call_.outputs.empty()) {
       formulas.emplace(collected_);
@@ -319,10 +319,10 @@ bool run(const CallWithGraph& call, std::vector<at::Tensor>& results) {
   static thread_local Pause pause;
   const Options& options = call.options;
   const bool is_watched = options.verify || options.nan_guard || options.collector == Collector::Visitor;
-  // One node in the place of many: gradients that flow out of the history are summed up in another order than before the program was there.
-  const bool is_strict = is_to_the_bit(options);
+  // One node replaces many, so gradients that flow into the history are summed in another order than without the program.
+  const bool is_bitwise = wants_equal_bits(options);
   const bool writes_to_some = call.call.accumulate_grad && !call.call.outputs.empty();
-  if (is_watched || is_strict || writes_to_some || (backs_off(options) && pause.skips())) {
+  if (is_watched || is_bitwise || writes_to_some || (backs_off(options) && pause.skips())) {
     record_fallback(FallbackReason::CreateGraph);
     return false;
   }

@@ -1,4 +1,4 @@
-#include "engine/torchscript/jit.h"
+#include "hindcast/jit.h"
 
 #include "engine/torchscript/module_facts.h"
 #include "engine/torchscript/why_eager.h"

@@ -1,6 +1,6 @@
 #include "engine/torchscript/module_facts.h"
 
-#include "engine/torchscript/script_values.h"
+#include "hindcast/detail/script_values.h"
 
 #include <torch/csrc/jit/api/module.h>
 

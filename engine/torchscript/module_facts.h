@@ -11,10 +11,10 @@ struct Module;
 
 namespace hindcast::engine {
 
-/// What a TorchScript module's forward depends on besides its arguments and the contents of tensors: the attributes of it and of its
-/// submodules as bytes. Of tensors and objects, their identity.
+/// What a TorchScript module's forward depends on besides its arguments and the contents of tensors: its attributes and those of its
+/// submodules, as bytes. Tensors and objects are represented by their identity.
 std::string facts_of(const torch::jit::Module& module);
-/// Of tensors, their names as attributes of the module; empty: none has this name.
+/// The names that these tensors have as attributes of the module; empty for a tensor that is no attribute.
 std::vector<std::string> names_in(const torch::jit::Module& module, const std::vector<at::Tensor>& tensors);
 
 }  // namespace hindcast::engine

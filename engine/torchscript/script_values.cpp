@@ -1,4 +1,4 @@
-#include "engine/torchscript/script_values.h"
+#include "hindcast/detail/script_values.h"
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -51,7 +51,7 @@ void visit_tuple(c10::IValue& value, const ValueVisitor& with) {
   std::vector<c10::IValue> items(elements.begin(), elements.end());
   for (c10::IValue& item : items) visit(item, with);
   if (!with.replaces_tensors) return;
-  // A named tuple stays one.
+  // Keeps a named tuple's type.
   const auto type = tuple->type<c10::TupleType>();
   value = type->schema() ? c10::ivalue::Tuple::createNamed(std::move(items), type) : c10::ivalue::Tuple::create(std::move(items));
 }
@@ -133,7 +133,7 @@ void visit(c10::IValue& value, const ValueVisitor& with) {
       return visit_tuple(value, with);
     case Kind::Dict:
       return visit_dict(value, with);
-    case Kind::Other:  // by identity
+    case Kind::Other:  // compared by identity
       return fact(value.isPtrType() ? value.internalToPointer() : nullptr, with);
   }
 }

@@ -46,7 +46,7 @@ bool is_known(const c10::Type& type) {
   }
 }
 
-// Appending to a list that the forward made itself is no effect.
+// Appending to a list that the forward created itself is not a side effect.
 bool is_made_here(const Value& container) {
   const auto kind = container.node()->kind();
   return kind == prim::ListConstruct || kind == prim::DictConstruct || kind == c10::aten::list || kind == c10::aten::dict;
@@ -97,7 +97,7 @@ std::optional<std::string> effect_in(const Block& block) {
 
 std::string why_eager(const torch::jit::Module& module) {
   const auto method = module.find_method("forward");
-  if (!method) return {};  // a call throws LibTorch's error
+  if (!method) return {};  // the call throws LibTorch's error
   const auto* function = torch::jit::tryToGraphFunction(method->function());
   if (function == nullptr) return "A TorchScript module's forward is not TorchScript: its calls run eagerly.";
   const auto name = [&] { return module.type()->name() ? module.type()->name()->qualifiedName() : std::string("a module"); };

@@ -8,10 +8,10 @@
 #include "capture/graph/shared_memory.h"
 #include "codegen/kernel/backend.h"
 #include "engine/counters/stats_recorder.h"
-#include "engine/delivery.h"
+#include "engine/cuda_graphs/delivery.h"
+#include "engine/cuda_graphs/order_of_launches.h"
+#include "engine/cuda_graphs/regions.h"
 #include "engine/optim/changed.h"
-#include "engine/order_of_launches.h"
-#include "engine/regions.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -26,7 +26,7 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr uint32_t kStepsBeforeRecording = 3;
 constexpr size_t kMostRecorded = 16, kMostWatched = 64;  // kinds of steps
-constexpr uint64_t kStepsUntilIdle = 256;                // an older recording makes room for a new one; one in use does not
+constexpr uint64_t kStepsUntilIdle = 256;                // an idle CUDA graph is evicted for a new one; one in use is not
 constexpr uint32_t kMostFailures = 3;
 
 std::vector<const void*> addresses_of(const Tensors& tensors) {
@@ -55,7 +55,7 @@ FunctionCall on(const Tensors& inputs, const FunctionCall& call) {
 
 }  // namespace
 
-// No tensor of the program's: one that refers to the step would keep itself alive.
+// Holds none of the program's tensors: one that refers to the step would keep itself alive.
 struct RecordedSteps::One {
   std::shared_ptr<const codegen::Plan> plan;
   std::vector<int64_t> sizes;
@@ -65,11 +65,11 @@ struct RecordedSteps::One {
   uint64_t last_run = 0, not_before = 0;  // counts of RecordedSteps::runs_
   bool is_given_up = false;
 
-  Tensors inputs;         // what a batch is copied to
-  FunctionOutput output;  // of the recording's memory, as are the gradients and the factor
+  Tensors inputs;         // the batch is copied to these
+  FunctionOutput output;  // in the CUDA graph's memory, as are the gradients and the factor
   Tensors gradients;
   StepFactor factor;
-  std::unique_ptr<codegen::Recording> recording;  // must outlive the tensors of its memory
+  std::unique_ptr<codegen::Recording> recording;  // must outlive the tensors in its memory
   size_t bytes = 0;
 
   bool is_of(const AotHit& other, const std::string& other_facts) const {
@@ -118,7 +118,7 @@ void RecordedSteps::forget(One& one) {
   one.steps = 0;
 }
 
-// The recording that was launched least recently, if it is idle. False: all are in use.
+// Drops the least recently launched CUDA graph if it is idle. Returns false if all are in use.
 bool RecordedSteps::drop_idle() {
   const auto last = std::find_if(all_.rbegin(), all_.rend(), [](const auto& one) { return one->recording != nullptr; });
   if (last == all_.rend() || runs_ - (*last)->last_run < kStepsUntilIdle) return false;
@@ -145,7 +145,7 @@ RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const 
     all_.splice(all_.begin(), all_, found);
     return *all_.front();
   }
-  // A program that only this step still refers to will not run again.
+  // A program that only this entry still refers to will not run again.
   const auto is_gone = [](const auto& one) { return one->plan.use_count() == 1; };
   for (const auto& one : all_) {
     if (is_gone(one)) forget(*one);
@@ -187,12 +187,12 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
     forget(one);
     return std::nullopt;
   }
-  // A thread first runs the step without a recording: LibTorch's libraries allocate their state of a thread at its first call.
+  // A thread first runs the step without a CUDA graph: LibTorch's libraries allocate per-thread state at the first call.
   const uint32_t thread = base::number_of_this_thread();
   one.steps = one.thread == thread ? one.steps + 1 : 1;
   one.thread = thread;
   if (one.steps <= kStepsBeforeRecording || backend->compiles_for_calls()) return std::nullopt;
-  // It would be the graph's memory, and set anew by each launch.
+  // State created during the capture would be in the CUDA graph's memory, and reset by each launch.
   if (update_.makes_state(step.updated(*hit)))
     return give_up("a parameter has no optimizer state yet, or kernels do not know the optimizer's class, a setting, or a hook of it");
   if (!has_room()) return give_up(base::format("{} kinds of steps have a graph already, and all are in use", kMostRecorded));
@@ -237,7 +237,7 @@ bool RecordedSteps::record(const StepByParts& step, One& one, const AotHit& hit)
   return true;
 }
 
-// True: one step is counted, and `.grad()` has its gradients. False: nothing has changed.
+// Returns true if one step was counted, with its gradients in `.grad()`; false if nothing has changed.
 bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Backend& backend) {
   const uint64_t originally = update_.original();
   const uint64_t compiled = update_.compiled();
@@ -254,7 +254,7 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
         if (update_.original() != originally) HC_UNSUPPORTED("the optimizer's own code updates a parameter");
       } catch (...) {
         take_back();
-        forget(one);  // before the memory that it has
+        forget(one);  // before the memory that its tensors are in
         throw;
       }
     });
@@ -268,7 +268,7 @@ bool RecordedSteps::capture(const StepByParts& step, One& one, const codegen::Ba
   }
 }
 
-// Does the host's part of the updates: counts of steps, versions, scalars. False: nothing has changed.
+// Does the host's part of the updates: step counts, versions, scalars. Returns false if nothing has changed.
 bool RecordedSteps::renew_updates(const StepByParts& step, One& one) {
   set_gradients(step.trained, one.gradients);
   bool fits = update_.gather(one.factor), ran = true;
@@ -288,7 +288,8 @@ FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one, const Ao
   Tensors to, from;
   for (size_t i = 0; i < one.inputs.size(); ++i) {
     if (!one.inputs[i].defined()) continue;
-    streams.recordDataPtrOnStream(one.inputs[i].storage().data_ptr(), streams.getStream(device));  // it may go before the launch is done
+    streams.recordDataPtrOnStream(one.inputs[i].storage().data_ptr(),
+                                  streams.getStream(device));  // it may be freed before the launch is done
     to.push_back(without_repeats(one.inputs[i]));
     from.push_back(without_repeats(step.call.inputs[i]));
   }

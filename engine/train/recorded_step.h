@@ -1,12 +1,12 @@
 #pragma once
-// Whole steps as CUDA graphs: loss, gradients, norm and updates are given to the device as one launch.
+// Whole training steps as CUDA graphs: loss, gradients, norm and updates are one launch.
 //
-// A recording contains the addresses of parameters, buffers and optimizer state, and is dropped when one of them changes. A batch is copied into
-// the recording's own memory. What changes from step to step in the updates, such as the learning rate and the count of steps, is computed
-// by the optimizer's own rules in each step, and replaces the argument of the recorded kernels.
+// A CUDA graph contains the addresses of parameters, buffers and optimizer state, and is dropped when one of them changes. The batch is
+// copied into the CUDA graph's own memory. What changes from step to step in the updates, such as the learning rate and the step count,
+// is computed by the optimizer's own rules in each step, and replaces the captured kernels' arguments.
 
-#include "engine/aot/core.h"
 #include "engine/optim/step_parts.h"
+#include "hindcast/detail/aot_core.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
@@ -26,29 +26,29 @@ class Recording;
 namespace hindcast::engine {
 
 struct StepByParts {
-  const FunctionCall& call;  // its function returns the results, followed by a gradient for each of `trained`
+  const FunctionCall& call;  // its function returns the results, then a gradient for each of `trained`
   AotCore& gradients;
   const std::vector<at::Tensor>& trained;
-  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;        // the whole step; afterwards `.grad()` has the gradients
-  c10::function_ref<std::vector<at::Tensor>(const AotHit& hit)> updated;  // of `trained`, those that the program makes a gradient for
+  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;        // the whole step; leaves the gradients in `.grad()`
+  c10::function_ref<std::vector<at::Tensor>(const AotHit& hit)> updated;  // those of `trained` that get a gradient from the program
 };
 
-/// Not for several threads at a time.
+/// Not thread-safe.
 class RecordedSteps {
  public:
-  /// `update` makes the updates of all steps, and outlives it.
+  /// `update` makes the updates of all steps, and must outlive this object.
   RecordedSteps(StepParts& update, size_t most_bytes);
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  /// None: nothing has happened, and the caller runs the step without a recording.
+  /// Returns nullopt, before any effect, if the caller must run the step without a CUDA graph.
   std::optional<FunctionOutput> run(const StepByParts& step);
   void forget();
 
   uint64_t launches() const { return launches_; }
   size_t bytes() const;
-  /// Why the last step that was not recorded was not.
+  /// Why the last step that ran without a CUDA graph did so.
   const std::string& why_not() const { return why_not_; }
 
  private:

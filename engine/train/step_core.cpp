@@ -1,8 +1,8 @@
-#include "engine/train/step_core.h"
+#include "hindcast/detail/step_core.h"
 
 #include "base/format.h"
 #include "capture/recorder/recorder.h"
-#include "engine/aot/tell_once.h"
+#include "engine/aot/warn_once.h"
 #include "engine/optim/step_parts.h"
 #include "engine/train/recorded_step.h"
 #include "engine/train/watched_leaves.h"
@@ -36,7 +36,7 @@ const at::Tensor& loss_of(const FunctionOutput& output) {
   return output.tensors[0];
 }
 
-// As AccumulateGrad lays out what it gives to a leaf.
+// The gradient in the layout that AccumulateGrad would give to the leaf tensor.
 at::Tensor as_gradient_of(const at::Tensor& parameter, const at::Tensor& gradient) {
   namespace utils = torch::autograd::utils;
   if (!gradient.defined() || gradient.layout() != at::kStrided || utils::obeys_layout_contract(gradient, parameter)) return gradient;
@@ -49,7 +49,7 @@ void without_history(FunctionOutput& output) {
   }
 }
 
-// `.grad()` of all parameters before the step, which a step that fails restores.
+// `.grad()` of all parameters before the step, restored if the step fails.
 class GradientsBefore {
  public:
   /// Resets them, as zero_grad() does, unless `are_kept`.
@@ -73,7 +73,7 @@ bool are_same(const Tensors& a, const Tensors& b) {
                     [](const at::Tensor& one, const at::Tensor& other) { return one.is_same(other); });
 }
 
-// As AccumulateGrad adds, when `gradient` belongs to the leaf alone.
+// Adds as AccumulateGrad does, for a `gradient` that only the leaf tensor holds.
 void add_to(const at::Tensor& parameter, const at::Tensor& gradient) {
   at::Tensor& grad = parameter.mutable_grad();
   if (!gradient.defined()) return;
@@ -197,8 +197,8 @@ class StepCore::Implementation {
     return why_watched(trained_);
   }
 
-  // In a trace and in a comparison, `run` returns the loss and gradients of torch::autograd::grad(). An eager call is LibTorch's backward():
-  // the function may call backward() itself, or contain nodes that grad() refuses.
+  // In a trace and in a comparison, `run` returns the loss and gradients of torch::autograd::grad(). An eager call is LibTorch's
+  // backward(): the function may call backward() itself, or contain nodes that grad() refuses.
   template <class Call>
   FunctionOutput with_gradients(const FunctionCall& call, const Call& then) {
     const bool is_grad_enabled = at::GradMode::is_enabled();
@@ -247,7 +247,7 @@ class StepCore::Implementation {
     output.tensors.resize(results);
   }
 
-  // In LibTorch's own order, which hooks and DistributedDataParallel see.
+  // Runs the function and backward() in LibTorch's own order, as hooks and DistributedDataParallel expect.
   FunctionOutput in_three_parts(const FunctionCall& call, const char* why) {
     note_three_parts(why);
     FunctionOutput output = call.function(call.inputs);
@@ -282,7 +282,7 @@ class StepCore::Implementation {
   void note_three_parts(const char* why) {
     ++stats_.three_parts;
     stats_.why_three_parts = why;
-    tell_once(base::format("train_step runs as zero_grad(), backward() and step(): {}", why));
+    warn_once(base::format("train_step runs as zero_grad(), backward() and step(): {}", why));
   }
 
   bool may_be_recorded() const {

@@ -1,5 +1,5 @@
 #pragma once
-// Hooks and other observers of how a gradient is accumulated into a leaf. They see nothing of a step that does not run the autograd engine.
+// Finds hooks and other observers of gradient accumulation into leaf tensors. A step that bypasses the autograd engine does not call them.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,14 +8,14 @@
 
 namespace hindcast::engine {
 
-/// Why the gradients of these leaves must be accumulated by a backward. Null: nothing observes the accumulation.
+/// Why the gradients of these leaf tensors must be accumulated by a backward; nullptr if nothing observes the accumulation.
 const char* why_watched(const std::vector<at::Tensor>& leaves);
 
-/// Whether the AccumulateGrad node of one of them has a hook.
+/// True if the AccumulateGrad node of one of them has a hook.
 bool are_accumulators_hooked(const std::vector<at::Tensor>& leaves);
 
-/// In a trace: describes a leaf from outside of the function that `loss` depends on and that is not in `known`. Empty: no such
-/// leaf, or no trace is active; outside of a trace, leaves that the function made cannot be told from others.
+/// During a trace: describes a leaf tensor from outside the function that `loss` depends on and that is not in `known`. Empty if there is
+/// none, or if no trace is active: without one, leaf tensors that the function made cannot be distinguished from others.
 std::string describe_other_leaf(const at::Tensor& loss, const std::vector<at::Tensor>& known);
 
 }  // namespace hindcast::engine

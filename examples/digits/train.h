@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/hindcast.h"
 #include "examples/digits/data.h"
 #include "examples/digits/models.h"
+#include "hindcast/hindcast.h"
 
 namespace digits {
 

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "engine/hindcast.h"
 #include "examples/digits/data.h"
 #include "examples/digits/options.h"
+#include "hindcast/hindcast.h"
 
 namespace digits {
 

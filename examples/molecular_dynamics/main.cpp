@@ -1,6 +1,6 @@
 // Molecular dynamics with TorchScript models, as engines run them: energies and forces of a scripted model that was saved to a file, with
-// neighbour lists that change from step to step. Each step measures a force call on LibTorch alone, inside of hindcast::enable(), with the model
-// compiled by hindcast::aot_module(), and compiled as a whole.
+// neighbour lists that change from step to step. Each step measures a force call on LibTorch alone, inside of hindcast::enable(), with the
+// model compiled by hindcast::aot_module(), and compiled as a whole.
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 
 #include "base/fork.h"
 #include "base/log.h"
-#include "engine/aot/core.h"
-#include "engine/aot/tell_once.h"
+#include "engine/aot/warn_once.h"
+#include "hindcast/detail/aot_core.h"
 #include "python/csrc/callbacks.h"
 #include "python/csrc/graphs.h"
 #include "python/csrc/guards.h"
@@ -21,7 +21,7 @@
 
 namespace hindcast::python {
 
-// Tensors that Python sees a function read, and what a module calls them.
+// Names, as in a module, of the tensors that Python has seen a function read.
 class TensorNames {
  public:
   void add(at::TensorList tensors, const std::vector<std::string>& names) {
@@ -50,17 +50,17 @@ class TensorNames {
   using Weak = c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl>;
   struct Named {
     std::string name;
-    Weak tensor;  // no other gets the address
+    Weak tensor;  // keeps the address from being reused
   };
   std::unordered_map<const at::TensorImpl*, Named> names_;
 };
 
-// One aot_function() of Python.
+// The C++ side of one aot_function() in Python.
 class Function {
  public:
   Function(AotOptions options, std::shared_ptr<TensorNames> tensor_names) : core(std::move(options)), names(std::move(tensor_names)) {}
 
-  // What Python keeps of one kind of call: for as long as there may be programs for it.
+  // What Python keeps for one kind of call, as long as there may be programs for it.
   std::shared_ptr<const Kept> facts(int64_t number) {
     const std::lock_guard lock(mutex_);
     auto& kept = facts_[number];
@@ -180,7 +180,7 @@ void drop_function(int64_t function) {
 
 CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t facts, at::IntArrayRef fixed,
                              std::optional<int64_t> torch_functions, bool is_timed) {
-  // Until this thread's next call: Python looks the number up after this one.
+  // Kept until this thread's next call: Python looks the number up after this one returns.
   static thread_local std::shared_ptr<const void> shape;
   const KeptWarnings warnings;
   const KeepsErrors keeps_errors(torch_functions);
@@ -266,7 +266,7 @@ std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int
 void forget_kind(int64_t function, int64_t facts) { find_function(function)->forget(facts); }
 
 void tell(const std::string& text, bool once) {
-  if (once) return engine::tell_once(text);
+  if (once) return engine::warn_once(text);
   HC_LOG(Aot, Info, "{}", text);
 }
 

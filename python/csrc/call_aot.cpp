@@ -39,7 +39,7 @@ Reference list_of(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
-// The outcome of a call, as it is reported to Python's code.
+// The outcome of a call, as reported to the Python code.
 struct Told {
   engine::FunctionOutput output;
   std::vector<int64_t> released;
@@ -68,7 +68,7 @@ Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, bo
   return told;
 }
 
-// A call that ran the function, or that failed. `taken`: hindcast._aot's Call, where the function has run.
+// Finishes in Python a call that ran the function, or that failed. `taken`: hindcast._aot's Call if the function has run.
 Reference finish_in_python(Told& told, Object* owner, Object* taken) {
   static Object* const finish = interned("_finish_for_c");
   static Object* const fail = interned("_fail_for_c");
@@ -105,7 +105,7 @@ std::shared_ptr<CompiledFunction::Known> CompiledFunction::find_known(const Call
   for (size_t i = 0; i < known_.size(); ++i) {
     if (!known_[i]->pattern.equals(pattern) || !are_equal_devices(known_[i]->default_device, default_device)) continue;
     const std::shared_ptr<Known> known = known_[i];
-    const bool holds = hindcast_unchanged(known->words) != 0;  // may run Python's code, which may forget() some
+    const bool holds = hindcast_unchanged(known->words) != 0;  // may run Python code, which may call forget()
     if (!holds || known->is_gone) continue;
     const auto at = std::find(known_.begin(), known_.end(), known);
     if (at != known_.end()) std::rotate(known_.begin(), at, at + 1);
@@ -140,7 +140,7 @@ CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Obje
   Reference taken;
   const auto before_run = [&] {
     const WithGil gil;
-    if (taken) return;  // it runs again
+    if (taken) return;  // the function runs a second time
     static Object* const begin = interned("_begin_for_c");
     const Reference facts = number_object(known->kind.kept->number());
     taken = call_method(owner, begin, args, kwargs == nullptr ? none() : kwargs, facts.get(), known->seen.get());
@@ -199,7 +199,7 @@ void CompiledFunction::remember(Object* args, Object* kwargs, Object* seen, int6
   known->seen = Reference::of_borrowed(seen);
   known->default_device = default_device();
   known->kind = kind_of_call(number_, facts, fixed);
-  std::vector<std::shared_ptr<Known>> gone;  // their objects go when all is in order
+  std::vector<std::shared_ptr<Known>> gone;  // destroyed last, when the list is consistent: this may run Python code
   for (auto at = known_.begin(); at != known_.end();) {
     const bool is_over = (*at)->words[0] == 0 || ((*at)->seen.get() == seen && (*at)->pattern.equals(known->pattern) &&
                                                   are_equal_devices((*at)->default_device, known->default_device));

@@ -1,9 +1,9 @@
 #include "python/csrc/call_backward.h"
 
 #include "capture/backward/facts.h"
+#include "engine/cache/payoff.h"
 #include "engine/counters/fallback.h"
-#include "engine/leaving.h"
-#include "engine/payoff.h"
+#include "hindcast/detail/leaving.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/run_backward.h"
 #include "python/csrc/torch_python.h"
@@ -25,7 +25,7 @@ struct InPython {
   Object* warn = nullptr;
   Object* warn_beside_an_error = nullptr;
 };
-InPython in_python;  // references that are kept for good
+InPython in_python;  // references that are never released
 
 // The innermost guard of a thread or, for threads without one, of the process.
 struct InnermostGuard {
@@ -34,15 +34,15 @@ struct InnermostGuard {
 
   static constexpr int64_t kNone = -1;
 };
-InnermostGuard of_process;  // under the GIL
+InnermostGuard of_process;  // guarded by the GIL
 
 struct ThreadCalls {
   InnermostGuard own;
-  int64_t disabled = 0;                 // calls that came while the options switch hindcast off, and that are not counted yet
-  int64_t unseen = 0, unseen_with = 0;  // calls to come under these options that are PyTorch's; -1: the next is timed
+  int64_t disabled = 0;                 // calls under options that switch hindcast off, not counted yet
+  int64_t unseen = 0, unseen_with = 0;  // next calls under these options that go to PyTorch; -1: the next is timed
   bool are_not_faster = false;
-  int64_t uncounted = 0;  // of these, that came
-  uint64_t resets = 0;    // Payoff::resets() when they were told
+  int64_t uncounted = 0;  // those of them that have come, not counted yet
+  uint64_t resets = 0;    // Payoff::resets() when `unseen` was set
 
   ~ThreadCalls() {
     count_left();
@@ -75,7 +75,7 @@ thread_local ThreadCalls of_thread;
 constexpr size_t kArguments = 7;
 using Arguments = std::array<Object*, kArguments>;
 
-// Null: these are no arguments of the method.
+// Returns nullopt if these are not valid arguments of the method.
 std::optional<Arguments> arguments_of(Object* const* given, std::ptrdiff_t count, Object* names) {
   static Object* const known[] = {interned("tensors"), interned("grad_tensors"),      interned("keep_graph"),     interned("create_graph"),
                                   interned("inputs"),  interned("allow_unreachable"), interned("accumulate_grad")};
@@ -113,7 +113,7 @@ Object* call_python(const Arguments& a, uint64_t started) {
   return PyObject_CallFunctionObjArgs(in_python.by_python, a[0], a[1], a[2], a[3], a[4], a[5], a[6], when.get(), nullptr);
 }
 
-// False: an operator would not take them.
+// Returns false if an operator would not accept them.
 bool take_tensors(Object* tuple, bool may_be_none, std::vector<at::Tensor>& tensors) {
   if (!is_tuple(tuple)) return false;
   const std::ptrdiff_t count = PyTuple_Size(tuple);
@@ -126,7 +126,7 @@ bool take_tensors(Object* tuple, bool may_be_none, std::vector<at::Tensor>& tens
     }
     if (!is_plain_tensor(item)) return false;
     const at::Tensor& tensor = tensor_of(item);
-    if (!capture::is_plain(tensor)) return false;  // it has names, for one
+    if (!capture::is_plain(tensor)) return false;  // for example, a named tensor
     tensors.push_back(tensor);
   }
   return true;
@@ -136,7 +136,7 @@ struct Tensors {
   std::vector<at::Tensor> tensors, gradients, inputs;
 };
 
-// With the error of the call that has just failed.
+// Finishes a call that has failed; its error is set.
 Object* failed(bool warned) {
   of_thread.leave(take_pause(), false);
   if (!warned) return nullptr;
@@ -190,7 +190,7 @@ Object* run_here(const Tensors& given, const std::array<bool, 4>& flags, uint64_
   return result_of(found, flags[3]);
 }
 
-// None: Python's own code takes the call.
+// Returns nullopt if the Python code must handle the call.
 std::optional<std::array<bool, 4>> flags_of(const Arguments& arguments) {
   std::array<bool, 4> flags{};
   const std::array<size_t, 4> places{2, 3, 5, 6};

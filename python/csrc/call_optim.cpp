@@ -27,7 +27,7 @@ struct OptimizersInPython {
   Object* hooks = nullptr;  // dicts
   Object* compiler = nullptr;
 };
-OptimizersInPython optimizers_in_python;  // references that are kept for good
+OptimizersInPython optimizers_in_python;  // references that are never released
 
 struct OptimizerNames {
   Object* param_groups = interned("param_groups");
@@ -48,7 +48,7 @@ const OptimizerNames& optimizer_names() {
   return names;
 }
 
-// One group's settings by name, in the order of the class' update.
+// The names of a group's settings, in the order of the class's update.
 struct SettingNames {
   std::vector<Object*> numbers, switches;
 };
@@ -110,7 +110,7 @@ bool is_empty_or_absent(Object* dict, Object* key) {
   return item == nullptr || PyObject_Size(item) == 0;
 }
 
-// A scheduler of learning rates wraps it.
+// True if the optimizer's step is its class's own, possibly wrapped by a learning-rate scheduler.
 bool is_own_step(Object* optimizer, Object* own) {
   Object* const replaced = item_of(own, optimizer_names().step);
   if (replaced == nullptr) return true;
@@ -121,7 +121,7 @@ bool is_own_step(Object* optimizer, Object* own) {
   return false;
 }
 
-// No hook, no profiler, and nothing that another way through the optimizer has left.
+// True if there is no hook, no profiler, and no attribute that another mode of the optimizer has left.
 bool is_unobserved(Object* optimizer, Object* own) {
   const OptimizerNames& names = optimizer_names();
   for (std::ptrdiff_t i = 0; i < PyTuple_Size(optimizers_in_python.hooks); ++i) {
@@ -165,7 +165,7 @@ bool take_settings(OptimizerClass of, Object* group, GatheredGroup& taken) {
   return true;
 }
 
-// Names of the state that a group has. Null: it has none of that.
+// The names of a group's state; nullptr for state that it does not have.
 struct StateNames {
   std::array<Object*, 3> tensors{};
   bool counts_steps = true;
@@ -191,12 +191,12 @@ StateNames state_names(OptimizerClass of, const GatheredGroup& group) {
   return {};
 }
 
-// The state of an optimizer, in the order in which its parameters got it: as a rule that of their groups.
+// Reads the optimizer's state in insertion order, which is usually the order of the parameters.
 class StateReader {
  public:
   explicit StateReader(Object* state) : state_(state) {}
 
-  // Null: the optimizer has no state for the parameter.
+  // Empty if the optimizer has no state for the parameter.
   Reference of(Object* parameter) {
     Object *key = nullptr, *value = nullptr;
     const std::ptrdiff_t here = place_;
@@ -218,7 +218,7 @@ bool take_tensor(Object* state, Object* name, std::vector<at::Tensor>& tensors) 
   return true;
 }
 
-// Whether a step updates a parameter.
+// Tells whether a step updates a parameter.
 using IsUpdated = c10::function_ref<bool(const at::Tensor& parameter)>;
 bool has_gradient(const at::Tensor& parameter) { return parameter.grad().defined(); }
 
@@ -317,7 +317,7 @@ bool add_to_attribute(Object* object, Object* name, int64_t count) {
   return PyObject_SetAttr(object, name, after.get()) == 0;
 }
 
-// What no kernel takes, the optimizer's own code updates.
+// Lets the optimizer's own code update what kernels cannot.
 bool update_refused(Object* step, const GatheredGroup& group, const Updated& updated, const at::Tensor& factor) {
   static Object* const update = interned("_update_refused_for_c");
   const auto& [compiled, refused, reasons] = updated;
@@ -332,7 +332,7 @@ bool update_refused(Object* step, const GatheredGroup& group, const Updated& upd
   return static_cast<bool>(done);
 }
 
-// False: Python's error is set. `norm`: undefined where nothing was clipped.
+// Returns false if Python's error is set. `norm`: undefined if nothing was clipped.
 bool set_norm(Object* step, const at::Tensor& norm) {
   static Object* const name = interned("grad_norm");
   if (!norm.defined()) return true;
@@ -345,7 +345,7 @@ bool count_compiled(Object* step, int64_t count) {
   return add_to_attribute(step, name, count);
 }
 
-// False: Python's error is set.
+// Returns false if Python's error is set.
 bool tell_step(Object* step, const std::vector<GatheredGroup>& groups, const StepOutcome& outcome) {
   if (!set_norm(step, outcome.norm)) return false;
   int64_t compiled = 0;
@@ -356,12 +356,12 @@ bool tell_step(Object* step, const std::vector<GatheredGroup>& groups, const Ste
   return count_compiled(step, compiled);
 }
 
-// ---- the step of a recording
+// ---- the step of a CUDA graph
 
 struct GatheredStep {
   OptimizerClass of;
   std::vector<GatheredGroup> groups;
-  std::vector<at::Tensor> counted = {};  // steps of parameters, which note() found to be counted
+  std::vector<at::Tensor> counted = {};  // step tensors that note() found to be counted
   uint64_t compiled = 0;
 };
 
@@ -423,10 +423,10 @@ class OptimizerInPython final : public OptimizerStep {
 
   bool tell(Object* step) override {
     const auto compiled = static_cast<int64_t>(last_->compiled);
-    last_.reset();  // Python's collector does not see what it refers to
+    last_.reset();  // Python's garbage collector does not see its references
     const Reference own = Reference::of_new(PyObject_GenericGetDict(optimizer_, nullptr));
     if (!own || PyDict_SetItem(own.get(), optimizer_names().was_called, &_Py_TrueStruct) != 0) return false;
-    // A copy: the next launch writes to the recording's own.
+    // A copy: the next launch overwrites the CUDA graph's tensor.
     if (!set_norm(step, factor_.norm.defined() ? factor_.norm.clone() : factor_.norm)) return false;
     return count_compiled(step, compiled);
   }
@@ -442,12 +442,12 @@ class OptimizerInPython final : public OptimizerStep {
     const auto of = static_cast<OptimizerClass>(PyLong_AsLongLong(number));
     auto groups = gather_groups(of, optimizer_, own.get(), is_updated);
     if (!groups) return std::nullopt;
-    // What gradients are multiplied by would be a new tensor in each step.
+    // With `maximize`, the factor would be a new tensor in each step.
     if (std::any_of(groups->begin(), groups->end(), [](const GatheredGroup& group) { return group.maximize; })) return std::nullopt;
     return GatheredStep{of, std::move(*groups)};
   }
 
-  // Why a parameter was not updated; empty: all were.
+  // Why a parameter was not updated; empty if all were.
   std::string note(const std::vector<Updated>& updated) {
     std::string why;
     for (size_t i = 0; i < updated.size(); ++i) {

@@ -15,7 +15,7 @@ bool list_has(Object* list, Object* object) {
   return false;
 }
 
-// 1, 1.0 and True are three, and so are 0.0 and -0.0.
+// Stricter than Python's ==: 1, 1.0 and True differ, and so do 0.0 and -0.0.
 bool are_same_value(Object* a, Object* b) {
   if (a == b) return true;
   if (type_of(a) != type_of(b)) return false;
@@ -24,7 +24,7 @@ bool are_same_value(Object* a, Object* b) {
     return std::memcmp(&first, &second, sizeof(first)) == 0;
   }
   static Object* const complex_type = type_of(Reference::of_new(PyComplex_FromDoubles(0, 1)).get());
-  if (type_of(a) == complex_type) return false;  // Python compares them
+  if (type_of(a) == complex_type) return false;  // left to Python
   const int equal = PyObject_RichCompareBool(a, b, kEqual);
   if (equal < 0) PyErr_Clear();
   return equal == 1;

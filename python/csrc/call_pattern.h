@@ -1,5 +1,5 @@
 #pragma once
-// What the arguments of a call are besides their tensors, taken apart in C++: a part of what hindcast/_facts.py knows. Calls with equal patterns
+// The structure and non-tensor values of a call's arguments, for a subset of what hindcast/_facts.py handles. Calls with equal patterns
 // have equal facts there.
 
 #include "python/csrc/objects.h"
@@ -13,15 +13,16 @@ namespace hindcast::python {
 
 class CallPattern {
  public:
-  /// From the arguments of a call: tuples, lists and dicts of tensors, numbers and the like, and objects that count by identity. `tensors` gets
-  /// the tensors in order. False: there is something else among them. Borrows what it points to until keep().
+  /// Reads a call's arguments: tuples, lists and dicts of tensors, of numbers and the like, and of objects compared by identity. `tensors`
+  /// gets the tensors in order. Returns false if an argument is anything else. Borrows its references until keep().
   bool take(Object* args, Object* kwargs, std::vector<at::Tensor>& tensors);
-  /// Owns what counts by value. False: one of the objects is not in `objects`, a list, so that another call may not be recognised by it.
+  /// Takes ownership of what is compared by value. Returns false if an object is not in the list `objects`: the pattern must then not be
+  /// used to recognise calls.
   bool keep(Object* objects);
 
   bool equals(const CallPattern& other) const;
 
-  /// The types of what counts by value: a frozenset, kept for good.
+  /// Sets the types that are compared by value: a frozenset that is never freed.
   static void know_values(Object* types) { value_types_ = types; }
 
  private:

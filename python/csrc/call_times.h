@@ -1,12 +1,12 @@
 #pragma once
-// For the benchmark of what a call from Python costs above the engine's work: how long the engine ran.
+// Measures how long the engine ran, for the benchmark of the overhead of a call from Python.
 
 #include <cstdint>
 #include <ctime>
 
 namespace hindcast::python {
 
-/// While one lives, the engine works. Only counted where somebody measures.
+/// Lives while the engine works. Counts only if `is_measured`.
 class EngineTime {
  public:
   EngineTime() : begin_(is_measured ? now() : 0) {}

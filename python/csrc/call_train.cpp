@@ -28,14 +28,14 @@ struct TrainPlan {
     bool requires_grad;
   };
   std::vector<Parameter> all;   // in the order of the optimizer's groups
-  std::vector<size_t> trained;  // numbers of those that get gradients
+  std::vector<size_t> trained;  // indices of those that get gradients
 };
 
 struct TrainArguments {
   Object *step, *plan, *optimizer, *function, *call, *update, *keeps_gradients, *args, *kwargs, *not_known, *recorder;
 };
 
-// The parameters of the optimizer, while they are those of the plan.
+// The optimizer's parameters; nullopt if they are no longer those of the plan.
 std::optional<std::vector<at::Tensor>> parameters_of(const TrainPlan& plan, Object* optimizer) {
   Object* const groups = parameter_groups_of(optimizer);
   if (groups == nullptr) return std::nullopt;
@@ -82,7 +82,8 @@ std::vector<at::Tensor> trained_of(const TrainPlan& plan, const std::vector<at::
   return trained;
 }
 
-// A program gives what the function returned, and then a gradient or None for each that is trained. Null: not so, or no gradient at all.
+// The template of a program that returns the function's result, then a gradient or None for each trained parameter. nullptr if it is
+// something else, or has no gradient.
 const ResultTemplate* result_with_gradients(const ResultTemplate* whole, size_t trained) {
   if (whole == nullptr || !whole->is_tuple() || whole->parts().size() != trained + 1) return nullptr;
   const auto first = whole->parts().begin() + 1;
@@ -90,7 +91,7 @@ const ResultTemplate* result_with_gradients(const ResultTemplate* whole, size_t 
   return has_one ? whole : nullptr;
 }
 
-// Where gradients are written to, parameters that share a tensor get a copy each.
+// The gradient of one parameter. If gradients are written to, parameters that share a tensor get a copy each.
 at::Tensor own_gradient(const std::vector<at::Tensor>& tensors, size_t first, size_t number, bool is_written) {
   const at::Tensor& gradient = tensors.at(number);
   if (!is_written) return gradient;
@@ -101,7 +102,7 @@ at::Tensor own_gradient(const std::vector<at::Tensor>& tensors, size_t first, si
 
 Reference call_object(Object* object) { return Reference::of_new(PyObject_CallFunctionObjArgs(object, nullptr)); }
 
-// What Python's code does with what the function has returned, and the update.
+// Lets the Python code process what the function has returned, and do the update.
 Object* finish_step_in_python(const TrainArguments& given, const GradientsOfStep& gradients, const Reference& returned) {
   static Object* const take = interned("_take_for_c");
   static Object* const finish = interned("_step");
@@ -161,7 +162,7 @@ size_t count_tensors(const ResultTemplate& result) {
   return count;
 }
 
-// Loss, gradients and updates of a step whose program and result are known. What it returns is the function's result alone.
+// Runs loss, gradients and updates of a step with a known program and result. Returns only the function's result.
 engine::FunctionOutput run_whole_step(CompiledFunction::Known& known, Object* owner, const engine::FunctionCall& call,
                                       const std::vector<at::Tensor>& trained, OptimizerStep& update) {
   engine::FunctionOutput output = core_of(known.kind).call(call);
@@ -181,7 +182,7 @@ engine::FunctionOutput run_whole_step(CompiledFunction::Known& known, Object* ow
   return output;
 }
 
-// Null without an error: nothing was done.
+// Runs the step as a CUDA graph. Returns nullptr without an error if nothing was done.
 Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, const GradientsOfStep& gradients,
                           const CompiledFunction::Found& found) {
   CompiledFunction::Known& known = *found.known;

@@ -3,7 +3,7 @@
 #include "capture/function/kept_tensors.h"
 #include "capture/recorder/tracing_tensor.h"
 #include "capture/recorder/where_in_code.h"
-#include "capture/symbols/symbols.h"
+#include "hindcast/symbols.h"
 #include "python/csrc/torch_functions.h"
 
 #include <ATen/core/List.h>
@@ -19,17 +19,17 @@ namespace {
 
 using torch::jit::Stack;
 
-// Of this thread.
+// See KeepsErrors.
 thread_local bool keeps_errors = false;
 thread_local std::optional<int64_t> torch_functions;
 
 c10::OperatorHandle find_operator(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
-// Straight to Python's kernel: neither autograd nor a recorder shall see the operator.
+// Calls Python's kernel directly, so that neither autograd nor a recorder sees the operator.
 Stack call(const c10::OperatorHandle& op, Stack stack) {
   std::optional<TorchFunctions> functions;
   if (torch_functions) functions.emplace(static_cast<at::impl::TorchFunctionDisabledState>(*torch_functions));
-  // What Python calls in turn is another matter.
+  // Does not apply to what the Python code calls in turn.
   const bool keeps_before = std::exchange(keeps_errors, false);
   const auto functions_before = std::exchange(torch_functions, std::nullopt);
   const auto restore = [&] {
@@ -81,7 +81,7 @@ void throw_if_raised(const c10::IValue& error) {
 }  // namespace
 
 bool sizes_are_numbers() {
-  // Of the interpreter. PyTorch's own bindings let go of the GIL before they call an op, whose formula gets symbols.
+  // A query with the GIL held comes from Python code. PyTorch's bindings release the GIL before they call an op, so formulas get symbols.
   using Check = int (*)();
   static const auto has_gil = reinterpret_cast<Check>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   if (has_gil == nullptr) return false;

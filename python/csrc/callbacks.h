@@ -1,5 +1,5 @@
 #pragma once
-// Calls from C++ into Python without Python's headers: operators whose kernels hindcast/_aot.py registers. Such a kernel takes the GIL.
+// Calls from C++ into Python without Python's headers, through operators whose kernels hindcast/_aot.py registers. These take the GIL.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -12,24 +12,24 @@
 
 namespace hindcast::python {
 
-/// Python code raised, and Python has kept the exception for this thread. The text is what `str()` says of it.
+/// Python code raised, and Python has kept the exception for this thread. The text is its `str()`.
 class PythonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Makes sizes numbers in Python code that is traced with symbols for sizes, but where symbols go unnoticed (hindcast/_size_flow.py). False:
-/// not in this interpreter.
+/// In Python code that is traced with symbols for sizes, makes sizes plain numbers, except where a symbol makes no difference
+/// (hindcast/_size_flow.py). Returns false if this interpreter does not support it.
 bool sizes_are_numbers();
 
-/// Before a function counts as keeping a tensor, Python's garbage collector runs.
+/// Lets traces run Python's garbage collector before they decide that a function keeps a tensor.
 void collect_garbage();
 
-/// Messages say in which line of Python's code a trace ended.
+/// Makes messages name the line of Python code in which a trace ended.
 void find_lines();
 
-/// While alive, an exception of a callback is a PythonError; else it is what LibTorch's bindings make of it. For a call whose own
-/// caller, in Python, raises the kept exception again. `torch_functions`: what callbacks find them to be.
+/// While alive, an exception of a callback is thrown as a PythonError; otherwise as LibTorch's bindings convert it. For calls whose Python
+/// caller raises the kept exception again. `torch_functions`: the torch-function state under which callbacks run.
 class KeepsErrors {
  public:
   explicit KeepsErrors(std::optional<int64_t> torch_functions);
@@ -42,7 +42,7 @@ class KeepsErrors {
   const std::optional<int64_t> functions_before_;
 };
 
-/// Of a Python function on tensors: its tensors, and the number under which Python keeps what else it returned.
+/// The result of a Python function: its tensors, and the number under which Python keeps its non-tensor results.
 struct CallbackResult {
   std::vector<at::Tensor> tensors;
   int64_t shape = 0;
@@ -50,10 +50,11 @@ struct CallbackResult {
 };
 CallbackResult call_function(int64_t number, const std::vector<at::Tensor>& inputs);
 
-/// Of a Python compiler of programs; 0: it leaves the program to ATen. Throws what it raises as an error of C++.
+/// Calls a Python program compiler. Returns the number of its program, or 0 if it leaves the program to ATen. Rethrows what it raises as a
+/// C++ exception.
 int64_t call_compiler(int64_t number, int64_t graph, const std::vector<at::Tensor>& examples);
 
-/// Of a program that a Python compiler has made. Undefined tensors are None.
+/// Calls a program that a Python compiler has made. Undefined tensors are None.
 std::vector<at::Tensor> call_program(int64_t number, const std::vector<at::Tensor>& inputs);
 
 }  // namespace hindcast::python

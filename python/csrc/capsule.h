@@ -1,5 +1,5 @@
 #pragma once
-// C++ objects that Python's garbage collector destroys, behind functions of theirs.
+// Python capsules that own C++ objects, which are destroyed with the capsule.
 
 #include "python/csrc/objects.h"
 

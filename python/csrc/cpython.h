@@ -1,6 +1,6 @@
 #pragma once
-// What hindcast._C needs of CPython's stable ABI, which every Python from 3.10 to 3.14 has. Declared here and not included, so that no build
-// needs Python's headers. The names are weak: this library also loads in a process without an interpreter, which never calls them.
+// The part of CPython's stable ABI (Python 3.10 to 3.14) that hindcast._C needs. Declared here, not included, so that no build needs
+// Python's headers. The symbols are weak: this library also loads in a process without an interpreter, which never calls them.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ struct MethodDefinition {
   const char* doc;
 };
 constexpr int kFastCall = 0x80;  // METH_FASTCALL: arguments by position, as an array
-constexpr int kKeywords = 0x02;  // METH_KEYWORDS: behind them a tuple of names, whose values stand at the end of the array
+constexpr int kKeywords = 0x02;  // METH_KEYWORDS: then a tuple of names, whose values are at the end of the array
 
 /// PyModuleDef.
 struct ModuleDefinition {

@@ -1,11 +1,12 @@
-// hindcast._C: calls from Python that enter C++ once. An extension module by CPython's stable ABI, in the library that also has the operators.
+// hindcast._C: calls from Python that enter C++ only once. An extension module for CPython's stable ABI, in the same library as the
+// operators.
 
-#include "base/api.h"
+#include "hindcast/api.h"
 #include "python/csrc/call_aot.h"
 #include "python/csrc/call_backward.h"
 #include "python/csrc/call_optim.h"
-#include "python/csrc/call_train.h"
 #include "python/csrc/call_times.h"
+#include "python/csrc/call_train.h"
 #include "python/csrc/torch_python.h"
 
 #include <array>
@@ -13,7 +14,7 @@
 namespace hindcast::python {
 namespace {
 
-// measure(True) starts to count, measure(False) stops and gives the nanoseconds of the engine's work.
+// measure(True) starts measuring; measure(False) stops, and returns the engine's time in nanoseconds.
 Object* measure(Object*, Object* const* arguments, std::ptrdiff_t count) {
   if (count != 1) return raise_text("measure takes 1 argument");
   EngineTime::is_measured = is_true(arguments[0]);

@@ -1,7 +1,7 @@
 #pragma once
-// Graphs that Python looks at, by number.
+// Graphs that Python refers to by number.
 
-#include "capture/graph/graph.h"
+#include "hindcast/graph.h"
 
 #include <ATen/core/List.h>
 
@@ -22,13 +22,13 @@ std::string graph_dot(int64_t number);
 void write_svg(int64_t number, const std::string& path);
 
 using Texts = std::vector<std::string>;
-/// By node: its op; its arguments; names, dtypes and shapes of what it makes. Inputs come first, with the op "placeholder"; the last
-/// node is the "output". A name in a list of arguments begins with %.
+/// Per node: its op; its arguments; names, dtypes and shapes of its results. Inputs come first, with the op "placeholder"; the last node is
+/// the "output". A name in a list of arguments begins with %.
 using NodeColumns = std::tuple<Texts, std::vector<Texts>, std::vector<Texts>, std::vector<Texts>, std::vector<Texts>>;
 NodeColumns graph_nodes(int64_t number);
 
 using OptionalTensorList = c10::List<std::optional<at::Tensor>>;
-/// Runs it through ATen, op by op, with the sizes that it was recorded with.
+/// Runs it through ATen, op by op, with the sizes at capture.
 OptionalTensorList run_graph(int64_t number, const OptionalTensorList& inputs);
 
 }  // namespace hindcast::python

@@ -1,7 +1,7 @@
 #include "python/csrc/guards.h"
 
 #include "base/fork.h"
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 #include <c10/util/Exception.h>
 

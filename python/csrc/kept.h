@@ -1,12 +1,13 @@
 #pragma once
-// What Python keeps under a number for C++, whose objects hold no Python ones: they may die on any thread, with or without the GIL.
+// Numbers of objects that Python keeps for C++. C++ objects hold no Python objects, since they may die on any thread, with or without the
+// GIL.
 
 #include <cstdint>
 #include <vector>
 
 namespace hindcast::python {
 
-/// Python may drop what it keeps under `number` once this is gone.
+/// While it lives, Python keeps its object under `number`.
 class Kept {
  public:
   explicit Kept(int64_t number) : number_(number) {}
@@ -20,7 +21,7 @@ class Kept {
   const int64_t number_;
 };
 
-/// Numbers that are needed no longer; each is told once.
+/// Returns numbers that are no longer needed, each once.
 std::vector<int64_t> take_released();
 
 }  // namespace hindcast::python

@@ -1,16 +1,16 @@
-// The operators of torch.ops.hindcast, which the package's Python files call: torch.ops.load_library needs no Python ABI, an
-// operator releases the GIL while it runs, and what it throws arrives in Python, a hook's own exception as itself.
+// The operators of torch.ops.hindcast, which the package's Python files call. torch.ops.load_library needs no Python ABI, an operator
+// releases the GIL while it runs, and its exceptions arrive in Python, including a hook's own exception object.
 
-#include "capture/graph/graph.h"
 #include "capture/recorder/recorder.h"
-#include "engine/background.h"
-#include "engine/captures.h"
+#include "engine/cache/captures.h"
+#include "engine/compile/background.h"
 #include "engine/counters/each_counter.h"
 #include "engine/counters/fallback.h"
 #include "engine/counters/stats_recorder.h"
-#include "engine/hindcast.h"
 #include "engine/diagnosis/log_setup.h"
 #include "engine/train/watched_leaves.h"
+#include "hindcast/graph.h"
+#include "hindcast/hindcast.h"
 #include "python/csrc/aot.h"
 #include "python/csrc/current_node.h"
 #include "python/csrc/graphs.h"
@@ -136,7 +136,7 @@ void define_optim(torch::Library& m) {
   m.def("optim_clip(Tensor[] parameters, float max_norm, float norm_type) -> Tensor[]", &clip_gradients);
 }
 
-// Their kernels are Python's (hindcast/_aot.py), which callbacks.cpp calls.
+// Operators with kernels in Python (hindcast/_aot.py), which callbacks.cpp calls.
 void define_callbacks(torch::Library& m) {
   m.def("aot_python_function(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, int shape, str facts, str? error)");
   m.def("aot_python_line() -> str");
@@ -146,8 +146,8 @@ void define_callbacks(torch::Library& m) {
   m.def("aot_python_program(int number, Tensor?[] inputs, bool keeps_errors) -> (Tensor?[] tensors, str? error)");
 }
 
-// run_backward is called with all sorts of tensors. With a kernel for no key but those of wrappers it runs as it stands, whatever
-// the other keys, above autograd and autocast; the dispatch modes that would intercept it are looked for before the call.
+// run_backward is called with all kinds of tensors. Its only key-specific kernels are for wrappers, so for all other keys it runs directly,
+// above autograd and autocast. The caller checks for dispatch modes that would intercept it.
 TORCH_LIBRARY(hindcast, m) {
   m.def(
       "run_backward(Tensor[] tensors, Tensor?[] grad_tensors, bool keep_graph, bool create_graph, Tensor[] inputs, "

@@ -1,5 +1,5 @@
 #pragma once
-// Python objects in C++: who owns a reference, and who has the GIL.
+// RAII for Python objects in C++: references, and the GIL.
 
 #include "python/csrc/cpython.h"
 
@@ -7,11 +7,11 @@
 
 namespace hindcast::python {
 
-/// The owner of a reference. Made and destroyed with the GIL held.
+/// Owns a reference. Create and destroy it with the GIL held.
 class Reference {
  public:
   Reference() = default;
-  /// Of a new reference, which a call has given to its caller.
+  /// Takes ownership of a new reference, as returned by a call.
   static Reference of_new(Object* object) { return Reference(object); }
   static Reference of_borrowed(Object* object) {
     Py_IncRef(object);
@@ -35,7 +35,7 @@ class Reference {
   Object* object_ = nullptr;
 };
 
-/// Other threads of Python run while it lives.
+/// Releases the GIL while it lives.
 class WithoutGil {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -58,7 +58,7 @@ class WithGil {
   const int state_;
 };
 
-// An object begins with its count of references and its type, in the stable ABI too.
+// An object begins with its reference count and its type, in the stable ABI too.
 inline Object* type_of(Object* object) { return reinterpret_cast<Object**>(object)[1]; }
 
 inline Object* none() { return &_Py_NoneStruct; }
@@ -72,7 +72,7 @@ inline bool is_dict(Object* object) { return type_of(object) == &PyDict_Type; }
 
 constexpr int kEqual = 2;  // Py_EQ
 
-/// Of an object that is kept for good.
+/// An interned string that is never freed.
 inline Object* interned(const char* text) { return PyUnicode_InternFromString(text); }
 
 inline Object* new_reference(Object* object) {

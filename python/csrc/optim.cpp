@@ -22,7 +22,7 @@
 namespace hindcast::python {
 namespace {
 
-// Those that no call uses now. They know kernels.
+// Updates objects not in use by a call, kept because they cache kernels.
 struct Idle {
   base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};
   std::vector<std::unique_ptr<engine::Updates>> updates;
@@ -62,7 +62,7 @@ class BorrowedUpdates {
 struct Group {
   at::TensorList parameters;
   c10::SmallVector<at::TensorList, 3> state;
-  at::TensorList steps;  // none: they are not counted
+  at::TensorList steps;  // empty if steps are not counted
 };
 
 GradientFactor factor_of(const Group& group, bool maximize, const GradientFactor& factor) {
@@ -81,7 +81,7 @@ Updated none_of(const Group& group, const std::string& why) {
   return none;
 }
 
-/// By the number of a parameter, and the number of its step.
+/// From a parameter's index and its step count.
 using UpdateOf = std::function<const engine::Update&(size_t, double)>;
 
 // One group in one step.
@@ -103,7 +103,7 @@ class GroupStep {
       if (const std::string_view why = add(i, update_of); !why.empty()) {
         refused.push_back(static_cast<int64_t>(i));
         reasons.emplace_back(why);
-        updates_->add_alone(parameter, [] {});  // the caller's, behind the others
+        updates_->add_alone(parameter, [] {});  // the caller does it, after the others
       } else {
         added.push_back(i);
       }
@@ -120,7 +120,7 @@ class GroupStep {
   }
 
  private:
-  // Empty: it will be updated, and its step is counted. Else nothing has changed.
+  // Returns "" if the parameter will be updated, with its step counted; otherwise the reason, and nothing has changed.
   std::string_view add(size_t i, const UpdateOf& update_of) {
     const at::Tensor& parameter = group_.parameters[i];
     if (parameter.is_inference()) return "it is an inference tensor";
@@ -142,7 +142,7 @@ class GroupStep {
 
   const Group group_;
   const at::Tensor factor_;
-  std::vector<at::Tensor> gradients_;  // another thread may drop a parameter's
+  std::vector<at::Tensor> gradients_;  // kept alive: another thread may reset a parameter's .grad
   engine::StepCounts steps_;
   BorrowedUpdates updates_;
 };
@@ -173,7 +173,7 @@ UpdateOf at_step(Make make) {
 
 GradientFactor GradientFactor::of(const std::optional<at::Tensor>& factor) {
   if (!factor || !factor->defined()) return {};
-  const bool is_here = factor->is_cpu() && factor->scalar_type() == at::kDouble;  // what `to` does, for a tenth of its time
+  const bool is_here = factor->is_cpu() && factor->scalar_type() == at::kDouble;  // same result as `to`, in a tenth of the time
   return {*factor, is_here ? at::scalar_tensor(static_cast<float>(*factor->const_data_ptr<double>()), at::kFloat) : factor->to(at::kFloat)};
 }
 
@@ -227,7 +227,7 @@ std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_nor
   at::ScalarType type = gradients[0].scalar_type();
   for (const at::Tensor& gradient : gradients) type = c10::promoteTypes(type, gradient.scalar_type());
   const at::Tensor& norm = clipped->norm;
-  // What `to` does, for a tenth of its time.
+  // The same result as `to`, in a tenth of the time.
   const bool is_here = norm.device().is_cpu() && type == at::kFloat;
   return {is_here ? at::scalar_tensor(static_cast<float>(*norm.const_data_ptr<double>()), at::kFloat) : norm.to(type), clipped->factor};
 }

@@ -1,5 +1,5 @@
 #pragma once
-// hindcast.compiled_step(): one call updates the parameters of a group. Their state is Python's, and comes along as lists.
+// The operators behind hindcast.compiled_step(): one call updates the parameters of a group. Python owns the state, and passes it as lists.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,20 +11,20 @@
 
 namespace hindcast::python {
 
-/// How many parameters were updated. Then the numbers of those that the optimizer's own code must update, and why. A parameter without a
-/// gradient is neither.
+/// The number of parameters updated; the indices of those that the optimizer's own code must update; and the reasons. Parameters without a
+/// gradient are in neither.
 using Updated = std::tuple<int64_t, std::vector<int64_t>, std::vector<std::string>>;
 
-/// What gradients are multiplied by where they are read: a float64, and the same as a float32. Undefined: nothing.
+/// The factor that gradients are multiplied by as they are read, as float64 and as float32. Undefined if there is none.
 struct GradientFactor {
   static GradientFactor of(const std::optional<at::Tensor>& factor);
   GradientFactor operator-() const;
   at::Tensor factor, as_float;
 };
 
-/// A list of state is empty where the settings ask for none of it. `maximize` negates gradients. Steps are counted in `steps`.
+/// A list of state is empty if the settings do not need that state. `maximize` negates gradients. Steps are counted in `steps`.
 ///
-/// `first`: numbers of parameters whose buffer becomes the gradient, whatever it holds; sorted.
+/// `first`: sorted indices of the parameters whose buffer is set to the gradient, whatever it holds.
 Updated update_sgd(const GradientFactor& factor, at::TensorList parameters, at::TensorList buffers, at::IntArrayRef first, double lr,
                    double momentum, double dampening, double weight_decay, bool nesterov, bool maximize);
 Updated update_adam(const GradientFactor& factor, at::TensorList parameters, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
@@ -36,7 +36,7 @@ Updated update_rmsprop(const GradientFactor& factor, at::TensorList parameters, 
 Updated update_adagrad(const GradientFactor& factor, at::TensorList parameters, at::TensorList sums, at::TensorList steps, double lr,
                        double lr_decay, double weight_decay, double eps, bool maximize);
 
-/// The norm of all gradients, in their dtype, and the factor for the operators above. None: torch.nn.utils.clip_grad_norm_ must do it.
+/// The norm of all gradients, in their dtype, and the factor for the operators above. Empty if torch.nn.utils.clip_grad_norm_ must do it.
 std::vector<at::Tensor> clip_gradients(at::TensorList parameters, double max_norm, double norm_type);
 
 }  // namespace hindcast::python

@@ -1,5 +1,5 @@
 #pragma once
-// Results of a compiled function, put together from their tensors.
+// Rebuilds the Python result of a compiled function from its tensors.
 
 #include "python/csrc/objects.h"
 
@@ -9,20 +9,20 @@
 
 namespace hindcast::python {
 
-/// A tree of tuples, lists and dicts; at its leaves tensors and what counts by value.
+/// A tree of tuples, lists and dicts; its leaves are tensors and constants.
 class ResultTemplate {
  public:
-  /// Of what hindcast/_facts.py says: None for a tensor, ("value", it), ("tuple", parts), ("list", parts), or ("dict", parts, keys).
+  /// From hindcast/_facts.py's description: None for a tensor, ("value", it), ("tuple", parts), ("list", parts), or ("dict", parts, keys).
   static ResultTemplate of(Object* described);
 
-  /// A new reference to the result of these tensors, all of them. Null: Python's error is set.
+  /// A new reference to the result built from all of these tensors; nullptr if Python's error is set.
   Object* make(const std::vector<at::Tensor>& tensors) const;
-  /// The same of the tensors from `next` on, which is moved behind them.
+  /// The same from the tensors at `next` on; advances `next` past those used.
   Object* make_next(const std::vector<at::Tensor>& tensors, size_t& next) const;
 
   bool is_tuple() const { return kind_ == Kind::Tuple; }
   bool is_tensor() const { return kind_ == Kind::Tensor; }
-  /// Of a tuple, list or dict.
+  /// The children of a tuple, list or dict.
   const std::vector<ResultTemplate>& parts() const { return parts_; }
 
  private:

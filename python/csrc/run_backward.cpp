@@ -1,9 +1,9 @@
 #include "python/csrc/run_backward.h"
 
 #include "capture/recorder/libtorch_compat.h"
-#include "engine/payoff.h"
+#include "engine/cache/payoff.h"
+#include "engine/cache/trial.h"
 #include "engine/takeover.h"
-#include "engine/trial.h"
 #include "python/csrc/torch_functions.h"
 #include "python/csrc/warnings.h"
 
@@ -37,7 +37,7 @@ Edge wanted_edge(const at::Tensor& input, bool accumulate_grad) {
   if (!node) node = impl::try_get_grad_accumulator(input);
   if (accumulate_grad) input.retain_grad();
   TORCH_CHECK(input.requires_grad(), "One of the differentiated Tensors does not require grad");
-  // Never in a graph, so out of reach; an edge to no node would make the engine think that nodes with such edges are needed.
+  // A new node is in no graph, so it is unreachable. An edge without a node would make the engine consider nodes with such edges needed.
   if (!node) return {capture::own_node(new torch::autograd::Identity), 0};
   return {std::move(node), output_nr};
 }
@@ -51,14 +51,14 @@ int64_t take_pause() {
 
 namespace {
 
-struct CallsToCome {
+struct BackOffCounter {
   int64_t unseen;
   bool are_not_faster;
 };
 
-CallsToCome calls_to_come(engine::Trial& trial) {
+BackOffCounter calls_to_come(engine::Trial& trial) {
   const engine::NextCalls next = trial.next();
-  return next != 0 ? CallsToCome{next, true} : CallsToCome{take_pause(), false};
+  return next != 0 ? BackOffCounter{next, true} : BackOffCounter{take_pause(), false};
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ Found run(const BackwardCall& call) {
   Found found;
   found.gradients =
       torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, wanted);
-  const CallsToCome next = calls_to_come(trial);
+  const BackOffCounter next = calls_to_come(trial);
   found.unseen = next.unseen;
   found.are_not_faster = next.are_not_faster;
   if (accumulate_grad) found.gradients.clear();

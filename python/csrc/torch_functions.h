@@ -1,11 +1,12 @@
 #pragma once
-// Whether Python's torch functions are on: an operator is called with them off, what it calls in Python has them as they were.
+// Sets whether Python's torch functions are on: operators are called with them off, but Python code that they call needs the caller's
+// state.
 
 #include <ATen/PythonTorchFunctionTLS.h>
 
 namespace hindcast::python {
 
-/// Sets what Python's torch functions do on this thread, for as long as it lives.
+/// Sets this thread's torch-function state while it lives.
 class TorchFunctions {
  public:
   explicit TorchFunctions(at::impl::TorchFunctionDisabledState state) : before_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {

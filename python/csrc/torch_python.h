@@ -1,5 +1,6 @@
 #pragma once
-// Tensors and errors between C++ and Python, by what libtorch_python exports. LibTorch's headers for it include all of Python's.
+// Converts tensors and errors between C++ and Python with symbols exported by libtorch_python, since LibTorch's headers for that include
+// Python's.
 
 #include "python/csrc/objects.h"
 
@@ -9,22 +10,23 @@
 
 namespace hindcast::python {
 
-/// Looks for what it needs, and whether a tensor's object begins as it is known to. False: torch is built otherwise. Called once, with the GIL.
+/// Finds the symbols, and checks the layout of a tensor's Python object. Returns false if this build of torch differs. Call it once, with
+/// the GIL.
 bool find_torch_python();
 
-/// Of class Tensor or Parameter itself.
+/// True if the class is exactly Tensor or Parameter.
 bool is_plain_tensor(Object* object);
-/// Of such an object, for as long as it lives.
+/// The tensor in such an object, valid while the object lives.
 inline const at::Tensor& tensor_of(Object* object) { return *reinterpret_cast<const at::Tensor*>(reinterpret_cast<Object**>(object) + 2); }
-/// A new reference: the tensor's own object, where it has one. None for an undefined tensor.
+/// A new reference: the tensor's existing Python object if it has one. None for an undefined tensor.
 Object* object_of(const at::Tensor& tensor);
 
-/// Sets Python's error to what this C++ exception is there, and returns null.
+/// Sets Python's error to the equivalent of this C++ exception, and returns nullptr.
 Object* raise(const std::exception_ptr& error);
-/// A RuntimeError.
+/// Sets a RuntimeError, and returns nullptr.
 Object* raise_text(const char* text);
 
-/// A method whose C++ exceptions are raised in Python.
+/// Wraps a method so that its C++ exceptions are raised in Python.
 template <auto method>
 Object* guarded(Object* self, Object* const* arguments, std::ptrdiff_t count) {
   try {

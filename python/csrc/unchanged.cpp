@@ -13,7 +13,7 @@ Object* object_at(int64_t word) { return reinterpret_cast<Object*>(word & ~int64
 bool equal(Object* object, Object* expected) {
   Object* const type = type_of(object);
   if (type != type_of(expected)) return false;
-  if (type == &PyFloat_Type) {  // 0.0 is not -0.0, and a NaN is itself
+  if (type == &PyFloat_Type) {  // 0.0 differs from -0.0, and NaN equals itself
     const double a = PyFloat_AsDouble(object), b = PyFloat_AsDouble(expected);
     return std::memcmp(&a, &b, sizeof(a)) == 0;
   }
@@ -25,7 +25,7 @@ bool is(Object* object, int64_t entry) {
   return object != nullptr && (entry & 1) != 0 && equal(object, object_at(entry));
 }
 
-// What a call gave as a new reference.
+// Compares a new reference, and releases it.
 bool took(Object* object, int64_t entry) {
   const bool same = is(object, entry);
   if (object != nullptr) Py_DecRef(object);

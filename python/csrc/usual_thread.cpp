@@ -10,7 +10,7 @@
 namespace hindcast::python {
 namespace {
 
-// The module is imported by who uses it.
+// The module is only imported by programs that use it.
 bool is_compiled_autograd_on() {
   static Object* const name = interned("torch._dynamo.compiled_autograd");
   static Object* const flags[] = {interned("compiled_autograd_enabled"), interned("in_compiled_autograd_region")};
@@ -19,7 +19,7 @@ bool is_compiled_autograd_on() {
   Object* const globals = PyModule_GetDict(module);
   if (globals == nullptr) {
     PyErr_Clear();
-    return true;  // something else: Python looks
+    return true;  // unexpected: leave it to Python
   }
   for (Object* const flag : flags) {
     Object* const value = PyDict_GetItemWithError(globals, flag);
@@ -28,7 +28,7 @@ bool is_compiled_autograd_on() {
   return false;
 }
 
-// A mode that gives its device to functions that make tensors and were not given one, and leaves all other calls as they are.
+// True for a mode that only supplies a default device to tensor factory functions.
 bool sets_default_device(Object* mode) {
   static Object* const module_name = interned("torch.utils._device");
   static Object* const class_name = interned("DeviceContext");
@@ -41,7 +41,7 @@ bool sets_default_device(Object* mode) {
   return type_of(mode) == PyDict_GetItemWithError(globals, class_name);
 }
 
-// Null: no default device is set, or the thread has other modes of torch functions.
+// nullptr if no default device is set, or if the thread has other torch-function modes.
 Object* mode_of_default_device() {
   using Modes = at::impl::PythonTorchFunctionTLS;
   if (Modes::stack_len() != 1) return nullptr;

@@ -23,7 +23,7 @@ KeptWarnings::~KeptWarnings() {
   waiting().insert(waiting().end(), std::make_move_iterator(warnings_.begin()), std::make_move_iterator(warnings_.end()));
 }
 
-// Only this thread comes here: the engine itself brings what its other threads warn of to the one that called it.
+// Only called on this thread: the engine itself forwards warnings of its other threads to the calling one.
 void KeptWarnings::process(const c10::Warning& warning) { warnings_.push_back(warning); }
 
 WarningColumns take_warnings() {

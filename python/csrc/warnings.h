@@ -1,6 +1,6 @@
 #pragma once
-// What C++ warns of during a call, on its way to Python's `warnings`. LibTorch's own bindings keep warnings until they are back
-// in Python and give them to PyErr_WarnEx; the call of an operator does not, and they would be written to stderr.
+// Forwards C++ warnings of a call to Python's `warnings`. LibTorch's own bindings collect warnings and pass them to PyErr_WarnEx when they
+// return to Python; operator calls do not, so warnings would be written to stderr.
 
 #include <c10/util/Exception.h>
 
@@ -11,7 +11,7 @@
 
 namespace hindcast::python {
 
-/// Keeps this thread's warnings for take_warnings() while it lives, also when what ends its life is an exception.
+/// While it lives, collects this thread's warnings for take_warnings(), also if an exception ends the call.
 class KeptWarnings final : private c10::WarningHandler {
  public:
   KeptWarnings() : here_(this) {}
@@ -28,8 +28,8 @@ class KeptWarnings final : private c10::WarningHandler {
   c10::WarningUtils::WarningHandlerGuard here_;
 };
 
-/// The category, text, file and line of each kept warning of this thread, the oldest first; they are kept no longer. A file that is
-/// empty, as it mostly is, means the place in Python where the call came from.
+/// Returns and removes this thread's collected warnings: category, text, file and line of each, oldest first. An empty file, the usual
+/// case, means the calling line in Python.
 using WarningColumns = std::tuple<std::vector<std::string>, std::vector<std::string>, std::vector<std::string>, std::vector<int64_t>>;
 WarningColumns take_warnings();
 

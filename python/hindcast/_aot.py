@@ -329,7 +329,7 @@ class AotFunction:
         self._root: tuple[Any, ...] = (function,)
         self._kinds: _Kinds = {}
         self._left_to_python = 0
-        # As C++ says, which sees what calls gain (engine/leaving.h): so many calls to come are the function's; -1: the next is timed.
+        # As C++ says, which sees what calls gain (include/hindcast/detail/leaving.h): so many calls to come are the function's; -1: the next is timed.
         self._next = self._granted = 0
         self._is_timed, self.own_ns = False, 0  # the call that is running, and what the function took of it
         self._told: set[str] = set()  # why calls were left to Python

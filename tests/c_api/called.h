@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "c_api/hindcast_c.h"
+#include "hindcast/hindcast_c.h"
 
 namespace hindcast::tests {
 

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/c_api/called.h"
 #include "tests/support/in_child.h"
 

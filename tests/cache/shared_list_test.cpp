@@ -1,6 +1,6 @@
 // base::SharedList: a list whose copies share their elements.
 
-#include "base/shared_list.h"
+#include "hindcast/detail/shared_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Lists that share elements, in several threads: also for ThreadSanitizer.
 
-#include "base/shared_list.h"
+#include "hindcast/detail/shared_list.h"
 
 #include <gtest/gtest.h>
 

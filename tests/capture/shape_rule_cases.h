@@ -4,8 +4,8 @@
 //   sum.dim_IntList T(s0,s1,s2) [1] true        op of aten, arguments in the schema's order, the rest by default
 //   native_dropout T(s0) 0.5 train=true          or by name
 //
-// T(sizes) floats, U(sizes) floats between 0 and 1, C(sizes) complex, B(sizes) truth values, L{bound}(sizes) integers below a bound, None, 'text'.
-// s0..s4 are symbols; sizes and SymInt arguments are expressions of them with + - * / and parentheses.
+// T(sizes) floats, U(sizes) floats between 0 and 1, C(sizes) complex, B(sizes) truth values, L{bound}(sizes) integers below a bound, None,
+// 'text'. s0..s4 are symbols; sizes and SymInt arguments are expressions of them with + - * / and parentheses.
 // A line that starts with ~ records relations that some of the other sizes break; one with ! pins what it is given.
 
 namespace hindcast::capture {

@@ -1,6 +1,6 @@
 // The queue of what is done beside the backwards.
 
-#include "engine/background.h"
+#include "engine/compile/background.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -5,7 +5,7 @@
 
 #include <initializer_list>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/programs.h"
 
 namespace hindcast::tests {

@@ -1,5 +1,5 @@
-// Products of conjugated tensors: BLAS conjugates an operand, with other roundings than those of a product with a copy. Formulas that multiply so
-// give the stock engine's bits, at the capture and at hits.
+// Products of conjugated tensors: BLAS conjugates an operand, with other roundings than those of a product with a copy. Formulas that
+// multiply so give the stock engine's bits, at the capture and at hits.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests::conjugated_products_test {
 namespace {

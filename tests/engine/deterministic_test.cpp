@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "capture/graph/graph.h"
-#include "engine/hindcast.h"
+#include "hindcast/graph.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 namespace {
@@ -107,7 +107,7 @@ TEST(Deterministic, AUsersCompilerIsTold) {
   std::vector<bool> strict;
   Options options = deterministic();
   options.compiler = Compiler([&strict](const std::shared_ptr<const Graph>& graph) {
-    strict.push_back(graph->strict);
+    strict.push_back(graph->bitwise);
     return std::vector<SegmentFunction>(graph->segments().size());
   });
   const auto guard = hindcast::enable(options);

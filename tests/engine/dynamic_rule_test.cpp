@@ -1,6 +1,6 @@
 // Which facts become symbols: rows of numbers and the choice, without a backward.
 
-#include "engine/dynamic_rule.h"
+#include "engine/cache/dynamic_rule.h"
 
 #include "capture/backward/trace.h"
 

@@ -9,8 +9,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "capture/graph/graph.h"
-#include "engine/hindcast.h"
+#include "hindcast/graph.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/programs.h"
 #include "tests/support/same_grads.h"

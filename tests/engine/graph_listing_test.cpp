@@ -8,7 +8,7 @@
 #include <regex>
 #include <sstream>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/kept_graphs.h"
 #include "tests/support/trimmed.h"
 

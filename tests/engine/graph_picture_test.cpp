@@ -14,7 +14,7 @@
 
 #include <unistd.h>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/kept_graphs.h"
 
 namespace hindcast::tests {

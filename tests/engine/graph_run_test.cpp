@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "base/check.h"
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/kept_graphs.h"
 
 namespace hindcast::tests {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 namespace {

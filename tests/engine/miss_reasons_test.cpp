@@ -8,7 +8,7 @@
 
 #include <functional>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/log_capture.h"
 
 namespace hindcast::tests {

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/recording_hooks.h"
 #include "tests/support/same_grads.h"

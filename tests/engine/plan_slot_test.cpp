@@ -1,6 +1,6 @@
 // A slot with a captured graph of no instrs: which plan and graph it hands out, and what it answers for in bytes.
 
-#include "engine/plan_slot.h"
+#include "engine/plan/plan_slot.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
-#include "engine/aot/aot.h"
-#include "engine/hindcast.h"
+#include "hindcast/aot.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests::process_guard_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/in_child.h"
 
 namespace hindcast::tests::process_guard_test {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 namespace {

@@ -1,6 +1,6 @@
 // Backwards with create_graph under a guard: they are programs, with results and histories like the stock engine's.
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

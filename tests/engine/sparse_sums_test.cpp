@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "capture/graph/graph.h"
-#include "engine/hindcast.h"
+#include "hindcast/graph.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/same_grads.h"
 
 namespace hindcast::tests {

@@ -9,7 +9,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/programs.h"
 #include "tests/support/recording_hooks.h"
 

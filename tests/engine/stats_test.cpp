@@ -1,4 +1,4 @@
-#include "engine/counters/stats.h"
+#include "hindcast/stats.h"
 
 #include "base/log.h"
 #include "engine/counters/fallback.h"

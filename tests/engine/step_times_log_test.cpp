@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "engine/aot/aot_function.h"
-#include "engine/hindcast.h"
+#include "hindcast/aot_function.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/log_capture.h"
 
 namespace hindcast::tests::step_times_log_test {

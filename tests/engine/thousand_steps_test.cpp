@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/same_grads.h"
 
 namespace hindcast::tests {

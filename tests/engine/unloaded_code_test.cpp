@@ -1,5 +1,5 @@
-// A library that is unloaded, and loaded again in another version, where the former one was: what was captured of the former one's Functions
-// and hooks is not found again.
+// A library that is unloaded, and loaded again in another version, where the former one was: what was captured of the former one's
+// Functions and hooks is not found again.
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -11,8 +11,8 @@
 #include <typeinfo>
 
 #include "base/unloads.h"
-#include "engine/captures.h"
-#include "engine/hindcast.h"
+#include "engine/cache/captures.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests::unloaded_code_test {
 namespace {

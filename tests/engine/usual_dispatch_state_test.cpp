@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests::usual_dispatch_state_test {
 namespace {

@@ -1,6 +1,6 @@
 // Options::verify: each new graph is replayed on copies of what its capture was given. What differs by a bit never serves.
 //
-// All modules of torch::nn and all rows of the op table run under it in tests/modules and tests/ops.
+// All modules of torch::nn and all rows of the op table run under it in tests/whole/modules and tests/whole/ops.
 
 #include <ATen/ScalarOps.h>
 #include <gmock/gmock.h>
@@ -12,8 +12,8 @@
 #include <cmath>
 
 #include "capture/backward/trace.h"
-#include "engine/hindcast.h"
-#include "tests/kernel_store/temporary_folder.h"
+#include "hindcast/hindcast.h"
+#include "tests/codegen/store/temporary_folder.h"
 #include "tests/support/kept_graphs.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
@@ -162,8 +162,8 @@ TEST(Verify, RefusesAGraphThatGivesOtherBitsWhenItIsReplayed) {
   EXPECT_THAT(hindcast::report(), HasSubstr("refused graphs"));
 }
 
-// Writes that the replay does not miss: to a leaf's gradient and to a saved leaf by a hook behind the accumulation, and the engine's own sum in the
-// place of a result that a node gave.
+// Writes that the replay does not miss: to a leaf's gradient and to a saved leaf by a hook behind the accumulation, and the engine's own
+// sum in the place of a result that a node gave.
 TEST(Verify, RefusesItThoughOthersWriteInPlace) {
   const auto program = [](uint64_t) {
     calls = 0;

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "capture/graph/graph.h"
-#include "engine/hindcast.h"
+#include "hindcast/graph.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/log_capture.h"
 
 namespace hindcast::tests {

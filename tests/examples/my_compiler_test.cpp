@@ -7,8 +7,8 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "capture/graph/graph.h"
-#include "engine/hindcast.h"
+#include "hindcast/graph.h"
+#include "hindcast/hindcast.h"
 #include "tests/support/log_capture.h"
 
 namespace hindcast::tests {

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 namespace {

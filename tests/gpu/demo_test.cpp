@@ -9,8 +9,8 @@
 #include <string>
 #include <tuple>
 
-#include "engine/hindcast.h"
 #include "examples/digits/models.h"
+#include "hindcast/hindcast.h"
 #include "tests/gpu/deterministic.h"
 #include "tests/gpu/on_gpu.h"
 

@@ -7,16 +7,16 @@
 #include <optional>
 #include <string>
 
-#include "tests/fuzz/chosen_seeds.h"
-#include "tests/fuzz/compare.h"
-#include "tests/fuzz/current_seed.h"
-#include "tests/fuzz/generate.h"
-#include "tests/fuzz/interpret.h"
-#include "tests/fuzz/report.h"
 #include "tests/gpu/deterministic.h"
 #include "tests/gpu/on_gpu.h"
 #include "tests/gpu/programs/recorded_fuzz.h"
 #include "tests/support/log_capture.h"
+#include "tests/whole/fuzz/chosen_seeds.h"
+#include "tests/whole/fuzz/compare.h"
+#include "tests/whole/fuzz/current_seed.h"
+#include "tests/whole/fuzz/generate.h"
+#include "tests/whole/fuzz/interpret.h"
+#include "tests/whole/fuzz/report.h"
 
 namespace hindcast::tests::fuzz {
 namespace {

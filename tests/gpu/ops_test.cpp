@@ -16,13 +16,13 @@
 
 #include "tests/gpu/deterministic.h"
 #include "tests/gpu/on_gpu.h"
-#include "tests/ops/op_run.h"
-#include "tests/ops/scenarios.h"
-#include "tests/ops/table.h"
-#include "tests/ops/tensors.h"
 #include "tests/support/crash_report.h"
 #include "tests/support/log_capture.h"
 #include "tests/support/same_grads.h"
+#include "tests/whole/ops/op_run.h"
+#include "tests/whole/ops/scenarios.h"
+#include "tests/whole/ops/table.h"
+#include "tests/whole/ops/tensors.h"
 
 namespace hindcast::tests::ops {
 namespace {
@@ -122,8 +122,8 @@ bool is_equal(const Outcome& a, const Outcome& b) {
   return true;
 }
 
-// Of an operator that adds in any order on a card, stock's own bits change: seldom, where few numbers are added. LibTorch says which ones do, but
-// for some.
+// Of an operator that adds in any order on a card, stock's own bits change: seldom, where few numbers are added. LibTorch says which ones
+// do, but for some.
 bool is_unsteady(const SeededProgram& program, const Outcome& stock, uint64_t seed) {
   constexpr int kTimes = 50;
   {

@@ -1,4 +1,4 @@
-// Backwards on a card that are replayed as CUDA graphs. tests/recordings has the same programs on a card that is none.
+// Backwards on a card that are replayed as CUDA graphs. tests/engine/cuda_graphs has the same programs on a card that is none.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/hindcast.h"
-#include "engine/saved/saved.h"
+#include "hindcast/checkpoint.h"
+#include "hindcast/hindcast.h"
 #include "tests/gpu/on_gpu.h"
 
 namespace hindcast::tests {

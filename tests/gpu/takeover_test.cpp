@@ -1,5 +1,6 @@
-// Backwards on a card, taken over and run by ATen: the stock engine's gradients to the bit, and hooks on its streams. tests/streams has the
-// same on a device without hardware, where what does not wait is found; here the work is long enough for a race to show in the numbers.
+// Backwards on a card, taken over and run by ATen: the stock engine's gradients to the bit, and hooks on its streams. tests/whole/streams
+// has the same on a device without hardware, where what does not wait is found; here the work is long enough for a race to show in the
+// numbers.
 
 #include "tests/gpu/on_gpu.h"
 #include "tests/support/same_grads.h"

@@ -1,6 +1,6 @@
 #pragma once
-// What earlier runs on this machine found, by hash: a file beside the build, which is not committed. A line is a hash and what uses_as_text.h
-// writes.
+// What earlier runs on this machine found, by hash: a file beside the build, which is not committed. A line is a hash and what
+// uses_as_text.h writes.
 
 #include "tests/machine_code/uses_as_text.h"
 

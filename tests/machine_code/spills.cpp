@@ -16,8 +16,8 @@ constexpr int kSavedAroundCalls = 64;
 
 }  // namespace
 
-// A kernel that has fewer registers than it may does not lack them: it saves more around a call, or ptxas has chosen more threads. Neither takes
-// much.
+// A kernel that has fewer registers than it may does not lack them: it saves more around a call, or ptxas has chosen more threads. Neither
+// takes much.
 bool lacks_registers(const std::string& text, const std::string& kernel, const KernelUse& use) {
   if (use.spilled_bytes <= kSavedAroundCalls) return false;
   if (use.spilled_bytes > 2 * kSavedAroundCalls) return true;

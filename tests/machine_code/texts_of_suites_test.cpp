@@ -1,6 +1,6 @@
-// The kernels of the suites, by NVRTC. The suites leave their texts in the folder that HINDCAST_KEPT_TEXTS names, each in a folder of its own.
-// The table says what NVRTC makes of most of them. HINDCAST_TEST_PART says which are compiled all the same; with HINDCAST_ALL_ARCHITECTURES=1 each
-// is compiled for all architectures.
+// The kernels of the suites, by NVRTC. The suites leave their texts in the folder that HINDCAST_KEPT_TEXTS names, each in a folder of its
+// own. The table says what NVRTC makes of most of them. HINDCAST_TEST_PART says which are compiled all the same; with
+// HINDCAST_ALL_ARCHITECTURES=1 each is compiled for all architectures.
 
 #include <gtest/gtest.h>
 

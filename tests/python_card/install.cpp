@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/recordings/fake_card.h"
+#include "tests/engine/cuda_graphs/fake_card.h"
 #include "tests/support/kept_texts.h"
 
 namespace hindcast::tests {

@@ -409,7 +409,8 @@ class Call {
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }
 
-// As CUDA does: between two devices, on the stream of the one that is read, which both sides wait for; from and to the host, the host waits.
+// As CUDA does: between two devices, on the stream of the one that is read, which both sides wait for; from and to the host, the host
+// waits.
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   StreamModel& model = StreamModel::of_process();

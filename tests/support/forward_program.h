@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "capture/graph/graph.h"
 #include "codegen/kernel/later.h"
 #include "codegen/plan/plan.h"
+#include "hindcast/graph.h"
 
 namespace hindcast::tests {
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "capture/graph/graph.h"
-#include "engine/options.h"
+#include "hindcast/graph.h"
+#include "hindcast/options.h"
 
 namespace hindcast::tests {
 

@@ -6,8 +6,8 @@
 
 namespace hindcast::tests {
 
-/// Writes the text into the folder that HINDCAST_KEPT_TEXTS names, if any, as `<name>-<n>.cu`: the n-th text of this name, counted from 1. A
-/// text that this process has kept before is not written again.
+/// Writes the text into the folder that HINDCAST_KEPT_TEXTS names, if any, as `<name>-<n>.cu`: the n-th text of this name, counted from 1.
+/// A text that this process has kept before is not written again.
 void keep_text(std::string_view text, std::string name);
 
 /// The same under the name of the running test, with '-' for each '/'.

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 /// The one question of all differential tests: does hindcast leave the same bits behind as the stock engine?
 ///

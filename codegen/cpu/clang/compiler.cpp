@@ -1,8 +1,8 @@
 #include "codegen/cpu/clang/compiler.h"
 
-#include "codegen/cpu/clang/plugin.h"
 #include "base/fork_gate.h"
 #include "base/format.h"
+#include "codegen/cpu/clang/plugin.h"
 
 #include <dlfcn.h>
 
@@ -19,13 +19,13 @@ constexpr const char* kOverride = "HINDCAST_CLANG_LIBRARY";
 constexpr std::string_view kHowToGet =
     "It is built with hindcast where Clang 19 is installed (apt-get install libclang-19-dev llvm-19-dev) and lies beside libhindcast.so";
 
-std::vector<std::string> places_to_look_at() {
-  const char* const given = secure_getenv(kOverride);  // none in a program that runs with more rights than its caller has
+std::vector<std::string> candidate_paths() {
+  const char* const given = secure_getenv(kOverride);  // nullptr in a program that runs with more rights than its caller (setuid)
   if (given != nullptr && *given != '\0') return {given};
   std::vector<std::string> paths;
   Dl_info own;
-  if (dladdr(reinterpret_cast<const void*>(&places_to_look_at), &own) != 0 && own.dli_fname != nullptr) {
-    // Symbolic links are followed: libhindcast.so may be linked to from where the plug-in is not.
+  if (dladdr(reinterpret_cast<const void*>(&candidate_paths), &own) != 0 && own.dli_fname != nullptr) {
+    // Resolves symbolic links: a link to libhindcast.so may be in a folder without the plug-in.
     std::error_code error;
     const auto file = std::filesystem::canonical(own.dli_fname, error);
     if (!error) paths = {file.parent_path() / kLibrary, file.parent_path().parent_path() / "lib" / kLibrary};
@@ -72,10 +72,10 @@ std::shared_ptr<ClangCompiler> ClangCompiler::get(std::string* why_not) {
     std::shared_ptr<ClangCompiler> compiler;
     std::string why_not;
   };
-  // Never destroyed: kernels are unloaded by objects that live as long as the process, after the destructors of this file.
+  // Never destroyed, since kernels are unloaded by objects that live as long as the process, after the destructors of this file.
   static const Found* const found = [] {
     auto* result = new Found;
-    result->compiler = open(places_to_look_at(), &result->why_not);
+    result->compiler = open(candidate_paths(), &result->why_not);
     return result;
   }();
   if (!found->compiler && why_not != nullptr) *why_not = found->why_not;
@@ -91,7 +91,7 @@ std::shared_ptr<ClangCompiler> ClangCompiler::open(std::span<const std::string> 
   void* library = nullptr;
   std::string errors;
   for (const std::string& path : paths) {
-    // Its symbols are for nobody else, and it stays: threads may be in it until the process ends.
+    // Its symbols are local. It is never unloaded, since threads may be in it until the process ends.
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library != nullptr) break;
     const char* const error = dlerror();

@@ -1,10 +1,10 @@
 #pragma once
-// The compiler for CPU kernels: source text to object bytes, object bytes to functions that can be called.
+// The compiler for CPU kernels: compiles source text to object bytes, and loads object bytes as callable functions.
 //
-// Clang lies in a shared object of its own, libhindcast_clang.so, which is opened by the first get(): who compiles nothing
-// pays nothing, and hindcast works without it, only slower. It is looked for beside the object that holds this code, then
-// in the lib folder beside that one's folder (a program of the build tree), then where the dynamic linker looks. The
-// environment's HINDCAST_CLANG_LIBRARY, if not empty, names the one place to look at instead.
+// Clang is in a separate shared object, libhindcast_clang.so, which is opened by the first get(): programs that compile no
+// kernels do not load it, and hindcast works without it, only slower. It is looked for beside the object that holds this code,
+// then in the lib folder beside that object's folder (for programs of the build tree), then by the dynamic linker. If the
+// environment variable HINDCAST_CLANG_LIBRARY is not empty, only the place it names is tried instead.
 //
 // All functions may be called on any thread. A child of fork() may compile and load, see base/fork_gate.h. A thread may be
 // compiling when the process exits: nothing that it uses is destroyed.
@@ -27,15 +27,15 @@ struct SourceFile {
   std::string_view text;
 };
 
-/// Freestanding C++20; functions to be called are `extern "C"`. Floating point is strict: no contraction, no reordering.
+/// Freestanding C++20; functions to be called must be `extern "C"`. Floating point is strict: no contraction, no reordering.
 struct KernelSource {
   std::string_view text;
   std::span<const SourceFile> files = {};
   uint32_t optimisation = 3;
 };
 
-/// Clang refused a source, which is our bug or its own, but the caller has another way, as with all that is Unsupported.
-/// The text holds the diagnostics and the source with its lines numbered.
+/// Clang rejected a source. This is a bug of hindcast or Clang, but the caller can fall back, as for any Unsupported. The message has the
+/// diagnostics and the source with numbered lines.
 class CompileError : public Unsupported {
  public:
   CompileError(const std::string& diagnostics, std::string_view source);
@@ -45,14 +45,14 @@ class CompileError : public Unsupported {
   std::string diagnostics_;
 };
 
-/// Functions in memory. They are gone with the last holder, who sees to it that nobody is in one.
+/// Loaded functions. They are unloaded with the last reference; the caller must ensure that none of them is running then.
 class LoadedKernel {
  public:
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 
-  /// The address of an `extern "C"` function; null when there is none of that name.
+  /// The address of an `extern "C"` function; nullptr if there is none with that name.
   void* symbol(const std::string& name) const;
 
  private:
@@ -65,19 +65,19 @@ class LoadedKernel {
 
 class ClangCompiler {
  public:
-  /// The process's one. Null when there is none; then `why_not` is a sentence that says what failed and what to do.
+  /// The process's compiler. nullptr if there is none; `why_not` is then a sentence that says what failed and what to do.
   static std::shared_ptr<ClangCompiler> get(std::string* why_not);
-  /// The same from the first of `paths` that can be opened, for tests.
+  /// For tests: a compiler from the first of `paths` that can be opened.
   static std::shared_ptr<ClangCompiler> open(std::span<const std::string> paths, std::string* why_not);
 
-  /// All besides a source and its options that the object's bytes depend on; part of a stored kernel's key.
+  /// Everything that an object's bytes depend on besides its source and options; part of a stored kernel's key.
   const std::string& identity() const { return identity_; }
 
-  /// An object file's bytes. Throws CompileError.
+  /// Returns the bytes of an object file. Throws CompileError.
   std::string compile(const KernelSource& source) const;
 
-  /// `object` is what compile() gave, on this machine, in this process or another. Throws Unsupported for bytes that are no
-  /// such object, and for one that calls what neither it nor libm has.
+  /// `object`: a result of compile() on this machine, of this process or another. Throws Unsupported if the bytes are not such an object,
+  /// or if it calls a function that neither it nor libm defines.
   std::shared_ptr<const LoadedKernel> load(std::string_view object) const;
 
  private:

@@ -3,14 +3,14 @@
 //   source -> CompilerInstance + EmitObjAction -> object bytes          (what the kernel store keeps)
 //   object bytes -> JITLink -> pages of code in this process, addresses by name
 //
-// JITLink, the linker below ORC's layers, is used without an ExecutionSession: kernels know nothing of each other, so its
-// symbol tables and its lock over all of them would be for nothing, and each load is on its own, on any thread.
+// JITLink, the linker below ORC's layers, is used without an ExecutionSession: kernels do not refer to each other, so they need
+// neither its symbol tables nor its global lock, and loads are independent, on any thread.
 //
-// LLVM and Clang are linked in statically, with hidden symbols. Against their shared libraries, what was measured is: the
-// first dlopen takes 13 ms and not 32 (disk cache warm), compiles and loads take the same, the link 6 s, the file 80 MB.
-// What decides is that the copy is our own: no LLVM of the host program (a driver's, another plug-in's) is mixed up with
-// it, the handler of fatal errors is ours alone, and destructors of its global objects can be kept from running, see below: with
-// the shared libraries, a process that exits while a thread compiles aborts.
+// LLVM and Clang are linked statically, with hidden symbols. Compared with their shared libraries, the first dlopen takes 13 ms
+// instead of 32 (disk cache warm), compiles and loads take the same time, the link takes 6 s, and the file has 80 MB. The reason
+// is that the copy is private: it is never mixed with an LLVM of the host program (a driver's, another plug-in's), the fatal error
+// handler is ours alone, and destructors of its global objects can be suppressed, see below: with the shared libraries, a process
+// that exits while a thread compiles aborts.
 
 #include "codegen/cpu/clang/plugin.h"
 
@@ -44,12 +44,12 @@
 #include <string_view>
 #include <vector>
 
-// A thread may be compiling when the process exits. Were LLVM's global objects destroyed under it, it would crash; so
-// nothing that is linked into this file registers a destructor. It is never unloaded either: the memory goes with the process.
+// A thread may be compiling when the process exits. If LLVM's global objects were destroyed then, it would crash; so
+// nothing that is linked into this library registers a destructor. The library is never unloaded either.
 extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
 
-// Distributions build extensions of LLVM into it (Polly, as a rule), which Clang asks for their passes and which come in
-// packages of their own. No flag of ours would turn one on, so they are nothing here.
+// Distributions configure LLVM with extensions (usually Polly), which Clang asks for their passes and which are in separate
+// packages. None of our flags enables one, so they are replaced by stubs here.
 #define HANDLE_EXTENSION(name)                                                  \
   llvm::PassPluginLibraryInfo get##name##PluginInfo() {                         \
     return {LLVM_PLUGIN_API_VERSION, #name, "none", [](llvm::PassBuilder&) {}}; \
@@ -97,37 +97,37 @@ std::vector<std::string> flags_for(const Target& target) {
       "-x",
       "c++",
       "-std=c++20",
-      // Sources bring all they need: nothing to include, no calls of a C library but those that they write themselves.
+      // Sources are self-contained: no system headers, and no C library calls but explicit ones.
       "-ffreestanding",
       "-nostdsysteminc",
       "-nobuiltininc",
       "-nostdinc++",
-      // Kernels do not throw, and code without unwind tables needs not be registered with the unwinder, whose lock and list
-      // every exception of the process would pay for.
+      // Kernels do not throw. Code without unwind tables need not be registered with the unwinder, which would slow down
+      // every exception of the process.
       "-fno-rtti",
       "-funwind-tables=0",
       "-mframe-pointer=none",
-      // Loaded wherever there is room, maybe far from libm.
+      // Code may be loaded far from libm.
       "-mrelocation-model",
       "pic",
       "-pic-level",
       "2",
-      // Not for -cc1 by default, whatever the level.
+      // Off by default for -cc1, at any level.
       "-vectorize-loops",
       "-vectorize-slp",
-      // a * b + c rounds twice, as it does in LibTorch: a kernel must give the bits that the ops it replaces would.
+      // a * b + c rounds twice, as in LibTorch: a kernel must compute the same bits as the ops that it replaces.
       "-ffp-contract=off",
-      // Nobody reads the exception flags (-fno-trapping-math): a masked lane may compute what the loop would not have.
+      // The exception flags are not read (-fno-trapping-math): a masked lane may compute what the loop would not.
       "-ffp-exception-behavior=ignore",
-      // Warnings are for people, and these sources are written by a program.
+      // No warnings, since the sources are generated.
       "-w",
   };
   for (const std::string& feature : target.features) {
     flags.push_back("-target-feature");
     flags.push_back(feature);
   }
-  // LLVM uses half of AVX-512's width on Intel's CPUs, whose clocks it once slowed down. Those that have this feature, from Ice Lake on,
-  // hardly do that, and their kernels are up to a third faster with all of it.
+  // By default, LLVM uses half of AVX-512's width on Intel's CPUs, because older ones lower their clock for the full width. CPUs with this
+  // feature, from Ice Lake on, hardly do, and their kernels are up to a third faster with the full width.
   if (std::find(target.features.begin(), target.features.end(), "+avx512vbmi2") != target.features.end())
     flags.push_back("-mprefer-vector-width=512");
   return flags;
@@ -136,8 +136,8 @@ std::vector<std::string> flags_for(const Target& target) {
 // ---------------------------------------------------------------------------------------------------------------------
 // LLVM's fatal errors
 
-// A source that a back end cannot translate ends in report_fatal_error, which would abort the process; the handler may not
-// return. So it jumps out of the compile. What was on the stack is leaked, a lock maybe with it: that was the last compile.
+// If a back end cannot translate a source, it calls report_fatal_error, which would abort the process; the handler must not
+// return. So it jumps out of the compile. Everything on the stack is leaked, possibly including a lock: so no compile follows.
 struct Escape {
   jmp_buf where;
   char reason[512];
@@ -146,14 +146,14 @@ thread_local Escape* escape = nullptr;
 std::atomic<bool> broken = false;
 
 void on_fatal_error(void*, const char* reason, bool) {
-  if (escape == nullptr) return;  // LLVM then aborts: not within a compile
+  if (escape == nullptr) return;  // not within a compile; LLVM then aborts
   broken = true;
   snprintf(escape->reason, sizeof(escape->reason), "%s", reason);
   longjmp(escape->where, 1);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// What is set up once
+// One-time setup
 
 struct Compiler {
   std::vector<std::string> flags;
@@ -174,7 +174,7 @@ struct Compiler {
     if (manager)
       memory = std::move(*manager);
     else
-      llvm::consumeError(manager.takeError());  // load() says so
+      llvm::consumeError(manager.takeError());  // reported by load()
     libm = dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL);
     libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_LOCAL);
   }
@@ -210,7 +210,7 @@ bool compile_now(const HindcastClangSource& source, llvm::SmallVectorImpl<char>&
   clang::CompilerInstance instance;
   llvm::raw_string_ostream text(diagnostics);
   llvm::raw_null_ostream nowhere;
-  instance.setVerboseOutputStream(nowhere);  // "1 error generated." would go to stderr
+  instance.setVerboseOutputStream(nowhere);  // otherwise "1 error generated." goes to stderr
   instance.createDiagnostics(new clang::TextDiagnosticPrinter(text, &instance.getDiagnosticOpts()), true);
 
   const std::vector<std::string> flags = flags_of(source);
@@ -256,7 +256,8 @@ struct Loaded {
   jitlink::JITLinkMemoryManager::FinalizedAlloc code;
 };
 
-/// What `library` itself defines. dlsym() alone would also look into what that library needs: by way of libm all of libc.
+/// The address of a symbol that `library` itself defines. dlsym() alone also searches the library's dependencies: through libm, all of
+/// libc.
 void* defined_in(void* library, const char* name) {
   void* const address = library == nullptr ? nullptr : dlsym(library, name);
   const link_map* map = nullptr;
@@ -265,14 +266,14 @@ void* defined_in(void* library, const char* name) {
   return strcmp(found.dli_fname, map->l_name) == 0 ? address : nullptr;
 }
 
-/// All of libm, and what compilers make of loops and assignments. Looked up in these two libraries, not in the process: a
-/// kernel must not bind to a function of the host that happens to have the name.
+/// A function of libm, or one that compilers generate calls of for loops and assignments. Looked up in these two libraries, not in the
+/// process: a kernel must not bind to a function of the host program that happens to have the same name.
 void* external(llvm::StringRef name) {
   const bool memory = name == "memcpy" || name == "memmove" || name == "memset" || name == "memcmp";
   return defined_in(memory ? compiler().libc : compiler().libm, name.str().c_str());
 }
 
-/// One link. JITLink owns it and calls back; with a memory manager of this process all calls come before link() returns.
+/// One link. JITLink owns the object and calls it back; with an in-process memory manager, all calls are made before link() returns.
 class Link : public jitlink::JITLinkContext {
  public:
   Link(Loaded& loaded, std::string& problem) : JITLinkContext(nullptr), loaded_(loaded), problem_(problem) {}
@@ -300,7 +301,7 @@ class Link : public jitlink::JITLinkContext {
   }
 
   llvm::Error notifyResolved(jitlink::LinkGraph& graph) override {
-    // Nobody would run it.
+    // Nothing would run a constructor.
     for (const char* constructors : {".init_array", ".ctors"}) {
       if (graph.findSectionByName(constructors) != nullptr)
         return llvm::createStringError(llvm::inconvertibleErrorCode(), "it has a global object with a constructor");
@@ -324,7 +325,7 @@ int load(HindcastClangText object, void** out, HindcastClangSink problem) noexce
     write_to(problem, "the size of a page is not known");
     return 0;
   }
-  // A copy, since the caller's bytes may lie at an address that is not aligned.
+  // Copied, since the caller's bytes may not be aligned.
   const auto bytes = llvm::MemoryBuffer::getMemBufferCopy(view(object), "kernel.o");
   auto graph = jitlink::createLinkGraphFromObject(bytes->getMemBufferRef());
   if (!graph) {

@@ -1,8 +1,8 @@
 #pragma once
-// What libhindcast_clang.so and hindcast agree on: a table of C functions over plain data, so that the two may be built by
+// The interface between libhindcast_clang.so and hindcast: a table of C functions over plain data, so that the two may be built by
 // different compilers with different flags, and neither sees the other's C++ types or exceptions.
 //
-// A change here, or of what a function does with its arguments, takes a new number in kHindcastClangVersion.
+// Any change here, or of what a function does with its arguments, requires a new kHindcastClangVersion.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef struct HindcastClangText {
   size_t size;
 } HindcastClangText;
 
-/// A file that `#include "name"` finds. No other includes are found: the disk is not looked at.
+/// A file that `#include "name"` finds. No other includes are found: the file system is not searched.
 typedef struct HindcastClangFile {
   HindcastClangText name;
   HindcastClangText text;
@@ -29,34 +29,34 @@ typedef struct HindcastClangSource {
   uint32_t optimisation;  // 0 to 3
 } HindcastClangSource;
 
-/// Receives a result, once and before the call that it was given to returns.
+/// Receives a result: called once, before the function that it was passed to returns.
 typedef struct HindcastClangSink {
   void (*write)(void* context, const char* data, size_t size);
   void* context;
 } HindcastClangSink;
 
-/// Every function may be called on any thread at any time. Those that return an int return 1 for success; else `problem`
-/// received why.
+/// Every function may be called on any thread at any time. Those that return an int return 1 for success; otherwise `problem` has received
+/// the reason.
 typedef struct HindcastClangTable {
   uint32_t version;  // first in all versions
 
-  /// All besides the source and its options that an object's bytes depend on: compiler, target, CPU, flags. Never freed.
+  /// Everything that an object's bytes depend on besides the source and its options: compiler, target, CPU, flags. Never freed.
   const char* (*identity)(void);
 
-  /// C++ to the bytes of an object file for this machine.
+  /// Compiles C++ to the bytes of an object file for this machine.
   int (*compile)(const HindcastClangSource* source, HindcastClangSink object, HindcastClangSink problem);
 
-  /// Makes an object's functions callable. What it may call itself is libm and memcpy, memmove, memset, memcmp.
+  /// Makes an object's functions callable. They may call libm, and memcpy, memmove, memset and memcmp.
   int (*load)(HindcastClangText object, void** loaded, HindcastClangSink problem);
 
-  /// The address of an `extern "C"` function or variable; null when there is none of that name.
+  /// The address of an `extern "C"` function or variable; NULL if there is none with that name.
   void* (*find)(const void* loaded, const char* name);
 
-  /// Frees the code: nobody may be in it or call it again.
+  /// Frees the code, which must not be running or be called again.
   void (*unload)(void* loaded);
 } HindcastClangTable;
 
-/// What the shared object exports, under the name below.
+/// The function that the shared object exports under the name below.
 typedef const HindcastClangTable* (*HindcastClangEntry)(void);
 #define HINDCAST_CLANG_ENTRY "hindcast_clang_table"
 

@@ -1,6 +1,6 @@
-// In the place of LLVM's Compression.cpp and CRC.cpp, the two files that call zlib and zstd: a kernel has no section to compress,
-// and so the plug-in needs neither library where it runs. Compression is off as in an LLVM that was built without it; checksums
-// are computed all the same. The linker takes no file of LLVM's archives whose symbols are all here, and says so where one is not.
+// Replaces LLVM's Compression.cpp and CRC.cpp, the two files that call zlib and zstd: kernels have no compressed sections, so the
+// plug-in need not depend on these libraries. Compression is unavailable, as in an LLVM that was built without it; checksums are
+// computed. The linker skips a file of LLVM's archives if all its symbols are defined here, and reports an error if one is missing.
 
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/SmallVector.h>

@@ -1,5 +1,5 @@
 #pragma once
-// With AddressSanitizer, an access of poisoned memory is reported. Without it nothing happens.
+// Macros to poison memory: AddressSanitizer reports accesses to it. No-ops without AddressSanitizer.
 
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>

@@ -14,14 +14,14 @@
 
 namespace hindcast::codegen::cpu {
 
-// Lies in front of its data, which is thereby aligned as LibTorch's allocator aligns, and whose address alone is the
-// DataPtr's context: LibTorch shares storages lazily only if they are that simple.
+// The header of a buffer, directly before its data. Its size keeps the data aligned as LibTorch's allocator does. The data's address alone
+// is the DataPtr's context: LibTorch supports copy-on-write only for such storages.
 struct Recycler::Buffer {
   c10::DataPtr memory;  // LibTorch's, this header included
   Recycler* owner;
   size_t bytes;  // of the data
-  size_t asked;  // of these, by whom it serves now
-  Buffer* next;  // of those that are dropped together
+  size_t asked;  // bytes requested by the current user
+  Buffer* next;  // next in a chain of buffers to be released
 
   char* data() { return reinterpret_cast<char*>(this + 1); }
 };
@@ -59,7 +59,7 @@ c10::DataPtr Recycler::allocate(size_t bytes) {
   return {buffer->data(), buffer->data(), &give_back, c10::Device(c10::DeviceType::CPU)};
 }
 
-// A free buffer, or null. Either way the request is accounted for, and what is free makes room for it.
+// Returns a free buffer, or nullptr. In both cases the request is counted, and free buffers are dropped to make room for it.
 Recycler::Buffer* Recycler::take(size_t bytes) {
   Buffer* taken = nullptr;
   Buffer* dropped = nullptr;
@@ -87,7 +87,7 @@ Recycler::Buffer* Recycler::take(size_t bytes) {
 
 std::vector<Recycler::Free>::iterator Recycler::find(size_t bytes) {
   auto best = free_.end();
-  for (auto free = free_.end(); free != free_.begin();) {  // the newest first
+  for (auto free = free_.end(); free != free_.begin();) {  // newest first
     --free;
     if (free->bytes < bytes || free->bytes > largest_for(bytes)) continue;
     if (best == free_.end() || free->bytes < best->bytes) best = free;
@@ -139,8 +139,8 @@ void Recycler::keep(Buffer* buffer) {
   release(dropped);
 }
 
-// Takes out the oldest, until the others fit into `room` bytes and have not waited too long. Returns them in a chain for
-// release(), which is called without the lock: to unmap takes long, and the allocator behind is somebody else's.
+// Removes the oldest buffers until the others fit into `room` bytes and are not too old. Returns the removed ones as a chain for
+// release(), which is called without the lock: unmapping is slow, and the underlying allocator may be a custom one.
 Recycler::Buffer* Recycler::drop_to(size_t room) {
   Buffer* dropped = nullptr;
   auto free = free_.begin();
@@ -157,7 +157,7 @@ void Recycler::release(Buffer* dropped) {
   while (dropped != nullptr) {
     Buffer* buffer = std::exchange(dropped, dropped->next);
     ASAN_UNPOISON_MEMORY_REGION(buffer->data(), buffer->bytes);
-    const c10::DataPtr memory = std::move(buffer->memory);  // which the header lies in
+    const c10::DataPtr memory = std::move(buffer->memory);  // contains the header itself
     std::destroy_at(buffer);
   }
 }

@@ -14,7 +14,7 @@
 namespace hindcast::codegen::cpu::small_blocks {
 namespace {
 
-// Lies in front of its data, as the recycler's does.
+// The header of a block, directly before its data, as in the recycler.
 struct alignas(c10::gAlignment) Block {
   c10::DataPtr memory;  // LibTorch's, this header included
   size_t bytes;         // of the data
@@ -25,7 +25,7 @@ static_assert(sizeof(Block) == c10::gAlignment);
 
 void release(Block* block) {
   ASAN_UNPOISON_MEMORY_REGION(block->data(), block->bytes);
-  const c10::DataPtr memory = std::move(block->memory);  // which the header lies in
+  const c10::DataPtr memory = std::move(block->memory);  // contains the header itself
   std::destroy_at(block);
 }
 
@@ -33,13 +33,13 @@ class FreeBlocks {
  public:
   FreeBlocks() { of_thread() = this; }
   ~FreeBlocks() {
-    of_thread() = nullptr;  // tensors that are destroyed later give their memory to LibTorch's allocator
+    of_thread() = nullptr;  // tensors that are destroyed later return their memory to LibTorch's allocator
     trim();
   }
   FreeBlocks(const FreeBlocks&) = delete;
   FreeBlocks& operator=(const FreeBlocks&) = delete;
 
-  /// Null: the thread has ended, as far as its variables go.
+  /// nullptr if the thread's variables have been destroyed already.
   static FreeBlocks* get() {
     static thread_local FreeBlocks made;
     return of_thread();
@@ -90,7 +90,7 @@ class FreeBlocks {
     count_ -= end - first;
   }
 
-  std::array<Block*, kMost> blocks_;  // the oldest first
+  std::array<Block*, kMost> blocks_;  // oldest first
   size_t count_ = 0, bytes_ = 0;
 };
 

@@ -1,11 +1,11 @@
 #pragma once
-// Memory for small results, that a thread has freed before.
+// A per-thread cache of small memory blocks, for small results.
 //
-// LibTorch's allocator asks for aligned memory, which malloc does not serve from a thread's cache: it takes some 100 ns, and more where malloc
-// merges free chunks. A step allocates the same sizes again and again. So each thread keeps the blocks that it freed last, and reuses one
-// of exactly the requested size.
+// LibTorch's allocator requests aligned memory, which malloc does not serve from a thread's cache: it takes about 100 ns, and more if
+// malloc merges free chunks. A training step allocates the same sizes again and again. So each thread keeps the blocks that it freed last,
+// and reuses one of exactly the requested size.
 //
-// A thread keeps at most kMostBytes, until it ends. A block goes to the thread that frees it, whichever allocated it.
+// A thread keeps at most kMostBytes, until it ends. A freed block is kept by the thread that frees it, not by the one that allocated it.
 
 #include <c10/core/Allocator.h>
 
@@ -13,17 +13,17 @@
 
 namespace hindcast::codegen::cpu::small_blocks {
 
-inline constexpr size_t kLargest = size_t{64} << 10;     // of a block
-inline constexpr size_t kMostBytes = size_t{256} << 10;  // in free blocks of a thread
-inline constexpr size_t kMost = 32;                      // of these
+inline constexpr size_t kLargest = size_t{64} << 10;     // bytes of a block
+inline constexpr size_t kMostBytes = size_t{256} << 10;  // bytes in free blocks of a thread
+inline constexpr size_t kMost = 32;                      // free blocks of a thread
 
-/// At most kLargest `bytes`. Throws what LibTorch's allocator throws.
+/// `bytes` must be at most kLargest. Throws what LibTorch's allocator throws.
 c10::DataPtr allocate(size_t bytes);
 
-/// Returns the calling thread's free blocks to LibTorch's allocator. Bytes returned.
+/// Returns the calling thread's free blocks to LibTorch's allocator. Returns the number of bytes freed.
 size_t trim();
 
-/// In the calling thread's free blocks.
+/// Bytes in the calling thread's free blocks.
 size_t held_bytes();
 
 }  // namespace hindcast::codegen::cpu::small_blocks

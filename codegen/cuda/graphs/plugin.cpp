@@ -19,15 +19,16 @@
 
 #include <unistd.h>
 
-// LibTorch's own class for graphs, at::cuda::CUDAGraph, does the same and more: it tells the default generator of each capture, and leaves
-// that broken where one fails. What is recorded here draws no random numbers.
+// Captures CUDA graphs. LibTorch's own class, at::cuda::CUDAGraph, also registers each capture with the default generator, and leaves the
+// generator broken if a capture fails. Graphs captured here draw no random numbers, so this is not needed.
 
 namespace hindcast::codegen::cuda {
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-// The program never gets it: what others gave to it meanwhile would be captured too. One capture at a time is on it.
+// The stream for captures. The program never gets this stream, since work that it enqueued there would be captured too. One capture at a
+// time uses it.
 struct StreamOfCaptures {
   std::mutex mutex;
   cudaStream_t stream = nullptr;  // made in the first capture
@@ -40,14 +41,14 @@ struct StreamOfCaptures {
   }
 };
 
-// Those of LibTorch's are counted from 1 on in one half or the other of a pair.
+// A pool id that is not LibTorch's: those are counted from 1 on, in either half of the pair.
 c10::MempoolId_t new_pool() {
   static std::atomic<unsigned long long> last = 1ULL << 40;
   return {0, ++last};
 }
 
-// cuBLAS' work space belongs to a stream, and would outlive the graph whose memory it lies in. Those of other streams are others' to keep: a
-// graph of the program's own may have the address of one.
+// cuBLAS' workspace belongs to a stream, and would outlive the graph in whose memory pool it is. Workspaces of other streams are kept: a
+// graph of the program's own may contain the address of one.
 void forget_work_spaces_of(cudaStream_t stream) {
   for (at::cuda::WorkspaceMapWithMutex* const spaces :
        {&at::cuda::cublas_handle_stream_to_workspace(), &at::cuda::cublaslt_handle_stream_to_workspace()}) {
@@ -58,7 +59,7 @@ void forget_work_spaces_of(cudaStream_t stream) {
   }
 }
 
-// While it lives, memory that is asked for on the stream comes from the pool.
+// While it lives, device memory for the stream is allocated from the pool.
 class DevicePool {
  public:
   DevicePool(c10::DeviceIndex device, c10::MempoolId_t pool, cudaStream_t stream) : device_(device), pool_(pool) {
@@ -73,7 +74,7 @@ class DevicePool {
   const c10::MempoolId_t pool_;
 };
 
-// The same of memory of the host.
+// The same for pinned host memory.
 class HostPool {
  public:
   HostPool(c10::MempoolId_t pool, cudaStream_t stream) : pool_(pool) {
@@ -89,13 +90,13 @@ class HostPool {
   const c10::MempoolId_t pool_;
 };
 
-// A child of fork() has none of its parent's device, and no call to it succeeds.
+// In a child of fork() all CUDA calls fail.
 bool is_child() {
   static const pid_t process = getpid();
   return getpid() != process;
 }
 
-// What is done here breaks no capture of another thread.
+// CUDA calls made while it lives do not invalidate a capture of another thread.
 struct Relaxed {
   const c10::cuda::CUDAStreamCaptureModeGuard guard{cudaStreamCaptureModeRelaxed};
 };
@@ -115,7 +116,7 @@ class Graph final : public CapturedGraph {
     try {
       forget_work_spaces_of(captures.stream);
       capture(captures.stream, give);
-      // What a library asks the driver for within the graph, and does not give back, is given back at the next launch.
+      // Memory that a library allocates from the driver inside the graph and does not free is freed at the next launch.
       C10_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagAutoFreeOnLaunch));
       for (const auto& segment : allocator::snapshot(pool_, /*include_traces=*/false).segments) bytes_ += segment.total_size;
       forget_work_spaces_of(captures.stream);
@@ -130,7 +131,7 @@ class Graph final : public CapturedGraph {
   }
 
   void launch() override {
-    const c10::cuda::CUDAGuard on_device(device_);  // the default stream is that of the current one
+    const c10::cuda::CUDAGuard on_device(device_);  // the default stream is that of the current device
     last_stream_ = c10::cuda::getCurrentCUDAStream(device_);
     C10_CUDA_CHECK(cudaGraphLaunch(executable_, *last_stream_));
   }
@@ -156,8 +157,8 @@ class Graph final : public CapturedGraph {
     C10_CUDA_CHECK(cudaStreamEndCapture(stream, &graph_));
   }
 
-  // A pool that the program gives its own allocations to (torch.cuda.use_mem_pool) comes first, and would have the graph's memory: it may go
-  // before the graph does.
+  // A memory pool that the program has activated (torch.cuda.use_mem_pool) takes precedence, so that the graph's memory would be allocated
+  // from it: that pool might be destroyed before the graph.
   void refuse_pools_of_the_program(cudaStream_t stream) const {
     allocator::raw_delete(allocator::raw_alloc_with_stream(1, stream));
     TORCH_CHECK(!allocator::snapshot(pool_, /*include_traces=*/false).segments.empty(),
@@ -196,7 +197,7 @@ void give_back() {
   FullPools::of_process().empty();
 }
 
-// Its kernels draw by the generator's seed and how many numbers were drawn before; so does this.
+// LibTorch's kernels compute random numbers from the generator's seed and its offset, the count of numbers drawn so far; so does this.
 std::optional<uint64_t> draw(c10::DeviceIndex device) {
   constexpr uint64_t kDrawn = 4;  // LibTorch counts in fours
   const c10::cuda::CUDAGuard on_device(device);

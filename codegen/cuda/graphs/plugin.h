@@ -1,8 +1,9 @@
 #pragma once
-// What libhindcast_cuda_graphs.so and hindcast agree on. The plug-in is what links libtorch_cuda: it captures graphs with LibTorch's
-// allocator, and draws from its generators; hindcast itself links nothing of CUDA. Both are built together, by one compiler.
+// The interface between libhindcast_cuda_graphs.so and hindcast. Only the plug-in links libtorch_cuda: it captures CUDA graphs with
+// LibTorch's allocator, and draws from LibTorch's generators; hindcast itself links nothing of CUDA. Both are built together, by one
+// compiler.
 //
-// A change here takes a new number in kCudaGraphsVersion.
+// Any change here requires a new kCudaGraphsVersion.
 
 #include <c10/core/Device.h>
 #include <c10/util/FunctionRef.h>
@@ -16,18 +17,18 @@ namespace hindcast::codegen::cuda {
 
 inline constexpr uint32_t kCudaGraphsVersion = 3;
 
-/// One CUDA graph, and the memory that it was given.
+/// One CUDA graph and its memory pool.
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  /// On the current stream of its device.
+  /// Launches on the current stream of its device.
   virtual void launch() = 0;
-  /// CUgraphExec of the driver.
+  /// The driver's CUgraphExec.
   virtual void* executable() const = 0;
-  /// Of segments that LibTorch's allocator keeps for it.
+  /// Bytes of the segments that LibTorch's allocator keeps for the graph.
   virtual size_t bytes() const = 0;
 
  protected:
@@ -36,17 +37,17 @@ class CapturedGraph {
 
 struct CudaGraphsTable {
   uint32_t version;  // first in all versions
-  /// `give` runs with a stream of its own as the current one, in CUDA's mode that watches this thread alone. Throws what `give` throws, and
-  /// what LibTorch says where something cannot be captured; the stream is as it was then.
+  /// Captures the work that `give` enqueues. `give` runs with a dedicated stream as the current one, in CUDA's thread-local capture mode.
+  /// Throws what `give` throws, and LibTorch's error if something cannot be captured; the current stream is restored in any case.
   std::unique_ptr<CapturedGraph> (*capture)(c10::DeviceIndex device, c10::function_ref<void()> give);
-  /// Memory of graphs that went while LibTorch's allocator could give nothing back. Each capture() does so, too.
+  /// Frees the memory of destroyed graphs that LibTorch's allocator could not free at that time. Each capture() does so too.
   void (*give_back)();
-  /// A number of the device's default generator, which the host knows at once. None while the current stream is captured: a graph that is
-  /// launched again must draw others.
+  /// Draws a number from the device's default generator, on the host. nullopt while the current stream is capturing: each launch of the
+  /// graph would have to draw a new number.
   std::optional<uint64_t> (*draw)(c10::DeviceIndex device);
 };
 
-/// What the shared object exports, under the name below.
+/// The function that the shared object exports under the name below.
 using CudaGraphsEntry = const CudaGraphsTable* (*)();
 #define HINDCAST_CUDA_GRAPHS_ENTRY "hindcast_cuda_graphs_table"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Pools of LibTorch's allocator that their graphs no longer need.
+// Frees the memory pools of destroyed CUDA graphs.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -11,22 +11,24 @@
 
 namespace hindcast::codegen::cuda {
 
-/// What such a pool has is of use to nobody else until the pool is emptied: by us, or by an allocation that finds no memory.
+/// A pool of LibTorch's allocator whose graph is gone. Its memory cannot be reused until the pool is emptied: by this class, or by LibTorch
+/// when an allocation finds no memory.
 class ReleasedPool {
  public:
-  /// `last_stream`: that its graph was launched on; none: it never was.
+  /// `last_stream`: the stream of the graph's last launch; nullopt if it was never launched.
   ReleasedPool(c10::DeviceIndex device, c10::MempoolId_t pool, std::optional<c10::cuda::CUDAStream> last_stream)
       : device_(device), pool_(pool), last_stream_(last_stream) {
     c10::cuda::CUDACachingAllocator::releasePool(device, pool);
   }
 
-  /// It cannot be told when the last launch on a stream is done that LibTorch did not make, and that may be gone.
+  /// False if the last stream was not created by LibTorch: it may have been destroyed, so it cannot be queried for completion.
   bool can_be_emptied() const {
     return !last_stream_ || last_stream_->stream() == nullptr ||
            last_stream_->id() != reinterpret_cast<c10::StreamId>(last_stream_->stream());
   }
 
-  /// False: not now. LibTorch's allocator throws while any thread captures a graph on the device, or allocates to a pool.
+  /// Returns false if the pool cannot be emptied now. LibTorch's allocator throws while any thread captures a graph on the device, or
+  /// allocates to a pool.
   bool empty(bool may_wait) const {
     const c10::cuda::CUDAGuard on_device(device_);
     if (!is_done(may_wait)) return false;
@@ -39,8 +41,8 @@ class ReleasedPool {
   }
 
  private:
-  // The last launch, and what followed it on its stream: results are read from the pool there. Expandable segments are unmapped without
-  // that anybody waits.
+  // Whether the last launch is done, and the work after it on its stream, which reads results from the pool. LibTorch unmaps expandable
+  // segments without waiting for that.
   bool is_done(bool may_wait) const {
     if (!last_stream_) return true;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -55,7 +57,7 @@ class ReleasedPool {
   std::optional<c10::cuda::CUDAStream> last_stream_;
 };
 
-/// Those that could not be emptied when their graphs went.
+/// The pools that could not be emptied when their graphs were destroyed.
 class FullPools {
  public:
   static FullPools& of_process() {
@@ -67,7 +69,7 @@ class FullPools {
     const std::lock_guard lock(mutex_);
     pools_.push_back(pool);
   }
-  /// Waits for no stream, and asks the device outside of the lock.
+  /// Tries to empty all pools. Does not wait for a stream, and calls CUDA outside the lock.
   void empty() {
     std::vector<ReleasedPool> tried;
     {

@@ -1,6 +1,6 @@
-// Memory over a backward.
+// The chart of memory over a backward.
 
-/// `behind`: steps, `held`: bytes behind each; behind step -1 is what the backward was given.
+/// `behind`: steps; `held`: bytes held after each. Step -1 stands for the state before the first step.
 function memory_chart(behind, held, steps) {
   const width = 860, height = 190, left = 74, right = 14, top = 16, bottom = 30;
   const most = Math.max(...held, 1);

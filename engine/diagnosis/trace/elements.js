@@ -1,6 +1,6 @@
-// Elements and numbers as people read them.
+// Helpers that create HTML elements and format numbers.
 
-/// h('a', {href: '#events'}, 'Events', ...): children are elements, texts, lists of both, or null. Texts never become HTML.
+/// h('a', {href: '#events'}, 'Events', ...): children are elements, texts, lists of both, or null. Texts are never parsed as HTML.
 function h(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -41,13 +41,13 @@ function scaled(value, units, step) {
 function microseconds(us) { return scaled(us, ['µs', 'ms', 's'], 1000); }
 function bytes(number) { return scaled(number, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024); }
 
-/// A sentence; of one with lines below it (a refused graph's listing), the first, and the others when it is opened.
+/// A sentence. If more lines follow it (a refused graph's listing), they are shown when it is opened.
 function sentence(text) {
   const [first, ...rest] = text.split('\n');
   return rest.length === 0 ? text : h('details', null, h('summary', null, first), h('pre', null, rest.join('\n')));
 }
 
-/// A section that is made when it is opened first.
+/// A section whose content is created when it is first opened.
 function section(title, is_open, make) {
   const body = h('div');
   const details = h('details', {class: 'section'}, h('summary', null, title), body);
@@ -63,7 +63,7 @@ function section(title, is_open, make) {
   return details;
 }
 
-/// Buttons of which one is chosen; `show(name)` is called for that one, now and when another is clicked.
+/// A group of buttons, one of them selected. Calls `show(name)` for the selected one, now and on each click.
 function choice(names, show) {
   const buttons = names.map((name) => h('button', {onclick: () => choose(name)}, name));
   function choose(name) {

@@ -1,4 +1,4 @@
-// Everything in the order in which it happened.
+// The view of all events, in chronological order.
 
 const kEventKinds = {all: null, graphs: ['graph', 'joint'], kernels: ['pass', 'groups', 'kernel'], runs: ['plan', 'times'], sentences: ['log']};
 
@@ -7,14 +7,14 @@ function tag_of(record) {
   return h('span', {class: `tag ${record.kind} ${level}`}, record.kind === 'log' ? level || record.channel.replace('compiled_', '') : record.kind);
 }
 
-/// The graph that a record names, as it was at that time.
+/// The graph that a record refers to by number, at the time of the record.
 function graph_of(record) {
   const named = record.graph === undefined || record.kind === 'joint' ? /\bgraph (\d+)\b/.exec(record.text || '') : [null, record.graph];
   const id = named ? Number(named[1]) : record.forward;
   return run.graphs.findLast((graph) => graph.id === id && graph.record.number <= record.number) || null;
 }
 
-/// `number`: of the record that is chosen at first, if any.
+/// `number`: of the record that is selected at first, if any.
 function events_view(number) {
   const shown = h('div', {class: 'chosen-event'}), rows = h('div', {class: 'list'});
   let chosen = null;

@@ -30,7 +30,7 @@ std::string op_of(const Instr& instr) {
   return "event";
 }
 
-// The nodes whose ops the group has, each once.
+// The nodes whose ops are in the group, each once.
 std::string nodes_of(const codegen::Group& group, const Graph& graph) {
   std::string names;
   uint32_t last = ~0U;

@@ -1,9 +1,9 @@
 #pragma once
-// Records of graphs: what was captured, and what became of it. Ask base::tracing() first.
+// Trace records of graphs: what was captured, and what it was compiled to. Check base::tracing() first.
 
-#include "capture/graph/graph.h"
 #include "codegen/fuse/schedule.h"
 #include "codegen/kernel/backend.h"
+#include "hindcast/graph.h"
 
 #include <cstdint>
 #include <string>
@@ -14,13 +14,13 @@ namespace hindcast::engine {
 /// `role`: "backward", "forward of a function", "backward of a function".
 void record_graph(const capture::Graph& graph, std::string_view role);
 
-/// A function's forward and backward as one, of which the programs `forward` and `backward` were made.
+/// A function's joint program, from which the programs `forward` and `backward` were made.
 void record_joint(const capture::Graph& joint, uint32_t forward, uint32_t backward);
 
-/// What the log `fusion` says of a group.
+/// The line about a group in the log `fusion`.
 std::string sentence_of(const codegen::Group& group, const capture::Graph& graph);
 
-/// `graph`, which the passes made of the graph with its number, and its groups. `kernels`: the groups run as such, of this backend.
+/// Records `graph` as rewritten by the passes, and its groups. `kernels`: the backend whose kernels run the groups; may be nullptr.
 void record_groups(const codegen::Schedule& schedule, const capture::Graph& graph, const codegen::Backend* kernels);
 
 }  // namespace hindcast::engine

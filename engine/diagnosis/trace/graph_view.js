@@ -1,4 +1,4 @@
-// All about one graph.
+// The view of one graph.
 
 function sentences(records) {
   const kFirst = 8;
@@ -84,7 +84,7 @@ function guards_section(graph, is_open) {
   });
 }
 
-/// The texts that there are of a graph: {name, listing, dot, groups}
+/// The texts of a graph: {name, listing, dot, groups}
 function versions_of(graph) {
   const versions = [];
   const add = (name, record, groups) => {

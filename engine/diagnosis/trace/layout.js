@@ -1,9 +1,9 @@
-// Where the boxes of a picture stand: in layers, each below what it reads. An edge over several layers goes through places of its own.
+// Layered graph layout: each box is below the boxes that it reads. An edge across several layers gets a virtual node in each.
 
 const kLayout = {gap: 18, layer_gap: 44, place: 10, sweeps: 8, most_places: 8000};
 
-/// `boxes`: {width, height}; `edges`: [from, to], where `from` stands before `to` in `boxes`. Adds x, y (of the middle) to each box;
-/// returns {width, height, paths}: of each edge the points that it goes through.
+/// `boxes`: {width, height}; `edges`: [from, to], where `from` comes before `to` in `boxes`. Adds x, y (of the centre) to each box; returns
+/// {width, height, paths}, with the points of each edge.
 function lay_out(boxes, edges) {
   const layers = layers_of(boxes, edges);
   const {nodes, chains} = with_places(boxes, edges, layers);
@@ -27,7 +27,7 @@ function lay_out(boxes, edges) {
   return {width, height: y, paths};
 }
 
-/// What nothing flows into stands right above the first that reads it.
+/// A box without inputs is placed directly above its first reader.
 function layers_of(boxes, edges) {
   const layers = boxes.map(() => 0), has_source = boxes.map(() => false), lowest = boxes.map(() => Infinity);
   const into = boxes.map(() => []);
@@ -82,7 +82,7 @@ function order_rows(rows) {
   }
 }
 
-/// Each row keeps its order; nodes go to the middle of what they are joined to, as far as their neighbours let them.
+/// Moves nodes towards the mean position of their neighbours in other rows, keeping each row's order and spacing.
 function place_rows(rows) {
   for (const row of rows) {
     let x = 0;

@@ -1,7 +1,7 @@
-// A list of any length: only the rows in sight are in the page.
+// A virtualised list: only visible rows are in the page.
 
 class LongList {
-  /// `make_row(item)` gives an element of the class "row".
+  /// `make_row(item)` returns an element of the class "row".
   constructor(container, row_height, make_row) {
     this.container = container;
     this.row_height = row_height;
@@ -21,7 +21,7 @@ class LongList {
 
   draw() {
     const around = 10;
-    const height = Math.max(this.container.clientHeight, 600);  // a page that is not laid out yet has none
+    const height = Math.max(this.container.clientHeight, 600);  // 0 until the page is laid out
     const first = Math.max(0, Math.floor(this.container.scrollTop / this.row_height) - around);
     const last = Math.min(this.items.length, Math.ceil((this.container.scrollTop + height) / this.row_height) + around);
     const rows = [];

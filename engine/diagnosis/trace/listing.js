@@ -1,6 +1,6 @@
-// A graph's text, with the kernel of each line beside it.
+// A graph's text, with the kernel of each line next to it.
 
-/// Far apart for neighbours, light enough for dark text.
+/// Colours that differ clearly for adjacent numbers, and are light enough for dark text.
 function kernel_colour(index) { return `hsl(${(index * 137.5 + 340) % 360} 62% 74%)`; }
 
 /// `kernel_of_value`: from a value's name to the number of its group.

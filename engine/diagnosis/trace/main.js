@@ -1,9 +1,9 @@
-// Which view is shown: the part of the address behind '#'. "#graph/3/all" is graph 3 of the list with everything opened, "#events/7" the
-// events with record 7 chosen.
+// Shows the view that the address names after '#'. "#graph/3/all" is graph 3 of the list with everything opened, "#events/7" the events
+// with record 7 selected.
 
 function matches(graph, wanted) {
   if (graph_text(graph).toLowerCase().includes(wanted.toLowerCase())) return true;
-  const quoted = JSON.stringify(wanted).slice(1, -1).replaceAll('<', '\\u003c');  // as the file has it
+  const quoted = JSON.stringify(wanted).slice(1, -1).replaceAll('<', '\\u003c');  // escaped as in the file
   return [graph.record, graph.groups].some((record) => raw_body_of(record).includes(quoted));
 }
 

@@ -1,8 +1,8 @@
-// The run as a whole.
+// The overview of the whole run.
 
 function card(number, text) { return h('div', {class: 'card'}, h('b', null, number), h('span', null, text)); }
 
-/// Each sentence once, with how often it came.
+/// Each sentence once, with its count.
 function by_sentence(logs) {
   const times = new Map();
   for (const log of logs) times.set(log.text, Math.max(times.get(log.text) || 0, log.times || 1));
@@ -18,7 +18,7 @@ function sentence_table(title, logs) {
   rows.length > kMost ? h('p', {class: 'quiet'}, `${count(rows.length - kMost)} more are among the events.`) : null];
 }
 
-/// Of the graphs that took the most time, since each graph's times must be read for it.
+/// Limited to the graphs that took the most time, since each graph's times must be parsed for it.
 function costliest_steps() {
   const kGraphs = 40, kSteps = 12;
   const graphs = [...run.graphs].sort((a, b) => b.total_us - a.total_us).slice(0, kGraphs);
@@ -46,7 +46,7 @@ function costliest_table() {
       h('td', {class: 'number'}, count(step.runs)), h('td', {class: 'number'}, microseconds(step.us)))))];
 }
 
-/// The first sentence of each; the graph has the others.
+/// The first sentence of each; the graph's view has the others.
 function captures_table() {
   const kMost = 200;
   if (run.graphs.length === 0) return null;

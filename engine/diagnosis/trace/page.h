@@ -4,7 +4,7 @@
 
 namespace hindcast::engine {
 
-/// What a trace's file starts with: page.html with the styles and scripts beside it, as they were when hindcast was built.
+/// The beginning of a trace file: page.html with the styles and scripts of this folder inlined at build time.
 std::string_view trace_page();
 
 }  // namespace hindcast::engine

@@ -41,7 +41,7 @@ function box_element(box, colour) {
     box.lines.map((line, i) => svg('text', {x: box.x, y: top + 15 + 14 * i, 'text-anchor': 'middle'}, shortened(line))));
 }
 
-/// `colour_of(instr)`: of the kernel that the instr is in, or nothing.
+/// `colour_of(instr)`: the colour of the instr's kernel, or undefined.
 function picture(dot, colour_of) {
   const kMostBoxes = 3000;
   const {boxes, edges} = read_dot(dot);

@@ -1,7 +1,7 @@
-// The records of the file, and what they say of each graph.
+// Reads the file's records, and assembles them by graph.
 //
-// A record is one script element with JSON that is read when the page opens (its head), and perhaps another with what is read when
-// somebody looks at it (its body). The last one may be cut off, where the program ended.
+// A record is a script element with JSON that is parsed when the page opens (its head), and optionally another that is parsed on demand
+// (its body). The last one may be truncated, if the program ended while writing.
 
 function read_records() {
   const records = [];
@@ -20,7 +20,7 @@ function read_records() {
   return {records, broken};
 }
 
-/// What is cut off reads as nothing.
+/// The parsed body; {} if there is none, or if it is truncated.
 function body_of(record) {
   if (record.body === undefined) {
     record.body = null;
@@ -33,19 +33,19 @@ function body_of(record) {
   return record.body || {};
 }
 
-/// As the JSON has it: for a search, which reads no body.
+/// The raw JSON text, for a search that does not parse bodies.
 function raw_body_of(record) { return record && record.body_element ? record.body_element.textContent : ''; }
 
 const run = {records: [], broken: 0, graphs: [], kernels: new Map(), logs: [], resets: 0, start: {}, end: null};
 
-/// A graph, of which the records say more as they come.
+/// A graph, filled in as its records are read.
 class TracedGraph {
   constructor(record, index) {
     this.record = record;
     this.index = index;
     this.id = record.graph;
     this.resets = run.resets;  // hindcast::reset() numbers graphs from 0 again
-    this.causes = [];   // sentences of the miss
+    this.causes = [];   // sentences about the miss
     this.said = [];     // other sentences about it
     this.passes = [];
     this.groups = null;
@@ -59,7 +59,7 @@ class TracedGraph {
     for (const plan of this.plans.values()) runs += plan.times ? plan.times.runs : 0;
     return runs;
   }
-  /// Of the plan that came last and was run.
+  /// The times of the latest plan that was run.
   get last_times() {
     let last = null;
     for (const plan of this.plans.values()) last = plan.times || last;
@@ -72,8 +72,8 @@ class TracedGraph {
   }
 }
 
-/// What stands in order in the file: sentences of a miss come before the graph that the same thread then captures. A number that comes
-/// again means the graph that had it last.
+/// Relies on the order of records: sentences about a miss come before the graph that the same thread then captures. A number that is reused
+/// refers to the latest graph with it.
 class Reader {
   constructor() {
     this.by_id = new Map();
@@ -121,7 +121,7 @@ class Reader {
   read_plan(record, graph) { if (graph) graph.plans.set(record.plan, {record, times: null}); }
   read_times(record, graph) {
     const plan = graph && graph.plans.get(record.plan);
-    if (plan && (!plan.times || plan.times.runs < record.runs)) plan.times = record;  // two threads may write in another order
+    if (plan && (!plan.times || plan.times.runs < record.runs)) plan.times = record;  // two threads may write out of order
   }
 }
 

@@ -24,7 +24,7 @@ struct StepSum {
 
 // The runs of one plan so far.
 struct PlanRuns {
-  // A plan goes when a better one comes: one of another graph may then lie where it lay.
+  // A plan is freed when a better one replaces it, and a plan of another graph may then have its address.
   std::weak_ptr<const capture::Graph> graph;
   bool as_captured = false;
   uint32_t number = 0;
@@ -46,7 +46,7 @@ class AllRuns {
     return found != by_graph_.end() && found->second.is_of(plan) ? &found->second : nullptr;
   }
   PlanRuns& add(const Plan& plan) {
-    constexpr size_t kMost = 1024;  // graphs; a program with more of them has their runs from anew
+    constexpr size_t kMost = 1024;  // graphs; with more, all counts start again
     if (by_graph_.size() > kMost) by_graph_.clear();
     return by_graph_[plan.graph().id] = {.graph = plan.shared_graph(),
                                          .as_captured = plan.is_as_captured(),

@@ -1,8 +1,8 @@
 #pragma once
-// Records of runs: what each step of a plan took and moved, and what the run held behind it.
+// Trace records of runs: each step's time and bytes moved, and the bytes held after it.
 //
-// Of a plan's runs the 1st, 2nd, 4th, 7th, 11th are records, and so on by half as many again: a training of months has some fifty of
-// each plan. A record has the means of all runs so far.
+// Records are written for the 1st, 2nd, 4th, 7th, 11th run of a plan, and so on with intervals that grow by half: months of training
+// write about fifty per plan. A record has the means of all runs so far.
 
 #include "codegen/kernel/backend.h"
 #include "codegen/plan/plan.h"
@@ -13,13 +13,13 @@
 
 namespace hindcast::engine {
 
-/// A step that was run.
+/// The measurement of one step.
 struct Lap {
   const codegen::Step* step;
   double us, bytes;
 };
 
-/// Bytes that the slots' tensors hold behind a step; before the first one, behind step -1. What is shared counts once.
+/// Bytes that the slots' tensors hold after a step; step -1 means before the first. Shared storage counts once.
 struct HeldBytes {
   int64_t step;
   double bytes;
@@ -27,10 +27,10 @@ struct HeldBytes {
 
 double held_bytes(const codegen::Slots& slots);
 
-/// The next run of this plan will be a record, and wants HeldBytes. They cost a look at all slots.
+/// True if the next run of this plan will be recorded, and needs HeldBytes. Measuring them visits all slots.
 bool wants_held_bytes(const codegen::Plan& plan);
 
-/// `name_of`: what a step is called.
+/// `name_of`: the step's name.
 void record_run(const codegen::Plan& plan, const std::vector<Lap>& laps, const std::vector<HeldBytes>& held,
                 std::string (*name_of)(const codegen::Step& step, const capture::Graph& graph));
 

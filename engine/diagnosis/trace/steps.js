@@ -1,4 +1,4 @@
-// What the steps of a plan took and moved, as a table.
+// The table of a plan's steps: time and bytes moved.
 
 const kBookkeeping = 'bookkeeping';
 

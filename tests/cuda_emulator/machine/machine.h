@@ -10,8 +10,8 @@
 
 namespace hindcast::tests::cuda {
 
-/// Of this process. Made on first use. Leaves the texts of all kernels in the folder that HINDCAST_KEPT_TEXTS names. With HINDCAST_ONLY_TEXTS=1 it
-/// runs none of them: results are garbage, and tests fail, in a hundredth of the time.
+/// Of this process. Made on first use. Leaves the texts of all kernels in the folder that HINDCAST_KEPT_TEXTS names. With
+/// HINDCAST_ONLY_TEXTS=1 it runs none of them: results are garbage, and tests fail, in a hundredth of the time.
 const codegen::cuda::Machine& emulator_machine();
 
 /// By all launches so far.

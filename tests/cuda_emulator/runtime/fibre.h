@@ -1,5 +1,6 @@
 #pragma once
-// A stack of its own to run on, that can be left in the middle of a function and gone back to. All fibres run on the thread that resumes them.
+// A stack of its own to run on, that can be left in the middle of a function and gone back to. All fibres run on the thread that resumes
+// them.
 
 #include <cstdint>
 

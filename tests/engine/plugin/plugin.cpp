@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
-#include "hooks/traceable.h"
+#include "hindcast/traceable.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #pragma once
-// Programs with a backward that run on any device: on a card (tests/gpu), and, so that they are known to be right, on the CPU in kernels for
-// CUDA that the emulator runs (tests/cuda).
+// Programs with a backward that run on any device: on a card (tests/gpu), and, so that they are known to be right, on the CPU in kernels
+// for CUDA that the emulator runs (tests/codegen/cuda).
 
 #include <functional>
 #include <ostream>

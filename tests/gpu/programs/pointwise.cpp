@@ -109,8 +109,8 @@ Tensors not_aligned(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// Where they have a side to choose, LibTorch's kernels for CUDA and for the CPU do not choose the same one for NaN. As many elements as fill
-// the CPU's vectors: it has a third opinion of the last few.
+// Where they have a side to choose, LibTorch's kernels for CUDA and for the CPU do not choose the same one for NaN. As many elements as
+// fill the CPU's vectors: it has a third opinion of the last few.
 Tensors of_nan(const Setting& setting) {
   const at::Tensor with_nan = setting.constant({64, 64});
   with_nan.slice(1, 0, 64, 7).fill_(NAN);

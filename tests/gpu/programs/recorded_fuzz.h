@@ -1,8 +1,8 @@
 #pragma once
 
-#include "engine/hindcast.h"
-#include "tests/fuzz/compare.h"
-#include "tests/fuzz/program.h"
+#include "hindcast/hindcast.h"
+#include "tests/whole/fuzz/compare.h"
+#include "tests/whole/fuzz/program.h"
 
 namespace hindcast::tests::fuzz {
 

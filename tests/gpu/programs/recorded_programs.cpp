@@ -10,7 +10,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "engine/recorded_region.h"
+#include "engine/cuda_graphs/recorded_region.h"
 #include "tests/support/same_grads.h"
 
 namespace hindcast::tests {

@@ -1,5 +1,5 @@
 #pragma once
-// Programs whose backwards are replayed as CUDA graphs: on a card (tests/gpu), and on one that is none (tests/recordings).
+// Programs whose backwards are replayed as CUDA graphs: on a card (tests/gpu), and on one that is none (tests/engine/cuda_graphs).
 
 #include <ATen/core/Tensor.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/hindcast.h"
+#include "hindcast/hindcast.h"
 
 namespace hindcast::tests {
 

@@ -1,5 +1,5 @@
-// compile_texts FOLDER [ARCHITECTURE]: compiles the kernels' texts in a folder into the store on disk, on all cores. What is there already is
-// not compiled again. Tests wait for each kernel that the store lacks.
+// compile_texts FOLDER [ARCHITECTURE]: compiles the kernels' texts in a folder into the store on disk, on all cores. What is there already
+// is not compiled again. Tests wait for each kernel that the store lacks.
 //
 // ARCHITECTURE is a number such as 90, and needs no card. Without it, the texts are compiled for this machine's card.
 

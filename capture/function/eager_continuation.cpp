@@ -1,0 +1,180 @@
+// A traced function that is not a program: it continues unrecorded, on stand-ins that have become plain tensors.
+
+#include "capture/function/function_trace.h"
+#include "capture/function/history.h"
+#include "capture/function/input_node.h"
+#include "capture/function/places.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace hindcast::capture {
+
+using torch::autograd::Edge;
+using torch::autograd::variable_list;
+
+namespace {
+
+// Moves hooks that the function has registered on a stand-in (on `former`, the node where its gradient arrives) to the argument.
+void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const at::Tensor& input, torch::autograd::Node& node) {
+  using Hooks = std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>;
+  const auto hooks = std::make_shared<Hooks>(std::move(former.tensor_pre_hooks()));  // for a leaf: the tensor's own
+  former.tensor_pre_hooks().clear();
+  if (stand_in.is_leaf()) torch::autograd::impl::clear_hooks(stand_in);
+  if (!hooks->empty()) {
+    input.register_hook([hooks](const at::Tensor& gradient) {
+      variable_list gradients = {gradient};
+      for (const auto& hook : *hooks) gradients = (*hook)(gradients);
+      return gradients.at(0);
+    });
+  }
+  for (auto& hook : former.pre_hooks()) node.add_pre_hook(std::move(hook));
+  former.pre_hooks().clear();
+  for (auto& hook : former.post_hooks()) node.add_post_hook(std::move(hook));
+  former.post_hooks().clear();
+  if (!former.retains_grad_hooks().empty()) input.retain_grad();
+  if (!stand_in.is_leaf()) return;
+  if (auto& hook = torch::autograd::impl::post_acc_grad_hooks(stand_in))
+    torch::autograd::impl::set_post_acc_grad_hooks(input, std::move(hook));
+}
+
+// A view of `whole`, taken again of `of`. Undefined if a write to it need not be seen there, or may not happen.
+at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at::Tensor& of) {
+  using torch::autograd::CreationMeta;
+  if (!view.is_view() || !view._base().is_same(whole) || !torch::autograd::impl::hooks(view).empty()) return {};
+  if (view.is_leaf() && view.requires_grad()) return {};
+  const auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
+  if (!meta->has_bw_view() || meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
+  const auto& info = meta->get_backward_view();
+  if (info.has_view_fn()) return info.view_fn()(of);
+  return of.as_strided(view.sizes(), view.strides(), view.storage_offset());
+}
+
+}  // namespace
+
+// The nodes that autograd made on the stand-ins are the history of the results. Arguments, and views of them, are returned as the caller's
+// own.
+void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs) {
+  recorder_.release();
+  outputs_ = outputs;
+  for (size_t i = 0; i < inputs.size(); ++i) set_requires_grad(primals_[i], inputs[i]);
+  begin_at_arguments();
+  outputs_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Primal& primal = primals_[i];
+    if (primal.inner.is_valid() && primal.outside.is_valid())
+      move_hooks(primal.stand_in, *primal.inner.function, inputs[i], *primal.outside.function);
+  }
+  const at::AutoGradMode grad(true);
+  for (size_t i = 0; i < inputs.size(); ++i) give_back(primals_[i], inputs[i]);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
+    const auto same = std::find_if(outputs.begin(), before, [&](const at::Tensor& other) { return other.is_same(outputs[o]); });
+    outputs_.push_back(same != before ? outputs_[static_cast<size_t>(same - outputs.begin())] : of_arguments(outputs[o], inputs));
+  }
+}
+
+// Applies to the argument what the function did to the stand-in. The contents are in the argument already.
+void FunctionTrace::give_back(const Primal& primal, at::Tensor input) {
+  const at::Tensor& stand_in = primal.stand_in;
+  if (!stand_in.defined()) return;
+  const bool is_written = has_another_history(stand_in, primal.inner, primal.outside);
+  if (!is_same_place(stand_in, input)) {  // set_(), resize_(), .data, a view in place
+    input.set_data(stand_in.detach());
+    if (is_written) torch::autograd::impl::set_gradient_edge(input, torch::autograd::impl::gradient_edge(stand_in));
+    return;
+  }
+  if (!is_written) return;
+  at::Tensor written;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    written = stand_in.clone();
+  }
+  torch::autograd::impl::set_gradient_edge(written, torch::autograd::impl::gradient_edge(stand_in));
+  const uint32_t version = version_of(input);
+  input.copy_(written);
+  c10::VariableVersion(torch::autograd::impl::version_counter(input)).set_version(version);  // the version after the function's own write
+}
+
+// The argument, if the function returned its stand-in; a view of it, if the function returned a view of the stand-in.
+at::Tensor FunctionTrace::of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const {
+  for (size_t i = 0; output.defined() && i < inputs.size(); ++i) {
+    const at::Tensor& stand_in = primals_[i].stand_in;
+    if (!stand_in.defined()) continue;
+    if (output.is_same(stand_in)) return inputs[i];
+    if (at::Tensor view = taken_again(output, stand_in, inputs[i]); view.defined()) return view;
+  }
+  return output;
+}
+
+// requires_grad_() on the stand-in of a leaf is applied to the leaf.
+void FunctionTrace::set_requires_grad(Primal& primal, const at::Tensor& input) const {
+  const at::Tensor& stand_in = primal.stand_in;
+  if (!stand_in.defined() || !stand_in.is_leaf() || !input.is_leaf() || stand_in.requires_grad() == input.requires_grad()) return;
+  const bool requires_grad = stand_in.requires_grad();
+  if (requires_grad) primal.inner = torch::autograd::impl::gradient_edge(stand_in);
+  at::Tensor(input).requires_grad_(requires_grad);
+  if (requires_grad) primal.outside = torch::autograd::impl::gradient_edge(input);
+  primal.is_leaf = true;
+}
+
+void FunctionTrace::released() {
+  // Not while an engine runs in the function.
+  if (is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_) begin_at_arguments();
+}
+
+// LibTorch's engine also asks for memory, before it adds gradients.
+bool FunctionTrace::may_read_memory() { return is_forward_ && torch::autograd::get_current_graph_task_id() == graph_task_; }
+
+// Makes the history of a leaf's stand-in end at the leaf itself. Called again when the function returns: the op that ended the recording
+// had its edges already.
+void FunctionTrace::begin_at_arguments() {
+  forget_symbols();
+  for (size_t i = 0; i < input_count(); ++i) {
+    Primal& primal = primals_[i];
+    if (!primal.inner.is_valid() || !primal.is_leaf) continue;
+    replace_in_history(primal.inner, primal.outside);
+    torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));
+  }
+}
+
+// Bypasses the node that stands for the whole call: gradients arrive at nodes of our own, without hooks. These have edges to the arguments,
+// so that a second derivative reaches them.
+void FunctionTrace::bypass_call_node() {
+  if (std::exchange(leads_on_, true)) return;
+  whole_formulas_.take_out_of(ends_of_history());
+  forget_symbols();
+  for (size_t i = 0; i < input_count(); ++i) {
+    Primal& primal = primals_[i];
+    if (!primal.inner.is_valid() || !primal.is_leaf) continue;
+    const Edge border = input_edge(primal.stand_in, primal.outside);
+    replace_in_history(primal.inner, border);
+    if (primal.gradient.is_valid()) primal.gradient = border;
+    torch::autograd::impl::set_gradient_edge(primal.stand_in, border);  // for saved tensors
+  }
+}
+
+// From here on LibTorch's kernels run, which take no symbols.
+void FunctionTrace::forget_symbols() const {
+  if (graph_->symbols->int_symbols() == 0) return;
+  const SymbolTable::Looking looking(*graph_->symbols);  // programs made from the graph do not depend on this
+  capture::forget_symbols(ends_of_history());
+}
+
+std::vector<at::Tensor> FunctionTrace::ends_of_history() const {
+  std::vector<at::Tensor> ends = recorder_.held();
+  ends.insert(ends.end(), outputs_.begin(), outputs_.end());
+  for (const CopiedNumbers& copied : copied_numbers_) ends.push_back(copied.tensor);  // not stand-ins, but may have a history
+  return ends;
+}
+
+void FunctionTrace::replace_in_history(const Edge& former, const Edge& other) const {
+  redirect_edges(ends_of_history(), [&](const Edge& edge) { return edge == former ? std::optional(other) : std::nullopt; });
+}
+
+}  // namespace hindcast::capture

@@ -1,0 +1,25 @@
+#include "engine/aot/warn_once.h"
+
+#include "base/fork.h"
+#include "base/log.h"
+
+#include <mutex>
+#include <set>
+
+namespace hindcast::engine {
+
+void warn_once(const std::string& text) {
+  static auto& mutex = *new base::ForkSafe<std::mutex>(base::ForkRank::Leaf);
+  static auto* said = new std::set<std::string>;
+  const bool is_new = [&] {
+    const std::lock_guard lock(mutex);
+    return said->size() < 100 && said->insert(text).second;
+  }();
+  if (is_new) {
+    HC_LOG(Aot, Warning, "{}", text);
+  } else {
+    HC_LOG(Aot, Info, "{}", text);
+  }
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,33 @@
+#include "engine/cache/trial.h"
+
+#include <utility>
+
+namespace hindcast::engine {
+namespace {
+
+thread_local Trial* current = nullptr;
+
+BackOffPolicy& leaving() {
+  static thread_local BackOffPolicy of_thread;
+  return of_thread;
+}
+
+}  // namespace
+
+Trial::Trial(std::uint64_t started_ns) : former_(std::exchange(current, this)), started_ns_(started_ns) {}
+Trial::~Trial() { current = former_; }
+
+Trial* Trial::take() { return std::exchange(current, nullptr); }
+
+bool Trial::is_stocks_turn(const void* capture, bool may_be_slower) {
+  gain_ = may_be_slower ? Gain::Perhaps : Gain::Some;
+  capture_ = capture;
+  return is_timed() && may_be_slower && leaving().is_functions_turn(capture);
+}
+
+NextCalls Trial::next() {
+  const NextCalls next = leaving().looked(gain_, capture_);
+  return is_timed() ? leaving().took(processor_ns() - started_ns_, stock_ns_) : next;
+}
+
+}  // namespace hindcast::engine

@@ -1,0 +1,145 @@
+#include "engine/compile/background.h"
+
+#include "base/fork.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace hindcast::engine {
+namespace {
+
+std::atomic<bool> ends = false;
+
+class Worker final : private base::ForkLock {
+ public:
+  Worker() : ForkLock(base::ForkRank::Background) { enroll(); }
+
+  bool add(Job job) {
+    auto added = std::make_shared<const Job>(std::move(job));
+    Jobs dropped;  // destroyed after the lock is released: jobs hold tensors and kernels
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return true;
+    if (jobs_.size() >= sweep_at_ || !has_room(added->bytes)) dropped = sweep();
+    if (!has_room(added->bytes)) return false;
+    waiting_bytes_ += added->bytes;
+    jobs_.push_back(std::move(added));
+    start();
+    changed_.notify_all();
+    return true;
+  }
+
+  void wait() {
+    std::unique_lock lock(mutex_);
+    start();
+    changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+  }
+
+  // At exit: finishes the running job and drops the rest. LLVM must not be in use when its globals are destroyed.
+  void stop() {
+    ends = true;
+    Jobs dropped;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      dropped.assign(jobs_.begin(), jobs_.end());
+      jobs_.clear();
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  using Jobs = std::vector<std::shared_ptr<const Job>>;
+  static constexpr size_t kFirstSweep = 64;
+
+  bool has_room(size_t bytes) const { return bytes == 0 || waiting_bytes_ == 0 || waiting_bytes_ + bytes <= kMostWaitingBytes; }
+
+  // Removes jobs that are no longer wanted.
+  Jobs sweep() {
+    const auto unwanted =
+        std::stable_partition(jobs_.begin(), jobs_.end(), [](const auto& job) { return !job->is_wanted || job->is_wanted(); });
+    Jobs dropped(unwanted, jobs_.end());
+    jobs_.erase(unwanted, jobs_.end());
+    for (const auto& job : dropped) waiting_bytes_ -= job->bytes;
+    sweep_at_ = std::max(kFirstSweep, 2 * jobs_.size());
+    return dropped;
+  }
+
+  void start() {
+    if (!thread_.joinable() && !jobs_.empty()) thread_ = std::thread([this] { work(); });
+  }
+
+  void work() {
+    // Training has priority. On Linux, PRIO_PROCESS with a thread id sets that thread's niceness.
+    const auto thread = static_cast<id_t>(syscall(SYS_gettid));
+    setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + 10);
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+      if (stopping_) return;
+      running_ = std::move(jobs_.front());
+      jobs_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      if (!running_->is_wanted || running_->is_wanted()) running_->run();
+      lock.lock();
+      waiting_bytes_ -= running_->bytes;
+      auto done = std::move(running_);
+      lock.unlock();
+      done.reset();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  void before_fork() override { mutex_.lock(); }
+  void after_fork_in_parent() override { mutex_.unlock(); }
+  void after_fork_in_child() override {
+    if (running_) jobs_.push_front(std::move(running_));
+    running_ = nullptr;
+    busy_ = false;
+    mutex_.unlock();
+    new (&changed_) std::condition_variable;
+    new (&thread_) std::thread;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<const Job>> jobs_;
+  std::shared_ptr<const Job> running_;
+  size_t waiting_bytes_ = 0;  // of `jobs_` and `running_`
+  size_t sweep_at_ = kFirstSweep;
+  std::thread thread_;
+  bool busy_ = false, stopping_ = false;
+};
+
+Worker& worker() {
+  static auto* made = [] {
+    auto* worker = new Worker;
+    std::atexit([] { engine::worker().stop(); });
+    return worker;
+  }();
+  return *made;
+}
+
+}  // namespace
+
+bool run_in_background(Job job) { return worker().add(std::move(job)); }
+void wait_for_background() { worker().wait(); }
+void stop_background() { worker().stop(); }
+bool process_ends() { return ends.load(std::memory_order_relaxed); }
+
+}  // namespace hindcast::engine

@@ -1,0 +1,41 @@
+// A program with more rights than its caller has opens no library that the caller's environment names.
+
+#include "tests/codegen/cpu/clang/the_compiler.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+bool has_more_rights = false;
+}  // namespace
+
+// In the place of the C library's, which asks how the process was started.
+extern "C" char* secure_getenv(const char* name) noexcept { return has_more_rights ? nullptr : std::getenv(name); }
+
+namespace hindcast::codegen::cpu {
+namespace {
+
+// In a program of its own, since get() looks once in a process.
+TEST(SecureEnvironment, NamesNoLibrary) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    setenv("HINDCAST_CLANG_LIBRARY", "/nonexistent/plugin.so", 1);
+    execl("/proc/self/exe", "test_compiler", "--gtest_also_run_disabled_tests", "--gtest_filter=SecureEnvironment.DISABLED_InTheChild",
+          nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(SecureEnvironment, DISABLED_InTheChild) {
+  has_more_rights = true;
+  std::string why_not;
+  ClangCompiler::get(&why_not);
+  EXPECT_EQ(why_not.find("/nonexistent"), std::string::npos) << why_not;
+}
+
+}  // namespace
+}  // namespace hindcast::codegen::cpu

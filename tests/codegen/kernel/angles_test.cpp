@@ -1,0 +1,453 @@
+// sin, cos and tan inside of kernels.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "codegen/cpu/kernels.h"
+#include "codegen/cpu/source.h"
+#include "codegen/device/ops.h"
+#include "tests/codegen/cpu/near_grads.h"
+
+namespace hindcast::tests {
+namespace {
+
+// Side by side, as a kernel has a form for those near 0: blocks that are near in float and double, near in double, and far.
+TEST(Angles, NearAndFar) {
+  for (const double size : {1e2, 1e6, 1e30}) {
+    for (const double one : {0.0, 6e4, 1e5, 2e9, 1e20, double{INFINITY}, std::nan("")}) {
+      SCOPED_TRACE(testing::Message() << size << ", one of " << one);
+      expect_near_grads([&](at::TensorOptions options) {
+        auto angles = at::randn({3, 1700}).mul(size);
+        angles.select(1, 1500).fill_(one);
+        const auto x = angles.to(at::kFloat).to(options.dtype()).set_requires_grad(true), bias = near_leaf({1700}, options);
+        (x.sin() * x.cos() * 2 + bias.cos()).sum().backward();
+        return std::vector{x.grad(), bias.grad()};
+      });
+    }
+  }
+}
+
+// Each gradient element by element, since a sum over angles of all exponents would hide the small ones.
+TEST(Angles, EveryExponentOfDoubles) {
+  const auto gradient = [] {
+    at::manual_seed(3);
+    const auto exponents = at::arange(-1074, 1024, at::kDouble).repeat({8});
+    const auto x = at::ldexp(at::rand({exponents.numel()}, at::kDouble).add(1), exponents).set_requires_grad(true);
+    x.sin().mul(2).sum().backward();
+    return x.grad();
+  };
+  hindcast::reset();
+  const auto stock = gradient();
+  const auto guard = hindcast::enable(fused_options());
+  const auto ours = gradient();
+  EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
+  EXPECT_LE((ours - stock).abs().div(stock.abs()).max().item<double>(), 4 * std::numeric_limits<double>::epsilon());
+}
+
+// Operands whose memory lies in other ways than the result.
+TEST(Angles, OverStrides) {
+  expect_near_grads([](at::TensorOptions options) {
+    const auto x = at::randn({40, 30}).mul(1e11).to(options.dtype()).set_requires_grad(true), y = near_leaf({30, 80}, options);
+    (x.t().sin() * y.slice(1, 0, 80, 2)).tan().mul(0.5).sum().backward();
+    return std::vector{x.grad(), y.grad()};
+  });
+}
+
+TEST(Angles, OverRows) {
+  for (const double size : {1.0, 1e11}) {
+    expect_near_grads([&](at::TensorOptions options) {
+      const auto x = at::randn({6, 50}).mul(size).to(options.dtype()).set_requires_grad(true), y = near_leaf({6, 50}, options);
+      (at::softmax(x.sin(), 1) * y.tanh()).sum().backward();
+      return std::vector{x.grad(), y.grad()};
+    });
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Angles that a kernel computes itself: bodies by hand, all results of which are stored
+
+using codegen::AccessPattern;
+using codegen::Body;
+using codegen::BodyOp;
+using codegen::Operand;
+
+Operand load(uint32_t i) { return {Operand::Kind::Load, i}; }
+Operand scalar(uint32_t i) { return {Operand::Kind::Scalar, i}; }
+Operand result(uint32_t i) { return {Operand::Kind::Result, i}; }
+
+/// Stores every op's result.
+Body body_of(at::ScalarType type, std::vector<AccessPattern> loads, std::vector<BodyOp> ops, uint32_t scalars = 0) {
+  Body body;
+  body.compute = type;
+  for (const AccessPattern pattern : loads) body.loads.push_back({type, pattern});
+  body.scalars = scalars;
+  body.ops = std::move(ops);
+  for (uint32_t i = 0; i < body.ops.size(); ++i) body.stores.push_back({result(i), type});
+  return body;
+}
+
+/// cos(cos(a + b + c + d)) and what else there is of the sum.
+Body chain(at::ScalarType type) {
+  return body_of(type, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Broadcast},
+                 {{"add", {load(0), load(1)}},
+                  {"add", {result(0), load(2)}},
+                  {"add", {result(1), load(3)}},
+                  {"cos", {result(2)}},
+                  {"cos", {result(3)}},
+                  {"sin", {result(2)}},
+                  {"tan", {result(2)}}});
+}
+
+std::shared_ptr<const codegen::cpu::CpuKernel> kernel_of(const Body& body) {
+  std::string why_not;
+  auto kernel = codegen::cpu::kernel_of(body, why_not);
+  EXPECT_NE(kernel, nullptr) << why_not;
+  return kernel;
+}
+
+template <class T>
+using Columns = std::vector<std::vector<T>>;
+
+template <class T>
+constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
+
+/// Small numbers, others for each operand.
+template <class T>
+Columns<T> small_operands(size_t loads, size_t count) {
+  Columns<T> operands(loads, std::vector<T>(count));
+  for (size_t n = 0; n < loads; ++n) {
+    for (size_t i = 0; i < count; ++i) operands[n][i] = static_cast<T>(std::sin(static_cast<double>(i * (n + 3))) * 7);
+  }
+  return operands;
+}
+
+template <class T>
+std::vector<char*> pointers_to(Columns<T>& columns) {
+  std::vector<char*> pointers;
+  for (std::vector<T>& column : columns) pointers.push_back(reinterpret_cast<char*>(column.data()));
+  return pointers;
+}
+
+/// By op.
+template <class T>
+Columns<T> run_dense(const Body& body, Columns<T> operands, std::vector<double> scalars = {}) {
+  const size_t count = operands[0].size();
+  Columns<T> results(body.stores.size(), std::vector<T>(count));
+  std::vector<char*> pointers = pointers_to(operands);
+  for (char* one : pointers_to(results)) pointers.push_back(one);
+  kernel_of(body)->dense(pointers.data(), scalars.data(), static_cast<long>(count));
+  return results;
+}
+
+/// sin, cos and tan of what the kernel says that its angle is: 2 units off at most.
+template <class T>
+void expect_exact(std::string_view function, const std::vector<T>& angles, const std::vector<T>& results) {
+  for (size_t i = 0; i < angles.size(); ++i) {
+    const auto angle = static_cast<long double>(angles[i]);
+    const long double exact = function == "sin" ? std::sin(angle) : function == "cos" ? std::cos(angle) : std::tan(angle);
+    const bool is_near = std::isfinite(angles[i]) ? std::abs(static_cast<long double>(results[i]) - exact) <=
+                                                        2 * std::numeric_limits<T>::epsilon() * std::abs(exact)
+                                                  : std::isnan(results[i]);
+    ASSERT_TRUE(is_near) << function << " of " << angles[i] << " at " << i << ": " << results[i] << ", not " << exact;
+  }
+}
+
+template <class T>
+void expect_exact(const Body& body, const Columns<T>& results) {
+  for (size_t i = 0; i < body.ops.size(); ++i) {
+    const BodyOp& op = body.ops[i];
+    if (op.function == "sin" || op.function == "cos" || op.function == "tan")
+      expect_exact(op.function, results.at(op.args[0].index), results.at(i));
+  }
+}
+
+const std::vector<double> kFar = {6e4, 7e4, -1e6, 1e12, -1e30, double{INFINITY}, -double{INFINITY}, std::nan("")};
+
+template <class T>
+class ComputedAngles : public testing::Test {};
+using Floats = testing::Types<float, double>;
+TYPED_TEST_SUITE(ComputedAngles, Floats);
+
+TYPED_TEST(ComputedAngles, NearAndFarAtTheBordersOfBlocks) {
+  const Body body = chain(kType<TypeParam>);
+  for (const size_t count : {1, 2, 37, 255, 256, 257, 511, 512, 513, 1024, 1500}) {
+    expect_exact(body, run_dense(body, small_operands<TypeParam>(4, count)));
+    size_t n = 0;
+    for (const size_t place : {0, 1, 255, 256, 257, 511, 512, 767, 768, 1023, 1024, 1499}) {
+      if (place >= count) continue;
+      auto operands = small_operands<TypeParam>(4, count);
+      operands[place % 3][place] = static_cast<TypeParam>(kFar[n++ % kFar.size()]);
+      SCOPED_TRACE(testing::Message() << operands[place % 3][place] << " at " << place << " of " << count);
+      expect_exact(body, run_dense(body, operands));
+    }
+  }
+}
+
+TYPED_TEST(ComputedAngles, AllKindsOfThemInOneBlock) {
+  const Body body = chain(kType<TypeParam>);
+  auto operands = small_operands<TypeParam>(4, 700);
+  for (size_t i = 0; i < 700; i += 3) operands[1][i] = static_cast<TypeParam>(kFar[i % kFar.size()]);
+  expect_exact(body, run_dense(body, operands));
+  operands[3][0] = 1e25;  // the one that stands still
+  expect_exact(body, run_dense(body, operands));
+}
+
+// The same bits as the device library's: a block where one angle is far takes the form for all of them, others the near one.
+TYPED_TEST(ComputedAngles, OneFarAngleIsABlocksMatter) {
+  const Body body = chain(kType<TypeParam>);
+  auto operands = small_operands<TypeParam>(4, 1000);
+  operands[2][300] = 1e12;
+  const auto results = run_dense(body, operands);
+  for (size_t i = 0; i < 1000; ++i) {
+    const TypeParam angle = results[2][i];
+    const bool far = 256 <= i && i < 512;
+    EXPECT_EQ(results[3][i], far ? device::cos(angle) : device::cos_near(angle)) << i;
+    EXPECT_EQ(results[5][i], far ? device::sin(angle) : device::sin_near(angle)) << i;
+    EXPECT_EQ(results[4][i], device::cos_near(results[3][i])) << i;  // of a cosine
+  }
+}
+
+TYPED_TEST(ComputedAngles, OfAnAngleThatIsFar) {
+  // cos(1e10 sin(1e10 x) + y), and the cosine of the load itself.
+  const Body body = body_of(kType<TypeParam>, {AccessPattern::Dense, AccessPattern::Dense},
+                            {{"mul", {load(0), scalar(0)}},
+                             {"sin", {result(0)}},
+                             {"mul", {result(1), scalar(0)}},
+                             {"add", {result(2), load(1)}},
+                             {"cos", {result(3)}},
+                             {"cos", {load(0)}}},
+                            1);
+  for (const double factor : {1.0, 1e3, 1e5, 1e10}) {
+    for (const double one : kFar) {
+      SCOPED_TRACE(testing::Message() << factor << ", one of " << one);
+      auto operands = small_operands<TypeParam>(2, 900);
+      operands[0][520] = static_cast<TypeParam>(one);
+      const auto results = run_dense(body, operands, {factor});
+      expect_exact("sin", results[0], results[1]);
+      expect_exact("cos", results[3], results[4]);
+      expect_exact("cos", operands[0], results[5]);
+    }
+  }
+}
+
+TYPED_TEST(ComputedAngles, OfWhatIsBounded) {
+  // cos(s0 tanh(x) + s1), with the bound as the only thing to look at.
+  const Body body = body_of(kType<TypeParam>, {AccessPattern::Dense},
+                            {{"tanh", {load(0)}},
+                             {"mul", {scalar(0), result(0)}},
+                             {"add", {result(1), scalar(1)}},
+                             {"cos", {result(2)}},
+                             {"mul", {result(3), result(0)}},
+                             {"sin", {result(4)}}},
+                            2);
+  EXPECT_NE(codegen::cpu::source_of(body).find("far |= !((magnitude_of(s0) * 1.0 + magnitude_of(s1)) <= 0.99"), std::string::npos);
+  auto operands = small_operands<TypeParam>(1, 1100);
+  for (size_t i = 0; i < kFar.size(); ++i) operands[0][i * 100] = static_cast<TypeParam>(kFar[i]);
+  for (const double factor : {3.0, -6.5e4, 1e12, double{INFINITY}, std::nan("")}) {
+    for (const double added : {0.0, 1e3, 1e9, -double{INFINITY}}) {
+      SCOPED_TRACE(testing::Message() << factor << " and " << added);
+      expect_exact(body, run_dense(body, operands, {factor, added}));
+    }
+  }
+}
+
+TYPED_TEST(ComputedAngles, WrittenOverAnOperand) {
+  Body body = chain(kType<TypeParam>);
+  body.stores = {{result(4), kType<TypeParam>}};
+  auto operands = small_operands<TypeParam>(4, 1400);
+  operands[1][600] = 1e12;
+  const auto expected = run_dense(body, operands);
+  std::vector<char*> pointers = pointers_to(operands);
+  pointers.push_back(pointers[1]);
+  kernel_of(body)->dense(pointers.data(), nullptr, 1400);
+  EXPECT_EQ(operands[1], expected[0]);
+}
+
+TYPED_TEST(ComputedAngles, AddedToALeaf) {
+  Body body = chain(kType<TypeParam>);
+  body.stores = {{result(4), kType<TypeParam>}};
+  auto operands = small_operands<TypeParam>(4, 1400);
+  operands[1][600] = 1e12;
+  const auto expected = run_dense(body, operands);
+  body.stores[0].leaves = 1;
+  // The result goes to a block that nobody reads.
+  Columns<TypeParam> written = {std::vector<TypeParam>(codegen::cpu::kBlockLength), std::vector<TypeParam>(1400, 2)};
+  std::vector<char*> pointers = pointers_to(operands);
+  for (char* one : pointers_to(written)) pointers.push_back(one);
+  pointers.push_back(pointers.back());  // the leaf's term is what it has
+  const std::vector<long> is_block = {1, 0, 0};
+  kernel_of(body)->leaves(pointers.data(), nullptr, 1400, is_block.data());
+  for (size_t i = 0; i < 1400; ++i) EXPECT_EQ(written[1][i], 2 + expected[0][i]) << i;
+}
+
+TYPED_TEST(ComputedAngles, OverRows) {
+  // Two passes: sin(x + y - z) and its sum s over the row; then cos(s0 s (x + y - z)), far by s0 alone.
+  // z is a number of each segment.
+  constexpr at::ScalarType type = kType<TypeParam>;
+  constexpr size_t rows = 3, segments = 2, columns = 1300, row = segments * columns;
+  Body body = body_of(type, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::PerSegment},
+                      {{"neg", {load(2)}},
+                       {"add", {load(0), load(1)}},
+                       {"add", {result(1), result(0)}},
+                       {"sin", {result(2)}},
+                       {"sum", {result(3)}, BodyOp::Kind::Reduction, {codegen::Reduction::Kind::Sum, codegen::Reduction::Over::Row}},
+                       {"mul", {result(2), result(4)}},
+                       {"mul", {result(5), scalar(0)}},
+                       {"cos", {result(6)}},
+                       {"tan", {result(7)}}},
+                      1);
+  body.by_rows = true;
+  body.stores = {{result(2), type}, {result(3), type}, {result(6), type}, {result(7), type}, {result(8), type}};
+  const auto kernel = kernel_of(body);
+  constexpr long width = sizeof(TypeParam);
+  const std::vector<long> row_strides = {row * width, row * width, segments * width, row * width,
+                                         row * width, row * width, row * width,      row * width};
+  const std::vector<long> segment_strides = {columns * width, columns * width, width,           columns * width,
+                                             columns * width, columns * width, columns * width, columns * width};
+  size_t place = 0;
+  for (const double one : kFar) {
+    const double factor = place % 2 == 0 ? 1e10 : 1;
+    SCOPED_TRACE(testing::Message() << one << " and " << factor);
+    auto operands = small_operands<TypeParam>(3, rows * row);
+    operands[place % 2][place % (rows * row)] = static_cast<TypeParam>(one);
+    place += 1023;
+    Columns<TypeParam> results(5, std::vector<TypeParam>(rows * row));
+    std::vector<TypeParam> kept(codegen::cpu::row_scratch(body) * row);
+    std::vector<char*> pointers = pointers_to(operands);
+    for (char* result : pointers_to(results)) pointers.push_back(result);
+    kernel->rows(pointers.data(), &factor, rows, row_strides.data(), segments, segment_strides.data(), columns,
+                 reinterpret_cast<char*>(kept.data()));
+    expect_exact("sin", results[0], results[1]);
+    expect_exact("cos", results[2], results[3]);
+    expect_exact("tan", results[3], results[4]);
+  }
+}
+
+// What is known to be near is not looked at.
+TEST(ComputedAnglesText, OfWhatIsNearIsOneLoop) {
+  for (const char* function : {"sin", "cos", "tanh", "sigmoid", "erf", "erfc", "atan", "acos"}) {
+    Body body = body_of(at::kFloat, {AccessPattern::Dense},
+                        {{function, {load(0)}}, {"neg", {result(0)}}, {"square", {result(1)}}, {"cos", {result(2)}}});
+    if (std::string_view(function) == "sin" || std::string_view(function) == "cos") body.ops[0].args = {scalar(0)};
+    body.scalars = 1;
+    const std::string text = codegen::cpu::source_of(body);
+    EXPECT_EQ(text.find("far"), std::string::npos) << text;
+    EXPECT_NE(text.find("v3 = cos_near<float>(v2)"), std::string::npos) << text;
+  }
+}
+
+TEST(ComputedAnglesText, LooksAtTheNextBlock) {
+  Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Dense},
+                      {{"add", {load(0), load(1)}}, {"cos", {result(0)}}, {"mul", {result(1), load(2)}}});
+  body.stores = {{result(2)}};
+  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
+using namespace hindcast::device;
+
+extern "C" void dense(char* const* pointers, const double* scalars, long count) {
+  const float* p0 = (const float*)pointers[0];
+  const float* p1 = (const float*)pointers[1];
+  const float* p2 = (const float*)pointers[2];
+  float* r0 = (float*)pointers[3];
+  int far = 0;
+  const int still_far = far;
+  long ahead = 0;
+  for (long begin = 0; begin < count; begin += 256) {
+  const long end = begin + 256 < count ? begin + 256 : count;
+  if (ahead == 0) {
+  far = still_far;
+  for (long i = begin; i < end; ++i) {
+    {
+      const float x0 = p0[i];
+      const float x1 = p1[i];
+      const float v0 = add<float>(x0, x1);
+      far |= !(magnitude_of(v0) <= kNearAngle<float>);
+    }
+  }
+  }
+  ahead = !far && end + 256 <= count ? 256 : 0;
+  int next = 0;
+  if (!far) {
+#pragma clang loop vectorize(assume_safety)
+  for (long i = begin; i < end; ++i) {
+    {
+      const float x0 = p0[i + ahead];
+      const float x1 = p1[i + ahead];
+      const float v0 = add<float>(x0, x1);
+      next |= !(magnitude_of(v0) <= kNearAngle<float>);
+    }
+    const float x0 = p0[i];
+    const float x1 = p1[i];
+    const float x2 = p2[i];
+    const float v0 = add<float>(x0, x1);
+    const float v1 = cos_near<float>(v0);
+    const float v2 = mul<float>(v1, x2);
+    r0[i] = v2;
+  }
+  } else {
+#pragma clang loop vectorize(assume_safety)
+  for (long i = begin; i < end; ++i) {
+    const float x0 = p0[i];
+    const float x1 = p1[i];
+    const float x2 = p2[i];
+    const float v0 = add<float>(x0, x1);
+    const float v1 = cos<float>(v0);
+    const float v2 = mul<float>(v1, x2);
+    r0[i] = v2;
+  }
+  }
+  far = next;
+  }
+}
+)");
+}
+
+// A load is at hand: looked at twice, it costs nothing.
+TEST(ComputedAnglesText, OfLoadsAreLookedAtBlockByBlock) {
+  Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Broadcast},
+                      {{"cos", {load(0)}}, {"sin", {load(1)}}, {"mul", {result(0), result(1)}}});
+  body.stores = {{result(2)}};
+  EXPECT_EQ(codegen::cpu::source_of(body), R"(#include "codegen/device/ops.h"
+using namespace hindcast::device;
+
+extern "C" void dense(char* const* pointers, const double* scalars, long count) {
+  const float* p0 = (const float*)pointers[0];
+  const float x1 = *(const float*)pointers[1];
+  float* r0 = (float*)pointers[2];
+  for (long begin = 0; begin < count; begin += 1024) {
+  const long end = begin + 1024 < count ? begin + 1024 : count;
+  int far = 0;
+  far |= !(magnitude_of(x1) <= kNearAngle<float>);
+  for (long i = begin; i < end; ++i) {
+    far |= !(magnitude_of(p0[i]) <= kNearAngle<float>);
+  }
+  if (!far) {
+#pragma clang loop vectorize(assume_safety)
+  for (long i = begin; i < end; ++i) {
+    const float x0 = p0[i];
+    const float v0 = cos_near<float>(x0);
+    const float v1 = sin_near<float>(x1);
+    const float v2 = mul<float>(v0, v1);
+    r0[i] = v2;
+  }
+  } else {
+#pragma clang loop vectorize(assume_safety)
+  for (long i = begin; i < end; ++i) {
+    const float x0 = p0[i];
+    const float v0 = cos<float>(x0);
+    const float v1 = sin<float>(x1);
+    const float v2 = mul<float>(v0, v1);
+    r0[i] = v2;
+  }
+  }
+  }
+}
+)");
+}
+
+}  // namespace
+}  // namespace hindcast::tests

@@ -1,0 +1,16 @@
+#pragma once
+// What a test says of a program that fails.
+
+#include <functional>
+#include <string>
+
+#include "tests/whole/fuzz/program.h"
+
+namespace hindcast::tests::fuzz {
+
+/// Adds a failure with the seed, `what` is wrong, and a smaller program that shows it, as C++. `difference_of` is asked for each smaller
+/// program; empty: it shows none.
+void report(const Program& program, const std::string& what, const std::string& difference,
+            const std::function<std::string(const Program&)>& difference_of);
+
+}  // namespace hindcast::tests::fuzz

@@ -1,0 +1,37 @@
+// Functions that are compiled ahead of time, beside an accelerator. Their streams: tests/engine/cuda_graphs/aot_test.cpp.
+
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+
+#include <functional>
+
+#include "hindcast/aot.h"
+#include "tests/support/fake_device.h"
+
+namespace hindcast::tests {
+namespace {
+
+// A program holds what autocast made of the function.
+TEST(FunctionsBesideAnAccelerator, SwitchesOfTheAcceleratorAreAnotherProgram) {
+  install_fake_device();
+  AotOptions options;
+  options.async = false;
+  const AotFunction<std::function<at::Tensor(at::Tensor)>> function{[](const at::Tensor& x) { return x.tanh(); }, options};
+  // Of no device that kernels are made for, functions run as they are: the switches are asked for whatever the inputs' device is.
+  const auto x = leaf(1, at::kCPU);
+  const auto step = [&] { function(x).sum().backward(); };
+  step();
+  step();
+  EXPECT_EQ(function.stats().traces, 1U);
+  at::autocast::set_autocast_enabled(at::kPrivateUse1, true);
+  step();
+  at::autocast::set_autocast_enabled(at::kPrivateUse1, false);
+  EXPECT_EQ(function.stats().traces, 2U);
+  step();
+  EXPECT_EQ(function.stats().traces, 2U);
+}
+
+}  // namespace
+}  // namespace hindcast::tests
