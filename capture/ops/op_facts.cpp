@@ -1,38 +1,39 @@
 #include "capture/ops/op_facts.h"
 
-#include "base/fork.h"
-
+#include <algorithm>
 #include <array>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 
 namespace hindcast::capture {
 namespace {
 
+// By name. Constant, so that a thread that still compiles while the process exits finds it.
 constexpr auto kRows = [] {
   using enum OpFacts::Flags;
 #define HC_OP(name, kind, view, images, facts) OpFacts{name, OpKind::kind, ViewKind::view, images, static_cast<uint16_t>(facts)},
-  return std::to_array<OpFacts>({
+  auto rows = std::to_array<OpFacts>({
 #include "capture/ops/aten_ops.def"
   });
+  std::sort(rows.begin(), rows.end(), [](const OpFacts& a, const OpFacts& b) { return a.name < b.name; });
+  return rows;
 }();
 
+const OpFacts* find_row(std::string_view name) {
+  const auto row = std::lower_bound(kRows.begin(), kRows.end(), name, [](const OpFacts& a, std::string_view b) { return a.name < b; });
+  return row != kRows.end() && row->name == name ? &*row : nullptr;
+}
+
 const OpFacts& find(std::string_view name, const std::string& overload) {
-  using Rows = std::unordered_map<std::string_view, const OpFacts*>;
-  static const Rows rows = base::first_use([] {
-    Rows by_name;
-    for (const OpFacts& row : kRows) by_name.emplace(row.name, &row);
-    return by_name;
-  });
   static constexpr OpFacts kNothing;
   constexpr std::string_view kNamespace = "aten::";
   if (!name.starts_with(kNamespace)) return kNothing;
   name.remove_prefix(kNamespace.size());
   if (!overload.empty()) {
-    if (const auto found = rows.find(std::string(name) + "." + overload); found != rows.end()) return *found->second;
+    if (const OpFacts* const row = find_row(std::string(name) + "." + overload)) return *row;
   }
-  const auto found = rows.find(name);
-  return found == rows.end() ? kNothing : *found->second;
+  const OpFacts* const row = find_row(name);
+  return row == nullptr ? kNothing : *row;
 }
 
 }  // namespace
