@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cache/key.h"
 #include "base/fork.h"
+#include "cache/key.h"
 
 #include <algorithm>
 #include <atomic>
@@ -31,7 +31,7 @@ namespace hindcast::cache {
 template <class Entry>
 class GraphCache {
  public:
-  /// nullptr if there is none. `key` needs to live only as long as the call.
+  /// nullptr if the structure is not in the cache. `key` needs to live only as long as the call.
   std::shared_ptr<Entry> find(const KeyView& key) const {
     const std::shared_lock lock(mutex_);
     const Slot* slot = find_slot(key);

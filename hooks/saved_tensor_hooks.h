@@ -39,7 +39,7 @@ class SavedTensorScope {
   SavedTensorScope* outer_;
 };
 
-/// Hooks of this thread's innermost scope; nullptr if there is none, or Python has opened one inside it.
+/// Hooks of this thread's innermost scope; nullptr if no scope is open, or if Python has opened one inside it.
 SavedTensorHooks* current_saved_tensor_hooks();
 
 }  // namespace hindcast::hooks

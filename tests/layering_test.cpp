@@ -123,7 +123,7 @@ const std::map<std::string, std::string> kPublicHeaders = {
     {"compiled_step.h", "engine/optim"},
     {"detail/aot_core.h", "engine/aot"},
     {"detail/footprint.h", "base"},
-    {"detail/leaving.h", "engine/cache"},
+    {"detail/back_off_policy.h", "engine/cache"},
     {"detail/script_values.h", "engine/torchscript"},
     {"detail/shared_list.h", "base"},
     {"detail/step_core.h", "engine/train"},

@@ -29,13 +29,13 @@ struct TypedCollector {
   const std::type_info* type;
   const char* name;  // as in Node::name()
   void (*collect)(const torch::autograd::Node& node, FieldSink& sink);
-  const char* const* fields;  // in the order of collection; null if there are none
+  const char* const* fields;  // in the order of collection; nullptr for a class without fields
   uint32_t field_count;
   // Prefetches what the fields point to; nullptr if they point nowhere. Hold the node's mutex.
   void (*prefetch)(const torch::autograd::Node& node);
 };
 
-/// The collector of a node's dynamic type; null if there is none (AccumulateGrad, CopySlices, custom
+/// The collector of a node's dynamic type; nullptr if the class has no collector (AccumulateGrad, CopySlices, custom
 /// functions, a class with a member type that the generator does not know): use LibTorch's visitor.
 /// A few ns, hit or miss, without a lock. Call it from any thread.
 const TypedCollector* find_typed_collector(const torch::autograd::Node& node);

@@ -88,9 +88,9 @@ class FunctionTrace final : private Policy {
   /// What the function returned, with its own history, if the forward is not a program.
   std::vector<at::Tensor> take_outputs() { return std::move(outputs_); }
 
-  /// Gradients of the primals, undefined where there is none, from gradients of the differentiable results, in their order; undefined where
-  /// none flows in. LibTorch's engine runs it on this thread. May be called again. Throws what a formula throws. `create_graph`: in grad
-  /// mode.
+  /// Computes the gradients of the primals from those of the differentiable results, in their order. An undefined incoming gradient stands
+  /// for zeros; an undefined gradient of a primal means that it gets none. LibTorch's engine runs it on this thread. May be called again.
+  /// Throws what a formula throws. `create_graph`: in grad mode.
   torch::autograd::variable_list backward(const torch::autograd::variable_list& tangents, bool create_graph = false);
 
   /// True once LibTorch alone has autograd's history of the call: nothing is recorded any more.

@@ -1,5 +1,5 @@
 #pragma once
-// What is known of an ATen operator beside its schema and its tags: the rows of aten_ops.def.
+// Facts about ATen operators beyond their schemas and tags: the rows of aten_ops.def.
 
 #include <ATen/core/operator_name.h>
 
@@ -12,9 +12,9 @@ namespace hindcast::capture {
 /// What computing an operator costs.
 enum class OpKind : uint8_t { Other, Copy, Reduction, Concat, Product };
 
-/// Which elements of its first argument a view has.
+/// How a view relates to the tensor that it views.
 enum class ViewKind : uint8_t {
-  Other,      // not a view, or another one
+  Other,      // not a view, or another kind
   Reshape,    // the same elements in the same order
   Transpose,  // the same elements, dims in another order
   Alias,      // the same tensor
@@ -43,9 +43,9 @@ struct OpFacts {
   bool has(Flags flag) const { return (flags & flag) != 0; }
 };
 
-/// The row of an operator of the namespace aten; an empty one for all others. The name counts as it stands: add_ is not add.
+/// The row of an operator of the namespace aten; an empty one for all others. add_ is not add.
 const OpFacts& facts_of(const c10::OperatorName& op);
-/// The row of the operator that makes a new tensor of what this one writes in place: of add, for add_.
+/// The same, where an in-place operator has the row of its functional form: add_ has that of add.
 const OpFacts& facts_of_functional(const c10::OperatorName& op);
 
 /// All rows.

@@ -45,7 +45,7 @@ class TracingTensor final : public c10::TensorImpl {
     watched_ = true;
     set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
   }
-  static TracingTensor* get(const at::Tensor& tensor);  // nullptr if it is none
+  static TracingTensor* get(const at::Tensor& tensor);  // nullptr for any other tensor
   /// Which symbolic sizes Python code can take unnoticed.
   enum class Symbols : uint8_t { Nowhere, Unsteady, All };  // Unsteady: sizes that have changed
   /// Python's interpreter, whose code otherwise gets numbers of its own type.

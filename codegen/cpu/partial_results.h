@@ -31,7 +31,7 @@ class PartialResults {
     size_t index;    // into Body::stores
     size_t pointer;  // index in the kernel's pointers
     Reduction::Kind kind;
-    size_t m2_pointer = 0;  // Mean: the pointer of the M2 of the same value; 0 if there is none
+    size_t m2_pointer = 0;  // Mean: the pointer of the M2 of the same value; 0 if the body has no M2
   };
   std::vector<Store> stores_;
   at::ScalarType type_;

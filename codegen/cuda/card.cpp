@@ -1,10 +1,10 @@
 #include "codegen/cuda/card.h"
 
+#include "base/format.h"
+#include "base/log.h"
 #include "codegen/cuda/card_recording.h"
 #include "codegen/cuda/entry.h"
 #include "codegen/cuda/graph_library.h"
-#include "base/format.h"
-#include "base/log.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -30,7 +30,7 @@ int attribute(const Driver& driver, int which, int device) {
 }
 
 /// The newest architecture known to NVRTC whose code runs on a card of this capability: the card's own, or an older one of its generation.
-/// 0 if there is none.
+/// 0 if NVRTC knows no such architecture.
 int architecture_for(int capability, const std::vector<int>& known) {
   int best = 0;
   for (const int architecture : known) {

@@ -60,7 +60,7 @@ class DriverError : public std::runtime_error {
 
 class Driver {
  public:
-  /// The process's driver, which is never destroyed; nullptr, and the reason in `why_not`, if there is none.
+  /// The process's driver, which is never destroyed; nullptr, and the reason in `why_not`, if the machine has no driver.
   static const Driver* get(std::string* why_not);
   /// For tests: the driver from the library at `path`.
   static std::unique_ptr<const Driver> open(const std::string& path, std::string* why_not);

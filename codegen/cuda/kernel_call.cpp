@@ -105,13 +105,13 @@ class KernelCall final : public PointwiseFrame {
     for (size_t i = 0; i < addresses.size(); ++i) launch.argument.add_address(i, i < loads_ ? nest.pointers[i] - addresses[i] : 0);
     if (reads_padded_) launch.argument.lead_outside();
     launch.argument.leave_scalars(call.scalars.size());
-    const Transposed turned = transposed_loads(nest);
-    if (turned.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) {
-      add_tiles(nest, turned, launch);
+    const Transposed transposed = transposed_loads(nest);
+    if (transposed.loop != nullptr && kernel_->has_or_asks_for(Entry::Tiles)) {
+      add_tiles(nest, transposed, launch);
       return prepared;
     }
     // Whether a better entry point was requested, so that this launch must not be kept.
-    const bool waits = turned.loop != nullptr || call.is_one_loop;
+    const bool waits = transposed.loop != nullptr || call.is_one_loop;
     const NestProblem problem = problem_of(call, nest);
     if (!waits) launch.config = nest_config(problem, shape_, machine()->limits());
     if (waits || !kernel_->has_or_asks_for(launch.config.entry)) {
@@ -178,10 +178,10 @@ class KernelCall final : public PointwiseFrame {
   // Transposed loads: contiguous along another loop than the innermost, along which the results are contiguous. Small ones are not worth a
   // tile's barrier.
   Transposed transposed_loads(const Nest& nest) const {
-    Transposed turned;
+    Transposed transposed;
     const Loop& inner = nest.loops.back();
-    if (reads_padded_ || inner.size < device::kTile || nest.loops.size() < 2) return turned;
-    turned.places.resize(loads_);
+    if (reads_padded_ || inner.size < device::kTile || nest.loops.size() < 2) return transposed;
+    transposed.places.resize(loads_);
     for (size_t i = 0; i < loads_; ++i) {
       if (is_broadcast(i) ? inner.steps[i] == 0 : inner.steps[i] == element_sizes_[i]) continue;
       if (is_broadcast(i)) return {};
@@ -189,46 +189,46 @@ class KernelCall final : public PointwiseFrame {
       for (const Loop& loop : nest.loops) {
         if (loop.steps[i] == element_sizes_[i] && loop.size >= device::kTile) along = &loop;
       }
-      if (along == nullptr || (turned.loop != nullptr && turned.loop != along)) return {};
-      turned.loop = along;
-      turned.loads |= uint64_t{1} << i;
-      turned.places[i] = turned.bytes;
+      if (along == nullptr || (transposed.loop != nullptr && transposed.loop != along)) return {};
+      transposed.loop = along;
+      transposed.loads |= uint64_t{1} << i;
+      transposed.places[i] = transposed.bytes;
       constexpr uint32_t kElements = device::kTile * (device::kTile + 1);
-      turned.bytes += (kElements * static_cast<uint32_t>(element_sizes_[i]) + kAccess - 1) / kAccess * kAccess;
+      transposed.bytes += (kElements * static_cast<uint32_t>(element_sizes_[i]) + kAccess - 1) / kAccess * kAccess;
     }
-    if (turned.bytes > machine()->limits().shared_bytes) return {};
+    if (transposed.bytes > machine()->limits().shared_bytes) return {};
     for (size_t i = loads_; i < nest.pointers.size(); ++i) {
       if (inner.steps[i] != element_sizes_[i]) return {};
     }
-    return turned;
+    return transposed;
   }
 
-  void add_tiles(const Nest& nest, const Transposed& turned, PreparedLaunch& launch) const {
+  void add_tiles(const Nest& nest, const Transposed& transposed, PreparedLaunch& launch) const {
     const Loop& inner = nest.loops.back();
     std::vector<const Loop*> around;
     int64_t blocks = 1;
     for (const Loop& loop : nest.loops) {
-      if (&loop == &inner || &loop == turned.loop) continue;
+      if (&loop == &inner || &loop == transposed.loop) continue;
       around.push_back(&loop);
       blocks *= loop.size;
     }
     const auto tiles = [](int64_t size) { return (size + device::kTile - 1) / device::kTile; };
-    blocks *= tiles(inner.size) * tiles(turned.loop->size);
+    blocks *= tiles(inner.size) * tiles(transposed.loop->size);
     ArgumentPattern& argument = launch.argument;
-    argument.add(static_cast<int64_t>(turned.loads));
-    argument.add(turned.loop->size);
+    argument.add(static_cast<int64_t>(transposed.loads));
+    argument.add(transposed.loop->size);
     argument.add(inner.size);
     argument.add(static_cast<int64_t>(around.size()));
-    argument.add(device::divider_of(tiles(turned.loop->size)));
+    argument.add(device::divider_of(tiles(transposed.loop->size)));
     argument.add(device::divider_of(tiles(inner.size)));
     for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < around.size() ? around[i]->size : 1));
     const size_t tensors = nest.pointers.size();
-    for (size_t i = 0; i < tensors; ++i) argument.add(turned.loop->steps[i]);
+    for (size_t i = 0; i < tensors; ++i) argument.add(transposed.loop->steps[i]);
     for (size_t i = 0; i < tensors; ++i) argument.add(inner.steps[i]);
     argument.add_table(around.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return around[loop]->steps[i]; });
-    for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) argument.add(i < loads_ ? turned.places[i] : int64_t{0});
+    for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) argument.add(i < loads_ ? transposed.places[i] : int64_t{0});
     launch.config = {Entry::Tiles, {static_cast<uint32_t>(blocks), 1, 1}, {device::kTile, device::kTileRows, 1}};
-    launch.shared_bytes = turned.bytes;
+    launch.shared_bytes = transposed.bytes;
   }
 
   const std::shared_ptr<const CudaKernel> kernel_;

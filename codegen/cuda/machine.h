@@ -43,7 +43,7 @@ class Module {
   virtual ~Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-  /// An entry point, for Launch. Throws if there is none with this name.
+  /// An entry point, for Launch. Throws if the module has no entry point of this name.
   virtual void* function(const char* name) const = 0;
   /// Registers per thread of an entry point, as function() returned it; 0 if unknown.
   virtual int registers(void* /*function*/) const { return 0; }

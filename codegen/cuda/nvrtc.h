@@ -10,8 +10,8 @@
 // milliseconds; a child may compile. Process exit waits for them too, because NVRTC then destroys its data. A compile that
 // begins after that throws Unsupported.
 
-#include "codegen/kernel/device_library.h"
 #include "base/check.h"
+#include "codegen/kernel/device_library.h"
 
 #include <memory>
 #include <span>
@@ -42,8 +42,8 @@ struct MachineCode {
 
 class Nvrtc {
  public:
-  /// The process's NVRTC, which is never destroyed. nullptr if there is none; `why_not` is then a sentence that says what failed and what
-  /// to do.
+  /// The process's NVRTC, which is never destroyed. nullptr if it cannot be loaded; `why_not` is then a sentence that says what failed and
+  /// what to do.
   static const Nvrtc* get(std::string* why_not);
   /// For tests: NVRTC from the first of `paths` that can be opened.
   static std::unique_ptr<const Nvrtc> open(std::span<const std::string> paths, std::string* why_not);

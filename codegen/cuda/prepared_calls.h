@@ -88,7 +88,7 @@ class LayoutKey {
 /// treats it as a miss, and so does the child of a fork that happened while the lock was held.
 class PreparedCalls {
  public:
-  /// nullptr if there is none; `comes_again` is then set if the key was recently missed before, so that the call is worth keeping.
+  /// nullptr if the key is not cached; `comes_again` is then set if the key was recently missed before, so that the call is worth keeping.
   std::shared_ptr<const PreparedCall> find(const LayoutKey& key, bool& comes_again);
   void keep(const LayoutKey& key, PreparedCall&& call);
 

@@ -28,7 +28,7 @@ inline constexpr auto kFunctors = std::to_array<Functor>({
 #include "base/pointwise_ops.def"
 });
 
-/// The index of the row with this name; kFunctors.size() if there is none. Of two rows with the name, that of real numbers; the cost is
+/// The index of the row with this name; kFunctors.size() if no row has it. Of two rows with the name, that of real numbers; the cost is
 /// equal.
 constexpr size_t functor_number(std::string_view name) {
   size_t i = 0;

@@ -27,7 +27,7 @@ constexpr size_t kMostStreams = 8;
 
 class Kept {
  public:
-  /// The counters of a stream; undefined if there are none, or too few.
+  /// The counters of a stream; undefined if the stream has no counters yet, or too few.
   at::Tensor of(const c10::Stream& stream, int64_t numel) {
     const std::lock_guard lock(mutex_);
     for (const auto& [of, counters] : by_stream_) {

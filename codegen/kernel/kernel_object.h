@@ -45,7 +45,7 @@ class KernelCompiler {
 /// Loads the result of compile(), of this process or another. Throws if the bytes are not such an object.
 using LoadObject = std::function<void(std::string_view object)>;
 
-/// Passes the object of `text`, the text of a kernel or a part of it, to `load`: the stored one, or a newly compiled one if there is none
+/// Passes the object of `text`, the text of a kernel or a part of it, to `load`: the stored one, or a newly compiled one if none is stored
 /// or `load` rejects it. `kernel`: the whole text, by which logs and traces identify the kernel. Throws as the compiler and `load` do.
 void load_object(const KernelCompiler& compiler, const std::string& text, const std::string& kernel, const LoadObject& load);
 

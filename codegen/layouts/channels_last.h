@@ -17,7 +17,7 @@ struct ChannelsLast {
   RunTime last;   // of the channels-last convolutions, including all copies
 };
 
-/// If there are none, with_channels_last() returns nullopt.
+/// Whether the graph has convolutions; without any, with_channels_last() returns nullopt.
 bool has_convolutions(const capture::Graph& graph);
 bool has_backwards_of_convolutions(const capture::Graph& graph);
 

@@ -19,7 +19,7 @@ struct KeptTimes {
 };
 
 /// The `count` times stored for `what` and these sizes, for this CPU model, this release of LibTorch and its current settings. nullopt if
-/// there are none, or if the folder cannot be used.
+/// no times are stored for them, or if the folder cannot be used.
 std::optional<KeptTimes> kept_times(std::string_view what, const std::vector<int64_t>& sizes, size_t count);
 /// Stores times. Does nothing if the folder cannot be written to.
 void keep_times(std::string_view what, const std::vector<int64_t>& sizes, const KeptTimes& times);

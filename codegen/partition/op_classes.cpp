@@ -18,7 +18,7 @@ using capture::ValueId;
 namespace {
 
 bool is_product(const c10::OperatorName& op, OpKind kind) {
-  const size_t name = op.name.find("::");  // flash_attention::rotary is none
+  const size_t name = op.name.find("::");  // the library's own name does not count: flash_attention::rotary is no attention
   return kind == OpKind::Product || op.name.find("convolution", name) != op.name.npos || op.name.find("attention", name) != op.name.npos;
 }
 

@@ -134,7 +134,7 @@ std::optional<FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>
 std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
                                                     const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
   const Gain gain = gain_of(*context_, *known, *pair);
-  if (call_.is_timed && gain != Gain::Some && context_->leaving.is_functions_turn(known.get())) {
+  if (call_.is_timed && gain != Gain::Some && context_->back_off.is_functions_turn(known.get())) {
     context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
     return FunctionOutput{.gain = gain, .program = known.get(), .is_functions = true};
   }

@@ -3,7 +3,7 @@
 
 #include "capture/backward/program_node.h"
 #include "engine/aot/specialisation.h"
-#include "hindcast/detail/leaving.h"
+#include "hindcast/detail/back_off_policy.h"
 #include "hooks/start_streams.h"
 
 #include <torch/csrc/autograd/function.h>
@@ -26,7 +26,7 @@ struct AotCounts {
 struct AotContext {
   AotOptions options;
   AotCounts counts;
-  BackOffPolicy leaving;
+  BackOffPolicy back_off;
   std::atomic<uint32_t> kept_tensors = 0;  // traces that ended because the function kept a tensor
   std::atomic<bool> draws_atens = false;   // random numbers come from ATen, not from kernels: see drawn_again.h
 };
@@ -52,7 +52,7 @@ class AotNode final : public capture::ProgramNode {
   /// they were in the call.
   void set_saved(std::shared_ptr<const ProgramPair> pair, const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& outputs,
                  const std::vector<at::Tensor>& results);
-  /// Reports the time of this node's backward to AotContext::leaving.
+  /// Reports the time of this node's backward to AotContext::back_off.
   void time_backward() { is_timed_ = true; }
   /// The results may be differentiated separately: FunctionCall::has_separate_results.
   void keep_for_other_results() { keeps_for_others_ = num_inputs() > 1; }

@@ -116,11 +116,12 @@ class AotCore::Implementation {
   NextCalls looked(Gain gain, const void* program) {
     const AotOptions& options = context_->options;
     tell_left();
-    return options.back_off && may_back_off() && options.fallback && options.check_every == 0 ? now(context_->leaving.looked(gain, program))
-                                                                                              : 0;
+    return options.back_off && may_back_off() && options.fallback && options.check_every == 0
+               ? now(context_->back_off.looked(gain, program))
+               : 0;
   }
   void time_backward(const std::vector<at::Tensor>& results) const { engine::time_backward(context_, results); }
-  NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->leaving.took(whole_ns, own_ns)); }
+  NextCalls took(uint64_t whole_ns, uint64_t own_ns) { return now(context_->back_off.took(whole_ns, own_ns)); }
 
   AotStats stats() const {
     const AotCounts& counts = context_->counts;
@@ -156,7 +157,7 @@ class AotCore::Implementation {
   void reset() {
     families_.clear();
     context_->kept_tensors = 0;
-    context_->leaving.looked(Gain::Some, nullptr);
+    context_->back_off.looked(Gain::Some, nullptr);
   }
 
  private:

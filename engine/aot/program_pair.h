@@ -32,7 +32,7 @@ struct ProgramPair {
   std::vector<Saved> saved;                          // where to find saved_values
   std::shared_ptr<const Program> forward, backward;  // backward: nullptr if no gradients, or none like these, were needed yet
   capture::NodeProgram of_node;                      // the backward, for inlining into a captured backward graph
-  std::vector<capture::Facts> tangents;              // by differentiable result: the incoming gradient; {0} if there is none
+  std::vector<capture::Facts> tangents;              // by differentiable result: the incoming gradient; {0} if no gradient flows into it
   std::vector<bool> takes_zeros;                     // by differentiable result: takes zeros if no gradient comes in
   std::shared_ptr<const ProgramPair> whole;          // the ProgramPair for all results; nullptr if these are
   SecondOrder second_order;                          // only if `whole` is nullptr

@@ -147,9 +147,13 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
 
 std::optional<std::vector<int64_t>> Specialisation::values_of_symbols(const Facts& row) const {
   capture::Bindings bindings;
-  SymbolBinder binder(bindings, dynamic_.int_hints.size(), /*floats=*/0);
-  if (!binder.bind(row, row_, dynamic_.symbols)) return std::nullopt;
+  if (!bind_symbols(row, bindings)) return std::nullopt;
   return std::move(bindings.ints);
+}
+
+bool Specialisation::bind_symbols(const Facts& row, capture::Bindings& bindings) const {
+  SymbolBinder binder(bindings, dynamic_.int_hints.size(), /*floats=*/0);
+  return binder.bind(row, row_, dynamic_.symbols);
 }
 
 bool Specialisation::have_same_offsets(const std::vector<at::Tensor>& inputs) const {
@@ -191,13 +195,11 @@ bool Specialisation::matches(const Facts& row, capture::Bindings& bindings) cons
     if (row != row_) return false;
     bindings.ints = dynamic_.int_hints;
   } else {
-    auto values = values_of_symbols(row);
-    if (!values) return false;
+    if (!bind_symbols(row, bindings)) return false;
     if (proved_) {
       const std::lock_guard lock(mutex_);
-      if (!proved_->has(*values)) return false;
+      if (!proved_->has(bindings.ints)) return false;
     }
-    bindings.ints = std::move(*values);
     capture::Env env;
     if (!evaluator_.evaluate(bindings, env) || !evaluator_.relations_hold(env)) return false;
     if (const auto known = pair(); known && !known->forward->holds_for(bindings)) return false;

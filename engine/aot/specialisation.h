@@ -91,7 +91,7 @@ class Specialisation {
   std::vector<std::shared_ptr<const ProgramPair>> all_pairs() const;
   /// The programs for gradients of all results; nullptr before the first backward.
   std::shared_ptr<const ProgramPair> whole() const;
-  /// The programs with the same forward and a backward for gradients like these; nullptr if there are none.
+  /// The programs with the same forward and a backward for gradients like these; nullptr if these have not been compiled.
   std::shared_ptr<const ProgramPair> pair_for(const std::vector<capture::Facts>& tangents, const ProgramPair& forward) const;
   /// Adds programs that share one forward; the last one is for the next call. All are added at once, so that no call finds a forward
   /// without its backward.
@@ -168,6 +168,8 @@ class Specialisation {
   at::Tensor view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const;
 
  private:
+  bool bind_symbols(const capture::Facts& row, capture::Bindings& bindings) const;
+
   const capture::Facts row_;
   const std::vector<uint32_t> first_;
   const DynamicRow dynamic_;

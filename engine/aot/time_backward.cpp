@@ -27,7 +27,7 @@ class Stop final : public torch::autograd::FunctionPostHook {
   Stop(std::shared_ptr<AotContext> context, const void* kind, std::shared_ptr<uint64_t> started_ns)
       : context_(std::move(context)), kind_(kind), started_ns_(std::move(started_ns)) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
-    if (!at::GradMode::is_enabled()) context_->leaving.took_backward(kind_, processor_ns() - *started_ns_, /*is_own=*/true);
+    if (!at::GradMode::is_enabled()) context_->back_off.took_backward(kind_, processor_ns() - *started_ns_, /*is_own=*/true);
     return outputs;
   }
 
@@ -47,7 +47,7 @@ void time_backward(const std::shared_ptr<AotContext>& context, const std::vector
     if (of_result == nullptr || (node != nullptr && node != of_result)) return;
     node = of_result;
   }
-  const void* const kind = context->leaving.timed_kind();
+  const void* const kind = context->back_off.timed_kind();
   if (node == nullptr || kind == nullptr) return;
   const auto started_ns = std::make_shared<uint64_t>(0);
   node->add_pre_hook(std::make_unique<Start>(started_ns));

@@ -5,7 +5,7 @@
 
 namespace hindcast::engine {
 
-/// If one node made all of these results, reports the time of its next backward to context->leaving.
+/// If one node made all of these results, reports the time of its next backward to context->back_off.
 void time_backward(const std::shared_ptr<AotContext>& context, const std::vector<at::Tensor>& results);
 
 }  // namespace hindcast::engine

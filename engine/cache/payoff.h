@@ -91,7 +91,7 @@ class HINDCAST_API Payoff {
   };
   /// Returns the structure's sighting as it was before this call, and counts this call.
   Sighting sight(const cache::KeyHash& structure, uint64_t now);
-  /// The structure's sighting; if there is none, the least recent of its set's four, to be overwritten.
+  /// The structure's sighting; for a structure that was not seen, the least recent of its set's four, to be overwritten.
   Sighting& sighting_of(const cache::KeyHash& structure);
   void earn(int64_t amount);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The match of a call's facts with those of a capture: each fact equals the captured one, or it is the value of a symbol. Variants of
-// backwards and specialisations of functions both use it.
+// Compares a call's facts with those of a capture: each fact equals the captured one, or is the value of a symbol. Used by variants of
+// backwards and by specialisations of functions.
 
 #include "capture/backward/facts.h"
 #include "hindcast/symbols.h"
@@ -12,7 +12,7 @@ namespace hindcast::engine {
 
 class SymbolBinder {
  public:
-  /// Values are written to `bindings`, which gets room for so many integers and floats, all 0. One binder at a time per thread.
+  /// Writes the symbols' values to `bindings`, which is resized to so many integers and floats, all 0. One binder at a time per thread.
   SymbolBinder(capture::Bindings& bindings, size_t ints, size_t floats);
 
   /// Returns false if a static fact differs, or if a symbol would get two values, from this call of bind() or an earlier one. `symbols` and

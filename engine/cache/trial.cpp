@@ -7,7 +7,7 @@ namespace {
 
 thread_local Trial* current = nullptr;
 
-BackOffPolicy& leaving() {
+BackOffPolicy& policy() {
   static thread_local BackOffPolicy of_thread;
   return of_thread;
 }
@@ -22,12 +22,12 @@ Trial* Trial::take() { return std::exchange(current, nullptr); }
 bool Trial::is_stocks_turn(const void* capture, bool may_be_slower) {
   gain_ = may_be_slower ? Gain::Perhaps : Gain::Some;
   capture_ = capture;
-  return is_timed() && may_be_slower && leaving().is_functions_turn(capture);
+  return is_timed() && may_be_slower && policy().is_functions_turn(capture);
 }
 
 NextCalls Trial::next() {
-  const NextCalls next = leaving().looked(gain_, capture_);
-  return is_timed() ? leaving().took(processor_ns() - started_ns_, stock_ns_) : next;
+  const NextCalls next = policy().looked(gain_, capture_);
+  return is_timed() ? policy().took(processor_ns() - started_ns_, stock_ns_) : next;
 }
 
 }  // namespace hindcast::engine

@@ -1,8 +1,8 @@
 #pragma once
 // Measures whether hits are faster than the stock engine, for a front end with per-call overhead of its own: Python. A backward of few
-// nodes may take longer with hindcast than on PyTorch's engine. See leaving.h.
+// nodes may take longer with hindcast than on PyTorch's engine. See back_off_policy.h.
 
-#include "hindcast/detail/leaving.h"
+#include "hindcast/detail/back_off_policy.h"
 
 #include <cstdint>
 

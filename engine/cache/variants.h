@@ -99,7 +99,7 @@ class Entry {
   bool is_older_than(uint64_t unloads) const { return unloads_ != 0 && unloads_ < unloads; }
   uint64_t unloads() const { return unloads_; }
 
-  /// The variant that starts at `start` and matches the facts; empty if there is none.
+  /// The variant that starts at `start` and matches the facts; empty if no variant does.
   Found find(Start start, CallFacts facts, capture::Bindings& bindings, capture::Env& env) const;
   /// True if a capture from the start was refused because of `limit`, and there still is no room for one.
   bool is_at_its_limit(size_t limit) const;

@@ -20,8 +20,8 @@ class GraphReplay {
 
   explicit operator bool() const { return recorded_ != nullptr; }
 
-  /// Launches the region that begins at the step, or does nothing for a later step of that region but free what it used last. False: the
-  /// step is to be run by itself. `call` has the plan that this object was made for.
+  /// Launches the region that begins at the step; for a later step of that region, only frees what the step used last. False: the step is
+  /// to be run by itself. `call` must be of the plan that this object was made for.
   bool run(const codegen::Step& step, const RegionCall& call);
 
   /// What the last launch made for this event, which follows in its turn; nullptr: the event reads its slot.

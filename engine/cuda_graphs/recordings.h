@@ -43,7 +43,7 @@ class RecordedPlan {
   void leave();
 
   // For the run that has entered:
-  /// The region that begins at this step; nullptr if there is none.
+  /// The region that begins at this step; nullptr if no region begins there.
   RecordedRegion* region_at(uint32_t step);
   /// Like RecordedRegion::run. If its CUDA graph does not fit into `most_bytes`, idle plans free theirs, or the region is given up.
   bool run(RecordedRegion& region, const RegionCall& call, size_t most_bytes, std::vector<Delivered>& delivered);

@@ -121,7 +121,7 @@ class CompiledStep::Impl final : public engine::StepParts {
                               at::kDouble);
   }
 
-  // The factor for kernels; undefined if there is none, or if gradients have already been multiplied.
+  // The factor for kernels; undefined if gradients are not scaled, or if gradients have already been multiplied.
   at::Tensor clip_gradients() {
     if (!clip_) return {};
     std::vector<at::Tensor> gradients;

@@ -82,7 +82,7 @@ struct AotOptions {
   double memory_budget = 1;     ///< see PartitionOptions::memory_budget
   bool fallback = true;         ///< true: what cannot be traced falls back to eager, which is counted and logged; false: it throws
   std::size_t check_every = 0;  ///< n: every n-th call also runs the function itself and compares; throws if the results differ
-  bool back_off = true;         ///< calls that gain nothing run the function after a single check: include/hindcast/detail/leaving.h
+  bool back_off = true;         ///< calls that gain nothing run the function after a single check: include/hindcast/detail/back_off_policy.h
   std::size_t limit = 8;        ///< programs kept per structure of the arguments; beyond it the function runs eagerly
   /// True: programs draw ATen's random numbers, so a seed gives the same numbers as the eager function. False: kernels may draw other
   /// numbers of the same distribution, which a seed reproduces too, with one call of LibTorch's generator per dropout, whose mask min_cut

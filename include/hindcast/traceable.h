@@ -33,7 +33,7 @@ TraceableHook<F> traceable(F fn) {
 
 namespace hooks {
 
-/// Nonzero and equal for equal lists if all tensor pre-hooks of the node are traceable, 0 if any is not or there is none.
+/// Nonzero and equal for equal lists if all tensor pre-hooks of the node are traceable, 0 if any is not, or if the node has no such hook.
 uint64_t traceable_fingerprint(torch::autograd::Node& node);
 
 }  // namespace hooks

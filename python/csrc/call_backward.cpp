@@ -3,7 +3,7 @@
 #include "capture/backward/facts.h"
 #include "engine/cache/payoff.h"
 #include "engine/counters/fallback.h"
-#include "hindcast/detail/leaving.h"
+#include "hindcast/detail/back_off_policy.h"
 #include "python/csrc/call_times.h"
 #include "python/csrc/run_backward.h"
 #include "python/csrc/torch_python.h"

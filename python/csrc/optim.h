@@ -15,7 +15,7 @@ namespace hindcast::python {
 /// gradient are in neither.
 using Updated = std::tuple<int64_t, std::vector<int64_t>, std::vector<std::string>>;
 
-/// The factor that gradients are multiplied by as they are read, as float64 and as float32. Undefined if there is none.
+/// The factor that gradients are multiplied by as they are read, as float64 and as float32. Undefined if gradients are not scaled.
 struct GradientFactor {
   static GradientFactor of(const std::optional<at::Tensor>& factor);
   GradientFactor operator-() const;

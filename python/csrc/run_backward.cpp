@@ -56,7 +56,7 @@ struct BackOffCounter {
   bool are_not_faster;
 };
 
-BackOffCounter calls_to_come(engine::Trial& trial) {
+BackOffCounter back_off_counter(engine::Trial& trial) {
   const engine::NextCalls next = trial.next();
   return next != 0 ? BackOffCounter{next, true} : BackOffCounter{take_pause(), false};
 }
@@ -78,7 +78,7 @@ Found run(const BackwardCall& call) {
   Found found;
   found.gradients =
       torch::autograd::Engine::get_default_engine().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, wanted);
-  const BackOffCounter next = calls_to_come(trial);
+  const BackOffCounter next = back_off_counter(trial);
   found.unseen = next.unseen;
   found.are_not_faster = next.are_not_faster;
   if (accumulate_grad) found.gradients.clear();

@@ -9,7 +9,7 @@
 
 namespace hindcast::python {
 
-/// The kinds of records in the words. An *entry* is the address of an object, or 0 if there is none. Its lowest bit is set if an equal
+/// The kinds of records in the words. An *entry* is the address of an object, or 0 for no object. Its lowest bit is set if an equal
 /// object of the same type is also accepted; such an object is immutable, and kept alive by the code that wrote the words.
 enum class Watch : int64_t {
   Type,       // object, type

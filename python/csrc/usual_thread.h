@@ -9,7 +9,7 @@ namespace hindcast::python {
 /// compiled autograd. Call it with the GIL.
 bool is_usual_thread();
 
-/// The torch.device set by torch.set_default_device() or `with torch.device()`; empty if there is none, or if other torch-function modes
+/// The torch.device set by torch.set_default_device() or `with torch.device()`; empty if no device is set, or if other torch-function modes
 /// are active.
 Reference default_device();
 

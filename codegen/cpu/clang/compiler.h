@@ -45,14 +45,14 @@ class CompileError : public Unsupported {
   std::string diagnostics_;
 };
 
-/// Loaded functions. They are unloaded with the last reference; the caller must ensure that none of them is running then.
+/// Loaded functions. The last reference unloads them; the caller must ensure that no thread is running one at that time.
 class LoadedKernel {
  public:
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 
-  /// The address of an `extern "C"` function; nullptr if there is none with that name.
+  /// The address of an `extern "C"` function; nullptr if no function has that name.
   void* symbol(const std::string& name) const;
 
  private:
@@ -65,7 +65,7 @@ class LoadedKernel {
 
 class ClangCompiler {
  public:
-  /// The process's compiler. nullptr if there is none; `why_not` is then a sentence that says what failed and what to do.
+  /// The process's compiler. nullptr if it cannot be loaded; `why_not` is then a sentence that says what failed and what to do.
   static std::shared_ptr<ClangCompiler> get(std::string* why_not);
   /// For tests: a compiler from the first of `paths` that can be opened.
   static std::shared_ptr<ClangCompiler> open(std::span<const std::string> paths, std::string* why_not);

@@ -49,7 +49,7 @@ typedef struct HindcastClangTable {
   /// Makes an object's functions callable. They may call libm, and memcpy, memmove, memset and memcmp.
   int (*load)(HindcastClangText object, void** loaded, HindcastClangSink problem);
 
-  /// The address of an `extern "C"` function or variable; NULL if there is none with that name.
+  /// The address of an `extern "C"` function or variable; NULL if no symbol has that name.
   void* (*find)(const void* loaded, const char* name);
 
   /// Frees the code, which must not be running or be called again.

@@ -2,7 +2,7 @@
 // A compiled function over lists of tensors: the untyped core of aot_function(). Valid C++17.
 
 #include <hindcast/aot_options.h>
-#include <hindcast/detail/leaving.h>
+#include <hindcast/detail/back_off_policy.h>
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
@@ -54,7 +54,7 @@ struct FunctionCall {
 
 /// The programs of one kind of call, for inspection.
 struct AotPrograms {
-  std::shared_ptr<const Graph> joint, forward, backward;  // backward: null where there is none
+  std::shared_ptr<const Graph> joint, forward, backward;  // backward: nullptr for a function without a backward
   std::string explanation;                                // what is saved and why
 };
 

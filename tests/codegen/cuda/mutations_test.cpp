@@ -35,7 +35,7 @@ void large() { run(product, {at::randn({20000}), at::randn({20000})}); }
 void several_items() { run(product, {at::randn({70001}), at::randn({70001})}); }
 void strided() { run(product, {at::randn({9, 66}).slice(1, 0, 66, 2), at::randn({9, 33})}); }
 void broadcast() { run(product, {at::randn({33, 20}), at::randn({20})}); }
-void turned() { run(product, {at::randn({65, 40}).t(), at::randn({40, 65})}); }
+void transposed() { run(product, {at::randn({65, 40}).t(), at::randn({40, 65})}); }
 void padded() {
   run(
       [](const Tensors& x) {
@@ -159,16 +159,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{
             "OneElementOfThePadding", padded, "index < arguments.behind[loop][0]", "index <= arguments.behind[loop][0]", {GlobalBounds}},
         Mutation{"TileWithoutABarrier",
-                 turned,
+                 transposed,
                  "  __syncthreads();\n  if (x >= columns)",
                  "  if (x >= columns)",
                  {Uninitialised, ReadAfterWrite}},
         Mutation{"TileWithALateBarrier",
-                 turned,
+                 transposed,
                  "  __syncthreads();\n  if (x >= columns) return;",
                  "  if (x >= columns) return;\n  __syncthreads();",
                  {Barrier}},
-        Mutation{"TileWithoutAnEnd", turned, "if (x < rows) tile", "if (true) tile", {GlobalBounds}, 1}),
+        Mutation{"TileWithoutAnEnd", transposed, "if (x < rows) tile", "if (true) tile", {GlobalBounds}, 1}),
     [](const auto& info) { return info.param.name; });
 
 const std::string kNone;

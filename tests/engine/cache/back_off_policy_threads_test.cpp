@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "hindcast/detail/leaving.h"
+#include "hindcast/detail/back_off_policy.h"
 
-namespace hindcast::tests::leaving_threads_test {
+namespace hindcast::tests::back_off_policy_threads_test {
 namespace {
 
 constexpr int kThreads = 4, kCalls = 400;
@@ -53,4 +53,4 @@ TEST(LeftCallsOfThreads, AreRightAndCounted) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::leaving_threads_test
+}  // namespace hindcast::tests::back_off_policy_threads_test

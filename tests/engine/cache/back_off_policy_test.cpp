@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "hindcast/detail/leaving.h"
+#include "hindcast/detail/back_off_policy.h"
 
-namespace hindcast::tests::leaving_test {
+namespace hindcast::tests::back_off_policy_test {
 namespace {
 
 using engine::BackOffCounter;
@@ -21,78 +21,78 @@ constexpr int kPatience = 32, kTurns = 16, kLooks = 32;
 constexpr NextCalls kMost = 255;
 
 /// Calls that end with the first that is timed.
-NextCalls until_timed(BackOffPolicy& leaving, Gain gain, const void* program, int most = 3000) {
+NextCalls until_timed(BackOffPolicy& policy, Gain gain, const void* program, int most = 3000) {
   NextCalls next = 0;
-  for (int i = 0; i < most && next == 0; ++i) next = leaving.looked(gain, program);
+  for (int i = 0; i < most && next == 0; ++i) next = policy.looked(gain, program);
   return next;
 }
 
 /// Turns of a program that takes `program_ns`, and of the function.
-NextCalls compare(BackOffPolicy& leaving, const void* program, uint64_t program_ns, uint64_t own_ns) {
+NextCalls compare(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
   NextCalls next = kTimed;
   for (int i = 0; i < kTurns && next == kTimed; ++i) {
-    const bool is_functions = leaving.is_functions_turn(program);
-    leaving.looked(Gain::Perhaps, program);
-    next = is_functions ? leaving.took(own_ns + 100, own_ns) : leaving.took(program_ns, 0);
+    const bool is_functions = policy.is_functions_turn(program);
+    policy.looked(Gain::Perhaps, program);
+    next = is_functions ? policy.took(own_ns + 100, own_ns) : policy.took(program_ns, 0);
   }
   return next;
 }
 
 TEST(BackOffPolicy, EagerCallsAreTimedAndThenLeft) {
-  BackOffPolicy leaving;
-  for (int i = 0; i < kPatience - 1; ++i) EXPECT_EQ(leaving.looked(Gain::None, nullptr), 0);
-  EXPECT_EQ(leaving.looked(Gain::None, nullptr), kTimed);
+  BackOffPolicy policy;
+  for (int i = 0; i < kPatience - 1; ++i) EXPECT_EQ(policy.looked(Gain::None, nullptr), 0);
+  EXPECT_EQ(policy.looked(Gain::None, nullptr), kTimed);
   for (int i = 0; i < kTurns - 1; ++i) {
-    leaving.looked(Gain::None, nullptr);
-    EXPECT_EQ(leaving.took(9000, 4000), kTimed);
+    policy.looked(Gain::None, nullptr);
+    EXPECT_EQ(policy.took(9000, 4000), kTimed);
   }
-  EXPECT_EQ(leaving.took(9000, 4000), kMost);
+  EXPECT_EQ(policy.took(9000, 4000), kMost);
 }
 
 TEST(BackOffPolicy, AsManyAsTakeTenMillisecondsAreLeft) {
-  BackOffPolicy leaving;
-  until_timed(leaving, Gain::None, nullptr);
+  BackOffPolicy policy;
+  until_timed(policy, Gain::None, nullptr);
   NextCalls next = kTimed;
-  for (int i = 0; i < kTurns; ++i) next = leaving.took(2'200'000, 2'000'000);
+  for (int i = 0; i < kTurns; ++i) next = policy.took(2'200'000, 2'000'000);
   EXPECT_EQ(next, 5);
 }
 
 TEST(BackOffPolicy, WhereTheFunctionTakesNearlyAllOfACallNoneAreLeft) {
   for (const uint64_t own : {100'000U, 20'000'000U}) {
-    BackOffPolicy leaving;
-    until_timed(leaving, Gain::None, nullptr);
+    BackOffPolicy policy;
+    until_timed(policy, Gain::None, nullptr);
     NextCalls next = kTimed;
-    for (int i = 0; i < kTurns; ++i) next = leaving.took(own + own / 100, own);
+    for (int i = 0; i < kTurns; ++i) next = policy.took(own + own / 100, own);
     EXPECT_EQ(next, 0);
   }
 }
 
 TEST(BackOffPolicy, AProgramThatIsSlowerThanTheFunctionIsLeft) {
-  BackOffPolicy leaving;
+  BackOffPolicy policy;
   const int program = 0;
-  EXPECT_EQ(until_timed(leaving, Gain::Perhaps, &program), kTimed);
-  EXPECT_EQ(compare(leaving, &program, 5000, 1000), kMost);
+  EXPECT_EQ(until_timed(policy, Gain::Perhaps, &program), kTimed);
+  EXPECT_EQ(compare(policy, &program, 5000, 1000), kMost);
 }
 
 TEST(BackOffPolicy, AProgramThatIsFasterStaysAndIsTriedAgainEverMoreRarely) {
-  BackOffPolicy leaving;
+  BackOffPolicy policy;
   const int program = 0;
   for (const int calls : {32, 256, 2048, 2048}) {
-    for (int i = 0; i < calls - 1; ++i) ASSERT_EQ(leaving.looked(Gain::Perhaps, &program), 0) << i << " of " << calls;
-    ASSERT_EQ(leaving.looked(Gain::Perhaps, &program), kTimed);
-    EXPECT_EQ(compare(leaving, &program, 1000, 5000), 0);
+    for (int i = 0; i < calls - 1; ++i) ASSERT_EQ(policy.looked(Gain::Perhaps, &program), 0) << i << " of " << calls;
+    ASSERT_EQ(policy.looked(Gain::Perhaps, &program), kTimed);
+    EXPECT_EQ(compare(policy, &program, 1000, 5000), 0);
   }
 }
 
 /// The same, with backwards. `program_ns` and `own_ns`: of call and backward together; 0: no backward comes.
-NextCalls compare_with_backwards(BackOffPolicy& leaving, const void* program, uint64_t program_ns, uint64_t own_ns) {
+NextCalls compare_with_backwards(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
   NextCalls next = kTimed;
   for (int i = 0; i < kTurns && next == kTimed; ++i) {
-    const bool is_functions = leaving.is_functions_turn(program);
-    leaving.looked(Gain::PerhapsWithBackward, program);
+    const bool is_functions = policy.is_functions_turn(program);
+    policy.looked(Gain::PerhapsWithBackward, program);
     const uint64_t backward_ns = is_functions ? own_ns : program_ns;
-    if (backward_ns != 0) leaving.took_backward(program, backward_ns - 1000, is_functions);
-    next = is_functions ? leaving.took(1100, 1000) : leaving.took(1000, 0);
+    if (backward_ns != 0) policy.took_backward(program, backward_ns - 1000, is_functions);
+    next = is_functions ? policy.took(1100, 1000) : policy.took(1000, 0);
   }
   return next;
 }
@@ -100,9 +100,9 @@ NextCalls compare_with_backwards(BackOffPolicy& leaving, const void* program, ui
 TEST(BackOffPolicy, BackwardsCount) {
   const int program = 0;
   const auto next = [&](uint64_t program_ns, uint64_t own_ns) {
-    BackOffPolicy leaving;
-    until_timed(leaving, Gain::PerhapsWithBackward, &program);
-    return compare_with_backwards(leaving, &program, program_ns, own_ns);
+    BackOffPolicy policy;
+    until_timed(policy, Gain::PerhapsWithBackward, &program);
+    return compare_with_backwards(policy, &program, program_ns, own_ns);
   };
   EXPECT_EQ(next(5000, 4000), kMost);
   EXPECT_EQ(next(4000, 5000), 0);
@@ -114,13 +114,13 @@ TEST(BackOffPolicy, BackwardsCount) {
 
 TEST(BackOffPolicy, BackwardsOfOtherProgramsDoNotCount) {
   const int program = 0, other = 0;
-  BackOffPolicy leaving;
-  EXPECT_EQ(leaving.timed_kind(), nullptr);
-  until_timed(leaving, Gain::PerhapsWithBackward, &program);
-  EXPECT_EQ(leaving.timed_kind(), &program);
-  leaving.took_backward(&other, 1, /*is_own=*/true);
-  EXPECT_EQ(compare_with_backwards(leaving, &program, 4000, 5000), 0);
-  EXPECT_EQ(leaving.timed_kind(), nullptr);
+  BackOffPolicy policy;
+  EXPECT_EQ(policy.timed_kind(), nullptr);
+  until_timed(policy, Gain::PerhapsWithBackward, &program);
+  EXPECT_EQ(policy.timed_kind(), &program);
+  policy.took_backward(&other, 1, /*is_own=*/true);
+  EXPECT_EQ(compare_with_backwards(policy, &program, 4000, 5000), 0);
+  EXPECT_EQ(policy.timed_kind(), nullptr);
 }
 
 // One node of autograd's, which a program has too. Programs and the function take turns, and then some calls are left, or not.
@@ -141,45 +141,45 @@ TEST(BackOffPolicy, FunctionsOfOneNodeHaveTheirGradientsInEachTurn) {
 }
 
 TEST(BackOffPolicy, AVerdictIsTriedAgain) {
-  BackOffPolicy leaving;
+  BackOffPolicy policy;
   const int program = 0;
-  until_timed(leaving, Gain::Perhaps, &program);
-  compare(leaving, &program, 5000, 1000);
-  for (int i = 0; i < kLooks - 1; ++i) EXPECT_EQ(leaving.looked(Gain::Perhaps, &program), kMost);
-  EXPECT_EQ(leaving.looked(Gain::Perhaps, &program), kTimed);
-  EXPECT_EQ(compare(leaving, &program, 1000, 5000), 0) << "it is faster now";
-  EXPECT_EQ(leaving.looked(Gain::Perhaps, &program), 0);
+  until_timed(policy, Gain::Perhaps, &program);
+  compare(policy, &program, 5000, 1000);
+  for (int i = 0; i < kLooks - 1; ++i) EXPECT_EQ(policy.looked(Gain::Perhaps, &program), kMost);
+  EXPECT_EQ(policy.looked(Gain::Perhaps, &program), kTimed);
+  EXPECT_EQ(compare(policy, &program, 1000, 5000), 0) << "it is faster now";
+  EXPECT_EQ(policy.looked(Gain::Perhaps, &program), 0);
 }
 
 TEST(BackOffPolicy, ACallThatGainsEndsIt) {
-  BackOffPolicy leaving;
-  until_timed(leaving, Gain::None, nullptr);
-  for (int i = 0; i < kTurns; ++i) leaving.took(9000, 4000);
-  EXPECT_EQ(leaving.looked(Gain::None, nullptr), kMost);
-  EXPECT_EQ(leaving.looked(Gain::Some, nullptr), 0);
-  EXPECT_EQ(leaving.looked(Gain::None, nullptr), 0);
+  BackOffPolicy policy;
+  until_timed(policy, Gain::None, nullptr);
+  for (int i = 0; i < kTurns; ++i) policy.took(9000, 4000);
+  EXPECT_EQ(policy.looked(Gain::None, nullptr), kMost);
+  EXPECT_EQ(policy.looked(Gain::Some, nullptr), 0);
+  EXPECT_EQ(policy.looked(Gain::None, nullptr), 0);
 }
 
 TEST(BackOffPolicy, TwoKindsInTurnAreLookedAt) {
-  BackOffPolicy leaving;
+  BackOffPolicy policy;
   const int programs[] = {0, 1};
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(leaving.looked(Gain::Perhaps, &programs[i % 2]), 0);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(policy.looked(Gain::Perhaps, &programs[i % 2]), 0);
 }
 
 TEST(BackOffPolicy, TracesAreNeitherGainNorLoss) {
-  BackOffPolicy leaving;
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(leaving.looked(Gain::Unknown, nullptr), 0);
+  BackOffPolicy policy;
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(policy.looked(Gain::Unknown, nullptr), 0);
 }
 
 TEST(BackOffPolicy, ProgramsTakeTurnsInNoPeriod) {
-  BackOffPolicy leaving;
+  BackOffPolicy policy;
   const int program = 0, other = 0;
-  until_timed(leaving, Gain::Perhaps, &program);
+  until_timed(policy, Gain::Perhaps, &program);
   std::string turns;
   for (int i = 0; i < kTurns; ++i) {
-    turns += leaving.is_functions_turn(&program) ? 'f' : 'p';
-    EXPECT_FALSE(leaving.is_functions_turn(&other)) << "it was not timed";
-    leaving.took(1, 1);
+    turns += policy.is_functions_turn(&program) ? 'f' : 'p';
+    EXPECT_FALSE(policy.is_functions_turn(&other)) << "it was not timed";
+    policy.took(1, 1);
   }
   EXPECT_EQ(turns, "pffpfppffppfpffp");
 }
@@ -313,4 +313,4 @@ TEST(LeftCalls, OfAModuleRunItsForward) {
 }
 
 }  // namespace
-}  // namespace hindcast::tests::leaving_test
+}  // namespace hindcast::tests::back_off_policy_test

@@ -1,4 +1,4 @@
-#include "hindcast/detail/leaving.h"
+#include "hindcast/detail/back_off_policy.h"
 
 #include "base/fork.h"
 #include "base/log.h"
