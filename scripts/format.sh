@@ -14,5 +14,5 @@ case "${1:-}" in
   --check) mode=(--dry-run --Werror) ;;
   *) fail "unknown argument '$1'; expected --check or nothing." ;;
 esac
-find base engine cache hooks capture codegen tests bench examples python cmake \( -name '*.cpp' -o -name '*.h' \) -print0 |
+find include base engine cache hooks capture codegen c_api preload tests bench examples python cmake \( -name '*.cpp' -o -name '*.h' \) -print0 |
   xargs -0 "$formatter" --style=file "${mode[@]}"

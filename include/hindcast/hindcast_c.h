@@ -115,19 +115,19 @@ HINDCAST_C_API int32_t hindcast_trim(uint64_t* bytes);
 /* A kind of optimizer and its hyperparameters; a kind reads only its own fields. */
 typedef struct hindcast_optimizer {
   uint64_t size;
-  int32_t kind;       /* HINDCAST_SGD to HINDCAST_ADAGRAD */
-  int32_t nesterov;   /* SGD */
-  int32_t amsgrad;    /* Adam, AdamW */
-  int32_t centered;   /* RMSprop */
-  double lr;          /* all */
-  double weight_decay; /* all */
-  double momentum;    /* SGD, RMSprop */
-  double dampening;   /* SGD */
-  double beta1;       /* Adam, AdamW */
-  double beta2;       /* Adam, AdamW */
-  double eps;         /* all but SGD */
-  double alpha;       /* RMSprop */
-  double lr_decay;    /* Adagrad */
+  int32_t kind;                     /* HINDCAST_SGD to HINDCAST_ADAGRAD */
+  int32_t nesterov;                 /* SGD */
+  int32_t amsgrad;                  /* Adam, AdamW */
+  int32_t centered;                 /* RMSprop */
+  double lr;                        /* all */
+  double weight_decay;              /* all */
+  double momentum;                  /* SGD, RMSprop */
+  double dampening;                 /* SGD */
+  double beta1;                     /* Adam, AdamW */
+  double beta2;                     /* Adam, AdamW */
+  double eps;                       /* all but SGD */
+  double alpha;                     /* RMSprop */
+  double lr_decay;                  /* Adagrad */
   double initial_accumulator_value; /* Adagrad */
   double clip_max_norm;             /* 0: gradients are not clipped */
   double clip_norm_type;
