@@ -112,7 +112,7 @@ class AotFunction {
   std::shared_ptr<engine::BackOffCounter> next_ = std::make_shared<engine::BackOffCounter>();
 };
 
-/// Compiles `function`, which takes and returns tensors and the types that include/hindcast/tree.h supports.
+/// Compiles `function`, which takes and returns tensors and the types that <hindcast/tree.h> supports.
 ///
 /// The first call traces the function by running it, and returns its true results. Later calls run programs; their kernels are compiled in
 /// the background. Each call checks dtypes, devices, layouts, strides, requires_grad, grad mode, autocast, and numbers; sizes that change

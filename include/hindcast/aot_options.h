@@ -82,8 +82,8 @@ struct AotOptions {
   double memory_budget = 1;     ///< see PartitionOptions::memory_budget
   bool fallback = true;         ///< true: what cannot be traced falls back to eager, which is counted and logged; false: it throws
   std::size_t check_every = 0;  ///< n: every n-th call also runs the function itself and compares; throws if the results differ
-  bool back_off = true;   ///< calls that gain nothing run the function after a single check: include/hindcast/detail/back_off_policy.h
-  std::size_t limit = 8;  ///< programs kept per structure of the arguments; beyond it the function runs eagerly
+  bool back_off = true;         ///< calls that gain nothing run the function after a single check: <hindcast/detail/back_off_policy.h>
+  std::size_t limit = 8;        ///< programs kept per structure of the arguments; beyond it the function runs eagerly
   /// True: programs draw ATen's random numbers, so a seed gives the same numbers as the eager function. False: kernels may draw other
   /// numbers of the same distribution, which a seed reproduces too, with one call of LibTorch's generator per dropout, whose mask min_cut
   /// then does not save. The first call, programs with deterministic algorithms or `check_every`, and functions called where the same

@@ -66,7 +66,7 @@ class HINDCAST_API CheckpointScope {
 ///
 /// The semantics are those of torch.utils.checkpoint with use_reentrant=False, including retain_graph, create_graph, grad(), nested
 /// checkpoints and any result type, with the stock engine and under hindcast. `fn` must do the same when it runs again; a copy of it is
-/// kept until the backward has passed it. Arguments are tensors and the types that include/hindcast/tree.h supports; tensors that `fn`
+/// kept until the backward has passed it. Arguments are tensors and the types that <hindcast/tree.h> supports; tensors that `fn`
 /// captures live as long as `fn`.
 ///
 /// In a function that aot_function() traces, a checkpoint has no effect: AotOptions::memory_budget decides what is saved there. A function

@@ -59,7 +59,7 @@ class TrainStep {
 /// Returns a training step of `optimizer`, which must outlive it and must not move. State, parameter groups, learning rates and schedulers
 /// stay the optimizer's.
 ///
-/// `function` takes tensors and the types that include/hindcast/tree.h supports. It returns the loss, a tensor with one element, or a pair,
+/// `function` takes tensors and the types that <hindcast/tree.h> supports. It returns the loss, a tensor with one element, or a pair,
 /// tuple or vector that begins with it. It is compiled as by aot_function(), together with the gradients of all parameters: the first call
 /// runs it, later ones run one program, which builds no autograd graph and writes no `.grad()`. So what it reads besides its arguments is
 /// invisible: pass the module as an argument (below), and other state as numbers.

@@ -22,7 +22,7 @@ namespace hindcast {
 ///     template <class B> auto hindcast_members(B& batch, Batch*) { return std::tie(batch.images, batch.labels); }
 ///
 /// A type whose contents are only known at run time visits itself: `hindcast_visit(value, visit, T*)`, as in
-/// include/hindcast/detail/script_values.h.
+/// <hindcast/detail/script_values.h>.
 namespace tree {
 
 template <class T>
@@ -90,7 +90,7 @@ void visit(T& value, Visit& with) {
   } else {
     static_assert(HasMembers<Plain>::value,
                   "hindcast: arguments and results are tensors, numbers, strings, and optionals, vectors, arrays, pairs, tuples, maps of "
-                  "them; a struct needs a function hindcast_members(), see include/hindcast/tree.h");
+                  "them; a struct needs a function hindcast_members(), see <hindcast/tree.h>");
     auto members = hindcast_members(value, static_cast<Plain*>(nullptr));
     std::apply([&](auto&... items) { (tree::visit(items, with), ...); }, members);
   }

@@ -11,7 +11,7 @@
 
 namespace hindcast::engine {
 
-/// The visitor of include/hindcast/tree.h, for values whose types are known at run time.
+/// The visitor of <hindcast/tree.h>, for values whose types are known at run time.
 struct ValueVisitor {
   c10::function_ref<void(at::Tensor&)> tensor;
   c10::function_ref<void(const void*, std::size_t)> fact;
