@@ -1,7 +1,8 @@
 #pragma once
-// Builds a kernel's only argument, a struct: words of 8 bytes, in the order of the struct in the kernel's text.
+// Builds a kernel's only argument, a struct of codegen/device/arguments.h: words of 8 bytes. Its parts are added in the order of the struct's
+// bases and members; each part is filled by name.
 
-#include "codegen/device/indexing.h"
+#include "codegen/device/arguments.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
@@ -9,6 +10,8 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace hindcast::codegen::cuda {
 
@@ -19,18 +22,15 @@ class Arguments {
     words_.push_back(reinterpret_cast<uintptr_t>(pointer));
   }
   void add(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
-  void add(const device::Divider& divider) {
-    add(int64_t{divider.divisor});
-    words_.push_back(uint64_t{divider.magic} | uint64_t{divider.shift} << 32);
-  }
   /// A scalar of the compute type; for complex types, of the type of its parts.
   void add_scalar(at::ScalarType compute, double number) { words_.push_back(word_of(compute, number)); }
-  /// A table of `rows` by `columns` words, padded with zeros to the `room` rows of the kernel's struct.
-  template <class Number>
-  void add_table(size_t rows, size_t columns, size_t room, Number number) {
-    for (size_t row = 0; row < room; ++row) {
-      for (size_t column = 0; column < columns; ++column) add(row < rows ? static_cast<int64_t>(number(row, column)) : int64_t{0});
-    }
+  /// A part of the struct that has no addresses.
+  template <class Part>
+  void add_part(const Part& part) {
+    static_assert(std::is_trivially_copyable_v<Part> && sizeof(Part) % sizeof(uint64_t) == 0 && alignof(Part) <= alignof(uint64_t));
+    const size_t first = words_.size();
+    words_.resize(first + sizeof(Part) / sizeof(uint64_t));
+    std::memcpy(&words_[first], &part, sizeof(Part));
   }
 
   /// Overwrites the scalar at index `word`.

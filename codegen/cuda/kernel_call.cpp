@@ -41,7 +41,7 @@ class KernelCall final : public PointwiseFrame {
       all_aligned = all_aligned && (is_broadcast(i) || is_aligned(addresses[i]));
     }
     for (const double scalar : call.scalars) arguments.add_scalar(group_.body.compute, scalar);
-    arguments.add(call.numel);
+    arguments.add_part(device::DenseLaunch{call.numel});
     LaunchConfig config = dense_config(call.numel, all_aligned, shape_, machine()->limits());
     if (!kernel_->has_or_asks_for(config.entry)) {
       if (!all_aligned) return false;
@@ -121,8 +121,7 @@ class KernelCall final : public PointwiseFrame {
     const bool by_vectors = launch.config.entry == Entry::Nest;
     const int64_t length = by_vectors ? shape_.vector_length : 1;
     const int64_t items = by_vectors ? nest_items(problem, shape_, machine()->limits()) : 1;
-    launch.argument.add(call.numel / length / items);
-    add_loops(nest, length, items, launch.argument);
+    add_loops(nest, call.numel, length, items, launch.argument);
     return prepared;
   }
 
@@ -134,25 +133,32 @@ class KernelCall final : public PointwiseFrame {
             .next = next};
   }
 
-  // Adds the loops, as in the struct Nest after the number of pieces. A piece is `length` elements of the innermost loop; a thread has
-  // `items` pieces, which are adjacent in the loop around it.
-  void add_loops(const Nest& nest, int64_t length, int64_t items, ArgumentPattern& argument) const {
+  // A piece is `length` elements of the innermost loop; a thread has `items` pieces, which are adjacent in the loop around it.
+  void add_loops(const Nest& nest, int64_t numel, int64_t length, int64_t items, ArgumentPattern& argument) const {
     const auto& loops = nest.loops;
     const size_t count = loops.size(), inner = count - 1;
     const auto together = [&](size_t loop) { return loop == inner ? length : loop + 1 == inner ? items : 1; };
-    argument.add(static_cast<int64_t>(count));
-    argument.add(loops[0].spans.empty() ? int64_t{0} : int64_t{1});
-    argument.add(items);
-    for (size_t i = 0; i < nest.pointers.size(); ++i) argument.add(count < 2 ? int64_t{0} : loops[inner - 1].steps[i]);
-    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < count ? loops[i].size / together(i) : 1));
-    argument.add_table(count, nest.pointers.size(), device::kMostLoops,
-                       [&](size_t loop, size_t tensor) { return loops[loop].steps[tensor] * together(loop); });
-    const size_t loads = std::max<size_t>(loads_, 1);
-    const auto span = [&](size_t loop, size_t load) {
-      return loops[loop].spans.empty() || load >= loads_ ? codegen::Span{0, loops[loop].size} : loops[loop].spans[load];
-    };
-    argument.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).begin; });
-    argument.add_table(count, loads, device::kMostLoops, [&](size_t loop, size_t load) { return span(loop, load).end; });
+    device::NestLaunch launch{.pieces = numel / length / items,
+                              .loops = static_cast<int64_t>(count),
+                              .is_padded = loops[0].spans.empty() ? 0 : 1,
+                              .items = items,
+                              .sizes = {}};
+    for (size_t i = 0; i < device::kMostLoops; ++i) launch.sizes[i] = device::divider_of(i < count ? loops[i].size / together(i) : 1);
+    argument.add_part(launch);
+    for (size_t i = 0; i < nest.pointers.size(); ++i) {
+      device::NestTensor tensor{.item_stride = count < 2 ? 0 : loops[inner - 1].steps[i], .strides = {}};
+      for (size_t loop = 0; loop < count; ++loop) tensor.strides[loop] = loops[loop].steps[i] * together(loop);
+      argument.add_part(tensor);
+    }
+    for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) {
+      device::NestSpans spans = {};
+      for (size_t loop = 0; loop < count; ++loop) {
+        const bool is_whole = loops[loop].spans.empty() || i >= loads_;
+        spans.first[loop] = is_whole ? 0 : loops[loop].spans[i].begin;
+        spans.end[loop] = is_whole ? loops[loop].size : loops[loop].spans[i].end;
+      }
+      argument.add_part(spans);
+    }
   }
 
   // Whether each tensor is dense or broadcast along the innermost loop, as in the text, and begins at an aligned address in each iteration
@@ -214,19 +220,23 @@ class KernelCall final : public PointwiseFrame {
     }
     const auto tiles = [](int64_t size) { return (size + device::kTile - 1) / device::kTile; };
     blocks *= tiles(inner.size) * tiles(transposed.loop->size);
-    ArgumentPattern& argument = launch.argument;
-    argument.add(static_cast<int64_t>(transposed.loads));
-    argument.add(transposed.loop->size);
-    argument.add(inner.size);
-    argument.add(static_cast<int64_t>(around.size()));
-    argument.add(device::divider_of(tiles(transposed.loop->size)));
-    argument.add(device::divider_of(tiles(inner.size)));
-    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < around.size() ? around[i]->size : 1));
-    const size_t tensors = nest.pointers.size();
-    for (size_t i = 0; i < tensors; ++i) argument.add(transposed.loop->steps[i]);
-    for (size_t i = 0; i < tensors; ++i) argument.add(inner.steps[i]);
-    argument.add_table(around.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return around[loop]->steps[i]; });
-    for (size_t i = 0; i < std::max<size_t>(loads_, 1); ++i) argument.add(i < loads_ ? transposed.places[i] : int64_t{0});
+    device::TilesLaunch tiled{.transposed = transposed.loads,
+                              .rows = transposed.loop->size,
+                              .columns = inner.size,
+                              .loops = static_cast<int64_t>(around.size()),
+                              .row_tiles = device::divider_of(tiles(transposed.loop->size)),
+                              .column_tiles = device::divider_of(tiles(inner.size)),
+                              .sizes = {}};
+    for (size_t i = 0; i < device::kMostLoops; ++i) tiled.sizes[i] = device::divider_of(i < around.size() ? around[i]->size : 1);
+    launch.argument.add_part(tiled);
+    for (size_t i = 0; i < nest.pointers.size(); ++i) {
+      device::TilesTensor tensor{.row_stride = transposed.loop->steps[i],
+                                 .column_stride = inner.steps[i],
+                                 .strides = {},
+                                 .in_shared = i < loads_ ? transposed.places[i] : 0};
+      for (size_t loop = 0; loop < around.size(); ++loop) tensor.strides[loop] = around[loop]->steps[i];
+      launch.argument.add_part(tensor);
+    }
     launch.config = {Entry::Tiles, {static_cast<uint32_t>(blocks), 1, 1}, {device::kTile, device::kTileRows, 1}};
     launch.shared_bytes = transposed.bytes;
   }

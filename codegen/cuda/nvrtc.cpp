@@ -255,6 +255,8 @@ std::vector<std::string> kernel_options(int architecture) {
           // As on the CPU. With contraction, `a * b - a * b` is the rounding error of `a * b`, and its square root is NaN half the time.
           // The device library calls fma() explicitly where it wants one.
           "--fmad=false",
+          // A lambda with `auto` parameters cannot be marked as device code.
+          "--device-as-default-execution-space",
           // Reports the registers and spills of a kernel, for the log.
           "--ptxas-options=-v"};
 }

@@ -29,7 +29,7 @@ void add_leaves(Addresses& addresses, const Group& group, const LeafWrites* leav
 class ArgumentPattern : private Arguments {
  public:
   using Arguments::add;
-  using Arguments::add_table;
+  using Arguments::add_part;
   using Arguments::lead_outside;
 
   /// The address at index `place` of a call's addresses, plus `offset` bytes. nullptr remains nullptr.

@@ -4,7 +4,6 @@
 #include "codegen/cuda/prepared_calls.h"
 #include "codegen/cuda/results.h"
 #include "codegen/cuda/row_source.h"
-#include "codegen/cuda/row_writer.h"
 #include "codegen/kernel/row_frame.h"
 
 #include <algorithm>
@@ -201,26 +200,31 @@ class RowCall final : public RowFrame {
     argument.add_addresses(tensors, addresses.size());
     argument.leave_scalars(call.scalars.size());
     const int64_t length = problem.is_aligned ? shape_.vector_length : 1;
-    argument.add(problem.rows);
-    argument.add(problem.segments);
-    argument.add(problem.columns);
-    argument.add(device::divider_of(std::max<int64_t>(problem.columns / length, 1)));
-    argument.add(static_cast<int64_t>(rows.rows.size()));
-    for (size_t i = 0; i < device::kMostLoops; ++i) argument.add(device::divider_of(i < rows.rows.size() ? rows.rows[i].size : 1));
-    argument.add_table(rows.rows.size(), tensors, device::kMostLoops, [&](size_t loop, size_t i) { return rows.rows[loop].steps[i]; });
-    for (size_t i = 0; i < tensors; ++i) argument.add(problem.segments == 1 ? int64_t{0} : rows.columns[0].steps[i]);
-    const size_t stores = std::max<size_t>(results, 1);
-    for (size_t i = 0; i < stores; ++i) argument.add(i < results ? partials.bytes[i] : int64_t{0});
-    for (size_t i = 0; i < stores; ++i) argument.add(i < results ? rows.counts[i] : int64_t{0});
-    argument.add(int64_t{config.slices == 0});
     const int64_t pieces = problem.segments * problem.columns / length, splits = std::max<int64_t>(config.splits, 1);
-    argument.add(static_cast<int64_t>(pass));
-    argument.add(splits);
-    argument.add((pieces + splits - 1) / splits);
+    device::RowsLaunch of_rows{.rows = problem.rows,
+                               .segments = problem.segments,
+                               .columns = problem.columns,
+                               .pieces_of_segment = device::divider_of(std::max<int64_t>(problem.columns / length, 1)),
+                               .loops = static_cast<int64_t>(rows.rows.size()),
+                               .sizes = {},
+                               .is_whole = config.slices == 0 ? 1 : 0,
+                               .pass = static_cast<int64_t>(pass),
+                               .splits = splits,
+                               .pieces_of_split = (pieces + splits - 1) / splits,
+                               .kept_bytes = problem.kept_bytes,
+                               .kept_sums = config.kept_sums,
+                               .adds = call.added};
+    for (size_t i = 0; i < device::kMostLoops; ++i) of_rows.sizes[i] = device::divider_of(i < rows.rows.size() ? rows.rows[i].size : 1);
+    argument.add_part(of_rows);
+    for (size_t i = 0; i < tensors; ++i) {
+      device::RowsTensor tensor{.row_strides = {}, .segment_stride = problem.segments == 1 ? 0 : rows.columns[0].steps[i]};
+      for (size_t loop = 0; loop < rows.rows.size(); ++loop) tensor.row_strides[loop] = rows.rows[loop].steps[i];
+      argument.add_part(tensor);
+    }
+    for (size_t i = 0; i < std::max<size_t>(results, 1); ++i) {
+      argument.add_part(i < results ? device::RowsStore{.partial_bytes = partials.bytes[i], .count = rows.counts[i]} : device::RowsStore{});
+    }
     argument.add_address(place_of_numbers(addresses));
-    argument.add(problem.kept_bytes);
-    argument.add(config.kept_sums);
-    argument.add(static_cast<int64_t>(call.added));
   }
 
   void prepare_merge(const Call& call, const Rows& rows, const RowLaunchConfig& config, const Partials& partials,
@@ -241,12 +245,10 @@ class RowCall final : public RowFrame {
     for (size_t i = 0; i < partials.bytes.size(); ++i) {
       partials.are_of(i) ? argument.add_address(place_of_store(i)) : argument.add(int64_t{0});
     }
-    for (const int64_t number : rows.counts) argument.add(number);
-    for (const int64_t bytes : partials.bytes) argument.add(bytes);
-    argument.add(config.slices);
-    argument.add(rows.row_count);
-    argument.add(config.rows_at_once);
-    argument.add(static_cast<int64_t>(call.added));
+    argument.add_part(
+        device::MergeLaunch{.slices = config.slices, .rows = rows.row_count, .rows_at_once = config.rows_at_once, .adds = call.added});
+    for (size_t i = 0; i < partials.bytes.size(); ++i)
+      argument.add_part(device::MergeStore{.count = rows.counts[i], .partial_bytes = partials.bytes[i]});
   }
 
   // Whether each row, and each segment of a row, begins at an aligned address and consists of whole vectors.

@@ -22,7 +22,9 @@
 #include "codegen/cuda/entry.h"
 #include "codegen/fuse/body.h"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hindcast::codegen::cuda {
 
@@ -38,5 +40,17 @@ bool may_split_rows(const Body& body);
 Entries entries_of_rows(const Body& body);
 Entries first_entries_of_rows(const Body& body);
 std::string rows_source(const Body& body, Entries entries);
+
+/// Bytes of an element, for each load that several passes read and that may be kept in shared memory.
+std::vector<int64_t> widths_kept(const Body& body);
+
+/// How many numbers of kNumberBytes the blocks that share a row exchange.
+size_t numbers_of_split_row(const Body& body);
+
+/// Number of passes over a row that is not kept in registers.
+size_t passes_over_row(const Body& body);
+
+/// For rows kept in registers: the number of computed values per element that a later pass reads, each of type `body.compute`.
+size_t values_kept_in_registers(const Body& body);
 
 }  // namespace hindcast::codegen::cuda

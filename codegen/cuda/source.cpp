@@ -1,12 +1,11 @@
 #include "codegen/cuda/source.h"
 
 #include "base/format.h"
-#include "codegen/cuda/body_lines.h"
+#include "codegen/cuda/body_struct.h"
+#include "codegen/cuda/entry_text.h"
 #include "codegen/cuda/row_source.h"
-#include "codegen/cuda/row_writer.h"
 #include "codegen/device/indexing.h"
 #include "codegen/fuse/functors.h"
-#include "codegen/kernel/body_text.h"
 
 #include <algorithm>
 #include <bit>
@@ -18,376 +17,44 @@ using base::format;
 
 bool is_broadcast(const Body& body, size_t load) { return body.loads[load].pattern == AccessPattern::Broadcast; }
 
-// The numbers of a store's leaves among all leaves: the first, and how many.
-struct LeafNumbers {
-  size_t first, count;
-};
-LeafNumbers leaves_of(const Body& body, size_t store) {
-  size_t first = 0;
-  for (size_t i = 0; i < store; ++i) first += body.stores[i].leaves;
-  return {first, body.stores[store].leaves};
-}
-
-// The function that computes the results of one element.
-std::string element_function(const Body& body) {
-  std::string text = "struct Results {\n";
-  for (size_t i = 0; i < body.stores.size(); ++i) text += format("  {} r{};\n", type_name(body.stores[i].type), i);
-  text += "};\n\nHC_DEVICE Results element(";
-  std::string parameters = body.scalars == 0 ? "" : "const uint64* scalars";
-  for (size_t i = 0; i < body.loads.size(); ++i) parameters += format("{}{} x{}", parameters.empty() ? "" : ", ", type_of_load(body, i), i);
-  text += parameters + ") {\n" + scalar_lines(body, "scalars", "  ");
-  for (size_t i = 0; i < body.ops.size(); ++i) text += format("  const {} {};\n", type_name(body.compute), assignment(body, i));
-  std::string results;
-  for (const BodyStore& store : body.stores) results += (results.empty() ? "" : ", ") + converted(body, store);
-  return text + format("  return {{{}}};\n}}\n\n", results);
-}
-
-std::string call_of_element(const Body& body) {
-  std::string arguments = body.scalars == 0 ? "" : "arguments.scalars";
-  for (size_t i = 0; i < body.loads.size(); ++i) arguments += format("{}x{}", arguments.empty() ? "" : ", ", i);
-  return format("const Results result = element({});", arguments);
-}
-
-std::string broadcast_loads(const Body& body, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (!is_broadcast(body, i)) continue;
-    lines += indent + load_from(body, i, format("*(const {}*)arguments.pointers[{}]", type_name(body.loads[i].type), i)) + "\n";
-  }
-  return lines;
-}
-
-// Pointers of the dense tensors. A result with leaves may have no memory of its own.
-std::string pointers_of_dense(const Body& body) {
-  std::string lines;
-  const size_t loads = body.loads.size();
-  for (size_t i = 0; i < loads; ++i) {
-    const std::string_view type = type_name(body.loads[i].type);
-    if (!is_broadcast(body, i)) lines += format("  const {}* const p{} = (const {}*)arguments.pointers[{}] + begin;\n", type, i, type, i);
-  }
-  size_t pointer = loads + body.stores.size(), leaf = 0;
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    const std::string_view type = type_name(body.stores[i].type);
-    const std::string offset = format("begin * sizeof({})", type);
-    lines += format("  {}* const r{} = moved<{}>(arguments.pointers[{}], {});\n", type, i, type, loads + i, offset);
-    for (uint32_t n = 0; n < body.stores[i].leaves; ++n, ++leaf, pointer += 2) {
-      lines += format("  char* const sum{} = moved<char>(arguments.pointers[{}], {});\n", leaf, pointer, offset);
-      lines += format("  char* const term{} = moved<char>(arguments.pointers[{}], {});\n", leaf, pointer + 1, offset);
-    }
-  }
-  return lines;
-}
-
-// Stores a vector, at the element `at`.
-std::string vector_stores(const Body& body, const std::string& length, const std::string& index, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    const auto [first, count] = leaves_of(body, i);
-    lines += format("{}{}store_vector<{}>(r{} + at, o{}{});\n", indent, count == 0 ? "" : format("if (r{} != nullptr) ", i), length, i, i,
-                    index);
-    for (size_t leaf = first; leaf < first + count; ++leaf)
-      lines += format("{}store_to_leaf<{}>(moved<{}>(sum{}, at * sizeof({})), moved<{}>(term{}, at * sizeof({})), o{}{});\n", indent,
-                      length, type_name(body.stores[i].type), leaf, type_name(body.stores[i].type), type_name(body.stores[i].type), leaf,
-                      type_name(body.stores[i].type), i, index);
-  }
-  return lines;
-}
-
-std::string results_to_vectors(const Body& body, const std::string& index, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.stores.size(); ++i) lines += format("{}o{}{}.set(j, result.r{});\n", indent, i, index, i);
-  return lines;
-}
-
-std::string result_vectors(const Body& body, const std::string& length, const std::string& bounds, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.stores.size(); ++i)
-    lines += format("{}Vector<{}, {}> o{}{};\n", indent, type_name(body.stores[i].type), length, i, bounds);
-  return lines;
-}
-
-// Processes one tile: all loads, then all results, then all stores. An incomplete tile is processed vector by vector, and an incomplete
-// vector element by element.
-std::string dense_function(const Body& body) {
-  std::string text = "struct Dense {\n" + argument_fields(body) + "  int64 count;\n};\n\n";
-  text +=
-      "template <int kVector, int kItems>\nHC_DEVICE void run_dense(const Dense& arguments, int64 block) {\n"
-      "  constexpr int kElements = kThreads * kVector * kItems;\n"
-      "  const int64 begin = block * kElements, count = arguments.count - begin;\n";
-  text += broadcast_loads(body, "  ") + pointers_of_dense(body);
-  const auto for_each_along = [&](auto line) {
-    for (size_t i = 0; i < body.loads.size(); ++i) {
-      if (!is_broadcast(body, i)) text += line(i);
-    }
-  };
-  // Computes one vector of the thread, whose place in the tile is `at`.
-  const auto compute = [&](const std::string& index, const std::string& indent) {
-    text += "#pragma unroll\n" + indent + "for (int j = 0; j < kVector; ++j) {\n";
-    for_each_along([&](size_t i) { return indent + "  " + load_from(body, i, format("a{}{}.get(j)", i, index)) + "\n"; });
-    text += indent + "  " + call_of_element(body) + "\n" + results_to_vectors(body, index, indent + "  ") + indent + "}\n";
-  };
-  text +=
-      "  if (kItems == 1 || count < kElements) {\n"
-      "    const int left = min(count, int64(kElements)), of_vectors = left / kVector * kVector;\n"
-      "#pragma unroll 1\n"
-      "    for (int at = threadIdx.x * kVector; at < of_vectors; at += kThreads * kVector) {\n";
-  for_each_along([&](size_t i) { return format("      const auto a{} = load_vector<kVector>(p{} + at);\n", i, i); });
-  text += result_vectors(body, "kVector", "", "      ");
-  compute("", "      ");
-  text += vector_stores(body, "kVector", "", "      ") + "    }\n";
-  text += "    if constexpr (kVector > 1) {\n      const int at = of_vectors + threadIdx.x;\n      if (at >= left) return;\n";
-  for_each_along([&](size_t i) { return "      " + load_from(body, i, format("p{}[at]", i)) + "\n"; });
-  text += "      " + call_of_element(body) + "\n      constexpr int j = 0;\n" + result_vectors(body, "1", "", "      ") +
-          results_to_vectors(body, "", "      ") + vector_stores(body, "1", "", "      ") + "    }\n    return;\n  }\n";
-  for_each_along([&](size_t i) { return format("  Vector<{}, kVector> a{}[kItems];\n", type_name(body.loads[i].type), i); });
-  text += result_vectors(body, "kVector", "[kItems]", "  ");
-  const std::string loop = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n",
-                    place = "    const int at = (k * kThreads + threadIdx.x) * kVector;\n";
-  text += loop + place;
-  for_each_along([&](size_t i) { return format("    a{}[k] = load_vector<kVector>(p{} + at);\n", i, i); });
-  text += "  }\n" + loop;
-  compute("[k]", "    ");
-  return text + "  }\n" + loop + place + vector_stores(body, "kVector", "[k]", "    ") + "  }\n}\n\n";
-}
-
-// The argument struct of nests. Loops, outermost first; `pieces` are elements or vectors, which the innermost loop counts. Steps are byte
-// strides.
-std::string nest_struct(const Body& body) {
-  const size_t loads = body.loads.size(), tensors = loads + body.stores.size();
-  return "struct Nest {\n" + argument_fields(body) +
-         format(
-             "  int64 pieces, loops;\n"
-             "  int64 is_padded;  // some loads have zeros around them\n"
-             "  int64 items, item_steps[{}];  // pieces per thread: neighbours in the loop around the innermost\n"
-             "  Divider sizes[kMostLoops];\n"
-             "  int64 steps[kMostLoops][{}];\n"
-             "  int64 first[kMostLoops][{}], behind[kMostLoops][{}];  // where a load has elements\n"
-             "}};\n\n",
-             tensors, tensors, std::max<size_t>(loads, 1), std::max<size_t>(loads, 1));
-}
-
-std::string steps_of_loop(const Body& body, const std::string& loop, const std::string& indent) {
-  std::string lines;
-  for (size_t i = 0; i < body.loads.size() + body.stores.size(); ++i) lines += format("{}to{} += index * {}[{}];\n", indent, i, loop, i);
-  return lines;
-}
-
-std::string no_steps(const Body& body) {
-  std::string line = "  int64 to0 = 0";
-  for (size_t i = 1; i < body.loads.size() + body.stores.size(); ++i) line += format(", to{} = 0", i);
-  return line + ";\n";
-}
-
-// Computes a piece's offsets. Not unrolled, here and in tiles: most nests have fewer loops than NVRTC would unroll for.
-std::string walk_of_nest(const Body& body, bool each) {
-  std::string text = "  Index rest = piece;\n" + no_steps(body);
-  if (each) {
-    for (size_t i = 0; i < body.loads.size(); ++i) text += format("  bool is_there{} = true;\n", i);
-  }
-  text +=
-      "#pragma unroll 1\n"
-      "  for (int loop = arguments.loops - 1; loop >= 0; --loop) {\n"
-      "    const Index before = divide(rest, arguments.sizes[loop]);\n"
-      "    const int64 index = int64(rest) - int64(before) * arguments.sizes[loop].divisor;\n"
-      "    rest = before;\n" +
-      steps_of_loop(body, "arguments.steps[loop]", "    ");
-  if (each) {
-    text += "    if (arguments.is_padded) {\n";
-    for (size_t i = 0; i < body.loads.size(); ++i)
-      text += format("      is_there{} &= arguments.first[loop][{}] <= index && index < arguments.behind[loop][{}];\n", i, i, i);
-    text += "    }\n";
-  }
-  return text + "  }\n";
-}
-
-std::string place_of(const Body& body, size_t tensor, bool is_load) {
-  const at::ScalarType type = is_load ? body.loads[tensor].type : body.stores[tensor - body.loads.size()].type;
-  return format("({}{}*)(arguments.pointers[{}] + to{})", is_load ? "const " : "", type_name(type), tensor, tensor);
-}
-
-// Stores the vectors `o`, at an offset in bytes from a tensor's first element. A result with leaves may have no memory of its own; the
-// leaves have its layout.
-template <class BytesOf>
-std::string stores_in_nest(const Body& body, const std::string& length, const std::string& indent, BytesOf bytes_of) {
-  std::string lines;
-  for (size_t i = 0; i < body.stores.size(); ++i) {
-    const size_t store = body.loads.size() + i;
-    const std::string_view type = type_name(body.stores[i].type);
-    const std::string at = bytes_of(store);
-    const auto [first, count] = leaves_of(body, i);
-    lines += indent + (count == 0 ? "" : format("if (arguments.pointers[{}] != nullptr) ", store));
-    lines += format("store_vector<{}>(({}*)(arguments.pointers[{}] + {}), o{});\n", length, type, store, at, i);
-    for (size_t leaf = first; leaf < first + count; ++leaf) {
-      const size_t sum = body.loads.size() + body.stores.size() + 2 * leaf;
-      lines += format("{}store_to_leaf<{}>(moved<{}>(arguments.pointers[{}], {}), moved<{}>(arguments.pointers[{}], {}), o{});\n", indent,
-                      length, type, sum, at, type, sum + 1, at, i);
-    }
-  }
-  return lines;
-}
-
-// All vectors of a thread are in one column: their address is computed once, and their loads are in flight together.
-std::string nest_function(const Body& body) {
-  const std::string items = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n    if (k >= arguments.items) break;\n";
-  const auto there = [&](size_t tensor, bool is_load) {
-    const at::ScalarType type = is_load ? body.loads[tensor].type : body.stores[tensor - body.loads.size()].type;
-    return format("({}{}*)(arguments.pointers[{}] + to{} + k * arguments.item_steps[{}])", is_load ? "const " : "", type_name(type), tensor,
-                  tensor, tensor);
-  };
-  std::string text =
-      "template <int kVector, int kItems>\nHC_DEVICE void run_nest(const Nest& arguments) {\n"
-      "  using Index = uint32;\n"
-      "  const Index piece = blockIdx.x * kThreads + threadIdx.x;\n"
-      "  if (piece >= arguments.pieces) return;\n" +
-      walk_of_nest(body, false);
-  for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("  {} a{}[kItems];\n", vector_type(body, i, is_broadcast(body, i) ? "1" : "kVector"), i);
-  text += items;
-  for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("    a{}[k] = {}<{}>({});\n", i, load_function(body, i), is_broadcast(body, i) ? "1" : "kVector", there(i, true));
-  text += "  }\n" + items + result_vectors(body, "kVector", "", "    ") + "#pragma unroll\n    for (int j = 0; j < kVector; ++j) {\n";
-  for (size_t i = 0; i < body.loads.size(); ++i)
-    text += "      " + load_from(body, i, format("a{}[k].get({})", i, is_broadcast(body, i) ? "0" : "j")) + "\n";
-  text += "      " + call_of_element(body) + "\n" + results_to_vectors(body, "", "      ") + "    }\n";
-  const auto place = [](size_t tensor) { return format("to{} + k * arguments.item_steps[{}]", tensor, tensor); };
-  return text + stores_in_nest(body, "kVector", "    ", place) + "  }\n}\n\n";
-}
-
-// A thread's elements are kThreads apart. All loads come first, so that they are in flight together.
-std::string nest_each_function(const Body& body) {
-  const std::string items = "#pragma unroll\n  for (int k = 0; k < kItems; ++k) {\n",
-                    piece = "    const Index piece = first + k * kThreads;\n    if (piece >= arguments.pieces) continue;\n";
-  std::string text =
-      "template <class Index, int kItems>\nHC_DEVICE void run_nest_each(const Nest& arguments) {\n"
-      "  const Index first = Index(blockIdx.x) * (kThreads * kItems) + threadIdx.x;\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) text += format("  Vector<{}, 1> a{}[kItems];\n", type_name(body.loads[i].type), i);
-  for (size_t i = 0; i < body.stores.size(); ++i) text += format("  int64 place{}[kItems];\n", i);
-  text += items + piece + walk_of_nest(body, true);
-  for (size_t i = 0; i < body.loads.size(); ++i)
-    text += format("    a{}[k].set(0, is_there{} ? *{} : {}());\n", i, i, place_of(body, i, true), type_name(body.loads[i].type));
-  for (size_t i = 0; i < body.stores.size(); ++i) text += format("    place{}[k] = to{};\n", i, body.loads.size() + i);
-  text += "  }\n" + items + piece + "    constexpr int j = 0;\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) text += "    " + load_from(body, i, format("a{}[k].get(j)", i)) + "\n";
-  text += "    " + call_of_element(body) + "\n" + result_vectors(body, "1", "", "    ") + results_to_vectors(body, "", "    ");
-  const auto place = [&](size_t tensor) { return format("place{}[k]", tensor - body.loads.size()); };
-  return text + stores_in_nest(body, "1", "    ", place) + "  }\n}\n\n";
-}
-
-// A block's tile has kTile iterations of the innermost loop by kTile of the loop along which the transposed loads (`turned`) are
-// contiguous. These are read along that loop and transposed in shared memory, whose rows are one element longer, so that columns are in
-// different banks.
-std::string tiles_function(const Body& body) {
-  const size_t tensors = body.loads.size() + body.stores.size();
-  std::string text = "struct Tiles {\n" + argument_fields(body) +
-                     format(
-                         "  uint64 turned;  // loads, a bit each\n"
-                         "  int64 rows, columns, loops;\n"
-                         "  Divider row_tiles, column_tiles, sizes[kMostLoops];  // sizes: of the loops around both\n"
-                         "  int64 row_strides[{}], column_steps[{}], steps[kMostLoops][{}];\n"
-                         "  int64 in_shared[{}];  // where a load's tile begins\n"
-                         "}};\n\n",
-                         tensors, tensors, tensors, std::max<size_t>(body.loads.size(), 1));
-  text +=
-      "HC_DEVICE void run_tiles(const Tiles& arguments) {\n"
-      "  extern __shared__ __align__(16) char smem[];\n"
-      "  uint32 rest = divide(blockIdx.x, arguments.column_tiles);\n"
-      "  const int64 first_column = int64(blockIdx.x - rest * arguments.column_tiles.divisor) * kTile;\n"
-      "  const uint32 around = divide(rest, arguments.row_tiles);\n"
-      "  const int64 first_row = int64(rest - around * arguments.row_tiles.divisor) * kTile;\n"
-      "  rest = around;\n" +
-      no_steps(body) +
-      "#pragma unroll 1\n"
-      "  for (int loop = arguments.loops - 1; loop >= 0; --loop) {\n"
-      "    const uint32 before = divide(rest, arguments.sizes[loop]);\n"
-      "    const int64 index = int64(rest) - int64(before) * arguments.sizes[loop].divisor;\n"
-      "    rest = before;\n" +
-      steps_of_loop(body, "arguments.steps[loop]", "    ") +
-      "  }\n"
-      "  const int x = threadIdx.x, rows = min(int64(kTile), arguments.rows - first_row);\n"
-      "  const int columns = min(int64(kTile), arguments.columns - first_column);\n";
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    if (is_broadcast(body, i)) continue;
-    const std::string_view type = type_name(body.loads[i].type);
-    text += format("  {}* const tile{} = ({}*)(smem + arguments.in_shared[{}]);\n", type, i, type, i);
-    text += format(
-        "  if (arguments.turned >> {} & 1) {{\n"
-        "    for (int y = threadIdx.y; y < columns; y += kTileRows) {{\n"
-        "      if (x < rows) tile{}[y * (kTile + 1) + x] =\n"
-        "          *(const {}*)(arguments.pointers[{}] + to{} + (first_row + x) * arguments.row_strides[{}] +\n"
-        "                       (first_column + y) * arguments.column_steps[{}]);\n"
-        "    }}\n  }}\n",
-        i, i, type, i, i, i, i);
-  }
-  text += "  __syncthreads();\n  if (x >= columns) return;\n  for (int y = threadIdx.y; y < rows; y += kTileRows) {\n";
-  const auto place = [&](size_t tensor) {
-    return format("to{} + (first_row + y) * arguments.row_strides[{}] + (first_column + x) * arguments.column_steps[{}]", tensor, tensor,
-                  tensor);
-  };
-  for (size_t i = 0; i < body.loads.size(); ++i) {
-    const std::string there = format("*(const {}*)(arguments.pointers[{}] + {})", type_name(body.loads[i].type), i, place(i));
-    const std::string turned = format("arguments.turned >> {} & 1 ? tile{}[x * (kTile + 1) + y] : {}", i, i, there);
-    text += "    " + load_from(body, i, is_broadcast(body, i) ? there : turned) + "\n";
-  }
-  text += "    " + call_of_element(body) + "\n    constexpr int j = 0;\n";
-  text += result_vectors(body, "1", "", "    ") + results_to_vectors(body, "", "    ");
-  return text + stores_in_nest(body, "1", "    ", place) + "  }\n}\n\n";
-}
-
 // Whether the body has sin, cos or tan: the range reduction of far angles needs many registers.
 bool has_angles(const Body& body) {
   return std::any_of(body.ops.begin(), body.ops.end(), [](const BodyOp& op) { return takes_angle(op.function); });
 }
 
-std::string entry(std::string_view name, std::string_view argument, const std::string& call, std::string_view more = "",
-                  std::string_view bounds = "kThreads") {
-  return format("extern \"C\" __global__ void __launch_bounds__({}) {}({} arguments) {{ {}(arguments{}); }}\n", bounds, name, argument,
-                call, more);
-}
-
-// A block has elements of one set. All blocks search the same words for their set, which the constant cache broadcasts to all threads.
 std::string sets_source(const Body& body, Entries entries) {
-  const size_t tensors = body.loads.size() + body.stores.size();
-  std::string text = head_of_text() + element_function(body) + dense_function(body);
-  text += format("constexpr int kSets = {};\nstruct Sets {{\n", sets_of_launch(body));
-  if (body.scalars != 0) text += format("  uint64 scalars[{}];\n", body.scalars);
-  text += format("  int64 sets, counts[kSets], blocks_before[kSets];\n  char* pointers[kSets][{}];\n}};\n\n", tensors);
-  text +=
-      "template <int kVector, int kItems>\nHC_DEVICE void run_sets(const Sets& arguments) {\n"
-      "  int set = 0;\n"
-      "  while (set + 1 < arguments.sets && blockIdx.x >= arguments.blocks_before[set + 1]) ++set;\n"
-      "  Dense dense;\n";
-  for (size_t i = 0; i < tensors; ++i) text += format("  dense.pointers[{}] = arguments.pointers[set][{}];\n", i, i);
-  for (uint32_t i = 0; i < body.scalars; ++i) text += format("  dense.scalars[{}] = arguments.scalars[{}];\n", i, i);
-  text +=
-      "  dense.count = arguments.counts[set];\n"
-      "  run_dense<kVector, kItems>(dense, int64(blockIdx.x) - arguments.blocks_before[set]);\n}\n\n";
-  if (entries.has(Entry::Sets)) text += entry("sets", "const Sets", format("run_sets<{}, {}>", vector_length(body), items_in_flight(body)));
-  if (entries.has(Entry::SetsEach)) text += entry("sets_each", "const Sets", format("run_sets<1, {}>", elements_one_by_one(body)));
+  std::string text = head_of_text({"dense"}) + body_struct(body, "Body");
+  const int most = sets_of_launch(body);
+  const auto add = [&](Entry which, int length, int items) {
+    if (!entries.has(which)) return;
+    const std::string call = format("run_sets<Body, {}, {}, {}>(arguments)", length, items, most);
+    text += entry_point(name_of(which), format("Sets<Body, {}>", most), "kThreads", call);
+  };
+  add(Entry::Sets, vector_length(body), items_in_flight(body));
+  add(Entry::SetsEach, 1, elements_one_by_one(body));
   return text;
 }
 
 std::string pointwise_source(const Body& body, Entries entries) {
   using enum Entry;
-  const int length = vector_length(body), items = items_in_flight(body);
-  std::string text = head_of_text() + element_function(body);
-  if (entries.has_one_of({Dense, DenseFew, DenseEach})) text += dense_function(body);
-  if (entries.has_one_of({Nest, NestEach, NestAny})) text += nest_struct(body);
-  if (entries.has(Nest)) text += nest_function(body);
-  if (entries.has_one_of({NestEach, NestAny})) text += nest_each_function(body);
-  if (entries.has(Tiles)) text += tiles_function(body);
-  const auto add = [&](Entry which, std::string_view argument, const std::string& call, std::string_view more = "",
-                       std::string_view bounds = "kThreads") {
-    if (entries.has(which)) text += entry(name_of(which), argument, call, more, bounds);
+  const int length = vector_length(body), items = items_in_flight(body), one_by_one = elements_one_by_one(body);
+  std::vector<std::string_view> skeletons;
+  if (entries.has_one_of({Dense, DenseFew, DenseEach})) skeletons.push_back("dense");
+  if (entries.has_one_of({Nest, NestEach, NestAny})) skeletons.push_back("nest");
+  if (entries.has(Tiles)) skeletons.push_back("tiles");
+  std::string text = head_of_text(skeletons) + body_struct(body, "Body");
+  const auto add = [&](Entry which, std::string_view argument, const std::string& call, std::string_view bounds = "kThreads") {
+    if (entries.has(which)) text += entry_point(name_of(which), argument, bounds, call);
   };
-  add(Dense, "const Dense", format("run_dense<{}, {}>", length, items), ", blockIdx.x");
-  add(DenseFew, "const Dense", format("run_dense<{}, 1>", length), ", blockIdx.x");
-  add(DenseEach, "const Dense", format("run_dense<1, {}>", elements_one_by_one(body)), ", blockIdx.x");
+  add(Dense, "Dense<Body>", format("run_dense<Body, {}, {}>(arguments, blockIdx.x)", length, items));
+  add(DenseFew, "Dense<Body>", format("run_dense<Body, {}, 1>(arguments, blockIdx.x)", length));
+  add(DenseEach, "Dense<Body>", format("run_dense<Body, 1, {}>(arguments, blockIdx.x)", one_by_one));
   // Without the second launch bound, ptxas interleaves a thread's vectors, and their registers halve the occupancy.
-  add(Nest, "const Nest", format("run_nest<{}, {}>", length, items_of_nest(body)), "",
+  add(Nest, "Nest<Body>", format("run_nest<Body, {}, {}>(arguments)", length, items_of_nest(body)),
       items_of_nest(body) == 1 ? "kThreads" : "kThreads, 4");
-  add(NestEach, "const Nest", format("run_nest_each<uint32, {}>", elements_one_by_one(body)));
-  add(NestAny, "const Nest", format("run_nest_each<int64, {}>", elements_one_by_one(body)));
-  add(Tiles, "const Tiles", "run_tiles");
+  add(NestEach, "Nest<Body>", format("run_nest_each<Body, uint32, {}>(arguments)", one_by_one));
+  add(NestAny, "Nest<Body>", format("run_nest_each<Body, int64, {}>(arguments)", one_by_one));
+  add(Tiles, "Tiles<Body>", "run_tiles<Body>(arguments)");
   return text;
 }
 

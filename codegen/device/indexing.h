@@ -13,6 +13,10 @@ inline constexpr int kNumberBytes = 32;        // of a number of a row that is n
 inline constexpr int kTile = 32;               // elements of a tile's side
 inline constexpr int kTileRows = 8;            // rows of a tile that a block's threads have at a time
 
+/// The length of an array that may be empty.
+template <int kCount>
+inline constexpr int kAtLeastOne = kCount < 1 ? 1 : kCount;
+
 /// Divides numbers below 2^31 by `divisor` with a product and a shift (Granlund and Montgomery, Division by Invariant Integers using
 /// Multiplication), where the divisor is below 2^31 too; others as they are. Two words of 8 bytes.
 struct Divider {

@@ -55,10 +55,14 @@ std::string name_of(Operand operand) {
   return "";
 }
 
-std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near) {
+std::string call_of(const Body& body, size_t op, std::string_view form) {
   std::string args;
   for (const Operand operand : body.ops[op].args) args += (args.empty() ? "" : ", ") + name_of(operand);
-  return format("v{} = {}{}<{}>({})", op, body.ops[op].function, form_of(body, op, near, costs), type_name(body.compute), args);
+  return format("{}{}<{}>({})", body.ops[op].function, form, type_name(body.compute), args);
+}
+
+std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near) {
+  return format("v{} = {}", op, call_of(body, op, form_of(body, op, near, costs)));
 }
 
 std::string block_lines(const std::string& indent, const std::string& count, long length) {

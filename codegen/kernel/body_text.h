@@ -13,6 +13,8 @@ namespace hindcast::codegen {
 std::string_view type_name(at::ScalarType type);
 /// x0, s0, v0, product[i]: loads, scalars, results of ops, the product's element.
 std::string name_of(Operand operand);
+/// `mul<float>(x0, s0)`, for a functor. `form`: of a sin, cos or tan (angles.h).
+std::string call_of(const Body& body, size_t op, std::string_view form = "");
 /// `v0 = mul<float>(x0, s0)`, for a functor. `near`: its angle was found to be near (angles.h).
 std::string assignment(const Body& body, size_t op, const CostModel& costs, bool near = false);
 /// The head of a loop by blocks: each has the elements from `begin` to `end`, at most `length`.

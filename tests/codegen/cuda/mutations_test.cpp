@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -99,14 +101,21 @@ struct Mutation {
 };
 std::ostream& operator<<(std::ostream& out, const Mutation& mutation) { return out << mutation.name; }
 
-/// With codegen/device/threads.h in the place where it is included.
+/// With the skeletons and codegen/device/threads.h in the place of their first includes.
 std::string whole(std::string text) {
-  const std::string include = "#include \"codegen/device/threads.h\"\n";
-  for (const codegen::DeviceHeader& header : codegen::device_library()) {
-    if (include.find('"' + std::string(header.name) + '"') == std::string::npos) continue;
-    std::string content(header.text);
+  std::set<std::string> included;
+  for (size_t at = text.find("#include \""); at != std::string::npos; at = text.find("#include \"", at)) {
+    const size_t behind = text.find('\n', at) + 1;
+    const std::string name = text.substr(at + 10, behind - at - 12);
+    const auto library = codegen::device_library();
+    const auto header = std::find_if(library.begin(), library.end(), [&](const codegen::DeviceHeader& one) { return one.name == name; });
+    if (header == library.end() || (name != "codegen/device/threads.h" && name.find("/skeletons/") == std::string::npos)) {
+      at = behind;
+      continue;
+    }
+    std::string content(header->text);
     content.replace(content.find("#pragma once"), std::string("#pragma once").size(), "");
-    text.replace(text.find(include), include.size(), content);
+    text.replace(at, behind - at, included.insert(name).second ? content : "");
   }
   return text;
 }
@@ -141,14 +150,14 @@ using enum Wrong;
 INSTANTIATE_TEST_SUITE_P(
     Elements, Mutations,
     testing::Values(
-        Mutation{"OneElementBehind", dense, "if (at >= left)", "if (at > left)", {GlobalBounds, WriteAfterWrite}},
+        Mutation{"OneElementBehind", dense, "if (at < left)", "if (at <= left)", {GlobalBounds, WriteAfterWrite}},
         Mutation{"OneVectorBehind", dense, "left / kVector * kVector;", "(left / kVector + 1) * kVector;", {GlobalBounds, WriteAfterWrite}},
         Mutation{"BlocksOverlap", large, "block * kElements,", "block * (kElements - 4),", {WriteAfterWrite}},
         Mutation{"BlocksBeginElsewhere", large, "block * kElements,", "block * kElements + 1,", {Misaligned}},
         Mutation{"ItemsOverlap",
                  several_items,
-                 "(k * kThreads + threadIdx.x) * kVector",
-                 "(k * kThreads + threadIdx.x) * kVector / 2",
+                 "(k * kThreads + int(threadIdx.x)) * kVector",
+                 "(k * kThreads + int(threadIdx.x)) * kVector / 2",
                  {Misaligned, WriteAfterWrite}},
         Mutation{"OnePieceBehind",
                  broadcast,
@@ -156,8 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "if (piece > arguments.pieces) return;",
                  {WriteAfterWrite}},
         Mutation{"OneElementOfANestTwice", strided, "first + k * kThreads;", "first + k * (kThreads - 1);", {WriteAfterWrite}},
-        Mutation{
-            "OneElementOfThePadding", padded, "index < arguments.behind[loop][0]", "index <= arguments.behind[loop][0]", {GlobalBounds}},
+        Mutation{"OneElementOfThePadding", padded, "index < span.end[loop]", "index <= span.end[loop]", {GlobalBounds}},
         Mutation{"TileWithoutABarrier",
                  transposed,
                  "  __syncthreads();\n  if (x >= columns)",
@@ -168,10 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
                  "  __syncthreads();\n  if (x >= columns) return;",
                  "  if (x >= columns) return;\n  __syncthreads();",
                  {Barrier}},
-        Mutation{"TileWithoutAnEnd", transposed, "if (x < rows) tile", "if (true) tile", {GlobalBounds}, 1}),
+        Mutation{"TileWithoutAnEnd", transposed, "if (x < rows) tile", "if (true) tile", {GlobalBounds}}),
     [](const auto& info) { return info.param.name; });
 
-const std::string kNone;
 // Without the barrier before it, a thread overwrites numbers of the reduction before, which others still read.
 const std::string kNextNumber = "  if (threadIdx.x % 32 == 0) of_warps",
                   kNextColumns = "#pragma unroll\n    for (int i = 0; i < kAtOnce; ++i) of_threads";
@@ -206,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{
             "OneElementOfALongRowBehind", long_rows, "if (piece >= pieces) continue;", "if (piece > pieces) continue;", {GlobalBounds}},
         Mutation{"ARowThatIsNone", short_rows, "row < arguments.rows;", "row <= arguments.rows;", {GlobalBounds, WriteAfterWrite}},
-        Mutation{"NumberOfARowByAll", rows_in_registers, "if (is_row && threadIdx.x == 0)", "if (is_row)", {WriteAfterWrite}}),
+        Mutation{"NumberOfARowByAll", rows_in_registers, "place, is_row && threadIdx.x == 0}", "place, is_row}", {WriteAfterWrite}}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -220,22 +227,22 @@ INSTANTIATE_TEST_SUITE_P(
                  {Uninitialised, ReadAfterWrite, WriteAfterRead}},
         Mutation{"KeptSumsOverlap",
                  kept_columns,
-                 "+ 1 * bytes_kept(",
-                 "- 16 + 1 * bytes_kept(",
+                 "shared + sums * bytes_kept(",
+                 "shared - sums * 16 + sums * bytes_kept(",
                  {ReadAfterWrite, WriteAfterRead, WriteAfterWrite}},
-        Mutation{"SumsWithoutRoom", columns_without_room, "arguments.kept_sums > 1", "true", {SharedBounds, GlobalBounds}},
-        Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}},
+        Mutation{"SumsWithoutRoom", columns_without_room, "arguments.kept_sums > sums", "true", {SharedBounds, GlobalBounds}},
+        Mutation{"ColumnByAllRows", columns, "if (threadIdx.y != 0 || piece", "if (piece", {WriteAfterWrite}, 1},
         Mutation{"SlicesInOnePlace", columns, "blockIdx.x * slice_bytes", "0 * slice_bytes", {WriteAfterWrite}},
         Mutation{"SlicesThatAreNone",
                  columns,
                  "one < arguments.slices ?",
                  "one < arguments.slices + kTileRows ?",
                  {GlobalBounds, Uninitialised}},
-        Mutation{"SliceWithoutRows", channels, "slice < arguments.rows && ", kNone, {GlobalBounds}},
+        Mutation{"SliceWithoutRows", channels, "slice < arguments.rows && at", "at", {GlobalBounds}},
         Mutation{"ChannelByAll",
                  channels,
-                 "if (is_row && threadIdx.x == 0) {",
-                 "if (is_row) {",
+                 "if (!place.is_row || threadIdx.x != 0) return;",
+                 "if (!place.is_row) return;",
                  {ReadAfterWrite, WriteAfterRead, WriteAfterWrite}}),
     [](const auto& info) { return info.param.name; });
 
