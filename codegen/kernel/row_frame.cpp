@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -59,12 +61,14 @@ void RowFrame::lay_out_rows(const Call& call, Rows& rows) const {
   const bool is_empty = call.is_empty();
   for (size_t i = 0; i < loads_; ++i) {
     rows.tensors.push_back(call.load(i));
-    if (C10_UNLIKELY(is_empty)) {  // nothing is read, and strides are arbitrary if a size is 0
+    if (C10_UNLIKELY(is_empty) && rows.tensors.back().numel() == 0) {
+      // Its strides are arbitrary, and it has no memory. A kernel reads a number per row all the same, for results without elements.
+      rows.tensors.back() = at::zeros({1}, rows.tensors.back().options());
       steps.emplace_back(domain.size(), 0);
       continue;
     }
     steps.push_back(byte_strides_of(rows.tensors.back(), group_.accesses[i], domain, call.env));
-    if (C10_UNLIKELY(!goes_as_captured(i, domain, steps.back()))) make_dense(rows.tensors.back(), steps.back(), domain);
+    if (C10_UNLIKELY(!is_empty && !goes_as_captured(i, domain, steps.back()))) make_dense(rows.tensors.back(), steps.back(), domain);
   }
   for (size_t i = 0; i < call.results.size(); ++i) {
     const BodyStore& store = group_.body.stores[i];

@@ -314,7 +314,9 @@ void AotNode::learn(const variable_list& tangents, bool for_this_call, bool with
     }
     recorded.insert(recorded.begin(), {joint(), whole});
   }
-  make_programs(recorded, learn_second_order(whole, with_graph), for_this_call);
+  ForSecondOrder for_second_order = learn_second_order(whole, with_graph);
+  for_second_order.is_asked_for = with_graph;
+  make_programs(recorded, for_second_order, for_this_call);
 }
 
 // Traces the backward once more in grad mode, if some formula differs there (grad_mode_formulas.h) or this call's gradients are to be
@@ -359,6 +361,7 @@ void AotNode::make_programs(const std::vector<Recorded>& recorded, const ForSeco
     request.is_for_others = recorded.size() > 1;
     request.with_graph = for_second_order.joint ? &*for_second_order.joint : nullptr;
     request.why_no_second_order = for_second_order.why_not;
+    request.asks_for_second_order = for_second_order.is_asked_for;
     std::shared_ptr<const ProgramPair> whole;
     std::vector<std::shared_ptr<const ProgramPair>> made;
     for (const Recorded& each : recorded) {

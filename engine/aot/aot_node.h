@@ -83,6 +83,7 @@ class AotNode final : public capture::ProgramNode {
   struct ForSecondOrder {
     std::optional<capture::Joint> joint;  // traced in grad mode; nullopt: use the joint program for first derivatives
     const char* why_not = nullptr;        // SecondOrder::why_not
+    bool is_asked_for = false;
   };
   ForSecondOrder learn_second_order(const variable_list& tangents, bool is_asked_for);
   bool are_as_given(const std::shared_ptr<const ProgramPair>& pair) const;

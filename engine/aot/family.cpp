@@ -157,6 +157,9 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
   };
   const auto whole = second.whole(), whole_of_first = first.whole();
   if (whole->tangents != whole_of_first->tangents) return nullptr;
+  // A fitted program has no second derivatives then, which one of the calls was asked for.
+  const SecondOrder &order = whole->second_order, &order_of_first = whole_of_first->second_order;
+  if (order.has_own_joint && (order.was_asked_for || order_of_first.was_asked_for)) return nullptr;
   auto program = fit_one(*whole_of_first, *whole);
   if (!program) return nullptr;
   const auto fitted =
@@ -164,7 +167,6 @@ std::shared_ptr<Specialisation> Family::fit(const Specialisation& first, const S
   PairRequest request{options_, second.lasting(), second.with_gradients(), whole->tangents, {}};
   request.leaves = second.leaves();
   request.is_for_others = second.all_pairs().size() > 1;
-  const SecondOrder& order = whole->second_order;
   request.why_no_second_order =
       order.has_own_joint ? "its formulas differ in grad mode, and its sizes were inferred from several calls" : order.why_not;
   const auto pair = compile_pair(std::move(program->joint), request);

@@ -147,6 +147,7 @@ SecondOrder find_second_order(const ProgramPair& pair, const PairRequest& reques
   const bool has_own = request.with_graph != nullptr;
   SecondOrder order = second_order_of(has_own ? *request.with_graph : pair.joint, pair.saved_values, pair.saved, request.with_gradients);
   order.has_own_joint = has_own;
+  order.was_asked_for = request.asks_for_second_order;
   if (has_own && pair.draws_in_kernels) order.why_not = "it draws random numbers";  // the other program cannot repeat the kernels' numbers
   if (request.why_no_second_order != nullptr) order.why_not = request.why_no_second_order;
   return order;

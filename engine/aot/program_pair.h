@@ -68,10 +68,12 @@ struct PairRequest {
   bool is_for_others = false;                                     // compiles no backward yet: other ProgramPair have the one needed now
   const capture::Joint* with_graph = nullptr;                     // SecondOrder::joint; nullptr: the given joint program
   const char* why_no_second_order = nullptr;                      // SecondOrder::why_not
+  bool asks_for_second_order = false;                             // SecondOrder::was_asked_for
 
   void has_second_order_of(const SecondOrder& former) {
     with_graph = former.has_own_joint ? &former.joint : nullptr;
     why_no_second_order = former.why_not;
+    asks_for_second_order = former.was_asked_for;
   }
 };
 /// True if both programs will have kernels, and results need not be bitwise equal to ATen's.

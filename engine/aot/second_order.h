@@ -27,6 +27,7 @@ struct SecondOrder {
   };
   capture::Joint joint;           // the joint program, traced in grad mode if formulas differ there
   bool has_own_joint = false;     // `joint` is not the one for first derivatives
+  bool was_asked_for = false;     // by the call that was traced
   std::vector<uint32_t> given;    // indices into ProgramPair::saved of values that are not recomputed, except primals
   std::vector<Primal> primals;    // those that the gradients depend on
   const char* why_not = nullptr;  // why the function has no program for second derivatives; nullptr if it has

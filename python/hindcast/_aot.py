@@ -65,9 +65,10 @@ def _raised(error: BaseException) -> str:
 class _Kind:
     """What is known of one kind of call: enough to run the function."""
 
-    def __init__(self, owner: "AotFunction", shape: Optional[Shape]) -> None:
+    def __init__(self, owner: "AotFunction", taken: Call) -> None:
         self._owner = weakref.ref(owner)
-        self.shape = shape
+        self.shape = taken.shape()
+        self._firsts = taken.firsts
 
     @property
     def owner(self) -> "AotFunction":
@@ -81,6 +82,8 @@ class _Kind:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
         """On these tensors. True: the function wrote to containers among the arguments, which come behind its result."""
+        if self._firsts is not None:
+            tensors = [tensors[first] for first in self._firsts]
         if self.shape is None:
             return self.function(*tensors), False
         arguments = self.shape.with_tensors(tensors)
@@ -115,7 +118,7 @@ def _run_function(
                 call.result = call.owner.run_itself(args, kwargs)
                 return [], _EAGER, "", None
         # A reset() on another thread may have dropped what was known of the kind since the call began.
-        kind = _kept[number] if call is None else _kept.get(number) or _Kind(call.owner, call.shape())
+        kind = _kept[number] if call is None else _kept.get(number) or _Kind(call.owner, call)
         before = None if call is None else random_states(call.generators())
         if call is not None:
             for stand_in, given in zip(tensors, call.tensors):
@@ -124,7 +127,7 @@ def _run_function(
         start = _clock()
         sets: list[SetAttribute] = []
         try:
-            with _numbers_for_python(), known_of_stand_ins():
+            with _numbers_for_python(), known_of_stand_ins(), _notices_gradients():
                 result, writes = kind.run(tensors)
         finally:
             if call is not None:
@@ -181,6 +184,42 @@ def _line() -> str:
             found = f"{code.co_filename}:{frame.f_lineno}, in {code.co_name}"
         frame = frame.f_back
     return found if frame is not None else ""
+
+
+# While functions are traced, torch.Tensor has a `grad` of its own, which notices assignments and what asks whether there is one:
+# `parameter.grad = None` changes nothing in a call that finds None, and would be lost in the next. So would be what `zero_grad()` does.
+_grad = torch._C.TensorBase.grad  # type: ignore[attr-defined]
+_traces = 0
+_tracing = threading.Lock()
+
+
+def _read_grad(tensor: torch.Tensor) -> Optional[torch.Tensor]:
+    value = _grad.__get__(tensor)
+    if value is None and _thread.call is not None and tensor.is_leaf and tensor.requires_grad:
+        _thread.call.clears_gradients = True
+    return value
+
+
+def _assign_grad(tensor: torch.Tensor, value: Optional[torch.Tensor]) -> None:
+    _grad.__set__(tensor, value)
+    if _thread.call is not None:
+        _thread.call.clears_gradients = True
+
+
+@contextlib.contextmanager
+def _notices_gradients() -> Iterator[None]:
+    global _traces
+    with _tracing:
+        _traces += 1
+        if _traces == 1:
+            torch.Tensor.grad = property(_read_grad, _assign_grad, _grad.__delete__)  # type: ignore[assignment,attr-defined]
+    try:
+        yield
+    finally:
+        with _tracing:
+            _traces -= 1
+            if _traces == 0:
+                del torch.Tensor.grad
 
 
 @contextlib.contextmanager
@@ -280,7 +319,7 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-_CHANGES = "it changes what it sees besides its arguments, or draws numbers of Python's or NumPy's generators"
+_CHANGES = "it changes what it sees besides its arguments, asks for gradients that are not there, or draws numbers of Python's or NumPy's generators"
 _Kinds = dict[int, tuple[dict[Any, int], Any]]  # by number: where it stands among those of a state
 
 
@@ -451,7 +490,7 @@ class AotFunction:
     def _finish(
         self, taken: Call, tensors: list[torch.Tensor], shape: int, raised: bool, warned: bool, released: list[int], calls_to_come: int
     ) -> Any:
-        if taken.was_run and (taken.draws or not taken.seen.holds()):
+        if taken.was_run and (taken.draws or taken.clears_gradients or not taken.seen.holds()):
             self._forget((taken.kind,))
             taken.seen.state.kinds[taken.whole_key] = _EAGER
         if taken.was_run:
@@ -526,7 +565,7 @@ class AotFunction:
             oldest, (others, its_key) = list(self._kinds.items())[0]
             others.pop(its_key, None)
             self._forget((oldest,))
-        number = _keep(_Kind(self, taken.shape()))
+        number = _keep(_Kind(self, taken))
         self._kinds[number] = state.kinds, key
         self._name_tensors(self._states.tensors_of(state))
         return number

@@ -60,7 +60,7 @@ def key_of(leaf: Any) -> Any:
 class Call:
     """A call's arguments, taken apart."""
 
-    __slots__ = ("arguments", "draws", "generators", "key", "kind", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
+    __slots__ = ("arguments", "clears_gradients", "containers", "draws", "firsts", "generators", "key", "kind", "objects", "outer", "owner", "result", "seen", "stand_ins", "tensors", "was_run", "whole_key")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises Untraceable."""
@@ -72,11 +72,14 @@ class Call:
         self.outer: Any = None  # the call in which this one is
         self.owner: Any = None  # the AotFunction that is called
         self.draws = False  # from one, while it was traced
+        self.clears_gradients = False
         self.was_run = False  # in this call, traced or eagerly
         self.result: Any = None  # of an eager call
         self.stand_ins: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []  # that the function was given, and for which tensor
         self.tensors: list[torch.Tensor] = []
         self.objects: list[Any] = []  # that count by identity, and by what can be seen of them
+        self.containers: set[int] = set()  # lists and dicts, by id
+        self.firsts: Optional[tuple[int, ...]] = None  # by tensor, where tensors are given twice: where it is first
         self.key: Any
         for arg in args:
             if type(arg) not in _PLAIN:
@@ -85,6 +88,7 @@ class Call:
             if not kwargs:
                 self.tensors.extend(args)
                 self.key = len(args)
+                self._find_shared()
                 return
         key: list[Any] = [len(args)]
         for arg in args:
@@ -93,6 +97,16 @@ class Call:
             key.append(name)
             self._take(arg, key)
         self.key = tuple(key)
+        self._find_shared()
+
+    def _find_shared(self) -> None:
+        """``f(x, x)`` sees one tensor, as in ``query is key``, and a write to it in both places."""
+        firsts: dict[int, int] = {}
+        for place, tensor in enumerate(self.tensors):
+            firsts.setdefault(id(tensor), place)
+        if len(firsts) != len(self.tensors):
+            self.firsts = tuple(firsts[id(tensor)] for tensor in self.tensors)
+            self.key = self.key, self.firsts
 
     def _take(self, value: Any, key: list[Any]) -> None:
         kind = type(value)
@@ -100,10 +114,13 @@ class Call:
             self.tensors.append(value)
             key.append(_TENSOR)
         elif kind is tuple or kind is list:
+            if kind is list:
+                self._take_container(value)
             key.append((kind, len(value)))
             for each in value:
                 self._take(each, key)
         elif kind is dict:
+            self._take_container(value)
             key.append((kind, len(value)))
             for name, each in value.items():
                 key.append(name if type(name) is str or not is_by_value(name) else key_of(name))
@@ -120,6 +137,11 @@ class Call:
                     self._take(each, key)
         else:
             self._object(value, key)
+
+    def _take_container(self, value: Any) -> None:
+        if id(value) in self.containers:
+            raise Untraceable("a list or dict is at two places among the arguments")
+        self.containers.add(id(value))
 
     def _object(self, value: Any, key: list[Any]) -> None:
         kind = type(value)

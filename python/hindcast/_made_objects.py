@@ -26,6 +26,7 @@ def _is_plain(value: Any) -> bool:
     return (
         kind.__new__ is object.__new__
         and kind.__basicsize__ == _Plain.__basicsize__
+        and kind.__weakrefoffset__ != 0  # a class with one slot is as large
         and kind.__flags__ & _IS_OF_PYTHON != 0
         and not hasattr(kind, "__del__")
         and not issubclass(kind, (type, torch.nn.Module))

@@ -285,6 +285,8 @@ class Walk:
     # ---- modules
 
     def _module(self, module: torch.nn.Module) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Untraceable("the attributes of a TorchScript module are in C++, where Python cannot notice their changes")
         if not self._has_modules:
             self._has_modules = True
             for name in _GLOBAL_HOOKS:

@@ -566,6 +566,120 @@ def test_a_backward_never_runs_the_function():
     assert len(running) == 12 and all(task == -1 for task in running)
 
 
+@pytest.mark.parametrize("clear", ["zero_grad", "None", "inner"])
+def test_a_function_that_clears_gradients_does_so_in_each_call(clear):
+    def make():
+        model = torch.nn.Linear(2, 1)
+
+        def function(x):
+            if clear == "zero_grad":
+                model.zero_grad()
+            elif clear == "None":
+                model.weight.grad = None
+            else:
+                for parameter in model.parameters():
+                    setattr(parameter, "grad", None)
+            return model(x).sum()
+
+        return model, function
+
+    seen = []
+    for wrap in (lambda function: function, hindcast.aot_function):
+        model, function = make()
+        wrapped = wrap(function)
+        for _ in range(4):
+            wrapped(torch.ones(1, 2)).backward()
+            seen.append(model.weight.grad[0, 0].item())
+    assert seen == [1.0] * 8
+    assert "grad" not in vars(torch.Tensor)
+
+
+def test_a_tensor_that_is_given_twice_is_one_tensor():
+    def function(x, y, write):
+        if write:
+            y.mul_(2)
+        return (x * y).sum() if x is y else (x + y).sum()
+
+    f = hindcast.aot_function(function)
+    for call in range(8):
+        for write in (False, True):
+            results = []
+            for each in (f, function):
+                torch.manual_seed(call)
+                w = leaf(3)
+                x, other = w * 1, w * 3
+                each(x, x if call % 2 else other, write).backward()
+                results.append((x.detach(), w.grad))
+            for ours, stock in zip(*results):
+                assert torch.allclose(ours, stock)
+    assert f.stats()["hits"] > 0
+
+
+def test_a_list_at_two_places_is_one_list():
+    def function(a, b):
+        a.append(a[0] * 2)
+        return sum(each.sum() for each in b)
+
+    f = hindcast.aot_function(function)
+    for _ in range(4):
+        results = []
+        for each in (f, function):
+            torch.manual_seed(1)
+            values = [leaf(3)]
+            results.append((each(values, values).item(), len(values)))
+        assert results[0] == results[1]
+
+
+def test_attributes_of_a_torchscript_module_may_change():
+    class Scaled(torch.nn.Module):
+        factor: float
+
+        def __init__(self):
+            super().__init__()
+            self.factor = 2.0
+
+        def forward(self, x):
+            return (x * self.factor).sin()
+
+    scripted = torch.jit.script(Scaled())
+    f = hindcast.aot_module(scripted)
+    for factor in (2.0, 2.0, 3.0, 4.0):
+        scripted.factor = factor
+        x = leaf(3)
+        assert torch.allclose(f(x), scripted(x))
+
+
+def test_a_result_whose_class_has_one_slot():
+    class Out:
+        __slots__ = ("value",)
+
+        def __init__(self, value):
+            self.value = value
+
+    f = hindcast.aot_function(lambda x: Out(x * 2))
+    for _ in range(3):
+        x = leaf(3)
+        f(x).value.sum().backward()
+        assert torch.equal(x.grad, torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize("sizes", [[(5, 0)] * 4, [(5, 4), (5, 5), (5, 0), (5, 6), (5, 0)]])
+def test_rows_without_elements(sizes):
+    def function(x, w):
+        return x.square().sum(-1, keepdim=True) * x.sin(), x.sum(-1, keepdim=True) * 2 + w, torch.nn.functional.layer_norm(x, x.shape[-1:])
+
+    f = hindcast.aot_function(function)
+    for size in sizes:
+        x, w = leaf(size), leaf((5, 1))
+        ours, stock = f(x, w), function(x, w)
+        hindcast.wait()
+        for a, b in zip(ours, stock):
+            assert torch.allclose(a, b)
+        gradients = [torch.autograd.grad(sum(y.sum() for y in results), (x, w)) for results in (ours, stock)]
+        for a, b in zip(*gradients):
+            assert torch.allclose(a, b, atol=1e-5)
+
+
 # Each of these was once a segmentation fault, an error, or a lost gradient.
 def test_gradients_of_all_kinds():
     def function(x):

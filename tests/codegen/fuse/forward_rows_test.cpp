@@ -303,6 +303,23 @@ TEST(ForwardRows, ANormByHand) {
 
 // -- sizes
 
+// A number per row is read and stored, though a row has no elements. An operand without elements has no memory.
+TEST(ForwardRows, MayHaveNoElements) {
+  const auto function = [](const Tensors& values) {
+    return Tensors{values[0].square().sum(-1, true) * values[0], values[0].sum(-1, true) * 2 + values[1]};
+  };
+  at::manual_seed(15);
+  const Tensors empty{random({5, 0}), random({5, 1})};
+  const Forward captured_empty(function, as(empty, at::kFloat)),
+      captured(function, as({random({5, 24}), random({5, 1})}, at::kFloat), SizesAre::Symbols);
+  for (const Forward* forward : {&captured_empty, &captured}) {
+    EXPECT_THAT(forward->left(), testing::IsEmpty());
+    const Tensors ours = forward->run(as(empty, at::kFloat)), stock = function(as(empty, at::kFloat));
+    EXPECT_EQ(ours[0].sizes(), stock[0].sizes());
+    EXPECT_TRUE(ours[1].equal(stock[1])) << ours[1] << ", not " << stock[1];
+  }
+}
+
 TEST(ForwardRows, SizesMayChange) {
   const auto function = [](const Tensors& values) {
     const auto [output, mean, rstd] = at::native_layer_norm(at::gelu(values[0] + values[1]), values[1].sizes(), values[1], values[1], 1e-5);
