@@ -62,7 +62,13 @@ const char* AotNode::why_not_differentiated(const ProgramPair& whole) const {
   const SecondOrder& order = whole.second_order;
   if (order.why_not != nullptr) return order.why_not;
   const auto is_lost = [&](const SecondOrder::Primal& primal) { return !primal.saved && specialisation_->is_written(primal.number); };
-  return std::any_of(order.primals.begin(), order.primals.end(), is_lost) ? "it writes to its arguments" : nullptr;
+  // The backward would take the written values as constants, though they depend on the arguments.
+  const auto is_constant = [&](uint32_t saved) {
+    return whole.saved[saved].from == Saved::From::Result && specialisation_->is_written_without_history(whole.saved[saved].index);
+  };
+  const bool writes =
+      std::any_of(order.primals.begin(), order.primals.end(), is_lost) || std::any_of(order.given.begin(), order.given.end(), is_constant);
+  return writes ? "it writes to its arguments" : nullptr;
 }
 
 void AotNode::leave_to_the_function(const std::string& why_not) const {

@@ -133,6 +133,10 @@ class Specialisation {
   /// The tensors that the function reads from outside; undefined if freed.
   std::vector<at::Tensor> find_lifted() const;
   bool needs_gradient(size_t primal) const { return needs_gradient_[primal]; }
+  /// Whether the result is an argument that the function wrote to where autograd did not follow, as in no_grad mode.
+  bool is_written_without_history(size_t result) const {
+    return result < results_.size() && results_[result].written && !results_[result].is_differentiable;
+  }
   bool is_written(size_t primal) const {
     return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });
   }

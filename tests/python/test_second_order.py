@@ -325,3 +325,21 @@ def test_sizes_that_come_back_have_second_derivatives(name):
         assert torch.allclose(ours[0], stock[0], atol=1e-5)
         ours, stock = (torch.autograd.grad(gradients[0].square().sum(), x)[0] for gradients in (ours, stock))
         assert torch.allclose(ours, stock, atol=1e-4, rtol=1e-4)
+
+
+def test_an_argument_written_without_a_graph_has_second_derivatives():
+    def function(x):
+        with torch.no_grad():
+            x.clamp_(-1, 1)
+        return x**3
+
+    f = hindcast.aot_function(function)
+    for seed in range(3):
+        results = []
+        for each in (f, function):
+            torch.manual_seed(seed)
+            w = torch.randn(3, 3, requires_grad=True)
+            (first,) = torch.autograd.grad(each(w * 1).sum(), w, create_graph=True)
+            results.append((first, torch.autograd.grad(first.square().sum(), w)[0]))
+        for ours, stock in zip(*results):
+            assert torch.allclose(ours, stock)
