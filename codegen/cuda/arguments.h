@@ -1,6 +1,6 @@
 #pragma once
-// Builds a kernel's only argument, a struct of codegen/device/arguments.h: words of 8 bytes. Its parts are added in the order of the struct's
-// bases and members; each part is filled by name.
+// Builds a kernel's only argument, a struct of codegen/device/arguments.h: words of 8 bytes. Its parts are added in the order of the
+// struct's bases and members; each part is filled by name.
 
 #include "codegen/device/arguments.h"
 

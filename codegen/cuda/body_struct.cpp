@@ -213,7 +213,8 @@ class Writer {
     return fields;
   }
 
-  // Functions are written as lines that compute names, and before them lines that fetch the names of the row and the segment that they read.
+  // Functions are written as lines that compute names, and before them lines that fetch the names of the row and the segment that they
+  // read.
   void begin_function(const std::string& name, const std::string& parameters = "") {
     head_ = format("template <class At>\nstatic HC_DEVICE_MEMBER void {}({}const At& at) {{\n", name, parameters);
     fetched_.clear();

@@ -1,6 +1,6 @@
 #pragma once
-// The argument of each kind of CUDA kernel: one struct, whose parts the host fills by name (codegen/cuda). Every member is made of words of 8
-// bytes, so the compilers of both sides give it the same layout. The parts are, in this order: addresses, scalars, numbers of the launch,
+// The argument of each kind of CUDA kernel: one struct, whose parts the host fills by name (codegen/cuda). Every member is made of words of
+// 8 bytes, so the compilers of both sides give it the same layout. The parts are, in this order: addresses, scalars, numbers of the launch,
 // numbers per tensor.
 
 #include "codegen/device/indexing.h"

@@ -49,7 +49,8 @@ struct DenseElement : ScalarWords<Body> {
   }
 };
 
-/// Loads the whole tile, then computes it, then stores it. An incomplete tile goes vector by vector, an incomplete vector element by element.
+/// Loads the whole tile, then computes it, then stores it. An incomplete tile goes vector by vector, an incomplete vector element by
+/// element.
 template <class Body, int kVector, int kItems>
 HC_DEVICE void run_dense(const Dense<Body>& arguments, int64 block) {
   constexpr int kElements = kThreads * kVector * kItems;

@@ -22,8 +22,8 @@ struct Offsets {
   }
 };
 
-/// Calls `visit(loop, index)` for each loop of the launch, innermost first, with the loop's index at the piece. Not unrolled, unless kUnrolled:
-/// most nests have fewer loops than NVRTC would unroll for.
+/// Calls `visit(loop, index)` for each loop of the launch, innermost first, with the loop's index at the piece. Not unrolled, unless
+/// kUnrolled: most nests have fewer loops than NVRTC would unroll for.
 template <bool kUnrolled = false, class Number, class Launch, class Visit>
 HC_DEVICE void for_each_loop(Number piece, const Launch& launch, Visit visit) {
   Number rest = piece;

@@ -82,8 +82,8 @@ struct RowPlace {
   bool is_row;
   int64 to[kTensors<Body>];
 
-  /// kFlat: there is one loop and one segment. One loop, which most kernels have, is a case of its own: it takes no division. kUnrolled: where
-  /// several blocks share a row, ptxas spills registers otherwise.
+  /// kFlat: there is one loop and one segment. One loop, which most kernels have, is a case of its own: it takes no division. kUnrolled:
+  /// where several blocks share a row, ptxas spills registers otherwise.
   template <bool kFlat, bool kUnrolled = false>
   HC_DEVICE_MEMBER void set(int64 row) {
     if (kFlat || arguments.loops == 1) {
@@ -148,6 +148,33 @@ struct AtRow : ScalarWords<Body> {
     if (stores) put_result(to, value, place.arguments.adds >> kStore & 1);
   }
 };
+
+/// Calls `run(place, numbers, share, is_first)` for each row that this thread takes part in. `numbers`: those of the row that are known
+/// before the first pass. `share`: 1 divided by the number of rows so far. `is_first`: it is the first of its slice. All threads of a block
+/// make the same number of iterations, since `run` contains barriers. Returns the number of this thread's rows.
+template <class Body, bool kFlat, class Run>
+HC_DEVICE int for_each_row(const Rows<Body>& arguments, Run run) {
+  using T = typename Body::Compute;
+  const int64 slices = int64(gridDim.x) * blockDim.y;
+  int seen = 0;
+  for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {
+    const int64 row = first + threadIdx.y;
+    const bool is_row = row < arguments.rows;
+    T share = T(0);
+    if constexpr (kHasMomentsOverRows<Body>) {
+      if (is_row) ++seen;
+      share = T(1) / T(seen == 0 ? 1 : seen);
+    }
+    RowPlace<Body> place = {arguments, is_row};
+    place.template set<kFlat>(is_row ? row : 0);
+    const AtRow<Body> at_row = {{arguments.scalars}, place, is_row && threadIdx.x == 0};
+    typename Body::Row numbers;
+    Body::begin(numbers, at_row);
+    run(place, numbers, share, first < slices);
+    Body::end(numbers, at_row);
+  }
+  return seen;
+}
 
 /// The numbers that a pass has reduced.
 template <class Numbers>

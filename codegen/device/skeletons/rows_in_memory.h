@@ -1,6 +1,6 @@
 #pragma once
-// Rows that are too long for registers: each pass reads them again, from memory or from what an earlier pass kept in shared memory. Either a
-// block has a row (or several), or several blocks share a row, with one launch per pass.
+// Rows that are too long for registers: each pass reads them again, from memory or from what an earlier pass kept in shared memory. Either
+// a block has a row (or several), or several blocks share a row, with one launch per pass.
 
 #include "codegen/device/skeletons/row_operands.h"
 
@@ -161,35 +161,21 @@ HC_DEVICE void run_pass(const RowPlace<Body>& place, const typename Body::Row& r
 template <class Body, int kVector, int kItems, bool kKeeps>
 HC_DEVICE void run_rows_long(const Rows<Body>& arguments) {
   using T = typename Body::Compute;
-  const int64 slices = int64(gridDim.x) * blockDim.y, slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;
+  const int64 slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;
   const int64 pieces = arguments.segments * arguments.columns / kVector;
   KeptLoads<Body> kept = {};
   if constexpr (kKeeps) kept.place(smem, arguments);
   SumsInMemory<Body> sums;
   sums.template place<kKeeps && kKeepsLoads<Body>>(arguments, slice, kept.end);
-  int seen = 0;
-  for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {
-    const int64 row = first + threadIdx.y;
-    const bool is_row = row < arguments.rows;
-    T share = T(0);
-    if constexpr (kHasMomentsOverRows<Body>) {
-      if (is_row) ++seen;
-      share = T(1) / T(seen == 0 ? 1 : seen);
-    }
-    RowPlace<Body> place = {arguments, is_row};
-    place.template set<false>(is_row ? row : 0);
-    const AtRow<Body> at_row = {{arguments.scalars}, place, is_row && threadIdx.x == 0};
-    typename Body::Row numbers_of_row;
-    Body::begin(numbers_of_row, at_row);
+  for_each_row<Body, false>(arguments, [&](const RowPlace<Body>& place, typename Body::Row& numbers_of_row, T share, bool is_first) {
     for_each_below<kPasses<Body>>([&](auto pass) {
       using Reductions = typename PassAt<Body, pass>::Reductions;
       Numbers<Reductions> numbers;
-      run_pass<Body, pass, kVector, kItems, kKeeps>(place, numbers_of_row, kept, sums, share, first < slices, threadIdx.x, pieces, numbers);
+      run_pass<Body, pass, kVector, kItems, kKeeps>(place, numbers_of_row, kept, sums, share, is_first, threadIdx.x, pieces, numbers);
       over_row_together<T, Reductions>(numbers);
       PassAt<Body, pass>::end(numbers_of_row, AtEnd<Numbers<Reductions>>{numbers});
     });
-    Body::end(numbers_of_row, at_row);
-  }
+  });
   if constexpr (kKeeps && kKeepsLoads<Body>) {
     for (int64 piece = threadIdx.x; slice < arguments.rows && piece < pieces; piece += blockDim.x) {
       for_each_below<kStores<Body>>([&](auto i) {

@@ -1,6 +1,6 @@
 #pragma once
-// Rows that a block's threads keep in registers: blockDim.y rows at a time, of blockDim.x threads each, with kItems vectors per thread. A row
-// that several blocks have (gridDim.y) has no reductions but those over rows.
+// Rows that a block's threads keep in registers: blockDim.y rows at a time, of blockDim.x threads each, with kItems vectors per thread. A
+// row that several blocks have (gridDim.y) has no reductions but those over rows.
 
 #include "codegen/device/skeletons/row_operands.h"
 
@@ -68,15 +68,8 @@ HC_DEVICE void store_columns(const Rows<Body>& arguments, typename Body::Compute
   });
 }
 
-/// kFlat: the rows have one segment and lie in one loop, so a row's address takes fewer instructions.
-template <class Body, int kVector, int kItems, bool kFlat>
-HC_DEVICE void run_rows(const Rows<Body>& arguments) {
-  using T = typename Body::Compute;
-  const int64 slices = int64(gridDim.x) * blockDim.y;
-  const uint32 pieces = arguments.segments * arguments.columns / kVector;
-  const uint32 first_piece = blockIdx.y * (blockDim.x * kItems) + threadIdx.x;
-  int seen = 0;
-  T sums[kItems][kStores<Body>][kVector];
+template <class Body, int kVector, int kItems>
+HC_DEVICE void clear_columns(typename Body::Compute (&sums)[kItems][kStores<Body>][kVector]) {
   for_each_below<kStores<Body>>([&](auto i) {
     if constexpr (kIsOfColumns<StoreAt<Body, i>>) {
 #pragma unroll
@@ -86,60 +79,73 @@ HC_DEVICE void run_rows(const Rows<Body>& arguments) {
       }
     }
   });
-  // All threads of a block make the same number of iterations, since the loop contains barriers.
-  for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {
-    const int64 row = first + threadIdx.y;
-    const bool is_row = row < arguments.rows;
-    T share = T(0);
-    if constexpr (kHasMomentsOverRows<Body>) {
-      if (is_row) ++seen;
-      share = T(1) / T(seen == 0 ? 1 : seen);
-    }
-    RowPlace<Body> place = {arguments, is_row};
-    place.template set<kFlat>(is_row ? row : 0);
-    const AtRow<Body> at_row = {{arguments.scalars}, place, is_row && threadIdx.x == 0};
-    typename Body::Row numbers_of_row;
-    Body::begin(numbers_of_row, at_row);
-    RowVectors<Body, kVector> vectors[kItems];
-    T kept[kItems][kAtLeastOne<Body::kKept>][kVector];
-    // A thread without a piece reads the first one and ignores it: otherwise its registers would have to preserve the previous row.
+}
+
+/// What a thread has of a row, or of a tile of its columns.
+template <class Body, int kVector, int kItems>
+struct RowInRegisters {
+  using T = typename Body::Compute;
+  uint32 first_piece, pieces;
+  RowVectors<Body, kVector> vectors[kItems];
+  T kept[kItems][kAtLeastOne<Body::kKept>][kVector];
+
+  /// A thread without a piece reads the first one and ignores it: otherwise its registers would have to preserve the previous row.
+  template <bool kFlat>
+  HC_DEVICE_MEMBER void load(const RowPlace<Body>& place) {
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       const uint32 wanted = first_piece + k * blockDim.x;
-      const auto piece = place.template piece<kFlat>(is_row && wanted < pieces ? wanted : uint32(0));
+      const auto piece = place.template piece<kFlat>(place.is_row && wanted < pieces ? wanted : uint32(0));
       for_each_below<kLoads<Body>>([&](auto i) {
         if constexpr (LoadAt<Body, i>::kHasElements && kPassesOf < Body, i >> 0)
           get<i>(vectors[k]) = place.template load_piece<i, kVector>(piece);
       });
     }
-    for_each_below<kPasses<Body>>([&](auto number) {
-      using Pass = PassAt<Body, number>;
-      using Reductions = typename Pass::Reductions;
-      Numbers<Reductions> numbers;
-      clear<Reductions>(numbers);
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        const uint32 wanted = first_piece + k * blockDim.x;
-        if (!is_row || wanted >= pieces) continue;
-        const auto piece = place.template piece<kFlat>(wanted);
-        Parts<Reductions, kVector> parts;
-        RowResults<Body, kVector> results;
-        SumsInRegisters<Body, kVector> of_columns = {sums[k], share};
-#pragma unroll
-        for (int j = 0; j < kVector; ++j) {
-          const AtElement<Body, uint32, RowVectors<Body, kVector>, RowResults<Body, kVector>, Parts<Reductions, kVector>,
-                          T[kAtLeastOne<Body::kKept>][kVector], SumsInRegisters<Body, kVector>>
-              at = {place, piece, int64(wanted) * kVector, vectors[k], results, parts, kept[k], of_columns, j};
-          Pass::element(numbers_of_row, at);
-        }
-        add_vector<Reductions, kVector>(numbers, parts);
-        store_pass<Pass, kVector>(place, piece, results);
-      }
-      over_row_together<T, Reductions>(numbers);
-      Pass::end(numbers_of_row, AtEnd<Numbers<Reductions>>{numbers});
-    });
-    Body::end(numbers_of_row, at_row);
   }
+
+  template <class Pass, bool kFlat>
+  HC_DEVICE_MEMBER void run_pass(const RowPlace<Body>& place, typename Body::Row& row, T share, T (&sums)[kItems][kStores<Body>][kVector]) {
+    using Reductions = typename Pass::Reductions;
+    Numbers<Reductions> numbers;
+    clear<Reductions>(numbers);
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      const uint32 wanted = first_piece + k * blockDim.x;
+      if (!place.is_row || wanted >= pieces) continue;
+      const auto piece = place.template piece<kFlat>(wanted);
+      Parts<Reductions, kVector> parts;
+      RowResults<Body, kVector> results;
+      SumsInRegisters<Body, kVector> of_columns = {sums[k], share};
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        const AtElement<Body, uint32, RowVectors<Body, kVector>, RowResults<Body, kVector>, Parts<Reductions, kVector>,
+                        T[kAtLeastOne<Body::kKept>][kVector], SumsInRegisters<Body, kVector>>
+            at = {place, piece, int64(wanted) * kVector, vectors[k], results, parts, kept[k], of_columns, j};
+        Pass::element(row, at);
+      }
+      add_vector<Reductions, kVector>(numbers, parts);
+      store_pass<Pass, kVector>(place, piece, results);
+    }
+    over_row_together<T, Reductions>(numbers);
+    Pass::end(row, AtEnd<Numbers<Reductions>>{numbers});
+  }
+};
+
+/// kFlat: the rows have one segment and lie in one loop, so a row's address takes fewer instructions.
+template <class Body, int kVector, int kItems, bool kFlat>
+HC_DEVICE void run_rows(const Rows<Body>& arguments) {
+  using T = typename Body::Compute;
+  const uint32 pieces = arguments.segments * arguments.columns / kVector;
+  const uint32 first_piece = blockIdx.y * (blockDim.x * kItems) + threadIdx.x;
+  T sums[kItems][kStores<Body>][kVector];
+  clear_columns<Body, kVector, kItems>(sums);
+  const int seen = for_each_row<Body, kFlat>(arguments, [&](const RowPlace<Body>& place, typename Body::Row& numbers, T share, bool) {
+    RowInRegisters<Body, kVector, kItems> row;
+    row.first_piece = first_piece;
+    row.pieces = pieces;
+    row.template load<kFlat>(place);
+    for_each_below<kPasses<Body>>([&](auto pass) { row.template run_pass<PassAt<Body, pass>, kFlat>(place, numbers, share, sums); });
+  });
   store_columns<Body, kVector, kItems>(arguments, sums, seen, first_piece, pieces);
 }
 

@@ -72,10 +72,81 @@ struct AtElementOfSegment : Element {
   }
 };
 
+/// What the passes of a row share.
+template <class Body, int kVector, bool kKeeps>
+struct SegmentedRow {
+  using T = typename Body::Compute;
+  const RowPlace<Body>& place;
+  const KeptLoads<Body>& kept;
+  const SumsInMemory<Body>& sums;
+  typename Body::Row& numbers;
+  T share;
+  bool is_first;  // of its slice
+
+  /// A thread's vector of a segment.
+  template <int kPass>
+  HC_DEVICE_MEMBER void run_piece(const Piece<int64>& piece, const typename PassAt<Body, kPass>::Segment& numbers_of_segment,
+                                  Numbers<typename PassAt<Body, kPass>::Reductions>& of_row,
+                                  Numbers<typename PassAt<Body, kPass>::SegmentReductions>& of_segment) const {
+    using Pass = PassAt<Body, kPass>;
+    using RowParts = Parts<typename Pass::Reductions, kVector>;
+    using SegmentParts = Parts<typename Pass::SegmentReductions, kVector>;
+    const int64 first_column = piece.segment * place.arguments.columns + piece.number * kVector;
+    RowVectors<Body, kVector> vectors;
+    for_each(typename Pass::Loads(),
+             [&](auto i) { get<i>(vectors) = load_kept<Body, kPass, i, kVector, kKeeps>(place, kept, piece, first_column); });
+    RowParts parts;
+    SegmentParts segment_parts;
+    RowResults<Body, kVector> results;
+    SumsOfPiece<Body, kVector> of_columns;
+    of_columns.share = share;
+    of_columns.first = is_first;
+    for_each(typename Pass::Columns(), [&](auto i) {
+      of_columns.sums[i] = {};
+      if (!is_first) of_columns.sums[i] = load_vector<kVector>(static_cast<const T*>(sums.memory[i]) + first_column);
+    });
+    T kept_values[1][kVector];  // every value is cheap to compute again
+    using Element =
+        AtElement<Body, int64, RowVectors<Body, kVector>, RowResults<Body, kVector>, RowParts, T[1][kVector], SumsOfPiece<Body, kVector>>;
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      const AtElementOfSegment<Element, SegmentParts> at = {
+          {place, piece, first_column, vectors, results, parts, kept_values, of_columns, j}, segment_parts};
+      Pass::element(numbers, numbers_of_segment, at);
+    }
+    add_vector<typename Pass::Reductions, kVector>(of_row, parts);
+    add_vector<typename Pass::SegmentReductions, kVector>(of_segment, segment_parts);
+    for_each(typename Pass::Columns(), [&](auto i) { store_vector<kVector>(sums.memory[i] + first_column, of_columns.sums[i]); });
+    store_pass<Pass, kVector>(place, piece, results);
+  }
+
+  template <int kPass>
+  HC_DEVICE_MEMBER void run_pass(int64 pieces) const {
+    using Pass = PassAt<Body, kPass>;
+    Numbers<typename Pass::Reductions> of_row;
+    Numbers<typename Pass::NumberReductions> of_segments;
+    clear<typename Pass::Reductions>(of_row);
+    clear<typename Pass::NumberReductions>(of_segments);
+    for (int64 segment = 0; segment < place.arguments.segments; ++segment) {
+      typename Pass::Segment numbers_of_segment;
+      Pass::begin_segment(numbers, numbers_of_segment, AtSegmentBegin<Body>{place, segment});
+      Numbers<typename Pass::SegmentReductions> of_segment;
+      clear<typename Pass::SegmentReductions>(of_segment);
+      for (int64 number = threadIdx.x; place.is_row && number < pieces; number += blockDim.x)
+        run_piece<kPass>({number, segment, number}, numbers_of_segment, of_row, of_segment);
+      over_row_each<typename Pass::SegmentReductions>(of_segment);
+      Pass::end_segment(numbers, numbers_of_segment, AtSegmentEnd<Body, Pass>{place, sums, segment, of_segment, of_segments});
+    }
+    over_row_each<typename Pass::Reductions>(of_row);
+    using End = AtEndOfSegments<Numbers<typename Pass::Reductions>, Numbers<typename Pass::NumberReductions>>;
+    Pass::end(numbers, End{{of_row}, of_segments});
+  }
+};
+
 template <class Body, int kVector, bool kKeeps>
 HC_DEVICE void run_segments(const Rows<Body>& arguments) {
   using T = typename Body::Compute;
-  const int64 slices = int64(gridDim.x) * blockDim.y, slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;
+  const int64 slice = int64(blockIdx.x) * blockDim.y + threadIdx.y;
   const int64 pieces = arguments.columns / kVector;
   KeptLoads<Body> kept = {};
   if constexpr (kKeeps) kept.place(smem, arguments);
@@ -91,73 +162,10 @@ HC_DEVICE void run_segments(const Rows<Body>& arguments) {
     }
   });
   if (has_channels) __syncthreads();
-  int seen = 0;
-  for (int64 first = int64(blockIdx.x) * blockDim.y; first < arguments.rows; first += slices) {
-    const int64 row = first + threadIdx.y;
-    const bool is_row = row < arguments.rows;
-    T share = T(0);
-    if constexpr (kHasMomentsOverRows<Body>) {
-      if (is_row) ++seen;
-      share = T(1) / T(seen == 0 ? 1 : seen);
-    }
-    RowPlace<Body> place = {arguments, is_row};
-    place.template set<false>(is_row ? row : 0);
-    const AtRow<Body> at_row = {{arguments.scalars}, place, is_row && threadIdx.x == 0};
-    typename Body::Row numbers_of_row;
-    Body::begin(numbers_of_row, at_row);
-    for_each_below<kPasses<Body>>([&](auto pass) {
-      constexpr int kPass = pass;
-      using Pass = PassAt<Body, kPass>;
-      using Reductions = typename Pass::Reductions;
-      using SegmentReductions = typename Pass::SegmentReductions;
-      using NumberReductions = typename Pass::NumberReductions;
-      Numbers<Reductions> numbers;
-      Numbers<NumberReductions> of_segments;
-      clear<Reductions>(numbers);
-      clear<NumberReductions>(of_segments);
-      for (int64 segment = 0; segment < arguments.segments; ++segment) {
-        typename Pass::Segment numbers_of_segment;
-        Pass::begin_segment(numbers_of_row, numbers_of_segment, AtSegmentBegin<Body>{place, segment});
-        Numbers<SegmentReductions> of_segment;
-        clear<SegmentReductions>(of_segment);
-        for (int64 number = threadIdx.x; is_row && number < pieces; number += blockDim.x) {
-          const Piece<int64> piece = {number, segment, number};
-          const int64 first_column = segment * arguments.columns + number * kVector;
-          RowVectors<Body, kVector> vectors;
-          for_each(typename Pass::Loads(),
-                   [&](auto i) { get<i>(vectors) = load_kept<Body, kPass, i, kVector, kKeeps>(place, kept, piece, first_column); });
-          Parts<Reductions, kVector> parts;
-          Parts<SegmentReductions, kVector> segment_parts;
-          RowResults<Body, kVector> results;
-          SumsOfPiece<Body, kVector> of_columns;
-          of_columns.share = share;
-          of_columns.first = first < slices;
-          for_each(typename Pass::Columns(), [&](auto i) {
-            of_columns.sums[i] = {};
-            if (first >= slices) of_columns.sums[i] = load_vector<kVector>(static_cast<const T*>(sums.memory[i]) + first_column);
-          });
-          T kept_values[1][kVector];  // every value is cheap to compute again
-          using Element = AtElement<Body, int64, RowVectors<Body, kVector>, RowResults<Body, kVector>, Parts<Reductions, kVector>,
-                                    T[1][kVector], SumsOfPiece<Body, kVector>>;
-#pragma unroll
-          for (int j = 0; j < kVector; ++j) {
-            const AtElementOfSegment<Element, Parts<SegmentReductions, kVector>> at = {
-                {place, piece, first_column, vectors, results, parts, kept_values, of_columns, j}, segment_parts};
-            Pass::element(numbers_of_row, numbers_of_segment, at);
-          }
-          add_vector<Reductions, kVector>(numbers, parts);
-          add_vector<SegmentReductions, kVector>(of_segment, segment_parts);
-          for_each(typename Pass::Columns(), [&](auto i) { store_vector<kVector>(sums.memory[i] + first_column, of_columns.sums[i]); });
-          store_pass<Pass, kVector>(place, piece, results);
-        }
-        over_row_each<SegmentReductions>(of_segment);
-        Pass::end_segment(numbers_of_row, numbers_of_segment, AtSegmentEnd<Body, Pass>{place, sums, segment, of_segment, of_segments});
-      }
-      over_row_each<Reductions>(numbers);
-      Pass::end(numbers_of_row, AtEndOfSegments<Numbers<Reductions>, Numbers<NumberReductions>>{{numbers}, of_segments});
-    });
-    Body::end(numbers_of_row, at_row);
-  }
+  for_each_row<Body, false>(arguments, [&](const RowPlace<Body>& place, typename Body::Row& numbers, T share, bool is_first) {
+    const SegmentedRow<Body, kVector, kKeeps> row = {place, kept, sums, numbers, share, is_first};
+    for_each_below<kPasses<Body>>([&](auto pass) { row.template run_pass<pass>(pieces); });
+  });
 }
 
 }  // namespace hindcast::device

@@ -1,7 +1,7 @@
 #pragma once
-// Elements of tensors some of which are transposed: contiguous along another loop than the others. A block has a tile of kTile iterations of
-// the innermost loop (columns) by kTile iterations of the loop along which the transposed loads are contiguous (rows). These are read along
-// that loop and transposed in shared memory, where a row is one element longer, so that columns are in different banks.
+// Elements of tensors some of which are transposed: contiguous along another loop than the others. A block has a tile of kTile iterations
+// of the innermost loop (columns) by kTile iterations of the loop along which the transposed loads are contiguous (rows). These are read
+// along that loop and transposed in shared memory, where a row is one element longer, so that columns are in different banks.
 
 #include "codegen/device/skeletons/nest.h"
 
