@@ -483,7 +483,7 @@ class AotFunction:
         finally:
             _thread.call = outer
         result = self._finish(taken, *outcome)
-        if not taken.was_run and seen.is_known_by_words:
+        if not taken.was_run and seen.is_known_by_words and taken.firsts is None:
             self._remember(args, kwargs, seen, facts, fixed, taken.objects)
         return result
 

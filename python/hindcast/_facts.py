@@ -1,6 +1,7 @@
 """What a call of a compiled function is besides its tensors: two calls with equal facts may run the same program."""
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -127,6 +128,8 @@ class Call:
                 self._take(each, key)
         elif is_by_value(value):
             key.append(key_of(value))
+        elif isinstance(value, deque):  # what the function appends would be lost
+            raise Untraceable("an argument is a deque")
         elif kind in SUPPORTED_NODES or isinstance(value, tuple):
             leaves, spec = flatten(value)
             if len(leaves) == 1 and leaves[0] is value:

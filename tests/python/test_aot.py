@@ -1,5 +1,6 @@
 """Functions and modules compiled ahead of time, beside themselves."""
 
+import collections
 import functools
 import gc
 import math
@@ -628,6 +629,18 @@ def test_a_list_at_two_places_is_one_list():
             values = [leaf(3)]
             results.append((each(values, values).item(), len(values)))
         assert results[0] == results[1]
+
+
+def test_what_a_function_appends_to_a_deque_is_there():
+    def function(x, values):
+        values.append(x * 2)
+        return x.sin()
+
+    f = hindcast.aot_function(function)
+    for _ in range(3):
+        values = collections.deque(maxlen=2)
+        f(leaf(3), values).sum().backward()
+        assert len(values) == 1
 
 
 def test_attributes_of_a_torchscript_module_may_change():
