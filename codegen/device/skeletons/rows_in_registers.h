@@ -81,70 +81,71 @@ HC_DEVICE void clear_columns(typename Body::Compute (&sums)[kItems][kStores<Body
   });
 }
 
-/// What a thread has of a row, or of a tile of its columns.
-template <class Body, int kVector, int kItems>
-struct RowInRegisters {
-  using T = typename Body::Compute;
-  uint32 first_piece, pieces;
-  RowVectors<Body, kVector> vectors[kItems];
-  T kept[kItems][kAtLeastOne<Body::kKept>][kVector];
-
-  /// A thread without a piece reads the first one and ignores it: otherwise its registers would have to preserve the previous row.
-  template <bool kFlat>
-  HC_DEVICE_MEMBER void load(const RowPlace<Body>& place) {
+/// A thread without a piece reads the first one and ignores it: otherwise its registers would have to preserve the previous row.
+template <bool kFlat, class Body, int kVector, int kItems>
+HC_DEVICE void load_row(const RowPlace<Body>& place, uint32 first_piece, uint32 pieces, RowVectors<Body, kVector> (&vectors)[kItems],
+                        Index<kVector>) {
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const uint32 wanted = first_piece + k * blockDim.x;
-      const auto piece = place.template piece<kFlat>(place.is_row && wanted < pieces ? wanted : uint32(0));
-      for_each_below<kLoads<Body>>([&](auto i) {
-        if constexpr (LoadAt<Body, i>::kHasElements && kPassesOf < Body, i >> 0)
-          get<i>(vectors[k]) = place.template load_piece<i, kVector>(piece);
-      });
-    }
+  for (int k = 0; k < kItems; ++k) {
+    const uint32 wanted = first_piece + k * blockDim.x;
+    const auto piece = place.template piece<kFlat>(place.is_row && wanted < pieces ? wanted : uint32(0));
+    for_each_below<kLoads<Body>>([&](auto i) {
+      if constexpr (LoadAt<Body, i>::kHasElements && kPassesOf < Body, i >> 0)
+        get<i>(vectors[k]) = place.template load_piece<i, kVector>(piece);
+    });
   }
+}
 
-  template <class Pass, bool kFlat>
-  HC_DEVICE_MEMBER void run_pass(const RowPlace<Body>& place, typename Body::Row& row, T share, T (&sums)[kItems][kStores<Body>][kVector]) {
-    using Reductions = typename Pass::Reductions;
-    Numbers<Reductions> numbers;
-    clear<Reductions>(numbers);
+/// Vectors and kept values are arrays of their own: as members of one struct, they take more registers than there are for a layer norm.
+template <class Body, int kVector>
+using KeptValues = typename Body::Compute[kAtLeastOne<Body::kKept>][kVector];
+
+template <class Pass, bool kFlat, class Body, int kVector, int kItems>
+HC_DEVICE void run_pass_in_registers(const RowPlace<Body>& place, typename Body::Row& row, typename Body::Compute share, uint32 first_piece,
+                                     uint32 pieces, const RowVectors<Body, kVector> (&vectors)[kItems],
+                                     KeptValues<Body, kVector> (&kept)[kItems],
+                                     typename Body::Compute (&sums)[kItems][kStores<Body>][kVector], Index<kVector>) {
+  using Reductions = typename Pass::Reductions;
+  Numbers<Reductions> numbers;
+  clear<Reductions>(numbers);
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const uint32 wanted = first_piece + k * blockDim.x;
-      if (!place.is_row || wanted >= pieces) continue;
-      const auto piece = place.template piece<kFlat>(wanted);
-      Parts<Reductions, kVector> parts;
-      RowResults<Body, kVector> results;
-      SumsInRegisters<Body, kVector> of_columns = {sums[k], share};
+  for (int k = 0; k < kItems; ++k) {
+    const uint32 wanted = first_piece + k * blockDim.x;
+    if (!place.is_row || wanted >= pieces) continue;
+    const auto piece = place.template piece<kFlat>(wanted);
+    Parts<Reductions, kVector> parts;
+    RowResults<Body, kVector> results;
+    SumsInRegisters<Body, kVector> of_columns = {sums[k], share};
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        const AtElement<Body, uint32, RowVectors<Body, kVector>, RowResults<Body, kVector>, Parts<Reductions, kVector>,
-                        T[kAtLeastOne<Body::kKept>][kVector], SumsInRegisters<Body, kVector>>
-            at = {place, piece, int64(wanted) * kVector, vectors[k], results, parts, kept[k], of_columns, j};
-        Pass::element(row, at);
-      }
-      add_vector<Reductions, kVector>(numbers, parts);
-      store_pass<Pass, kVector>(place, piece, results);
+    for (int j = 0; j < kVector; ++j) {
+      const AtElement<Body, uint32, RowVectors<Body, kVector>, RowResults<Body, kVector>, Parts<Reductions, kVector>,
+                      KeptValues<Body, kVector>, SumsInRegisters<Body, kVector>>
+          at = {place, piece, int64(wanted) * kVector, vectors[k], results, parts, kept[k], of_columns, j};
+      Pass::element(row, at);
     }
-    over_row_together<T, Reductions>(numbers);
-    Pass::end(row, AtEnd<Numbers<Reductions>>{numbers});
+    add_vector<Reductions, kVector>(numbers, parts);
+    store_pass<Pass, kVector>(place, piece, results);
   }
-};
+  over_row_together<typename Body::Compute, Reductions>(numbers);
+  Pass::end(row, AtEnd<Numbers<Reductions>>{numbers});
+}
 
 /// kFlat: the rows have one segment and lie in one loop, so a row's address takes fewer instructions.
 template <class Body, int kVector, int kItems, bool kFlat>
 HC_DEVICE void run_rows(const Rows<Body>& arguments) {
   using T = typename Body::Compute;
+  constexpr Index<kVector> kLength;
   const uint32 pieces = arguments.segments * arguments.columns / kVector;
   const uint32 first_piece = blockIdx.y * (blockDim.x * kItems) + threadIdx.x;
   T sums[kItems][kStores<Body>][kVector];
   clear_columns<Body, kVector, kItems>(sums);
   const int seen = for_each_row<Body, kFlat>(arguments, [&](const RowPlace<Body>& place, typename Body::Row& numbers, T share, bool) {
-    RowInRegisters<Body, kVector, kItems> row;
-    row.first_piece = first_piece;
-    row.pieces = pieces;
-    row.template load<kFlat>(place);
-    for_each_below<kPasses<Body>>([&](auto pass) { row.template run_pass<PassAt<Body, pass>, kFlat>(place, numbers, share, sums); });
+    RowVectors<Body, kVector> vectors[kItems];
+    KeptValues<Body, kVector> kept[kItems];
+    load_row<kFlat, Body>(place, first_piece, pieces, vectors, kLength);
+    for_each_below<kPasses<Body>>([&](auto pass) {
+      run_pass_in_registers<PassAt<Body, pass>, kFlat, Body>(place, numbers, share, first_piece, pieces, vectors, kept, sums, kLength);
+    });
   });
   store_columns<Body, kVector, kItems>(arguments, sums, seen, first_piece, pieces);
 }
