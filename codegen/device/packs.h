@@ -45,7 +45,6 @@ template <class Numbers, class... T>
 struct Items;
 template <int... kNumbers, class... T>
 struct Items<Indices<kNumbers...>, T...> : Item<kNumbers, T>... {};
-/// An aggregate, made as `{{first}, {second}}`.
 template <class... T>
 using Pack = Items<Below<sizeof...(T)>, T...>;
 

@@ -206,20 +206,37 @@ def _assign_grad(tensor: torch.Tensor, value: Optional[torch.Tensor]) -> None:
         _thread.call.clears_gradients = True
 
 
+_noticing_grad = property(_read_grad, _assign_grad, _grad.__delete__)
+
+
+def _stop_noticing() -> None:
+    if vars(torch.Tensor).get("grad") is _noticing_grad:
+        del torch.Tensor.grad
+
+
 @contextlib.contextmanager
 def _notices_gradients() -> Iterator[None]:
     global _traces
     with _tracing:
         _traces += 1
-        if _traces == 1:
-            torch.Tensor.grad = property(_read_grad, _assign_grad, _grad.__delete__)  # type: ignore[assignment,attr-defined]
+        torch.Tensor.grad = _noticing_grad  # type: ignore[assignment,attr-defined]
     try:
         yield
     finally:
         with _tracing:
-            _traces -= 1
+            _traces = max(_traces - 1, 0)
             if _traces == 0:
-                del torch.Tensor.grad
+                _stop_noticing()
+
+
+def _start_anew_in_child() -> None:
+    """The lock may be held, and traces may be counted, by threads that the child does not have."""
+    global _traces, _tracing
+    _traces, _tracing = 0, threading.Lock()
+    _stop_noticing()
+
+
+os.register_at_fork(after_in_child=_start_anew_in_child)
 
 
 @contextlib.contextmanager

@@ -22,9 +22,9 @@ template <class Body, bool kBroadcast, int kVector>
 HC_DEVICE void load_dense(char* const* pointers, int64 at, DenseVectors<Body, kVector>& vectors) {
   for_each_below<kLoads<Body>>([&](auto i) {
     using Load = LoadAt<Body, i>;
-    using T = typename Load::Type;
-    if constexpr (Load::kIsBroadcast == kBroadcast)
-      get<i>(vectors) = load_vector < kBroadcast ? 1 : kVector > (reinterpret_cast<const T*>(pointers[i]) + (kBroadcast ? 0 : at));
+    constexpr int kLength = kBroadcast ? 1 : kVector;
+    const auto* const memory = reinterpret_cast<const typename Load::Type*>(pointers[i]);
+    if constexpr (Load::kIsBroadcast == kBroadcast) get<i>(vectors) = load_vector<kLength>(memory + (kBroadcast ? 0 : at));
   });
 }
 

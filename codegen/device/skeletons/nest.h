@@ -87,11 +87,12 @@ HC_DEVICE void run_nest(const Nest<Body>& arguments) {
     if (k >= arguments.items) break;
     for_each_below<kLoads<Body>>([&](auto i) {
       using Load = LoadAt<Body, i>;
+      constexpr int kLength = Load::kIsBroadcast ? 1 : kVector;
       const auto* const from = reinterpret_cast<const typename Load::Type*>(arguments.pointers[i] + bytes(i, k));
       if constexpr (Load::kCounts) {
         get<i>(vectors[k]) = load_counters<kVector>(from);
       } else {
-        get<i>(vectors[k]) = load_vector < Load::kIsBroadcast ? 1 : kVector > (from);
+        get<i>(vectors[k]) = load_vector<kLength>(from);
       }
     });
   }

@@ -88,7 +88,7 @@ struct SumsInMemory {
   }
 };
 
-/// Sums of columns of one piece, read from memory; there are none yet in the first row of a slice.
+/// The column sums of one piece, loaded from memory. The first row of a slice starts them.
 template <class Body, int kVector>
 struct SumsOfPiece {
   using T = typename Body::Compute;

@@ -90,8 +90,8 @@ HC_DEVICE void load_row(const RowPlace<Body>& place, uint32 first_piece, uint32 
     const uint32 wanted = first_piece + k * blockDim.x;
     const auto piece = place.template piece<kFlat>(place.is_row && wanted < pieces ? wanted : uint32(0));
     for_each_below<kLoads<Body>>([&](auto i) {
-      if constexpr (LoadAt<Body, i>::kHasElements && kPassesOf < Body, i >> 0)
-        get<i>(vectors[k]) = place.template load_piece<i, kVector>(piece);
+      constexpr int kReaders = kPassesOf<Body, i>;
+      if constexpr (LoadAt<Body, i>::kHasElements && kReaders != 0) get<i>(vectors[k]) = place.template load_piece<i, kVector>(piece);
     });
   }
 }

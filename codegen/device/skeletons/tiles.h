@@ -1,7 +1,8 @@
 #pragma once
-// Elements of tensors some of which are transposed: contiguous along another loop than the others. A block has a tile of kTile iterations
-// of the innermost loop (columns) by kTile iterations of the loop along which the transposed loads are contiguous (rows). These are read
-// along that loop and transposed in shared memory, where a row is one element longer, so that columns are in different banks.
+// A loop nest with transposed loads: contiguous along another loop than the results. A block computes a tile: kTile iterations of the
+// innermost loop (columns) by kTile iterations of the loop along which the transposed loads are contiguous (rows). It reads these loads
+// along the rows and transposes them in shared memory, where a row is one element longer, so that the elements of a column are in different
+// banks.
 
 #include "codegen/device/skeletons/nest.h"
 
