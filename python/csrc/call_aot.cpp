@@ -10,7 +10,6 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/record_function.h>
-#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <utility>
@@ -47,15 +46,6 @@ struct Told {
   bool raised = false, warned = false;
   std::exception_ptr error;
 };
-
-// A function that is given a tensor twice sees that it is one; Python's code knows such kinds.
-bool has_one_twice(const std::vector<at::Tensor>& tensors) {
-  if (tensors.size() < 2) return false;
-  c10::SmallVector<const void*, 16> all;
-  for (const at::Tensor& tensor : tensors) all.push_back(tensor.unsafeGetTensorImpl());
-  std::sort(all.begin(), all.end());
-  return std::adjacent_find(all.begin(), all.end()) != all.end();
-}
 
 template <class BeforeRun>
 Told run_without_gil(const KindOfCall& kind, std::vector<at::Tensor> tensors, bool is_timed, const BeforeRun& before_run) {
@@ -131,7 +121,7 @@ CompiledFunction::Found CompiledFunction::find(Object* args, Object* kwargs, boo
   }
   CallPattern pattern;
   std::vector<at::Tensor> tensors;
-  if (!pattern.take(args, kwargs, tensors) || has_one_twice(tensors)) return {};
+  if (!pattern.take(args, kwargs, tensors)) return {};
   const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
   if (!takes_gradients && std::any_of(tensors.begin(), tensors.end(), requires_grad)) return {};
   std::shared_ptr<Known> known = find_known(pattern, default_device());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 namespace hindcast::python {
 namespace {
@@ -30,6 +31,22 @@ bool are_same_value(Object* a, Object* b) {
   return equal == 1;
 }
 
+bool has_one_twice(const std::vector<at::Tensor>& tensors) {
+  constexpr size_t kFew = 8;
+  if (tensors.size() <= kFew) {
+    for (size_t i = 1; i < tensors.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (tensors[i].is_same(tensors[j])) return true;
+      }
+    }
+    return false;
+  }
+  c10::SmallVector<const void*, 64> all;
+  for (const at::Tensor& tensor : tensors) all.push_back(tensor.unsafeGetTensorImpl());
+  std::sort(all.begin(), all.end());
+  return std::adjacent_find(all.begin(), all.end()) != all.end();
+}
+
 }  // namespace
 
 bool CallPattern::take(Object* args, Object* kwargs, std::vector<at::Tensor>& tensors) {
@@ -39,10 +56,31 @@ bool CallPattern::take(Object* args, Object* kwargs, std::vector<at::Tensor>& te
   for (std::ptrdiff_t i = 0; i < count; ++i) {
     if (!take_value(PyTuple_GetItem(args, i), tensors)) return false;
   }
-  return kwargs == nullptr || PyDict_Size(kwargs) == 0 || take_dict(kwargs, tensors);
+  if (kwargs != nullptr && PyDict_Size(kwargs) != 0 && !take_dict(kwargs, tensors)) return false;
+  containers_.clear();
+  if (has_one_twice(tensors)) mark_shared(tensors);
+  return true;
+}
+
+bool CallPattern::take_container(Object* container) {
+  if (std::find(containers_.begin(), containers_.end(), container) != containers_.end()) return false;
+  containers_.push_back(container);
+  return true;
+}
+
+// A function that is given a tensor twice sees that it is one: such calls are of another kind.
+void CallPattern::mark_shared(const std::vector<at::Tensor>& tensors) {
+  std::unordered_map<const void*, std::ptrdiff_t> firsts;
+  std::ptrdiff_t place = 0;
+  for (Part& part : parts_) {
+    if (part.kind != Kind::Tensor) continue;
+    part.size = 1 + firsts.emplace(tensors[static_cast<size_t>(place)].unsafeGetTensorImpl(), place).first->second;
+    ++place;
+  }
 }
 
 bool CallPattern::take_dict(Object* dict, std::vector<at::Tensor>& tensors) {
+  if (!take_container(dict)) return false;
   parts_.push_back({Kind::Dict, PyDict_Size(dict)});
   std::ptrdiff_t place = 0;
   Object *key = nullptr, *value = nullptr;
@@ -72,6 +110,7 @@ bool CallPattern::take_value(Object* value, std::vector<at::Tensor>& tensors) {
     return true;
   }
   if (is_list(value)) {
+    if (!take_container(value)) return false;
     const std::ptrdiff_t count = PyList_Size(value);
     parts_.push_back({Kind::List, count});
     for (std::ptrdiff_t i = 0; i < count; ++i) {

@@ -500,7 +500,7 @@ class AotFunction:
         finally:
             _thread.call = outer
         result = self._finish(taken, *outcome)
-        if not taken.was_run and seen.is_known_by_words and taken.firsts is None:
+        if not taken.was_run and seen.is_known_by_words:
             self._remember(args, kwargs, seen, facts, fixed, taken.objects)
         return result
 

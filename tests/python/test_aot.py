@@ -616,6 +616,24 @@ def test_a_tensor_that_is_given_twice_is_one_tensor():
     assert f.stats()["hits"] > 0
 
 
+def test_calls_with_a_tensor_twice_are_recognised_in_c():
+    f = hindcast.aot_function(lambda x, y, others: (x * y + others[0]).sum(), back_off=False, async_=False)
+    in_c = f._call_in_c
+    missed = object()
+    for call in range(8):
+        x, other = leaf(3), leaf(3)
+        for args in ((x, x, [other]), (x, other, [x]), (x, other, [other]), (x, other, [leaf(3)])):
+            if call < 4:
+                result = f(*args)
+            else:
+                result = in_c(f, args, {}, missed, False)
+                assert result is not missed
+            distinct = list({id(each): each for each in (*args[:2], *args[2])}.values())
+            stock = torch.autograd.grad((args[0] * args[1] + args[2][0]).sum(), distinct)
+            for ours, expected in zip(torch.autograd.grad(result, distinct), stock):
+                assert torch.allclose(ours, expected)
+
+
 def test_a_list_at_two_places_is_one_list():
     def function(a, b):
         a.append(a[0] * 2)
@@ -629,6 +647,24 @@ def test_a_list_at_two_places_is_one_list():
             values = [leaf(3)]
             results.append((each(values, values).item(), len(values)))
         assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "function, use",
+    [
+        (lambda x: (x * factor for factor in (1.0, 2.0)), lambda result: sum(result)),
+        (lambda x: map(lambda factor: x * factor, (1.0, 2.0)), lambda result: sum(result)),
+        (lambda x: lambda: x * 2, lambda result: result()),
+        (lambda x: (x.sin(), lambda: x * 2), lambda result: result[0] * result[1]()),
+    ],
+)
+def test_what_is_lazy_keeps_the_gradient_of_a_leaf(function, use):
+    f = hindcast.aot_function(function)
+    for _ in range(5):
+        x = leaf(3)
+        (stock,) = torch.autograd.grad(use(function(x)).sum(), x)
+        use(f(x)).sum().backward()
+        assert torch.equal(x.grad, stock)
 
 
 def test_what_a_function_appends_to_a_deque_is_there():
