@@ -72,10 +72,19 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   }
   const at::AutoGradMode grad(true);
   for (size_t i = 0; i < inputs.size(); ++i) give_back(primals_[i], inputs[i]);
+  lead_kept_stand_ins_on();
   for (size_t o = 0; o < outputs.size(); ++o) {
     const auto before = outputs.begin() + static_cast<std::ptrdiff_t>(o);
     const auto same = std::find_if(outputs.begin(), before, [&](const at::Tensor& other) { return other.is_same(outputs[o]); });
     outputs_.push_back(same != before ? outputs_[static_cast<size_t>(same - outputs.begin())] : of_arguments(outputs[o], inputs));
+  }
+}
+
+// A generator or a lambda that the function returned uses stand-ins when it runs. The leaf's node may have no other owner by then.
+void FunctionTrace::lead_kept_stand_ins_on() const {
+  for (const Primal& primal : primals_) {
+    if (primal.is_leaf && primal.outside.is_valid() && primal.stand_in.defined() && primal.stand_in.is_leaf())
+      torch::autograd::impl::set_gradient_edge(primal.stand_in, primal.outside);
   }
 }
 

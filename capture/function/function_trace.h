@@ -178,6 +178,7 @@ class FunctionTrace final : private Policy {
   std::vector<at::Tensor> run(const Function& function);
   void finish_eagerly(std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
   static void give_back(const Primal& primal, at::Tensor input);
+  void lead_kept_stand_ins_on() const;
   at::Tensor of_arguments(const at::Tensor& output, const std::vector<at::Tensor>& inputs) const;
   void find_kept(const std::vector<at::Tensor>& outputs);
   bool keeps_some(const std::vector<at::Tensor>& outputs) const;
