@@ -230,7 +230,9 @@ class TrainStep:
                 scaled = loss if scale is None else loss * scale
                 gradients: tuple[Optional[torch.Tensor], ...] = (None,) * len(trained)
                 if is_compared or (_is_traced() and not _wants_no_grad(loss)):
-                    gradients = torch.autograd.grad(scaled, trained, allow_unused=True)
+                    asked = [parameter for parameter in trained if parameter.requires_grad]  # the function may freeze some
+                    found = iter(torch.autograd.grad(scaled, asked, allow_unused=True))
+                    gradients = tuple(next(found) if parameter.requires_grad else None for parameter in trained)
                 else:  # an eager call: the function may call backward() itself
                     scaled.backward()
             return (_without_history(result), *map(_as_gradient_of, trained, gradients))

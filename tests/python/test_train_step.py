@@ -86,6 +86,31 @@ def test_a_function_may_return_more_than_the_loss():
     both.expect_alike()
 
 
+def test_a_loss_may_freeze_a_layer():
+    losses = []
+    for ours in (True, False):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+        optimizer = OPTIMIZERS["adam"](net.parameters())
+
+        def loss_of(x):
+            net[0].weight.requires_grad_(False)
+            return net(x).square().mean()
+
+        step = hindcast.train_step(optimizer, loss_of, async_=False) if ours else None
+        for _ in range(5):
+            x = torch.randn(5, 3, dtype=torch.float64)
+            if ours:
+                loss = step(x)
+            else:
+                optimizer.zero_grad()
+                loss = loss_of(x)
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+    assert losses[:5] == pytest.approx(losses[5:], rel=1e-12)
+
+
 def test_a_result_may_have_the_loss_twice_and_a_size():
     net = mlp()
 
