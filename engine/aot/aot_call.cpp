@@ -166,13 +166,13 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
     if (same_number(outputs[asked.result].item(), asked.number)) continue;
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     random.restore();
-    if (known->note_other_numbers()) {
+    if (known->with_other_numbers().add()) {
       known->give_up();
       warn_once("a function runs eagerly from now on: a number that it reads, as by item(), differs from call to call");
     }
     return run_eagerly(*context_, call_);
   }
-  if (!known->numbers().empty()) known->note_same_numbers();
+  if (!known->numbers().empty()) known->with_other_numbers().end();
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
   std::vector<at::Tensor> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(known->results().size()));
   separate(results, primals);

@@ -250,7 +250,7 @@ class AotCore::Implementation {
   }
 
   FunctionOutput run_for_other_sizes(const FunctionCall& call, Family& family, const Asked& asked) {
-    if (family.data_sizes_are_always_others()) {
+    if (family.with_other_data_sizes().add()) {
       for (const auto& one : asked.missed) one->give_up();
       warn_once("a function runs eagerly from now on: a size that depends on its data differs from call to call");
     }

@@ -49,7 +49,7 @@ bool Family::may_trace_for_data_sizes() {
 }
 
 void Family::note_late_find(const std::shared_ptr<Specialisation>& specialisation) {
-  others_in_a_row_.store(0, std::memory_order_relaxed);
+  with_other_data_sizes_.end();
   const std::lock_guard lock(mutex_);
   const bool again = found_late_.lock() == specialisation;
   found_late_ = specialisation;
@@ -93,7 +93,19 @@ Family::Sizes Family::sizes_for(const capture::Facts& row) const {
 void Family::set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another) {
   const std::lock_guard lock(mutex_);
   may_fit_ = may_be_another;
+  is_fit_confirmed_ = false;
   fitted_.swap(fitted);
+}
+
+bool Family::confirm(const std::shared_ptr<Specialisation>& fitted) {
+  const std::lock_guard lock(mutex_);
+  return fitted_ == fitted && !std::exchange(is_fit_confirmed_, true);
+}
+
+void Family::refute(const std::shared_ptr<Specialisation>& fitted) {
+  std::shared_ptr<Specialisation> former;  // destroyed after the lock is released, since that may free kernels
+  const std::lock_guard lock(mutex_);
+  if (fitted_ == fitted && !is_fit_confirmed_) former = std::move(fitted_);
 }
 
 void Family::on_programs(const Specialisation& specialisation) {
@@ -201,12 +213,12 @@ bool Family::proves_a_fit(const Specialisation& other, const capture::Joint& joi
       fitted->has_same_outside_tensors(other) && is_same_at({whole->traced, fitted->returned()}, *values, {joint, other.returned()});
   HC_LOG(Aot, Info, "another size {}", is_right ? "has the program that was fitted to two" : "has another program: it gets its own");
   if (!is_right) {
-    if (!fitted->is_confirmed()) set_fit(nullptr, false);
+    refute(fitted);
     return false;
   }
   fitted->prove(*values);
   remove(other);
-  if (fitted->confirm()) add(fitted);
+  if (confirm(fitted)) add(fitted);
   return true;
 }
 

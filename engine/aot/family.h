@@ -38,12 +38,8 @@ class Family : public std::enable_shared_from_this<Family> {
   bool note_escape();
   /// A call matched except for a data-dependent size. Returns true if another program may be traced for it: AotOptions::limit in all.
   bool may_trace_for_data_sizes();
-  /// No program held for the call's data-dependent sizes. Returns true if that has happened many times in a row, so that running the
-  /// programs up to that point is a waste.
-  bool data_sizes_are_always_others() {
-    constexpr uint32_t kInVain = 8;
-    return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kInVain;
-  }
+  /// Calls for whose data-dependent sizes no program held.
+  CallsInVain& with_other_data_sizes() { return with_other_data_sizes_; }
   /// `specialisation` ran a call after an earlier one in the list did not hold. If this happens twice in a row, it moves to the front.
   void note_late_find(const std::shared_ptr<Specialisation>& specialisation);
   /// True if a call had overlapping arguments (windows.h) and did not write to them.
@@ -63,18 +59,23 @@ class Family : public std::enable_shared_from_this<Family> {
   void fit_to(const Specialisation& second);
   std::shared_ptr<Specialisation> fit(const Specialisation& first, const Specialisation& second, const std::vector<int64_t>& values) const;
   void set_fit(std::shared_ptr<Specialisation> fitted, bool may_be_another);
+  /// Returns true the first time.
+  bool confirm(const std::shared_ptr<Specialisation>& fitted);
+  /// Drops the fit unless it has been confirmed.
+  void refute(const std::shared_ptr<Specialisation>& fitted);
 
   const AotOptions& options_;
   const std::string facts_;
+  CallsInVain with_other_data_sizes_;
+  std::atomic<bool> reads_windows_ = false;
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Cache};  // guards what follows
   std::shared_ptr<const List> all_ = std::make_shared<const List>();
   bool may_fit_ = true;
   bool wants_plain_ = false;  // a program without symbols is needed, to compare others with
   size_t escapes_ = 0, traces_for_data_sizes_ = 0;
   std::weak_ptr<Specialisation> found_late_;  // the argument of the last note_late_find()
-  std::atomic<uint32_t> others_in_a_row_ = 0;
-  std::atomic<bool> reads_windows_ = false;
-  std::shared_ptr<Specialisation> fitted_;  // in all_ once a third size has confirmed it
+  std::shared_ptr<Specialisation> fitted_;    // in all_ once a third size has confirmed it
+  bool is_fit_confirmed_ = false;
 };
 
 }  // namespace hindcast::engine

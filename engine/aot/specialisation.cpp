@@ -117,7 +117,7 @@ bool Specialisation::may_have_one_node(const std::vector<at::Tensor>& primals) c
   });
 }
 
-Specialisation::Specialisation(InputFacts facts) : row_(std::move(facts.row)), first_(std::move(facts.first)), is_eager_(true) {}
+Specialisation::Specialisation(InputFacts facts) : row_(std::move(facts.row)), first_(std::move(facts.first)), state_(State::Eager) {}
 
 Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<Returned> returned,
                                bool infers)

@@ -3,6 +3,7 @@
 
 #include "base/fork.h"
 #include "capture/function/function_trace.h"
+#include "engine/aot/calls_in_vain.h"
 #include "engine/aot/outside_tensor.h"
 #include "engine/aot/program_pair.h"
 #include "engine/cache/dynamic_rule.h"
@@ -68,21 +69,20 @@ class Specialisation {
   /// For a fit: a trace at these sizes gave its program. It becomes valid for them and, if sizes are inferred, for those between.
   void prove(const std::vector<int64_t>& values);
   std::vector<int64_t> symbols_at_capture() const { return dynamic_.int_hints; }
-  bool is_confirmed() const { return is_confirmed_.load(std::memory_order_acquire); }
-  /// Returns true the first time.
-  bool confirm() { return !is_confirmed_.exchange(true); }
 
-  /// Marks it as dropped: no later call may find it.
-  void drop() { is_dropped_.store(true, std::memory_order_release); }
-  bool is_dropped() const { return is_dropped_.load(std::memory_order_acquire); }
+  /// Later calls run the function eagerly, unless it has been dropped.
+  void give_up() {
+    State expected = State::InUse;
+    state_.compare_exchange_strong(expected, State::Eager);
+  }
+  bool is_eager() const { return state_.load(std::memory_order_acquire) == State::Eager; }
+  /// No later call may find it.
+  void drop() { state_.store(State::Dropped, std::memory_order_release); }
+  bool is_dropped() const { return state_.load(std::memory_order_acquire) == State::Dropped; }
   /// Checks whether the function has kept a tensor that it made. `made`: the stand-ins of a trace that has been destroyed.
   void look_for_escapes(const capture::Recorder::WeakStandIns& made);
   void set_family(std::weak_ptr<Family> family) { family_ = std::move(family); }
   std::shared_ptr<Family> family() const { return family_.lock(); }
-
-  /// Calls run the function eagerly.
-  bool is_eager() const { return is_eager_.load(std::memory_order_acquire); }
-  void give_up() { is_eager_.store(true, std::memory_order_release); }
 
   /// True if it waits for its first backward, which completes the programs.
   bool waits() const { return !is_eager() && pair() == nullptr; }
@@ -105,16 +105,8 @@ class Specialisation {
 
   /// Sizes of inputs as expressions, for a trace with this specialisation's symbols, which now have these values.
   capture::FunctionTrace::SizesOf sizes_of(const capture::Bindings& now) const;
-  /// A call read scalars, as with item(), and got the traced values.
-  void note_same_numbers() {
-    if (others_in_a_row_.load(std::memory_order_relaxed) != 0) others_in_a_row_.store(0, std::memory_order_relaxed);
-  }
-  /// A call read other scalars than the traced ones. Returns true if that has happened many times in a row, so that running the program up
-  /// to that point is a waste.
-  bool note_other_numbers() {
-    constexpr uint32_t kInVain = 8;
-    return others_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kInVain;
-  }
+  /// Calls that read other scalars, as with item(), than the traced ones.
+  CallsInVain& with_other_numbers() { return with_other_numbers_; }
   /// Returns true the first few times only: if programs for other gradients keep coming, they are not worth the measurements.
   bool may_choose_layout() { return layouts_chosen_.fetch_add(1) < 4; }
   /// True if a call without a program is worth a trace: exponentially fewer are, as long as no backward comes.
@@ -172,6 +164,7 @@ class Specialisation {
   at::Tensor view(at::Tensor of, const std::vector<capture::ViewStep>& views, const capture::Bindings& bindings) const;
 
  private:
+  enum class State : uint8_t { InUse, Eager, Dropped };
   bool bind_symbols(const capture::Facts& row, capture::Bindings& bindings) const;
 
   const capture::Facts row_;
@@ -191,8 +184,10 @@ class Specialisation {
   bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
-  std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0, others_in_a_row_ = 0;
-  std::atomic<bool> is_eager_ = false, is_exact_ = false, is_confirmed_ = false, is_dropped_ = false, learns_at_once_ = false;
+  std::atomic<State> state_ = State::InUse;
+  std::atomic<bool> is_exact_ = false, learns_at_once_ = false;
+  std::atomic<uint32_t> calls_without_program_ = 0, layouts_chosen_ = 0;
+  CallsInVain with_other_numbers_;
   std::weak_ptr<Family> family_;
 
   mutable base::ForkSafe<std::mutex> mutex_{base::ForkRank::Leaf};  // guards what follows
