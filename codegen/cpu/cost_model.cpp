@@ -43,7 +43,8 @@ class CpuCostModel final : public CostModel {
     constexpr int64_t kLongRow = 1 << 16;
     // Contiguous runs that fill only a few vectors, in a row or a norm that does not stay in a cache: ATen makes one pass fewer.
     constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
-    const bool is_too_short = rows.row<kShortRow, is_for_one_thread = rows.row> kLongRow && rows.row * 8 > rows.numel;
+    const bool is_too_short = rows.row < kShortRow;
+    const bool is_for_one_thread = rows.row > kLongRow && rows.row * 8 > rows.numel;
     if (!is_call_bound(rows.numel) && (is_too_short || is_for_one_thread)) return false;
     const bool is_large = rows.row > kCachedRow || (rows.is_row_op && rows.numel > kLargeNorm);
     return !is_large || rows.neighbours >= std::min(rows.row, kFewVectors) || rows.neighbours % kShortRow != 0;

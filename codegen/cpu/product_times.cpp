@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kEntries = 4096;
 // Measurements that an entry is the minimum of: a busy machine spoils one, but not all of them.
 constexpr uint64_t kMeasurements = 6, kMeasurementsOfLong = 2;
-constexpr int64_t kLong = 1000000;  // ns
+constexpr int64_t kLongRun = 1000000;  // ns
 
 uint64_t in_steps(int64_t ns) {
   return static_cast<uint64_t>(std::clamp<long>(std::lround(std::log2(std::max<double>(1, static_cast<double>(ns))) * 64), 0, 0xfff));
@@ -30,7 +30,7 @@ struct Entry {
   static Entry of(uint64_t bits) { return {bits & 0xfff, bits >> 12 & 0xfff, bits >> 24 & 0xf, bits >> 28}; }
   uint64_t bits() const { return ours | atens << 12 | measurements << 24 | hash << 28; }
   bool is_measured() const {
-    const bool is_long = measurements != 0 && ours >= in_steps(kLong);
+    const bool is_long = measurements != 0 && ours >= in_steps(kLongRun);
     return measurements >= (is_long ? kMeasurementsOfLong : kMeasurements);
   }
 };
@@ -84,7 +84,7 @@ int64_t ns_of(c10::function_ref<void()> run) {
   const clockid_t clock = at::get_num_threads() > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
   run();  // warms the caches
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (int i = 0; i < kMostRuns && (i < 1 || least < kLong); ++i) {
+  for (int i = 0; i < kMostRuns && (i < 1 || least < kLongRun); ++i) {
     const int64_t start = now_ns(clock);
     run();
     least = std::min(least, now_ns(clock) - start);
