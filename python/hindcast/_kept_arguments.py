@@ -76,12 +76,18 @@ def set_attributes_of_modules(objects: Iterable[Any], stand_ins: Sequence[torch.
     return found
 
 
+_REPLACED = frozenset((list, deque, dict))  # containers in which stand-ins are replaced
+
+
 def _replace_values(container: Any, by_id: dict[int, torch.Tensor], places: Optional[Iterable[Any]] = None) -> None:
     """`places`: of a dict, the names that count; all of them without it."""
     if places is None:
-        if type(container) not in (list, deque, dict) or len(container) > _MOST_IN_A_CONTAINER:
+        kind = type(container)
+        if kind not in _REPLACED or len(container) > _MOST_IN_A_CONTAINER:
             return
-        places = list(container) if type(container) is dict else range(len(container))
+        if by_id.keys().isdisjoint(map(id, container.values() if kind is dict else container)):
+            return
+        places = list(container) if kind is dict else range(len(container))
     for place in places:
         new = by_id.get(id(container[place]))
         if new is not None:
@@ -116,6 +122,7 @@ def replace_stand_ins(objects: Iterable[Any], stand_ins: Iterable[tuple[weakref.
         for attributes in dicts:
             _replace_values(attributes, by_id)
             for each in list(attributes.values()) if attributes is not None else ():
-                _replace_values(each, by_id)
+                if type(each) in _REPLACED:
+                    _replace_values(each, by_id)
         if isinstance(value, types.FunctionType):
             _replace_in_function(value, by_id)

@@ -33,7 +33,8 @@ _NOTHING = object()
 _EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
 _SEQUENCES = (tuple, list, deque)
 _CONTAINERS: tuple[Any, ...] = (*_SEQUENCES, dict)
-_BUILTIN_CONTAINERS = frozenset((*_SEQUENCES, dict, OrderedDict, defaultdict))
+_BASES = {**{kind: kind for kind in _CONTAINERS}, OrderedDict: dict, defaultdict: dict}
+_BUILTIN_CONTAINERS = frozenset(_BASES)
 _MOST_IN_A_CONTAINER = 10_000  # one with more counts by identity
 _MOST_BYTES = 1 << 20  # of an array; one with more counts by identity
 _MOST_ENTRIES = 1_000_000  # more would take seconds to look at
@@ -61,6 +62,9 @@ _GLOBAL_HOOKS = [name for name in vars(all_modules) if name.startswith("_global_
 
 def _container_of(kind: Any) -> Any:
     """Which of Python's containers it is, whose own methods are called: those of a class of the program's may do anything."""
+    known = _BASES.get(kind)
+    if known is not None:
+        return known
     for base in _CONTAINERS:
         if issubclass(kind, base):
             is_plain = kind is base or base is dict or (kind.__getitem__ is base.__getitem__ and kind.__len__ is base.__len__)
@@ -177,9 +181,13 @@ class Walk:
     def _entry(self, value: Any) -> int:
         """The word for what stands at a place."""
         address = id(value)
+        kind = type(value)
+        if kind is str:  # most are names
+            self.key.append(value)
+            self.kept.append(value)
+            return address | 1
         if is_by_value(value):
-            kind = type(value)
-            self.key.append(value if kind is str else key_of(value))
+            self.key.append(key_of(value))
             self.kept.append(value)
             return address | 1 if kind in _EQUAL_WILL_DO else address
         known = self._met.get(address)
