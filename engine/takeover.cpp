@@ -109,9 +109,9 @@ class TakeoverEngine final : public Engine {
     if (backward({roots, root_gradients, keep_graph, accumulate_grad, outputs}, *options, in_carrier, trial, results)) return results;
     inside = false;
     if (trial != nullptr && trial->is_timed()) {
-      const uint64_t start = processor_ns();
+      const uint64_t start = detail::processor_ns();
       variable_list found = former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
-      trial->stock_took(processor_ns() - start);
+      trial->stock_took(detail::processor_ns() - start);
       return found;
     }
     return former_.execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);

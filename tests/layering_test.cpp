@@ -147,7 +147,8 @@ const std::map<std::string, std::string> kPublicHeaders = {
     {"version.h", "base"},
 };
 
-/// Which namespaces the files of a folder open: first its own, whose nested ones are its too, then those with names that users write.
+/// Which namespaces the files of a folder open: first its own, whose nested ones are its too, then those with names that users write, and
+/// hindcast::detail, what templates in public headers need.
 const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"base", {"hindcast::base", "hindcast"}},
     {"cache", {"hindcast::cache"}},
@@ -182,15 +183,15 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"engine/plan", {"hindcast::engine"}},
     {"engine/compile", {"hindcast::engine", "hindcast", "hindcast::compilers"}},
     {"engine/cuda_graphs", {"hindcast::engine"}},
-    {"engine/cache", {"hindcast::engine"}},
+    {"engine/cache", {"hindcast::engine", "hindcast::detail"}},
     {"engine/call", {"hindcast::engine"}},
     {"engine", {"hindcast::engine", "hindcast"}},
-    {"engine/optim", {"hindcast::engine", "hindcast"}},
-    {"engine/train", {"hindcast::engine", "hindcast"}},
-    {"engine/aot", {"hindcast::engine", "hindcast", "hindcast::partition", "hindcast::tree"}},
+    {"engine/optim", {"hindcast::engine", "hindcast::detail", "hindcast"}},
+    {"engine/train", {"hindcast::engine", "hindcast::detail", "hindcast"}},
+    {"engine/aot", {"hindcast::engine", "hindcast::detail", "hindcast", "hindcast::partition", "hindcast::tree"}},
     {"engine/second_order", {"hindcast::engine"}},
-    {"engine/saved", {"hindcast::engine", "hindcast"}},
-    {"engine/torchscript", {"hindcast::engine", "hindcast"}},
+    {"engine/saved", {"hindcast::engine", "hindcast::detail", "hindcast"}},
+    {"engine/torchscript", {"hindcast::engine", "hindcast::detail", "hindcast"}},
     {"c_api", {"hindcast::c_api"}},
     {"preload", {"hindcast::preload"}},
     {"python/csrc", {"hindcast::python"}},

@@ -28,21 +28,21 @@ namespace hindcast::engine {
 using capture::FunctionTrace;
 using capture::Returned;
 
-FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call) {
+detail::FunctionOutput run_eagerly(AotContext& context, const detail::FunctionCall& call) {
   const WatchedDraws watched(context, call.inputs);
   context.counts.eager.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t start = call.is_timed ? processor_ns() : 0;
-  FunctionOutput output = call.function(call.inputs);
-  if (call.is_timed) output.own_ns = processor_ns() - start;
-  if (capture::Recorder::current() == nullptr) output.gain = Gain::None;
+  const uint64_t start = call.is_timed ? detail::processor_ns() : 0;
+  detail::FunctionOutput output = call.function(call.inputs);
+  if (call.is_timed) output.own_ns = detail::processor_ns() - start;
+  if (capture::Recorder::current() == nullptr) output.gain = detail::Gain::None;
   return output;
 }
 
-AotPrograms programs_of(const ProgramPair& pair) {
+detail::AotPrograms programs_of(const ProgramPair& pair) {
   const capture::ValueNames names = name_values(pair.joint);
   capture::Joint joint = pair.joint;
   joint.graph = with_names(joint.graph, names);
-  AotPrograms programs{joint.graph, with_names(pair.forward->graph(), names), nullptr, {}};
+  detail::AotPrograms programs{joint.graph, with_names(pair.forward->graph(), names), nullptr, {}};
   if (pair.backward) {
     programs.backward = with_names(pair.backward->graph(), names);
     programs.explanation = codegen::explain(joint, {programs.forward, programs.backward, pair.saved_values});
@@ -83,11 +83,11 @@ bool writes_to_shared_memory(const Specialisation& known, const std::vector<at::
 // A program without a backward can only save its own time, and one that replaces a single node little more; under a guard it becomes part
 // of a captured backward. Work of other threads and devices is not timed. Calls whose results or random numbers would differ are never
 // mixed.
-Gain gain_of(const AotContext& context, const Specialisation& known, const ProgramPair& pair) {
+detail::Gain gain_of(const AotContext& context, const Specialisation& known, const ProgramPair& pair) {
   const bool may_gain_nothing = !known.has_gradients() || (known.has_one_node() && current_options() == nullptr);
   const bool is_timeable = may_gain_nothing && !known.draws_random_numbers() && pair.devices.empty() && context.options.async;
-  if (!is_timeable || asks_for_equal_bits()) return Gain::Some;
-  return known.has_gradients() ? Gain::PerhapsWithBackward : Gain::Perhaps;
+  if (!is_timeable || asks_for_equal_bits()) return detail::Gain::Some;
+  return known.has_gradients() ? detail::Gain::PerhapsWithBackward : detail::Gain::Perhaps;
 }
 
 bool same_number(const at::Scalar& a, const at::Scalar& b) {
@@ -118,7 +118,7 @@ void AotCall::connect(const capture::NodePtr& node, const Specialisation& known,
 
 // ---- a call with a known specialisation
 
-std::optional<FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
+std::optional<detail::FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings) {
   if (known->is_eager()) return run_eagerly(*context_, call_);
   if (auto pair = known->pair()) {
     pair = with_numbers_for_now(*context_, *known, std::move(pair));
@@ -131,12 +131,12 @@ std::optional<FunctionOutput> AotCall::run(const std::shared_ptr<Specialisation>
   return trace_again(known, bindings);
 }
 
-std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
-                                                    const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
-  const Gain gain = gain_of(*context_, *known, *pair);
-  if (call_.is_timed && gain != Gain::Some && context_->back_off.is_functions_turn(known.get())) {
+std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specialisation>& known,
+                                                            const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
+  const detail::Gain gain = gain_of(*context_, *known, *pair);
+  if (call_.is_timed && gain != detail::Gain::Some && context_->back_off.is_functions_turn(known.get())) {
     context_->counts.eager.fetch_add(1, std::memory_order_relaxed);
-    return FunctionOutput{.gain = gain, .program = known.get(), .is_functions = true};
+    return detail::FunctionOutput{.gain = gain, .program = known.get(), .is_functions = true};
   }
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (writes_to_shared_memory(*known, primals)) {
@@ -180,20 +180,20 @@ std::optional<FunctionOutput> AotCall::run_programs(const std::shared_ptr<Specia
     const auto node = capture::own_node(new AotNode(context_, known, bindings));
     connect(node, *known, results, primals);
     if (call_.has_separate_results) node->keep_for_other_results();
-    if (call_.is_timed && gain == Gain::PerhapsWithBackward) node->time_backward();
+    if (call_.is_timed && gain == detail::Gain::PerhapsWithBackward) node->time_backward();
     node->set_saved(pair, primals, outputs, results);
     node->note_streams(pair->devices);
   }
   outputs.clear();
-  return FunctionOutput{.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
-                        .shape = known->shape(),
-                        .gain = gain,
-                        .program = known.get()};
+  return detail::FunctionOutput{.tensors = finish(*known, std::move(results), primals, bindings, /*is_written=*/false),
+                                .shape = known->shape(),
+                                .gain = gain,
+                                .program = known.get()};
 }
 
 // Also runs the function itself, on copies, with the program's random numbers, and compares.
-std::optional<FunctionOutput> AotCall::run_and_compare(const std::shared_ptr<Specialisation>& known,
-                                                       const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
+std::optional<detail::FunctionOutput> AotCall::run_and_compare(const std::shared_ptr<Specialisation>& known,
+                                                               const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings) {
   const bool writes_outside = std::any_of(known->results().begin(), known->results().end(), [&](const capture::Result& result) {
     return result.written && *result.written >= call_.inputs.size();
   });
@@ -204,7 +204,7 @@ std::optional<FunctionOutput> AotCall::run_and_compare(const std::shared_ptr<Spe
     for (const at::Tensor& input : call_.inputs) copies.push_back(input.defined() ? input.clone() : input);
   }
   const auto before = capture::RandomState::of(call_.inputs);
-  std::optional<FunctionOutput> output = run_programs(known, pair, std::move(bindings));
+  std::optional<detail::FunctionOutput> output = run_programs(known, pair, std::move(bindings));
   if (!output) return output;
   const auto after = before.now();
   before.restore();
@@ -321,7 +321,7 @@ AotCall::Recording AotCall::record(const FunctionTrace::SizesOf& sizes, bool all
   return recording;
 }
 
-FunctionOutput AotCall::trace_new(Family& family) {
+detail::FunctionOutput AotCall::trace_new(Family& family) {
   InputFacts facts(call_.inputs, call_.is_static, /*with_kinds=*/true);
   DynamicRow dynamic = choose_symbols(facts, family);
   const bool allows_unguarded_reads = family.sizes_for(facts.row) == Family::Sizes::Free;
@@ -337,14 +337,14 @@ FunctionOutput AotCall::trace_new(Family& family) {
     HC_LOG(Aot, Info, "a function reads {} tensors from outside: they are inputs by identity", trace.lifted().size());
   const auto known = std::make_shared<Specialisation>(std::move(facts), std::move(dynamic), trace, recording.output, call_.has_owner);
   known->set_family(family.weak_from_this());
-  FunctionOutput result = finish_trace(known, std::move(recording.trace));
+  detail::FunctionOutput result = finish_trace(known, std::move(recording.trace));
   if (known->is_dropped()) return result;
   family.add(known);
   family.on_programs(*known);
   return result;
 }
 
-FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now) {
+detail::FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now) {
   Recording recording = record(known->sizes_of(now), /*allows_unguarded_reads=*/true);
   if (!recording.trace) {
     known->give_up();
@@ -365,7 +365,7 @@ FunctionOutput AotCall::trace_again(const std::shared_ptr<Specialisation>& known
   return finish_trace(of, std::move(recording.trace));
 }
 
-FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
+detail::FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<FunctionTrace> trace) {
   if (trace->draws_random_numbers()) note_draws(*context_);
   const std::vector<at::Tensor> primals = primals_of(*known);
   if (call_.has_separate_results && !known->may_have_one_node(primals)) {
@@ -392,7 +392,7 @@ FunctionOutput AotCall::finish_trace(const std::shared_ptr<Specialisation>& know
     if (call_.has_separate_results) node->keep_for_other_results();
     node->note_streams(devices_of(*trace->joint().graph));
     node->set_live(std::move(trace));
-    FunctionOutput output{finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
+    detail::FunctionOutput output{finish(*known, std::move(results), primals, bindings, /*is_written=*/true), known->shape()};
     if (known->learns_at_once()) node->learn_without_backward();
     return output;
   }

@@ -14,35 +14,35 @@
 
 namespace hindcast::engine {
 
-FunctionOutput run_eagerly(AotContext& context, const FunctionCall& call);
-AotPrograms programs_of(const ProgramPair& pair);
+detail::FunctionOutput run_eagerly(AotContext& context, const detail::FunctionCall& call);
+detail::AotPrograms programs_of(const ProgramPair& pair);
 
 class AotCall {
  public:
-  AotCall(std::shared_ptr<AotContext> context, const FunctionCall& call) : context_(std::move(context)), call_(call) {}
+  AotCall(std::shared_ptr<AotContext> context, const detail::FunctionCall& call) : context_(std::move(context)), call_(call) {}
 
   /// Runs the call with `known`, the specialisation that it matches. Returns nullopt, before any effect, if the program does not hold for
   /// a size that depends on data.
-  std::optional<FunctionOutput> run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
+  std::optional<detail::FunctionOutput> run(const std::shared_ptr<Specialisation>& known, capture::Bindings bindings);
   /// Traces the function, and adds the specialisation to `family`.
-  FunctionOutput trace_new(Family& family);
+  detail::FunctionOutput trace_new(Family& family);
 
  private:
-  std::optional<FunctionOutput> run_programs(const std::shared_ptr<Specialisation>& known, const std::shared_ptr<const ProgramPair>& pair,
-                                             capture::Bindings bindings);
+  std::optional<detail::FunctionOutput> run_programs(const std::shared_ptr<Specialisation>& known,
+                                                     const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings);
   DynamicRow choose_symbols(const InputFacts& facts, const Family& family) const;
   struct Recording {
     std::unique_ptr<capture::FunctionTrace> trace;  // nullptr: the function cannot be a program
-    FunctionOutput output;                          // without its tensors if there is a trace
+    detail::FunctionOutput output;                  // without its tensors if there is a trace
     std::string why_not;
     bool keeps_tensors = false;  // FunctionTrace::keeps_tensors()
   };
   /// Runs the function once, tracing it.
   Recording record(const capture::FunctionTrace::SizesOf& sizes, bool allows_unguarded_reads);
-  FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now);
-  FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
-  std::optional<FunctionOutput> run_and_compare(const std::shared_ptr<Specialisation>& known,
-                                                const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings);
+  detail::FunctionOutput trace_again(const std::shared_ptr<Specialisation>& known, const capture::Bindings& now);
+  detail::FunctionOutput finish_trace(const std::shared_ptr<Specialisation>& known, std::unique_ptr<capture::FunctionTrace> trace);
+  std::optional<detail::FunctionOutput> run_and_compare(const std::shared_ptr<Specialisation>& known,
+                                                        const std::shared_ptr<const ProgramPair>& pair, capture::Bindings bindings);
   /// Performs the function's writes, and turns the results, with their history, into what the function returns.
   std::vector<at::Tensor> finish(const Specialisation& known, std::vector<at::Tensor> results, const std::vector<at::Tensor>& primals,
                                  const capture::Bindings& bindings, bool is_written);
@@ -51,7 +51,7 @@ class AotCall {
   std::vector<at::Tensor> primals_of(const Specialisation& known) const;
 
   const std::shared_ptr<AotContext> context_;
-  const FunctionCall& call_;
+  const detail::FunctionCall& call_;
 };
 
 }  // namespace hindcast::engine

@@ -5,7 +5,7 @@
 #include <typeinfo>
 #include <unordered_map>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 std::string facts_of(const torch::nn::Module& module) {
   std::string facts;
@@ -39,4 +39,4 @@ std::vector<std::string> names_in(const torch::nn::Module& module, const std::ve
   return names;
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

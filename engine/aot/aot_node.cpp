@@ -192,9 +192,10 @@ variable_list AotNode::apply(variable_list&& tangents) {
 
 // Only on the CPU: calls on other devices are not timed.
 variable_list AotNode::run_timed(const variable_list& tangents) {
-  const uint64_t start = processor_ns();
+  const uint64_t start = detail::processor_ns();
   variable_list gradients = run(tangents);
-  if (!at::GradMode::is_enabled()) context_->back_off.took_backward(specialisation_.get(), processor_ns() - start, /*is_own=*/false);
+  if (!at::GradMode::is_enabled())
+    context_->back_off.took_backward(specialisation_.get(), detail::processor_ns() - start, /*is_own=*/false);
   return gradients;
 }
 

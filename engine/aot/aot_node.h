@@ -26,7 +26,7 @@ struct AotCounts {
 struct AotContext {
   AotOptions options;
   AotCounts counts;
-  BackOffPolicy back_off;
+  detail::BackOffPolicy back_off;
   std::atomic<uint32_t> kept_tensors = 0;  // traces that ended because the function kept a tensor
   std::atomic<bool> draws_atens = false;   // random numbers come from ATen, not from kernels: see drawn_again.h
 };

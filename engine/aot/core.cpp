@@ -42,7 +42,7 @@ void check(const AotOptions& options) {
 }
 
 // Everything that a program depends on, except its tensors.
-cache::KeyBytes key_of(const FunctionCall& call) {
+cache::KeyBytes key_of(const detail::FunctionCall& call) {
   cache::KeyBytes key;
   append_call_state(key);
   if (const auto accelerator = at::accelerator::getAccelerator()) cache::append(key, accelerator_state(*accelerator));
@@ -55,7 +55,7 @@ cache::KeyBytes key_of(const FunctionCall& call) {
 }
 
 // Why the call must run eagerly; nullptr if it need not.
-const char* why_eager(const FunctionCall& call) {
+const char* why_eager(const detail::FunctionCall& call) {
   if (capture::Recorder::current() != nullptr) return "it is called where something else is recorded";
   if (const auto* saved = hooks::current_saved_tensor_hooks(); saved != nullptr && saved->must_repeat()) {
     return "it is called in a checkpoint, where it has to save the same in the recomputation, whatever was compiled meanwhile";
@@ -75,6 +75,11 @@ const char* why_eager(const FunctionCall& call) {
 }
 
 }  // namespace
+}  // namespace hindcast::engine
+
+namespace hindcast::detail {
+
+using namespace engine;
 
 class AotCore::Implementation {
  public:
@@ -305,4 +310,4 @@ std::vector<AotPrograms> AotCore::programs() const { return implementation_->pro
 void AotCore::forget(const std::string& facts) { implementation_->forget(facts); }
 void AotCore::reset() { implementation_->reset(); }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

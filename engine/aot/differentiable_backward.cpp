@@ -126,7 +126,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
   integers.append_facts(facts);
   for (const double number : backward.bindings.floats) cache::append(facts, number);
 
-  const auto function = [&](const std::vector<at::Tensor>& given) -> FunctionOutput {
+  const auto function = [&](const std::vector<at::Tensor>& given) -> detail::FunctionOutput {
     set_joint(backward, with_flows(whole->second_order.joint, flows), specialisation_->with_gradients());
     const auto tensors = std::span(given).first(backward.given.size());
     std::vector<at::Tensor> arrived(given.begin() + static_cast<ptrdiff_t>(tensors.size()),
@@ -141,7 +141,7 @@ variable_list AotNode::differentiable_backward(const variable_list& tangents) {
       throw capture::NotTraced(why.what());
     }
   };
-  const auto& core = whole->with_graph.get([&] { return std::make_shared<AotCore>(options_of_backward(context_->options)); });
+  const auto& core = whole->with_graph.get([&] { return std::make_shared<detail::AotCore>(options_of_backward(context_->options)); });
   context_->counts.backwards.fetch_add(1, std::memory_order_relaxed);
   variable_list found = core->call({.inputs = inputs,
                                     .facts = std::string(reinterpret_cast<const char*>(facts.data()), facts.size()),

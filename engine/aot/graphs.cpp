@@ -7,7 +7,7 @@
 #include <ostream>
 #include <stdexcept>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 void print_programs(const std::vector<AotPrograms>& programs, std::ostream& out) {
   for (const AotPrograms& each : programs) {
@@ -31,7 +31,7 @@ void draw_programs(const std::vector<AotPrograms>& programs, const std::string& 
   draw(programs.front().backward, "backward");
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail
 
 namespace hindcast {
 

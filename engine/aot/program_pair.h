@@ -13,9 +13,11 @@
 #include <optional>
 #include <vector>
 
-namespace hindcast::engine {
-
+namespace hindcast::detail {
 class AotCore;
+}
+
+namespace hindcast::engine {
 
 /// The devices of the graph's values, each once, without the CPU.
 std::vector<c10::Device> devices_of(const capture::Graph& graph);
@@ -36,7 +38,7 @@ struct ProgramPair {
   std::vector<bool> takes_zeros;                     // by differentiable result: takes zeros if no gradient comes in
   std::shared_ptr<const ProgramPair> whole;          // the ProgramPair for all results; nullptr if these are
   SecondOrder second_order;                          // only if `whole` is nullptr
-  FoundOnce<std::shared_ptr<AotCore>> with_graph;    // only if `whole` is nullptr: the backward as a compiled function, for create_graph
+  FoundOnce<std::shared_ptr<detail::AotCore>> with_graph;  // the backward as a compiled function, for create_graph; as second_order
 
   /// True if its backward was traced, not derived from another.
   bool is_recorded() const { return traced.graph != nullptr; }

@@ -52,8 +52,8 @@ InputFacts::InputFacts(const std::vector<at::Tensor>& inputs, const std::vector<
   }
 }
 
-Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output,
-                               const HasOwner& has_owner)
+Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, detail::FunctionOutput output,
+                               const detail::HasOwner& has_owner)
     : row_(std::move(facts.row)),
       first_(std::move(facts.first)),
       dynamic_(std::move(dynamic)),

@@ -47,8 +47,8 @@ class ProvedSizes {
 class Specialisation {
  public:
   /// From a trace.
-  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, FunctionOutput output,
-                 const HasOwner& has_owner);
+  Specialisation(InputFacts facts, DynamicRow dynamic, const capture::FunctionTrace& trace, detail::FunctionOutput output,
+                 const detail::HasOwner& has_owner);
   explicit Specialisation(InputFacts facts);
   /// A copy of `other` for all sizes that the relations of `symbols` allow.
   Specialisation(const Specialisation& other, std::shared_ptr<capture::SymbolTable> symbols, std::vector<capture::Returned> returned,

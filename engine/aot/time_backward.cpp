@@ -14,7 +14,7 @@ class Start final : public torch::autograd::FunctionPreHook {
  public:
   explicit Start(std::shared_ptr<uint64_t> started_ns) : started_ns_(std::move(started_ns)) {}
   variable_list operator()(const variable_list& gradients) override {
-    *started_ns_ = processor_ns();
+    *started_ns_ = detail::processor_ns();
     return gradients;
   }
 
@@ -27,7 +27,7 @@ class Stop final : public torch::autograd::FunctionPostHook {
   Stop(std::shared_ptr<AotContext> context, const void* kind, std::shared_ptr<uint64_t> started_ns)
       : context_(std::move(context)), kind_(kind), started_ns_(std::move(started_ns)) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
-    if (!at::GradMode::is_enabled()) context_->back_off.took_backward(kind_, processor_ns() - *started_ns_, /*is_own=*/true);
+    if (!at::GradMode::is_enabled()) context_->back_off.took_backward(kind_, detail::processor_ns() - *started_ns_, /*is_own=*/true);
     return outputs;
   }
 

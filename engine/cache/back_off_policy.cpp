@@ -8,7 +8,7 @@
 #include <limits>
 #include <mutex>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 namespace {
 
 constexpr uint32_t kPatience = 32, kMostPatience = 2048;  // calls in a row before some are timed
@@ -133,4 +133,4 @@ bool BackOffPolicy::is_functions_turn(const void* kind) const {
   return state_->is_timing && state_->kind == kind && is_functions(state_->turn);
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

@@ -7,8 +7,8 @@ namespace {
 
 thread_local Trial* current = nullptr;
 
-BackOffPolicy& policy() {
-  static thread_local BackOffPolicy of_thread;
+detail::BackOffPolicy& policy() {
+  static thread_local detail::BackOffPolicy of_thread;
   return of_thread;
 }
 
@@ -20,14 +20,14 @@ Trial::~Trial() { current = former_; }
 Trial* Trial::take() { return std::exchange(current, nullptr); }
 
 bool Trial::is_stocks_turn(const void* capture, bool may_be_slower) {
-  gain_ = may_be_slower ? Gain::Perhaps : Gain::Some;
+  gain_ = may_be_slower ? detail::Gain::Perhaps : detail::Gain::Some;
   capture_ = capture;
   return is_timed() && may_be_slower && policy().is_functions_turn(capture);
 }
 
-NextCalls Trial::next() {
-  const NextCalls next = policy().looked(gain_, capture_);
-  return is_timed() ? policy().took(processor_ns() - started_ns_, stock_ns_) : next;
+detail::NextCalls Trial::next() {
+  const detail::NextCalls next = policy().looked(gain_, capture_);
+  return is_timed() ? policy().took(detail::processor_ns() - started_ns_, stock_ns_) : next;
 }
 
 }  // namespace hindcast::engine

@@ -25,13 +25,13 @@ class Trial {
   bool is_timed() const { return started_ns_ != 0; }
   void stock_took(std::uint64_t ns) { stock_ns_ = ns; }
   /// After the call: how the front end runs its next calls on this thread.
-  NextCalls next();
+  detail::NextCalls next();
 
  private:
   Trial* const former_;
   const std::uint64_t started_ns_;
   std::uint64_t stock_ns_ = 0;
-  Gain gain_ = Gain::Unknown;
+  detail::Gain gain_ = detail::Gain::Unknown;
   const void* capture_ = nullptr;
 };
 

@@ -16,7 +16,7 @@
 
 namespace hindcast {
 
-class CompiledStep::Impl final : public engine::StepParts {
+class CompiledStep::Impl final : public detail::StepParts {
  public:
   Impl(torch::optim::Optimizer& optimizer, std::optional<ClipGradNorm> clip)
       : optimizer_(optimizer), clip_(clip), with_(engine::TorchOptim::of(optimizer)) {}
@@ -42,9 +42,9 @@ class CompiledStep::Impl final : public engine::StepParts {
     return loss;
   }
 
-  engine::StepFactor factor() const override { return {norm_, factor_, updates_.factor_as_float()}; }
+  detail::StepFactor factor() const override { return {norm_, factor_, updates_.factor_as_float()}; }
 
-  bool gather(const engine::StepFactor& factor) override {
+  bool gather(const detail::StepFactor& factor) override {
     const torch::NoGradGuard no_grad;
     updates_.clear();
     updates_.set_factor(factor.factor, factor.factor_as_float);
@@ -72,7 +72,7 @@ class CompiledStep::Impl final : public engine::StepParts {
   }
 
   // Also called from a destructor, when the device may be lost: there is then no norm to report.
-  void let_go(const engine::StepFactor& factor) override {
+  void let_go(const detail::StepFactor& factor) override {
     updates_.let_go(factor.factor);
     if (factor_.is_same(factor.factor)) factor_.reset();
     if (!norm_.defined() || !norm_.is_same(factor.norm)) return;
@@ -191,7 +191,7 @@ CompiledStep::CompiledStep(CompiledStep&&) noexcept = default;
 CompiledStep& CompiledStep::operator=(CompiledStep&&) noexcept = default;
 CompiledStep::~CompiledStep() = default;
 
-engine::StepParts& engine::StepParts::of(CompiledStep& step) { return *step.impl_; }
+detail::StepParts& detail::StepParts::of(CompiledStep& step) { return *step.impl_; }
 
 at::Tensor CompiledStep::operator()(const Closure& closure) { return impl_->step(closure); }
 double CompiledStep::grad_norm() const { return impl_->grad_norm(); }

@@ -10,7 +10,7 @@ namespace hindcast {
 class CompiledStep;
 }
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 /// The factor that one step multiplied gradients by, on the device. Undefined if nothing was clipped.
 struct StepFactor {
@@ -41,4 +41,4 @@ class StepParts {
   static StepParts& of(CompiledStep& step);
 };
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

@@ -12,7 +12,9 @@ namespace hindcast {
 
 CheckpointError::~CheckpointError() = default;
 
-namespace engine {
+namespace detail {
+
+using namespace engine;
 
 struct CheckpointScope::State {
   explicit State(std::shared_ptr<CheckpointFrame> made) : frame(std::move(made)), scope(*frame) {}
@@ -31,5 +33,5 @@ CheckpointScope::CheckpointScope(const CheckpointOptions& options, const std::ve
 
 CheckpointScope::~CheckpointScope() = default;
 
-}  // namespace engine
+}  // namespace detail
 }  // namespace hindcast

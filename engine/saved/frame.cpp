@@ -60,7 +60,8 @@ class WithRandomState {
 
 }  // namespace
 
-CheckpointFrame::CheckpointFrame(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, CheckpointScope::Rerun rerun)
+CheckpointFrame::CheckpointFrame(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs,
+                                 detail::CheckpointScope::Rerun rerun)
     : options_(options),
       rerun_(std::move(rerun)),
       autocast_(AutocastState::now()),

@@ -27,7 +27,7 @@ namespace hindcast::engine {
 
 class CheckpointFrame final : public hooks::SavedTensorHooks, public std::enable_shared_from_this<CheckpointFrame> {
  public:
-  CheckpointFrame(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, CheckpointScope::Rerun rerun);
+  CheckpointFrame(const CheckpointOptions& options, const std::vector<at::Tensor>& inputs, detail::CheckpointScope::Rerun rerun);
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> next() override;
   bool must_repeat() const override { return true; }
@@ -47,7 +47,7 @@ class CheckpointFrame final : public hooks::SavedTensorHooks, public std::enable
   Expected expected() const;
 
   const CheckpointOptions options_;
-  const CheckpointScope::Rerun rerun_;
+  const detail::CheckpointScope::Rerun rerun_;
   const AutocastState autocast_;
   const hooks::StartStreams streams_;
   std::vector<torch::autograd::SavedVariable> inputs_;

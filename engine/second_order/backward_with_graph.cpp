@@ -51,7 +51,7 @@ struct Compiled {
   Dynamic dynamic;
   size_t limit;
   bool async;
-  std::shared_ptr<AotCore> core;
+  std::shared_ptr<detail::AotCore> core;
 
   bool is_for(const Options& options) const {
     return compiler == options.compiler.identity() && dynamic == options.dynamic && limit == options.limit && async == options.async;
@@ -65,7 +65,7 @@ class Kept {
     return *kept;
   }
 
-  std::shared_ptr<AotCore> core(const Options& options) {
+  std::shared_ptr<detail::AotCore> core(const Options& options) {
     if (auto known = find(options)) return known;
     AotOptions own;
     own.fw_compiler = own.bw_compiler = options.compiler;
@@ -73,7 +73,7 @@ class Kept {
     own.limit = options.limit;
     own.async = options.async;
     own.fallback = false;  // what cannot be traced runs on the stock engine
-    const auto made = std::make_shared<AotCore>(own);
+    const auto made = std::make_shared<detail::AotCore>(own);
     std::vector<Compiled> gone;  // created and destroyed without the lock, since AotCores have locks of their own
     const std::lock_guard lock(mutex_);
     constexpr size_t kMost = 8;
@@ -116,7 +116,7 @@ class Kept {
   }
 
  private:
-  std::shared_ptr<AotCore> find(const Options& options) {
+  std::shared_ptr<detail::AotCore> find(const Options& options) {
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(compiled_.begin(), compiled_.end(), [&](const Compiled& each) { return each.is_for(options); });
     return found == compiled_.end() ? nullptr : found->core;
@@ -215,7 +215,7 @@ class BackwardWithGraph {
     Kept& kept = Kept::of_process();
     if (const auto reason = kept.why_left(structure, options_)) return leave(*reason);
     const auto function = [&](const std::vector<at::Tensor>& given) { return this->function(inputs, given); };
-    const std::shared_ptr<AotCore> core = kept.core(options_);
+    const std::shared_ptr<detail::AotCore> core = kept.core(options_);
     std::vector<at::Tensor> gradients;
     const c10::AutoGradMode with_graph(true);  // as in the engine, regardless of the caller's mode
     try {
@@ -261,7 +261,7 @@ class BackwardWithGraph {
   }
 
   // If it is not being traced, runs the stock engine on the real inputs.
-  FunctionOutput function(const Inputs& inputs, const std::vector<at::Tensor>& given) {
+  detail::FunctionOutput function(const Inputs& inputs, const std::vector<at::Tensor>& given) {
     if (capture::Recorder::current() == nullptr) {
       has_run_stock_ = true;
       return {.tensors = with_graph_.stock(call_)};

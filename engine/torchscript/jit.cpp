@@ -26,8 +26,8 @@ AotOptions named(const torch::jit::Module& module, AotOptions options) {
   return options;
 }
 
-engine::ScriptValues values_of(std::vector<c10::IValue> inputs) {
-  engine::ScriptValues values;
+detail::ScriptValues values_of(std::vector<c10::IValue> inputs) {
+  detail::ScriptValues values;
   values.reserve(inputs.size());
   for (c10::IValue& input : inputs) values.push_back({std::move(input)});
   return values;
@@ -57,17 +57,17 @@ AotJitModule::AotJitModule(torch::jit::Module module, AotOptions options)
       why_eager_(engine::why_eager(*itself_.module)),
       forward_(itself_, named(*itself_.module, std::move(options))) {}
 
-engine::ScriptValue AotJitModule::Forward::operator()(engine::ScriptValues& inputs) const {
+detail::ScriptValue AotJitModule::Forward::operator()(detail::ScriptValues& inputs) const {
   std::vector<c10::IValue> values;
   values.reserve(inputs.size());
-  for (engine::ScriptValue& input : inputs) values.push_back(input.value);
+  for (detail::ScriptValue& input : inputs) values.push_back(input.value);
   return {module->forward(std::move(values))};
 }
 
 c10::IValue AotJitModule::forward(std::vector<c10::IValue> inputs) const {
-  const engine::ScriptValues values = values_of(std::move(inputs));
+  const detail::ScriptValues values = values_of(std::move(inputs));
   if (!why_eager_.empty()) return forward_.call_eagerly(why_eager_, values).value;
-  const auto unknown = std::find_if_not(values.begin(), values.end(), [](const auto& each) { return engine::can_visit(each.value); });
+  const auto unknown = std::find_if_not(values.begin(), values.end(), [](const auto& each) { return detail::can_visit(each.value); });
   if (unknown != values.end()) {
     const std::string why =
         "A TorchScript module got an argument of type " + unknown->value.type()->repr_str() + ": the call runs eagerly.";

@@ -16,11 +16,11 @@ class Facts {
       const auto object = slot.toObject();
       add_identity(object.get());
       for (const c10::IValue& each : object->slots()) add(each);
-    } else if (can_visit(slot)) {
+    } else if (detail::can_visit(slot)) {
       const auto tensor = [&](at::Tensor& each) { add_identity(each.unsafeGetTensorImpl()); };
       const auto fact = [&](const void* bytes, size_t size) { add_bytes(bytes, size); };
       c10::IValue copy = slot;
-      visit(copy, ValueVisitor{tensor, fact, /*replaces_tensors=*/false});
+      visit(copy, detail::ValueVisitor{tensor, fact, /*replaces_tensors=*/false});
     } else if (slot.isPtrType()) {
       add_identity(slot.internalToPointer());
     }

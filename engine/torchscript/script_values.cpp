@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 namespace {
 
 enum class Kind : char { None, Tensor, Bool, Int, Double, Complex, String, Device, List, Tuple, Dict, Other };
@@ -138,4 +138,4 @@ void visit(c10::IValue& value, const ValueVisitor& with) {
   }
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

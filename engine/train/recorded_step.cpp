@@ -49,7 +49,7 @@ std::string why_no_place_for(const Tensors& inputs, c10::Device device) {
   return {};
 }
 
-FunctionCall on(const Tensors& inputs, const FunctionCall& call) {
+detail::FunctionCall on(const Tensors& inputs, const detail::FunctionCall& call) {
   return {inputs, call.facts, call.is_static, call.function, call.has_owner};
 }
 
@@ -65,19 +65,19 @@ struct RecordedSteps::One {
   uint64_t last_run = 0, not_before = 0;  // counts of RecordedSteps::runs_
   bool is_given_up = false;
 
-  Tensors inputs;         // the batch is copied to these
-  FunctionOutput output;  // in the CUDA graph's memory, as are the gradients and the factor
+  Tensors inputs;                 // the batch is copied to these
+  detail::FunctionOutput output;  // in the CUDA graph's memory, as are the gradients and the factor
   Tensors gradients;
-  StepFactor factor;
+  detail::StepFactor factor;
   std::unique_ptr<codegen::Recording> recording;  // must outlive the tensors in its memory
   size_t bytes = 0;
 
-  bool is_of(const AotHit& other, const std::string& other_facts) const {
+  bool is_of(const detail::AotHit& other, const std::string& other_facts) const {
     return plan == other.plan && sizes == other.sizes && facts == other_facts;
   }
 };
 
-bool RecordedSteps::shares_results(const One& one, const AotHit& hit) {
+bool RecordedSteps::shares_results(const One& one, const detail::AotHit& hit) {
   const auto shares = [&](const at::Tensor& result) {
     const auto with = [&](const at::Tensor& other) { return other.defined() && capture::shares_memory(result, other); };
     return result.defined() &&
@@ -86,7 +86,7 @@ bool RecordedSteps::shares_results(const One& one, const AotHit& hit) {
   return std::any_of(one.output.tensors.begin(), one.output.tensors.end(), shares);
 }
 
-RecordedSteps::RecordedSteps(StepParts& update, size_t most_bytes) : update_(update), most_bytes_(most_bytes) {}
+RecordedSteps::RecordedSteps(detail::StepParts& update, size_t most_bytes) : update_(update), most_bytes_(most_bytes) {}
 RecordedSteps::~RecordedSteps() { forget(); }
 
 size_t RecordedSteps::bytes() const {
@@ -139,7 +139,7 @@ std::nullopt_t RecordedSteps::give_up(std::string why, const std::string& detail
   return std::nullopt;
 }
 
-RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const AotHit& hit) {
+RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const detail::AotHit& hit) {
   const auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one->is_of(hit, step.call.facts); });
   if (found != all_.end()) {
     all_.splice(all_.begin(), all_, found);
@@ -166,12 +166,12 @@ RecordedSteps::One& RecordedSteps::find_or_watch(const StepByParts& step, const 
   return *all_.front();
 }
 
-std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
+std::optional<detail::FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   const c10::Device device = step.trained[0].device();
   const codegen::Backend* const backend = codegen::backend_of(device.type());
   if (device.is_cpu() || backend == nullptr) return give_up("its parameters are on a device without graphs");
   if (backend->is_captured(device).value_or(true)) return std::nullopt;
-  std::optional<AotHit> hit = step.gradients.find(step.call);
+  std::optional<detail::AotHit> hit = step.gradients.find(step.call);
   if (!hit) return std::nullopt;
   if (!hit->why_not_recorded.empty()) return give_up(std::move(hit->why_not_recorded));
   One& one = find_or_watch(step, *hit);
@@ -200,7 +200,7 @@ std::optional<FunctionOutput> RecordedSteps::run(const StepByParts& step) {
   return launch(step, one, *hit);
 }
 
-bool RecordedSteps::record(const StepByParts& step, One& one, const AotHit& hit) {
+bool RecordedSteps::record(const StepByParts& step, One& one, const detail::AotHit& hit) {
   const c10::Device device = step.trained[0].device();
   const codegen::Backend& backend = *codegen::backend_of(device.type());
   std::string why = backend.why_not_recorded(device), detail;
@@ -280,7 +280,7 @@ bool RecordedSteps::renew_updates(const StepByParts& step, One& one) {
   return fits;
 }
 
-FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one, const AotHit& hit) {
+detail::FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one, const detail::AotHit& hit) {
   const at::NoGradGuard no_grad;
   const c10::Device device = step.trained[0].device();
   const OrderOfLaunches order(device);
@@ -299,7 +299,7 @@ FunctionOutput RecordedSteps::launch(const StepByParts& step, One& one, const Ao
   for (const at::Tensor& tensor : hit.written) has_changed(tensor);
   ++launches_;
   stats_recorder().add_recording_launch();
-  FunctionOutput output{{}, one.output.shape, one.output.facts};
+  detail::FunctionOutput output{{}, one.output.shape, one.output.facts};
   for (const at::Tensor& result : one.output.tensors) output.tensors.push_back(result.defined() ? result.clone() : result);
   return output;
 }

@@ -26,24 +26,24 @@ class Recording;
 namespace hindcast::engine {
 
 struct StepByParts {
-  const FunctionCall& call;  // its function returns the results, then a gradient for each of `trained`
-  AotCore& gradients;
+  const detail::FunctionCall& call;  // its function returns the results, then a gradient for each of `trained`
+  detail::AotCore& gradients;
   const std::vector<at::Tensor>& trained;
-  c10::function_ref<FunctionOutput(const FunctionCall& call)> run;        // the whole step; leaves the gradients in `.grad()`
-  c10::function_ref<std::vector<at::Tensor>(const AotHit& hit)> updated;  // those of `trained` that get a gradient from the program
+  c10::function_ref<detail::FunctionOutput(const detail::FunctionCall& call)> run;  // the whole step; leaves the gradients in `.grad()`
+  c10::function_ref<std::vector<at::Tensor>(const detail::AotHit& hit)> updated;  // those of `trained` that get a gradient from the program
 };
 
 /// Not thread-safe.
 class RecordedSteps {
  public:
   /// `update` makes the updates of all steps, and must outlive this object.
-  RecordedSteps(StepParts& update, size_t most_bytes);
+  RecordedSteps(detail::StepParts& update, size_t most_bytes);
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
   /// Returns nullopt, before any effect, if the caller must run the step without a CUDA graph.
-  std::optional<FunctionOutput> run(const StepByParts& step);
+  std::optional<detail::FunctionOutput> run(const StepByParts& step);
   void forget();
 
   uint64_t launches() const { return launches_; }
@@ -53,19 +53,19 @@ class RecordedSteps {
 
  private:
   struct One;
-  One& find_or_watch(const StepByParts& step, const AotHit& hit);
-  bool record(const StepByParts& step, One& one, const AotHit& hit);
+  One& find_or_watch(const StepByParts& step, const detail::AotHit& hit);
+  bool record(const StepByParts& step, One& one, const detail::AotHit& hit);
   bool capture(const StepByParts& step, One& one, const codegen::Backend& backend);
-  static bool shares_results(const One& one, const AotHit& hit);
+  static bool shares_results(const One& one, const detail::AotHit& hit);
   bool renew_updates(const StepByParts& step, One& one);
-  FunctionOutput launch(const StepByParts& step, One& one, const AotHit& hit);
+  detail::FunctionOutput launch(const StepByParts& step, One& one, const detail::AotHit& hit);
   std::nullopt_t give_up(std::string why, const std::string& detail = {});
 
   void forget(One& one);
   bool drop_idle();
   bool has_room();
 
-  StepParts& update_;
+  detail::StepParts& update_;
   const size_t most_bytes_;
   std::list<std::unique_ptr<One>> all_;  // most recently used first
   std::string why_not_;

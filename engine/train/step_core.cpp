@@ -30,7 +30,7 @@ Tensors all_parameters(const torch::optim::Optimizer& optimizer) {
   return all;
 }
 
-const at::Tensor& loss_of(const FunctionOutput& output) {
+const at::Tensor& loss_of(const detail::FunctionOutput& output) {
   if (output.tensors.empty() || !output.tensors[0].defined())
     throw std::invalid_argument("hindcast::train_step: the function returned no loss: its first tensor is the loss");
   return output.tensors[0];
@@ -43,7 +43,7 @@ at::Tensor as_gradient_of(const at::Tensor& parameter, const at::Tensor& gradien
   return utils::clone_obey_contract(gradient, parameter);
 }
 
-void without_history(FunctionOutput& output) {
+void without_history(detail::FunctionOutput& output) {
   for (at::Tensor& tensor : output.tensors) {
     if (tensor.defined()) tensor = tensor.detach();
   }
@@ -87,6 +87,11 @@ void add_to(const at::Tensor& parameter, const at::Tensor& gradient) {
 }
 
 }  // namespace
+}  // namespace hindcast::engine
+
+namespace hindcast::detail {
+
+using namespace engine;
 
 class StepCore::Implementation {
  public:
@@ -363,4 +368,4 @@ double StepCore::grad_norm() const { return implementation_->grad_norm(); }
 TrainStepStats StepCore::stats() const { return implementation_->stats(); }
 void StepCore::reset() { implementation_->reset(); }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

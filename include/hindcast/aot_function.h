@@ -25,7 +25,7 @@ class AotFunction {
   AotFunction(Function function, AotOptions options)
       : function_(std::make_shared<Function>(std::move(function))),
         static_argnums_(options.static_argnums),
-        core_(std::make_shared<engine::AotCore>(std::move(options))) {}
+        core_(std::make_shared<detail::AotCore>(std::move(options))) {}
 
   template <class... Args>
   auto operator()(const Args&... args) const {
@@ -48,9 +48,9 @@ class AotFunction {
     std::optional<Result> result;
     const auto run = [&](const std::vector<at::Tensor>&) {
       result.emplace(itself(args...));
-      return engine::FunctionOutput{};
+      return detail::FunctionOutput{};
     };
-    engine::FunctionCall call{{}, {}, {}, run};
+    detail::FunctionCall call{{}, {}, {}, run};
     call.why_eager = why;
     core_->call(call);
     return std::move(*result);
@@ -68,7 +68,7 @@ class AotFunction {
     core_->reset();
     next_->are(0);
   }
-  const engine::AotCore& core() const { return *core_; }
+  const detail::AotCore& core() const { return *core_; }
 
  private:
   template <class... Args>
@@ -80,26 +80,26 @@ class AotFunction {
   template <bool is_timed, class Facts, class... Args>
   auto look(const Facts& facts, const Args&... args) const {
     using Result = std::invoke_result_t<Function&, Args&...>;
-    const std::uint64_t start = is_timed ? engine::processor_ns() : 0;
-    engine::FlatArguments flat = engine::flatten(facts(), static_argnums_, args...);
+    const std::uint64_t start = is_timed ? detail::processor_ns() : 0;
+    detail::FlatArguments flat = detail::flatten(facts(), static_argnums_, args...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) {
-      return engine::run_on<Result>(*function_, tensors, std::tuple<Args...>(args...));
+      return detail::run_on<Result>(*function_, tensors, std::tuple<Args...>(args...));
     };
-    const engine::FunctionOutput output =
+    const detail::FunctionOutput output =
         core_->call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run, {}, is_timed});
     if (is_timed && output.is_functions) {
-      const std::uint64_t own_start = engine::processor_ns();
+      const std::uint64_t own_start = detail::processor_ns();
       Result result = itself(args...);
-      const std::uint64_t own_ns = engine::processor_ns() - own_start;
+      const std::uint64_t own_ns = detail::processor_ns() - own_start;
       tree::Flatten results;
       tree::visit(result, results);
       core_->time_backward(results.tensors);
       next_->are(core_->took(own_ns, own_ns));
       return result;
     }
-    Result result = engine::result_of<Result>(output);
+    Result result = detail::result_of<Result>(output);
     if (is_timed) {
-      next_->are(core_->took(engine::processor_ns() - start, output.own_ns));
+      next_->are(core_->took(detail::processor_ns() - start, output.own_ns));
     } else if (output.next != 0) {
       next_->are(output.next);
     }
@@ -108,8 +108,8 @@ class AotFunction {
 
   std::shared_ptr<Function> function_;
   std::vector<std::size_t> static_argnums_;
-  std::shared_ptr<engine::AotCore> core_;
-  std::shared_ptr<engine::BackOffCounter> next_ = std::make_shared<engine::BackOffCounter>();
+  std::shared_ptr<detail::AotCore> core_;
+  std::shared_ptr<detail::BackOffCounter> next_ = std::make_shared<detail::BackOffCounter>();
 };
 
 /// Compiles `function`, which takes and returns tensors and the types that <hindcast/tree.h> supports.

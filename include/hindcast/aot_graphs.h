@@ -9,12 +9,12 @@
 
 namespace hindcast {
 
-using AotPrograms = engine::AotPrograms;
+using AotPrograms = detail::AotPrograms;
 
-namespace engine {
+namespace detail {
 HINDCAST_API void print_programs(const std::vector<AotPrograms>& programs, std::ostream& out);
 HINDCAST_API void draw_programs(const std::vector<AotPrograms>& programs, const std::string& path);
-}  // namespace engine
+}  // namespace detail
 
 /// Runs a program op by op through ATen, in the program's order: the simplest function that a custom program compiler can return.
 HINDCAST_API std::vector<at::Tensor> run_program(const Graph& program, const std::vector<at::Tensor>& inputs);
@@ -28,14 +28,14 @@ std::vector<AotPrograms> get_graphs(const Compiled& compiled) {
 /// Writes joint, forward and backward programs, and what is saved between them, to `out`.
 template <class Compiled>
 void print_graph(const Compiled& compiled, std::ostream& out) {
-  engine::print_programs(get_graphs(compiled), out);
+  detail::print_programs(get_graphs(compiled), out);
 }
 
 /// Draws the newest programs with Graphviz: "step.svg" gives step.joint.svg, step.forward.svg and step.backward.svg. Throws
 /// std::runtime_error naming what is missing: a program, or Graphviz.
 template <class Compiled>
 void draw_graph(const Compiled& compiled, const std::string& path) {
-  engine::draw_programs(get_graphs(compiled), path);
+  detail::draw_programs(get_graphs(compiled), path);
 }
 
 }  // namespace hindcast

@@ -15,13 +15,13 @@ class ModuleHolder;
 
 namespace hindcast {
 
-namespace engine {
+namespace detail {
 /// The visible state that a module's forward depends on, besides the contents of tensors: submodules, their classes, whether each is in
 /// training mode, and which tensors are registered.
 HINDCAST_API std::string facts_of(const torch::nn::Module& module);
 /// Returns for each tensor its name as a parameter or buffer of the module; empty if it is neither.
 HINDCAST_API std::vector<std::string> names_in(const torch::nn::Module& module, const std::vector<at::Tensor>& tensors);
-}  // namespace engine
+}  // namespace detail
 
 /// A module whose forward and backward run as compiled programs. Members that are not registered submodules, parameters or buffers are
 /// invisible: a number that changes, a tensor that is assigned to `weight` itself. Call reset() after such a change, or use
@@ -37,7 +37,7 @@ class AotModule {
 
   template <class... Args>
   auto operator()(const Args&... args) const {
-    return forward_.call_with([&] { return engine::facts_of(*module_); }, args...);
+    return forward_.call_with([&] { return detail::facts_of(*module_); }, args...);
   }
   template <class... Args>
   auto forward(const Args&... args) const {
@@ -49,7 +49,7 @@ class AotModule {
 
   AotStats stats() const { return forward_.stats(); }
   void reset() { forward_.reset(); }
-  const engine::AotCore& core() const { return forward_.core(); }
+  const detail::AotCore& core() const { return forward_.core(); }
 
  private:
   struct Forward {
@@ -62,7 +62,7 @@ class AotModule {
 
   static AotOptions named(const std::shared_ptr<Module>& module, AotOptions options) {
     if (!options.tensor_names) {
-      options.tensor_names = [module](const std::vector<at::Tensor>& tensors) { return engine::names_in(*module, tensors); };
+      options.tensor_names = [module](const std::vector<at::Tensor>& tensors) { return detail::names_in(*module, tensors); };
     }
     return options;
   }

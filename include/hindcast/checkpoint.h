@@ -36,7 +36,7 @@ struct CheckpointOptions {
   bool check = true;
 };
 
-namespace engine {
+namespace detail {
 
 /// While alive, tensors that autograd saves on this thread are dropped, and recomputed by `rerun` when a backward needs them.
 class HINDCAST_API CheckpointScope {
@@ -55,7 +55,7 @@ class HINDCAST_API CheckpointScope {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace engine
+}  // namespace detail
 
 /// Returns `fn(args...)`. Tensors that autograd would save for the backward are dropped: `fn` runs again in the backward, not before the
 /// first node that needs one of them. Memory use is that of the arguments and, in the backward, of one such `fn` at a time; the cost is a
@@ -76,14 +76,14 @@ class HINDCAST_API CheckpointScope {
 /// needed was modified in place; what `fn` throws. Throws c10::Error if saved-tensor hooks are disabled on this thread.
 template <class Function, class... Args>
 auto checkpoint(const CheckpointOptions& options, Function fn, const Args&... args) {
-  if (!engine::CheckpointScope::is_wanted()) return std::invoke(fn, args...);
+  if (!detail::CheckpointScope::is_wanted()) return std::invoke(fn, args...);
   const auto function = std::make_shared<Function>(std::move(fn));
   tree::Flatten flat;
   (tree::visit(args, flat), ...);
   std::tuple<Args...> others(args...);
   tree::Strip strip;
   tree::visit(others, strip);
-  const engine::CheckpointScope scope(options, flat.tensors, [function, others](const std::vector<at::Tensor>& inputs) {
+  const detail::CheckpointScope scope(options, flat.tensors, [function, others](const std::vector<at::Tensor>& inputs) {
     std::tuple<Args...> again = others;
     tree::Refill refill{inputs};
     tree::visit(again, refill);

@@ -23,7 +23,7 @@ class Optimizer;
 
 namespace hindcast {
 
-namespace engine {
+namespace detail {
 class StepParts;
 }
 
@@ -61,7 +61,7 @@ class HINDCAST_API CompiledStep {
 
  private:
   friend CompiledStep compiled_step(torch::optim::Optimizer&, std::optional<ClipGradNorm>);
-  friend engine::StepParts;
+  friend detail::StepParts;
   class Impl;
   explicit CompiledStep(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

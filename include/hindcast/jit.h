@@ -47,12 +47,12 @@ class HINDCAST_API AotJitModule {
   AotStats stats() const { return forward_.stats(); }
   /// Forgets what was compiled.
   void reset() { forward_.reset(); }
-  const engine::AotCore& core() const { return forward_.core(); }
+  const detail::AotCore& core() const { return forward_.core(); }
 
  private:
   struct Forward {
     std::shared_ptr<torch::jit::Module> module;
-    engine::ScriptValue operator()(engine::ScriptValues& inputs) const;
+    detail::ScriptValue operator()(detail::ScriptValues& inputs) const;
   };
 
   Forward itself_;

@@ -37,11 +37,11 @@ class TrainStep {
   template <class... Args>
   auto call_with(std::string facts, const Args&... args) {
     using Result = std::invoke_result_t<LossFunction&, Args&...>;
-    engine::FlatArguments flat = engine::flatten(std::move(facts), static_argnums_, args...);
+    detail::FlatArguments flat = detail::flatten(std::move(facts), static_argnums_, args...);
     const auto run = [&](const std::vector<at::Tensor>& tensors) {
-      return engine::run_on<Result>(function_, tensors, std::tuple<Args...>(args...));
+      return detail::run_on<Result>(function_, tensors, std::tuple<Args...>(args...));
     };
-    return engine::result_of<Result>(core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run}));
+    return detail::result_of<Result>(core_.call({std::move(flat.tensors), std::move(flat.facts), std::move(flat.is_static), run}));
   }
 
   /// The norm of all gradients before the last step clipped them. 0 if no ClipGradNorm was given. Waits for the device.
@@ -53,7 +53,7 @@ class TrainStep {
  private:
   LossFunction function_;
   std::vector<std::size_t> static_argnums_;
-  engine::StepCore core_;
+  detail::StepCore core_;
 };
 
 /// Returns a training step of `optimizer`, which must outlive it and must not move. State, parameter groups, learning rates and schedulers
@@ -84,7 +84,7 @@ class ModuleTrainStep {
 
   template <class... Args>
   auto operator()(const Args&... args) {
-    return step_.call_with(engine::facts_of(*module_), args...);
+    return step_.call_with(detail::facts_of(*module_), args...);
   }
   double grad_norm() const { return step_.grad_norm(); }
   TrainStepStats stats() const { return step_.stats(); }
@@ -102,7 +102,7 @@ class ModuleTrainStep {
 
   static TrainStepOptions named(const std::shared_ptr<Module>& module, TrainStepOptions options) {
     if (!options.aot.tensor_names) {
-      options.aot.tensor_names = [module](const std::vector<at::Tensor>& tensors) { return engine::names_in(*module, tensors); };
+      options.aot.tensor_names = [module](const std::vector<at::Tensor>& tensors) { return detail::names_in(*module, tensors); };
     }
     return options;
   }

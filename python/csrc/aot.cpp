@@ -85,7 +85,7 @@ class Function {
     gone.swap(facts_);
   }
 
-  engine::AotCore core;
+  detail::AotCore core;
   const std::shared_ptr<TensorNames> names;
 
  private:
@@ -123,7 +123,7 @@ ProgramCompiler program_compiler(const std::string& name, int64_t callable) {
   });
 }
 
-engine::FunctionOutput run_function(const Kept& facts, const std::vector<at::Tensor>& inputs) {
+detail::FunctionOutput run_function(const Kept& facts, const std::vector<at::Tensor>& inputs) {
   CallbackResult result = call_function(facts.number(), inputs);
   return {std::move(result.tensors), result.shape == 0 ? nullptr : std::make_shared<const Kept>(result.shape), std::move(result.facts)};
 }
@@ -193,7 +193,7 @@ CallOutcome call_function_of(int64_t function, at::TensorList inputs, int64_t fa
   }
   const auto run = [&](const std::vector<at::Tensor>& tensors) { return run_function(*kept, tensors); };
   try {
-    engine::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), run,
+    detail::FunctionOutput output = found->core.call({inputs.vec(), std::to_string(facts), std::move(is_fixed), run,
                                                       [&](const at::Tensor& tensor) { return found->names->has(tensor); }, is_timed});
     const int64_t number = number_of_shape(output);
     shape = std::move(output.shape);
@@ -213,25 +213,25 @@ KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64
   return kind;
 }
 
-engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
+detail::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
                                  c10::function_ref<void()> before_run) {
   const auto run = [&](const std::vector<at::Tensor>& tensors) {
     before_run();
     return run_function(*kind.kept, tensors);
   };
-  engine::FunctionCall call = function_call_of(kind, std::move(inputs), run);
+  detail::FunctionCall call = function_call_of(kind, std::move(inputs), run);
   call.is_timed = is_timed;
   return core_of(kind).call(call);
 }
 
-engine::FunctionCall function_call_of(const KindOfCall& kind, std::vector<at::Tensor> inputs, engine::RunFunction run) {
+detail::FunctionCall function_call_of(const KindOfCall& kind, std::vector<at::Tensor> inputs, detail::RunFunction run) {
   const TensorNames& names = *kind.function->names;
   return {std::move(inputs), kind.facts, kind.is_fixed, run, [&names](const at::Tensor& tensor) { return names.has(tensor); }};
 }
 
-engine::AotCore& core_of(const KindOfCall& kind) { return kind.function->core; }
+detail::AotCore& core_of(const KindOfCall& kind) { return kind.function->core; }
 
-int64_t number_of_shape(const engine::FunctionOutput& output) {
+int64_t number_of_shape(const detail::FunctionOutput& output) {
   if (output.is_functions) return kFunctions;
   return output.shape ? static_cast<const Kept*>(output.shape.get())->number() : 0;
 }
@@ -256,7 +256,7 @@ std::vector<int64_t> function_stats(int64_t function) {
 std::tuple<std::vector<int64_t>, std::vector<std::string>> function_programs(int64_t function) {
   std::vector<int64_t> numbers;
   std::vector<std::string> explanations;
-  for (const engine::AotPrograms& programs : find_function(function)->core.programs()) {
+  for (const detail::AotPrograms& programs : find_function(function)->core.programs()) {
     for (const auto& graph : {programs.joint, programs.forward, programs.backward}) numbers.push_back(keep_graph(graph));
     explanations.push_back(programs.explanation);
   }

@@ -43,13 +43,13 @@ struct KindOfCall {
 };
 KindOfCall kind_of_call(int64_t function, int64_t facts, const std::vector<int64_t>& fixed);
 /// The same as call_function_of(), for callers that handle warnings and errors themselves. `before_run` is called before the function runs.
-engine::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
+detail::FunctionOutput call_kind(const KindOfCall& kind, std::vector<at::Tensor> inputs, bool is_timed,
                                  c10::function_ref<void()> before_run);
 /// The FunctionCall that call_kind() makes. `run` must outlive the result.
-engine::FunctionCall function_call_of(const KindOfCall& kind, std::vector<at::Tensor> inputs, engine::RunFunction run);
-engine::AotCore& core_of(const KindOfCall& kind);
+detail::FunctionCall function_call_of(const KindOfCall& kind, std::vector<at::Tensor> inputs, detail::RunFunction run);
+detail::AotCore& core_of(const KindOfCall& kind);
 /// The number in CallOutcome.
-int64_t number_of_shape(const engine::FunctionOutput& output);
+int64_t number_of_shape(const detail::FunctionOutput& output);
 
 /// Called after Python has run the function itself. Returns engine::NextCalls.
 int64_t call_ran_eagerly(int64_t function);

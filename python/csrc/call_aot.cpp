@@ -41,7 +41,7 @@ Reference list_of(const std::vector<at::Tensor>& tensors) {
 
 // The outcome of a call, as reported to the Python code.
 struct Told {
-  engine::FunctionOutput output;
+  detail::FunctionOutput output;
   std::vector<int64_t> released;
   bool raised = false, warned = false;
   std::exception_ptr error;
@@ -161,7 +161,7 @@ CompiledFunction::Outcome CompiledFunction::run(Found found, Object* owner, Obje
   return outcome;
 }
 
-const ResultTemplate* CompiledFunction::template_of(Known& known, const engine::FunctionOutput& output, Object* owner) {
+const ResultTemplate* CompiledFunction::template_of(Known& known, const detail::FunctionOutput& output, Object* owner) {
   const int64_t shape = number_of_shape(output);
   if (shape == 0) return nullptr;
   if (known.shape != shape) {

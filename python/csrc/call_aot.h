@@ -30,7 +30,7 @@ class CompiledFunction {
   struct Outcome {
     enum class What : uint8_t { NotKnown, Raised, Hit, Finished } what = What::NotKnown;
     std::shared_ptr<Known> known;
-    engine::FunctionOutput output;  // of a hit
+    detail::FunctionOutput output;  // of a hit
     Reference result;               // returned by the Python code if it ran the call
   };
   /// A known kind of call, and the tensors among the arguments. `known` is nullptr if the call is not recognised. `takes_gradients`: calls
@@ -48,7 +48,7 @@ class CompiledFunction {
   void note_hit() { ++hits_; }
   /// The template of a hit's result; nullptr if the result is a single tensor, or something a template cannot build. May set Python's
   /// error.
-  static const ResultTemplate* template_of(Known& known, const engine::FunctionOutput& output, Object* owner);
+  static const ResultTemplate* template_of(Known& known, const detail::FunctionOutput& output, Object* owner);
   /// The result of a hit; nullptr if Python's error is set.
   Object* result_of(Outcome& outcome, Object* owner, Object* args, Object* kwargs);
 

@@ -223,7 +223,7 @@ Object* run_backward_of_python(Object*, Object* const* given, std::ptrdiff_t cou
       return call_pytorchs(given, count, names);
     }
     of_thread.unseen = 0;
-    started = engine::processor_ns();
+    started = detail::processor_ns();
   }
   const auto arguments = arguments_of(given, count, names);
   if (!arguments) return call_pytorchs(given, count, names);

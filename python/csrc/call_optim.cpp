@@ -380,7 +380,7 @@ class OptimizerInPython final : public OptimizerStep {
       HC_UNSUPPORTED("the optimizer's own code updates a parameter: {}", why);
   }
 
-  bool gather(const engine::StepFactor& factor) override {
+  bool gather(const detail::StepFactor& factor) override {
     factor_ = factor;
     last_ = gather_all(has_gradient);
     return last_.has_value();
@@ -395,8 +395,8 @@ class OptimizerInPython final : public OptimizerStep {
     return note(updated).empty();
   }
 
-  engine::StepFactor factor() const override { return factor_; }
-  void let_go(const engine::StepFactor& factor) override {
+  detail::StepFactor factor() const override { return factor_; }
+  void let_go(const detail::StepFactor& factor) override {
     if (factor_.factor.is_same(factor.factor)) factor_ = {};
   }
   bool makes_state(const std::vector<at::Tensor>& updated) override {
@@ -466,7 +466,7 @@ class OptimizerInPython final : public OptimizerStep {
   Object* const optimizer_;
   const Clip clip_;
   std::optional<GatheredStep> last_;
-  engine::StepFactor factor_;
+  detail::StepFactor factor_;
   uint64_t compiled_ = 0;
 };
 

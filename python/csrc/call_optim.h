@@ -28,7 +28,7 @@ using Clip = std::optional<std::array<double, 2>>;
 Clip clip_of(Object* given);
 
 /// The step of a Python optimizer, for CUDA graphs of training steps. All methods need the GIL.
-class OptimizerStep : public engine::StepParts {
+class OptimizerStep : public detail::StepParts {
  public:
   /// Clips, and updates all parameters that have a gradient. Throws base::Unsupported if kernels cannot do all of it.
   virtual void step() = 0;

@@ -163,9 +163,9 @@ size_t count_tensors(const ResultTemplate& result) {
 }
 
 // Runs loss, gradients and updates of a step with a known program and result. Returns only the function's result.
-engine::FunctionOutput run_whole_step(CompiledFunction::Known& known, Object* owner, const engine::FunctionCall& call,
+detail::FunctionOutput run_whole_step(CompiledFunction::Known& known, Object* owner, const detail::FunctionCall& call,
                                       const std::vector<at::Tensor>& trained, OptimizerStep& update) {
-  engine::FunctionOutput output = core_of(known.kind).call(call);
+  detail::FunctionOutput output = core_of(known.kind).call(call);
   const ResultTemplate* const whole = result_with_gradients(CompiledFunction::template_of(known, output, owner), trained.size());
   if (whole == nullptr) {
     PyErr_Clear();
@@ -191,18 +191,18 @@ Object* train_as_recorded(const TrainArguments& given, const TrainPlan& plan, co
   std::vector<at::Tensor> trained;
   trained.reserve(plan.trained.size());
   for (const size_t i : plan.trained) trained.push_back(gradients.parameter(i));
-  const auto updated = [&](const engine::AotHit&) {
+  const auto updated = [&](const detail::AotHit&) {
     std::vector<at::Tensor> with_gradient;
     for (size_t i = 0; i < trained.size(); ++i) {
       if (known.result->parts()[i + 1].is_tensor()) with_gradient.push_back(trained[i]);
     }
     return with_gradient;
   };
-  const auto function = [](const std::vector<at::Tensor>&) -> engine::FunctionOutput { HC_UNSUPPORTED("the function would run"); };
-  const engine::FunctionCall call = function_call_of(known.kind, found.tensors, function);
-  std::optional<engine::FunctionOutput> output = recorder.steps.run(
+  const auto function = [](const std::vector<at::Tensor>&) -> detail::FunctionOutput { HC_UNSUPPORTED("the function would run"); };
+  const detail::FunctionCall call = function_call_of(known.kind, found.tensors, function);
+  std::optional<detail::FunctionOutput> output = recorder.steps.run(
       {call, core_of(known.kind), trained,
-       [&](const engine::FunctionCall& on) { return run_whole_step(known, given.function, on, trained, *recorder.update); }, updated});
+       [&](const detail::FunctionCall& on) { return run_whole_step(known, given.function, on, trained, *recorder.update); }, updated});
   if (!output) return nullptr;
   compiled_function_of(given.call)->note_hit();
   if (!recorder.update->tell(given.update)) return nullptr;

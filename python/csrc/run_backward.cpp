@@ -57,7 +57,7 @@ struct BackOffCounter {
 };
 
 BackOffCounter back_off_counter(engine::Trial& trial) {
-  const engine::NextCalls next = trial.next();
+  const detail::NextCalls next = trial.next();
   return next != 0 ? BackOffCounter{next, true} : BackOffCounter{take_pause(), false};
 }
 

@@ -19,7 +19,7 @@ namespace hindcast::codegen {
 class Plan;
 }
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 /// `shape`: the result without its tensors, for a caller who knows its type.
 struct FunctionOutput {
@@ -97,4 +97,4 @@ class HINDCAST_API AotCore {
   std::shared_ptr<Implementation> implementation_;
 };
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 /// What a call that was looked up gained.
 enum class Gain : std::uint8_t {
@@ -80,4 +80,4 @@ class BackOffCounter {
   std::atomic<std::uint64_t> left_ = 0;
 };
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 /// The visitor of <hindcast/tree.h>, for values whose types are known at run time.
 struct ValueVisitor {
@@ -39,4 +39,4 @@ void hindcast_visit(Value& value, Visit& with, const ScriptValue*) {
 
 using ScriptValues = std::vector<ScriptValue>;
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

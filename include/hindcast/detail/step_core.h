@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 class HINDCAST_API StepCore {
  public:
@@ -27,4 +27,4 @@ class HINDCAST_API StepCore {
   std::unique_ptr<Implementation> implementation_;
 };
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

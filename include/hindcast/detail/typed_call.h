@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace hindcast::engine {
+namespace hindcast::detail {
 
 struct FlatArguments {
   std::vector<at::Tensor> tensors;
@@ -56,4 +56,4 @@ Result result_of(const FunctionOutput& output) {
   return result;
 }
 
-}  // namespace hindcast::engine
+}  // namespace hindcast::detail

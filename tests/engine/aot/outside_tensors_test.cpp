@@ -11,9 +11,9 @@
 namespace hindcast::tests {
 namespace {
 
-using engine::AotCore;
-using engine::FunctionOutput;
-using engine::HasOwner;
+using detail::AotCore;
+using detail::FunctionOutput;
+using detail::HasOwner;
 
 class ScaledFromOutside {
  public:
@@ -24,8 +24,10 @@ class ScaledFromOutside {
           return options;
         }()) {}
 
-  at::Tensor call(const std::string& facts, HasOwner has_owner) {
-    const auto function = [this](const std::vector<at::Tensor>& inputs) { return FunctionOutput{{inputs[0] * scale}, nullptr, {}}; };
+  at::Tensor call(const std::string& facts, detail::HasOwner has_owner) {
+    const auto function = [this](const std::vector<at::Tensor>& inputs) {
+      return detail::FunctionOutput{{inputs[0] * scale}, nullptr, {}};
+    };
     return core_.call({{at::ones({3})}, facts, {}, function, std::move(has_owner)}).tensors.at(0);
   }
   void forget(const std::string& facts) { core_.forget(facts); }
@@ -34,7 +36,7 @@ class ScaledFromOutside {
   at::Tensor scale = at::full({3}, 2);
 
  private:
-  AotCore core_;
+  detail::AotCore core_;
 };
 
 using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl>;

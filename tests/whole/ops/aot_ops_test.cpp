@@ -53,12 +53,12 @@ std::vector<IValue> with_tensors(std::vector<IValue> values, const Tensors& tens
 
 std::vector<IValue> without_tensors(const std::vector<IValue>& values) { return with_tensors(values, Tensors(tensors_of(values).size())); }
 
-OpCaller compiled(engine::AotCore& core) {
+OpCaller compiled(detail::AotCore& core) {
   return [&core](const c10::OperatorHandle& op, std::vector<IValue> arguments) {
     const auto run = [&](const Tensors& tensors) {
       torch::jit::Stack stack = with_tensors(arguments, tensors);
       op.callBoxed(stack);
-      return engine::FunctionOutput{tensors_of(stack), std::make_shared<const std::vector<IValue>>(without_tensors(stack))};
+      return detail::FunctionOutput{tensors_of(stack), std::make_shared<const std::vector<IValue>>(without_tensors(stack))};
     };
     std::ostringstream facts;
     for (const IValue& argument : arguments) {
@@ -84,7 +84,7 @@ void expect_like_stock(const Row& row, Partition how, Tally& tally) {
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compilers::eager();
   options.partition = std::move(how);
-  engine::AotCore core(options);
+  detail::AotCore core(options);
   Setting setting;
   setting.dtype = dtype_of(row.dtypes.front());
   const uint64_t seeds[] = {1, 2, 3, 4, 5};

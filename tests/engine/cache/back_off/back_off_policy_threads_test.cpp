@@ -25,7 +25,7 @@ void on_threads(const Body& body) {
 }
 
 TEST(CallsToComeOfThreads, AreLeftOnceEach) {
-  engine::BackOffCounter calls;
+  detail::BackOffCounter calls;
   calls.are(1000);
   std::atomic<int> left = 0;
   on_threads([&] {
