@@ -1,4 +1,4 @@
-#include "hindcast/traceable.h"
+#include "hooks/traceable.h"
 
 #include <torch/csrc/autograd/cpp_hook.h>
 

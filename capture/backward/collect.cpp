@@ -9,7 +9,7 @@
 #include "capture/backward/typed_collectors.h"
 #include "capture/backward/visitor.h"
 #include "capture/backward/walk.h"
-#include "hindcast/traceable.h"
+#include "hooks/traceable.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <torch/csrc/autograd/function_hook.h>

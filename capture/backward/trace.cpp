@@ -8,7 +8,7 @@
 #include "capture/backward/libtorch_access.h"
 #include "capture/backward/program_node.h"
 #include "capture/backward/trace_writer.h"
-#include "hindcast/traceable.h"
+#include "hooks/traceable.h"
 #include "hooks/accumulate_grad.h"
 #include "hooks/current_node.h"
 #include "hooks/run_hooks.h"

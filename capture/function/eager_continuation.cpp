@@ -148,6 +148,9 @@ void FunctionTrace::begin_at_arguments() {
     Primal& primal = primals_[i];
     if (!primal.inner.is_valid() || !primal.is_leaf) continue;
     replace_in_history(primal.inner, primal.outside);
+    // An assignment to .data makes LibTorch give the stand-in another node.
+    const auto own = torch::autograd::impl::try_get_grad_accumulator(primal.stand_in);
+    if (own && own != primal.outside.function) replace_in_history(Edge(own, 0), primal.outside);
     torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));
   }
 }

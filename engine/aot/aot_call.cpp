@@ -144,17 +144,18 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     return run_eagerly(*context_, call_);
   }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
-  const bool may_draw_again = known->draws_random_numbers() && (!known->numbers().empty() || known->has_data_sizes());
+  const bool may_run_function = !known->numbers().empty() || known->has_data_sizes() || known->writes();
+  const bool may_draw_again = known->draws_random_numbers() && may_run_function;
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
   std::optional<std::vector<at::Tensor>> made;
   try {
     made = pair->forward->run_and_bind(primals, bindings);
   } catch (const std::exception&) {
     // The program may have thrown because this call reads another scalar than it was traced with, which is compared only below. If that is
-    // not the reason, the function itself throws the same.
-    if (known->numbers().empty() && !known->has_data_sizes()) throw;
+    // not the reason, the function itself throws the same, after what it writes before: a program writes last.
+    if (!may_run_function) throw;
     random.restore();
-    context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
+    if (!known->numbers().empty() || known->has_data_sizes()) context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     return run_eagerly(*context_, call_);
   }
   if (!made) {

@@ -132,6 +132,10 @@ class Specialisation {
   bool is_written(size_t primal) const {
     return std::any_of(results_.begin(), results_.end(), [&](const capture::Result& result) { return result.written == primal; });
   }
+  /// Whether it writes to any tensor of the caller's.
+  bool writes() const {
+    return std::any_of(results_.begin(), results_.end(), [](const capture::Result& result) { return result.written.has_value(); });
+  }
   /// Inputs come first among primals.
   bool is_input(size_t primal) const { return primal < first_.size(); }
   bool has_gradients() const { return has_gradients_; }

@@ -5,9 +5,7 @@
 // tracer calls it once on stand-ins; a hit does not call it. The types of a node's traceable hooks are part of the key.
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/function.h>
 
-#include <cstdint>
 #include <type_traits>
 
 namespace hindcast {
@@ -31,10 +29,4 @@ TraceableHook<F> traceable(F fn) {
   return {fn};
 }
 
-namespace hooks {
-
-/// Nonzero and equal for equal lists if all tensor pre-hooks of the node are traceable, 0 if any is not, or if the node has no such hook.
-uint64_t traceable_fingerprint(torch::autograd::Node& node);
-
-}  // namespace hooks
 }  // namespace hindcast

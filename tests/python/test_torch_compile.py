@@ -528,3 +528,51 @@ def test_fake_tensors_and_traces():
     with FakeTensorMode():
         assert call(torch.ones(5)).shape == (5,)
     assert torch.equal(call(torch.ones(3)), torch.ones(3).sin().cos())
+
+
+def test_data_of_a_parameter_is_assigned_before_it_is_used():
+    class Constrained(torch.nn.Linear):
+        def forward(self, x):
+            self.weight.data = torch.renorm(self.weight.data, p=2, dim=0, maxnorm=0.5)
+            return torch.nn.functional.linear(x, self.weight, self.bias)
+
+    results = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        torch.compiler.reset()
+        net = Constrained(4, 2)
+        model = torch.compile(net, backend="hindcast") if compiled else net
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(3, 4)).sin().sum().backward()
+            optimizer.step()
+        results.append(net.weight.detach().clone())
+    assert torch.allclose(*results)
+
+
+def test_buffers_are_updated_before_an_operator_raises():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(3)
+            self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x, labels):
+            self.calls += 1
+            return torch.nn.functional.cross_entropy(self.norm(x), labels)
+
+    results = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        net = Model()
+        model = torch.compile(net, backend="hindcast") if compiled else net
+        for call in range(6):
+            labels = torch.tensor([0, 1, 7 if call % 2 else 2])
+            try:
+                model(torch.randn(3, 3), labels).backward()
+            except IndexError:
+                pass
+        results.append([net.calls.clone(), net.norm.num_batches_tracked.clone(), net.norm.running_mean.clone()])
+    for ours, stock in zip(*results):
+        assert torch.allclose(ours, stock)

@@ -24,10 +24,8 @@ class ScaledFromOutside {
           return options;
         }()) {}
 
-  at::Tensor call(const std::string& facts, detail::HasOwner has_owner) {
-    const auto function = [this](const std::vector<at::Tensor>& inputs) {
-      return detail::FunctionOutput{{inputs[0] * scale}, nullptr, {}};
-    };
+  at::Tensor call(const std::string& facts, HasOwner has_owner) {
+    const auto function = [this](const std::vector<at::Tensor>& inputs) { return FunctionOutput{{inputs[0] * scale}, nullptr, {}}; };
     return core_.call({{at::ones({3})}, facts, {}, function, std::move(has_owner)}).tensors.at(0);
   }
   void forget(const std::string& facts) { core_.forget(facts); }
@@ -36,7 +34,7 @@ class ScaledFromOutside {
   at::Tensor scale = at::full({3}, 2);
 
  private:
-  detail::AotCore core_;
+  AotCore core_;
 };
 
 using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl>;

@@ -518,6 +518,37 @@ TEST(AotSemantics, AFunctionThatThrowsInItsFirstCall) {
   EXPECT_EQ(f.stats().hits, 2U);
 }
 
+TEST(AotSemantics, WhatAFunctionWritesBeforeItThrowsIsWritten) {
+  const at::Tensor count = torch::zeros({}), noise = torch::ones({64});
+  const auto function = [&](const at::Tensor& table, const at::Tensor& rows) {
+    count.add_(1);
+    const at::Tensor drawn = at::dropout(noise, 0.5, true);
+    return (table.index_select(0, rows) * count * drawn.sum()).sum();
+  };
+  const auto seen = [&](auto&& called) {
+    torch::manual_seed(0);
+    count.zero_();
+    Tensors all;
+    const auto table = leaf({4, 2});
+    for (int call = 0; call < 6; ++call) {
+      const auto rows = torch::tensor({0, call % 2 == 1 ? 7 : 3});
+      try {
+        called(table, rows).backward();
+      } catch (const c10::Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("out of range"));
+      }
+      all.insert(all.end(), {count.clone(), table.grad().clone(), torch::rand({1})});
+    }
+    return all;
+  };
+  AotOptions options = exact();
+  options.fallback_random = true;
+  const auto f = aot_function(function, options);
+  const Tensors given = seen(f), expected = seen(function);
+  EXPECT_GT(f.stats().hits, 0U);
+  for (size_t i = 0; i < given.size(); ++i) EXPECT_TRUE(given[i].equal(expected[i])) << i << given[i] << expected[i];
+}
+
 TEST(AotSemantics, ArgumentsAreStructsVectorsAndNumbers) {
   const auto function = [](const Batch& batch, bool twice, std::optional<at::Tensor> more) {
     auto y = batch.x * batch.scale;

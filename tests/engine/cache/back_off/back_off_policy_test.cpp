@@ -18,78 +18,78 @@ using detail::kTimed;
 using detail::NextCalls;
 
 constexpr int kPatience = 32, kTurns = 16, kLooks = 32;
-constexpr detail::NextCalls kMost = 255;
+constexpr NextCalls kMost = 255;
 
 /// Calls that end with the first that is timed.
-detail::NextCalls until_timed(detail::BackOffPolicy& policy, detail::Gain gain, const void* program, int most = 3000) {
-  detail::NextCalls next = 0;
+NextCalls until_timed(BackOffPolicy& policy, Gain gain, const void* program, int most = 3000) {
+  NextCalls next = 0;
   for (int i = 0; i < most && next == 0; ++i) next = policy.looked(gain, program);
   return next;
 }
 
 /// Turns of a program that takes `program_ns`, and of the function.
-detail::NextCalls compare(detail::BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
-  detail::NextCalls next = detail::kTimed;
-  for (int i = 0; i < kTurns && next == detail::kTimed; ++i) {
+NextCalls compare(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
+  NextCalls next = kTimed;
+  for (int i = 0; i < kTurns && next == kTimed; ++i) {
     const bool is_functions = policy.is_functions_turn(program);
-    policy.looked(detail::Gain::Perhaps, program);
+    policy.looked(Gain::Perhaps, program);
     next = is_functions ? policy.took(own_ns + 100, own_ns) : policy.took(program_ns, 0);
   }
   return next;
 }
 
-TEST(detail::BackOffPolicy, EagerCallsAreTimedAndThenLeft) {
-  detail::BackOffPolicy policy;
-  for (int i = 0; i < kPatience - 1; ++i) EXPECT_EQ(policy.looked(detail::Gain::None, nullptr), 0);
-  EXPECT_EQ(policy.looked(detail::Gain::None, nullptr), detail::kTimed);
+TEST(BackOffPolicy, EagerCallsAreTimedAndThenLeft) {
+  BackOffPolicy policy;
+  for (int i = 0; i < kPatience - 1; ++i) EXPECT_EQ(policy.looked(Gain::None, nullptr), 0);
+  EXPECT_EQ(policy.looked(Gain::None, nullptr), kTimed);
   for (int i = 0; i < kTurns - 1; ++i) {
-    policy.looked(detail::Gain::None, nullptr);
-    EXPECT_EQ(policy.took(9000, 4000), detail::kTimed);
+    policy.looked(Gain::None, nullptr);
+    EXPECT_EQ(policy.took(9000, 4000), kTimed);
   }
   EXPECT_EQ(policy.took(9000, 4000), kMost);
 }
 
-TEST(detail::BackOffPolicy, AsManyAsTakeTenMillisecondsAreLeft) {
-  detail::BackOffPolicy policy;
-  until_timed(policy, detail::Gain::None, nullptr);
-  detail::NextCalls next = detail::kTimed;
+TEST(BackOffPolicy, AsManyAsTakeTenMillisecondsAreLeft) {
+  BackOffPolicy policy;
+  until_timed(policy, Gain::None, nullptr);
+  NextCalls next = kTimed;
   for (int i = 0; i < kTurns; ++i) next = policy.took(2'200'000, 2'000'000);
   EXPECT_EQ(next, 5);
 }
 
-TEST(detail::BackOffPolicy, WhereTheFunctionTakesNearlyAllOfACallNoneAreLeft) {
+TEST(BackOffPolicy, WhereTheFunctionTakesNearlyAllOfACallNoneAreLeft) {
   for (const uint64_t own : {100'000U, 20'000'000U}) {
-    detail::BackOffPolicy policy;
-    until_timed(policy, detail::Gain::None, nullptr);
-    detail::NextCalls next = detail::kTimed;
+    BackOffPolicy policy;
+    until_timed(policy, Gain::None, nullptr);
+    NextCalls next = kTimed;
     for (int i = 0; i < kTurns; ++i) next = policy.took(own + own / 100, own);
     EXPECT_EQ(next, 0);
   }
 }
 
-TEST(detail::BackOffPolicy, AProgramThatIsSlowerThanTheFunctionIsLeft) {
-  detail::BackOffPolicy policy;
+TEST(BackOffPolicy, AProgramThatIsSlowerThanTheFunctionIsLeft) {
+  BackOffPolicy policy;
   const int program = 0;
-  EXPECT_EQ(until_timed(policy, detail::Gain::Perhaps, &program), detail::kTimed);
+  EXPECT_EQ(until_timed(policy, Gain::Perhaps, &program), kTimed);
   EXPECT_EQ(compare(policy, &program, 5000, 1000), kMost);
 }
 
-TEST(detail::BackOffPolicy, AProgramThatIsFasterStaysAndIsTriedAgainEverMoreRarely) {
-  detail::BackOffPolicy policy;
+TEST(BackOffPolicy, AProgramThatIsFasterStaysAndIsTriedAgainEverMoreRarely) {
+  BackOffPolicy policy;
   const int program = 0;
   for (const int calls : {32, 256, 2048, 2048}) {
-    for (int i = 0; i < calls - 1; ++i) ASSERT_EQ(policy.looked(detail::Gain::Perhaps, &program), 0) << i << " of " << calls;
-    ASSERT_EQ(policy.looked(detail::Gain::Perhaps, &program), detail::kTimed);
+    for (int i = 0; i < calls - 1; ++i) ASSERT_EQ(policy.looked(Gain::Perhaps, &program), 0) << i << " of " << calls;
+    ASSERT_EQ(policy.looked(Gain::Perhaps, &program), kTimed);
     EXPECT_EQ(compare(policy, &program, 1000, 5000), 0);
   }
 }
 
 /// The same, with backwards. `program_ns` and `own_ns`: of call and backward together; 0: no backward comes.
-detail::NextCalls compare_with_backwards(detail::BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
-  detail::NextCalls next = detail::kTimed;
-  for (int i = 0; i < kTurns && next == detail::kTimed; ++i) {
+NextCalls compare_with_backwards(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
+  NextCalls next = kTimed;
+  for (int i = 0; i < kTurns && next == kTimed; ++i) {
     const bool is_functions = policy.is_functions_turn(program);
-    policy.looked(detail::Gain::PerhapsWithBackward, program);
+    policy.looked(Gain::PerhapsWithBackward, program);
     const uint64_t backward_ns = is_functions ? own_ns : program_ns;
     if (backward_ns != 0) policy.took_backward(program, backward_ns - 1000, is_functions);
     next = is_functions ? policy.took(1100, 1000) : policy.took(1000, 0);
@@ -97,11 +97,11 @@ detail::NextCalls compare_with_backwards(detail::BackOffPolicy& policy, const vo
   return next;
 }
 
-TEST(detail::BackOffPolicy, BackwardsCount) {
+TEST(BackOffPolicy, BackwardsCount) {
   const int program = 0;
   const auto next = [&](uint64_t program_ns, uint64_t own_ns) {
-    detail::BackOffPolicy policy;
-    until_timed(policy, detail::Gain::PerhapsWithBackward, &program);
+    BackOffPolicy policy;
+    until_timed(policy, Gain::PerhapsWithBackward, &program);
     return compare_with_backwards(policy, &program, program_ns, own_ns);
   };
   EXPECT_EQ(next(5000, 4000), kMost);
@@ -112,11 +112,11 @@ TEST(detail::BackOffPolicy, BackwardsCount) {
   EXPECT_EQ(next(5000, 0), 0);
 }
 
-TEST(detail::BackOffPolicy, BackwardsOfOtherProgramsDoNotCount) {
+TEST(BackOffPolicy, BackwardsOfOtherProgramsDoNotCount) {
   const int program = 0, other = 0;
-  detail::BackOffPolicy policy;
+  BackOffPolicy policy;
   EXPECT_EQ(policy.timed_kind(), nullptr);
-  until_timed(policy, detail::Gain::PerhapsWithBackward, &program);
+  until_timed(policy, Gain::PerhapsWithBackward, &program);
   EXPECT_EQ(policy.timed_kind(), &program);
   policy.took_backward(&other, 1, /*is_own=*/true);
   EXPECT_EQ(compare_with_backwards(policy, &program, 4000, 5000), 0);
@@ -124,7 +124,7 @@ TEST(detail::BackOffPolicy, BackwardsOfOtherProgramsDoNotCount) {
 }
 
 // One node of autograd's, which a program has too. Programs and the function take turns, and then some calls are left, or not.
-TEST(detail::BackOffPolicy, FunctionsOfOneNodeHaveTheirGradientsInEachTurn) {
+TEST(BackOffPolicy, FunctionsOfOneNodeHaveTheirGradientsInEachTurn) {
   const auto function = [](const at::Tensor& x) { return x.flip(0); };
   const auto compiled = hindcast::aot_function(function);
   for (int i = 0; i < 400; ++i) {
@@ -140,41 +140,41 @@ TEST(detail::BackOffPolicy, FunctionsOfOneNodeHaveTheirGradientsInEachTurn) {
   }
 }
 
-TEST(detail::BackOffPolicy, AVerdictIsTriedAgain) {
-  detail::BackOffPolicy policy;
+TEST(BackOffPolicy, AVerdictIsTriedAgain) {
+  BackOffPolicy policy;
   const int program = 0;
-  until_timed(policy, detail::Gain::Perhaps, &program);
+  until_timed(policy, Gain::Perhaps, &program);
   compare(policy, &program, 5000, 1000);
-  for (int i = 0; i < kLooks - 1; ++i) EXPECT_EQ(policy.looked(detail::Gain::Perhaps, &program), kMost);
-  EXPECT_EQ(policy.looked(detail::Gain::Perhaps, &program), detail::kTimed);
+  for (int i = 0; i < kLooks - 1; ++i) EXPECT_EQ(policy.looked(Gain::Perhaps, &program), kMost);
+  EXPECT_EQ(policy.looked(Gain::Perhaps, &program), kTimed);
   EXPECT_EQ(compare(policy, &program, 1000, 5000), 0) << "it is faster now";
-  EXPECT_EQ(policy.looked(detail::Gain::Perhaps, &program), 0);
+  EXPECT_EQ(policy.looked(Gain::Perhaps, &program), 0);
 }
 
-TEST(detail::BackOffPolicy, ACallThatGainsEndsIt) {
-  detail::BackOffPolicy policy;
-  until_timed(policy, detail::Gain::None, nullptr);
+TEST(BackOffPolicy, ACallThatGainsEndsIt) {
+  BackOffPolicy policy;
+  until_timed(policy, Gain::None, nullptr);
   for (int i = 0; i < kTurns; ++i) policy.took(9000, 4000);
-  EXPECT_EQ(policy.looked(detail::Gain::None, nullptr), kMost);
-  EXPECT_EQ(policy.looked(detail::Gain::Some, nullptr), 0);
-  EXPECT_EQ(policy.looked(detail::Gain::None, nullptr), 0);
+  EXPECT_EQ(policy.looked(Gain::None, nullptr), kMost);
+  EXPECT_EQ(policy.looked(Gain::Some, nullptr), 0);
+  EXPECT_EQ(policy.looked(Gain::None, nullptr), 0);
 }
 
-TEST(detail::BackOffPolicy, TwoKindsInTurnAreLookedAt) {
-  detail::BackOffPolicy policy;
+TEST(BackOffPolicy, TwoKindsInTurnAreLookedAt) {
+  BackOffPolicy policy;
   const int programs[] = {0, 1};
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(policy.looked(detail::Gain::Perhaps, &programs[i % 2]), 0);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(policy.looked(Gain::Perhaps, &programs[i % 2]), 0);
 }
 
-TEST(detail::BackOffPolicy, TracesAreNeitherGainNorLoss) {
-  detail::BackOffPolicy policy;
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(policy.looked(detail::Gain::Unknown, nullptr), 0);
+TEST(BackOffPolicy, TracesAreNeitherGainNorLoss) {
+  BackOffPolicy policy;
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(policy.looked(Gain::Unknown, nullptr), 0);
 }
 
-TEST(detail::BackOffPolicy, ProgramsTakeTurnsInNoPeriod) {
-  detail::BackOffPolicy policy;
+TEST(BackOffPolicy, ProgramsTakeTurnsInNoPeriod) {
+  BackOffPolicy policy;
   const int program = 0, other = 0;
-  until_timed(policy, detail::Gain::Perhaps, &program);
+  until_timed(policy, Gain::Perhaps, &program);
   std::string turns;
   for (int i = 0; i < kTurns; ++i) {
     turns += policy.is_functions_turn(&program) ? 'f' : 'p';
@@ -184,14 +184,14 @@ TEST(detail::BackOffPolicy, ProgramsTakeTurnsInNoPeriod) {
   EXPECT_EQ(turns, "pffpfppffppfpffp");
 }
 
-TEST(detail::BackOffCounter, AreLeftOneByOne) {
-  detail::BackOffCounter calls;
+TEST(BackOffCounter, AreLeftOneByOne) {
+  BackOffCounter calls;
   EXPECT_FALSE(calls.leaves_this_one());
   calls.are(2);
   EXPECT_TRUE(calls.leaves_this_one());
   EXPECT_TRUE(calls.leaves_this_one());
   EXPECT_FALSE(calls.leaves_this_one());
-  calls.are(detail::kTimed);
+  calls.are(kTimed);
   EXPECT_FALSE(calls.leaves_this_one());
   EXPECT_TRUE(calls.is_timed());
   EXPECT_EQ(calls.left(), 2U);
