@@ -144,18 +144,20 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     return run_eagerly(*context_, call_);
   }
   if (call_.has_separate_results && !known->may_have_one_node(primals)) return run_eagerly(*context_, call_);
-  const bool may_run_function = !known->numbers().empty() || known->has_data_sizes() || known->writes();
-  const bool may_draw_again = known->draws_random_numbers() && may_run_function;
+  const bool may_differ = !known->numbers().empty() || known->has_data_sizes();
+  const bool may_draw_again = known->draws_random_numbers() && (may_differ || known->writes());
   const auto random = may_draw_again ? capture::RandomState::of(primals) : capture::RandomState();
   std::optional<std::vector<at::Tensor>> made;
   try {
     made = pair->forward->run_and_bind(primals, bindings);
   } catch (const std::exception&) {
-    // The program may have thrown because this call reads another scalar than it was traced with, which is compared only below. If that is
-    // not the reason, the function itself throws the same, after what it writes before: a program writes last.
-    if (!may_run_function) throw;
+    // Nothing has happened yet but that random numbers were drawn: a program writes last. The function itself may read another number than
+    // it was traced with, which is compared only below. It may catch the error, or throws it after what it writes before. An error of a
+    // compiler's own is the caller's to see.
+    const bool is_an_operators = pair->forward->has_plan() && (may_draw_again || !known->draws_random_numbers());
+    if (!may_differ && !is_an_operators) throw;
     random.restore();
-    if (!known->numbers().empty() || known->has_data_sizes()) context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
+    if (may_differ) context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     return run_eagerly(*context_, call_);
   }
   if (!made) {

@@ -549,6 +549,47 @@ TEST(AotSemantics, WhatAFunctionWritesBeforeItThrowsIsWritten) {
   for (size_t i = 0; i < given.size(); ++i) EXPECT_TRUE(given[i].equal(expected[i])) << i << given[i] << expected[i];
 }
 
+TEST(AotSemantics, AFunctionMayCatchAnErrorThatItsTraceDidNotMeet) {
+  const auto function = [](const at::Tensor& table, const at::Tensor& rows) {
+    try {
+      return table.index_select(0, rows) * 2;
+    } catch (const c10::Error&) {
+      return table * 3;
+    }
+  };
+  const auto f = aot_function(function, exact());
+  for (int call = 0; call < 6; ++call) {
+    const auto table = leaf({4, 2});
+    const auto rows = torch::tensor({0, call % 3 == 2 ? 7 : 3});
+    const at::Tensor given = f(table, rows), expected = function(table, rows);
+    EXPECT_TRUE(given.equal(expected)) << call;
+    EXPECT_TRUE(torch::autograd::grad({given.sum()}, {table})[0].equal(torch::autograd::grad({expected.sum()}, {table})[0])) << call;
+  }
+  EXPECT_GT(f.stats().hits, 0U);
+}
+
+TEST(AotSemantics, AnErrorOfACompilersOwnIsTheCallersToSee) {
+  const at::Tensor count = torch::zeros({});
+  AotOptions options;
+  bool throws = false;
+  options.fw_compiler = [&](const std::shared_ptr<const Graph>& program, const Tensors&) -> ProgramFunction {
+    return [&throws, program](const Tensors& inputs) {
+      if (throws) throw std::runtime_error("of the compiler");
+      return run_program(*program, inputs);
+    };
+  };
+  const auto f = aot_function(
+      [&](const at::Tensor& x) {
+        count.add_(1);
+        return x * 2;
+      },
+      options);
+  const at::Tensor x = torch::ones({2});
+  for (int call = 0; call < 3; ++call) f(x);
+  throws = true;
+  EXPECT_THAT([&] { f(x); }, ThrowsMessage<std::runtime_error>(HasSubstr("of the compiler")));
+}
+
 TEST(AotSemantics, ArgumentsAreStructsVectorsAndNumbers) {
   const auto function = [](const Batch& batch, bool twice, std::optional<at::Tensor> more) {
     auto y = batch.x * batch.scale;
