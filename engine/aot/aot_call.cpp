@@ -96,6 +96,12 @@ bool same_number(const at::Scalar& a, const at::Scalar& b) {
   return a.isIntegral(/*includeBool=*/true) ? a.toLong() == b.toLong() : a.toComplexDouble() == b.toComplexDouble();
 }
 
+bool has_traced_numbers(const Specialisation& known, const std::vector<at::Tensor>& outputs) {
+  const std::vector<capture::AskedNumber>& numbers = known.numbers();
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](const capture::AskedNumber& asked) { return same_number(outputs[asked.result].item(), asked.number); });
+}
+
 }  // namespace
 
 std::vector<at::Tensor> AotCall::primals_of(const Specialisation& known) const {
@@ -151,9 +157,8 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
   try {
     made = pair->forward->run_and_bind(primals, bindings);
   } catch (const std::exception&) {
-    // Nothing has happened yet but that random numbers were drawn: a program writes last. The function itself may read another number than
-    // it was traced with, which is compared only below. It may catch the error, or throws it after what it writes before. An error of a
-    // compiler's own is the caller's to see.
+    // A program writes last, so nothing has happened yet but draws. The function may read another number than the traced one (compared only
+    // below), catch the error, or write before it throws. An error of a compiler's own is the caller's to see.
     const bool is_an_operators = pair->forward->has_plan() && (may_draw_again || !known->draws_random_numbers());
     if (!may_differ && !is_an_operators) throw;
     random.restore();
@@ -165,8 +170,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     return std::nullopt;
   }
   std::vector<at::Tensor> outputs = std::move(*made);
-  for (const capture::AskedNumber& asked : known->numbers()) {
-    if (same_number(outputs[asked.result].item(), asked.number)) continue;
+  if (!has_traced_numbers(*known, outputs)) {
     context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     random.restore();
     if (known->with_other_numbers().add()) {
@@ -175,7 +179,7 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
     }
     return run_eagerly(*context_, call_);
   }
-  if (!known->numbers().empty()) known->with_other_numbers().end();
+  known->with_other_numbers().end();
   context_->counts.hits.fetch_add(1, std::memory_order_relaxed);
   std::vector<at::Tensor> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(known->results().size()));
   separate(results, primals);
