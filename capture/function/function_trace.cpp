@@ -264,6 +264,13 @@ void FunctionTrace::refuse_users_operator_before_a_check() {
   }
 }
 
+bool FunctionTrace::calls_users_operator() const {
+  for (size_t i = 0; i < forward_end_; ++i) {
+    if (graph_->instrs[i].seen.is_noted) return true;
+  }
+  return false;
+}
+
 void FunctionTrace::read_results(const std::vector<at::Tensor>& outputs) {
   read_returned(outputs);
   read_writes();

@@ -107,6 +107,8 @@ class FunctionTrace final : private Policy {
   bool draws_random_numbers() const { return random_state_.defined(); }
   /// It calls custom Functions that were traced through: only the program contains their backward.
   bool has_formulas() const { return has_formulas_; }
+  /// Whether the forward calls an operator from outside LibTorch, whose kernel is user code.
+  bool calls_users_operator() const;
   /// It applied torch.func transforms, in which reading the storage offset of an argument is not detected.
   bool may_read_offsets() const { return recorder_.had_wrappers(); }
   /// Replaying its graph under autograd would give other second derivatives: it reads tensors through `.data`, or uses saved-tensor hooks.

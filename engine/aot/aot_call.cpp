@@ -157,10 +157,10 @@ std::optional<detail::FunctionOutput> AotCall::run_programs(const std::shared_pt
   try {
     made = pair->forward->run_and_bind(primals, bindings);
   } catch (const std::exception&) {
-    // A program writes last, so nothing has happened yet but draws. The function may read another number than the traced one (compared only
-    // below), catch the error, or write before it throws. An error of a compiler's own is the caller's to see.
-    const bool is_an_operators = pair->forward->has_plan() && (may_draw_again || !known->draws_random_numbers());
-    if (!may_differ && !is_an_operators) throw;
+    // A program writes last, so nothing has happened yet but draws and calls of users' operators. The function may read another number than
+    // the traced one (compared only below), catch the error, or write before it throws. A compiler's own error is the caller's to see.
+    const bool is_repeatable = pair->forward->has_plan() && !known->calls_users_operator();
+    if (!may_differ && (!is_repeatable || (known->draws_random_numbers() && !may_draw_again))) throw;
     random.restore();
     if (may_differ) context_->counts.numbers_differed.fetch_add(1, std::memory_order_relaxed);
     return run_eagerly(*context_, call_);

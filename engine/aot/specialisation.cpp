@@ -65,6 +65,7 @@ Specialisation::Specialisation(InputFacts facts, DynamicRow dynamic, const captu
       lifted_row_(facts_of(trace.lifted())),
       draws_(trace.draws_random_numbers()),
       has_formulas_(trace.has_formulas()),
+      calls_users_operator_(trace.calls_users_operator()),
       shape_(std::move(output.shape)),
       shape_facts_(std::move(output.facts)) {
   for (const at::Tensor& tensor : trace.lifted()) lifted_.emplace_back(tensor, has_owner && has_owner(tensor));
@@ -140,6 +141,7 @@ Specialisation::Specialisation(const Specialisation& other, std::shared_ptr<capt
       has_one_node_(other.has_one_node_),
       draws_(other.draws_),
       has_formulas_(other.has_formulas_),
+      calls_users_operator_(other.calls_users_operator_),
       shape_(other.shape_),
       shape_facts_(other.shape_facts_),
       family_(other.family_),

@@ -144,6 +144,8 @@ class Specialisation {
   bool draws_random_numbers() const { return draws_; }
   /// True if it has data-dependent sizes: whether the program holds for a call is known only while it runs.
   bool has_data_sizes() const { return has_data_sizes_; }
+  /// True if its forward calls an operator from outside LibTorch, which may have side effects.
+  bool calls_users_operator() const { return calls_users_operator_; }
   /// Its symbols for a trace in which the backed ones have these values.
   DynamicRow dynamic_at(const capture::Bindings& now) const;
   /// True if all results lead to the same autograd nodes, so that one node can represent all: FunctionCall::has_separate_results.
@@ -186,6 +188,7 @@ class Specialisation {
   std::vector<uint32_t> lasting_, leaves_;
   std::vector<std::vector<uint32_t>> histories_;  // FunctionTrace::Histories::primals
   bool has_gradients_ = false, has_one_node_ = false, draws_ = false, has_formulas_ = false, has_data_sizes_ = false;
+  bool calls_users_operator_ = false;
   std::shared_ptr<const void> shape_;
   std::string shape_facts_;
   std::atomic<State> state_ = State::InUse;

@@ -1244,6 +1244,31 @@ def test_a_users_operator_behind_the_end_of_a_trace():
         torch.testing.assert_close(f(x), function(x))
 
 
+def test_a_users_operator_before_an_error_is_called_once():
+    calls = []
+
+    @torch.library.custom_op("hindcast_tests::noted", mutates_args=())
+    def noted(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x * 2
+
+    noted.register_fake(torch.empty_like)
+
+    def function(table, rows, count):
+        count.add_(1)
+        return noted(table).index_select(0, rows)
+
+    f = hindcast.aot_function(function, async_=False, back_off=False)
+    for call in range(6):
+        rows = torch.tensor([0, 7 if call % 2 else 2])
+        try:
+            f(torch.ones(4, 2), rows, torch.zeros(()))
+        except IndexError:
+            pass
+        assert len(calls) == call + 1
+    assert f.stats()["hits"] > 0
+
+
 def test_a_generator_that_the_function_seeds_gives_the_same_numbers_in_each_call():
     numbers = torch.Generator(DEVICE)
 
