@@ -193,20 +193,25 @@ _traces = 0
 _tracing = threading.Lock()
 
 
-def _read_grad(tensor: torch.Tensor) -> Optional[torch.Tensor]:
-    value = _grad.__get__(tensor)
-    if value is None and _thread.call is not None and tensor.is_leaf and tensor.requires_grad:
-        _thread.call.clears_gradients = True
-    return value
+class _NoticingGrad:
+    def __get__(self, tensor: Optional[torch.Tensor], owner: Any = None) -> Any:
+        if tensor is None:  # Dynamo, which may be imported by what is traced, looks for attributes of torch.Tensor
+            return _grad
+        value = _grad.__get__(tensor)
+        if value is None and _thread.call is not None and tensor.is_leaf and tensor.requires_grad:
+            _thread.call.clears_gradients = True
+        return value
+
+    def __set__(self, tensor: torch.Tensor, value: Optional[torch.Tensor]) -> None:
+        _grad.__set__(tensor, value)
+        if _thread.call is not None:
+            _thread.call.clears_gradients = True
+
+    def __delete__(self, tensor: torch.Tensor) -> None:
+        _grad.__delete__(tensor)
 
 
-def _assign_grad(tensor: torch.Tensor, value: Optional[torch.Tensor]) -> None:
-    _grad.__set__(tensor, value)
-    if _thread.call is not None:
-        _thread.call.clears_gradients = True
-
-
-_noticing_grad = property(_read_grad, _assign_grad, _grad.__delete__)
+_noticing_grad = _NoticingGrad()
 
 
 def _stop_noticing() -> None:

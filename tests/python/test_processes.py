@@ -158,3 +158,22 @@ def test_a_profile_shows_hindcasts_ranges():
             leaf(3).sin().sum().backward()
     names = {event.name for event in profile.events()}
     assert {"hindcast::trace", "hindcast::run"} <= names
+
+
+def test_a_custom_operator_may_import_dynamo_while_it_is_traced():
+    printed = python(
+        """
+        import sys
+
+        @torch.library.custom_op("hindcast_tests::doubled", mutates_args=())
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        assert "torch._dynamo.variables" not in sys.modules
+        f = hindcast.aot_function(lambda x: doubled(x).sum())
+        for _ in range(3):
+            print(f(torch.ones(3)).item())
+        assert torch.Tensor.grad is torch._C.TensorBase.grad
+        """
+    )
+    assert printed.split() == ["6.0"] * 3
