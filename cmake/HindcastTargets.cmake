@@ -15,8 +15,8 @@ function(hindcast_library_flags name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
   set_target_properties(${name} PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  # Each unit costs 5 s of CPU besides its files: the precompiled header and templates that all of them use. Those of programs stay smaller:
-  # their files take GCC longer, and change more often.
+  # Besides its files, each unit costs seconds of CPU: it loads the precompiled header and instantiates the templates that all files use.
+  # Units of programs stay smaller: their files take GCC longer, and change more often.
   set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   # Messages name source files from the root of the tree, on whatever machine it was built.
   target_compile_options(${name} PRIVATE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=../../=")

@@ -80,7 +80,8 @@ void FunctionTrace::finish_eagerly(std::vector<at::Tensor> outputs, const std::v
   }
 }
 
-// A generator or a lambda that the function returned uses stand-ins when it runs. The leaf's node may have no other owner by then.
+// A generator or a lambda that the function returns may hold the stand-in of a leaf and use it later. The stand-in then owns the leaf's
+// AccumulateGrad node, which may have no other owner.
 void FunctionTrace::lead_kept_stand_ins_on() const {
   for (const Primal& primal : primals_) {
     if (primal.is_leaf && primal.outside.is_valid() && primal.stand_in.defined() && primal.stand_in.is_leaf())
@@ -148,7 +149,7 @@ void FunctionTrace::begin_at_arguments() {
     Primal& primal = primals_[i];
     if (!primal.inner.is_valid() || !primal.is_leaf) continue;
     replace_in_history(primal.inner, primal.outside);
-    // An assignment to .data makes LibTorch give the stand-in another node.
+    // When the function assigned to .data, LibTorch may have dropped the stand-in's AccumulateGrad node and created another.
     const auto own = torch::autograd::impl::try_get_grad_accumulator(primal.stand_in);
     if (own && own != primal.outside.function) replace_in_history(Edge(own, 0), primal.outside);
     torch::autograd::impl::set_grad_accumulator(primal.stand_in, WeakNodePtr(primal.outside.function));

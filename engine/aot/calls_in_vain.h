@@ -1,5 +1,6 @@
 #pragma once
-// Calls in a row whose programs ran up to a number or size that was another than the traced one, so that the function ran after all.
+// Counts consecutive calls whose program ran for nothing: a number or a data-dependent size differed from the traced one, so that the
+// function had to run.
 
 #include <atomic>
 #include <cstdint>
@@ -8,12 +9,12 @@ namespace hindcast::engine {
 
 class CallsInVain {
  public:
-  /// One more. Returns true if programs are a waste: that has happened many times in a row.
+  /// Counts such a call. Returns true if there have been so many in a row that running programs is a waste.
   bool add() {
     constexpr uint32_t kMost = 8;
     return in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1 >= kMost;
   }
-  /// A program has run to its end.
+  /// Starts counting anew: a program has run to its end.
   void end() {
     if (in_a_row_.load(std::memory_order_relaxed) != 0) in_a_row_.store(0, std::memory_order_relaxed);
   }

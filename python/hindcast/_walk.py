@@ -33,6 +33,7 @@ _NOTHING = object()
 _EQUAL_WILL_DO = frozenset((int, float, str, bytes, torch.device, torch.Size))
 _SEQUENCES = (tuple, list, deque)
 _CONTAINERS: tuple[Any, ...] = (*_SEQUENCES, dict)
+# Of plain containers, the class whose methods read them.
 _BASES = {**{kind: kind for kind in _CONTAINERS}, OrderedDict: dict, defaultdict: dict}
 _BUILTIN_CONTAINERS = frozenset(_BASES)
 _MOST_IN_A_CONTAINER = 10_000  # one with more counts by identity

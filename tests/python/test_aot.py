@@ -667,6 +667,16 @@ def test_what_is_lazy_keeps_the_gradient_of_a_leaf(function, use):
         assert torch.equal(x.grad, stock)
 
 
+def test_c_tells_one_list_at_two_places_from_two_equal_lists():
+    f = hindcast.aot_function(lambda x, a, b: x * (2 if a is b else 3), back_off=False, async_=False)
+    x = torch.ones(3)
+    for _ in range(4):
+        assert torch.equal(f(x, [1], [1]), x * 3)
+    one = [1]
+    assert torch.equal(f(x, one, one), x * 2)
+    assert torch.equal(f(x, [1], [1]), x * 3)
+
+
 def test_what_a_function_appends_to_a_deque_is_there():
     def function(x, values):
         values.append(x * 2)
