@@ -42,8 +42,16 @@ class Worker final : private base::ForkLock {
 
   void wait() {
     std::unique_lock lock(mutex_);
-    start();
+    if (jobs_.empty() && !busy_) return;
+    // On a machine with other work the low-priority thread may get next to no time. It stands back while somebody waits, and a thread
+    // of the waiter's priority runs what is left. Not the waiter itself: jobs are not to see its autograd modes or its stack's limits.
+    std::thread helper([this] { run_all(); });
+    ++waiters_;
     changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+    --waiters_;
+    changed_.notify_all();
+    lock.unlock();
+    helper.join();
   }
 
   // At exit: finishes the running job and drops the rest. LLVM must not be in use when its globals are destroyed.
@@ -58,6 +66,8 @@ class Worker final : private base::ForkLock {
       changed_.notify_all();
     }
     if (thread_.joinable()) thread_.join();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !busy_; });  // a waiter's thread may still run one
   }
 
  private:
@@ -87,22 +97,37 @@ class Worker final : private base::ForkLock {
     setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + 10);
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+      changed_.wait(lock, [&] { return stopping_ || (!jobs_.empty() && !busy_ && waiters_ == 0); });
       if (stopping_) return;
-      running_ = std::move(jobs_.front());
-      jobs_.pop_front();
-      busy_ = true;
-      lock.unlock();
-      if (!running_->is_wanted || running_->is_wanted()) running_->run();
-      lock.lock();
-      waiting_bytes_ -= running_->bytes;
-      auto done = std::move(running_);
-      lock.unlock();
-      done.reset();
-      lock.lock();
-      busy_ = false;
-      changed_.notify_all();
+      run_first(lock);
     }
+  }
+
+  // Runs jobs until none is left.
+  void run_all() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return jobs_.empty() || !busy_; });
+      if (jobs_.empty()) return;
+      run_first(lock);
+    }
+  }
+
+  // Runs the first job without the lock. Nobody else runs one meanwhile.
+  void run_first(std::unique_lock<std::mutex>& lock) {
+    running_ = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    if (!running_->is_wanted || running_->is_wanted()) running_->run();
+    lock.lock();
+    waiting_bytes_ -= running_->bytes;
+    auto done = std::move(running_);
+    lock.unlock();
+    done.reset();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
   }
 
   void before_fork() override { mutex_.lock(); }
@@ -111,6 +136,7 @@ class Worker final : private base::ForkLock {
     if (running_) jobs_.push_front(std::move(running_));
     running_ = nullptr;
     busy_ = false;
+    waiters_ = 0;
     mutex_.unlock();
     new (&changed_) std::condition_variable;
     new (&thread_) std::thread;
@@ -122,6 +148,7 @@ class Worker final : private base::ForkLock {
   std::shared_ptr<const Job> running_;
   size_t waiting_bytes_ = 0;  // of `jobs_` and `running_`
   size_t sweep_at_ = kFirstSweep;
+  size_t waiters_ = 0;  // threads in wait()
   std::thread thread_;
   bool busy_ = false, stopping_ = false;
 };

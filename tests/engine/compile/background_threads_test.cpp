@@ -3,11 +3,16 @@
 #include "engine/compile/background.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <thread>
 
 namespace hindcast::engine {
 namespace {
@@ -69,6 +74,23 @@ TEST(BackgroundThreads, WhatNobodyWantsMakesRoom) {
   busy.end();
   wait_for_background();
   EXPECT_EQ(ran, 1);
+}
+
+int niceness() { return getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid))); }
+
+auto threads_of_process() { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); }
+
+// A machine that is full of other work gives next to no time to a thread of low priority: somebody who waits must not wait for it.
+TEST(BackgroundThreads, WhoWaitsHasJobsRunAtItsPriority) {
+  Busy busy;
+  auto seen = std::make_shared<std::atomic<int>>(-1);
+  run_in_background({.run = [seen] { *seen = niceness(); }});
+  const auto before = threads_of_process();
+  std::thread waiter(wait_for_background);
+  while (threads_of_process() < before + 2) std::this_thread::yield();  // until the waiter has made its thread
+  busy.end();
+  waiter.join();
+  EXPECT_EQ(*seen, niceness());
 }
 
 TEST(BackgroundThreads, AChildHasWhatWaitedAndWhatRan) {
