@@ -47,9 +47,12 @@ void move_hooks(const at::Tensor& stand_in, torch::autograd::Node& former, const
 at::Tensor taken_again(const at::Tensor& view, const at::Tensor& whole, const at::Tensor& of) {
   using torch::autograd::CreationMeta;
   if (!view.is_view() || !view._base().is_same(whole) || !torch::autograd::impl::hooks(view).empty()) return {};
-  if (view.is_leaf() && view.requires_grad()) return {};
   const auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
-  if (!meta->has_bw_view() || meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
+  if (meta->requires_grad_ || !meta->has_bw_view()) return {};
+  // A view of a leaf taken in no_grad mode is a leaf, and requires grad exactly if that leaf is no view itself.
+  const bool is_without_history = meta->get_creation_meta() == CreationMeta::NO_GRAD_MODE && view.is_leaf();
+  if (!is_without_history && meta->get_creation_meta() != CreationMeta::DEFAULT) return {};
+  const at::AutoGradMode grad(!is_without_history);
   const auto& info = meta->get_backward_view();
   if (info.has_view_fn()) return info.view_fn()(of);
   return of.as_strided(view.sizes(), view.strides(), view.storage_offset());

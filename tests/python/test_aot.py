@@ -910,6 +910,19 @@ def test_a_graph_outlives_its_function():
     assert_same(torch.autograd.grad(y, x, create_graph=True)[0].detach(), torch.autograd.grad(expected, x)[0])
 
 
+@pytest.mark.parametrize("view", [lambda x: x[0], torch.t], ids=["select", "t"])
+@pytest.mark.parametrize("is_view", [False, True], ids=["leaf", "leaf_that_is_a_view"])
+def test_a_view_of_a_leaf_without_grad_mode(view, is_view):
+    f = hindcast.aot_function(view, "eager", "eager")
+    for _ in range(3):
+        x = torch.randn(4, 3)
+        x = (x[1:] if is_view else x).requires_grad_()
+        with torch.no_grad():
+            made, expected = f(x), view(x)
+        assert (made.requires_grad, made.is_leaf, made._base is expected._base) == (not is_view, True, True)
+        assert expected.requires_grad == made.requires_grad
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @not_on_a_card
