@@ -106,8 +106,11 @@ class Description {
   bool is_converted(const Value& value) const {
     const Value& result = this->value(instr_.outputs[0]);
     if (result.dtype != at::kFloat && result.dtype != at::kDouble && !is_complex(result.dtype)) return false;
-    const bool is_number = value.dtype == at::kDouble && value.sizes.empty() && !result.sizes.empty();
-    return is_number || is_integer(value.dtype);
+    if (value.dtype == at::kDouble && value.sizes.empty()) {
+      // Of two operands without dims, ATen promotes to double unless the double is a wrapped number. In place it computes in double first.
+      return !result.sizes.empty() || instr_.kind == InstrKind::Op;
+    }
+    return is_integer(value.dtype);
   }
 
   static bool is_mask(const Value& value) { return value.dtype == at::kBool; }

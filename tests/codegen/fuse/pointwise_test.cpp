@@ -1,6 +1,7 @@
 // Chains of pointwise ops as one kernel.
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,6 +58,28 @@ TEST(Pointwise, NumbersOfOtherTypes) {
         return std::vector{x.grad()};
       },
       {.fused_graphs = 0});
+}
+
+// A loss such as `0.5 * a.mean() - 0.01 * b.sum()`.
+TEST(Pointwise, NumbersBesideTensorsWithoutDims) {
+  const auto program_with = [](const at::Tensor& factor) {
+    return [factor](at::TensorOptions options) {
+      const auto x = near_leaf({5, 7}, options);
+      const auto loss = (x.sum() * factor).sin() * factor;
+      loss.backward();
+      return std::vector{x.grad()};
+    };
+  };
+  const auto number = program_with(at::native::wrapped_scalar_tensor(1.001));
+  expect_near_grads(number);
+  LogCapture logs("fusion");
+  hindcast::reset();
+  {
+    const auto guard = hindcast::enable(fused_options());
+    number(at::kFloat);
+  }
+  EXPECT_EQ(logs.count("4 ops in one kernel"), 1U) << logs.text();
+  expect_near_grads(program_with(at::scalar_tensor(1.001, at::kDouble)));  // no number: the loss is a double
 }
 
 TEST(Pointwise, LeavesGetBuffersOfTheirOwn) {
