@@ -1,5 +1,7 @@
 #include "codegen/cpu/cost_model.h"
 
+#include "codegen/fuse/body.h"
+
 #include <algorithm>
 
 namespace hindcast::codegen::cpu {
@@ -37,12 +39,11 @@ class CpuCostModel final : public CostModel {
   bool is_read_worth_sharing(int64_t /*bytes*/) const override { return false; }
 
   bool is_worth_it(const RowShape& rows) const override {
-    // Shorter rows do not fill vectors, and their sums cost more than their elements.
-    constexpr int64_t kShortRow = 16;
     // A row is summed by one thread.
     constexpr int64_t kLongRow = 1 << 16;
     // Contiguous runs that fill only a few vectors, in a row or a norm that does not stay in a cache: ATen makes one pass fewer.
     constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
+    // Such rows do not fill vectors, and their sums cost more than their elements.
     const bool is_too_short = rows.row < kShortRow;
     const bool is_for_one_thread = rows.row > kLongRow && rows.row * 8 > rows.numel;
     if (!is_call_bound(rows.numel) && (is_too_short || is_for_one_thread)) return false;
@@ -67,6 +68,7 @@ class CpuCostModel final : public CostModel {
     // A kernel's call takes a third of the time of ATen's.
     constexpr int64_t kTiny = 1024, kSmallSum = 16384;
     if (op.numel != 0 && ((op.is_pointwise && op.numel <= kTiny) || (op.is_reduction && op.numel <= kSmallSum))) return true;
+    if (op.forward != RowForward::None && op.forward != RowForward::Norm && op.row < kShortRow && op.numel <= kTiny) return true;
     if (op.forward != RowForward::None && !op.reads_padded) return is_slow_in_aten(op);
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }

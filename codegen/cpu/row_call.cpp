@@ -11,6 +11,8 @@
 #include "codegen/cpu/row_packing.h"
 #include "codegen/kernel/row_frame.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -37,6 +39,7 @@ class RowCall final : public RowFrame {
         counts_rows_(has_moments_over_rows(group.body)),
         may_join_rows_(JoinedRows::may_be(group.body)) {
     for (const BodyLoad& load : group.body.loads) {
+      if (load.is_checked) checked_.push_back(traffic_.size());
       traffic_.push_back(load.pattern == AccessPattern::Dense ? Traffic::Read : Traffic::Other);
       widths_.push_back(static_cast<int64_t>(c10::elementSize(load.type)));
     }
@@ -110,7 +113,22 @@ class RowCall final : public RowFrame {
     run_arranged(launch, call.leaves != nullptr ? kernel_->rows_to_leaves : kernel_->rows, call.scalars.data());
   }
 
+  void check_indices(const Rows& launch) const {
+    for (const size_t load : checked_) {
+      for (int64_t row = 0; row < launch.row_count; ++row) {
+        const char* at = launch.pointers[load];
+        int64_t rest = row;
+        for (size_t d = launch.rows.size(); d-- > 0; rest /= launch.rows[d].size)
+          at += rest % launch.rows[d].size * launch.rows[d].steps[load];
+        const int64_t index = *reinterpret_cast<const int64_t*>(at);
+        TORCH_CHECK_INDEX(index >= 0 && index < launch.row_length(), "index ", index, " is out of bounds for a dimension of size ",
+                          launch.row_length());
+      }
+    }
+  }
+
   void run_arranged(Launch& launch, RowsKernel* kernel, const double* scalars) const {
+    check_indices(launch);
     run_rows(launch, kernel, scalars);
     launch.joined.merge_results(over_rows_, launch);
     if (!launch.joined.has_rest()) return;
@@ -265,6 +283,7 @@ class RowCall final : public RowFrame {
   const PartialResults over_rows_;
   const bool counts_rows_;  // whether the kernel counts rows (has_moments_over_rows())
   const bool may_join_rows_;
+  std::vector<size_t> checked_;     // loads of indices
   std::vector<bool> takes_memory_;  // by store: whether it may reuse an operand's memory
   std::vector<Traffic> traffic_;    // by load, then by store
   std::vector<int64_t> widths_;     // the same: bytes of an element

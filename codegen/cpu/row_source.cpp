@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/reduction_text.h"
+#include "codegen/cpu/short_rows.h"
 #include "codegen/cpu/source.h"
 #include "codegen/fuse/functors.h"
 #include "codegen/fuse/row_passes.h"
@@ -30,10 +31,15 @@ class Writer {
       : body_(body), passes_(body, is_cheap), text_of_(body), type_(type_name(body.compute)), leaves_(leaves) {}
 
   std::string run() {
-    text_ =
+    const bool is_in_two_parts = !leaves_ && has_part_for_short_rows(body_);
+    if (is_in_two_parts) text_ = short_rows_source(body_, passes_);
+    text_ +=
         format("extern \"C\" void {}(char* const* pointers, const double* scalars, long rows, const long* row_strides, long segments,\n",
                leaves_ ? "leaves" : "rows") +
-        "                     const long* segment_strides, long columns, char* kept) {\n" + scalar_lines(body_);
+        "                     const long* segment_strides, long columns, char* kept) {\n";
+    if (is_in_two_parts)
+      line(2, format("if (segments == 1 && columns < {}) return short_rows(pointers, scalars, rows, row_strides, columns);", kShortRow));
+    text_ += scalar_lines(body_);
     if (has_moments_over_rows(body_)) text_ += "  long* const seen = (long*)kept;\n  kept += sizeof(long);\n";
     text_ += "  for (long row = 0; row < rows; ++row) {\n";
     if (has_moments_over_rows(body_)) line(4, format("const {} share = {}(1) / ({})++*seen;", type_, type_, type_));

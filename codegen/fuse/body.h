@@ -72,7 +72,8 @@ enum class AccessPattern : uint8_t { Dense, Broadcast, PerSegment };
 struct BodyLoad {
   at::ScalarType type = at::ScalarType::Float;
   AccessPattern pattern = AccessPattern::Dense;
-  bool counts = false;  // a result of hindcast::counters: each element is one more than the previous one along the innermost loop
+  bool counts = false;      // a result of hindcast::counters: each element is one more than the previous one along the innermost loop
+  bool is_checked = false;  // indices of columns: a call throws if one is not less than the number of columns. CPU only
   bool operator==(const BodyLoad&) const = default;
 };
 
@@ -99,9 +100,13 @@ struct BodyProduct {
   bool operator==(const BodyProduct&) const = default;
 };
 
+/// Elements of a row. A kernel of shorter rows may need another form.
+inline constexpr int64_t kShortRow = 16;
+
 struct Body {
   at::ScalarType compute = at::ScalarType::Float;  // arithmetic: Float, Double, ComplexFloat or ComplexDouble
   bool by_rows = false;                            // a Broadcast load has one number per row; reductions may occur
+  bool has_short_rows = false;                     // at capture: fewer than kShortRow elements
   bool of_sets = false;                            // runs on sets of tensors with the same layout (codegen/kernel/foreach_sets.h)
   std::optional<BodyProduct> product;              // if there is one, all stores are of Extent::Element
   std::vector<BodyLoad> loads;

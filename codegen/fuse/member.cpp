@@ -52,7 +52,7 @@ class Description {
 
  private:
   bool is_known() {
-    if (instr_.kind == InstrKind::Mutate) return in_place();
+    if (instr_.kind == InstrKind::Mutate) return in_place() || scattered();
     if (instr_.kind == InstrKind::Op) {
       if (const PointwiseOp* op = find_op(name(), instr_.args)) return pointwise(*op, instr_.args);
     }
@@ -159,6 +159,11 @@ class Description {
     return instr_.views.empty() || (member_.operands.size() == 1 && std::all_of(instr_.views.begin(), instr_.views.end(), shows_each_once));
   }
 
+  bool scattered() {
+    if (!is_named("aten::scatter_add_", "") || !instr_.views.empty() || makes_mask() || makes_complex()) return false;
+    return scatter_add(graph_, instr_, instr_.base, member_) && rows_are_in_order();
+  }
+
   static bool shows_each_once(const capture::ViewStep& view) {
     const ViewKind kind = capture::facts_of(view.op.operator_name()).view;
     return kind == ViewKind::Reshape || kind == ViewKind::Transpose || kind == ViewKind::Alias;
@@ -253,7 +258,10 @@ class Description {
     for (const Arg& arg : instr_.args) {
       if (arg.kind == Arg::Kind::Value && (!arg.values[0].defined() || !is_dense(value(arg.values[0])))) return false;
     }
-    if (!op(graph_, instr_, member_)) return false;
+    return op(graph_, instr_, member_) && rows_are_in_order();
+  }
+
+  bool rows_are_in_order() {
     member_.kind = Member::Kind::Rows;
     keep_order();
     return results_are_contiguous();

@@ -29,7 +29,8 @@ class BodyBuilder {
   virtual Operand op(FunctorName functor, std::vector<Operand> args) = 0;
   virtual Operand reduce(Reduction reduction, Operand operand) = 0;
   virtual Operand product() = 0;  // Member::product
-  virtual Operand one_hot(Operand index, Operand value) = 0;
+  /// `checks`: a call throws if an index is not less than the number of columns.
+  virtual Operand one_hot(Operand index, Operand value, bool checks) = 0;
   /// Sets the instr's output. Pointwise: the extent is that of its operands.
   virtual void result(size_t output, Operand value, Extent extent) = 0;
 };

@@ -74,7 +74,11 @@ class OpenGroup::Builder final : public BodyBuilder {
     group_.factors = member_.factors;
     return {Operand::Kind::Product, 0};
   }
-  Operand one_hot(Operand index, Operand value) override { return add({{}, {index, value}, BodyOp::Kind::OneHot}); }
+  Operand one_hot(Operand index, Operand value, bool checks) override {
+    HC_CHECK(index.kind == Operand::Kind::Load, "indices that a kernel computes");
+    if (checks) group_.body.loads[index.index].is_checked = true;
+    return add({{}, {index, value}, BodyOp::Kind::OneHot});
+  }
   void result(size_t output, Operand value, Extent extent) override {
     if (place_.is_of_rows) extent = Extent::Row;
     Made& made = open_.made_[open_.graph_->instrs[instr_].outputs[output].index] = {value, extent};
@@ -403,6 +407,14 @@ std::optional<AccessPattern> OpenGroup::pattern_of(ValueId id, const Access& acc
   return innermost == 1 ? std::optional(AccessPattern::Dense) : std::nullopt;
 }
 
+int64_t OpenGroup::elements_of_row() const {
+  Sizes row;
+  for (size_t axis = 0; axis < group_.domain.size(); ++axis) {
+    if (group_.columns >> axis & 1) row.push_back(group_.domain[axis]);
+  }
+  return hint_of_numel(*graph_->symbols, row);
+}
+
 Access OpenGroup::moved(const Access& access, const Place& place) const {
   if (place.axes_of_axis.empty()) return access;
   Access moved{access.sizes, std::vector<int8_t>(place.domain.size(), -1), access.offsets};
@@ -426,6 +438,7 @@ void OpenGroup::add(uint32_t instr, const Member& member, const Place& place) {
   group_.columns = place.columns;
   group_.channels = place.channels;
   group_.body.by_rows = place.columns != 0;
+  group_.body.has_short_rows = group_.body.by_rows && elements_of_row() < kShortRow;
   for (size_t i = 0; i < group_.loads.size(); ++i)
     group_.body.loads[i].pattern = *pattern_of(group_.loads[i], group_.accesses[i], group_.domain, group_.columns, group_.channels);
 

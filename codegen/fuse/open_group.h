@@ -72,6 +72,7 @@ class OpenGroup {
   std::optional<AccessPattern> pattern_of(capture::ValueId value, const Access& access, const Sizes& domain, uint32_t columns,
                                           uint32_t channels) const;
   bool counts(size_t load) const;
+  int64_t elements_of_row() const;
   bool is_cut(capture::ValueId value, const Access& access, size_t dim) const;
   bool is_cut_along(uint8_t axis) const;
   Access moved(const Access& access, const Place& place) const;

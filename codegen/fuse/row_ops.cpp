@@ -303,12 +303,55 @@ bool nll_loss_backward(const Graph& graph, const Instr& instr, Member& member) {
     Operand share = body.op("neg", {body.tensor(args[0])});
     if (is_tensor(args[3])) share = body.op("mul", {share, body.tensor(args[3])});
     if (is_mean) share = body.op("div", {share, body.tensor(args[6])});
-    body.result(0, body.one_hot(body.tensor(args[2]), share), Extent::Element);
+    body.result(0, body.one_hot(body.tensor(args[2]), share, /*checks=*/false), Extent::Element);
+  };
+  return true;
+}
+
+// Whether `index` has one index for each row of `sizes` along the dim, and rows are short: a kernel reads all columns.
+bool picks_from_short_rows(const Graph& graph, const Sizes& sizes, size_t dim, ValueId index) {
+  const capture::Value& indices = graph.values[index.index];
+  if (indices.dtype != at::kLong || indices.sizes.size() != sizes.size() || !indices.device.is_cpu()) return false;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i == dim ? graph.symbols->constant(indices.sizes[i]) != 1 : indices.sizes[i] != sizes[i]) return false;
+  }
+  return hint_of_numel(*graph.symbols, {sizes[dim]}) < kShortRow;
+}
+
+// (self, dim, index, sparse_grad)
+bool gather(const Graph& graph, const Instr& instr, Member& member) {
+  const auto& args = instr.args;
+  member.sizes = sizes_of(graph, args[0]);
+  const auto dim = only_dim(args[1], member.sizes.size());
+  if (!dim || !picks_from_short_rows(graph, member.sizes, *dim, args[2].values[0]) || !has_elements(graph, member)) return false;
+  member.row_dims = 1u << *dim;
+  for (const size_t i : {0, 2}) member.operands.push_back({args[i].values[0], 0});
+  member.build = [&args](BodyBuilder& body) {
+    const Operand picked = body.one_hot(body.tensor(args[2]), body.tensor(args[0]), /*checks=*/true);
+    body.result(0, body.reduce(kSumOfRow, picked), Extent::Row);
   };
   return true;
 }
 
 }  // namespace
+
+// (self, dim, index, src)
+bool scatter_add(const Graph& graph, const Instr& instr, ValueId self, Member& member) {
+  const auto& args = instr.args;
+  member.sizes = graph.values[self.index].sizes;
+  const auto dim = only_dim(args[1], member.sizes.size());
+  if (!dim || !is_tensor(args[2]) || !is_tensor(args[3])) return false;
+  const ValueId index = args[2].values[0], source = args[3].values[0];
+  if (sizes_of(graph, args[3]) != sizes_of(graph, args[2]) || !picks_from_short_rows(graph, member.sizes, *dim, index)) return false;
+  if (graph.values[source.index].dtype != graph.values[self.index].dtype || !has_elements(graph, member)) return false;
+  member.row_dims = 1u << *dim;
+  for (const ValueId value : {self, index, source}) member.operands.push_back({value, 0});
+  member.build = [self, index, source](BodyBuilder& body) {
+    const Operand added = body.one_hot(body.tensor(index), body.tensor(source), /*checks=*/true);
+    body.result(0, body.op("add", {body.tensor(self), added}), Extent::Element);
+  };
+  return true;
+}
 
 const RowOp* find_row_op(const c10::OperatorHandle& op) {
   static const auto table = base::first_use([] {
@@ -324,6 +367,9 @@ const RowOp* find_row_op(const c10::OperatorHandle& op) {
         {"aten::_softmax_backward_data", softmax_backward(false)},
         {"aten::_log_softmax_backward_data", softmax_backward(true)},
         {"aten::nll_loss_backward", nll_loss_backward},
+        {"aten::gather", gather},
+        {"aten::scatter_add",
+         [](const Graph& graph, const Instr& instr, Member& member) { return scatter_add(graph, instr, instr.args[0].values[0], member); }},
     };
   });
   const auto& name = op.operator_name();
