@@ -43,10 +43,10 @@ class CpuCostModel final : public CostModel {
     constexpr int64_t kLongRow = 1 << 16;
     // Contiguous runs that fill only a few vectors, in a row or a norm that does not stay in a cache: ATen makes one pass fewer.
     constexpr int64_t kFewVectors = 64, kCachedRow = 4096, kLargeNorm = 1 << 15;
-    // Such rows do not fill vectors, and their sums cost more than their elements.
-    const bool is_too_short = rows.row < kShortRow;
+    // Short rows that lie in pieces do not fill vectors, and their sums cost more than their elements.
+    const bool is_split = rows.row < kShortRow && rows.neighbours < rows.row;
     const bool is_for_one_thread = rows.row > kLongRow && rows.row * 8 > rows.numel;
-    if (!is_call_bound(rows.numel) && (is_too_short || is_for_one_thread)) return false;
+    if (!is_call_bound(rows.numel) && (is_split || is_for_one_thread)) return false;
     const bool is_large = rows.row > kCachedRow || (rows.is_row_op && rows.numel > kLargeNorm);
     return !is_large || rows.neighbours >= std::min(rows.row, kFewVectors) || rows.neighbours % kShortRow != 0;
   }
@@ -68,7 +68,8 @@ class CpuCostModel final : public CostModel {
     // A kernel's call takes a third of the time of ATen's.
     constexpr int64_t kTiny = 1024, kSmallSum = 16384;
     if (op.numel != 0 && ((op.is_pointwise && op.numel <= kTiny) || (op.is_reduction && op.numel <= kSmallSum))) return true;
-    if (op.forward != RowForward::None && op.forward != RowForward::Norm && op.row < kShortRow && op.numel <= kTiny) return true;
+    // ATen works row by row, whose vectors short rows do not fill.
+    if ((op.forward != RowForward::None || op.is_reduction) && op.row < kShortRow) return true;
     if (op.forward != RowForward::None && !op.reads_padded) return is_slow_in_aten(op);
     return op.is_row_op || (op.is_pointwise && (op.reads_padded || op.bytes >= kLimits.large_bytes));
   }

@@ -9,6 +9,7 @@
 #include "codegen/cpu/prepared_kernel.h"
 #include "codegen/cpu/results.h"
 #include "codegen/cpu/row_packing.h"
+#include "codegen/cpu/short_rows.h"
 #include "codegen/kernel/row_frame.h"
 
 #include <c10/util/Exception.h>
@@ -37,7 +38,8 @@ class RowCall final : public RowFrame {
         scratch_(static_cast<int64_t>(row_scratch(group.body))),
         over_rows_(group.body),
         counts_rows_(has_moments_over_rows(group.body)),
-        may_join_rows_(JoinedRows::may_be(group.body)) {
+        may_join_rows_(JoinedRows::may_be(group.body)),
+        has_part_for_short_rows_(has_part_for_short_rows(group.body)) {
     for (const BodyLoad& load : group.body.loads) {
       if (load.is_checked) checked_.push_back(traffic_.size());
       traffic_.push_back(load.pattern == AccessPattern::Dense ? Traffic::Read : Traffic::Other);
@@ -102,7 +104,8 @@ class RowCall final : public RowFrame {
   };
 
   bool may_take_input(const Call& /*call*/, size_t store) const override { return takes_memory_[store]; }
-  bool can_write_leaves(const Call& /*call*/) const override { return kernel_->rows_to_leaves != nullptr; }
+  // The function that writes to leaves goes through short rows one by one: that costs more than a kernel for the leaves.
+  bool can_write_leaves(const Call& /*call*/) const override { return kernel_->rows_to_leaves != nullptr && !has_part_for_short_rows_; }
 
   void launch(Call& call) const override {
     Launch launch;
@@ -282,7 +285,7 @@ class RowCall final : public RowFrame {
   const int64_t grain_, compute_size_, scratch_;
   const PartialResults over_rows_;
   const bool counts_rows_;  // whether the kernel counts rows (has_moments_over_rows())
-  const bool may_join_rows_;
+  const bool may_join_rows_, has_part_for_short_rows_;
   std::vector<size_t> checked_;     // loads of indices
   std::vector<bool> takes_memory_;  // by store: whether it may reuse an operand's memory
   std::vector<Traffic> traffic_;    // by load, then by store

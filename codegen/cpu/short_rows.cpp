@@ -4,7 +4,6 @@
 #include "codegen/cpu/cost_model.h"
 #include "codegen/cpu/joined_rows.h"
 #include "codegen/cpu/reduction_text.h"
-#include "codegen/kernel/angles.h"
 #include "codegen/kernel/body_text.h"
 
 #include <algorithm>
@@ -51,11 +50,21 @@ class ShortRowsWriter {
   void arrays() {
     for (size_t i = 0; i < body_.loads.size(); ++i) line(4, format("{} p{}[{}];", type_of_load(body_, i), i, kRowsAtOnce));
     for (size_t i = 0; i < body_.ops.size(); ++i) {
-      if (passes_.is_of_rows(i)) line(4, format("{} n{}[{}];", type_, i, kRowsAtOnce));
+      if (!passes_.is_of_rows(i)) continue;
+      if (!is_moments(i)) line(4, format("{} n{}[{}];", type_, i, kRowsAtOnce));
+      if (is_moments(i) && leader_of_pair(body_, i) == i)
+        line(4, format("{} mean{}[{}], m2_{}[{}];", type_, i, kRowsAtOnce, i, kRowsAtOnce));
     }
     for (size_t i = 0; i < body_.stores.size(); ++i)
       line(4, format("{} r{}[{}];", body_.stores[i].is_over_rows() ? type_ : type_name(body_.stores[i].type), i, kRowsAtOnce));
     for (size_t slot = 0; slot < passes_.slots(); ++slot) line(4, format("{} k{}[{}];", type_, slot, kRowsAtOnce * kShortRow));
+  }
+
+  bool is_moments(size_t op) const { return body_.ops[op].reduces_row() && is_of_moments(body_.ops[op].reduction.kind); }
+  // Where the numbers per row of an op are.
+  std::string array_of(size_t op) const {
+    if (!is_moments(op)) return format("n{}", op);
+    return format("{}{}", body_.ops[op].reduction.kind == Kind::Mean ? "mean" : "m2_", leader_of_pair(body_, op));
   }
 
   // `column`: [i], or [0] for one number per row.
@@ -103,7 +112,7 @@ class ShortRowsWriter {
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       const bool is_known = passes_.pass_of(i) < pass || (passes_.pass_of(i) == pass && body_.ops[i].reduces_row());
-      if (passes_.is_of_rows(i) && is_known) line(8, format("const {} v{} = n{}[row];", type_, i, i));
+      if (passes_.is_of_rows(i) && is_known) line(8, format("const {} v{} = {}[row];", type_, i, array_of(i)));
     }
   }
 
@@ -142,8 +151,10 @@ class ShortRowsWriter {
     for (size_t i = 0; i < body_.ops.size(); ++i) {
       if (!passes_.reduces(pass, i)) continue;
       const Kind kind = body_.ops[i].reduction.kind;
-      const std::string neutral = kind == Kind::Sum ? "0" : format("{}infinity<{}>()", kind == Kind::Max ? "-" : "", type_);
-      line(4, format("for (long row = 0; row < count; ++row) n{}[row] = {};", i, neutral));
+      const bool is_extreme = kind == Kind::Max || kind == Kind::Min;
+      const std::string neutral = is_extreme ? format("{}infinity<{}>()", kind == Kind::Max ? "-" : "", type_) : "0";
+      const std::string both = is_moments(i) ? format("mean{}[row] = m2_{}[row]", leader_of_pair(body_, i), leader_of_pair(body_, i)) : "";
+      line(4, format("for (long row = 0; row < count; ++row) {} = {};", both.empty() ? array_of(i) + "[row]" : both, neutral));
     }
     line(4, "for (long i = 0; i < columns; ++i) {");
     copy_in(6, "[i]", [&](size_t load) { return is_read(load, pass); });
@@ -170,9 +181,7 @@ class ShortRowsWriter {
         line(8, format("k{}[i * {} + row] = v{};", passes_.slot(i), kRowsAtOnce, i));
     }
     for (size_t i = 0; i < body_.ops.size(); ++i) {
-      if (!passes_.reduces(pass, i)) continue;
-      const std::string sum = format("n{}[row]", i);
-      line(8, format("{} = {};", sum, text_of_.combined(body_.ops[i].reduction.kind, sum, name_of(body_.ops[i].args[0]))));
+      if (passes_.reduces(pass, i)) reduce(i);
     }
     for (size_t i = 0; i < body_.stores.size(); ++i) {
       const BodyStore& store = body_.stores[i];
@@ -185,6 +194,17 @@ class ShortRowsWriter {
     const BodyOp& is = body_.ops[op];
     if (is.kind != BodyOp::Kind::OneHot) return line(8, format("const {} {};", type_, assignment(body_, op, cost_model())));
     line(8, format("const {} v{} = i == {} ? {} : {}(0);", type_, op, name_of(is.args[0]), name_of(is.args[1]), type_));
+  }
+
+  // Adds column i to the numbers of rows.
+  void reduce(size_t op) {
+    const Kind kind = body_.ops[op].reduction.kind;
+    const std::string number = array_of(op), value = name_of(body_.ops[op].args[0]);
+    if (!is_of_moments(kind)) return line(8, format("{}[row] = {};", number, text_of_.combined(kind, number + "[row]", value)));
+    if (leader_of_pair(body_, op) != op) return;  // the first of a pair updates both
+    line(8, format("const {} d{} = {} - mean{}[row];", type_, op, value, op));
+    line(8, format("mean{}[row] += d{} / (i + 1);", op, op));
+    line(8, format("m2_{}[row] += d{} * ({} - mean{}[row]);", op, op, value, op));
   }
 
   // Adds the rows of a block to a column's result.
@@ -213,21 +233,17 @@ class ShortRowsWriter {
   std::string text_;
 };
 
-bool has_usual_kind(const BodyOp& op) {
-  if (op.kind != BodyOp::Kind::Reduction) return true;
-  const Kind kind = op.reduction.kind;
-  return op.reduction.over == Reduction::Over::Row && (kind == Kind::Sum || kind == Kind::Max || kind == Kind::Min);
-}
+bool is_of_segments(const BodyOp& op) { return op.kind == BodyOp::Kind::Reduction && op.reduction.over != Reduction::Over::Row; }
 
 }  // namespace
 
 bool has_part_for_short_rows(const Body& body) {
-  return body.by_rows && body.has_short_rows && !c10::isComplexType(body.compute) && !JoinedRows::may_be(body) && angles_of(body).empty() &&
-         !has_moments_over_rows(body) && std::all_of(body.ops.begin(), body.ops.end(), has_usual_kind) &&
-         std::all_of(body.loads.begin(), body.loads.end(),
-                     [](const BodyLoad& load) { return load.pattern != AccessPattern::PerSegment && !load.counts; }) &&
-         std::all_of(body.stores.begin(), body.stores.end(),
-                     [](const BodyStore& store) { return store.extent != Extent::Segment && store.extent != Extent::Channels; });
+  return body.by_rows && body.has_short_rows && !c10::isComplexType(body.compute) && !JoinedRows::may_be(body) &&
+         !has_moments_over_rows(body) && std::none_of(body.ops.begin(), body.ops.end(), is_of_segments) &&
+         std::none_of(body.loads.begin(), body.loads.end(),
+                      [](const BodyLoad& load) { return load.pattern == AccessPattern::PerSegment; }) &&
+         std::none_of(body.stores.begin(), body.stores.end(),
+                      [](const BodyStore& store) { return store.extent == Extent::Segment || store.extent == Extent::Channels; });
 }
 
 std::string short_rows_source(const Body& body, const RowPasses& passes) { return ShortRowsWriter(body, passes).run(); }

@@ -50,6 +50,21 @@ TEST(ShortRows, SumsOverRowsBesideSumsOfRows) {
   }
 }
 
+TEST(ShortRows, Norms) {
+  for (const at::DimVector& sizes : kSizes) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    if (sizes.back() < 3) continue;  // of two numbers, a norm has hardly any gradient
+    const auto function = [&](const Tensors& in) { return Tensors{at::layer_norm(in[0] * 2 + 5, {sizes.back()}, in[1], in[2]) * 3}; };
+    expect_near_eager(function,
+                      {at::randn(sizes, at::kDouble), at::randn(sizes.back(), at::kDouble), at::randn(sizes.back(), at::kDouble)});
+  }
+}
+
+TEST(ShortRows, Angles) {
+  const auto function = [](const Tensors& in) { return Tensors{(in[0].sin() * in[1]).softmax(-1), in[1].cos().sum(-1)}; };
+  expect_near_eager(function, {at::randn({70, 3}, at::kDouble) * 1e5, at::randn({70, 3}, at::kDouble)});
+}
+
 TEST(ShortRows, TransposedRows) {
   const Function function = [](const Tensors& in) { return Tensors{(in[0] * 2).softmax(-1) * in[1]}; };
   const Tensors given = {at::randn({5, 70}).t(), at::randn({70, 10}).slice(1, 0, 10, 2)};
