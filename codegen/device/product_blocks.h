@@ -140,10 +140,46 @@ static void multiply_rows(long rows, const T* a, long a_step, const T* panel, lo
   }
 }
 
+template <int kHalf, class V, int... kAt>
+HC_DEVICE V upper_to_lower(V lanes, Places<kAt...>) {
+  return __builtin_shufflevector(lanes, lanes, (kAt ^ kHalf)...);
+}
+/// The sum of all lanes.
+template <int kHalf, class T, class V>
+HC_DEVICE T sum_of_lanes(V lanes) {
+  if constexpr (kHalf > 0) {
+    return sum_of_lanes<kHalf / 2, T>(lanes + upper_to_lower<kHalf>(lanes, typename CountedPlaces<kLanes<T>>::Type{}));
+  } else {
+    return lanes[0];
+  }
+}
+
+template <class T>
+static void multiply_few(long rows, const T* a, const Factors<T>& factors, long columns, T* block, long block_step) {
+#pragma clang fp contract(fast)
+  constexpr long kCount = kLanes<T>;
+  const long depth = factors.depth, whole = depth / kCount * kCount, at_once = depth_at_once(depth) * kCount;
+  for (long row = 0; row < rows; ++row, a += factors.a_step) {
+    for (long column = 0; column < columns; ++column) {
+      const T* const b = factors.b + column * factors.b_step;
+      T sum = 0;
+      for (long k = whole; k < depth; ++k) sum += a[k] * b[k];
+      for (long begin = 0; begin < whole; begin += at_once) {
+        const long end = whole - begin < at_once ? whole : begin + at_once;
+        typename Lanes<T>::Of lanes{};
+        for (long k = begin; k < end; k += kCount) lanes += load_lanes(a + k) * load_lanes(b + k);
+        sum += sum_of_lanes<kCount / 2, T>(lanes);
+      }
+      block[row * block_step + column] = sum;
+    }
+  }
+}
+
 template <class T>
 inline constexpr ProductBlocks<T> kProductBlocks = {
     {{copy_panel<false, 1, T>, copy_panel<false, 2, T>}, {copy_panel<true, 1, T>, copy_panel<true, 2, T>}},
     {{multiply_rows<1, false, T>, multiply_rows<2, false, T>}, {multiply_rows<1, true, T>, multiply_rows<2, true, T>}},
+    multiply_few<T>,
 };
 
 }  // namespace hindcast::device

@@ -47,7 +47,16 @@ struct ProductBlocks {
   void (*copy_panel[2][2])(const Factors<T>& factors, long first, long columns, T* panel);
   /// At most kBlockRows rows of a, from `a` on, times a panel: to `block`. First of an a as it is, then of a transposed one.
   void (*multiply[2][2])(long rows, const T* a, long a_step, const T* panel, long panel_step, long depth, T* block, long block_step);
+  /// Rows of a, from `a` on, times all columns of a transposed b, element by element.
+  void (*multiply_few)(long rows, const T* a, const Factors<T>& factors, long columns, T* block, long block_step);
 };
+
+/// Whether the columns, such as the values or the few scores of a policy, leave a panel so empty that sums of products along the depth are
+/// faster. To add up the lanes of such a sum takes as long as some 16 vectors.
+template <class T>
+HC_DEVICE bool are_few(long columns, long depth) {
+  return columns * (depth / kLanes<T> + 16) <= depth;
+}
 
 /// Bytes of b that go to some rows before the next rows: so many stay in the second-level cache.
 inline constexpr long kBytesAtOnce = 1 << 18;
@@ -81,19 +90,21 @@ HC_DEVICE void multiply(const ProductBlocks<T>& blocks, const Factors<T>& factor
   alignas(kVectorBytes) T block[kBlockRows * kMostColumns<T>];
   const long at_once = columns_at_once<T>(columns, factors.depth);
   const bool copies_all = kIsBTransposed || is_worth_copying(end - begin, factors.depth, factors.b_step * (long)sizeof(T));
+  const bool is_by_sums = kIsBTransposed && !kIsATransposed && are_few<T>(columns, factors.depth);
   const auto count_of = [&](long column) { return columns - column < kAll ? columns - column : kAll; };
   const auto is_copied = [&](long count) { return copies_all || count < (count <= kHalf ? kHalf : kAll); };
   for (long first = 0; first < columns; first += at_once) {
     const long last = columns - first < at_once ? columns : first + at_once;
     const auto copy_of = [&](long column) { return copies_all ? scratch + (column - first) * factors.depth : scratch; };
-    for (long column = first; column < last; column += kAll) {
+    for (long column = first; column < last && !is_by_sums; column += kAll) {
       const long count = count_of(column);
       if (is_copied(count)) blocks.copy_panel[kIsBTransposed][count > kHalf](factors, column, count, copy_of(column));
     }
     for (long row = begin, rows; row < end; row += rows) {
       rows = rows_of_block(end - row);
       const T* const a = kIsATransposed ? factors.a + row : factors.a + row * factors.a_step;
-      for (long column = first; column < last; column += kAll) {
+      if (is_by_sums) blocks.multiply_few(rows, a, factors, columns, block, at_once);
+      for (long column = first; column < last && !is_by_sums; column += kAll) {
         const long count = count_of(column);
         const T* const panel = is_copied(count) ? copy_of(column) : factors.b + column;
         const long panel_step = !is_copied(count) ? factors.b_step : count <= kHalf ? kHalf : kAll;

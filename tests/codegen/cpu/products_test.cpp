@@ -79,6 +79,20 @@ TEST_P(Products, WhoseSecondFactorIsCopiedOrWide) {
   }
 }
 
+// The gradient of `a` has so few columns that it is computed element by element.
+TEST_P(Products, OfFewColumns) {
+  constexpr std::array<Sizes, 6> kFew = {{{64, 64, 2}, {65, 65, 1}, {7, 79, 2}, {9, 300, 5}, {3, 5000, 4}, {13, 40, 3}}};
+  for (const Sizes& sizes : kFew) {
+    SCOPED_TRACE(name_of(sizes));
+    const auto program = [&](at::TensorOptions options) {
+      const auto a = near_leaf({sizes.rows, sizes.depth}, options), b = near_leaf({sizes.depth, sizes.columns}, options);
+      (a.mm(b) * 0.05).tanh().pow(2).sum().backward();
+      return grads_of({a, b});
+    };
+    expect_near_grads(program, {.units_in_double = 16});  // long sums
+  }
+}
+
 TEST_P(Products, OfPartsOfTensors) {
   expect_near_grads([&](at::TensorOptions options) {
     const auto a = near_leaf({20, 40}, options), b = near_leaf({60, 50}, options);
@@ -267,7 +281,6 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(choice.param == ProductChoice::Ours ? "Ours" : choice.param == ProductChoice::Atens ? "Atens" : "Measured");
     });
 
-// Long sums are made of sums of pieces, so that the error does not grow with the depth.
 // A program whose sizes change in every call, as neighbour lists do, is measured for a few classes of sizes.
 TEST(ProductTimes, ChangingSizesAreMeasuredByClasses) {
   int runs = 0;
