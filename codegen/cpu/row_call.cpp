@@ -118,15 +118,20 @@ class RowCall final : public RowFrame {
 
   void check_indices(const Rows& launch) const {
     for (const size_t load : checked_) {
-      for (int64_t row = 0; row < launch.row_count; ++row) {
+      const Loop& inner = launch.rows.back();
+      for (int64_t first = 0; first < launch.row_count; first += inner.size) {
         const char* at = launch.pointers[load];
-        int64_t rest = row;
-        for (size_t d = launch.rows.size(); d-- > 0; rest /= launch.rows[d].size)
+        int64_t rest = first / inner.size;
+        for (size_t d = launch.rows.size() - 1; d-- > 0; rest /= launch.rows[d].size)
           at += rest % launch.rows[d].size * launch.rows[d].steps[load];
-        const int64_t index = *reinterpret_cast<const int64_t*>(at);
-        TORCH_CHECK_INDEX(index >= 0 && index < launch.row_length(), "index ", index, " is out of bounds for a dimension of size ",
-                          launch.row_length());
+        check_indices(at, inner.size, inner.steps[load], launch.row_length());
       }
+    }
+  }
+  static void check_indices(const char* at, int64_t count, int64_t step, int64_t columns) {
+    for (int64_t i = 0; i < count; ++i, at += step) {
+      const int64_t index = *reinterpret_cast<const int64_t*>(at);
+      TORCH_CHECK_INDEX(index >= 0 && index < columns, "index ", index, " is out of bounds for a dimension of size ", columns);
     }
   }
 

@@ -11,7 +11,7 @@
 //   cos         0.82    0.88      log10      0.61    0.57      sqrt       0.50    0.50
 //   cos_near    1.49    0.88      log1p      0.89    0.86      tan        1.31    1.27
 //   cosh        0.88    0.88      log2       0.67    0.58      tan_near   1.30    1.25
-//   erf         1.13    1.17      pow        0.77    1.13      tanh       0.83    0.89
+//   erf         1.13    1.17      pow        0.77    1.13      tanh       1.00    1.00
 //   erfc        1.09    1.24      rsqrt      1.49    1.49
 //
 // xlogy and xlog1py, products of a logarithm: at most 2; measured 1.67 for float, 1.70 for double.
