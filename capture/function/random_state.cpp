@@ -1,5 +1,7 @@
 #include "capture/function/random_state.h"
 
+#include "base/fork.h"
+
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
@@ -8,6 +10,15 @@
 #include <mutex>
 
 namespace hindcast::capture {
+namespace {
+
+// Held while a generator's lock is, which is LibTorch's: a fork waits for this one, so that no child inherits that one from a trace.
+base::ForkSafe<std::mutex>& reading_states() {
+  static auto& mutex = *base::first_use([] { return new base::ForkSafe<std::mutex>(base::ForkRank::Leaf); });
+  return mutex;
+}
+
+}  // namespace
 
 RandomState RandomState::of(c10::ArrayRef<at::Tensor> tensors) {
   RandomState state;
@@ -37,7 +48,7 @@ bool RandomState::is_same(const RandomState& other) const {
 
 void RandomState::restore() const {
   for (auto [generator, before] : states_) {
-    const std::lock_guard lock(generator.mutex());
+    const std::scoped_lock lock(reading_states(), generator.mutex());
     generator.set_state(before);
   }
 }
@@ -46,7 +57,7 @@ void RandomState::add(const at::Generator& generator) {
   const auto is_known = [&](const auto& one) { return one.first == generator; };
   if (std::any_of(states_.begin(), states_.end(), is_known)) return;
   at::Generator own = generator;
-  const std::lock_guard lock(own.mutex());
+  const std::scoped_lock lock(reading_states(), own.mutex());
   states_.emplace_back(own, own.get_state());
 }
 

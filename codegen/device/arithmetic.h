@@ -61,6 +61,11 @@ template <class T>
 HC_FUNCTOR T square(T a) {
   return a * a;
 }
+/// a - b^2, rounded once: where the two nearly cancel, ATen's addcmul has as few negative results.
+template <class T>
+HC_FUNCTOR T minus_square(T a, T b) {
+  return exact::fma(-b, b, a);
+}
 template <class T>
 HC_FUNCTOR T cube(T a) {
   return a * a * a;

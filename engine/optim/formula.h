@@ -30,6 +30,7 @@ class Formula {
   Operand mul(Operand a, Operand b) { return op("mul", {a, b}); }
   Operand div(Operand a, Operand b) { return op("div", {a, b}); }
   Operand maximum(Operand a, Operand b) { return op("maximum", {a, b}); }
+  Operand minus_square(Operand a, Operand b) { return op("minus_square", {a, b}); }
   Operand sqrt(Operand a) { return op("sqrt", {a}); }
 
   void set_parameter(Operand value) { store(kParameter, value); }

@@ -66,7 +66,7 @@ void write_rmsprop(Formula& f, uint32_t flags) {
   Operand average, variance = square;
   if (is_centered) {
     average = averaged(f, average_before, gradient, alpha, share);
-    variance = f.sub(square, f.mul(average, average));
+    variance = f.minus_square(square, average);
   }
   const Operand deviation = f.add(f.sqrt(variance), eps);
   if (has_momentum) {

@@ -31,6 +31,10 @@ class TensorNames {
       names_.insert_or_assign(tensors[i].unsafeGetTensorImpl(), Named{names[i], Weak(tensors[i].getIntrusivePtr())});
     }
   }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    names_.clear();
+  }
   bool has(const at::Tensor& tensor) const {
     const std::lock_guard lock(mutex_);
     return names_.count(tensor.unsafeGetTensorImpl()) != 0;
@@ -80,6 +84,7 @@ class Function {
 
   void reset() {
     core.reset();
+    names->clear();
     std::unordered_map<int64_t, std::shared_ptr<const Kept>> gone;
     const std::lock_guard lock(mutex_);
     gone.swap(facts_);

@@ -26,6 +26,7 @@ struct OptimizersInPython {
   Object* classes = nullptr;
   Object* hooks = nullptr;  // dicts
   Object* compiler = nullptr;
+  Object* own_steps = nullptr;  // by class: the step() that is known to be PyTorch's own
 };
 OptimizersInPython optimizers_in_python;  // references that are never released
 
@@ -112,11 +113,12 @@ bool is_empty_or_absent(Object* dict, Object* key) {
 
 // True if the optimizer's step is its class's own, possibly wrapped by a learning-rate scheduler.
 bool is_own_step(Object* optimizer, Object* own) {
+  const Reference of_class = Reference::of_new(PyObject_GetAttr(type_of(optimizer), optimizer_names().step));
+  if (of_class && item_of(optimizers_in_python.own_steps, type_of(optimizer)) != of_class.get()) return false;
   Object* const replaced = item_of(own, optimizer_names().step);
-  if (replaced == nullptr) return true;
-  const Reference wrapped = Reference::of_new(PyObject_GetAttr(replaced, optimizer_names().wrapped));
-  const Reference expected = Reference::of_new(PyObject_GetAttr(type_of(optimizer), optimizer_names().step));
-  if (wrapped && expected) return wrapped.get() == expected.get();
+  if (of_class && replaced == nullptr) return true;
+  const Reference wrapped = of_class ? Reference::of_new(PyObject_GetAttr(replaced, optimizer_names().wrapped)) : Reference();
+  if (wrapped) return wrapped.get() == of_class.get();
   PyErr_Clear();
   return false;
 }
@@ -525,8 +527,8 @@ Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count) 
 }
 
 Object* know_optimizers(Object*, Object* const* arguments, std::ptrdiff_t count) {
-  if (count != 3) return raise_text("know_optimizers takes 3 arguments");
-  optimizers_in_python = {new_reference(arguments[0]), new_reference(arguments[1]), new_reference(arguments[2])};
+  if (count != 4) return raise_text("know_optimizers takes 4 arguments");
+  optimizers_in_python = {new_reference(arguments[0]), new_reference(arguments[1]), new_reference(arguments[2]), new_reference(arguments[3])};
   return new_reference(none());
 }
 

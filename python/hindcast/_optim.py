@@ -1,5 +1,7 @@
 """The optimizer's step as kernels: one pass over the memory of each parameter."""
 
+import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -15,6 +17,7 @@ from ._library import calls, ops
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _NUMBERS = frozenset((bool, int, float))
 _LEFT = 63  # steps that are the optimizer's behind one in which it had to make all updates
+_FOLDER = os.path.dirname(optimizers.__file__)
 _is_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 _is_compiling = torch.compiler.is_compiling
 _clip = ops.optim_clip.default._op
@@ -101,6 +104,24 @@ _CLASSES: dict[type, _Class] = {
 }
 
 
+# By class: its step(), once it was found to be PyTorch's own. Tracking libraries replace it on the class.
+_OWN_STEPS: dict[type, Any] = {}
+
+
+def _has_own_step(kind: type) -> bool:
+    step = kind.step  # type: ignore[attr-defined]
+    if _OWN_STEPS.get(kind) is step:
+        return True
+    function: Any = step
+    while function is not None:  # torch.optim wraps it, for its hooks and again for its profiler
+        code = getattr(function, "__code__", None)
+        if code is None or os.path.dirname(code.co_filename) != _FOLDER:
+            return False
+        function = getattr(function, "__wrapped__", None)
+    _OWN_STEPS[kind] = step
+    return True
+
+
 if calls is not None:
     # By the numbers of python/csrc/call_optim.h.
     _numbers = {_SGD.update: 0, _ADAM.update: 1, _RMSPROP.update: 2, _ADAGRAD.update: 3}
@@ -108,6 +129,7 @@ if calls is not None:
         {kind: _numbers[of_class.update] for kind, of_class in _CLASSES.items()},
         (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks),
         vars(torch.compiler),
+        _OWN_STEPS,
     )
 
 
@@ -146,7 +168,14 @@ class CompiledStep:
         self._how = clip
         self._factor: Optional[torch.Tensor] = None  # of the gradients, in this step
         self._left, self._left_updates = 0, 0  # steps to come that are the optimizer's: kernels gain nothing; updates in each
-        self._hooked = Optimizer.profile_hook_step(self._step)
+        known = weakref.ref(self)  # else a cycle would keep the optimizer until the garbage collector runs
+
+        def step(optimizer: Optimizer, closure: Optional[Closure] = None) -> Any:
+            compiled = known()
+            assert compiled is not None
+            return compiled._step(optimizer, closure)
+
+        self._hooked = Optimizer.profile_hook_step(step)
         self.may_enter_c = calls is not None and (clip is None or not (clip.norm_type == 0 or clip.error_if_nonfinite))
         self.clip_in_c = None if clip is None else (clip.max_norm, clip.norm_type)
         # Whether the optimizer looks if its step is recorded as a graph, as some do where there is an accelerator. None: that is found out at the
@@ -222,6 +251,8 @@ class CompiledStep:
         optimizer = self.optimizer
         if type(optimizer) not in _CLASSES:
             return "its class is none of SGD, Adam, AdamW, RMSprop and Adagrad"
+        if not _has_own_step(type(optimizer)):
+            return "the step() of its class was replaced"
         own = optimizer.__dict__
         own_step = own.get("step")
         # A scheduler of learning rates wraps it.

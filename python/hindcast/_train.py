@@ -178,7 +178,7 @@ class TrainStep:
         self._forgotten = total
         self._compiled.clear()
         self._why_no_program = None
-        self._plan = None
+        self._plan = self._planned = self._call_planned = None
         self._make_recorder()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
