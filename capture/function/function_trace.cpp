@@ -486,7 +486,8 @@ variable_list FunctionTrace::backward(const variable_list& tangents, bool create
     const TracingTensor* traced = TracingTensor::get(gradient);
     if (gradient.defined() && !traced) recorder_.refuse("its backward ran on another thread, or returned a tensor from outside");
     gradients_.push_back(traced ? recorder_.value_of(gradient) : ValueId());
-    gradients.push_back(traced ? without_history(traced->real) : gradient);
+    // As a program's result. LibTorch's engine would add in place to a view that conjugates, and .grad would be one.
+    gradients.push_back(traced ? without_history(traced->real).resolve_conj().resolve_neg() : gradient);
   }
   if (!recorder_.refusal() && tangents_.size() > 1 && !depends_on_tangents_alone())
     recorder_.refuse("a formula does not use the gradient that it is given");

@@ -12,7 +12,7 @@
 namespace hindcast::capture {
 namespace {
 
-// Held while a generator's lock is, which is LibTorch's: a fork waits for this one, so that no child inherits that one from a trace.
+// Taken before a generator's lock, which is LibTorch's: a fork waits for this one, so that no child inherits that one from a trace.
 base::ForkSafe<std::mutex>& reading_states() {
   static auto& mutex = *base::first_use([] { return new base::ForkSafe<std::mutex>(base::ForkRank::Leaf); });
   return mutex;
@@ -48,7 +48,8 @@ bool RandomState::is_same(const RandomState& other) const {
 
 void RandomState::restore() const {
   for (auto [generator, before] : states_) {
-    const std::scoped_lock lock(reading_states(), generator.mutex());
+    const std::lock_guard reading(reading_states());
+    const std::lock_guard lock(generator.mutex());
     generator.set_state(before);
   }
 }
@@ -57,7 +58,8 @@ void RandomState::add(const at::Generator& generator) {
   const auto is_known = [&](const auto& one) { return one.first == generator; };
   if (std::any_of(states_.begin(), states_.end(), is_known)) return;
   at::Generator own = generator;
-  const std::scoped_lock lock(reading_states(), own.mutex());
+  const std::lock_guard reading(reading_states());
+  const std::lock_guard lock(own.mutex());
   states_.emplace_back(own, own.get_state());
 }
 

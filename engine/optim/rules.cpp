@@ -65,7 +65,8 @@ void write_rmsprop(Formula& f, uint32_t flags) {
   const Operand square = averaged_square(f, square_before, gradient, alpha, share);
   Operand average, variance = square;
   if (is_centered) {
-    average = averaged(f, average_before, gradient, alpha, share);
+    // As lerp_() does: of equal gradients the average becomes that gradient, with which the variance cancels.
+    average = f.add(average_before, f.mul(f.sub(gradient, average_before), share));
     variance = f.minus_square(square, average);
   }
   const Operand deviation = f.add(f.sqrt(variance), eps);

@@ -528,7 +528,8 @@ Object* step_optimizer(Object*, Object* const* arguments, std::ptrdiff_t count) 
 
 Object* know_optimizers(Object*, Object* const* arguments, std::ptrdiff_t count) {
   if (count != 4) return raise_text("know_optimizers takes 4 arguments");
-  optimizers_in_python = {new_reference(arguments[0]), new_reference(arguments[1]), new_reference(arguments[2]), new_reference(arguments[3])};
+  optimizers_in_python = {new_reference(arguments[0]), new_reference(arguments[1]), new_reference(arguments[2]),
+                          new_reference(arguments[3])};
   return new_reference(none());
 }
 

@@ -1223,6 +1223,34 @@ def test_an_operator_that_is_written_in_python():
     assert f.stats()["hits"] == 3
 
 
+def test_parameters_that_are_swapped_after_a_reset(monkeypatch):
+    module = torch.nn.Linear(4, 3)
+    compiled = hindcast.aot_module(module)
+    for _ in range(2):
+        compiled(torch.ones(2, 4)).sum().backward()
+    module.zero_grad()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        compiled.double()
+        assert module.weight.dtype == torch.float64
+        step = hindcast.train_step(torch.optim.SGD(module.parameters(), lr=0.1), lambda x: module(x).sum())
+        for _ in range(3):
+            step(torch.ones(2, 4, dtype=torch.float64))
+        step.reset()
+        module.float()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert step(torch.ones(2, 4)).dtype == torch.float32
+
+
+# A call whose number differs runs the function, with which there is nothing to compare.
+def test_comparisons_beside_a_number_that_differs():
+    f = hindcast.aot_function(lambda x: x.sin() if x.sum().item() > 0 else x.cos(), check_every=1)
+    for sign in (1, 1, 1, -1, -1, 1):
+        x = torch.full((3,), float(sign), requires_grad=True)
+        assert_same(f(x).detach(), (x.sin() if sign > 0 else x.cos()).detach())
+
+
 def test_tensors_that_are_swapped():
     def function(x):
         a, b = x.detach() * 2, x.detach() * 3

@@ -1,10 +1,13 @@
 """compiled_step() against the optimizer's own step: the same state and parameters, to rounding, and all that hangs on step()."""
 
 import copy
+import functools
+import gc
 import io
 import math
 import threading
 import warnings
+import weakref
 
 import hindcast
 import pytest
@@ -620,6 +623,52 @@ def test_a_step_that_was_replaced_is_called():
     set_gradients(pair.ours[0], values())
     pair.step()
     assert seen == [1] and "was replaced" in pair.step.why_original
+
+
+def test_a_step_that_was_replaced_on_the_class_is_called(monkeypatch):
+    pair, seen, own = Pair("sgd"), [], SGD.step
+
+    @functools.wraps(own)  # as tracking libraries do
+    def tracked(*args, **kwargs):
+        seen.append(1)
+        return own(*args, **kwargs)
+
+    pair.take_step()
+    with monkeypatch.context() as patched:
+        patched.setattr(SGD, "step", tracked)
+        set_gradients(pair.ours[0], values())
+        pair.step()
+        assert seen == [1] and "of its class was replaced" in pair.step.why_original
+    compiled = pair.step.compiled
+    pair.step()
+    assert seen == [1] and pair.step.compiled > compiled
+
+
+def test_no_cycle_keeps_the_optimizer():
+    optimizer = SGD([torch.zeros(3, requires_grad=True)], lr=0.1)
+    step = hindcast.compiled_step(optimizer)
+    known = weakref.ref(optimizer)
+    gc.disable()
+    try:
+        del optimizer, step
+        assert known() is None
+    finally:
+        gc.enable()
+
+
+# The variance cancels: a rounding more than the optimizer makes, and it is negative.
+def test_centred_rmsprop_of_equal_gradients():
+    torch.manual_seed(0)
+    parameters = [torch.zeros(512, requires_grad=True) for _ in range(2)]
+    optimizers = [RMSprop([parameter], lr=0.01, centered=True) for parameter in parameters]
+    steps = [optimizers[0].step, hindcast.compiled_step(optimizers[1])]
+    gradient = torch.randn(512)
+    for _ in range(1300):
+        for parameter, step in zip(parameters, steps):
+            parameter.grad = gradient.clone()
+            step()
+    lost = [int(parameter.isnan().sum()) for parameter in parameters]
+    assert lost[1] <= lost[0] + 4, lost
 
 
 def test_a_grad_scaler_is_the_optimizers():

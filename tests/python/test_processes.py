@@ -44,6 +44,42 @@ def test_an_exit_while_a_function_with_an_operator_of_the_programs_own_is_compil
     assert "INTERNAL ASSERT" not in said, said
 
 
+# A trace reads LibTorch's generator under its lock, which no child may inherit.
+def test_a_fork_while_another_thread_traces():
+    python(
+        """
+        import os, signal, threading
+
+        x = torch.ones(3, 4)
+
+        def trace(i):
+            hindcast.aot_function(lambda x: (x * i).sin().mean())(x.clone().requires_grad_()).backward()
+
+        is_over = False
+        def work():
+            i = 0
+            while not is_over:
+                i += 1
+                trace(float(i))
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                for i in range(3):
+                    trace(float(i))
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        is_over = True
+        for thread in threads:
+            thread.join()
+        """
+    )
+
+
 def test_forked_children_go_on():
     python(
         """

@@ -47,6 +47,18 @@ def with_gradients():
     return [each for each in database.operators() if each.values[0].supports_autograd and each.values[1].is_floating_point]
 
 
+def test_gradients_of_complex_parameters_are_not_lazily_conjugated():
+    torch.manual_seed(0)
+    w = torch.randn(3, 3, dtype=torch.complex128, requires_grad=True)
+    x = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    for _ in range(3):
+        w.grad = None
+        with hindcast.enable():
+            (gradient,) = torch.autograd.grad((x.to(w.dtype) @ w).abs().sum(), x, create_graph=True)
+            gradient.square().sum().backward()
+        assert not w.grad.is_conj()
+
+
 @pytest.mark.parametrize("op, dtype", with_gradients())
 @pytest.mark.filterwarnings("ignore")
 def test_second_derivatives(op, dtype):
