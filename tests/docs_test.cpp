@@ -1,4 +1,4 @@
-// What the docs say in numbers and names of the code is what the code has; their links lead somewhere; README is short.
+// Numbers and names of the code in the docs match the code; links lead somewhere; README is short.
 
 #include <gtest/gtest.h>
 #include <hindcast/hindcast.h>
@@ -45,7 +45,7 @@ std::vector<std::string> docs() {
   return paths;
 }
 
-/// All that the regular expression's first group matches in a text.
+/// All matches of the regular expression's first group in a text.
 std::vector<std::string> found(const std::string& text, const std::string& expression) {
   const std::regex regex(expression);
   std::vector<std::string> all;
@@ -63,7 +63,7 @@ std::string number(uint64_t value) {
 std::string bytes(uint64_t value) { return value % (1 << 20) == 0 ? number(value >> 20) + " MiB" : number(value >> 10) + " KiB"; }
 std::string word(bool value) { return value ? "true" : "false"; }
 
-/// What stands in a source file where no header says it: the last match's group. A number is written as the docs do.
+/// A value that is only in a source file, not in a header: the last match's group. Numbers are formatted as in the docs.
 std::string written(const fs::path& file, const std::string& expression) {
   const std::vector<std::string> matches = found(read(file), expression);
   if (matches.empty()) return "(" + file.string() + " has no " + expression + ")";
@@ -72,7 +72,7 @@ std::string written(const fs::path& file, const std::string& expression) {
 }
 
 struct Claim {
-  std::string doc, sentence;  // {} stands for each value; space and line breaks are alike
+  std::string doc, sentence;  // {} stands for each value; spaces and line breaks are equivalent
   std::vector<std::string> values;
 };
 
@@ -245,7 +245,7 @@ std::vector<std::string> expanded(const std::string& folder) {
   return all;
 }
 
-// layering_test.cpp has the rule; its own text is compared, so that the page and the rule are changed together.
+// layering_test.cpp has the rule; its text is compared, so that page and rule change together.
 TEST(Docs, DesignHasTheIncludeRule) {
   const std::string code = read("tests/layering_test.cpp");
   const size_t begin = code.find("kMayInclude = {") + 15;
@@ -270,7 +270,7 @@ TEST(Docs, DesignHasTheIncludeRule) {
     EXPECT_TRUE(rule.contains(arrow)) << "docs/design.md has " << arrow << ", tests/layering_test.cpp not";
 }
 
-// A second backend is written by that page: a file of the first that it does not name would be forgotten.
+// A second backend is written by following that page: a file of the first that it does not name would be forgotten.
 TEST(Docs, DesignNamesTheFilesOfABackend) {
   const std::string design = read("docs/design-kernels.md");
   const size_t begin = design.find("## A new backend");

@@ -112,7 +112,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
       "engine/counters", "capture/function", "capture/backward", "capture/recorder", "capture/graph", "capture/symbols", "base"}},
 };
 
-/// Public headers, below include/hindcast, by the room that implements them.
+/// Public headers, below include/hindcast, by the folder that implements them.
 const std::map<std::string, std::string> kPublicHeaders = {
     {"aot.h", "engine/aot"},
     {"aot_function.h", "engine/aot"},
@@ -147,8 +147,8 @@ const std::map<std::string, std::string> kPublicHeaders = {
     {"version.h", "base"},
 };
 
-/// Which namespaces the files of a folder open: first its own, whose nested ones are its too, then those with names that users write, and
-/// hindcast::detail, what templates in public headers need.
+/// The namespaces that the files of a folder open: first its own, including nested ones, then those with names that users write, and
+/// hindcast::detail, for templates in public headers.
 const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"base", {"hindcast::base", "hindcast"}},
     {"cache", {"hindcast::cache"}},
@@ -170,7 +170,7 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
     {"codegen/plan", {"hindcast::codegen"}},
     {"codegen/kernel", {"hindcast::codegen"}},
     {"codegen", {"hindcast::codegen"}},
-    // Functions that LLVM asks for.
+    // Functions that LLVM requires.
     {"codegen/cpu/clang", {"hindcast::codegen::cpu", "llvm", "llvm::compression", "llvm::compression::zlib", "llvm::compression::zstd"}},
     {"codegen/cpu/memory", {"hindcast::codegen::cpu"}},
     {"codegen/cpu", {"hindcast::codegen::cpu"}},
@@ -198,10 +198,10 @@ const std::map<std::string, std::vector<std::string>> kNamespaces = {
 };
 
 struct Include {
-  fs::path file;  // from the root
+  fs::path file;  // relative to the root
   int line;
   std::string path;
-  std::string room;  // empty: of another library
+  std::string room;  // empty: another library's
 };
 
 std::vector<fs::path> sources_of(const std::string& folder) {
@@ -217,7 +217,7 @@ std::vector<fs::path> sources_of(const std::string& folder) {
   return files;
 }
 
-/// The room of an included file of ours; empty: it is another library's.
+/// The room of one of our included files; empty: another library's.
 std::string room_of(const std::string& included, bool is_quoted) {
   const std::string start = "hindcast/";
   if (included.rfind(start, 0) != 0) return is_quoted ? fs::path(included).parent_path().string() : std::string();
@@ -225,7 +225,7 @@ std::string room_of(const std::string& included, bool is_quoted) {
   return header == kPublicHeaders.end() ? "no public header" : header->second;
 }
 
-/// All lines `#include` of the folder's files.
+/// All `#include` lines of the folder's files.
 std::vector<Include> includes_of(const std::string& folder) {
   static const std::regex kLine("#include ([<\"])([^>\"]+)[>\"].*");
   std::vector<Include> includes;
@@ -241,7 +241,7 @@ std::vector<Include> includes_of(const std::string& folder) {
   return includes;
 }
 
-/// Those of files of ours.
+/// Those of our files.
 std::vector<Include> own_includes_of(const std::string& folder) {
   std::vector<Include> includes = includes_of(folder);
   includes.erase(std::remove_if(includes.begin(), includes.end(), [](const Include& include) { return include.room.empty(); }),
@@ -253,10 +253,10 @@ std::string describe(const Include& include) {
   return include.file.string() + ":" + std::to_string(include.line) + " includes " + include.path;
 }
 
-/// By folder: which others its files include, and where first.
+/// Per folder: which others its files include, and where first.
 using Rooms = std::map<std::string, std::map<std::string, Include>>;
 
-/// Includes that lead from one room to another, by way of others. None: no way leads there.
+/// Includes that lead from one room to another, via others. Empty: there is no such path.
 std::vector<Include> way_back(const Rooms& rooms, const std::string& from, const std::string& to, std::set<std::string>& seen) {
   if (!seen.insert(from).second || !rooms.contains(from)) return {};
   for (const auto& [next, include] : rooms.at(from)) {
@@ -280,8 +280,8 @@ bool is_forward_declaration(const std::string& line) {
   return std::regex_match(line, kOne);
 }
 
-/// The formatter puts each namespace on a line, at its beginning, and a comment behind the end of all but the shortest. One that has only
-/// other namespaces or forward declarations counts for nothing.
+/// The formatter puts each namespace at the beginning of a line, and a comment after the end of all but the shortest. A namespace with only
+/// other namespaces or forward declarations does not count.
 std::vector<Opened> namespaces_of(const fs::path& file) {
   static const std::regex kOpen("namespace(?: ([a-z_:]+))? \\{");
   struct Open {
@@ -379,7 +379,7 @@ TEST(Layering, OwnIncludesAreFilesSeenFromTheRoot) {
   }
 }
 
-// What is installed is this folder: its headers include each other, LibTorch's and the standard library's.
+// This folder is what is installed: its headers include each other, LibTorch's and the standard library's.
 TEST(Layering, PublicHeadersHaveARoomAndIncludeNoOthersOfOurs) {
   size_t count = 0;
   for (const auto& entry : fs::recursive_directory_iterator(kPublic)) {
@@ -453,7 +453,7 @@ TEST(Layering, CommentsWrapAt140Columns) {
   EXPECT_GT(files, 700U);
 }
 
-// Those of codegen, and the reproducers, ask for places on the disk, which no guard chooses.
+// Those of codegen, and the reproducers, look for places on the disk, which no guard chooses.
 TEST(Layering, TheEnvironmentIsReadByEightFiles) {
   constexpr std::array<std::string_view, 8> kReaders = {"codegen/cpu/clang/compiler.cpp",  "codegen/cuda/nvrtc.cpp",
                                                         "codegen/store/store_folder.cpp",  "engine/diagnosis/log_setup.cpp",

@@ -1,5 +1,5 @@
-// README.md shows a program and what it prints. Both are true: the program is examples/readme.cpp, letter by letter, and
-// is run here; the picture beside it is of the graph that it captures.
+// README.md shows a program and its output. Both are checked: the program is examples/readme.cpp, character for character, and runs here;
+// the picture next to it is of the captured graph.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 # run_part.sh <shard | part> <count> <program> <argument>...: runs one of `count` parts of a long suite; the commit decides which. With
 # HINDCAST_ALL_TESTS=1, as in `make test-all`, it runs the whole suite.
 #
-#   shard   GoogleTest's sharding, which tests/python/conftest.py has for pytest: every count-th case
+#   shard   GoogleTest's sharding, which tests/python/conftest.py implements for pytest: every count-th case
 #   part    each case runs a part of its sweep, by HINDCAST_TEST_PART=index:count (tests/support/part.h)
 
 set -euo pipefail

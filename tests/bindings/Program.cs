@@ -1,4 +1,4 @@
-// A program in C#, over a binding: its collector frees tensors and destroys handles on a thread of its own while others train.
+// A C# program over a binding: the garbage collector frees tensors and destroys handles on its own thread while other threads train.
 
 using System;
 using System.Runtime.InteropServices;
@@ -60,7 +60,7 @@ sealed class Tensor {
 }
 
 sealed class Function {
-  readonly Native.Callback callback;  // as long as the handle
+  readonly Native.Callback callback;  // lives as long as the handle
   readonly ulong handle;
   public int Calls;
 

@@ -1,4 +1,4 @@
-// A program in Rust, without crates, over a binding: a guard for threads of the language, a step, a function from a closure.
+// A Rust program, without crates, over a binding: a guard for the language's threads, a step, a function from a closure.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::thread;
@@ -65,7 +65,7 @@ fn train() {
     }
 }
 
-// A closure behind the callback's user data.
+// A closure as the callback's user data.
 type Closure = Box<dyn Fn(&[Tensor]) -> Tensor>;
 extern "C" fn call(closure: *mut c_void, inputs: *const Tensor, input_count: u64, outputs: *mut Tensor, _: u64) -> i32 {
     unsafe {

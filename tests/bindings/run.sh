@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh rust|csharp <folder of libhindcast.so> <folder of libbinding.so> <folder to work in>: compiles the program of a language, and runs
-# it. Exits with 77, and says why, where the language is not installed.
+# run.sh rust|csharp <folder of libhindcast.so> <folder of libbinding.so> <folder to work in>: compiles and runs the program of a language.
+# If the language is not installed, exits with 77 and prints why.
 
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

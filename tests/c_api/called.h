@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of the C interface share: a caller's texts and tensors.
+// Shared by the tests of the C interface: a caller's texts and tensors.
 
 #include <torch/types.h>
 
@@ -11,7 +11,7 @@
 
 namespace hindcast::tests {
 
-/// The text that a function gave, which is freed.
+/// The text that a function returned; frees it.
 template <class Function, class... Args>
 std::string text_of(const Function& function, Args... args) {
   char* text = nullptr;
@@ -28,7 +28,7 @@ inline std::vector<void*> pointers_to(std::vector<at::Tensor>& tensors) {
   return pointers;
 }
 
-/// A tensor that a function gave, and that its caller frees.
+/// A tensor that a function returned; its caller frees it.
 inline at::Tensor taken(void* pointer) {
   const std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(pointer));
   return *tensor;

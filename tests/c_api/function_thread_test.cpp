@@ -1,4 +1,4 @@
-// hindcast_function_*: callbacks as programs, whose they are, and what goes wrong in them.
+// hindcast_function_*: callbacks as programs, their ownership, and errors in them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

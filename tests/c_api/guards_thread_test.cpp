@@ -1,4 +1,4 @@
-// Guards by the C interface: on threads, for the process, and what is said where they are misused.
+// Guards by the C interface: per thread, for the process, and the errors when they are misused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -112,7 +112,7 @@ TEST(CGuardsThread, StructsOfOtherAges) {
   EXPECT_THAT(hindcast_last_error(),
               HasSubstr("has a field that this hindcast does not know, at byte " + std::to_string(sizeof(hindcast_options))));
   hindcast_options older;
-  std::memset(&older, 0xff, sizeof(older));  // only the size and the compiler are there
+  std::memset(&older, 0xff, sizeof(older));  // only the size and the compiler are set
   ASSERT_EQ(hindcast_options_init(&older, offsetof(hindcast_options, dynamic)), HINDCAST_OK);
   ASSERT_EQ(hindcast_enable(&older, &guard), HINDCAST_OK) << hindcast_last_error();
   EXPECT_EQ(hindcast_disable(guard), HINDCAST_OK);

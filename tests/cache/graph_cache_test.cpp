@@ -18,14 +18,14 @@ KeyBytes key_of(uint32_t number) {
   return key;
 }
 
-// A cache of numbers under keys made of numbers, as a test wants to write it.
+// A cache of numbers under keys built from numbers, with a short notation for tests.
 struct Numbers {
   explicit Numbers(size_t max_entries = 100) : max_entries(max_entries) {}
 
   GraphCache<int>::Insertion put(uint32_t key, int value) {
     return cache.find_or_insert(view_of(key_of(key)), std::make_shared<int>(value), max_entries);
   }
-  /// -1 when there is none.
+  /// -1 if there is none.
   int get(uint32_t key) const {
     const KeyBytes bytes = key_of(key);
     const auto found = cache.find(view_of(bytes));
@@ -78,7 +78,7 @@ TEST(GraphCache, TheLeastRecentlyUsedGoesFirst) {
   EXPECT_EQ(numbers.get(4), 4);
   EXPECT_EQ(numbers.get(3), 3);
   EXPECT_EQ(numbers.get(1), 1);
-  numbers.put(4, 0);  // finding it by an insert is a use as well
+  numbers.put(4, 0);  // an insert that finds it counts as a use
   numbers.put(5, 5);
   EXPECT_EQ(numbers.get(3), -1);
   for (uint32_t key : {1, 4, 5}) EXPECT_EQ(numbers.get(key), static_cast<int>(key));
@@ -117,7 +117,7 @@ TEST(GraphCache, ClearForgets) {
   EXPECT_TRUE(numbers.put(1, 11).inserted);
 }
 
-// An entry's destructor may run anything, so also use the cache that just dropped it.
+// An entry's destructor may run anything, even use the cache that just dropped it.
 TEST(GraphCache, EntriesAreDestroyedOutsideTheLock) {
   struct Entry {
     GraphCache<Entry>* cache;

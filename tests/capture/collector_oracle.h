@@ -23,7 +23,7 @@ struct Lifted {
   at::Tensor tensor;
   int64_t bits = 0;
 
-  // An output is saved as a detached twin, and unpacked as a new tensor over the same memory: impls may differ.
+  // An output is saved as a detached twin, and unpacked as a new tensor over the same memory, so impls may differ.
   bool operator==(const Lifted& other) const {
     if (kind != other.kind || bits != other.bits || tensor.defined() != other.tensor.defined()) return false;
     return !tensor.defined() || (tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
@@ -53,7 +53,7 @@ inline std::string describe(const Field& field) {
   return text + "]";
 }
 
-/// What the collector says, per field; sizes and tensors also in one row each.
+/// What the collector reports, per field; all sizes and all tensors also in one list each.
 struct CollectorReading {
   std::vector<Field> fields;
   std::vector<int64_t> sizes;
@@ -181,7 +181,7 @@ inline std::string first_disagreement(torch::autograd::Node& node) {
       leaves = flatten_tensors(packed[k + 1]);
     } else {
       flatten(packed[k + 1], leaves);
-      // Of a constant there is nothing to lift; but a tensor or a double must never be taken for a constant.
+      // A constant has nothing to lift; but a tensor or a double must never be taken for a constant.
       if (field.empty()) std::erase_if(leaves, [](const Lifted& leaf) { return leaf.kind == Lifted::Kind::Int; });
     }
     if (leaves != field) {

@@ -1,4 +1,4 @@
-// What a recorder does with what an instr cannot say is its policy's choice.
+// The policy decides what a recorder does with calls that an instr cannot express.
 
 #include "capture/recorder/policy.h"
 
@@ -20,7 +20,7 @@ using capture::Policy;
 using capture::Recorder;
 using capture::ValueId;
 
-// As a traced function's would be, which carries the random state and copies back.
+// Like the policy of a traced function, which carries the random state and copies back.
 class RecordAll final : public Policy {
  public:
   Answer draws_random_numbers(const c10::OperatorHandle&) override { return Answer::Record; }
@@ -77,7 +77,7 @@ TEST(Policy, ABackwardsRefusesAndSaysWhy) {
   EXPECT_EQ(refusal_of_a_backward([&](const at::Tensor& x) { x.add(outside).exp(); }), "reads a tensor from outside of the formula");
 }
 
-// Its schema does not say that it moves the running statistics.
+// Its schema does not say that it updates the running statistics.
 TEST(Policy, ABackwardsRefusesABatchNormThatTrains) {
   const auto norm = [](const at::Tensor& statistics) {
     at::native_batch_norm(torch::ones({2, 3}), {}, {}, statistics, statistics, /*training=*/true, 0.1, 1e-5);

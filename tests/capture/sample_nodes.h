@@ -1,6 +1,6 @@
 #pragma once
-// One node of every class that LibTorch generates, each member filled with values that occur nowhere else in the node,
-// so that whatever swaps two fields shows. The makers are written at build time by scripts/generate_collectors.py --samples.
+// One node of every class that LibTorch generates, each member filled with values that occur nowhere else in the node, so that swapped
+// fields show. scripts/generate_collectors.py --samples writes the makers at build time.
 
 #include <ATen/TensorGeometry.h>
 #include <ATen/ops/empty.h>
@@ -31,7 +31,7 @@ class SampleValues {
     value = at::TensorGeometry(sizes, strides, next());
   }
 
-  // Constants are matched by nobody: any valid value will do.
+  // Nothing matches constants: any valid value will do.
   void fill(int64_t& value) { value = 1; }
   void fill(size_t& value) { value = 1; }
   void fill(bool& value) { value = true; }

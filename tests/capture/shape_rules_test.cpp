@@ -1,5 +1,4 @@
-// Every rule against the op itself: sizes are inferred once, with symbols, and evaluated at other sizes, where the op is
-// run for real.
+// Compares every rule with the op itself: sizes are inferred once, with symbols, and evaluated at other sizes, at which the op really runs.
 
 #include "capture/shape_rules/shape_call.h"
 #include "capture/shape_rules/shape_rules.h"
@@ -21,7 +20,7 @@ using Values = std::vector<int64_t>;
 const Values kHints = {6, 4, 10, 3, 8};
 const std::vector<Values> kOthers = {{9, 5, 7, 4, 11}, {5, 7, 12, 6, 6}, {13, 8, 5, 2, 9}};
 
-/// Reads one argument of a case twice: as what the rule sees and as what the op is called with.
+/// Reads one argument of a case twice: as what the rule gets and as what the op is called with.
 class Reader {
  public:
   Reader(std::string_view text, SymbolTable& table, const std::vector<ExprId>& symbols, const Values& values)
@@ -331,7 +330,7 @@ std::string relations_of(const Call& call) {
   return all;
 }
 
-// A misspelt row would only be missed.
+// Nothing else would notice a misspelt row.
 TEST(ShapeRule, EveryRowNamesAnOpOfLibTorch) {
   std::set<std::string> known;
   for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) {
@@ -340,7 +339,7 @@ TEST(ShapeRule, EveryRowNamesAnOpOfLibTorch) {
     known.insert(op.overload_name.empty() ? name : name + "." + op.overload_name);
     known.insert(name + ".*");
   }
-  known.insert("cholesky");  // LibTorch 2.15 has linalg_cholesky alone
+  known.insert("cholesky");  // LibTorch 2.15 has only linalg_cholesky
   for (const auto& table : {pointwise_rules(), reduction_rules(), view_rules(), indexing_rules(), matmul_rules(), convolution_rules(),
                             norm_rules(), factory_rules()}) {
     for (const RuleRow& row : table) {
@@ -361,7 +360,7 @@ TEST(ShapeRule, OpsWithoutARuleAreLeftToTheCaller) {
 TEST(ShapeRule, WhatAnOutputIsWrittenToIsNotASize) { EXPECT_FALSE(has_shape_rule(Call("add.out T(s0) T(s0) 1 out=T(s0)").op())); }
 
 TEST(ShapeRule, TwoExpressionsThatBroadcastAsEqualAreRelated) {
-  const Call call("add.Tensor T(s0,2*s1) T(s0,s4)");  // 8 both
+  const Call call("add.Tensor T(s0,2*s1) T(s0,s4)");  // both are 8
   ASSERT_TRUE(infer(call).has_value());
   EXPECT_EQ(relations_of(call), "s4 == 2*s1");
 }

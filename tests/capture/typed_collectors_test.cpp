@@ -27,7 +27,7 @@ struct Forward {
   std::function<Tensors()> run;
 };
 
-// Between them: every kind of member, undefined tensors, saved outputs, in-place and view nodes, every Scalar type.
+// Together: every kind of member, undefined tensors, saved outputs, in-place and view nodes, every Scalar type.
 std::vector<Forward> forwards() {
   const auto index = [](at::IntArrayRef sizes, int64_t end) { return torch::randint(end, sizes, at::kLong); };
   return {
@@ -359,7 +359,7 @@ TEST(TypedCollectors, EveryGeneratedClassIsReadAsLibTorchReadsIt) {
   for (const auto& sample : sample_nodes()) {
     SampleValues values;
     const auto node = capture::own_node(sample.make(values));
-    // Asking which outputs are needed wants as many edges as the forward had inputs; none of them leads anywhere.
+    // The query which outputs are needed expects as many edges as the forward had inputs; none of them leads anywhere.
     for (int i = 0; i < 64; ++i) node->add_next_edge({});
     try {
       EXPECT_EQ(first_disagreement(*node), "") << sample.name;

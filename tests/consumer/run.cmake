@@ -1,5 +1,5 @@
-# The test `consumer`: installs hindcast into a folder of its own, then configures, builds and runs the project here against
-# it. Expects build_folder (hindcast's), work_folder, source_folder, generator, compiler and libtorch.
+# The test `consumer`: installs hindcast into a folder of its own, then configures, builds and runs the project here against it. Expects
+# build_folder (hindcast's), work_folder, source_folder, generator, compiler and libtorch.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -10,7 +10,7 @@ function(step what)
   endif()
 endfunction()
 
-# What an earlier run installed must not stand in for what is no longer installed.
+# Files of an earlier install must not hide that one is no longer installed.
 file(REMOVE_RECURSE "${work_folder}/prefix")
 step("installing hindcast" "${CMAKE_COMMAND}" --install "${build_folder}" --prefix "${work_folder}/prefix")
 foreach(notice LICENSE THIRD_PARTY_NOTICES)

@@ -1,5 +1,5 @@
 #pragma once
-// A test that runs kernels, where they can be compiled.
+// A test that runs kernels; skipped if they cannot be compiled.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ inline const Kernel& kernel_of(const std::string& file, const std::string& name)
   throw std::runtime_error("no kernels " + file);
 }
 
-/// As many as cover `count`, and at least one, as a grid must have.
+/// Enough blocks for `count`, and at least one, as a grid needs.
 inline uint32_t blocks_for(uint64_t count, uint64_t per_block) { return count == 0 ? 1 : uint32_t((count + per_block - 1) / per_block); }
 
 template <class T>

@@ -1,4 +1,4 @@
-// The device library as the emulator compiles it, with CUDA's branches, beside the same for the CPU.
+// The device library compiled by the emulator, with CUDA's branches, compared with the same for the CPU.
 
 #include "codegen/device/ops.h"
 
@@ -53,7 +53,7 @@ void expect_the_same(const char* kernel, int n) {
     for (size_t row = 0; row < rows; ++row) {
       const double result = results[row * n + i];
       if (std::isnan(expected[row].value) && std::isnan(result)) continue;
-      // For angles CUDA takes another way than the CPU, each exact to 1.5 ulp (coverage.h).
+      // CUDA reduces angles differently from the CPU; both are exact to 1.5 ulp (coverage.h).
       const std::string name = expected[row].name;
       const bool angle = name == "sin" || name == "cos" || name == "tan";
       const double ulps = angle ? 4 * std::abs(expected[row].value) * std::numeric_limits<T>::epsilon() : 0.0;

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of tests/cuda_emulator/kernels, which are right.
+// The correct kernels of tests/cuda_emulator/kernels.
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// The kernels as NVRTC compiles them: the same text, for three generations of cards. Registers and spills are what ptxas says of them.
+// The kernels as NVRTC compiles them: the same text, for three generations of cards. Registers and spills as reported by ptxas.
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST_P(MachineCode, SpillsNoRegisters) {
 
 TEST_P(MachineCode, SpillsAreSeenWhereThereAreSome) {
   HC_GET_NVRTC(nvrtc);
-  // 64 numbers alive at once, in 24 registers.
+  // 64 live numbers in 24 registers.
   const std::string text =
       "extern \"C\" __global__ void spills(const float* in, float* out) {\n"
       "  float a[64];\n"

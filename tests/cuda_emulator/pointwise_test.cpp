@@ -1,4 +1,4 @@
-// Kernels that are right: their values, and that nothing is found in them.
+// Correct kernels: their values, and that the emulator reports no error.
 
 #include "tests/cuda_emulator/emulator_test.h"
 

@@ -1,4 +1,4 @@
-// Reductions and exchanges that are right: their values, and that nothing is found in them.
+// Correct reductions and exchanges: their values, and that the emulator reports no error.
 
 #include "tests/cuda_emulator/emulator_test.h"
 

@@ -10,13 +10,13 @@
 namespace hindcast::tests::cuda {
 namespace {
 
-/// As the backend's kernels are: one parameter, a struct.
+/// Like the backend's kernels: one parameter, a struct.
 std::string kernel(const std::string& body, const std::string& before = "") {
   return "struct Call { float* out; int n; };\n" + before + "extern \"C\" __global__ void __launch_bounds__(64) k(const Call call) {\n" +
          body + "\n}\n";
 }
 
-/// Empty where it is not refused.
+/// Empty if it is not refused.
 std::string why_refused(const std::string& text) {
   try {
     compile(refusing_restrict(text), {"k"});
@@ -57,7 +57,7 @@ TEST_F(RestrictTrap, IsInNoHeaderOfTheDeviceLibrary) {
   EXPECT_EQ(why_refused(includes + kernel("call.out[0] = 1;")), "");
 }
 
-// These are no texts of the backend's, and have it for what nobody writes.
+// These are not the backend's texts, and use it for memory that nobody writes.
 TEST(RestrictedPointers, OfTheKernelsHereLeadToConstants) {
   for (const KernelFile& file : kKernelFiles) {
     const std::string others = std::regex_replace(text_of(file.name), std::regex(R"(const \w+\* __restrict__)"), "");

@@ -1,4 +1,4 @@
-// What is right, though it comes near to what is wrong: nothing is found.
+// Correct kernels that come close to an error: the emulator reports none.
 
 #include <ostream>
 

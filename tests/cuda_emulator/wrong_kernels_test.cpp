@@ -1,4 +1,4 @@
-// One kernel broken on purpose for each kind of error that the emulator finds.
+// One deliberately broken kernel for each kind of error that the emulator finds.
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 struct Broken {
   std::string name;
-  /// Fibres run in order, so of errors that come together the first that shows is reported.
+  /// Fibres run in order, so the first of several errors is reported.
   std::vector<Wrong> kinds;
   std::string body;  // of a kernel with the parameters `const float* in, float* out, int n`
   LaunchShape shape = {{1}, {64}};
@@ -57,7 +57,7 @@ using enum Wrong;
 INSTANTIATE_TEST_SUITE_P(
     Bounds, BrokenKernel,
     testing::Values(Broken{"Tail", {GlobalBounds}, kI + "if (i <= n) out[i] = in[0];", {{2}, {64}}},
-                    // What lies there in the host's memory may be the block's shared memory.
+                    // The host memory at this address may be the block's shared memory.
                     Broken{"Far", {GlobalBounds, SharedBounds}, kI + "out[i + 1000000] = 1.0f;"},
                     Broken{"Before", {GlobalBounds}, kI + "out[i] = in[i - 1];"},
                     Broken{"LastHalfOfAVector",
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Broken{"Global", {Uninitialised}, kI + "out[i] += in[i];"},
                     Broken{"Shared", {Uninitialised}, kShared + "if (i < 63) s[i] = in[i]; __syncthreads(); out[i] = s[i];"},
                     Broken{"SumInFreshShared", {Uninitialised}, kShared + "s[i] += in[i]; out[i] = s[i];"},
-                    // What the block before left there is not this one's.
+                    // What the previous block left there does not belong to this one.
                     Broken{"SharedOfTheBlockBefore",
                            {Uninitialised},
                            "__shared__ float s[64]; if (blockIdx.x == 0) s[threadIdx.x] = in[0]; __syncthreads(); out[threadIdx.x] = s[0];",
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "float* w = const_cast<float*>(in); if (blockIdx.x == 1) w[0] = 2.0f; else out[threadIdx.x] = w[0];",
                            {{2}, {32}},
                            true},
-                    // The pattern of a last block that sums what others left is taken for this: use two launches.
+                    // The pattern of a last block that sums what others left is reported as this error: use two launches.
                     Broken{"FenceAndCounter",
                            {ReadAfterWrite},
                            "if (threadIdx.x == 0) { out[blockIdx.x] = 1.0f; __threadfence(); out[2 + blockIdx.x] = "

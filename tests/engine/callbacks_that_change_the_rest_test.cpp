@@ -1,5 +1,5 @@
-// A callback of on_grad_ready() runs in the middle of a backward and may change what is still to come. On the first step it
-// does nothing, so that it is a replay in which it changes something.
+// A callback of on_grad_ready() runs in the middle of a backward and may change the rest of it. On the first step it does nothing, so that
+// the change happens in a replay.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,5 +1,5 @@
-// Products of conjugated tensors: BLAS conjugates an operand, with other roundings than those of a product with a copy. Formulas that
-// multiply so give the stock engine's bits, at the capture and at hits.
+// Products of conjugated tensors: BLAS conjugates an operand, and rounds differently from a product with a copy. Formulas with such
+// products give the stock engine's bits, at the capture and at hits.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Case {
   std::function<at::Tensor(const Tensors&)> function;
 };
 
-/// Its backward multiplies by conjugated and negated views, of matrices, vectors and batches.
+/// Its backward multiplies by conjugated and negated views of matrices, vectors and batches.
 struct Products : torch::autograd::Function<Products> {
   static constexpr bool is_traceable = true;
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {

@@ -15,7 +15,7 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;
 
-/// One that kernels round otherwise than ATen: norms, long sums, transcendental functions; with hooks and slices.
+/// A step that kernels round differently from ATen: norms, long sums, transcendental functions; with hooks and slices.
 Gradients step(int64_t batch, bool with_hook = false) {
   at::manual_seed(3);
   const auto w = at::randn({64, 96}).set_requires_grad(true), b = at::randn({96}).set_requires_grad(true),
@@ -50,7 +50,7 @@ TEST(Deterministic, TwentyEqualStepsAreEqual) {
   EXPECT_EQ(hindcast::stats().hits, 19U);
 }
 
-// As in a run that goes on from a checkpoint: its first step was a later one of the run before.
+// As in a run resumed from a checkpoint: its first step was a later one of the run before.
 TEST(Deterministic, WhateverWasCapturedHitOrEvicted) {
   std::vector<Gradients> stock;
   const std::vector<int64_t> batches = {5, 9, 17, 1, 33, 5};
@@ -70,7 +70,7 @@ TEST(Deterministic, WhateverWasCapturedHitOrEvicted) {
   }
 }
 
-// Beside kernels of a guard without the option: its captures are not found.
+// Captures with kernels, from a guard without the option, are not found.
 TEST(Deterministic, WhateverAnotherGuardCompiled) {
   hindcast::reset();
   const auto stock = step(17);

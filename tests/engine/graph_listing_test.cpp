@@ -1,4 +1,4 @@
-// Graph::print(): the listing of a small model, word for word, and what every listing must have.
+// Graph::print(): the listing of a small model, word for word, and what every listing must contain.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,7 +107,7 @@ TEST_F(Listing, OfTwoLayers) {
   EXPECT_EQ(trimmed(listing), kTwoLayers);
 }
 
-/// Lines that make a value name its dtype, sizes, strides and device; all others are of a few known forms.
+/// Lines that define a value give its dtype, sizes, strides and device; all others have a few known forms.
 void expect_typed_values(const std::string& listing) {
   const std::string type = R"re((\w+: "(\w+\[[^\]]*\]\[[^\]]*\]\w+|None)"))re";
   const std::regex value("        " + type + "(, " + type + ")* = .*");

@@ -33,7 +33,7 @@ std::shared_ptr<const Graph> graph_with_a_hook() {
   return kept.graphs.at(0);
 }
 
-/// All first groups of `pattern` in `text`.
+/// The first groups of all matches of `pattern` in `text`.
 std::set<std::string> matches(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
   std::set<std::string> found;
@@ -65,7 +65,7 @@ TEST(Dot, ColoursBoundariesAndAccumulation) {
   EXPECT_EQ(matches(dot, R"re((i\d+) \[label="[^"]*", style=filled, fillcolor=lightblue\])re").size(), 2U) << dot;
 }
 
-/// A folder of its own, and PATH as it was at the end.
+/// A folder of its own; restores PATH.
 class Svg : public testing::Test {
  protected:
   void SetUp() override {

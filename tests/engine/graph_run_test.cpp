@@ -1,4 +1,4 @@
-// What a graph does for those who hold one: Graph::run() of one and of many segments, and Graph::verify().
+// What a graph offers to its holder: Graph::run() of one and of many segments, and Graph::verify().
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(GraphRun, RecordsNothingForAutograd) {
   EXPECT_FALSE(outputs.at(0).requires_grad());
 }
 
-// The formula of select() writes into a tensor of its own; the gradient of a write to a view is a copy first.
+// The formula of select() writes into its own tensor; the gradient of a write to a view is copied first.
 TEST(GraphRun, ChangesNoneOfItsInputs) {
   const auto graph = last_graph_of([] {
     const auto x = at::ones({3, 4}).set_requires_grad(true);

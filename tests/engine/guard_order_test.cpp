@@ -1,4 +1,4 @@
-// Guards that end in another order than the reverse of their making: in containers, as globals, moved away.
+// Guards that do not end in reverse order of creation: in containers, as globals, moved.
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -80,7 +80,7 @@ TEST(GuardOrder, OfAVectorIsThatOfItsElements) {
   std::vector<Guard> guards;
   for (int i = 0; i < 3; ++i) guards.push_back(hindcast::enable());
   expect_taken_over(true);
-  guards.clear();  // the first made is the first to go
+  guards.clear();  // destroys the oldest first
   expect_taken_over(false);
 }
 

@@ -1,4 +1,4 @@
-// One pass over a tensor's memory finds every infinity and NaN, whatever its type and wherever it lies.
+// One pass over a tensor's memory finds every infinity and NaN, whatever its dtype and layout.
 
 #include "engine/diagnosis/non_finite.h"
 

@@ -1,4 +1,4 @@
-// enable_process() and what else runs backwards: threads of LibTorch's own, and functions that are compiled ahead of time.
+// enable_process() and other sources of backwards: LibTorch's own threads, and functions compiled ahead of time.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(ProcessGuard, AFunctionThatIsTracedMayEndTheThreadsGuard) {
   EXPECT_EQ(hindcast::stats().backwards, 1U) << "by the guard of the process";
 }
 
-// The inner gradient is a part of the function while it is traced, and is none of a backward's own.
+// While the function is traced, the inner gradient is part of it and not a separate backward.
 TEST(ProcessGuard, CountsOfFunctionsAheadOfTimeAreThoseOfAThreadsGuard) {
   const auto calls_of = [](bool of_process) {
     hindcast::reset();

@@ -1,4 +1,4 @@
-// enable_process(): threads without a guard of their own, those of later, of forks, and while it comes and goes.
+// enable_process(): threads without their own guard, later threads, forks, and threads that run while it is created and destroyed.
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -14,7 +14,7 @@
 namespace hindcast::tests::process_guard_test {
 namespace {
 
-/// Whether a backward here is right, and was taken over. No other thread may run one.
+/// Whether a backward here is right and was taken over. No other thread may run one meanwhile.
 bool is_taken_over() {
   const uint64_t before = hindcast::stats().backwards;
   const auto x = at::linspace(0, 1, 4).set_requires_grad(true);

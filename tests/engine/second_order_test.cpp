@@ -1,4 +1,4 @@
-// Backwards with create_graph under a guard: they are programs, with results and histories like the stock engine's.
+// Backwards with create_graph under a guard: they run as programs, with the stock engine's results and histories.
 
 #include "hindcast/hindcast.h"
 
@@ -24,7 +24,7 @@ at::Tensor slope_of(const at::Tensor& value, const at::Tensor& of, bool create_g
 }
 
 struct Seen {
-  std::vector<Tensors> results;  // by step
+  std::vector<Tensors> results;  // per step
   Stats stats;
 };
 
@@ -49,7 +49,8 @@ bool is_near(const at::Tensor& given, const at::Tensor& expected) {
          (given - expected).abs().max().item<double>() <= bound;
 }
 
-/// By ATen's operators and by kernels. Empty `warm_up`: any backward may run on the stock engine; else only those of the first steps.
+/// By ATen's operators and by kernels. Without `warm_up`, any backward may run on the stock engine; else only those of the first `warm_up`
+/// steps.
 void expect_right(int steps, const Step& step, std::optional<int> warm_up = {}) {
   const Seen stock = run(steps, step, nullptr);
   for (const Compiler& compiler : {compilers::eager(), compilers::fused()}) {
@@ -196,7 +197,7 @@ TEST(SecondOrder, AccumulatesOutOfPlace) {
       Takeover::Any);
 }
 
-// Position and time of a physics-informed net: two results of one history.
+// Position and time of a physics-informed net: two inputs in one history.
 TEST(SecondOrder, TwoInputsOfOneNet) {
   const Net net;
   expect_programs(

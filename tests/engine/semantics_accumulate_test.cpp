@@ -1,5 +1,4 @@
-// What ends up in .grad, and whose memory it is: AccumulateGrad steals, clones to the layout of the leaf, or
-// adds in place.
+// What ends up in .grad, and who owns its memory: AccumulateGrad steals, clones to the layout of the leaf, or adds in place.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -107,7 +106,7 @@ TEST(AccumulateGrad, VersionOfAFreshGradIsZero) {
   });
 }
 
-// A gradient that nobody holds becomes the leaf's without `detach()`: nothing may tell it from a detached one.
+// A gradient that nobody else holds becomes the leaf's without `detach()`: it must be indistinguishable from a detached one.
 TEST(AccumulateGrad, AFreshGradIsADetachedOne) {
   expect_same_steps(3, [](Log& log, int) {
     const auto x = leaf({3, 4}), w = leaf({3, 4}), v = leaf({3}), u = leaf({4});

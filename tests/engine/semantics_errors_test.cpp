@@ -1,4 +1,4 @@
-// Wrong use of a graph: both engines refuse it with the same text, after the same partial effects.
+// Wrong use of a graph: both engines throw the same text, after the same partial effects.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -42,7 +42,7 @@ TEST(GraphUsedTwice, WorksWhereNothingIsSaved) {
 
 TEST(GraphUsedTwice, StopsAtTheFirstReleasedNode) {
   expect_same_steps(3, [](Log& log, int) {
-    // The second graph has nodes of its own before and leaves beside the node that is gone.
+    // The second graph has nodes of its own before the released node, and leaves beside it.
     const auto x = leaf({3}), w = leaf({3}), early = leaf({3});
     const auto y = x.sin();
     y.sum().backward();

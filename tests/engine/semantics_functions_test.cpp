@@ -1,4 +1,4 @@
-// Nodes that a user wrote: torch::autograd::Function in C++, traceable or not, and subclasses of Node.
+// Nodes written by users: torch::autograd::Function in C++, traceable or not, and subclasses of Node.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -13,7 +13,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-/// The log of the program that runs: backward() is static and has no other way to it.
+/// The log of the running program: backward() is static and cannot reach it otherwise.
 thread_local Log* t_log = nullptr;
 
 void expect_same_functions(int steps, const std::function<void(Log&, int)>& step, Takeover takeover = Takeover::Hits) {
@@ -145,7 +145,7 @@ TEST(CustomFunction, MaterializesUndefinedGradientsOrNot) {
   });
 }
 
-/// Returns from backward whatever the test asks for, so that the engine checks it.
+/// Returns from backward whatever the test chooses, for the engine to check.
 struct Answer : Function<Answer> {
   using Maker = variable_list (*)(const at::Tensor&);
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w, Maker) {
@@ -367,7 +367,7 @@ TEST(CustomFunction, SavesItsOwnOutput) {
   });
 }
 
-/// A node of somebody else's, which knows nothing of compiled autograd.
+/// A third party's node, which knows nothing of compiled autograd.
 struct ThirdPartyNode : torch::autograd::Node {
   explicit ThirdPartyNode(torch::autograd::edge_list edges) : Node(std::move(edges)) {}
   variable_list apply(variable_list&& grads) override {

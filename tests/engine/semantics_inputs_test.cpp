@@ -1,4 +1,4 @@
-// backward(inputs=...) and torch::autograd::grad: only what is asked for is computed and written.
+// backward(inputs=...) and torch::autograd::grad: only what is requested is computed and written.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

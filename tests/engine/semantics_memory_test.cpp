@@ -1,5 +1,5 @@
-// Memory: saved tensors go as the backward passes them, nothing of a step outlives it, and a hit needs no more
-// memory than the stock engine.
+// Memory: saved tensors are freed as the backward passes them, nothing of a step outlives it, and a hit needs no more memory than the stock
+// engine.
 
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
@@ -123,7 +123,7 @@ TEST(Gradients, RootGradientIsReleased) {
   });
 }
 
-/// A tensor whose memory counts itself.
+/// A tensor whose memory is counted in `live`.
 at::Tensor counted(std::atomic<int>& live, at::IntArrayRef sizes) {
   const auto numel = c10::multiply_integers(sizes);
   ++live;
@@ -204,7 +204,7 @@ TEST(Leaks, NodesAreDestroyedWithTheirGraph) {
       Takeover::Hits);
 }
 
-/// Counts the bytes that LibTorch's CPU allocator has out, on all threads, while it lives.
+/// While it lives, counts the bytes that LibTorch's CPU allocator has handed out, on all threads.
 class CountingAllocator : public c10::Allocator {
  public:
   CountingAllocator() : former_(c10::GetCPUAllocator()) { install(this); }

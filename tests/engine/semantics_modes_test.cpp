@@ -166,7 +166,7 @@ TEST(DoubleBackward, CreateGraphWithHooks) {
   });
 }
 
-/// Anomaly mode prints stack traces as warnings: kept away from the output, and out of the log.
+/// Anomaly mode prints stack traces as warnings; this keeps them out of the output and the log.
 struct Silence : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };

@@ -1,5 +1,5 @@
-// Saved tensors with pack and unpack hooks, as checkpointing and offloading use them: unpacked when their node's turn
-// comes, as often as the stock engine unpacks them.
+// Saved tensors with pack and unpack hooks, as checkpointing and offloading use them: unpacked when their node runs, as often as by the
+// stock engine.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/generated/Functions.h>
@@ -10,7 +10,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// Notes both calls; keeps the tensor as `pack` makes it, for instance smaller.
+/// Notes both calls; keeps what `pack` returns, for instance a smaller tensor.
 struct NotingHooks : torch::autograd::SavedVariableHooks {
   using Change = at::Tensor (*)(const at::Tensor&);
   NotingHooks(Log& log, std::string name, Change pack, Change unpack) : log(log), name(std::move(name)), pack(pack), unpack(unpack) {}

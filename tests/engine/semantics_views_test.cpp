@@ -18,7 +18,7 @@ struct InPlace {
   const char* name;
   /// Changes `base` (a fresh non-leaf of 4 by 6) in place; `w` is a leaf of 4 by 6.
   void (*change)(at::Tensor& base, const at::Tensor& w);
-  /// Any for a program whose every backward is refused.
+  /// Takeover::Any: for a program whose backwards are all refused.
   Takeover takeover = Takeover::Hits;
   bool leaks = false;  ///< a node saves a view of its own result, and the backward that would release it is refused
 };
@@ -199,7 +199,7 @@ TEST(Views, ComplexAndConjugateViewsAreWritten) {
   });
 }
 
-// The write's node leads to the view's history, the CopySlices to the base's: what is wanted of one says nothing of the other.
+// The write's node leads to the view's history, the CopySlices to the base's: whether one is needed says nothing about the other.
 TEST(Views, SomeGradientsOfAWriteAreWanted) {
   expect_same_steps(4, [](Log& log, int step) {
     const auto x = leaf({4, 3}), w = leaf({3});
@@ -270,7 +270,7 @@ TEST(Views, WriteOnTheSecondRunOfAStructure) {
   });
 }
 
-// A gradient may be a view of the caller's tensor. Who saved that tensor sees a write through the gradient, and the other way round.
+// A gradient may be a view of the caller's tensor. If that tensor was saved, autograd notices a write through the gradient, and vice versa.
 TEST(Views, GradientsThatAreViewsCountWritesWithWhatTheyView) {
   using Reshape = at::Tensor (*)(const at::Tensor&);
   for (const Reshape reshape : {Reshape([](const at::Tensor& p) {

@@ -1,4 +1,4 @@
-// Sums of gradients of which the first is sparse and the second is not: ATen's add has them in the other order alone.
+// Sums of gradients, the first sparse and the second dense: ATen's add accepts only the other order.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// The gradient of `weight` from the embedding, which was made last, comes first.
+/// The gradient of `weight` from the embedding, the last op, comes first.
 at::Tensor loss_of(const at::Tensor& weight, uint64_t seed) {
   const auto dense = weight.sin().sum();
   return dense + at::embedding(weight, at::tensor({1, 3, 3, static_cast<int>(seed)}, at::kLong), -1, false, /*sparse=*/true).pow(2).sum();
@@ -32,7 +32,7 @@ std::vector<at::Tensor> sparse_then_two_dense(uint64_t seed) {
   return {weight.grad()};
 }
 
-/// Replays each segment as a compiler of a user's does.
+/// Replays each segment as a user's compiler does.
 std::vector<SegmentFunction> replay_of(const std::shared_ptr<const Graph>& graph) {
   std::vector<SegmentFunction> functions;
   for (const Segment& segment : graph->segments()) {
@@ -68,7 +68,7 @@ TEST(SparseSums, InACompilerOfTheUsers) {
   }
 }
 
-// Outside of a backward too, where gradients are recorded, as LibTorch's own sum asks.
+// Also outside of a backward, with grad mode on, as LibTorch's own sum supports.
 TEST(SparseSums, InARunOfTheGraph) {
   hindcast::reset();
   std::function<std::vector<at::Tensor>()> again;
@@ -77,7 +77,7 @@ TEST(SparseSums, InARunOfTheGraph) {
     std::vector<SegmentFunction> functions;
     for (const Segment& segment : graph->segments()) {
       functions.push_back([&again, graph, segment](const std::vector<at::Tensor>& inputs, const Bindings& bindings) {
-        again = [=] { return graph->run(segment, inputs, bindings); };  // at last the segment with the sum
+        again = [=] { return graph->run(segment, inputs, bindings); };  // finally the segment with the sum
         return again();
       });
     }

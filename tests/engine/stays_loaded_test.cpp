@@ -1,4 +1,4 @@
-// The libraries stay after a dlclose: their threads may run, and LibTorch keeps pointers to the engine.
+// The libraries stay loaded after a dlclose: their threads may run, and LibTorch keeps pointers to the engine.
 
 #include <elf.h>
 #include <gtest/gtest.h>

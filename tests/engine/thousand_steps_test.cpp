@@ -1,11 +1,10 @@
-// A thousand steps of a small language model in which nearly everything changes that changes in real training: batch
-// sizes, sequence lengths, the way gradients are zeroed, how many backwards make a step, a loss scale that is never the
-// same twice.
+// A thousand steps of a small language model in which nearly everything changes that changes in real training: batch sizes, sequence
+// lengths, the way gradients are zeroed, the number of backwards per step, a loss scale that never repeats.
 //
-// There are two structures: the loss alone, and on every fourth step the loss plus a penalty on the head's weight, whose
-// nodes hang beside the others. Zeroing and accumulating make no structure of their own, since a graph does not depend on
-// what is in `.grad`; sizes and the scale are facts. Two captures each: a static one, and at the structure's second
-// backward, where batch, length and scale are all new, the dynamic one that serves for all that follow.
+// There are two structures: the loss alone, and on every fourth step the loss plus a penalty on the head's weight, with extra nodes.
+// Zeroing and accumulating create no structure, since a graph does not depend on the contents of `.grad`; sizes and the scale are facts.
+// Each structure is captured twice: statically, and at its second backward, where batch, length and scale are all new, as the dynamic graph
+// that serves all later ones.
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -60,7 +59,7 @@ struct LanguageModel {
   }
 };
 
-/// Sizes of the n-th backward: all pairs of 5 batches and 7 lengths, never twice the same in a row.
+/// Sizes of the n-th backward: all pairs of 5 batches and 7 lengths, never the same twice in a row.
 int64_t batch_of(int backward) { return 2 + backward * 7 % 5; }
 int64_t length_of(int backward) { return 3 + backward * 5 % 7; }
 
@@ -140,7 +139,7 @@ TEST(ThousandSteps, GiveTheStockGradientsFromTwoCapturesAStructure) {
 
   const Stats stats = hindcast::stats();
   EXPECT_EQ(stats.unique_graphs, 2 * kStructures) << hindcast::report();
-  // A structure is new once. No structure is left with one capture: its first is for one scale, which never comes back.
+  // A structure is new once. Each is captured again: its first capture is for one scale, which never comes back.
   EXPECT_EQ(stats.misses_by_reason, (std::map<std::string, uint64_t>{{"NewNode", kStructures}, {"ChangedScalar", kStructures}}));
   EXPECT_EQ(stats.backwards, ours.backwards);
   EXPECT_EQ(stats.hits, ours.backwards - 2 * kStructures);

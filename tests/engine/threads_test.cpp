@@ -1,5 +1,4 @@
-// Threads: a guard belongs to its thread, and backwards of several threads may run at once, on leaves or on whole
-// graphs that they share.
+// Threads: a guard belongs to its thread, and several threads may run backwards at once, on leaves or on whole graphs that they share.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

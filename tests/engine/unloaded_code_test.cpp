@@ -1,5 +1,5 @@
-// A library that is unloaded, and loaded again in another version, where the former one was: what was captured of the former one's
-// Functions and hooks is not found again.
+// A library is unloaded, and another version is loaded at the same address: captures of the former one's Functions and hooks are not found
+// again.
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -88,7 +88,7 @@ TEST(UnloadedCode, OfTheProgramStays) {
   EXPECT_FALSE(base::stays_loaded(plugin.place()));
 }
 
-// What is captured of LibTorch's nodes and of the program's own Functions stays.
+// Captures of LibTorch's nodes and of the program's own Functions stay.
 TEST(UnloadedCode, LeavesOthersWhereTheyAre) {
   hindcast::reset();
   const auto guard = hindcast::enable();

@@ -1,4 +1,4 @@
-// What users are told about their own torch::autograd::Functions, and what becomes dynamic in those that are traceable.
+// What users are told about their own torch::autograd::Functions, and what becomes dynamic in traceable ones.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-/// Gradients of `steps` steps on the stock engine and under a guard are equal to the bit. Returns what was counted under the guard.
+/// Gradients of `steps` steps on the stock engine and under a guard are equal to the bit. Returns the counts under the guard.
 Stats same_gradients(int steps, const std::function<at::Tensor(const at::Tensor& x, int step)>& loss, const at::IntArrayRef sizes = {3}) {
   const auto gradients = [&] {
     std::vector<at::Tensor> all;
@@ -108,7 +108,7 @@ struct Declared : Function<Declared> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) { return {grads[0] * 2 + 0 * ctx->get_saved_variables()[0]}; }
 };
 
-// A node that was released cannot be asked what its class declares.
+// A released node cannot be asked what its class declares.
 TEST(Reasons, DoNotOutliveANodeThatWasReleased) {
   const auto x = leaf({3});
   const auto y = Declared::apply(x).sum();
@@ -123,7 +123,7 @@ TEST(Reasons, DoNotOutliveANodeThatWasReleased) {
 
 // ---- numbers in saved_data
 
-/// The gradient times a number that was saved: as a Scalar, which may be a symbol, or as a double.
+/// The gradient times a saved number: as a Scalar, which may be a symbol, or as a double.
 template <bool AsScalar>
 struct ScaleBy : Function<ScaleBy<AsScalar>> {
   static constexpr bool is_traceable = true;
@@ -157,7 +157,7 @@ TEST(SavedNumbers, OneOfTwoChanges) {
   EXPECT_THAT(counts.opaque_nodes, testing::IsEmpty()) << counts;
 }
 
-// A plain double cannot be followed to where it goes.
+// The capture cannot follow a plain double.
 TEST(SavedNumbers, ThatAreReadAsPlainDoublesLeaveTheNodeToItself) {
   const Stats counts = same_gradients(
       20, [](const at::Tensor& x, int step) { return ScaleBy<false>::apply(x.sin(), 1 + step * 0.1, 3 - step * 0.7).exp().sum(); });
@@ -188,7 +188,7 @@ TEST(SavedNumbers, SpecialValues) {
   same([](const at::Tensor& x, double value) { return ScaleBy<false>::apply(x, value, 0.0); });
 }
 
-/// Takes another way for negative numbers.
+/// Branches on the sign of a number.
 struct Branches : Function<Branches> {
   static constexpr bool is_traceable = true;
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double slope) {
@@ -210,7 +210,7 @@ TEST(SavedNumbers, ThatDecideAreCompared) {
 
 // ---- sizes
 
-/// Three results, with the gradients of those that are not used made of the sizes that LibTorch keeps.
+/// Three results; gradients of the unused ones are created with the sizes that LibTorch keeps.
 struct ThreeResults : Function<ThreeResults> {
   static constexpr bool is_traceable = true;
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w, double factor) {

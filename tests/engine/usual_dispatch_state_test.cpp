@@ -1,4 +1,4 @@
-// What may be among a thread's dispatch keys without that a replay would be another program.
+// Which of a thread's dispatch keys do not change what a replay computes.
 
 #if __has_include(<ATen/NamedTensorUtils.h>)  // LibTorch 2.11 and 2.12 have named tensors
 #include <ATen/NamedTensorUtils.h>
@@ -22,7 +22,7 @@ void expect_two_hits() {
   EXPECT_EQ(hindcast::stats().hits, 2U);
 }
 
-// LibTorch leaves it behind where a view in place of a wrapper subclass has been.
+// LibTorch leaves it set after a view in place of a wrapper subclass.
 TEST(UsualDispatchState, TheLowestKeyOfAll) {
   const c10::impl::IncludeDispatchKeyGuard dense(
       c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::DispatchKeySet(c10::DispatchKey::Dense).raw_repr()));
@@ -32,7 +32,7 @@ TEST(UsualDispatchState, TheLowestKeyOfAll) {
 }
 
 #if __has_include(<ATen/NamedTensorUtils.h>)
-// Around each node's apply() LibTorch leaves names out.
+// LibTorch disables names around each node's apply().
 TEST(UsualDispatchState, WithoutNames) {
   const at::NoNamesGuard no_names;
   expect_two_hits();

@@ -64,7 +64,7 @@ TEST_P(TheTutorialsFunction, HasGradientsThatShareNoMemory) {
     const Tensors given = gradients(compiled, in);
     for (size_t i = 0; i < 4; ++i) {
       EXPECT_TRUE(at::allclose(given[i], expected[i], 1e-5, 1e-6));
-      given[i].zero_();  // is seen by no other
+      given[i].zero_();  // visible to no other call
     }
   }
 }

@@ -1,4 +1,4 @@
-// ResNet-18 as a compiled module, beside itself: training, batches of other sizes, and evaluation.
+// ResNet-18 as a compiled module, compared with itself: training, batches of other sizes, and evaluation.
 
 #include "examples/resnet18.h"
 
@@ -20,7 +20,7 @@ ResNet18 copy_of(const ResNet18& net) {
   return copy;
 }
 
-// To the stock engine's bits, statistics too; SGD makes a difference of any gradient one of all that follow.
+// The stock engine's bits, including statistics; SGD carries any difference of a gradient into all later ones.
 TEST(AotModule, ResNet18TrainsToTheBit) {
   torch::manual_seed(0);
   const ResNet18 first(10);

@@ -26,7 +26,7 @@ class Checkpoints : public testing::TestWithParam<bool> {
   }
 
   std::vector<at::Tensor> gradients(bool with_checkpoints) {
-    torch::manual_seed(1);  // of the dropouts
+    torch::manual_seed(1);  // for the dropouts
     at::Tensor x = input_;
     std::vector<at::Tensor> parameters;
     for (auto& block : blocks_) {

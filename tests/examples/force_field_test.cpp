@@ -1,4 +1,4 @@
-// The example's net learns the same with the stock engine, under a guard and by train_step(), from clusters of other sizes in each step.
+// The example's net learns the same with the stock engine, under a guard and by train_step(), on clusters of other sizes in each step.
 
 #include <hindcast/hindcast.h>
 #include <hindcast/train_step.h>

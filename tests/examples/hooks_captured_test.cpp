@@ -1,4 +1,4 @@
-// Hooks on parameters stand in the captured graph: as call_hook, or, when they are marked traceable, as their operators.
+// Hooks on parameters appear in the captured graph: as call_hook, or, if marked traceable, as their operators.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The 10x10 linear model of the tutorial: what its first backward logs, and that the others are found.
+// The 10x10 linear model of the tutorial: the log of its first backward, and that the others hit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

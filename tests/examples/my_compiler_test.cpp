@@ -1,4 +1,4 @@
-// The user's own graph compiler: what it is given, that what it returns runs, and what happens when it fails.
+// The user's own graph compiler: its input, that its result runs, and what happens when it fails.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

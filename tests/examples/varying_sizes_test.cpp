@@ -1,4 +1,4 @@
-// Sizes 10, 100, 10: captured, captured with dynamic sizes, found.
+// Sizes 10, 100, 10: captured, captured with dynamic sizes, hit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-# The test `find_libtorch`: what cmake/FindLibTorch.cmake says of right and wrong folders. Each case configures the project
-# beside this file, which has no language, so none takes long. Expects source_folder, work_folder and libtorch (a right one).
+# The test `find_libtorch`: the messages of cmake/FindLibTorch.cmake about right and wrong folders. Each case configures the project next to
+# this file, which has no language, so none takes long. Expects source_folder, work_folder and libtorch (a right one).
 
 cmake_minimum_required(VERSION 3.25)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The test `gpu_run`: what the run.sh of a bundle for machines with cards does there. Programs, Python and NVIDIA's tools are stand-ins,
-# which write down what they were asked.
+# The test `gpu_run`: the run.sh of a bundle for machines with cards. Programs, Python and NVIDIA's tools are stand-ins that record their
+# calls.
 #
 # gpu_run_test.sh <source folder> <work folder>
 
@@ -17,7 +17,7 @@ cp "$source_folder"/bench/gpu/*.py "$work/bundle/python"
 tar -C "$work/bundle/bin" -czf "$work/bundle/texts.tar.gz" .
 failures=0
 
-stand_in() {  # stand_in PATH BODY: a program there, which first notes how it was called
+stand_in() {  # stand_in PATH BODY: creates a program that first records its call
   printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$(basename "$1")" "$work" "$2" >"$work/$1"
   chmod +x "$work/$1"
 }
@@ -47,7 +47,7 @@ of_parts() {
 }
 statuses_are() { [ "$(of_parts status)" = "$1" ]; }
 
-# The table is made by the Python that there is.
+# The table is written by the Python that is installed.
 stand_in bin/the_python '
 case "$*" in
 *find_spec*) echo '"$work"'/site/torch ;;
@@ -96,7 +96,7 @@ for folder in "$work/bundle/lib" "$work/site/torch/lib" "$work/site/torch/../nvi
   expect "libraries are looked for in $folder" grep -qF "$folder" "$work/path"
 done
 expect 'torch.compile has the libraries of the machine' grep -qx '' "$work/path_of_python"
-# A program that a time limit stopped has written rows without an end.
+# A program stopped by a time limit leaves an unfinished row.
 expect 'the table has both programs in one row' says 'whole/seed/a/float16       9.0          3.0'
 expect 'and the means' says 'float16            3.00           2.00'
 
@@ -150,7 +150,7 @@ run PYTHON=the_python HINDCAST_PARTS=benchmarks HINDCAST_ROWS=chosen
 expect 'rows may have a name' called '^hindcast_bench_gpu .*--benchmark_filter=\^\(\[a-z_\]\+/8192x4096/float32'
 expect 'and so has their summary' [ -f "$work/results/summary.benchmarks.chosen.json" ]
 
-# The kernels of the bundle are in the store before anything asks for them.
+# The kernels of the bundle are in the store before anything requests them.
 mkdir -p "$work/packed"
 : >"$work/packed/a_kernel"
 tar -C "$work/packed" -czf "$work/bundle/kernels.tar.gz" .
@@ -159,7 +159,7 @@ expect 'kernels of the bundle are unpacked' [ -f "$work/unpacked/hindcast/a_kern
 expect 'where only the user may write' [ "$(stat -c %a "$work/unpacked/hindcast")" = 700 ]
 rm "$work/bundle/kernels.tar.gz"
 
-# Parts that are right or wrong run side by side; the benchmarks have the card for themselves.
+# Tests run in parallel; the benchmarks have the card for themselves.
 stand_in bundle/bin/test_a 'mkdir "$(dirname "$0")/../../meeting.$PPID.$$"; sleep 1'"
 $passes"
 stand_in bundle/bin/test_b 'for i in $(seq 50); do ls -d "$(dirname "$0")"/../../meeting.* >/dev/null 2>&1 && break; sleep 0.1; done
@@ -172,8 +172,8 @@ stand_in bundle/bin/test_a "$passes"
 run PYTHON=the_python HINDCAST_PARTS=ops HINDCAST_SECONDS=3300
 expect 'with more seconds a part may take more' [ "$(of_parts limit)" = 'test_a.ops=1400 test_b.ops=1400 test_a.ops_kernels=1400 test_b.ops_kernels=1400' ]
 
-# What hangs is ended, and what has no time left is left out; the table is made. The clock stands still but for programs that hang, which take
-# all of their limit at once: on a busy machine these runs end as on an idle one.
+# What hangs is killed, and what has no time left is left out; the table is still written. The clock only advances for programs that hang,
+# which use up their limit at once: so these runs end the same way on a busy machine as on an idle one.
 echo 1000 >"$work/clock"
 hangs=': >'"$work"'/hangs.$$; exec sleep 600'
 printf '#!/bin/bash\ncat "%s/clock"\n' "$work" >"$work/bin/date"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests `run_part`: which part of a suite tests/run_part.sh runs, and what scripts/test_summary.py says of a run.
+# The tests `run_part`: which part of a suite tests/run_part.sh runs, and what scripts/test_summary.py prints about a run.
 #
 # run_part_test.sh <source folder> <work folder>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The test `setup`: what the set-up scripts say and run on machines that lack something. They run on a copy, with stand-ins
-# for apt, dpkg, id and sudo first in the PATH, which write down what they were asked; nothing is installed.
+# The test `setup`: what the set-up scripts print and run on machines that lack something. They run on a copy, with stand-ins for apt, dpkg,
+# id and sudo first in the PATH that record their calls; nothing is installed.
 #
 # setup_test.sh <source folder> <work folder>
 
@@ -20,12 +20,12 @@ cp -r "$source_folder/scripts" "$source_folder/CMakePresets.json" "$work/tree/"
 cd "$work/tree" || exit 1
 failures=0
 
-stand_in() {  # stand_in NAME BODY: a command of this name, which first notes that it was called
+stand_in() {  # stand_in NAME BODY: a command of this name, which first records its call
   printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$1" "$work" "$2" >"$work/bin/$1"
   chmod +x "$work/bin/$1"
 }
 
-# The distribution that we are on, with all packages, and root.
+# Our distribution, with all packages, and root.
 fresh() {
   rm -f "$work/bin/"* "$work/calls"
   touch "$work/calls"
@@ -120,7 +120,7 @@ elif [ "$2" = pip ]; then echo "no route to host"; exit 1; fi'
 PYTHON=new-python run scripts/install_libtorch.sh
 check "no network for pip" 1 "no route to host" "pip could not install torch==2.11.0" "LIBTORCH=/path/to/libtorch-2.11.0"
 
-# What an interrupted or another installation left is seen as such.
+# Remains of an interrupted or another installation are recognised.
 torch=.deps/venv/lib/python3.11/site-packages/torch
 mkdir -p "$torch/include/torch/headeronly" "$torch/lib"
 touch "$torch/lib/libtorch_cpu.so"

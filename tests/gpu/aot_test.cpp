@@ -1,4 +1,4 @@
-// Functions compiled ahead of time, and steps of optimizers, on a card: beside ATen's, and beside float64.
+// Functions compiled ahead of time, and steps of optimizers, on a card: compared with ATen's, and with float64.
 
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -74,7 +74,7 @@ TEST_F(GpuAot, FunctionsGiveWhatTheyGiveAsTheyAre) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
       SCOPED_TRACE(c10::toString(type));
       const auto compiled = aot_function(pattern.call, with_kernels());
-      for (const int64_t rows : {48, 48, 7, 129}) {  // the others come back by programs for all sizes
+      for (const int64_t rows : {48, 48, 7, 129}) {  // the others are hits of programs for all sizes
         const Tensors inputs = {numbers({rows, 64}, type), numbers({64}, type), numbers({64}, type)};
         const Tensors stock = run(pattern.call, inputs, type), truth = run(pattern.call, inputs, at::kDouble);
         expect_near(run([&](const auto&... all) { return compiled(all...); }, inputs, type), stock, type == at::kDouble ? stock : truth,
@@ -111,7 +111,7 @@ TEST_F(GpuAot, DropoutDropsInTheBackwardWhatItDroppedInTheForward) {
   torch::manual_seed(5);
   EXPECT_TRUE(at::equal(draw(), first));
   EXPECT_EQ(compiled.stats().hits, 3U);
-  // As a checkpoint does it, and as programs that draw by ATen in between.
+  // As in a checkpoint, and in programs that draw with ATen in between.
   const at::Generator generator = at::globalContext().defaultGenerator(device_of_tests());
   const at::Tensor state = generator.get_state();
   const at::Tensor third = draw(), by_aten = at::rand({64}, of(at::kFloat)), fourth = draw();
@@ -121,7 +121,7 @@ TEST_F(GpuAot, DropoutDropsInTheBackwardWhatItDroppedInTheForward) {
   EXPECT_TRUE(at::equal(draw(), fourth));
   const double alike = (third == fourth).to(at::kDouble).mean().item<double>();
   const double expected = kDropped * kDropped + (1 - kDropped) * (1 - kDropped);
-  EXPECT_LT(std::abs(alike - expected) / std::sqrt(expected * (1 - expected) / n), 4);  // one mask says nothing of the next
+  EXPECT_LT(std::abs(alike - expected) / std::sqrt(expected * (1 - expected) / n), 4);  // two masks are independent
 }
 
 using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const Tensors& parameters)>;

@@ -1,4 +1,4 @@
-// Backwards on a card: with kernels beside the stock engine's.
+// Backwards on a card: with kernels, compared with the stock engine's.
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
@@ -19,7 +19,7 @@ class GpuBackward : public OnTestedDevice, public testing::WithParamInterface<De
   void SetUp() override {
     OnTestedDevice::SetUp();
     if (IsSkipped()) return;
-    // A convolution's or a product's own rounding and order must not differ from call to call.
+    // Convolutions and products must not change rounding or order from call to call.
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setAllowTF32CuDNN(false);
   }
@@ -31,7 +31,7 @@ TEST_P(GpuBackward, IsTheStockEngines) {
   expect_like_stock(GetParam(), device, has_two ? c10::Device(device.type(), 1) : device);
 }
 
-/// One or two of each kind of kernel, which are run under sanitizers too (scripts/gpu_run.sh).
+/// One or two of each kind of kernel; they also run under sanitizers (scripts/gpu_run.sh).
 std::vector<DeviceProgram> quick(bool are_quick) {
   const std::set<std::string> names = {"Broadcasts",
                                        "Turned",

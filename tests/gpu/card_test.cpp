@@ -1,4 +1,4 @@
-// Kernels go through NVRTC, the driver and a card, and come back with the right numbers.
+// Kernels run through NVRTC, the driver and a card, and give the right numbers.
 
 #include "tests/gpu/on_gpu.h"
 #include "tests/support/machine_code.h"
@@ -38,7 +38,7 @@ const char* const kText =
     "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
     "  if (i < all.count) all.out[i] = 2 * all.in[i] + 1;\n"
     "}\n"
-    // As twice_plus_one, some tens of milliseconds late.
+    // Like twice_plus_one, some tens of milliseconds late.
     "extern \"C\" __global__ void __launch_bounds__(256) late(Arguments all) {\n"
     "  const long long start = clock64();\n"
     "  while (clock64() - start < 100000000) {}\n"
@@ -51,7 +51,7 @@ const std::string& object() {
   return bytes;
 }
 
-/// Of LibTorch's current stream.
+/// On LibTorch's current stream.
 void run(const Module& module, const char* name, const Tensor& in, const Tensor& out) {
   const Arguments arguments = {in.const_data_ptr<float>(), out.mutable_data_ptr<float>(), in.numel()};
   card().launch({.function = module.function(name),
@@ -63,7 +63,7 @@ void run(const Module& module, const char* name, const Tensor& in, const Tensor&
                  .device = in.device()});
 }
 
-/// What a program calls that captures graphs itself.
+/// The calls of a program that captures graphs itself.
 struct Graphs {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   int (*begin)(void*, int) = function<int(void*, int)>("cuStreamBeginCapture_v2");
@@ -84,7 +84,7 @@ Tensor numbers(int64_t count) { return at::randn({count}, at::kCUDA); }
 bool is_right(const Tensor& in, const Tensor& out) { return at::equal(out.cpu(), 2 * in.cpu() + 1); }
 
 using GpuCard = OnGpu;
-/// What the driver refuses: a sanitizer would report it.
+/// Calls that the driver refuses: a sanitizer would report them.
 using GpuCardErrors = OnGpu;
 
 TEST_F(GpuCard, RunsAKernel) {
@@ -136,7 +136,7 @@ TEST_F(GpuCard, ManyThreadsLaunchOnStreamsOfTheirOwn) {
   for (size_t i = 0; i < in.size(); ++i) EXPECT_TRUE(is_right(in[i], out[i])) << i;
 }
 
-// On another stream the reader would not wait for the writer, who is late.
+// On another stream the reader would not wait for the late writer.
 TEST_F(GpuCard, KernelsRunInTheOrderOfLibTorchsStream) {
   const auto module = card().load(object());
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
@@ -169,7 +169,7 @@ TEST_F(GpuCard, ALaunchReturnsBeforeItsKernelHasRun) {
   EXPECT_TRUE(is_right(in, out));
 }
 
-// A load is what a capture in the strictest mode forbids to all threads.
+// A capture in the strictest mode forbids loads to all threads.
 TEST_F(GpuCard, LoadingDisturbsNoCaptureOfAnotherThread) {
   const Graphs graphs;
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
@@ -248,7 +248,7 @@ TEST_F(GpuCardErrors, WhatIsNoMachineCodeOfThisCardIsNotLoaded) {
   EXPECT_TRUE(is_right(in, out));
 }
 
-// CUDA does not work there; nor may it hang, or end the child when a module goes.
+// CUDA does not work there; but the child must not hang, or crash when a module is freed.
 TEST_F(GpuCardErrors, AChildOfAForkGetsAnException) {
   auto module = card().load(object());
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
@@ -273,7 +273,7 @@ TEST_F(GpuCardErrors, AChildOfAForkGetsAnException) {
   EXPECT_TRUE(is_right(in, out));
 }
 
-// For the report: a test has no opinion on times.
+// For the report: times are not checked.
 TEST_F(GpuCard, HostTimeOfALaunch) {
   const auto module = card().load(object());
   const Tensor in = numbers(1000), out = at::full_like(in, -1);
@@ -285,7 +285,7 @@ TEST_F(GpuCard, HostTimeOfALaunch) {
                          .argument = &arguments,
                          .argument_bytes = sizeof(arguments),
                          .device = in.device()};
-  constexpr int kLaunches = 500;  // fewer than the driver takes before it waits
+  constexpr int kLaunches = 500;  // fewer than the driver queues before it blocks
   double best = 1e9;
   for (int repeat = 0; repeat < 20; ++repeat) {
     synchronize();

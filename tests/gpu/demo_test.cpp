@@ -1,4 +1,4 @@
-// The demo's models are trained on a card: in each step the stock engine computes the gradients too, on a twin with the same weights.
+// The demo's models are trained on a card: in each step the stock engine also computes the gradients, on a twin with the same weights.
 
 #include <ATen/ATen.h>
 
@@ -26,7 +26,7 @@ std::shared_ptr<digits::Classifier> model_of(const digits::Recipe& recipe) {
   return model;
 }
 
-/// Random images whose labels can be learned: where they are brightest on average.
+/// Random images with learnable labels: where they are brightest on average.
 struct Batch {
   at::Tensor images = at::randn({kBatch, 1, 8, 8}), labels;
   Batch() : labels(images.flatten(1).slice(1, 0, 60).unflatten(1, {10, 6}).sum(2).argmax(1)) {
@@ -37,14 +37,14 @@ struct Batch {
 
 /// Returns the loss.
 double compute_gradients(digits::Classifier& model, const Batch& batch, uint64_t seed) {
-  at::manual_seed(seed);  // the same masks of dropout for both
+  at::manual_seed(seed);  // the same dropout masks for both
   model.zero_grad();
   const at::Tensor loss = at::cross_entropy_loss(model.forward(batch.images), batch.labels);
   loss.backward();
   return loss.item<double>();
 }
 
-/// The largest difference, as a part of the largest gradient.
+/// The largest difference, relative to the largest gradient.
 double difference(const digits::Classifier& stock, const digits::Classifier& ours) {
   double largest = 0, apart = 0;
   const auto expected = stock.parameters(), seen = ours.parameters();

@@ -1,5 +1,5 @@
 #pragma once
-// Two runs of LibTorch's operators give the same bits, as far as LibTorch can do that on a card.
+// Makes two runs of LibTorch's operators give the same bits, as far as LibTorch can on a card.
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
@@ -8,7 +8,7 @@
 
 namespace hindcast::tests {
 
-/// What its libraries may choose anew in each call. Some of ATen's own operators still add in any order.
+/// Fixes what its libraries may choose anew in each call. Some of ATen's own operators still add in any order.
 class SteadyLibraries {
  public:
   SteadyLibraries() {
@@ -21,8 +21,8 @@ class SteadyLibraries {
   SteadyLibraries& operator=(const SteadyLibraries&) = delete;
 };
 
-/// Operators too, as far as they have such a way. Under this switch hindcast compiles no kernels: they may round otherwise than a capture
-/// (engine/keep_capture.cpp). So it is for tests of ATen's calls alone.
+/// Operators too, if they have a deterministic form. Under this switch hindcast compiles no kernels: they may round differently from a
+/// capture (engine/keep_capture.cpp). So it is only for tests of ATen's calls.
 class DeterministicOperators {
  public:
   DeterministicOperators() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true); }
@@ -30,7 +30,7 @@ class DeterministicOperators {
   DeterministicOperators(const DeterministicOperators&) = delete;
   DeterministicOperators& operator=(const DeterministicOperators&) = delete;
 
-  /// An operator ran that has no such way: LibTorch says so of each.
+  /// An operator without a deterministic form ran: LibTorch warns of each.
   bool was_warned() const { return warnings_.said; }
 
  private:

@@ -1,5 +1,5 @@
 // Random programs on a card: what each lets a user see is the same with the stock engine and with hindcast, and with and without CUDA
-// graphs; and each kernel is compared with ATen and with float64 before it serves. HINDCAST_FUZZ_SEEDS="first:count" chooses others.
+// graphs; and each kernel is compared with ATen and with float64 before it is used. HINDCAST_FUZZ_SEEDS="first:count" chooses others.
 
 #include <ATen/Parallel.h>
 
@@ -34,7 +34,7 @@ class GpuFuzz : public OnTestedDevice {
 
   using DifferenceOf = std::function<std::string(const Program&)>;
 
-  /// `program_of`: of a seed. `difference_of`: empty where there is none. The first two that have one are made smaller, which takes long.
+  /// `program_of`: by seed. `difference_of`: empty if there is none. The first two programs that differ are reduced, which takes long.
   void expect_none(uint64_t count, const std::string& what, const std::function<Program(uint64_t)>& program_of,
                    const DifferenceOf& difference_of) {
     const Seeds seeds = chosen_seeds(count);
@@ -52,7 +52,7 @@ class GpuFuzz : public OnTestedDevice {
     }
   }
 
-  /// Of operators that add in any order on a card, the bits change by themselves.
+  /// With operators that add in any order on a card, the bits change by themselves.
   static bool is_unsteady(const std::vector<std::string>& events, const std::function<std::vector<std::string>()>& run_again) {
     constexpr int kTimes = 5;
     for (int again = 0; again < kTimes; ++again) {
@@ -61,7 +61,7 @@ class GpuFuzz : public OnTestedDevice {
     return false;
   }
 
-  /// Of calls of ATen's, or of kernels, with and without CUDA graphs.
+  /// With ATen's calls, or with kernels, compares runs with and without CUDA graphs.
   void expect_same_with_graphs(uint64_t count, const Compiler& compiler) {
     uint64_t launches = 0;
     const auto observed = [&](const Program& program, bool with_graphs) {
@@ -98,7 +98,7 @@ TEST_F(GpuFuzz, BothEnginesAgree) {
   });
   std::cout << "fuzz: " << counts.text() << std::endl;
   if (counts.programs < 100) return;
-  // That it tests what it should: most calls are taken over, most of these are hits, few steps are broken.
+  // Checks that the test is effective: most calls are taken over, most of these are hits, few steps are broken.
   EXPECT_GT(counts.hits * 2, counts.taken_over) << counts.text();
   EXPECT_GT(counts.taken_over * 10, counts.calls * 7) << counts.text();
   EXPECT_LT(counts.broken_steps * 10, counts.steps) << counts.text();
@@ -120,7 +120,7 @@ TEST_F(GpuFuzz, NoKernelIsRefused) {
     const Stats stats = hindcast::stats();
     fused += stats.fused_graphs;
     if (stats.refused_graphs + stats.compiler_failures == 0) return "";
-    // A refusal since a replay has other bits than the capture. A kernel that is refused is another matter.
+    // A graph refused since a replay has other bits than the capture. A refused kernel is another matter.
     const bool is_of_a_graph = warnings.count("is refused") == warnings.count("is not what the capture computed");
     const bool steady = !is_of_a_graph || !is_unsteady(interpret(program).events, [&] { return interpret(program).events; });
     return steady || stats.compiler_failures != 0 ? warnings.text() : "";

@@ -1,5 +1,5 @@
 #pragma once
-// Tests that need a card. Everywhere else they are skipped, with a reason.
+// Tests that need a card. Elsewhere they are skipped, with a reason.
 
 #include "codegen/cuda/card.h"
 
@@ -10,7 +10,7 @@
 
 namespace hindcast::tests {
 
-/// Empty: there is a card, and LibTorch's part for CUDA is loaded. Else why not.
+/// Empty if there is a card, and LibTorch's part for CUDA is loaded. Else why not.
 const std::string& why_no_gpu();
 
 class OnGpu : public testing::Test {
@@ -20,10 +20,10 @@ class OnGpu : public testing::Test {
   }
 };
 
-/// The first card. With HINDCAST_TEST_DEVICE=cpu, the CPU: what the tests themselves do wrong is then found without a card.
+/// The first card. With HINDCAST_TEST_DEVICE=cpu, the CPU: finds errors of the tests themselves without a card.
 c10::Device device_of_tests();
 
-/// Tests that the CPU can run in the place of a card.
+/// Tests that can run on the CPU instead of a card.
 class OnTestedDevice : public testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class OnTestedDevice : public testing::Test {
   static bool is_on_card() { return device_of_tests().is_cuda(); }
 };
 
-/// Until the current stream is done.
+/// Waits for the current stream.
 void synchronize();
 
 /// The machine of the process, which is the card.

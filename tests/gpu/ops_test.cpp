@@ -1,5 +1,5 @@
-// The table of operators on a card: under both engines, and with kernels. HINDCAST_OPS_TABLE says where the table is, in place of the
-// source folder. HINDCAST_OPS_LINES=first:last takes some of its lines.
+// The table of operators on a card: with both engines, and with kernels. HINDCAST_OPS_TABLE names the table, if it is not in the source
+// folder. HINDCAST_OPS_LINES=first:last takes some of its lines.
 
 #include <ATen/Parallel.h>
 
@@ -36,7 +36,7 @@ std::vector<Row> rows() {
       throw std::invalid_argument("HINDCAST_OPS_LINES is '" + std::string(lines) + "'; expected first:last");
     std::erase_if(all, [&](const Row& row) { return row.line < first || row.line > last; });
   }
-  // LibTorch reads these operators' operands from the host, where a card's memory ends the process.
+  // LibTorch reads the operands of these operators on the host, where a card's memory crashes the process.
   static const std::set<std::string> of_hosts = {"aten::_grid_sampler_2d_cpu_fallback", "aten::_nested_tensor_from_mask",
                                                  "aten::_nested_from_padded", "aten::_nested_view_from_buffer",
                                                  "aten::_nested_view_from_buffer_copy"};
@@ -44,7 +44,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-/// New values and sizes. A NaN among the operands is an error of the device in some operators, which ends all that follows.
+/// New values and sizes. A NaN among the operands is a device error in some operators, which makes everything after it fail.
 std::vector<Setting> runs_of(const Row& row, const std::string& dtype) {
   Setting setting;
   setting.dtype = dtype_of(dtype);
@@ -122,8 +122,8 @@ bool is_equal(const Outcome& a, const Outcome& b) {
   return true;
 }
 
-// Of an operator that adds in any order on a card, stock's own bits change: seldom, where few numbers are added. LibTorch says which ones
-// do, but for some.
+// For an operator that adds in any order on a card, stock's own bits change: rarely, if few numbers are added. LibTorch tells which ones
+// do, with some exceptions.
 bool is_unsteady(const SeededProgram& program, const Outcome& stock, uint64_t seed) {
   constexpr int kTimes = 50;
   {
@@ -137,7 +137,7 @@ bool is_unsteady(const SeededProgram& program, const Outcome& stock, uint64_t se
   return false;
 }
 
-// What is added in another order.
+// Results that were added in another order.
 bool is_near(const Outcome& stock, const Outcome& ours) {
   if (stock.error != ours.error || stock.tensors.size() != ours.tensors.size()) return false;
   for (size_t i = 0; i < stock.tensors.size(); ++i) {
@@ -152,7 +152,7 @@ bool is_near(const Outcome& stock, const Outcome& ours) {
   return true;
 }
 
-// Not where an index that is given twice decides by the order of writes.
+// Not if an index occurs twice and the order of writes decides.
 bool is_near_itself(const SeededProgram& program, const Outcome& stock, uint64_t seed) {
   constexpr int kTimes = 20;
   for (int again = 0; again < kTimes; ++again) {
@@ -165,7 +165,7 @@ void tell(const std::set<std::string>& unsteady) {
   for (const std::string& op : unsteady) std::cout << "op table: stock's own bits change: " << op << std::endl;
 }
 
-/// A refusal since a replay has other bits than the capture. A kernel that is refused is another matter.
+/// A graph refused since a replay has other bits than the capture. A refused kernel is another matter.
 bool is_of_a_graph(const LogCapture& warnings) {
   return warnings.count("is refused") == warnings.count("is not what the capture computed");
 }
@@ -201,7 +201,7 @@ TEST_F(GpuOps, NoKernelIsRefused) {
     const LogCapture warnings("");
     run_hindcast(program, run.seed, options);
     const Stats stats = hindcast::stats();
-    if (row.line != line) before = {};  // each row begins anew
+    if (row.line != line) before = {};  // each row starts anew
     line = row.line;
     fused += stats.fused_graphs - before.fused_graphs;
     const bool is_refused = stats.refused_graphs != before.refused_graphs;

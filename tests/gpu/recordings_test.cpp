@@ -1,4 +1,4 @@
-// Backwards on a card that are replayed as CUDA graphs. tests/engine/cuda_graphs has the same programs on a card that is none.
+// Backwards on a card that are replayed as CUDA graphs. tests/engine/cuda_graphs runs the same programs on a fake card.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -42,7 +42,7 @@ int64_t reserved_bytes() {
 
 using GpuGraphMemory = OnGpu;
 
-// Named as recordings are, for the sanitizer's runs: those with LibTorch's allocator.
+// Named like recordings, for the sanitizer's runs: those with LibTorch's allocator.
 TEST_F(GpuGraphMemory, RecordingsThatGoDuringACaptureGiveItBackLater) {
   const c10::Device device(c10::kCUDA, 0);
   ASSERT_EQ(card().why_not_recorded(device), "");

@@ -22,7 +22,7 @@ class GpuSavedTensors : public OnGpu {
 
   static at::Tensor layer(const at::Tensor& x, const at::Tensor& w) { return at::dropout(x.mm(w).tanh(), 0.5, true).exp(); }
 
-  /// Of one seed: the gradients, and the next random numbers.
+  /// For one seed: the gradients, and the next random numbers.
   static std::vector<at::Tensor> run(const Call& call) {
     at::manual_seed(3);
     const auto options = torch::dtype(at::kFloat).device(at::kCUDA);

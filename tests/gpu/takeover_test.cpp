@@ -1,5 +1,5 @@
 // Backwards on a card, taken over and run by ATen: the stock engine's gradients to the bit, and hooks on its streams. tests/whole/streams
-// has the same on a device without hardware, where what does not wait is found; here the work is long enough for a race to show in the
+// has the same on a device without hardware, where missing waits are detected; here the work is long enough for a race to show in the
 // numbers.
 
 #include "tests/gpu/on_gpu.h"
@@ -114,8 +114,8 @@ TEST_F(Takeover, ASideStreamAndACallerElsewhere) {
   }
 }
 
-// Gradients cross in both directions while memory of one stream is freed and used again: a missing wait, or memory that the allocator was
-// not told of, gives other numbers.
+// Gradients cross in both directions while memory of one stream is freed and reused: a missing wait, or memory that the allocator was not
+// told of, gives other numbers.
 TEST_F(Takeover, ManyStepsOnTwoStreams) {
   for (const bool has_hooks : {false, true}) {
     expect_same([has_hooks](Seen& seen) {

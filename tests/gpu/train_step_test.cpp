@@ -1,4 +1,4 @@
-// Whole training steps on a card: by parts and as one CUDA graph, beside LibTorch's.
+// Whole training steps on a card: in parts and as one CUDA graph, compared with LibTorch's.
 
 #include <gtest/gtest.h>
 #include <hindcast/train_step.h>

@@ -1,5 +1,4 @@
-// Hooks that behave differently from one step to the next, on the same graph: what a hit meets is not what
-// the miss met.
+// Hooks that behave differently from one step to the next, on the same graph: a hit sees other behaviour than the miss.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -67,7 +66,7 @@ TEST_P(ChangingHook, AfterANode) {
 TEST_P(ChangingHook, BeforeTheGradIsWritten) {
   expect_same(
       [](Log& log) {
-        // One leaf for all steps: the grads add up, whatever they are.
+        // One leaf for all steps: its grads accumulate, whatever they are.
         const auto x = leaf({3, 3});
         const auto accumulator = torch::autograd::impl::grad_accumulator(x);
         size_t step = 0;
@@ -156,7 +155,7 @@ TEST(ChangingHooks, WhileBatchSizesChange) {
   });
 }
 
-// LibTorch's current node in a hook is the one that carries the backward; its hooks must not outlive that.
+// In a hook, LibTorch's current node is the one that carries the backward; its hooks must not outlive that.
 TEST(ChangingHooks, OnTheCurrentNodeOfLibTorch) {
   const auto guard = enable(compilers::eager());
   int calls = 0;

@@ -1,5 +1,5 @@
-// What a hook reads of the graph task when only some gradients are wanted: which nodes will run, and whose gradients are results.
-// Python's torch._C._will_engine_execute_node, and register_multi_grad_hook with it, ask for this.
+// What a hook reads of the graph task when only some gradients are requested: which nodes will run, and whose gradients are results.
+// Python's torch._C._will_engine_execute_node, and register_multi_grad_hook with it, read this.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::Node;
 using Nodes = std::vector<std::pair<std::string, Node*>>;
 
-/// An entry that says nothing is like none: the stock engine makes one for the root.
+/// An entry with defaults equals no entry: the stock engine creates one for the root.
 std::string describe_node(Node* node) {
   const auto& info = *torch::autograd::get_current_graph_task_exec_info();
   if (info.empty()) return "all nodes run";
@@ -28,7 +28,7 @@ std::string describe_node(Node* node) {
   if (!found->second.captures_) return text;
   for (const auto& capture : *found->second.captures_)
     text += ", input " + std::to_string(capture.input_idx_) + " is result " + std::to_string(capture.output_idx_);
-  // What torch._C._will_engine_execute_node raises for.
+  // Where torch._C._will_engine_execute_node raises.
   const auto& in_graph = *torch::autograd::get_current_graph_task_nodes_in_graph();
   return text + (node->topological_nr() == 0 && in_graph.contains(node) ? ", a leaf" : "");
 }
@@ -39,7 +39,7 @@ struct Tensors {
   at::Tensor a = leaf({3}), b = leaf({3}), c = leaf({3}), mid, halves[2], aside, loss;
 };
 
-/// a -> mid -> halves -> loss, and b beside a, c beside all; the hook on the loss looks at every node.
+/// a -> mid -> halves -> loss, with b next to a and c next to all; the hook on the loss inspects every node.
 Tensors graph(Log& log) {
   Tensors t;
   t.mid = (t.a * t.b).sin();
@@ -101,7 +101,7 @@ TEST(ExecInfo, OfBackward) {
   });
 }
 
-// LibTorch's engine does not note a root that is alone.
+// LibTorch's engine does not list a single root.
 TEST(ExecInfo, OfRootsAmongAllNodes) {
   for (const bool alone : {true, false}) {
     expect_same_steps(3, [alone](Log& log, int) {

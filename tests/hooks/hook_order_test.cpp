@@ -1,5 +1,4 @@
-// The order of hooks is that of the stock engine's queue, ties included: all AccumulateGrads tie, and come
-// out in the order of the heap.
+// The order of hooks is that of the stock engine's queue, ties included: all AccumulateGrads tie, and run in the order of the heap.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

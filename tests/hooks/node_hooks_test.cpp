@@ -1,5 +1,4 @@
-// Hooks that sit on autograd nodes: pre hooks, post hooks, tensor pre hooks, retain_grad; and all kinds on
-// one node together.
+// Hooks on autograd nodes: pre hooks, post hooks, tensor pre hooks, retain_grad; and all kinds on one node together.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -25,7 +24,7 @@ TEST(NodePreHook, ReadsAllGradientsOfTheNode) {
   });
 }
 
-// What a pre hook gives back is not checked before the node runs: it may be anything.
+// The engine does not check what a pre hook returns before the node runs: it may be anything.
 struct Change {
   const char* name;
   at::Tensor (*make)(const at::Tensor&);
@@ -35,7 +34,7 @@ void PrintTo(const Change& change, std::ostream* out) { *out << change.name; }
 
 class ChangedGradient : public testing::TestWithParam<Change> {
  protected:
-  /// A different gradient on every second step, so that hits meet what the miss did not.
+  /// A different gradient on every second step, so that hits see other gradients than the miss.
   static at::Tensor changed(int step, const at::Tensor& grad) { return step % 2 == 1 ? GetParam().make(grad) : grad; }
 };
 
@@ -221,7 +220,7 @@ TEST(NodePostHook, MayAddAHookToALaterNode) {
         z.sum().backward();
         log.show("x.grad", x.grad());
       },
-      Takeover::Some);  // what comes after a node with a new hook runs as itself
+      Takeover::Some);  // nodes after one with a new hook run as themselves
 }
 
 TEST(TensorPreHook, RunsAlsoWhereTheNodeItselfIsNotNeeded) {

@@ -1,5 +1,5 @@
-// hindcast::on_grad_ready: post-accumulate hooks in C++. They belong to the leaf, so that they run with and
-// without hindcast; and hindcast::traceable, hooks whose ATen calls may become part of the graph.
+// hindcast::on_grad_ready: post-accumulate hooks in C++. They belong to the leaf, so they run with and without hindcast; and
+// hindcast::traceable, hooks whose ATen calls may become part of the graph.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -156,7 +156,7 @@ TEST(OnGradReady, ExceptionLeavesTheGradsWrittenSoFar) {
 }
 
 TEST(OnGradReady, ConcernsLeavesOnly) {
-  // An intermediate has no .grad to wait for; LibTorch's Python API refuses it as well.
+  // An intermediate has no .grad to wait for; LibTorch's Python API throws as well.
   const auto y = leaf({3}).sin();
   EXPECT_THROW(hindcast::on_grad_ready(y, [](const at::Tensor&) {}), std::exception);
   EXPECT_THROW(hindcast::on_grad_ready(at::ones({3}), [](const at::Tensor&) {}), std::exception);

@@ -1,5 +1,4 @@
-// Hooks that call backward() or grad() themselves. The inner call is the stock engine's; the outer backward
-// goes on where it was.
+// Hooks that call backward() or grad() themselves. The stock engine runs the inner call; the outer backward then continues.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -126,7 +125,7 @@ at::Tensor nested(Log& log, const at::Tensor& x, int depth) {
   return y;
 }
 
-// Beyond 60 levels the stock engine goes on in a thread of its own.
+// Beyond 60 levels the stock engine continues on another thread.
 class NestingDepth : public testing::TestWithParam<int> {};
 
 TEST_P(NestingDepth, OfHooksThatCallBackward) {

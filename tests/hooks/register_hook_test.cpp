@@ -1,5 +1,5 @@
-// Tensor::register_hook, on leaves and on intermediates: both engines call the same hooks, in the same
-// order, with the same gradients, and refuse the same results in the same words.
+// Tensor::register_hook, on leaves and on intermediates: both engines call the same hooks, in the same order, with the same gradients, and
+// refuse the same results with the same errors.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -102,7 +102,7 @@ TEST(RegisterHook, MayReturnAnExpandedGradient) {
   });
 }
 
-// Each of these results is refused by LibTorch, in words that name the hook.
+// LibTorch refuses each of these results, with an error that names the hook.
 struct Refused {
   const char* name;
   at::Tensor (*make)(const at::Tensor&);
@@ -196,7 +196,7 @@ TEST(RegisterHook, RegistersOnALaterNodeDuringBackward) {
         z.sum().backward();
         log.show("x.grad", x.grad());
       },
-      Takeover::Some);  // what comes after a node with a new hook runs as itself
+      Takeover::Some);  // nodes after one with a new hook run as themselves
 }
 
 TEST(RegisterHook, RegistersOnALaterLeafDuringBackward) {
@@ -214,7 +214,7 @@ TEST(RegisterHook, RegistersOnALaterLeafDuringBackward) {
         y.sum().backward();
         log.show("x.grad", x.grad());
       },
-      Takeover::Some);  // what comes after a node with a new hook runs as itself
+      Takeover::Some);  // nodes after one with a new hook run as themselves
 }
 
 TEST(RegisterHook, RegistersOnTheSameTensorDuringBackward) {

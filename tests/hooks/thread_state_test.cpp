@@ -1,5 +1,5 @@
-// A hook that changes the thread's state and leaves it so: autocast, grad mode, the modes of saved tensors. In the stock engine the rest of
-// the hook's node is under that state, and no other node is.
+// A hook that changes the thread's state and does not restore it: autocast, grad mode, the modes of saved tensors. In the stock engine the
+// rest of the hook's node runs in that state, and no other node does.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -36,7 +36,7 @@ bool now_and_then(int step) { return step % 3 == 2; }
 class AHookLeaves : public testing::TestWithParam<Leave> {
  protected:
   AHookLeaves() {
-    // Products of the CPU that autocast takes are in bfloat16 then: the gradients differ in their third digit.
+    // Autocast computes products on the CPU in bfloat16: the gradients differ in their third digit.
     a_ = torch::randn({5, 7}), b_ = torch::randn({7, 4});
   }
 

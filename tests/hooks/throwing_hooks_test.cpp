@@ -1,5 +1,5 @@
-// An exception in the k-th call of a hook, for every k: the grads whose turn had come are written, the others
-// are untouched, released nodes stay released, and the next backward works. On a miss and on a hit.
+// An exception in the k-th call of a hook, for every k: the grads that were due are written, the others are untouched, released nodes stay
+// released, and the next backward works. On a miss and on a hit.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// A little network with hooks of every kind, whose k-th call throws.
+/// A small network with hooks of every kind, whose k-th call throws.
 class Network {
  public:
   explicit Network(Log& log) : log_(log) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// A text for one architecture.
 struct Compile {
-  const std::string* label;  // that of the table, where it has the text
+  const std::string* label;  // the table's, if it has the text
   const std::string* text;
   int architecture;
   std::string hash;
@@ -28,7 +28,7 @@ struct Compile {
 
 using TableByHash = std::unordered_map<std::string, const std::pair<const std::string, Row>*>;
 
-/// The table has each text for one architecture. It differs from this label's if the text is in the table under another test's label.
+/// The table has each text for one architecture. It differs from this label's if the table has the text under another test's label.
 std::vector<int> architectures_for(const codegen::cuda::Nvrtc& nvrtc, const std::string& label, const std::string& text,
                                    const TableByHash& table) {
   for (const int architecture : kArchitectures) {

@@ -13,7 +13,7 @@ struct TextFor {
   int architecture;
 };
 
-/// Compiles on all cores. Throws NVRTC's words where a text does not compile.
+/// Compiles on all cores. Throws NVRTC's message if a text does not compile.
 std::vector<Uses> compile_uses(const codegen::cuda::Nvrtc& nvrtc, const std::vector<TextFor>& texts);
 
 }  // namespace hindcast::tests

@@ -10,8 +10,8 @@
 
 namespace hindcast::tests {
 
-/// Of these texts and no others. Those that are not in `known` are compiled on all cores and added to it; `compiled` is called once in a
-/// while with how many of how many are. Throws NVRTC's words where a text does not compile.
+/// The table of exactly these texts. Those that are not in `known` are compiled on all cores and added to it; `compiled` is called now and
+/// then with the progress. Throws NVRTC's message if a text does not compile.
 Table make_table(const codegen::cuda::Nvrtc& nvrtc, const Texts& texts, KnownUses& known,
                  const std::function<void(size_t count, size_t of)>& compiled);
 

@@ -11,18 +11,18 @@
 namespace hindcast::tests {
 namespace {
 
-/// Bytes that functions of CUDA's own save where they are called, as a division does on its slow path.
+/// Bytes that CUDA's own functions save around a call, as in the slow path of a division.
 constexpr int kSavedAroundCalls = 64;
 
 }  // namespace
 
-// A kernel that has fewer registers than it may does not lack them: it saves more around a call, or ptxas has chosen more threads. Neither
-// takes much.
+// A kernel below its register limit does not lack registers: it saves more around a call, or ptxas has chosen more threads. Neither costs
+// much.
 bool lacks_registers(const std::string& text, const std::string& kernel, const KernelUse& use) {
   if (use.spilled_bytes <= kSavedAroundCalls) return false;
   if (use.spilled_bytes > 2 * kSavedAroundCalls) return true;
   static const std::regex entry(R"(__launch_bounds__\((\w+)(?:, (\d+))?\) (\w+)\()");
-  constexpr int kRegisters = 65536, kMostOfThread = 255;  // of a multiprocessor
+  constexpr int kRegisters = 65536, kMostOfThread = 255;  // per multiprocessor, and per thread
   int threads = device::kThreads, blocks = 1;
   for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
     if ((*found)[3] != kernel) continue;

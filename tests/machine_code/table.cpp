@@ -17,7 +17,7 @@ constexpr const char* kKernels = "/kernels.table";
 constexpr const char* kHashes = "/hashes.table";
 constexpr std::string_view kCompiler = "# By ";
 
-/// Gives each line that is no comment to `read`: its label and the rest. Labels ascend.
+/// Passes each line that is not a comment to `read`: its label and the rest. Labels ascend.
 void for_each_line(const std::string& path, const std::function<void(const std::string& label, const std::string& rest)>& read) {
   std::ifstream in(path);
   std::string line, last;

@@ -1,4 +1,4 @@
-// The table of kernels: as it is committed, as a file, and as a run holds texts against it.
+// The table of kernels: the committed one, its files, and the comparison of a run's texts with it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-/// A folder of one test's own.
+/// A folder for one test.
 class MachineCodeTable : public testing::Test {
  protected:
   MachineCodeTable() { fs::create_directories(folder); }
@@ -38,7 +38,7 @@ class MachineCodeTable : public testing::Test {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  /// What reading says of the files' lines.
+  /// The error for the files' lines.
   std::string refusal(const std::string& kernels, const std::string& hashes) const {
     write("kernels.table", "# By NVRTC\n" + kernels);
     write("hashes.table", hashes);
@@ -156,7 +156,7 @@ class CheckOfTexts : public testing::Test {
       texts["suite/Test-" + std::to_string(i + 10)] = "extern \"C\" __global__ void k" + std::to_string(i) + "() {}\n";
   }
   Check check(const Table& table, Part part) { return check_texts(*nvrtc, texts, table, earlier, {part}); }
-  /// Of what NVRTC makes of the texts.
+  /// The table with NVRTC's results for the texts.
   Table true_table() {
     check({}, {});
     Table table;

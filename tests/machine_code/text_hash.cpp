@@ -11,7 +11,7 @@ namespace {
 
 using codegen::DeviceHeader;
 
-/// Adds what `text` includes and has not been added.
+/// Adds the headers that `text` includes and that are not in `parts` yet.
 void add_included(std::string_view text, std::span<const DeviceHeader> headers, std::vector<std::string_view>& parts) {
   constexpr std::string_view kInclude = "#include \"";
   for (size_t at = text.find(kInclude); at != text.npos; at = text.find(kInclude, at)) {

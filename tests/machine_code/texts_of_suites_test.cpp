@@ -1,5 +1,5 @@
-// The kernels of the suites, by NVRTC. The suites leave their texts in the folder that HINDCAST_KEPT_TEXTS names, each in a folder of its
-// own. The table says what NVRTC makes of most of them. HINDCAST_TEST_PART says which are compiled all the same; with
+// The kernels of the suites, compiled by NVRTC. The suites write their texts to the folder that HINDCAST_KEPT_TEXTS names, each into its
+// own folder. The table has NVRTC's results for most of them. HINDCAST_TEST_PART selects those that are recompiled; with
 // HINDCAST_ALL_ARCHITECTURES=1 each is compiled for all architectures.
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST_F(TextsOfSuites, CompileAndStayInRegisters) {
   for (const std::string& problem : check.problems) ADD_FAILURE() << problem;
 }
 
-// What `make kernel-table` runs. What is compiled stays known if somebody stops it.
+// Run by `make kernel-table`. What is compiled is kept if the run is interrupted.
 TEST_F(TextsOfSuites, DISABLED_WriteTheTable) {
   for (const auto& [label, row] : read_table(table_folder()).rows) earlier.emplace(row.hash, row.uses);
   size_t compiled = 0;

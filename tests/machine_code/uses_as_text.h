@@ -1,6 +1,6 @@
 #pragma once
-// What a text's kernels take, as the table has it: `dense=24 rows=40,shared:1024,stack:16,spilled:8`. A number is registers, the others are
-// bytes and are left out where they are 0.
+// The resources of a text's kernels, as in the table: `dense=24 rows=40,shared:1024,stack:16,spilled:8`. A number is registers, the others
+// are bytes and are left out if 0.
 
 #include "tests/support/machine_code.h"
 

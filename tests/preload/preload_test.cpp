@@ -1,4 +1,4 @@
-// LD_PRELOAD=libhindcast_auto.so: programs of their own, with LibTorch, without it, and with it later.
+// LD_PRELOAD=libhindcast_auto.so: programs of their own, with LibTorch, without it, and with LibTorch loaded later.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using testing::IsEmpty;
 
 struct Ended {
   int status;
-  std::string errors;  // and the output
+  std::string errors;  // and the standard output
 };
 
 fs::path build_folder() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
@@ -37,13 +37,13 @@ Ended run(const std::string& command) {
   return ended;
 }
 
-// Not the shell that runs the command: only the program itself. Python's programs have variables of their own, of the tests.
+// Preloads into the program only, not into the shell that runs the command. Python's programs get variables from the tests.
 Ended run_preloaded(const std::string& command, const std::string& environment = "HINDCAST_REPORT=1") {
   const std::string library = build_folder() / "lib/libhindcast_auto.so";
   return run("env HINDCAST_COMPILER=eager HINDCAST_BACK_OFF=0 " + environment + " LD_PRELOAD=" + library + " " + command);
 }
 
-/// How many backwards the reports say were taken over, one number for each process.
+/// How many backwards were taken over by the reports, one number per process.
 std::vector<int> taken_over(const std::string& text) {
   static const std::regex kRow("taken over +([0-9]+)");
   std::vector<int> counts;

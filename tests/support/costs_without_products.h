@@ -5,7 +5,7 @@
 
 namespace hindcast::tests {
 
-/// The CPU's costs for kernels of CUDA that run on the CPU's tensors: none of them computes a matrix product.
+/// The CPU's costs for CUDA kernels that run on CPU tensors: none of them computes a matrix product.
 class CostsWithoutProducts final : public ForwardedCosts {
  public:
   using ForwardedCosts::is_worth_it;

@@ -13,7 +13,7 @@ namespace {
 
 std::array<char, 1024> under_way = {};
 
-// Only what a signal handler may call.
+// Uses only what a signal handler may call.
 void report(int signal) {
   constexpr char kHead[] = "\ncrashed in: ";
   std::array<void*, 64> frames;
@@ -21,14 +21,14 @@ void report(int signal) {
   written = write(STDERR_FILENO, under_way.data(), strnlen(under_way.data(), under_way.size()));
   written = write(STDERR_FILENO, "\n", 1);
   backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
-  raise(signal);  // as it would have ended
+  raise(signal);  // end as without a handler
 }
 
 }  // namespace
 
 void report_crashes() {
   void* frame = nullptr;
-  backtrace(&frame, 1);  // loads what it needs, which a handler may not
+  backtrace(&frame, 1);  // loads its libraries, which a handler must not do
   struct sigaction action = {};
   action.sa_handler = report;
   action.sa_flags = static_cast<int>(SA_RESETHAND);

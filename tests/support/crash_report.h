@@ -4,7 +4,7 @@
 
 namespace hindcast::tests {
 
-/// From now on, a segmentation fault prints what set_under_way() was last told, and the stack of the thread.
+/// From now on, a segmentation fault prints the last text of set_under_way() and the thread's stack.
 void report_crashes();
 
 /// For report_crashes(): at most 1023 characters. Not safe from several threads.

@@ -1,5 +1,4 @@
-// Tests compare with the stock engine to the bit, and count captures and hits, unless they ask for kernels or for the back-off
-// themselves.
+// Tests compare with the stock engine to the bit, and count captures and hits, unless they enable kernels or the back-off themselves.
 
 #include <cstdlib>
 

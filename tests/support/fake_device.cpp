@@ -46,7 +46,7 @@ struct Memory {
   uint64_t stream;
 };
 
-/// All memory that tensors have, and what is free of a caching allocator's.
+/// All memory of tensors, and the free memory of a caching allocator.
 class Heap {
  public:
   static Heap& of_process() {
@@ -64,7 +64,7 @@ class Heap {
     } else {
       begin = static_cast<char*>(std::aligned_alloc(64, size));
     }
-    std::memset(begin, 0xff, size);  // NaNs: what nobody wrote shows in the results
+    std::memset(begin, 0xff, size);  // NaNs: a read of unwritten memory shows in the results
     auto* const memory = new Memory{StreamModel::of_process().allocate(stream, static_cast<int64_t>(bytes)), begin, size, stream.hash()};
     used_[begin] = memory;
     bytes_ += static_cast<int64_t>(size);
@@ -188,7 +188,7 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
 
 bool is_fake(const at::Tensor& tensor) { return tensor.defined() && tensor.device().type() == at::kPrivateUse1; }
 
-// The same memory as a tensor of the CPU, which keeps `kept`.
+// A CPU tensor over the same memory, which keeps `kept` alive.
 at::Tensor on_cpu(const at::Tensor& tensor, c10::Storage kept) {
   const auto options = tensor.options().device(at::kCPU).requires_grad(false);
   at::Tensor alias = at::from_blob(
@@ -200,7 +200,7 @@ at::Tensor on_cpu(const at::Tensor& tensor, c10::Storage kept) {
   return alias;
 }
 at::Tensor on_cpu(const at::Tensor& tensor) { return is_fake(tensor) ? on_cpu(tensor, tensor.storage()) : tensor; }
-// Its address alone, as a graph has it.
+// Only its address, as a graph keeps it.
 at::Tensor at_address_of(const at::Tensor& tensor) { return on_cpu(tensor, {}); }
 
 const void* address_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get(); }
@@ -219,7 +219,7 @@ at::Tensor empty(c10::IntArrayRef sizes, std::optional<at::ScalarType> dtype, st
   return at::detail::empty_generic(sizes, &allocator(), keys, at::dtype_or_default(dtype), format);
 }
 
-/// One call, on tensors of the CPU that have the memory of the device's.
+/// One call, on CPU tensors over the device's memory.
 class Call {
  public:
   Call(const c10::OperatorHandle& op, torch::jit::Stack* stack) : op_(op), stack_(stack) {}
@@ -266,7 +266,7 @@ class Call {
     }
   }
 
-  // Of a list, what stands at its tensors counts.
+  // For a list, its tensors count.
   static bool writes(const c10::Argument& argument) {
     const c10::AliasInfo* info = argument.alias_info();
     if (info == nullptr) return false;
@@ -286,7 +286,7 @@ class Call {
     return given_.back().alias;
   }
 
-  // Of the host's tensor, a graph has the value that it has now.
+  // A graph keeps the present value of a host tensor.
   static at::Tensor value_of(const at::Tensor& tensor) {
     at::Tensor value = tensor.clone();
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) value.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -301,7 +301,7 @@ class Call {
     return list;
   }
 
-  // An argument, a view of one, or something new, for which the device gets memory of its own.
+  // An argument, a view of one, or a new tensor, for which the device allocates memory.
   at::Tensor given_back(const at::Tensor& result) {
     if (!result.defined()) return result;
     for (const Given& one : given_) {
@@ -335,7 +335,7 @@ class Call {
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(made.sizes(), made.strides());
   }
 
-  // A capture runs nothing. What results look like is found out on copies of what would be written to.
+  // A capture runs nothing. A run on copies of the written arguments shows what the results look like.
   void try_on_copies() {
     for (Given& one : given_) {
       if (!one.is_written) continue;
@@ -409,8 +409,7 @@ class Call {
 
 void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, stack).run(); }
 
-// As CUDA does: between two devices, on the stream of the one that is read, which both sides wait for; from and to the host, the host
-// waits.
+// Like CUDA: between two devices, on the stream of the source, which both sides wait for; from and to the host, the host waits.
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   StreamModel& model = StreamModel::of_process();
@@ -434,7 +433,7 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool /*non_blocking*/) 
   return to;
 }
 
-// For good, as a library of its own would.
+// Permanently, like a library of its own.
 void register_ops() {
   using torch::Library;
   static auto* const any = new Library(Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);

@@ -1,11 +1,11 @@
 #pragma once
-// An accelerator with two devices and no hardware, on LibTorch's key for such (PrivateUse1). The stock engine treats it as it treats CUDA:
-// device threads, streams, events. Memory is the host's and ops are the CPU's, done at once; what is modelled is the order.
+// An accelerator with two devices and no hardware, on LibTorch's key for such (PrivateUse1). The stock engine treats it like CUDA: device
+// threads, streams, events. Memory is the host's and ops are the CPU's, run at once; only the order is modelled.
 //
 // Each stream has a clock, and knows how far it has waited for the others (a vector clock, as in race detectors). Memory remembers who
-// wrote and who read it. An op that touches memory which another stream wrote, without having waited for that, is an *unordered access*,
+// wrote and who read it. An op that accesses memory written by another stream, without having waited for it, is an *unordered access*,
 // which on hardware would be a race. So is memory that is freed while a stream may still read it, if the allocator was not told of that
-// stream (record_stream): the allocator would give it to the next op of the stream that it was made on.
+// stream (record_stream): the allocator would reuse it for the next op of the stream that it was allocated on.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
@@ -18,7 +18,7 @@
 
 namespace hindcast::tests {
 
-/// Before the process's first backward. hindcast takes backwards on it over from now on.
+/// Call before the process's first backward. From then on hindcast takes over its backwards.
 void install_fake_device();
 
 inline at::Device fake(int index = 0) { return {at::kPrivateUse1, static_cast<c10::DeviceIndex>(index)}; }
@@ -26,16 +26,16 @@ inline at::Device fake(int index = 0) { return {at::kPrivateUse1, static_cast<c1
 /// Stream `id` of a device; 0 is the default one.
 inline c10::Stream stream(int id, int device = 0) { return c10::Stream(c10::Stream::UNSAFE, fake(device), id); }
 
-/// A leaf with numbers of its own, made on the current stream of its device, which may be the CPU.
+/// A leaf with its own numbers, created on the current stream of its device, which may be the CPU.
 at::Tensor leaf(uint64_t seed, at::Device device, c10::IntArrayRef sizes = {4, 4});
 
-/// What `later` is given from now on waits for what `earlier` was given so far.
+/// Later work of `later` waits for the work of `earlier` so far.
 void order(const c10::Stream& earlier, const c10::Stream& later);
 
 /// The current streams of both devices in this thread, and which device is current: "device 0, streams 1 0".
 std::string current_streams();
 
-/// What was found to be unordered since it was last asked.
+/// Unordered accesses found since the last call.
 std::vector<std::string> take_unordered();
 
 /// A copy on the CPU. It waits for the current stream of the tensor's device, and for no other.
@@ -44,8 +44,8 @@ at::Tensor to_cpu(const at::Tensor& tensor);
 /// The host waits for everything, as between two independent programs.
 void synchronize_fake_device();
 
-/// While it lives, memory that is freed is given to who asks next for as many bytes on its stream, as a caching allocator does it. Else
-/// addresses come as they may.
+/// While it lives, freed memory is reused for the next request of the same size on its stream, as by a caching allocator. Else addresses
+/// are arbitrary.
 class CachedFakeMemory {
  public:
   CachedFakeMemory();
@@ -53,12 +53,12 @@ class CachedFakeMemory {
   CachedFakeMemory(const CachedFakeMemory&) = delete;
   CachedFakeMemory& operator=(const CachedFakeMemory&) = delete;
 };
-/// Bytes of the device that tensors have, but for those of graphs (tests/support/fake_graph.h).
+/// Bytes of the device in use by tensors, except those of graphs (tests/support/fake_graph.h).
 int64_t fake_bytes_in_use();
-/// The block that an address is in; null: no tensor's, or one of a graph's.
+/// The block that contains an address; null: no tensor's, or one of a graph's.
 StreamModel::Block* block_of_fake_memory(const void* address);
 
-/// How often events were recorded, and waited for, since this was last asked.
+/// How often events were recorded, and waited for, since the last call.
 struct EventCounts {
   int recorded = 0, waited = 0;
 };

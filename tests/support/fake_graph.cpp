@@ -30,7 +30,7 @@ c10::Stream stream_of(at::Device device) { return c10::impl::VirtualGuardImpl(de
 
 }  // namespace
 
-/// Everything that was asked for while one graph was captured.
+/// Everything allocated while one graph was captured.
 struct FakeGraph::Pool {
   explicit Pool(const c10::Stream& home) : block{.home = home, .size = 0, .written = {home.hash(), 0, "its graph"}} {}
   ~Pool() {

@@ -1,7 +1,7 @@
 #pragma once
-// A CUDA graph of the fake device: what is given to the device while it is captured is written down, with the addresses that it has, and
-// not done. Memory that is asked for meanwhile is the graph's: freed, it is used again within the capture, and holds no values until a
-// launch has made them. A launch that meets memory which is nobody's any more is an error; so is memory of the graph that outlives it.
+// A CUDA graph of the fake device: during a capture, work is recorded with its addresses, and not run. Memory allocated meanwhile is the
+// graph's: when freed, it is reused within the capture, and it holds no values until a launch has written them. A launch that accesses
+// memory which is no longer allocated is an error; so is memory of the graph that outlives it.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
@@ -24,7 +24,7 @@ class FakeGraph {
     std::function<void()> run;
   };
 
-  /// Throws what `give` throws, and where something is given that a card cannot capture.
+  /// Throws what `give` throws, and if something cannot be captured on a card.
   FakeGraph(at::Device device, c10::function_ref<void()> give);
   ~FakeGraph();
   FakeGraph(const FakeGraph&) = delete;
@@ -35,16 +35,16 @@ class FakeGraph {
   size_t bytes() const;
   std::vector<Work>& works() { return works_; }
 
-  /// That this thread captures; null: none.
+  /// The graph that this thread captures; null: none.
   static FakeGraph* captured_now();
   void add(Work work) { works_.push_back(std::move(work)); }
-  /// For a tensor that is made while it is captured.
+  /// For a tensor created during the capture.
   c10::DataPtr allocate(size_t bytes);
-  /// As cudaErrorStreamCaptureUnsupported.
+  /// Like cudaErrorStreamCaptureUnsupported.
   [[noreturn]] static void refuse(const std::string& what);
 
   struct Pool;
-  /// The block of memory of a graph; null: it is none.
+  /// A graph's block of memory; null: not a graph's.
   static StreamModel::Block* block_of(const c10::DataPtr& data);
 
  private:
@@ -53,13 +53,13 @@ class FakeGraph {
   std::vector<Work> works_;
 };
 
-/// What launches did wrong, and graphs that left memory behind, since this was asked last.
+/// Errors of launches, and graphs that left memory behind, since the last call.
 std::vector<std::string> take_graph_errors();
 
-/// The block that an address is in; null: nobody's.
+/// The block that contains an address; null: none.
 StreamModel::Block* block_at(const void* address);
 
-/// One work on the current stream of the device, which touches the blocks that these addresses are in.
+/// One piece of work on the device's current stream, which accesses the blocks at these addresses.
 void run_on_model(at::Device device, const std::string& what, const std::vector<const void*>& reads,
                   const std::vector<const void*>& writes);
 

@@ -118,7 +118,7 @@ void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tens
   if (ours.sizes() != stock.sizes() || ours.numel() == 0) return;
   const at::Tensor exact = truth.to(at::kDouble), finite = exact.isfinite();
   const auto special = [&](const at::Tensor& result) { return result.to(at::kDouble).masked_fill(finite, 0).nan_to_num(7, 8, 9); };
-  // ATen's vectors have NaN for gelu(inf), and others for it in float64.
+  // ATen's vectors give NaN for gelu(inf), and something else in float64.
   EXPECT_TRUE((special(ours).eq(special(stock)) | special(ours).eq(special(truth))).all().item<bool>()) << "infinities and NaN";
   const auto error = [&](const at::Tensor& result) {
     return (result.to(at::kDouble) - exact).masked_fill(finite.logical_not(), 0).abs().max().item<double>();

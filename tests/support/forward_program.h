@@ -21,7 +21,7 @@ using Function = std::function<Tensors(const Tensors& inputs)>;
 
 enum class SizesAre : uint8_t { Constants, Symbols };
 
-/// Symbols: each size above 1 is one, equal sizes the same. `later`: as Backend::kernel() has it.
+/// Symbols: each size above 1 is a symbol, equal sizes share one. `later`: as in Backend::kernel().
 class ForwardProgram {
  public:
   ForwardProgram(const Function& function, const Tensors& inputs, SizesAre sizes = SizesAre::Constants, codegen::RunLater later = nullptr);
@@ -44,8 +44,8 @@ class ForwardProgram {
 /// Copies; those of real numbers in another type.
 Tensors as(const Tensors& inputs, at::ScalarType type);
 
-/// As ATen's result lies, and at most twice as far from the truth as that, plus some units in the last place of the largest value.
-/// `terms`: how large numbers are that may cancel in the result.
+/// Has the layout of ATen's result, and is at most twice as far from the reference as that, plus some units in the last place of the
+/// largest value. `terms`: the size of numbers that may cancel in the result.
 void expect_near(const at::Tensor& ours, const at::Tensor& stock, const at::Tensor& truth, int units = 4, double terms = 0);
 void expect_near(const Tensors& ours, const Tensors& stock, const Tensors& truth, int units = 4);
 

@@ -8,7 +8,7 @@
 
 namespace hindcast::tests {
 
-/// Keeps every graph that is captured under its compiler; runs go through ATen as ever.
+/// Keeps every graph that is captured under its compiler; runs go through ATen as usual.
 ///
 ///     KeptGraphs kept;
 ///     const auto guard = hindcast::enable(kept.compiler());

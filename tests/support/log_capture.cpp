@@ -9,7 +9,7 @@
 namespace hindcast::tests {
 
 struct LogCapture::Lines {
-  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};  // a child logs too, also if another thread of its parent was about to
+  base::ForkSafe<std::mutex> mutex{base::ForkRank::Leaf};  // a child logs too, even if another thread of its parent was about to
   std::string text;
 };
 

@@ -8,13 +8,13 @@
 
 namespace hindcast::tests {
 
-/// Routes the log channels to a string for as long as it lives, then puts back what was there.
+/// Routes the log channels to a string while it lives, then restores them.
 ///
 ///     LogCapture logs("recompiles,+cache");
 ///     loss.backward();
 ///     EXPECT_EQ(logs.count("Cache miss due to"), 1);
 ///
-/// `spec` is what HINDCAST_LOGS would say; "" leaves warnings and errors.
+/// `spec` is like HINDCAST_LOGS; "" leaves warnings and errors.
 class LogCapture {
  public:
   explicit LogCapture(std::string_view spec = "+all");
@@ -24,13 +24,13 @@ class LogCapture {
 
   /// All lines so far, from every thread.
   std::string text() const;
-  /// How many lines hold `part`.
+  /// How many lines contain `part`.
   size_t count(std::string_view part) const;
   void clear();
 
  private:
   struct Lines;
-  std::shared_ptr<Lines> lines_;  // shared with the output, to which another thread may still be writing at the end
+  std::shared_ptr<Lines> lines_;  // shared with the output, which another thread may still write to at the end
   base::LogThresholds former_thresholds_;
   base::LogOutput former_output_;
 };

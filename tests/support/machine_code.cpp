@@ -24,7 +24,7 @@ std::map<std::string, KernelUse> uses_in(const std::string& log) {
     const std::smatch& part = *found;
     if (part[1].matched) kernel = part[1];
     KernelUse& use = uses[kernel];
-    // Functions that a kernel calls come behind it, with stacks of their own.
+    // Functions that a kernel calls follow it, with stacks of their own.
     if (part[2].matched) {
       use.stack_bytes += std::stoi(part[2]);
       use.spilled_bytes += std::stoi(part[3]) + std::stoi(part[4]);
@@ -54,7 +54,7 @@ std::string disassembled(std::string_view object) {
   std::string why_not;
   const std::string program = disassembler(&why_not);
   if (program.empty()) throw std::runtime_error(why_not);
-  // It reads files only.
+  // The disassembler reads only files.
   std::string path = fs::temp_directory_path() / "hindcast_cubin_XXXXXX";
   const int file = mkstemp(path.data());
   const std::unique_ptr<const std::string, void (*)(const std::string*)> removed(&path, [](const std::string* name) { fs::remove(*name); });
@@ -100,7 +100,7 @@ std::map<std::string, std::string> kernels_in(const std::string& instructions) {
 
 std::map<std::string, WideAccesses> wide_accesses_in(const std::string& instructions) {
   std::map<std::string, WideAccesses> accesses;
-  // A cache's line size may stand in the name too: LDG.E.LTC128B.128.CONSTANT
+  // The mnemonic may also contain a cache's line size: LDG.E.LTC128B.128.CONSTANT
   const std::regex line(R"(\n\.text\.(\w+):|\b(LDG?|STG?)((?:\.\w+)*)\.128(?![\w]))");
   std::string kernel;
   for (std::sregex_iterator found(instructions.begin(), instructions.end(), line), end; found != end; ++found) {

@@ -10,7 +10,7 @@ struct Part {
   bool has(size_t i) const { return i % count == index; }
 };
 
-/// Of HINDCAST_TEST_PART="index:count"; without it, all. Throws std::invalid_argument for any other text.
+/// From HINDCAST_TEST_PART="index:count"; without it, all. Throws std::invalid_argument for any other text.
 Part part_of_run();
 
 }  // namespace hindcast::tests

@@ -103,7 +103,7 @@ std::string Log::describe_current_exception() {
 }
 
 std::string describe(const at::Tensor& tensor) {
-  // Looking at a tensor must not record autograd nodes.
+  // Inspecting a tensor must not record autograd nodes.
   const at::NoGradGuard no_grad;
   if (!tensor.defined()) {
     return "undefined";
@@ -114,7 +114,7 @@ std::string describe(const at::Tensor& tensor) {
     out << " requires_grad";
   }
   if (tensor.grad_fn()) {
-    out << " with a history";  // of other nodes where a backward with create_graph ran a program
+    out << " with a history";  // with other nodes if a backward with create_graph ran a program
   }
   if (tensor.is_sparse()) {
     out << " sparse coalesced=" << tensor.is_coalesced() << " indices{" << describe(tensor._indices().detach()) << "} values{"
@@ -132,7 +132,7 @@ std::string describe(const at::Tensor& tensor) {
 
 namespace {
 
-// The ways in which hindcast runs a program and must leave the same bits.
+// The ways in which hindcast runs a program; all must give the same bits.
 std::vector<std::pair<const char*, Options>> ways() {
   Options visitor, fused;
   visitor.collector = Collector::Visitor;

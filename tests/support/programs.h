@@ -1,11 +1,10 @@
 #pragma once
 // One program, run by the stock engine and by hindcast, compared event by event.
 //
-// A program writes everything it can observe into a Log: a line per hook call, per exception and per
-// tensor (dtype, sizes, strides, a hash of the very bits, and the first values for people). It runs once
-// with the stock engine and once under hindcast per way of collecting nodes, each time from the same
-// seed and with empty caches. The lines must be equal: bits, order and texts of errors alike. Nothing
-// that differs from run to run (addresses, times) may be written.
+// A program writes everything it can observe into a Log: a line per hook call, per exception and per tensor (dtype, sizes, strides, a hash
+// of the bits, and the first values for people). It runs once with the stock engine and once under hindcast per way of collecting nodes,
+// each time from the same seed and with empty caches. The lines must be equal: bits, order and texts of errors. Nothing that differs from
+// run to run (addresses, times) may be written.
 
 #include <ATen/ATen.h>
 
@@ -27,7 +26,7 @@ class Log {
   void show(const std::string& name, const at::Tensor& tensor);
   void show(const std::string& name, const std::vector<at::Tensor>& tensors);
 
-  /// Runs `action` and notes how it ended: "ok", or the type and the text of what it threw.
+  /// Runs `action` and notes how it ended: "ok", or the type and the text of the exception.
   template <class Action>
   void attempt(const std::string& name, Action&& action) {
     try {
@@ -47,7 +46,7 @@ class Log {
   std::vector<std::string> events_;
 };
 
-/// What a tensor is, to the bit: two tensors with equal text cannot be told apart by a user.
+/// A tensor's properties, to the bit: a user cannot distinguish two tensors with equal text.
 std::string describe(const at::Tensor& tensor);
 
 /// What hindcast must have done while a program ran.

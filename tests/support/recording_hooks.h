@@ -1,6 +1,6 @@
 #pragma once
-// Hook classes of LibTorch's C++ interface, made from lambdas. These are plain subclasses, as a user's own
-// would be: LibTorch's own compiled autograd cannot collect them.
+// Hook classes of LibTorch's C++ interface, created from lambdas. These are plain subclasses, as a user's own would be: LibTorch's own
+// compiled autograd cannot collect them.
 
 #include <torch/csrc/autograd/function_hook.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Bodies by rows that are built by hand, and run in a kernel of the backend for the CPU or of what stands in for it.
+// Hand-built row bodies, run in a kernel of the backend for the CPU or of its replacement.
 
 #include <ATen/core/Tensor.h>
 
@@ -26,11 +26,11 @@ struct RowProgram {
   std::vector<at::Tensor> run(const at::Tensor& x) const;
 };
 
-/// Mean and sum of squared distances from it: of each row, and of each column.
+/// Mean and sum of squared deviations: per row, and per column.
 RowProgram moments();
-/// Of each row: the softmax, the maximum, and the sum of the powers from it.
+/// Per row: the softmax, the maximum, and the sum of the powers relative to it.
 RowProgram softmax();
-/// The largest distance in units of what rounding takes of `scale`.
+/// The largest distance in units of the rounding error of `scale`.
 double units(const at::Tensor& ours, const at::Tensor& exact, const at::Tensor& scale);
 
 }  // namespace hindcast::tests

@@ -39,7 +39,7 @@ bool same_form(const at::Tensor& a, const at::Tensor& b) {
   return a.layout() != at::kStrided || a.strides() == b.strides();
 }
 
-/// Plain bytes in logical order: what two tensors of the same form are compared by.
+/// Plain bytes in logical order, for comparing two tensors of the same form.
 at::Tensor plain(const at::Tensor& t) {
   at::Tensor dense = t.detach();
   if (dense.layout() != at::kStrided) dense = dense.to_dense();

@@ -1,5 +1,5 @@
 #pragma once
-// Who wrote and read which memory, on which stream, and what is known to be done before what.
+// Who wrote and read which memory, on which stream, and what is known to be ordered.
 
 #include <c10/core/Stream.h>
 
@@ -24,11 +24,11 @@ class StreamModel {
 
   /// Memory of one storage.
   struct Block {
-    c10::Stream home;  // where it was made: there its memory is used again
+    c10::Stream home;  // where it was allocated: it is reused there
     int64_t size = 0;
     Work written;
     std::map<uint64_t, Work> read;  // the last of each stream
-    std::set<uint64_t> recorded;    // streams that the allocator was told of
+    std::set<uint64_t> recorded;    // streams passed to the allocator's record_stream
   };
 
   static StreamModel& of_process();
@@ -37,14 +37,14 @@ class StreamModel {
   void free(Block* block);
   void record_stream(Block& block, const c10::Stream& stream);
 
-  /// One work on a stream.
+  /// One piece of work on a stream.
   void run(const c10::Stream& on, const std::string& what, const std::vector<Block*>& reads, const std::vector<Block*>& writes);
 
   std::shared_ptr<const Clock> record_event(const c10::Stream& stream);
   void wait(const c10::Stream& stream, const Clock& event);
-  /// `later` goes on when all that `earlier` was given is done.
+  /// `later` continues when the work of `earlier` so far is done.
   void order(const c10::Stream& earlier, const c10::Stream& later);
-  /// The host waits: what is given to any stream from now on is behind it.
+  /// The host waits: later work on any stream comes after it.
   void synchronize(const c10::Stream& stream);
   void synchronize_all();
 

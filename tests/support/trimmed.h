@@ -5,7 +5,7 @@
 
 namespace hindcast::tests {
 
-/// Without blanks at the ends of lines.
+/// Without blanks at line ends.
 inline std::string trimmed(const std::string& text) {
   std::istringstream lines(text);
   std::string result;

@@ -6,7 +6,7 @@
 
 namespace hindcast::tests {
 
-/// What is allocated in its scope may leak: for programs whose graph is a reference cycle that LibTorch itself never frees.
+/// Allocations in its scope may leak: for programs whose graph is a reference cycle that LibTorch itself never frees.
 class WithoutLeakCheck {
  public:
 #if defined(__SANITIZE_ADDRESS__)

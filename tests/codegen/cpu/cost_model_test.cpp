@@ -27,10 +27,10 @@ struct RowCase {
   Choice expected;
 };
 
-/// Rows of neighbours.
+/// Contiguous rows.
 RowShape plain_sum(int64_t rows, int64_t row) { return {.numel = rows * row, .row = row, .neighbours = row}; }
 RowShape row_op(int64_t rows, int64_t row) { return {.numel = rows * row, .row = row, .neighbours = row, .is_row_op = true}; }
-/// Each row lies in pieces.
+/// Each row consists of separate pieces.
 RowShape row_op_in_pieces(int64_t rows, int64_t pieces, int64_t neighbours) {
   return {.numel = rows * pieces * neighbours, .row = pieces * neighbours, .neighbours = neighbours, .is_row_op = true};
 }
@@ -50,7 +50,7 @@ TEST(CostModel, Rows) {
       {"a softmax over 10 classes, small", row_op(64, 10), Choice::Kernel},
       {"a softmax over 10 classes, large", row_op(4096, 10), Choice::Aten},
 
-      // As a batch norm has them: a channel's elements are side by side in one image.
+      // As in a batch norm: a channel's elements are contiguous within one image.
       {"few vectors of a cached row of 4096", row_op_in_pieces(8, 1 << 7, 32), Choice::Kernel},
       {"few vectors of a longer row", row_op_in_pieces(4, (1 << 7) + 1, 32), Choice::Aten},
       {"few vectors of a norm that no cache holds", row_op_in_pieces(64, 1 << 6, 32), Choice::Aten},

@@ -1,4 +1,4 @@
-// A fork at any moment: while other threads capture, hit, compile and log, the child and the parent both go on.
+// A fork at any moment: while other threads capture, hit, compile and log, child and parent both continue.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -25,37 +25,37 @@ namespace {
 bool is_forked_child = false;
 }  // namespace
 
-// Asked by LeakSanitizer. What the parent's other threads held in their stacks is memory that nobody holds in a child.
+// Called by LeakSanitizer. In a child, memory held by the stacks of the parent's other threads looks leaked.
 extern "C" int __lsan_is_turned_off() { return is_forked_child ? 1 : 0; }
 
 namespace hindcast::tests {
 namespace {
 
-/// A fork waits for the kernel that is being compiled, so a thousand take some minutes: HINDCAST_FORKS=1000. A part of a run makes some of
+/// A fork waits for the kernel that is being compiled, so a thousand take some minutes: HINDCAST_FORKS=1000. A partial run does a share of
 /// them.
 int forks(const Part& part) {
   const char* const given = std::getenv("HINDCAST_FORKS");
   return given == nullptr ? 150 / static_cast<int>(part.count) : std::atoi(given);
 }
 
-// ThreadSanitizer knows no threads that a child of a process with threads starts.
+// ThreadSanitizer does not support threads started by the child of a multithreaded process.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kChildrenStartThreads = false;
 #else
 constexpr bool kChildrenStartThreads = true;
 #endif
 
-constexpr unsigned kSeconds = 120;  // a lock that is held for good ends the child, and not the patience of whoever runs the tests
+constexpr unsigned kSeconds = 120;  // a deadlock ends the child instead of hanging the test
 
 Options forking_options() {
   Options options;
   options.compiler = compilers::fused();
   options.back_off = false;
-  options.cache_size = 8;  // what a child may have to compile of its parent's
+  options.cache_size = 8;  // bounds what a child may have to compile for its parent
   return options;
 }
 
-/// A chain as the bits of `structure` say, and whether its gradient is right.
+/// Runs a chain chosen by the bits of `structure`; whether its gradient is right.
 bool backward(uint64_t structure, int length) {
   const auto x = at::full({8}, 0.5, at::kDouble).set_requires_grad(true);
   auto y = x;
@@ -75,7 +75,7 @@ bool backward(uint64_t structure, int length) {
   return at::allclose(x.grad(), at::full_like(x, slope), 1e-9, 1e-12);
 }
 
-/// Threads that do so again and again until it goes.
+/// Threads that loop until it is destroyed.
 class Busy {
  public:
   explicit Busy(const std::vector<std::function<void(uint64_t)>>& jobs) {
@@ -96,7 +96,7 @@ class Busy {
   std::vector<std::thread> threads_;
 };
 
-/// A child that hangs says where, as the only trace of what may happen once in a thousand forks on another machine.
+/// A child that hangs prints where: that may happen once in a thousand forks, on another machine, and leave no other trace.
 void say_where_and_die(int) {
   void* frames[64];
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
@@ -117,9 +117,9 @@ int status_of_child(const std::function<void()>& body) {
 }
 
 TEST(ForkThreads, AtAnyMomentHangsNobody) {
-  at::set_num_threads(1);  // OpenMP's own threads are not there in a child
+  at::set_num_threads(1);  // OpenMP's threads do not exist in a child
   hindcast::reset();
-  backward(0b0101, 4);  // MKL has a lock of its own around its first call, which no fork takes
+  backward(0b0101, 4);  // MKL has a lock around its first call, which a fork does not take
   {
     // Nor does a fork take the locks of function-local statics: the library's first calls come before it (docs/design.md, "Forks").
     const auto guard = hindcast::enable(forking_options());
@@ -131,8 +131,8 @@ TEST(ForkThreads, AtAnyMomentHangsNobody) {
   std::atomic<int> wrong = 0;
   LogCapture logs("+cache,recompiles,fusion,graph_code");
   void* frames[1];
-  backtrace(frames, 1);  // loads what it needs
-  std::fflush(nullptr);  // a child that exits would write what is waiting
+  backtrace(frames, 1);  // loads its libraries
+  std::fflush(nullptr);  // a child that exits would write the buffered output again
   {
     const Busy busy({
         [&](uint64_t i) { wrong += !backward(i * 0x9E3779B97F4A7C15, 12); },  // captures, and makes the background thread compile
@@ -144,10 +144,10 @@ TEST(ForkThreads, AtAnyMomentHangsNobody) {
         },
     });
     const Part part = part_of_run();
-    std::mt19937 random(static_cast<uint32_t>(1 + part.index));  // other moments in each part
+    std::mt19937 random(static_cast<uint32_t>(1 + part.index));  // different moments in each part
     const int count = forks(part);
     for (int i = 0; i < count; ++i) {
-      logs.clear();  // or each fork copies more than the one before
+      logs.clear();  // else each fork copies more than the previous one
       for (uint32_t moment = random() % 20000; moment > 0; --moment) std::atomic_signal_fence(std::memory_order_seq_cst);
       const uint32_t kind = random() % 8;
       const int status = status_of_child([&] {
@@ -175,7 +175,7 @@ TEST(ForkThreads, AtAnyMomentHangsNobody) {
   EXPECT_EQ(hindcast::stats().compiler_failures, 0U);
 }
 
-// What waited or ran in the parent is compiled by the child too.
+// The child also compiles what was queued or running in the parent.
 TEST(ForkThreads, TheChildHasTheJobsOfItsParent) {
   if (!kChildrenStartThreads) GTEST_SKIP() << "ThreadSanitizer knows no threads that a child starts";
   at::set_num_threads(1);

@@ -1,4 +1,4 @@
-// Group norms in one kernel with what is around them: a row of it has several channels, each with a weight and a sum of its own.
+// Group norms in one kernel with the ops around them: a row has several channels, each with its own weight and sum.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -33,7 +33,7 @@ Tensors grads_of(const Tensors& leaves) {
   return grads;
 }
 
-// A norm's gradient is a difference of what is nearly equal.
+// A norm's gradient is a difference of nearly equal terms.
 const NearGrads kOfDifferences{.units_in_double = 64};
 
 /// silu(norm(x) + x) with a loss of both signs.
@@ -49,7 +49,7 @@ std::vector<std::string> calls_of(const Norm& norm, at::TensorOptions options = 
   return calls_left([&] { block(norm, options); });
 }
 
-// One group, one channel a group, one image, one channel in all; odd images, large ones, and one or three dims of them.
+// One group, one channel per group, one image, one channel in total; odd images, large ones, and images of one or three dims.
 TEST(GroupNorm, IsOneKernelWithWhatIsAroundIt) {
   for (const Norm& norm : {Norm{{3, 8, 5, 5}, 4},
                            {{2, 6, 4, 4}, 1},
@@ -97,7 +97,7 @@ TEST(GroupNorm, OnlyTheWantedGradients) {
   }
 }
 
-// Operands that are one number a channel, one a row and one a column, some of them angles.
+// Operands of one number per channel, per row and per column, some of them angles.
 TEST(GroupNorm, AmongBroadcasts) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -122,7 +122,7 @@ TEST(GroupNorm, AfterAnother) {
       kOfDifferences);
 }
 
-/// From the seed of the step, so that both engines have the same.
+/// From the step's seed, so that both engines get the same.
 int64_t any_of_2_to_9() { return at::randint(2, 10, {1}).item<int64_t>(); }
 
 TEST(GroupNorm, BatchAndImagesChangeWithoutAnotherCompile) {
@@ -168,7 +168,7 @@ TEST(GroupNorm, AddsToGradientsThatAreThere) {
   }
 }
 
-// Sums over many rows, by as many threads as there are, lose no bits to their length.
+// Sums over many rows, on all threads, lose no precision to their length.
 TEST(GroupNorm, OfManyRowsOnAllThreads) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {
@@ -183,7 +183,7 @@ TEST(GroupNorm, OfManyRowsOnAllThreads) {
 
 at::Tensor in_type(const at::Tensor& leaf, at::ScalarType type) { return leaf.detach().to(type).set_requires_grad(true); }
 
-// Kernels compute in float32, and round what ATen rounds between two ops no more than once.
+// Kernels compute in float32, and round at most once what ATen rounds between two ops.
 TEST(GroupNorm, OfShortFloats) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     for (const at::ScalarType type_of_weight : {type, at::kFloat}) {
@@ -195,7 +195,7 @@ TEST(GroupNorm, OfShortFloats) {
           Options options = fused_options();
           options.enabled = ours;
           const auto guard = hindcast::enable(options);
-          // All runs are given what the short type can say.
+          // All runs get values that the short type represents exactly.
           const auto x = in_type(at::randn({4, 8, 7, 7}).to(type), of_values), weight = in_type(at::randn({8}).to(type), of_weight);
           const auto bias = in_type(at::randn({8}).to(type), of_weight);
           at::silu(at::group_norm(x, 4, weight, bias)).backward(at::randn({4, 8, 7, 7}).to(type).to(of_values));
@@ -228,7 +228,7 @@ TEST(GroupNorm, ItsKernelsStandUpToVerify) {
   EXPECT_EQ(hindcast::stats().fused_graphs, 3U);
 }
 
-// Channels last; no images; one number a channel.
+// Channels last; no images; one number per channel.
 TEST(GroupNorm, StaysWithAtenWhereItLiesOtherwiseOrHasNothingToSum) {
   const auto of = [](const at::DimVector& sizes, at::MemoryFormat format) {
     return [=](at::TensorOptions options) {
@@ -246,7 +246,7 @@ TEST(GroupNorm, StaysWithAtenWhereItLiesOtherwiseOrHasNothingToSum) {
   }
 }
 
-// Many runs that fill ATen's vectors and few of a kernel's, or leave much that fills none.
+// Many runs that fill ATen's vectors but few of the kernel's, or whose remainders are large.
 TEST(GroupNorm, StaysWithAtenWhereThatIsFaster) {
   for (const Norm& norm : {Norm{{64, 64, 4, 4}, 8}, {{64, 64, 3, 5}, 8}}) EXPECT_THAT(calls_of(norm), Contains(kBackward)) << norm;
   for (const Norm& norm : {Norm{{64, 64, 8, 8}, 8}, {{64, 64, 3, 3}, 8}, {{8, 64, 4, 4}, 8}})

@@ -1,4 +1,4 @@
-// Short rows that a kernel takes as one: results over rows, of rows that none, some or all join.
+// Short rows that a kernel processes together: results over rows, when no, some or all rows join.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@ using codegen::Extent;
 using Kind = codegen::Reduction::Kind;
 using Tensors = std::vector<at::Tensor>;
 
-/// Too few rows to join, exactly enough, odd and prime numbers of them, more than a block has, enough for two threads.
+/// Too few rows to join, exactly enough, odd and prime counts, more than a block has, enough for two threads.
 constexpr int64_t kRows[] = {1, 33, 80, 97, 225, 1024, 1031, 9000, 70001};
-/// One element, odd lengths, whole vectors, the longest that are joined and the shortest that are not.
+/// One element, odd lengths, whole vectors, the longest rows that are joined and the shortest that are not.
 constexpr int64_t kColumns[] = {1, 3, 16, 31, 64, 255, 256};
 
 template <class Check>
@@ -65,7 +65,7 @@ TEST(JoinedRows, SumsAndMoments) {
   });
 }
 
-// What is the same for all rows is repeated; leaves that the kernel adds to go along.
+// Operands that are the same for all rows are repeated; leaves that the kernel adds to are joined too.
 TEST(JoinedRows, ABiasAndALeaf) {
   for (const auto& [rows, columns] : {std::pair{96L, 16L}, {225L, 31L}, {1024L, 16L}, {1031L, 20L}, {9000L, 64L}}) {
     for (const bool has_grad : {false, true}) {
@@ -82,7 +82,7 @@ TEST(JoinedRows, ABiasAndALeaf) {
   }
 }
 
-// Results that are written past the caches, with rows left behind the joined ones.
+// Results that bypass the caches, with rows left over after the joined ones.
 TEST(JoinedRows, OfLargeResults) {
   for (const bool has_grad : {false, true}) {
     expect_near_grads(

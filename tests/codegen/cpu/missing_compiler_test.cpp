@@ -1,4 +1,4 @@
-// Without a compiler, everything goes on through ATen.
+// Without a compiler, everything runs through ATen.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ void run_without_compiler() {
 }
 
 TEST(MissingCompiler, IsOneWarningAndATenRuns) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // another process: this one may have its compiler already
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process: this one may already have its compiler
   EXPECT_EXIT(run_without_compiler(), testing::ExitedWithCode(0), "");
 }
 

@@ -1,4 +1,4 @@
-// Kernels over tensors that lie in memory in different ways.
+// Kernels over tensors of different layouts.
 
 #include "codegen/cpu/loop_nest.h"
 
@@ -14,7 +14,7 @@ using codegen::Ints;
 using codegen::make_nest;
 using Tensors = std::vector<at::Tensor>;
 
-/// out = a + 10 * b, where b may stand still.
+/// out = a + 10 * b, where b may be one element.
 template <class T, bool kStill>
 void add_kernel(char* const* pointers, const double*, long count) {
   const T* a = reinterpret_cast<const T*>(pointers[0]);
@@ -23,7 +23,7 @@ void add_kernel(char* const* pointers, const double*, long count) {
   for (long i = 0; i < count; ++i) out[i] = static_cast<T>(a[i] + 10 * b[kStill ? 0 : i]);
 }
 
-/// By a nest over `a`, and `b` as it lies, to a contiguous result.
+/// By a nest over `a`, and `b` in its layout, to a contiguous result.
 template <class T, bool kStill = false>
 at::Tensor add_by_nest(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor out = at::full(a.sizes(), -1, a.options());
@@ -57,7 +57,7 @@ void expect_sums(at::ScalarType type) {
     check(numbers({2 * rows, 3 * columns}).slice(0, 0, {}, 2).slice(1, 1, {}, 3), numbers({rows, columns}));
     check(numbers({rows, columns}), numbers({columns}).expand({rows, columns}));
     check(numbers({rows, columns}), numbers({columns, rows, 2}).select(2, 1).t());
-    // One row for all of a block's, which is another in each block, or in none.
+    // One row for all rows of a block, different in each block or the same in all.
     check(numbers({7, rows, columns}), numbers({7, 1, columns}).expand({7, rows, columns}));
     check(numbers({7, rows, columns}), numbers({columns}).expand({7, rows, columns}));
     check(numbers({7, rows, columns}), numbers({rows, columns}).expand({7, rows, columns}));
@@ -79,7 +79,7 @@ TEST(Nest, ReadsTensorsAsTheyLie) {
   expect_sums<double>(at::kDouble);
 }
 
-// What stood still at capture and now does not is given one element at a time.
+// An operand that was broadcast at capture and now is not is passed one element at a time.
 TEST(Nest, AValueForEachElementWhereThereWasOne) {
   const at::Tensor a = at::randn({5, 7}), b = at::randn({7, 5}).t();
   EXPECT_TRUE(at::equal(add_by_nest<float, true>(a, b), a + b * 10));

@@ -1,4 +1,4 @@
-// Results of 32 MiB and more, which are written past the caches.
+// Results of 32 MiB and more, whose stores bypass the caches.
 
 #include "codegen/cpu/nontemporal_stores.h"
 
@@ -15,7 +15,7 @@ namespace {
 using codegen::cpu::NontemporalStores;
 using Tensors = std::vector<at::Tensor>;
 
-// Lines that are not whole, at both ends; nothing beside them is written.
+// Partial cache lines at both ends; nothing beside them is written.
 TEST(NontemporalStores, WriteWhatTheyAreGiven) {
   for (const int64_t width : {1, 2, 4, 8, 16}) {
     for (const int64_t elements : {1, 3, 16, 64, 100, 1000}) {
@@ -51,7 +51,7 @@ TEST(NontemporalStores, OfPointwiseKernels) {
       {.steps = 2});
 }
 
-// One result for several leaves, without and with a gradient.
+// One result for several leaves, with and without gradients.
 TEST(NontemporalStores, ToLeaves) {
   expect_near_grads(
       [](at::TensorOptions options) {

@@ -1,4 +1,4 @@
-// Matrix products that kernels compute, with what comes behind them.
+// Matrix products computed by kernels, with the ops that follow them.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -42,7 +42,7 @@ std::string name_of(const Sizes& sizes) {
   return std::to_string(sizes.rows) + "x" + std::to_string(sizes.columns) + "x" + std::to_string(sizes.depth);
 }
 
-// The backward has a product of a transposed factor on either side.
+// The backward has products with a transposed factor on either side.
 TEST_P(Products, OfAllSizes) {
   for (const Sizes& sizes : kSizes) {
     SCOPED_TRACE(name_of(sizes));
@@ -100,7 +100,7 @@ TEST_P(Products, OfPartsOfTensors) {
     columns.mm(rows).tanh().pow(2).sum().backward();
     return grads_of({a, b});
   });
-  // Neither dim's elements follow each other.
+  // Neither dim of a factor is contiguous.
   expect_near_grads([&](at::TensorOptions options) {
     const auto a = near_leaf({12, 40, 2}, options), b = near_leaf({40, 9}, options);
     a.select(2, 1).mm(b).tanh().pow(2).sum().backward();
@@ -133,14 +133,14 @@ TEST_P(Products, WithABiasAlone) {
   }
 }
 
-// Its second factor is not copied, for which there would be too much memory.
+// Its second factor is not copied, which would take too much memory.
 TEST_P(Products, OfManyTerms) {
   const auto function = [](const Tensors& in) { return Tensors{in[0].mm(in[1]).mul(0.5)}; };
   const Tensors given = {at::randn({3, 40000}), at::randn({5, 40000}).t()};
   expect_near(ForwardProgram(function, given).run(given), function(given), function(as(given, at::kDouble)));
 }
 
-// A layer over more dims, whose rows are split behind the product.
+// A linear layer over several dims, whose rows are split after the product.
 TEST_P(Products, WithRowsOfSeveralDims) {
   const auto program = [&](at::TensorOptions options) {
     const auto x = near_leaf({3, 5, 12}, options), w = near_leaf({20, 12}, options), bias = near_leaf({20}, options);
@@ -152,7 +152,7 @@ TEST_P(Products, WithRowsOfSeveralDims) {
   expect_near_grads(program, {.units_in_double = 8});  // sums over sums
 }
 
-// What is read behind the product is a factor too: its memory must not become the result's.
+// A factor is also read after the product: its memory must not become the result's.
 TEST_P(Products, OfAFactorThatIsReadBehindIt) {
   expect_near_grads([&](at::TensorOptions options) {
     const auto x = near_leaf({24, 24}, options), w = near_leaf({24, 24}, options);
@@ -206,7 +206,7 @@ TEST_P(Products, WhoseSizesChange) {
   EXPECT_EQ(stats().refused_graphs, 0U);
 }
 
-// Columns that fill no vector are multiplied by zeros, which infinities make NaN of: they must not be seen.
+// Columns beyond the last whole vector are multiplied by zeros, which gives NaN with infinities: these must not reach the result.
 TEST_P(Products, OfNaNAndInfinities) {
   reset();
   const auto guard = enable(fused_options());

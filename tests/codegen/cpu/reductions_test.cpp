@@ -1,4 +1,4 @@
-// Reductions of rows, of segments of rows and over all rows, in kernels of bodies that are built by hand.
+// Reductions of rows, of segments of rows and over all rows, in kernels of hand-built bodies.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using Kind = codegen::Reduction::Kind;
 using Over = codegen::Reduction::Over;
 using Tensors = std::vector<at::Tensor>;
 
-/// Odd lengths, rows of 1, several blocks of a row, more rows than a block has, enough for several threads.
+/// Odd lengths, rows of 1, several blocks per row, more rows than a block has, enough for several threads.
 const std::vector<at::DimVector> kSizes = {{1, 1}, {3, 1}, {1, 7}, {5, 33}, {7, 1024}, {2, 5001}, {300, 17}, {1031, 130}, {4, 70001}};
 
 bool is_same(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
@@ -45,7 +45,7 @@ TEST(Reductions, MaxAndMinAreATens) {
   }
 }
 
-// Also where the mean is far larger than what the numbers differ by, and a difference of sums of squares would be noise.
+// Also with a mean far larger than the deviations, where a difference of sums of squares would be noise.
 TEST(Reductions, WelfordsPairIsExactToSomeUnits) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     for (const auto& sizes : kSizes) {
@@ -58,8 +58,8 @@ TEST(Reductions, WelfordsPairIsExactToSomeUnits) {
           const size_t first = dim == 1 ? 0 : 2;
           const at::Tensor distance = centred.mean(dim), m2 = (centred - centred.mean(dim, true)).square().sum(dim);
           EXPECT_LE(units(ours[first], distance + mean, at::full_like(distance, mean + 1)), 16) << type << " " << mean << " " << dim;
-          // Each mean on the way is rounded, and counts by how far it lies from the next: over rows that is a number's distance, within a
-          // row that of two blocks' means, a 32nd of it.
+          // Each intermediate mean is rounded, and weighs as much as its distance from the next: over rows the distance of two numbers,
+          // within a row that of two blocks' means, a 32nd of it.
           const double by_rounding = dim == 0 ? 2 * mean : mean / 32;
           EXPECT_LE(units(ours[first + 1], m2, m2 + 1), 64 + by_rounding) << type << " " << mean << " " << dim;
         }
@@ -68,7 +68,8 @@ TEST(Reductions, WelfordsPairIsExactToSomeUnits) {
   }
 }
 
-// In units of what such a sum may be, on average 1.4. Blocks of 256 rows in one variable, merged one behind the other, were 2.1 units off.
+// In units of the expected error of such a sum, on average 1.4. Blocks of 256 rows, merged one after the other into one variable, were 2.1
+// units off.
 TEST(Reductions, SumsOfManyRowsAreNearTheTruth) {
   RowProgram program;
   program.store(kX, Extent::Columns);
@@ -127,7 +128,7 @@ TEST(Reductions, OfSegmentsAndOfWhatTheyHave) {
   }
 }
 
-// Each block of a long row, and each segment, is one number more: added up in one variable, they would lose a digit.
+// Each block of a long row, and each segment, adds a partial sum: accumulated in one variable, they would lose a digit.
 TEST(Reductions, SumsOfManyPartsKeepTheirLastDigits) {
   RowProgram program;
   program.ops = {reduction(Kind::Sum, Over::Row)};
@@ -155,7 +156,7 @@ TEST(Reductions, SumsOfManyPartsThatAreNotFinite) {
   }
 }
 
-// What a forward asks for: later passes read the row again.
+// As forwards need it: later passes read the row again.
 TEST(Reductions, ASoftmaxIsOneKernel) {
   for (const auto& sizes : kSizes) {
     at::manual_seed(4);

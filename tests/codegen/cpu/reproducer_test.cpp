@@ -1,4 +1,4 @@
-// What Options::verify refused becomes a folder, whose program compiles without hindcast and says which kernel is wrong.
+// What Options::verify refused is written to a folder, whose program compiles without hindcast and names the wrong kernel.
 
 #include "engine/diagnosis/reproducer.h"
 
@@ -36,7 +36,7 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-/// A captured graph, one of its groups and what that is given.
+/// A captured graph, one of its groups and the group's inputs.
 struct Captured {
   explicit Captured(const std::function<void()>& backward) : graph(captured_graph(backward)) {
     group = codegen::fuse(*graph, codegen::cpu::cost_model()).groups.at(0);
@@ -139,7 +139,7 @@ TEST(Reproducer, ItsProgramRunsKernelsByRowsOfSeveralChannels) {
   EXPECT_EQ(run(folder), 1) << text;
 }
 
-// An image channels-last and the gradient of a factor of its channels; the image alone.
+// A channels-last image and the gradient of a per-channel factor; the image alone.
 TEST(Reproducer, ItsProgramTakesTheOrderOfMemory) {
   for (const bool by_rows : {true, false}) {
     const TemporaryFolder temporary;

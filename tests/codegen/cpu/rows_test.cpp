@@ -1,4 +1,4 @@
-// Sums over rows and columns in one kernel with what is around them.
+// Sums over rows and columns in one kernel with the ops around them.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -33,7 +33,7 @@ TEST(Rows, TheGradientOfABiasIsASumOverRows) {
   }
 }
 
-// Axes that are summed and axes that are kept in any order, also such that alternate, and with sizes of 0.
+// Summed and kept axes in any order, also alternating, and sizes of 0.
 TEST(Rows, TheGradientOfABiasThatIsBroadcastAnywhere) {
   const std::vector<at::DimVector> shapes = {{2, 3, 2, 3, 2}, {2, 0, 3, 3}, {2, 0, 0}, {0, 3, 2}, {3, 2, 0}};
   for (const at::DimVector& sizes : shapes) {
@@ -99,14 +99,14 @@ TEST(Rows, BatchNorm) {
             (y.relu() * x).sum().backward();
             return grads_of({x, weight, bias});
           },
-          // In two dims a channel's elements lie apart, and the norm stays with ATen.
+          // In two dims a channel's elements are not contiguous, and the norm stays with ATen.
           {.fused_graphs = sizes.size() > 2 ? 1U : 0U});
     }
   }
 }
 
-// Small images: what one channel has of one is a few elements. Odd ones, of one row and one image, of more rows than are copied at
-// once, and a leaf that is large enough for the kernel to add to.
+// Small images: a channel of one image is a few elements. Odd ones, of one row and one image, of more rows than are copied at once, and a
+// leaf large enough for the kernel to add to.
 TEST(Rows, OfShortRuns) {
   for (const at::DimVector& sizes : {at::DimVector{8, 20, 2, 2},
                                      {2, 5, 3, 3},
@@ -132,7 +132,7 @@ TEST(Rows, OfShortRuns) {
   }
 }
 
-// Sums over all rows beside sums within them.
+// Sums over all rows next to sums within them.
 TEST(Rows, OfShortRunsAndTheirSums) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = near_leaf({6, 300, 10}, options), shift = near_leaf({6, 1, 10}, options);
@@ -198,7 +198,7 @@ TEST(Rows, OtherShapesOfOneMemory) {
   });
 }
 
-/// From the seed of the step, so that both engines have the same.
+/// From the step's seed, so that both engines get the same.
 int64_t any_of_1_to_9() { return at::randint(1, 10, {1}).item<int64_t>(); }
 
 // The first capture is for its sizes, the second for all.
@@ -220,7 +220,7 @@ TEST(Rows, TheLengthOfRowsChanges) {
         const int64_t columns = 20 + any_of_1_to_9();
         const auto x = near_leaf({6, 2, columns}, options), weight = near_leaf({columns}, options), bias = near_leaf({columns}, options);
         const auto y = at::layer_norm(x + bias, {columns}, weight, bias);
-        const auto target = at::randn({6, 2, columns}, options);  // of both signs: with alike ones softmax' gradient cancels
+        const auto target = at::randn({6, 2, columns}, options);  // of both signs: with equal signs the gradient of softmax cancels
         (at::softmax(at::gelu(y) * x, -1) * target).sum().backward();
         return grads_of({x, weight, bias});
       },
@@ -228,7 +228,7 @@ TEST(Rows, TheLengthOfRowsChanges) {
       {.fused_graphs = 2, .steps = 8, .misses = 2, .units_in_double = 128});
 }
 
-// Batch and length of a transformer's layer, whose shapes of one memory have a dim each and one for both.
+// Batch and length of a transformer's layer: some shapes have a dim for each, others one dim for both.
 TEST(Rows, BatchAndLengthChange) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -252,7 +252,7 @@ TEST(Rows, NoRowsAndNoColumns) {
           (at::softmax(x * 2 + bias, -1) * bias).tanh().sum().backward();
           return grads_of({x, bias});
         },
-        {.fused_graphs = 0});  // there is nothing to compute
+        {.fused_graphs = 0});  // nothing to compute
   }
 }
 
@@ -264,10 +264,10 @@ TEST(Rows, OperandsThatLieElsewhereInMemory) {
         at::softmax(z * x, -1).pow(2).sum().backward();
         return grads_of({x, y, bias});
       },
-      {.units_in_double = 32});  // softmax' gradient is a difference of nearly equal terms
+      {.units_in_double = 32});  // the gradient of softmax is a difference of nearly equal terms
 }
 
-// Of a norm's input and of a pointwise sum, fresh and accumulated; one of the values is also read by others.
+// Leaves of a norm's input and of a pointwise sum, with new and existing gradients; another op also reads one of the values.
 TEST(Rows, LeavesOfOneGradientGetBuffersOfTheirOwn) {
   for (const int64_t rows : {6, 3000}) {
     expect_near_grads([&](at::TensorOptions options) {
@@ -286,7 +286,7 @@ TEST(Rows, LeavesOfOneGradientGetBuffersOfTheirOwn) {
   }
 }
 
-// Sums of many rows and of long rows must not lose bits to the number of terms.
+// Sums of many rows and of long rows must not lose precision to the number of terms.
 TEST(Rows, LongSums) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -298,7 +298,7 @@ TEST(Rows, LongSums) {
       {.units_in_double = 32});  // of 20,000 and 30,000 terms
 }
 
-// A kernel's work is shared out on as many threads as LibTorch's, by rows and by elements.
+// A kernel's work is split over as many threads as LibTorch's, by rows and by elements.
 TEST(Rows, LargeOnesRunOnAllThreads) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {

@@ -1,4 +1,4 @@
-// Fused plans that are made while backwards run, and such as run at once.
+// Fused plans that are compiled while backwards run, and plans that run concurrently.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

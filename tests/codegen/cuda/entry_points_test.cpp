@@ -1,5 +1,5 @@
-// Kernels that have their first entry points alone, as they are in the background until calls have asked for others: what they give, which
-// entry points take a call meanwhile, and what is compiled when.
+// Kernels with only their first entry points, until calls have requested others, which are compiled in the background: results, which entry
+// points serve a call meanwhile, and what is compiled when.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -61,8 +61,8 @@ struct Case {
   std::string name;
   Function function;
   std::function<Tensors()> inputs;
-  Names first;            // that are compiled first
-  Names meanwhile, then;  // launches: with these alone, and when the call got what it asked for
+  Names first;            // compiled first
+  Names meanwhile, then;  // launches: with only these, and once the call has what it requested
 };
 std::ostream& operator<<(std::ostream& out, const Case& one) { return out << one.name; }
 
@@ -304,7 +304,7 @@ TEST_F(EntryPointsOfAKernel, AreNotCompiledForAKernelThatIsGone) {
   EXPECT_EQ(loads, 1);
 }
 
-// The gradient of a leaf lies where no access of 16 bytes may begin, and is added to by the kernel.
+// The leaf's gradient is not aligned to 16 bytes, and the kernel adds to it.
 TEST_F(EntryPointsOfAKernel, FollowInTheBackgroundOfBackwards) {
   const CostsOfACard costs;
   hindcast::reset();

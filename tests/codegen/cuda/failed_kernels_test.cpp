@@ -1,4 +1,4 @@
-// A graph one of whose kernels cannot be compiled: its group runs through ATen, and the others have theirs.
+// One kernel of a graph cannot be compiled: its group runs through ATen, the others run their kernels.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace hindcast::tests::cuda {
 namespace {
 
-/// Two groups, with a product between them; the one of x has an atan.
+/// Two groups, with a product between them; x's group has an atan.
 std::vector<at::Tensor> gradients() {
   at::manual_seed(1);
   const at::Tensor x = at::randn({32, 48}).set_requires_grad(true), w = at::randn({48, 40}).set_requires_grad(true);
@@ -29,7 +29,7 @@ TEST(FailedKernels, OfOneGroupAreATens) {
     const LogCapture logs("compiled_autograd");
     hindcast::reset();
     const WithEdit refuse([](const std::string& text) {
-      // Of x / (x * x + 1) there is a one.
+      // x / (x * x + 1) contains a one.
       if (text.find("atan_backward") != std::string::npos || text.find("reciprocal") != std::string::npos ||
           text.find("div<") != std::string::npos)
         throw std::runtime_error("refused by the test");

@@ -35,7 +35,7 @@ Sets sets_of(int count, int64_t numel, int64_t offset) {
   return sets;
 }
 
-// One step of Adam for each. `updates`: of each set the one with its scalars.
+// One step of Adam for each. `updates`: for each set, the one with its scalars.
 void run(const Sets& sets, const std::vector<const engine::Update*>& updates) {
   engine::Formula formula(at::kFloat, /*clips=*/false);
   updates[0]->formula(formula, updates[0]->flags);

@@ -1,4 +1,4 @@
-// Places that are found by dividing, also where they take more than 32 bits.
+// Indices computed by division, also beyond 32 bits.
 
 #include "codegen/device/indexing.h"
 
@@ -52,7 +52,7 @@ class LongIndices : public testing::Test {
   }
 };
 
-// A card on which few elements are many.
+// A card on which a few elements count as many.
 TEST_F(LongIndices, OfANest) {
   codegen::cuda::Limits limits = emulator_machine().limits();
   limits.short_indices = 1000;

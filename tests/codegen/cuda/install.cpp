@@ -1,4 +1,4 @@
-// In this program the emulator stands in for the backend of the CPU.
+// In this program the emulator replaces the backend of the CPU.
 
 #include "tests/cuda_emulator/machine/machine.h"
 

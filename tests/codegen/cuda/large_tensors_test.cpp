@@ -1,5 +1,5 @@
-// Tensors of more elements than 32 bits count. Of each launch the first blocks and the last ones run; what lies between takes address space
-// alone.
+// Tensors of more elements than 32 bits can count. The first and last blocks of each launch run; what lies between takes only address
+// space.
 
 #include <ATen/ATen.h>
 #include <c10/util/Flags.h>
@@ -28,7 +28,7 @@ using Names = std::vector<std::string>;
 
 constexpr int64_t kMany = (int64_t{1} << 31) + 1024, kEnd = 2048;
 
-/// Memory that is not touched.
+/// New memory is not touched.
 class WithoutFilling {
  public:
   WithoutFilling() { FLAGS_caffe2_cpu_allocator_do_junk_fill = false; }
@@ -42,7 +42,7 @@ class LargeTensors : public testing::Test {
   void SetUp() override {
     if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
     at::manual_seed(1);
-    emulator_machine();  // it fills new memory from here on
+    emulator_machine();  // starts filling new memory
     filling_.emplace();
     blocks_.emplace(3);
   }
@@ -55,14 +55,14 @@ class LargeTensors : public testing::Test {
 Tensor begin_of(const Tensor& x) { return x.flatten().slice(0, 0, kEnd); }
 Tensor end_of(const Tensor& x) { return x.flatten().slice(0, x.numel() - kEnd); }
 
-/// Numbers at both ends.
+/// Numbers at both ends only.
 Tensor made(at::IntArrayRef sizes) {
   Tensor x = at::empty(sizes, at::kHalf);
   for (const Tensor& part : {begin_of(x), end_of(x)}) part.normal_();
   return x;
 }
 
-/// x * y, of tensors that lie as they are.
+/// x * y, of tensors in their given layouts.
 Tensor product(const Tensor& x, const Tensor& y, std::vector<int8_t> dims_of_y, const Names& kernels) {
   const auto symbols = capture::SymbolTable::make();
   codegen::Group group;
@@ -113,7 +113,7 @@ TEST_F(LargeTensors, ThatAreNotAligned) {
 
 TEST_F(LargeTensors, WithABroadcastOperand) {
   const Tensor x = made({kMany / 1024, 1024}), y = at::randn({1024}, at::kHalf);
-  expect_equal_at_ends(product(x, y, {-1, 0}, {"nest"}), x, y.repeat({kEnd / 1024}));  // vectors are counted, of 8
+  expect_equal_at_ends(product(x, y, {-1, 0}, {"nest"}), x, y.repeat({kEnd / 1024}));  // counts vectors of 8
 }
 
 TEST_F(LargeTensors, WithABroadcastOperandThatIsNotAligned) {
@@ -131,7 +131,7 @@ TEST_F(LargeTensors, Transposed) {
   EXPECT_TRUE(at::equal(ours[last].slice(0, -kTiles), (x[last] * y[last]).slice(0, -kTiles)));
 }
 
-// A maximum is subtracted, so that the row is read twice.
+// Subtracts a maximum, so that the row is read twice.
 Tensor below_the_largest(const Tensor& x, const Names& kernels) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}};

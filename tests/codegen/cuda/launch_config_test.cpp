@@ -68,7 +68,7 @@ RowProblem norm(int64_t rows, int64_t columns, bool is_aligned = true) {
   return {.rows = rows, .columns = columns, .is_aligned = is_aligned, .needs_whole_rows = true};
 }
 
-// Its rows are shared by threads' vectors, as long as enough threads are left.
+// Threads' vectors span its rows while enough threads remain.
 TEST(LaunchConfig, NestOfVectorsInAColumn) {
   Shape shape = kFloats;
   shape.items_of_nest = 4;
@@ -84,7 +84,7 @@ TEST(LaunchConfig, NestOfVectorsInAColumn) {
   EXPECT_EQ(nest_items({.outer = 64, .inner = 1024, .goes_by_vectors = true, .next = 64}, shape, kH200), 1);
 }
 
-// Blocks that wait for their turn would run nearly alone: all of them are to be on the card at a time.
+// Blocks that wait for their turn would run nearly alone: all of them must fit on the card at once.
 TEST(LaunchConfig, SlicesByRegisters) {
   RowProblem problem{.rows = 8192, .columns = 4096, .is_aligned = true, .has_results_over_rows = true};
   const auto blocks = [&](int registers) {
@@ -181,7 +181,7 @@ RowProblem group_norm(int64_t rows, int64_t segments, int64_t columns) {
       {.rows = rows, .segments = segments, .columns = columns, .is_aligned = true, .needs_whole_rows = true, .goes_by_segments = true}, 4);
 }
 
-// A thread has twice the registers where blocks have half the threads: a row that takes more of them is a long one.
+// With half the threads per block, a thread has twice the registers: a row that needs even more is a long one.
 TEST(LaunchConfig, RowsOfManyOperands) {
   const Shape many = {.vector_length = 4, .elements_of_thread = 4, .elements_one_by_one = 1, .most_threads_of_row = 256};
   EXPECT_EQ(row_config(norm(100, 1024), many, kH200), (RowLaunchConfig{{Entry::Rows, {100}, {256}}}));
@@ -191,7 +191,7 @@ TEST(LaunchConfig, RowsOfManyOperands) {
   EXPECT_EQ(any_row_config(norm(100, 1024), many, kH200), (RowLaunchConfig{{Entry::RowsLongEach, {100}, {256}}}));
 }
 
-// What holds a row in registers reads a piece of it in any case.
+// A kernel that holds a row in registers always reads a piece of it.
 TEST(LaunchConfig, RowsOfNothing) {
   EXPECT_EQ(row_config(norm(5, 0), kFloats, kH200).rows.entry, Entry::RowsLong);
   EXPECT_EQ(row_config(norm(5, 0, false), kFloats, kH200).rows.entry, Entry::RowsLongEach);

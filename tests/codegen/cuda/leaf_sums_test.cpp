@@ -1,5 +1,4 @@
-// Sums of kernels that leaves add to the gradients that they have: the kernel does it where it puts its result, and no call of ATen's is
-// left.
+// Sums that leaves add to their existing gradients: the kernel adds where it stores its result, without a call of ATen's.
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -131,7 +130,7 @@ TEST_F(LeafSums, OfANormsWeights) {
   EXPECT_LE(adds_of({{x, weight, bias}, [=] { return at::layer_norm(x, {64}, weight, bias); }}), 1U);  // of x, which is small
 }
 
-// Leaves that get incoming gradients as they are: kernels that read those make the copies, unless user code comes in between.
+// Leaves that get incoming gradients unchanged: kernels that read those write the copies, unless user code runs in between.
 TEST_F(LeafSums, AndWhatComesIn) {
   for (const bool has_hook : {false, true}) {
     const auto gradients = [&] {
@@ -158,7 +157,7 @@ TEST_F(LeafSums, AndWhatComesIn) {
   }
 }
 
-// Others read the sum too: it stays what it is, and does not become the gradient to which it was added.
+// Others read the sum too: it stays unchanged and does not become the gradient that it was added to.
 TEST_F(LeafSums, ThatOthersRead) {
   const Tensor x = at::randn({24, 64}), a = leaf({64}), c = leaf({64}), d = leaf({64});
   adds_of({{a, c, d}, [=] { return at::gelu(x + (a + c * d)); }});
@@ -170,13 +169,13 @@ TEST_F(LeafSums, ThatOthersRead) {
   adds_of({{of_rows, factor, more}, [=] { return (x * (of_rows.view({24, 1}) + factor * more)).tanh(); }});
 }
 
-// One sum for two leaves: both add it themselves.
+// One sum for two leaves: each adds it itself.
 TEST_F(LeafSums, OfTwoLeaves) {
   const Tensor x = at::randn({24, 64}), a = leaf({64}), b = leaf({64});
   EXPECT_EQ(adds_of({{a, b}, [=] { return at::gelu(x + (a + b)); }}), 2U);
 }
 
-// Large enough for the kernel to write it, and no single loop.
+// Large enough for the kernel to write it, and not a single loop.
 TEST_F(LeafSums, OfANestsElements) {
   const Tensor factor = at::randn({1024}), odd = at::randn({1023});
   for (const Tensor& other : {factor, odd}) {

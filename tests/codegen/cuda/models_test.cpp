@@ -1,4 +1,4 @@
-// The demo's models: their backwards in kernels for CUDA, beside the stock engine's.
+// The demo's models: their backwards in kernels for CUDA, compared with the stock engine's.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// The texts of kernels with one error each: the emulator finds it. What is not found here, no test of this folder would find.
+// Kernel texts with one injected error each: the emulator finds it. Errors that are missed here would be missed by all tests of this
+// folder.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -29,7 +30,7 @@ using Over = codegen::Reduction::Over;
 void run(const Function& function, const Tensors& inputs) { ForwardProgram(function, inputs).run(inputs); }
 Tensors product(const Tensors& x) { return {(x[0] * x[1]).tanh() * x[1]}; }
 
-// What is behind the last element of a nest begins again with the first: two threads write that.
+// Past its last element a nest starts again with the first: two threads write it.
 
 // The last block has fewer elements than the others.
 void dense() { run(product, {at::randn({1500}), at::randn({1500})}); }
@@ -46,7 +47,7 @@ void padded() {
       {at::randn({10, 31}), at::randn({11, 36})});
 }
 
-// Two maxima of a row, which take turns in shared memory.
+// Two maxima of a row, which alternate in shared memory.
 void rows(int64_t columns) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}, reduction(Kind::Max, Over::Row, result(1))};
@@ -54,7 +55,7 @@ void rows(int64_t columns) {
   program.store(result(2), Extent::Row);
   program.run(at::randn({3, columns}));
 }
-// Two sums together, and two more.
+// Two sums together, then two more.
 void sums_of_rows() {
   RowProgram program;
   const auto sum = [](codegen::Operand of) { return reduction(Kind::Sum, Over::Row, of); };
@@ -73,7 +74,7 @@ void columns() {
   program.store(kX, Extent::Columns);
   program.run(at::randn({500, 68}));
 }
-// Of more rows than blocks: sums wait in shared memory, the two of floats, and of doubles none.
+// Of more rows than blocks: shared memory holds the sums, two of floats or none of doubles.
 void columns_of_long_rows(at::ScalarType type) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}};
@@ -83,7 +84,7 @@ void columns_of_long_rows(at::ScalarType type) {
 }
 void kept_columns() { columns_of_long_rows(at::kFloat); }
 void columns_without_room() { columns_of_long_rows(at::kDouble); }
-// Three rows and room for four in a block.
+// Three rows, where a block has room for four.
 void channels() {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Segment)};
@@ -95,13 +96,13 @@ struct Mutation {
   std::string name;
   std::function<void()> program;
   std::string from, to;
-  /// Threads run in order, so of errors that come together the first that shows is reported.
+  /// Threads run in order, so the first of several errors is reported.
   std::vector<Wrong> kinds;
   int occurrence = 0;
 };
 std::ostream& operator<<(std::ostream& out, const Mutation& mutation) { return out << mutation.name; }
 
-/// With the skeletons and codegen/device/threads.h in the place of their first includes.
+/// With its first includes, the skeletons and codegen/device/threads.h, inlined.
 std::string whole(std::string text) {
   std::set<std::string> included;
   for (size_t at = text.find("#include \""); at != std::string::npos; at = text.find("#include \"", at)) {
@@ -125,7 +126,7 @@ class Mutations : public testing::TestWithParam<Mutation> {};
 TEST_P(Mutations, AreFound) {
   if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
   const Mutation& mutation = GetParam();
-  hindcast::reset();  // an earlier test may have left a graph whose kernel is this one, unchanged
+  hindcast::reset();  // an earlier test may have left a graph with the unchanged kernel
   at::manual_seed(1);
   int edits = 0;
   const WithEdit edit([&](const std::string& of) {
@@ -179,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"TileWithoutAnEnd", transposed, "if (x < rows) tile", "if (true) tile", {GlobalBounds}}),
     [](const auto& info) { return info.param.name; });
 
-// Without the barrier before it, a thread overwrites numbers of the reduction before, which others still read.
+// Without the barrier before it, a thread overwrites numbers of the previous reduction that others still read.
 const std::string kNextNumber = "  if (threadIdx.x % 32 == 0) of_warps",
                   kNextColumns = "#pragma unroll\n    for (int i = 0; i < kAtOnce; ++i) of_threads";
 

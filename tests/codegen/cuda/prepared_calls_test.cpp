@@ -1,4 +1,4 @@
-// What calls keep for others whose tensors lie alike: what is kept, for how long, and that each call gets what its own tensors ask for.
+// What calls keep for later calls whose tensors have the same layout: what is kept, for how long, and that each call uses its own tensors.
 
 #include "codegen/cuda/prepared_calls.h"
 
@@ -34,7 +34,7 @@ LayoutKey key(int64_t number) {
   return key;
 }
 
-/// As a call does. -1: nothing was prepared.
+/// Like a call. -1: nothing was prepared.
 int64_t ask(PreparedCalls& calls, int64_t number) {
   bool comes_again = false;
   if (const auto found = calls.find(key(number), comes_again)) return found->partial_bytes;
@@ -99,11 +99,11 @@ TEST(PreparedCalls, ThreadsGetTheirOwn) {
 struct Layouts {
   std::string name;
   Function function;
-  std::vector<Tensors> inputs;  // each laid out in its own way
+  std::vector<Tensors> inputs;  // each with its own layout
 };
 std::ostream& operator<<(std::ostream& out, const Layouts& one) { return out << one.name; }
 
-/// The same elements, one element further on in memory.
+/// The same elements, shifted by one element in memory.
 Tensor not_aligned(const Tensor& tensor) {
   const Tensor moved = at::empty({tensor.numel() + 1}).slice(0, 1).view(tensor.sizes());
   moved.copy_(tensor);
@@ -163,7 +163,7 @@ TEST_P(PreparedLaunches, EachCallHasItsOwnTensors) {
   const ForwardProgram program(function, inputs[0], SizesAre::Symbols);
   const uint64_t before = prepared_calls_found();
   for (size_t call = 0; call < 6 * inputs.size(); ++call) {
-    // Two come often, and between them all others. Memory is another one each time.
+    // Two layouts come often, all others in between. The memory differs each time.
     const size_t which = call % 2 == 0 ? call / 2 % 2 : call / 2 % inputs.size();
     Tensors given = inputs[which];
     for (Tensor& tensor : given) {
@@ -171,7 +171,7 @@ TEST_P(PreparedLaunches, EachCallHasItsOwnTensors) {
       tensor = tensor * static_cast<int64_t>(call % 3 + 1);
     }
     SCOPED_TRACE(testing::Message() << "call " << call << ", layout " << which);
-    Tensors plain;  // the program was captured with such, and its results lie so
+    Tensors plain;  // the program was captured with these, and its results have their layout
     for (const Tensor& tensor : given) plain.push_back(tensor.contiguous());
     expect_near(program.run(given), function(plain), function(as(plain, at::kDouble)));
     if (HasFailure()) return;
@@ -181,7 +181,7 @@ TEST_P(PreparedLaunches, EachCallHasItsOwnTensors) {
 
 INSTANTIATE_TEST_SUITE_P(Of, PreparedLaunches, testing::ValuesIn(all_layouts()), testing::PrintToStringParamName());
 
-// A leaf's gradient is written, or added to what is there, by the same call in turn; and a number is another one in each step.
+// The same call alternately writes a leaf's gradient and adds to it; and a number differs in each step.
 TEST(PreparedLaunchesOfLeaves, ThatHaveAGradientOrNot) {
   if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
   at::manual_seed(1);

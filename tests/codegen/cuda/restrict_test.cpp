@@ -1,4 +1,4 @@
-// The emulator runs no text of the backend's that restricts a pointer, be it new or from disk.
+// The emulator refuses the backend's texts that restrict a pointer, whether new or from disk.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Bodies by rows that are built by hand: reductions that no op has alone, in each form of a row kernel.
+// Hand-built row bodies: reductions that no op has alone, in each form of a row kernel.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ const std::vector<Case> kMatrices = {{{1, 1}, {"rows_each"}},
 
 bool is_same(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
 
-// Each mean on the way is rounded, and counts by how far it lies from the next.
+// Each intermediate mean is rounded, and weighs as much as its distance from the next.
 TEST_F(RowBodies, WelfordsPair) {
   for (const auto& [sizes, kernels] : kMatrices) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
@@ -113,7 +113,7 @@ TEST_F(RowBodies, LargestAndSmallest) {
   }
 }
 
-// Rows that are fewer than a block has room for, as many, and more; segments of one element, of whole vectors, and of several threads'.
+// Fewer rows than a block has room for, as many, and more; segments of one element, of whole vectors, and of several threads.
 TEST_F(RowBodies, Segments) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Segment),  reduction(Kind::Min, Over::Segments, result(0)),
@@ -140,7 +140,7 @@ TEST_F(RowBodies, Segments) {
   }
 }
 
-// What the second pass reads the first one kept: in shared memory, or not where a row is larger than that.
+// The second pass reads what the first one kept: in shared memory, unless a row is larger than that.
 TEST_F(RowBodies, ReadTwice) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}, reduction(Kind::Min, Over::Row, result(1))};
@@ -157,8 +157,7 @@ TEST_F(RowBodies, ReadTwice) {
   }
 }
 
-// Sums of columns wait in shared memory beside the rows, as many as there is room for: all four, three, one, none. Two blocks have the
-// rows.
+// Shared memory holds sums of columns next to the rows, as many as fit: all four, three, one, none. Two blocks share the rows.
 TEST_F(RowBodies, SumsOfColumnsBesideKeptRows) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row), {"sub", {kX, result(0)}}};
@@ -208,7 +207,7 @@ TEST_F(RowBodies, OnlineSoftmax) {
   }
 }
 
-// Each element is the largest so far. To scale the sum to each would cost 27 units of the second row.
+// Each element is the largest so far. Rescaling the sum each time would cost 27 units in the second row.
 TEST_F(RowBodies, OnlineSoftmaxOfARowThatRisesSlowly) {
   for (const Case& c : {Case{{3, 60000}, {"rows_long"}}, {{3, 262145}, {"rows_long_each"}}, {{3, 20001}, {"rows_shared_each"}}}) {
     for (const double rise : {0.1, 10.0}) {
@@ -219,7 +218,7 @@ TEST_F(RowBodies, OnlineSoftmaxOfARowThatRisesSlowly) {
   }
 }
 
-// Equal numbers are rounded alike each time: without the rest of the sum this is 37 units off.
+// Equal numbers round the same way each time: without the compensation term this is 37 units off.
 TEST_F(RowBodies, OnlineSoftmaxOfEqualNumbers) {
   at::Tensor x = at::full({3, 262145}, 8.05);
   x.narrow(1, 0, 4096).fill_(0.1);
@@ -227,7 +226,7 @@ TEST_F(RowBodies, OnlineSoftmaxOfEqualNumbers) {
   EXPECT_LE(units(run(softmax(), x, {"rows_long_each"})[2], sum, sum), 4);
 }
 
-// Two sums of one maximum, what else a body has, and each type.
+// Two sums with one maximum, other ops of a body, and each dtype.
 TEST_F(RowBodies, OnlineSoftmaxBesideOthers) {
   RowProgram program = softmax();
   program.ops.push_back({"isinf", {result(0)}});
@@ -271,7 +270,7 @@ TEST_F(RowBodies, OnlineSoftmaxBySegments) {
   }
 }
 
-// What may be infinite where the maximum is not: the sum then has a NaN, which the maximum does not know.
+// The powers may be infinite where the maximum is not: the sum then has a NaN, of which the maximum shows nothing.
 TEST_F(RowBodies, PowersFromTheSmallestAreNotOnline) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row),
@@ -293,7 +292,7 @@ TEST_F(RowBodies, OnlineSoftmaxOfWhatIsNotFinite) {
     for (const double odd : {inf, -inf, double(NAN)}) {
       SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << " with " << odd);
       at::Tensor x = at::randn(sizes);
-      x[sizes[0] / 2].slice(0, 0, sizes[1] / 2).fill_(odd);  // whole vectors, whole threads and blocks that share the row
+      x[sizes[0] / 2].slice(0, 0, sizes[1] / 2).fill_(odd);  // whole vectors, threads, and blocks that share the row
       x[0][sizes[1] - 1] = odd;
       x[sizes[0] - 1][0] = odd;
       const Tensors ours = run(softmax(), x, kernels);
@@ -308,13 +307,13 @@ TEST_F(RowBodies, OnlineSoftmaxOfWhatIsNotFinite) {
   }
 }
 
-// What logsumexp takes for an infinite maximum: then the powers are from 0. A long row is read once, so nothing of it is kept.
+// What logsumexp uses for an infinite maximum: then the powers are relative to 0. A long row is read once, so nothing of it is kept.
 TEST_F(RowBodies, OnlineLogSumExp) {
   RowProgram program;
   program.ops = {reduction(Kind::Max, Over::Row),
                  {"isinf", {result(0)}},
                  {"sub", {result(0), result(0)}},
-                 {"where", {result(1), result(1), result(0)}},  // 1 in the place of 0
+                 {"where", {result(1), result(1), result(0)}},  // 1 in place of 0
                  {"sub", {kX, result(3)}},
                  {"exp", {result(4)}},
                  reduction(Kind::Sum, Over::Row, result(5)),

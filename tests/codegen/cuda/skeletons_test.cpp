@@ -1,5 +1,5 @@
-// Each kind of kernel on tensors of odd shapes and of each type, beside ATen: which kernels ran, and what they gave. The emulator sees that
-// they touch what they may.
+// Each kind of kernel on tensors of odd shapes and of each dtype, compared with ATen: which kernels ran, and their results. The emulator
+// checks their memory accesses.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ class Skeletons : public testing::Test {
     at::manual_seed(1);
   }
 
-  /// `inputs` makes them of a type, so that views stay views. `launched`: by type.
+  /// `inputs` creates them with a dtype, so that views stay views. `launched`: by dtype.
   using MakeInputs = std::function<Tensors(at::ScalarType type)>;
   template <class Launched>
   static void expect_like_aten(const Function& function, const MakeInputs& inputs, const std::vector<at::ScalarType>& types,
@@ -158,8 +158,8 @@ TEST_F(Skeletons, ComplexNumbers) {
 // -- rows
 
 Tensors softmax(const Tensors& x) { return {at::softmax(x[0] * 2, -1)}; }
-// A row's mean is far smaller than its elements, whose sum rounds at their size and in another order than ATen's. Of long rows every sum
-// does.
+// A row's mean is far smaller than its elements, whose sum rounds at their magnitude and in another order than ATen's. Every sum of a long
+// row does.
 constexpr int kUnitsOfMeans = 16;
 Tensors norm(const Tensors& x) {
   const auto [output, mean, rstd] = at::native_layer_norm(x[0] * 2, {x[0].size(-1)}, x[1], x[2], 1e-5);
@@ -189,7 +189,7 @@ TEST_F(Skeletons, LongRows) {
   const auto inputs = [](int64_t columns) {
     return [columns](at::ScalarType type) { return Tensors{random({8, columns}, type), random({columns}, type), random({columns}, type)}; };
   };
-  // A row that several passes read stays in shared memory where it has room.
+  // A row that several passes read stays in shared memory if it fits.
   const auto by_room = [](const std::string& name, int64_t columns, const std::string& behind = "") {
     return [=](at::ScalarType type) {
       const bool has_room = columns * static_cast<int64_t>(c10::elementSize(type)) <= codegen::cuda::Limits().most_shared_bytes;

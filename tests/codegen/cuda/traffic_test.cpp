@@ -1,5 +1,4 @@
-// What backwards cost in launches and in bytes, without a card: the emulator sees each access. The table in docs/gpu.md is what this file
-// counts. To write it anew:
+// Launches and bytes of backwards, without a card: the emulator sees each access. This file writes the table in docs/gpu.md. To update it:
 //
 //   HINDCAST_WRITE_TABLES=1 build/release/tests/test_cuda --gtest_filter='Traffic.*'
 
@@ -36,7 +35,7 @@ struct Pattern {
   std::string name;
   std::vector<Tensor> leaves;
   std::function<Tensor()> forward;
-  double floor;  // bytes: what the forward saved and the incoming gradient, once, and the leaves' gradients, once
+  double floor;  // bytes: the forward's saved tensors and the incoming gradient, once, and the leaves' gradients, once
 };
 
 Tensor leaf(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) {
@@ -75,7 +74,7 @@ std::vector<Pattern> patterns() {
   return made;
 }
 
-// Calls of ATen's, but for views.
+// ATen's calls other than views.
 size_t ops_of(const Graph& graph) {
   size_t count = 0;
   for (const auto& instr : graph.instrs) {
@@ -88,7 +87,7 @@ size_t ops_of(const Graph& graph) {
 struct Count {
   std::string name;
   size_t ops = 0, launches = 0;
-  double moved = 0;  // of the floor
+  double moved = 0;  // relative to the floor
 };
 
 void backward(const Pattern& pattern, const Tensor& incoming) {
@@ -139,8 +138,8 @@ TEST(Traffic, IsInTheDocs) {
   std::vector<Count> counts;
   for (const Pattern& pattern : patterns()) {
     counts.push_back(count(pattern));
-    // The small tensors of rows and columns are read by launches of their own, where there is a second one. Sums over rows are written in
-    // slices, which the second launch reads.
+    // Separate launches read the small tensors of rows and columns, if there is a second one. Sums over rows are written in slices, which
+    // the second launch reads.
     EXPECT_LE(counts.back().moved, 1.2) << pattern.name;
     EXPECT_GE(counts.back().moved, 0.95) << pattern.name << ": the floor is not one";
   }
@@ -160,7 +159,7 @@ TEST(Traffic, IsInTheDocs) {
   }
 }
 
-// The gradients of x and of its weight are made of nothing that the other makes. Both read the incoming gradient, of 1 MiB.
+// The gradients of x and of its weight share no intermediate results. Both read the incoming gradient, of 1 MiB.
 TEST(Traffic, ALargeTensorThatTwoSumsReadIsReadOnce) {
   if (const std::string why = why_no_compiler(); !why.empty()) GTEST_SKIP() << why;
   const CostsOfACard costs;
@@ -182,8 +181,7 @@ TEST(Traffic, ALargeTensorThatTwoSumsReadIsReadOnce) {
   for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i], 1e-4, 1e-4)) << i;
 }
 
-// The factors of many products are read beside one gradient. The stock engine has a product's gradients, and its factors, one after the
-// other.
+// The factors of many products are read together with one gradient. The stock engine reads each product's gradient and factors in turn.
 TEST(Traffic, AFewOpsAtOnceShareARead) {
   const CostsOfACard costs;
   const auto graph = captured_graph([] {

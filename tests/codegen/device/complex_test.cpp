@@ -1,4 +1,4 @@
-// Quotients and directions of complex numbers: how exact they are, and that nothing overflows on the way.
+// Quotients and directions of complex numbers: their accuracy, and that no intermediate overflows.
 
 #include "codegen/device/complex.h"
 #include "tests/codegen/device/ulps.h"
@@ -22,7 +22,7 @@ class DeviceComplex : public testing::Test {
   using Exact = std::complex<long double>;
   static constexpr T kNan = std::numeric_limits<T>::quiet_NaN(), kInf = std::numeric_limits<T>::infinity();
 
-  /// A part of any size whose square may be too large or too small.
+  /// A part of any magnitude; its square may overflow or underflow.
   C any() {
     const auto part = [&] { return static_cast<T>(std::ldexp(uniform_(random_), exponent_(random_))); };
     const T real = part();

@@ -1,4 +1,4 @@
-// All 65,536 patterns of both 16-bit floats, and what lies between two of them.
+// All 65,536 patterns of both 16-bit floats, and values between two of them.
 
 #include "codegen/device/types.h"
 #include "tests/codegen/device/ulps.h"
@@ -85,7 +85,7 @@ TEST(Bfloat16, TooLargeIsInfinite) {
   EXPECT_EQ(narrow<bfloat16>(-INFINITY), 0xff80);
 }
 
-// As c10 has them on the CPU.
+// Like c10 on the CPU.
 TEST(Conversions, NansAreThoseOfLibTorch) {
   for (const uint32_t nan : {0x7fc00000u, 0x7f800001u, 0x7fffffffu, 0x7f802000u}) {
     EXPECT_EQ(narrow<bfloat16>(from_bits<float>(nan)), 0x7fc0);
@@ -106,7 +106,7 @@ TEST(Conversions, BetweenOtherTypes) {
   EXPECT_FALSE(convert<bool>(bfloat16{0x8000}));
   EXPECT_EQ(convert<float16>(true).bits, 0x3c00);
   EXPECT_EQ(convert<bfloat16>(float16{0x3c00}).bits, 0x3f80);
-  // As LibTorch: a double goes through float.
+  // As in LibTorch, a double is converted through float.
   EXPECT_EQ(convert<bfloat16>(1 + 0x1p-8 + 0x1p-40).bits, 0x3f80);
 }
 

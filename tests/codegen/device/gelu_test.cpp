@@ -1,4 +1,4 @@
-// How exact gelu and its gradient are: they have formulas of their own, see codegen/device/normal_distribution.h.
+// The accuracy of gelu and its gradient, which have formulas of their own: see codegen/device/normal_distribution.h.
 
 #include "codegen/device/ops.h"
 #include "tests/codegen/device/ulps.h"
@@ -17,7 +17,7 @@ W x_times_density(W x) {
   return x * std::exp(-x * x / 2) * std::sqrt(W(0.5) / std::acos(W(-1)));
 }
 
-/// What lies in `low` to `high`, evenly.
+/// Numbers from `low` to `high`, evenly spaced.
 template <class T, class F>
 void for_each_between(T low, T high, F visit) {
   const int count = exhaustive() ? 10'000'000 : 200'000;
@@ -51,12 +51,12 @@ double worst_slope(T low, T high) {
 
 template <class T>
 void expect_exact_gates() {
-  // LibTorch's formula has up to 1.7 ulps above 0, and below it no right digit from -6 on.
+  // LibTorch's formula is off by up to 1.7 ulps above 0, and has no correct digit below -6.
   EXPECT_LE(worst_gelu<T>(0, 1), 2.5);
   EXPECT_LE(worst_gelu<T>(1, 40), 2);
   EXPECT_LE(worst_gelu<T>(-1, 0), 4);
   EXPECT_LE(worst_gelu<T>(-6, -1), 20);
-  // Its gradient has 1.5 to 2.5 above -0.3, 4 around -1, 260 at -4.
+  // Its gradient is off by 1.5 to 2.5 ulps above -0.3, 4 around -1, 260 at -4.
   EXPECT_LE(worst_slope<T>(0, 40), 2);
   EXPECT_LE(worst_slope<T>(-0.3, 0), 2.5);
   EXPECT_LE(worst_slope<T>(sizeof(T) == 4 ? -12 : -36, 0), 5);
@@ -80,7 +80,7 @@ TEST(DeviceGelu, EndsAtItsLimits) {
     EXPECT_EQ(device::gelu_backward(2.0, x), 0) << x;
     EXPECT_EQ(device::gelu_backward(2.0, -x), 2) << x;
   }
-  // Down to the smallest numbers it does not jump to 0.
+  // It does not jump to 0 before the smallest numbers.
   EXPECT_LT(device::gelu_backward(1.0f, -14.3f), 0);
   EXPECT_LT(device::gelu_backward(1.0, -38.5), 0);
 }

@@ -1,5 +1,5 @@
-// How exact the functions of codegen/device/math.h are, against the C library in a wider type. HINDCAST_EXHAUSTIVE=1 takes every
-// float there is, HINDCAST_PRINT_ULPS=1 prints the table of codegen/device/coverage.h.
+// The accuracy of the functions of codegen/device/math.h, against the C library in a wider type. HINDCAST_EXHAUSTIVE=1 takes every float,
+// HINDCAST_PRINT_ULPS=1 prints the table of codegen/device/coverage.h.
 
 #include "codegen/device/ops.h"
 #include "tests/codegen/device/ulps.h"
@@ -12,7 +12,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// Largest errors that are allowed.
+/// Largest errors allowed.
 struct Limits {
   double float_ulps = 1.5;
   double double_ulps = 2;
@@ -110,7 +110,7 @@ TEST(DeviceMath, SinNear) { HC_MEASURE_NEAR(sin_near, std::sin(x)); }
 TEST(DeviceMath, CosNear) { HC_MEASURE_NEAR(cos_near, std::cos(x)); }
 TEST(DeviceMath, TanNear) { HC_MEASURE_NEAR(tan_near, std::tan(x)); }
 
-// Of what sin and cos of floats are made on a GPU, up to more than kNearAngle.
+// The reduction for sin and cos of floats on a GPU, up to more than kNearAngle.
 TEST(DeviceMath, QuarterTurnsOfFloats) {
   constexpr float kLimit = device::Angles<float>::kLargestNear;
   Worst<float> worst_sin, worst_cos;
@@ -135,7 +135,7 @@ void measure_far(const char* name, F function, R reference) {
   expect_exact(name, worst, 2);
 }
 
-// Doubles by quarter turns that no count of them in a double would tell apart.
+// Doubles so large that a double cannot count their quarter turns.
 TEST(DeviceMath, FarAnglesOfDoubles) {
   measure_far(
       "sin far", [](double x) { return device::sin(x); }, [](long double x) { return std::sin(x); });
@@ -189,7 +189,7 @@ void measure_two(const char* name, double limit, F function, R reference) {
   const std::vector<T> first = many_values<T>(100'000), second = many_values<T>(100'000, 21);
   for (size_t i = 0; i < first.size(); ++i) add(first[i], second[(i * 7919) % second.size()]);
   std::mt19937_64 random(22);
-  // Where pow neither overflows nor underflows at once.
+  // Where pow does not overflow or underflow right away.
   for (int i = 0; i < 400'000; ++i) {
     const double a = static_cast<double>(random() >> 11) * 0x1p-53, b = static_cast<double>(random() >> 11) * 0x1p-53;
     const double largest = std::log(double(std::numeric_limits<T>::max()));

@@ -1,4 +1,4 @@
-// The device library as NVRTC reads it: every functor of base/pointwise_ops.def for every type it takes, in one program.
+// The device library compiled by NVRTC: every functor of base/pointwise_ops.def for every type it takes, in one program.
 
 #include "codegen/fuse/functors.h"
 #include "codegen/kernel/device_library.h"

@@ -1,4 +1,4 @@
-// Arithmetic, activations and their gradients: what they make of special values, and gradients against differences of the forward.
+// Arithmetic, activations and their gradients: special values, and gradients compared with differences of the forward.
 
 #include "codegen/device/ops.h"
 #include "tests/codegen/device/ulps.h"
@@ -18,7 +18,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
 
-/// What LibTorch's vectorised CPU kernels give for these arguments, to four decimals.
+/// The results of LibTorch's vectorised CPU kernels for these arguments, to four decimals.
 constexpr double kArguments[] = {-3, 3, kNan, 0, -0.0, kInf, -kInf};
 
 struct SpecialRow {
@@ -110,7 +110,7 @@ TEST(DeviceOps, LogitBackwardAtItsLimits) {
   }
 }
 
-/// (f(x + h) - f(x - h)) / 2 h, with the next term of the series taken away.
+/// (f(x + h) - f(x - h)) / 2 h, without the next term of the series.
 double slope(const std::function<double(double)>& f, double x) {
   const double h = 1e-3;
   const double near = (f(x + h) - f(x - h)) / (2 * h), far = (f(x + 2 * h) - f(x - 2 * h)) / (4 * h);
@@ -179,7 +179,7 @@ const std::vector<GradientRow>& gradient_rows() {
 
 TEST(DeviceOps, GradientsAreTheSlopesOfTheirFunctions) {
   for (const GradientRow& row : gradient_rows()) {
-    // Steps that meet no kink of any row.
+    // Steps that hit no kink of any row.
     for (double x = -7.013; x < 7; x += 0.0923) {
       if (std::abs(row.backward(1, x + 0.002) - row.backward(1, x - 0.002)) > 0.05) continue;
       EXPECT_NEAR(row.backward(-1.75, x), -1.75 * slope(row.forward, x), 2e-7) << row.name << " at " << x;

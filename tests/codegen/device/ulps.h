@@ -1,5 +1,5 @@
 #pragma once
-// How far a result lies from the exact value, in units of the last place; and the arguments on which functions are measured.
+// A result's distance from the exact value, in units in the last place; and the arguments at which functions are measured.
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +43,7 @@ typename Wider<T>::Bits to_bits(T value) {
   return bits;
 }
 
-/// 0 where both are NaN or the same infinity; infinite where one of them alone is, or a zero has the wrong sign.
+/// 0 if both are NaN or the same infinity; infinite if only one of them is, or a zero has the wrong sign.
 template <class T>
 double ulps(T result, WiderOf<T> exact) {
   using Limits = std::numeric_limits<T>;
@@ -51,7 +51,7 @@ double ulps(T result, WiderOf<T> exact) {
   if (std::isnan(exact) || std::isnan(result)) return std::isnan(exact) && std::isnan(result) ? 0 : wrong;
   const T rounded = static_cast<T>(exact);
   if (std::isinf(rounded) && !std::isinf(exact)) {
-    // The exact value is just too large: the largest number is next to it.
+    // The exact value is slightly too large: the largest number is next to it.
     return std::isinf(result) || std::abs(result) == Limits::max() ? 0 : wrong;
   }
   if (std::isinf(rounded) || std::isinf(result)) return result == rounded ? 0 : wrong;

@@ -6,7 +6,7 @@
 
 namespace hindcast::tests {
 
-/// Calls of ATen's that a fused plan of the backward still has, but for views.
+/// ATen's calls other than views that a fused plan of the backward still has.
 std::vector<std::string> calls_left(const std::function<void()>& backward);
 
 }  // namespace hindcast::tests

@@ -1,5 +1,5 @@
 #pragma once
-// What a backward becomes, without running it.
+// What a backward lowers to, without running it.
 
 #include <memory>
 #include <vector>

@@ -1,4 +1,4 @@
-// Kernels of complex numbers, against the stock engine and complex128.
+// Kernels of complex numbers, compared with the stock engine and complex128.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ at::Tensor complex_values(at::IntArrayRef sizes, at::TensorOptions options) {
 }
 at::Tensor complex_leaf(at::IntArrayRef sizes, at::TensorOptions options) { return complex_values(sizes, options).set_requires_grad(true); }
 
-/// From a gradient of complex numbers.
+/// Starts from a complex gradient.
 void go_back(const at::Tensor& result, at::TensorOptions options) { result.backward(complex_values(result.sizes(), options)); }
 
 void chain_of_products(at::IntArrayRef sizes, at::TensorOptions options, Tensors& grads) {
@@ -69,7 +69,7 @@ TEST(Complex, OperandsThatLieInOtherWays) {
   });
 }
 
-// Sums over rows and over columns, within a kernel and as its results.
+// Sums over rows and over columns, inside a kernel and as its results.
 TEST(Complex, SumsForBroadcastOperands) {
   for (const int64_t rows : {1, 5, 700}) {
     SCOPED_TRACE(rows);
@@ -97,7 +97,7 @@ TEST(Complex, SumsOfInfinitiesAndNaN) {
   });
 }
 
-// Of tensors that are conjugates of their memory: saved ones, gradients, what flows in and what a leaf gets.
+// Tensors that are conjugate views: saved ones, gradients, incoming ones and a leaf's.
 TEST(Complex, Conjugates) {
   const auto program = [](at::TensorOptions options) {
     const auto x = complex_leaf({6, 50}, options), y = complex_leaf({6, 50}, options), z = complex_leaf({50, 6}, options);
@@ -143,7 +143,7 @@ TEST(Complex, LeafThatGetsAConjugate) {
   }
 }
 
-// What flows back from a change of shape is a copy, of a gradient that one hook keeps and another writes to meanwhile.
+// The backward of a reshape copies a gradient that one hook keeps and another writes to meanwhile.
 TEST(Complex, CopiesOfWhatAHookWritesTo) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = complex_leaf({3, 4}, options), w = complex_leaf({3, 4}, options), factor = complex_values({3, 4}, options);
@@ -165,7 +165,7 @@ TEST(Complex, WithRealNumbers) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = complex_leaf({9, 30}, options), real = near_leaf({9, 30}, options), row = near_leaf({30}, options);
     const auto steps = at::arange(30, options.requires_grad(false));
-    // Python's numbers, which count as no type beside a tensor.
+    // Python's numbers, which do not take part in type promotion with a tensor.
     const auto wide = at::scalar_tensor(1.001, at::kDouble), whole = at::scalar_tensor(3, at::kLong);
     const auto product = x * real / (row * row + 1) * steps * wide * whole + real;
     (at::real(product * product.conj()) + at::imag(x * 3)).sum().backward();
@@ -224,7 +224,7 @@ TEST(Complex, OfTwoTypes) {
   });
 }
 
-// Every op of the table, on whatever flows in: the gradient of x is `fn` of the one that backward() is given, and of that transposed.
+// Every op of the table, for any gradient: the gradient of x is `fn` of backward()'s argument and of its transpose.
 template <class Fn>
 at::Tensor through(const Fn&, const at::Tensor& gradient) {
   const auto x = at::zeros_like(gradient).set_requires_grad(true);
@@ -233,7 +233,7 @@ at::Tensor through(const Fn&, const at::Tensor& gradient) {
   return x.grad();
 }
 
-/// All pairs of some parts, by rows.
+/// All pairs of some parts, row by row.
 at::Tensor pairs(const std::vector<double>& parts, at::ScalarType type) {
   const auto part = at::tensor(parts, at::kDouble);
   const auto numbers = at::complex(part.repeat_interleave(part.numel()), part.repeat({part.numel()}));
@@ -245,7 +245,7 @@ void expect_near_op(const char* name, const Fn& fn) {
   SCOPED_TRACE(name);
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
   for (const auto& parts : {std::vector<double>{0.0, -0.0, 1, -2.5, kInfinity, -kInfinity, kNaN}, {0.1, -3, 7, 1e-12, 1e12, -1e-3}}) {
-    for (const double part : parts) {  // one by one: else the largest number says how exact the smallest have to be
+    for (const double part : parts) {  // separately: else the largest number sets the tolerance for the smallest
       if (parts[0] == 0 && part != 1) continue;
       const double scale = parts[0] == 0 ? 1 : std::abs(part);
       expect_near_grads([&](at::TensorOptions options) {

@@ -1,4 +1,4 @@
-// Forwards by rows: norms, softmax and reductions in one kernel with what is around them.
+// Forwards by rows: norms, softmax and reductions in one kernel with the ops around them.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -23,13 +23,13 @@ struct Expected {
   size_t kernels = 1;
   Names left = {};
   std::vector<at::ScalarType> types = {at::kFloat, at::kDouble, at::kBFloat16};
-  /// In float64 the truth is ATen's result itself, which is off by more than 4 units where long sums are in it.
+  /// In float64 the reference is ATen's result itself, which is off by more than 4 units after long sums.
   int units_in_double = 4;
-  /// The sum of the absolute terms of a result that is a sum: what its rounding is relative to, however small the sum is.
+  /// For a result that is a sum, the sum of the absolute terms: its rounding is relative to that, however small the sum is.
   std::function<at::Tensor(const Tensors&)> terms = nullptr;
 };
 
-/// As ATen computes it, in kernels; the same where only one of the results is read.
+/// Kernels compute what ATen computes, also if only one of the results is read.
 void expect_fused(const Function& function, const Tensors& inputs, const Expected& expected = {}) {
   for (const at::ScalarType type : expected.types) {
     SCOPED_TRACE(c10::toString(type));
@@ -90,7 +90,7 @@ TEST(ForwardRows, SquaredLoss) {
   }
 }
 
-// Its mean is NaN, and that of none of its elements infinite.
+// The mean of no elements is NaN, that of infinite ones infinite.
 TEST(ForwardRows, SquaredLossOfNothingAndOfInfinities) {
   const auto function = [](const Tensors& in) { return Tensors{at::mse_loss(in[0] * 0.5, in[1])}; };
   const Tensors empty = {at::randn({0, 3}), at::randn({0, 3})};
@@ -131,7 +131,7 @@ TEST(ForwardRows, LayerNorm) {
   }
 }
 
-// Far from 0 a variance that is a difference of squares would have no digits left.
+// Far from 0, a variance computed as a difference of squares would have no correct digits.
 TEST(ForwardRows, LayerNormOfNumbersFarFromZero) {
   at::manual_seed(2);
   const auto function = [](const Tensors& values) {
@@ -149,7 +149,7 @@ TEST(ForwardRows, LayerNormOfWhatIsNoNumber) {
   x[1][3] = std::numeric_limits<double>::quiet_NaN();
   x[2][69] = std::numeric_limits<double>::infinity();
   x[3][20] = -std::numeric_limits<double>::infinity();
-  // The mean of a row with an infinity is that, and NaN as ATen adds it up.
+  // The mean of a row with an infinity is infinite, and NaN in the order in which ATen adds.
   const auto function = [](const Tensors& values) {
     const Tensors results = norm_of(values, {70}, true, true);
     return Tensors{results[0], results[2]};
@@ -208,7 +208,7 @@ TEST(ForwardRows, SoftmaxOfScoresWithAMask) {
   at::manual_seed(8);
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   const at::Tensor hidden = at::rand({1, 1, 9, 33}) < 0.3;
-  hidden[0][0][4].fill_(true);  // nothing is left of this row
+  hidden[0][0][4].fill_(true);  // the whole row is masked
   const auto added = [](const Tensors& values) {
     const at::Tensor weights = at::softmax(values[0] * 0.125 + values[1], -1);
     return Tensors{weights, weights * values[2] * 1.25};
@@ -234,7 +234,7 @@ TEST(ForwardRows, SoftmaxOfLargeNumbersAndNaN) {
   }
 }
 
-// A kernel goes along the innermost dim.
+// A kernel works along the innermost dim.
 TEST(ForwardRows, SoftmaxOverAnotherDimIsATens) {
   const auto function = [](const Tensors& values) { return Tensors{at::softmax(values[0] + 1, 0)}; };
   expect_fused(function, {random({90, 31})}, {.kernels = 0, .left = {"aten::add.Scalar", "aten::_softmax"}});
@@ -284,7 +284,7 @@ TEST(ForwardRows, ReductionsOfWhatIsNoNumber) {
       {x});
 }
 
-// What follows reads a number of the row.
+// Later ops read a number of the row.
 TEST(ForwardRows, ANormByHand) {
   at::manual_seed(13);
   expect_fused(
@@ -303,7 +303,7 @@ TEST(ForwardRows, ANormByHand) {
 
 // -- sizes
 
-// A number per row is read and stored, though a row has no elements. An operand without elements has no memory.
+// A number per row is read and stored even if a row has no elements. An operand without elements has no memory.
 TEST(ForwardRows, MayHaveNoElements) {
   const auto function = [](const Tensors& values) {
     return Tensors{values[0].square().sum(-1, true) * values[0], values[0].sum(-1, true) * 2 + values[1]};
@@ -353,7 +353,7 @@ TEST(ForwardRows, OperandsThatLieElsewhereInMemory) {
   expect_fused(function, {random({20, 40}), random({20, 1})});
 }
 
-// Of which a row is a column, or that lies behind each other in memory.
+// A row of the tensor is a column in memory.
 TEST(ForwardRows, RowsThatAreNoneInMemory) {
   at::manual_seed(16);
   const Function function = [](const Tensors& values) {
@@ -438,7 +438,7 @@ TEST(ForwardRows, WritesInPlace) {
     y.unsqueeze(0).transpose(0, 2).sub_(1);
     return Tensors{y + values[1]};
   });
-  expect([](const Tensors& values) {  // what was read before
+  expect([](const Tensors& values) {  // a tensor that was read before
     at::Tensor y = values[0] * 2, before = y.exp();
     y.relu_();
     return Tensors{before, y};

@@ -1,4 +1,4 @@
-// What becomes one kernel.
+// Which ops become one kernel.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Fuse, AChainIsOneKernelWithOneResult) {
   const auto groups = groups_of([] { leaf_of({8}).mul(2).tanh().sigmoid().sum().backward(); });
   ASSERT_EQ(sizes_of(groups), std::vector<size_t>{3});
   EXPECT_EQ(groups[0].stores.size(), 1U);
-  EXPECT_EQ(groups[0].loads.size(), 3U);  // the root's gradient through its broadcast, and what tanh and sigmoid saved
+  EXPECT_EQ(groups[0].loads.size(), 3U);  // the broadcast gradient of the root, and the saved tensors of tanh and sigmoid
   EXPECT_EQ(groups[0].body.scalars, 1U);
   EXPECT_EQ(groups[0].stopped, "the end of the graph");
 }
@@ -49,8 +49,8 @@ TEST(Fuse, SmallIndependentOpsShareAKernel) {
   EXPECT_EQ(sizes_of(groups_of(backward(100000))), (std::vector<size_t>{2, 2}));
 }
 
-// Each node brings a cosine of what it saved, and its product with the gradient; the first has no product to make. All that
-// they saved was there at the start.
+// Each node brings a cosine of its saved tensor, and its product with the gradient; the first needs no product. All saved tensors exist
+// from the start.
 TEST(Fuse, AChainOfLargeOnesIsOneKernel) {
   const auto backward = [](int nodes) {
     return [nodes] {
@@ -60,7 +60,7 @@ TEST(Fuse, AChainOfLargeOnesIsOneKernel) {
     };
   };
   EXPECT_EQ(sizes_of(groups_of(backward(6))), std::vector<size_t>{12});
-  // As many tensors as are read at full speed.
+  // At most as many tensors as are read at full speed.
   const auto groups = groups_of(backward(30));
   EXPECT_GE(groups.size(), 3U);
   for (const Group& group : groups) EXPECT_LE(group.loads.size(), 13U);
@@ -76,12 +76,12 @@ TEST(Fuse, AnglesOfAllTypes) {
   }
 }
 
-// The gradient of tanh is there before the product that it is added to.
+// The gradient of tanh is available before the product that it is added to.
 TEST(Fuse, LargeOperandsDoNotWait) {
   const auto backward = [](int64_t n) {
     return [n] {
       const auto x = leaf_of({n, n});
-      const auto product = at::mm(x, at::eye(n)).sum(), tangent = x.tanh().sum();  // the younger goes first
+      const auto product = at::mm(x, at::eye(n)).sum(), tangent = x.tanh().sum();  // the younger node runs first
       (product + tangent).backward();
     };
   };
@@ -106,8 +106,8 @@ TEST(Fuse, EqualChainsHaveEqualBodies) {
 
 TEST(Fuse, OpsThatNoKernelComputesStayAlone) {
   EXPECT_TRUE(groups_of([] { leaf_of({8}).cumsum(0).sum().backward(); }).empty());
-  EXPECT_TRUE(groups_of([] { leaf_of({5000}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel does as well
-  EXPECT_EQ(sizes_of(groups_of([] { leaf_of({8}).mul(2).sum().backward(); })), std::vector<size_t>{1});  // but not of few elements
+  EXPECT_TRUE(groups_of([] { leaf_of({5000}).mul(2).sum().backward(); }).empty());  // one op: ATen's kernel is as fast
+  EXPECT_EQ(sizes_of(groups_of([] { leaf_of({8}).mul(2).sum().backward(); })), std::vector<size_t>{1});  // but not for few elements
   EXPECT_TRUE(groups_of([] { leaf_of({5000}).to(at::kComplexFloat).sin().sum().backward(at::ones({}, at::kComplexFloat)); }).empty());
 }
 

@@ -1,4 +1,4 @@
-// Whole numbers as operands of kernels: masks that a program made numbers of, and counts.
+// Integers as operands of kernels: masks that a program converted to numbers, and counts.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

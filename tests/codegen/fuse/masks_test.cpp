@@ -1,4 +1,4 @@
-// Comparisons inside of kernels: gradients of clamp, minimum, maximum, where.
+// Comparisons inside kernels: gradients of clamp, minimum, maximum, where.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(Masks, OfNaNAndInfinities) {
   });
 }
 
-// Limits that are tensors, a side that is broadcast, masks that are combined, and one that a product reads.
+// Limits that are tensors, a broadcast side, combined masks, and a mask that a product reads.
 TEST(Masks, OfTensorsAndTogether) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = near_leaf({5, 8}, options), least = near_leaf({8}, options), most = near_leaf({5, 1}, options);
@@ -59,7 +59,7 @@ TEST(Masks, OfTensorsAndTogether) {
   });
 }
 
-// As LibTorch reads them: every byte but 0 is true.
+// As LibTorch reads them: every byte other than 0 is true.
 TEST(Masks, OfBytesThatAreNeitherZeroNorOne) {
   const at::Tensor mask = (at::arange(5 * 48).remainder(5) * 63).to(at::kByte).view(at::kBool).view({5, 48}), row = mask[1];
   expect_near_grads([&](at::TensorOptions options) {
@@ -87,7 +87,7 @@ TEST(Masks, OfShortFloats) {
   }
 }
 
-// A formula in terms of rows after one of masks.
+// A formula over rows after one with masks.
 TEST(Masks, ByRows) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -98,7 +98,7 @@ TEST(Masks, ByRows) {
       {.units_in_double = 32});  // a norm's gradient is a difference
 }
 
-// The second derivative of softplus multiplies by a comparison as numbers.
+// The second derivative of softplus multiplies by a comparison converted to numbers.
 TEST(Masks, AsNumbers) {
   const auto twice = [](const at::Tensor& x) {
     const at::Tensor slope = torch::autograd::grad({at::softplus(x, 2, 3).sum()}, {x}, {}, {}, /*create_graph=*/true)[0];
@@ -120,7 +120,7 @@ TEST(Masks, AsNumbers) {
   });
 }
 
-// What is no float is left to ATen.
+// Integers are left to ATen.
 TEST(Masks, OfIntegersAreATens) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = near_leaf({4, 6}, options);

@@ -17,7 +17,7 @@ at::Tensor last_leaf(at::IntArrayRef sizes, at::TensorOptions options) {
   return at::randn(sizes).to(options.dtype()).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);
 }
 
-// The gradient of a factor of each channel.
+// The gradient of a per-channel factor.
 TEST(MemoryOrder, ASumOverImagesSharesItsExpressionsKernel) {
   const auto groups = groups_of([] {
     const auto x = last_leaf({4, 32, 5, 7}, at::kFloat), scale = at::randn({32, 1, 1}).set_requires_grad(true);
@@ -31,7 +31,7 @@ TEST(MemoryOrder, ASumOverImagesSharesItsExpressionsKernel) {
   EXPECT_TRUE(has_sum);
 }
 
-// Where all dims have one size, sizes do not tell one order from another.
+// If all dims have one size, sizes do not distinguish the orders.
 class EqualDims : public testing::TestWithParam<std::vector<int64_t>> {};
 
 TEST_P(EqualDims, OrdersAreKeptApart) {
@@ -64,7 +64,7 @@ TEST_P(EqualDims, SumsAreOverTheirOwnDims) {
   });
 }
 
-// Gradients of factors that go along one dim or two, of tensors in each order.
+// Gradients of factors along one dim or two, of tensors in each order.
 TEST_P(EqualDims, GradientsOfFactors) {
   std::vector<int64_t> order = {0, 1, 2, 3};
   do {
@@ -88,7 +88,7 @@ TEST_P(EqualDims, GradientsOfFactors) {
           for (const at::Tensor& leaf : leaves) gradients.push_back(leaf.grad());
           return gradients;
         },
-        {.fused_graphs = 0, .units_in_double = 64});  // where a dim is one long, an order is not known
+        {.fused_graphs = 0, .units_in_double = 64});  // with a dim of size 1 the order is unknown
   } while (std::next_permutation(order.begin(), order.end()));
 }
 

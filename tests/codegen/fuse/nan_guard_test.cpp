@@ -1,4 +1,4 @@
-// Options::nan_guard under fused kernels: what a kernel does is replayed op by op, so that one of its ops is named.
+// Options::nan_guard with fused kernels: a kernel is replayed op by op, so that the message names one of its ops.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

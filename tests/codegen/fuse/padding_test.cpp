@@ -1,4 +1,4 @@
-// Gradients of slices and of pads, which kernels read from the tensors that they are made of.
+// Gradients of slices and of pads, which kernels read from the source tensors.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using Tensors = std::vector<at::Tensor>;
 
 const at::TensorOptions kFloats = at::TensorOptions(at::kFloat);
 
-/// Calls that make padding, or add where a slice is.
+/// Calls that materialize a padding, or add into a slice.
 int64_t paddings_left(const std::function<void()>& backward) {
   const auto left = calls_left(backward);
   return std::count_if(left.begin(), left.end(), [](const std::string& name) {
@@ -38,7 +38,7 @@ TEST(Windows, OfLittleAreATens) {
   EXPECT_EQ(paddings_left([] { near_leaf({9, 30}, kFloats).tanh().slice(1, 2, 30, 2).pow(2).sum().backward(); }), 1);
 }
 
-// Where nobody computes with them, and where user code sees them.
+// If no kernel reads them, or user code sees them.
 TEST(Windows, ThatAreTensorsAnyway) {
   EXPECT_EQ(paddings_left([] { near_leaf({9, 30}, kFloats).slice(1, 2).pow(2).sum().backward(); }), 1);
   at::Tensor seen;
@@ -73,7 +73,7 @@ struct Case {
   at::DimVector pad;
 };
 
-// Rows that are short, of one tile, longer; whole dims; one element; none; parts, and both.
+// Short rows, rows of one tile, longer ones; whole dims; one element; none; parts, and both.
 TEST(Windows, OfPads) {
   for (const Case& c : {Case{{4, 6, 8, 8}, {1, 1, 1, 1}},
                         {{4, 6, 8, 8}, {0, 0, 2, 1}},
@@ -139,7 +139,7 @@ TEST(Windows, OfWindows) {
       {.misses = 4, .units_in_double = 16});
 }
 
-// Broadcast to, in another shape, transposed, the channels last, of another type.
+// Broadcast, reshaped, transposed, channels last, of another dtype.
 TEST(Windows, OfTensorsThatLieInAnotherWay) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -158,7 +158,7 @@ TEST(Windows, OfTensorsThatLieInAnotherWay) {
     return Tensors{x.grad()};
   });
   expect_near_grads([](at::TensorOptions options) {
-    // Small whole numbers, which no rounding changes.
+    // Small integers, which no rounding changes.
     const auto x = near_leaf({30, 20}, options), y = x.to(at::kBFloat16) * 2;
     const auto numbers = [&](at::IntArrayRef sizes) { return at::randint(-8, 9, sizes, y.options().requires_grad(false)); };
     ((y.slice(1, 2) * numbers({30, 18})).sum() + (padded(y * 2, {1, 2}) * numbers({30, 23})).sum()).backward();
@@ -173,7 +173,7 @@ TEST(Windows, OfTensorsThatLieInAnotherWay) {
   });
 }
 
-// Kernels that go by rows have the zeros put around it before.
+// For kernels by rows, the zeros are written around it first.
 TEST(Windows, ReadByRows) {
   for (const int64_t columns : {7, 64, 300}) {
     expect_near_grads(
@@ -188,7 +188,7 @@ TEST(Windows, ReadByRows) {
   }
 }
 
-// One number for each row, of rows that are not all there; a source that is broadcast itself.
+// One number per row, of a tensor with only some of the rows; a source that is broadcast itself.
 TEST(Windows, OfWhatIsBroadcast) {
   for (const int64_t columns : {5, 700}) {
     expect_near_grads(
@@ -228,7 +228,7 @@ TEST(Windows, OfALeafsGradient) {
   });
 }
 
-// Sizes and starts, also from behind, where they were not when the kernel was made; an empty slice, one that was cut short.
+// Sizes and starts, also negative ones, that differ from those at compile time; an empty slice, one that was clipped.
 TEST(Windows, ThatChange) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -255,7 +255,7 @@ TEST(Windows, ThatChange) {
   }
 }
 
-// To a leaf that has a gradient, from several threads, with a gradient that is read again.
+// To a leaf that has a gradient, on several threads, with a gradient that is read again.
 TEST(Windows, AddedToAGradient) {
   expect_near_grads(
       [](at::TensorOptions options) {

@@ -104,7 +104,7 @@ TEST(Pointwise, GradientsAccumulate) {
   });
 }
 
-// All positive: the gradients of what is broadcast are sums, and must not cancel.
+// All positive: the gradients of broadcast operands are sums, and must not cancel.
 TEST(Pointwise, Broadcasts) {
   expect_near_grads([](at::TensorOptions options) {
     const auto positive = [&](at::IntArrayRef sizes) { return at::rand(sizes).add(0.5).to(options.dtype()).set_requires_grad(true); };
@@ -176,7 +176,7 @@ TEST(Pointwise, MoreOpsThanOneKernelHolds) {
   });
 }
 
-// Results are written to the memory of operands that nobody else holds, and to no other.
+// Results reuse the memory of operands that nobody else holds, and of no others.
 TEST(Pointwise, OperandsThatOthersHoldStayAsTheyAre) {
   std::vector<float> lent(1 << 16, 0.5F);
   const auto program = [&](const at::Tensor& held) {

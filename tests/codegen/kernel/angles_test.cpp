@@ -1,4 +1,4 @@
-// sin, cos and tan inside of kernels.
+// sin, cos and tan inside kernels.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace hindcast::tests {
 namespace {
 
-// Side by side, as a kernel has a form for those near 0: blocks that are near in float and double, near in double, and far.
+// In one tensor, as a kernel has a form for angles near 0: blocks that are near in float and double, near only in double, and far.
 TEST(Angles, NearAndFar) {
   for (const double size : {1e2, 1e6, 1e30}) {
     for (const double one : {0.0, 6e4, 1e5, 2e9, 1e20, double{INFINITY}, std::nan("")}) {
@@ -49,7 +49,7 @@ TEST(Angles, EveryExponentOfDoubles) {
   EXPECT_LE((ours - stock).abs().div(stock.abs()).max().item<double>(), 4 * std::numeric_limits<double>::epsilon());
 }
 
-// Operands whose memory lies in other ways than the result.
+// Operands whose layouts differ from the result's.
 TEST(Angles, OverStrides) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = at::randn({40, 30}).mul(1e11).to(options.dtype()).set_requires_grad(true), y = near_leaf({30, 80}, options);
@@ -69,7 +69,7 @@ TEST(Angles, OverRows) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Angles that a kernel computes itself: bodies by hand, all results of which are stored
+// Angles that a kernel computes itself: hand-built bodies, all results of which are stored
 
 using codegen::AccessPattern;
 using codegen::Body;
@@ -91,7 +91,7 @@ Body body_of(at::ScalarType type, std::vector<AccessPattern> loads, std::vector<
   return body;
 }
 
-/// cos(cos(a + b + c + d)) and what else there is of the sum.
+/// cos(cos(a + b + c + d)), and sin and tan of the sum.
 Body chain(at::ScalarType type) {
   return body_of(type, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Dense, AccessPattern::Broadcast},
                  {{"add", {load(0), load(1)}},
@@ -116,7 +116,7 @@ using Columns = std::vector<std::vector<T>>;
 template <class T>
 constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
 
-/// Small numbers, others for each operand.
+/// Small numbers, different ones per operand.
 template <class T>
 Columns<T> small_operands(size_t loads, size_t count) {
   Columns<T> operands(loads, std::vector<T>(count));
@@ -144,7 +144,7 @@ Columns<T> run_dense(const Body& body, Columns<T> operands, std::vector<double> 
   return results;
 }
 
-/// sin, cos and tan of what the kernel says that its angle is: 2 units off at most.
+/// sin, cos and tan of the angle that the kernel stores: off by 2 units at most.
 template <class T>
 void expect_exact(std::string_view function, const std::vector<T>& angles, const std::vector<T>& results) {
   for (size_t i = 0; i < angles.size(); ++i) {
@@ -193,11 +193,11 @@ TYPED_TEST(ComputedAngles, AllKindsOfThemInOneBlock) {
   auto operands = small_operands<TypeParam>(4, 700);
   for (size_t i = 0; i < 700; i += 3) operands[1][i] = static_cast<TypeParam>(kFar[i % kFar.size()]);
   expect_exact(body, run_dense(body, operands));
-  operands[3][0] = 1e25;  // the one that stands still
+  operands[3][0] = 1e25;  // the broadcast one
   expect_exact(body, run_dense(body, operands));
 }
 
-// The same bits as the device library's: a block where one angle is far takes the form for all of them, others the near one.
+// The device library's bits: a block with one far angle uses the far form for all of them, other blocks the near one.
 TYPED_TEST(ComputedAngles, OneFarAngleIsABlocksMatter) {
   const Body body = chain(kType<TypeParam>);
   auto operands = small_operands<TypeParam>(4, 1000);
@@ -208,7 +208,7 @@ TYPED_TEST(ComputedAngles, OneFarAngleIsABlocksMatter) {
     const bool far = 256 <= i && i < 512;
     EXPECT_EQ(results[3][i], far ? device::cos(angle) : device::cos_near(angle)) << i;
     EXPECT_EQ(results[5][i], far ? device::sin(angle) : device::sin_near(angle)) << i;
-    EXPECT_EQ(results[4][i], device::cos_near(results[3][i])) << i;  // of a cosine
+    EXPECT_EQ(results[4][i], device::cos_near(results[3][i])) << i;  // a cosine is always near
   }
 }
 
@@ -236,7 +236,7 @@ TYPED_TEST(ComputedAngles, OfAnAngleThatIsFar) {
 }
 
 TYPED_TEST(ComputedAngles, OfWhatIsBounded) {
-  // cos(s0 tanh(x) + s1), with the bound as the only thing to look at.
+  // cos(s0 tanh(x) + s1), where only the bound decides.
   const Body body = body_of(kType<TypeParam>, {AccessPattern::Dense},
                             {{"tanh", {load(0)}},
                              {"mul", {scalar(0), result(0)}},
@@ -275,19 +275,18 @@ TYPED_TEST(ComputedAngles, AddedToALeaf) {
   operands[1][600] = 1e12;
   const auto expected = run_dense(body, operands);
   body.stores[0].leaves = 1;
-  // The result goes to a block that nobody reads.
+  // The result is written to a block that nobody reads.
   Columns<TypeParam> written = {std::vector<TypeParam>(codegen::cpu::kBlockLength), std::vector<TypeParam>(1400, 2)};
   std::vector<char*> pointers = pointers_to(operands);
   for (char* one : pointers_to(written)) pointers.push_back(one);
-  pointers.push_back(pointers.back());  // the leaf's term is what it has
+  pointers.push_back(pointers.back());  // the leaf adds to its own value
   const std::vector<long> is_block = {1, 0, 0};
   kernel_of(body)->leaves(pointers.data(), nullptr, 1400, is_block.data());
   for (size_t i = 0; i < 1400; ++i) EXPECT_EQ(written[1][i], 2 + expected[0][i]) << i;
 }
 
 TYPED_TEST(ComputedAngles, OverRows) {
-  // Two passes: sin(x + y - z) and its sum s over the row; then cos(s0 s (x + y - z)), far by s0 alone.
-  // z is a number of each segment.
+  // Two passes: sin(x + y - z) and its sum s over the row; then cos(s0 s (x + y - z)), far only because of s0. z is a number per segment.
   constexpr at::ScalarType type = kType<TypeParam>;
   constexpr size_t rows = 3, segments = 2, columns = 1300, row = segments * columns;
   Body body = body_of(type, {AccessPattern::Dense, AccessPattern::Dense, AccessPattern::PerSegment},
@@ -328,7 +327,7 @@ TYPED_TEST(ComputedAngles, OverRows) {
   }
 }
 
-// What is known to be near is not looked at.
+// Angles that are known to be near are not checked.
 TEST(ComputedAnglesText, OfWhatIsNearIsOneLoop) {
   for (const char* function : {"sin", "cos", "tanh", "sigmoid", "erf", "erfc", "atan", "acos"}) {
     Body body = body_of(at::kFloat, {AccessPattern::Dense},
@@ -406,7 +405,7 @@ extern "C" void dense(char* const* pointers, const double* scalars, long count) 
 )");
 }
 
-// A load is at hand: looked at twice, it costs nothing.
+// A load is available: reading it twice costs nothing.
 TEST(ComputedAnglesText, OfLoadsAreLookedAtBlockByBlock) {
   Body body = body_of(at::kFloat, {AccessPattern::Dense, AccessPattern::Broadcast},
                       {{"cos", {load(0)}}, {"sin", {load(1)}}, {"mul", {result(0), result(1)}}});

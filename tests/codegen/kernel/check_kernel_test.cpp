@@ -16,7 +16,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// A graph, and the values that its one kernel reads and ATen makes.
+/// A graph, and the values around its one kernel, computed by ATen.
 struct Captured {
   /// Of x.mul(2).tanh().
   explicit Captured(at::ScalarType type = at::kFloat) {
@@ -113,7 +113,7 @@ void leaves_kernel(char* const* pointers, const double* scalars, long count, con
 
 template <bool kWrong>
 void parts_kernel(char* const* pointers, const double* scalars, long count) {
-  EXPECT_EQ(count, 16);  // a row of one part; the second one's gradient is computed first
+  EXPECT_EQ(count, 16);  // a row of one part; the second part's gradient is computed first
   for (const int part : {0, 1}) {
     auto* result = reinterpret_cast<float*>(pointers[1 + part]);
     for (long i = 0; i < count; ++i) result[i] = *reinterpret_cast<const float*>(pointers[0]) * static_cast<float>(scalars[1 - part]);
@@ -137,7 +137,7 @@ TEST(CheckKernel, FindsAPartOfAConcatThatIsOff) {
 TEST(CheckKernel, FindsALeafThatGetsAnotherResult) {
   Captured captured;
   ASSERT_EQ(captured.group.leaves.size(), 1U);
-  captured.group.body.stores[0].leaves = 1;  // as of a large one
+  captured.group.body.stores[0].leaves = 1;  // as for a large one
   has_no_term.clear();
   EXPECT_EQ(captured.check(kernel<0>, leaves_kernel<false>), std::nullopt);
   EXPECT_EQ(has_no_term, (std::vector<long>{1, 0})) << "at first there is nothing to add to, then there is";
@@ -146,7 +146,7 @@ TEST(CheckKernel, FindsALeafThatGetsAnotherResult) {
   EXPECT_NE(wrong->find("to leaves it writes another result 0"), std::string::npos) << *wrong;
 }
 
-// Of a sum of two layouts the stride of such a dim depends on the order of the operands.
+// In a sum of two layouts the stride of such a dim depends on the order of the operands.
 TEST(CheckKernel, StridesOfDimsOfOneElementSayNothing) {
   hindcast::reset();
   Options options;

@@ -1,4 +1,4 @@
-// Parts of a cat or stack that a kernel writes to where they lie in the whole: gradients of chunk(), split() and unbind().
+// Parts of a cat or stack that a kernel writes directly into the whole: gradients of chunk(), split() and unbind().
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// How many of ATen's cats and stacks a fused plan of the backward still has.
+/// How many of ATen's cats and stacks remain in a fused plan of the backward.
 template <class Backward>
 int64_t concats_left(const Backward& backward) {
   const auto left = calls_left(backward);
@@ -43,7 +43,7 @@ TEST(Concats, OfOneKernelAreNoStepOfTheirOwn) {
 }
 
 TEST(Concats, OfOtherPartsAreATens) {
-  EXPECT_EQ(concats_left([] {  // a product of matrices makes one
+  EXPECT_EQ(concats_left([] {  // a matrix product computes one of them
               const auto parts = near_leaf({20, 40}, kFloats).chunk(2, 1);
               (parts[0].mm(parts[1]) + parts[0].tanh()).sum().backward();
             }),
@@ -56,7 +56,7 @@ TEST(Concats, OfOtherPartsAreATens) {
   EXPECT_EQ(concats_left([] { near_leaf({6, 40}, kFloats).chunk(2, 1)[0].tanh().sum().backward(); }), 1);  // of zeros
 }
 
-// Rows that are long, short, one, odd; parts that are one piece of memory; dims from the end; sizes that change.
+// Rows that are long, short, single, odd; parts that are one piece of memory; negative dims; sizes that change.
 TEST(Concats, OfGates) {
   struct Case {
     at::DimVector sizes;
@@ -93,7 +93,7 @@ TEST(Concats, OfLstmCells) {
       state.sum().backward();
       return Tensors{x.grad(), weight.grad(), bias.grad()};
     };
-    expect_near_grads(cells, {.units_in_double = 16});  // products sum up in another order than ATen's
+    expect_near_grads(cells, {.units_in_double = 16});  // products sum in another order than ATen's
   }
 }
 
@@ -121,7 +121,7 @@ TEST(Concats, OfShortFloats) {
   }
 }
 
-// Of another shape than what the kernel makes; and beside others that go over finer axes of the domain.
+// With another shape than the kernel's result; and next to others over finer axes of the domain.
 TEST(Concats, OfViews) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = near_leaf({6, 96}, options), y = near_leaf({6, 4, 12}, options);
@@ -137,7 +137,7 @@ TEST(Concats, OfViews) {
   });
 }
 
-// A part that others read too, one that is there twice, one that is a leaf's gradient.
+// A part that others read too, one that occurs twice, one that is a leaf's gradient.
 TEST(Concats, OfPartsThatOthersRead) {
   expect_near_grads([](at::TensorOptions options) {
     const auto a = near_leaf({6, 20}, options), b = near_leaf({6, 20}, options), x = near_leaf({6, 40}, options),
@@ -155,7 +155,7 @@ TEST(Concats, OfPartsThatOthersRead) {
   });
 }
 
-// The whole is a leaf's gradient, new and added to; large; in another memory format; the result of grad().
+// The whole is a leaf's gradient, new or added to; large; in another memory format; the result of grad().
 TEST(Concats, AreGradientsOfLeaves) {
   for (const int64_t rows : {9, 9000}) {
     expect_near_grads(
@@ -186,7 +186,7 @@ TEST(Concats, OfNothing) {
   }
 }
 
-// One kernel for all batches, whatever their rows.
+// One kernel for all batches, whatever their number of rows.
 TEST(Concats, OfSizesThatChange) {
   hindcast::reset();
   const auto stock_of = [](const at::Tensor& x) {

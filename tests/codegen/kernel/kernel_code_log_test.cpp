@@ -1,4 +1,4 @@
-// The log `kernel_code`: a kernel's text, and the group that first asked for it.
+// The log `kernel_code`: a kernel's text, and the group that first requested it.
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ TEST(KernelCodeLog, NamesTheNodesOfTheGroup) {
   options.async = false;
   const auto guard = enable(options);
   const LogCapture logs("kernel_code");
-  for (int i = 0; i < 2; ++i) {  // a kernel that no other test of this process has
+  for (int i = 0; i < 2; ++i) {  // a kernel that no other test of this process compiles
     const auto x = at::full({1 << 14}, 0.5).set_requires_grad(true);
     (x.atan().exp().atan().tanh() * x).sum().backward();
   }

@@ -1,4 +1,4 @@
-// The process's table of kernels knows those that somebody holds, and not for ever those that nobody does.
+// The process's table of kernels keeps those that somebody holds, and drops the others eventually.
 
 #include "codegen/cpu/kernels.h"
 
@@ -17,7 +17,7 @@ TEST(KernelTable, ForgetsWhatNobodyHolds) {
   options.async = false;
   options.cache_size = 4;
   const auto guard = hindcast::enable(options);
-  for (uint32_t structure = 0; structure < 150; ++structure) {  // as many kernels: each has another body
+  for (uint32_t structure = 0; structure < 150; ++structure) {  // a kernel each: all bodies differ
     const auto x = at::ones({2}).set_requires_grad(true);
     auto y = x;
     for (uint32_t bit = 0; bit < 8; ++bit) y = structure >> bit & 1 ? y * y : y + x;

@@ -1,4 +1,4 @@
-// Kernels that add to gradients which leaves have already.
+// Kernels that add to existing gradients of leaves.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(LeafGrads, SomeHaveNone) {
   }
 }
 
-/// How often LeafWrites adds to such gradients of leaves that all get one result of 9 x 24.
+/// How often LeafWrites adds to these gradients of leaves, which all get one result of 9 x 24.
 size_t adds_to(const Tensors& grads, const at::Tensor& load) {
   codegen::Group group;
   codegen::Step step;
@@ -99,20 +99,20 @@ TEST(LeafGrads, AreAddedToInPlaceWhereThatIsSafe) {
   const auto grad = [] { return at::zeros({9, 24}); };
   const auto load = at::zeros({9, 24});
   EXPECT_EQ(adds_to({grad(), grad()}, load), 2U);
-  EXPECT_EQ(adds_to({at::zeros({216})}, load), 1U);                             // another shape of it
+  EXPECT_EQ(adds_to({at::zeros({216})}, load), 1U);                             // another shape
   EXPECT_EQ(adds_to({at::zeros({18, 24}).narrow(0, 3, 9), grad()}, load), 2U);  // a slice of a larger buffer
-  EXPECT_EQ(adds_to({at::zeros({24, 9}).t(), grad()}, load), 1U);               // elements lie otherwise
+  EXPECT_EQ(adds_to({at::zeros({24, 9}).t(), grad()}, load), 1U);               // another layout
   EXPECT_EQ(adds_to({grad().to(at::kDouble), grad()}, load), 1U);
   EXPECT_EQ(adds_to({grad().requires_grad_(), grad()}, load), 1U);
   EXPECT_EQ(adds_to({at::zeros({9, 1}).expand({9, 24}), grad()}, load), 1U);
-  EXPECT_EQ(adds_to({load, grad()}, load), 1U);  // is read meanwhile
+  EXPECT_EQ(adds_to({load, grad()}, load), 1U);  // read meanwhile
   const auto twice = grad();
   EXPECT_EQ(adds_to({twice, twice, grad()}, load), 2U);
   const auto buffer = at::zeros({10, 24});
   EXPECT_EQ(adds_to({buffer.narrow(0, 0, 9), buffer.narrow(0, 1, 9)}, load), 1U);
 }
 
-// Slices of one buffer, as trainers keep them that reduce all gradients at once.
+// Slices of one buffer, as in trainers that reduce all gradients at once.
 TEST(LeafGrads, InOneBuffer) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -163,7 +163,7 @@ TEST(LeafGrads, OfOtherLayouts) {
       kCancels);
 }
 
-// The kernel reads the very memory that it adds to.
+// The kernel reads the same memory that it adds to.
 TEST(LeafGrads, ThatTheFormulaReads) {
   for (const int64_t shift : {0, 3}) {
     expect_near_grads(
@@ -180,8 +180,8 @@ TEST(LeafGrads, ThatTheFormulaReads) {
   }
 }
 
-// What a node saved is a leaf's gradient, which changes in the same backward: it must be read before. A learned learning rate is
-// such a program.
+// A node saved a leaf's gradient, which changes in the same backward: it must be read before that, as in programs with a learned learning
+// rate.
 TEST(LeafGrads, ThatAnotherNodeSaved) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -195,7 +195,7 @@ TEST(LeafGrads, ThatAnotherNodeSaved) {
   EXPECT_EQ(stats().fallbacks_by_reason["SavesGradient"], 2U);
 }
 
-// A hook returns a leaf's gradient, which is added to between what the stock engine reads before and what it reads behind.
+// A hook returns a leaf's gradient, which is added to between two reads of the stock engine.
 TEST(LeafGrads, ThatAHookReturns) {
   for (const bool sliced : {false, true}) {
     expect_near_grads(
@@ -212,7 +212,7 @@ TEST(LeafGrads, ThatAHookReturns) {
   }
 }
 
-/// Gradients of two types from one kernel, of which one is large enough for the kernel to write it itself.
+/// Gradients of two dtypes from one kernel, one of them large enough for the kernel to write it itself.
 struct OfTwoTypes : torch::autograd::Function<OfTwoTypes> {
   static constexpr bool is_traceable = true;
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
@@ -241,7 +241,7 @@ TEST(LeafGrads, OfTwoTypes) {
   for (size_t i = 0; i < stock.size(); ++i) EXPECT_TRUE(stock[i].equal(ours[i])) << i;
 }
 
-// Memory that nobody may add to in place must give the stock engine's error.
+// Memory that must not be added to in place must give the stock engine's error.
 TEST(LeafGrads, ThatCanNotBeAddedTo) {
   const auto message = [](bool ours) {
     const auto x = at::ones({4, 5}).requires_grad_();
@@ -286,7 +286,7 @@ TEST(LeafGrads, InSixteenBits) {
   }
 }
 
-// A kernel's variables: of the second op a sum, and of the second leaf a pointer.
+// A kernel's variables: the second op is a sum, and the second leaf is a pointer.
 TEST(LeafGrads, ASumBesideLargeLeaves) {
   const auto program = [](at::TensorOptions options) {
     const auto a = near_leaf({512, 520}, options), b = near_leaf({512, 520}, options), row = near_leaf({512, 1}, options);

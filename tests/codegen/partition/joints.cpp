@@ -123,7 +123,7 @@ class Generator {
     const size_t forward = values_.size();
     std::vector<ValueId> results = some_of(values_, below(4)), tangents;
     for (size_t i = 1 + below(3); i-- > 0;) tangents.push_back(builder_.tangent(some_tensor()));
-    // Formulas read what the forward made, and tangents.
+    // Formulas read forward results, and tangents.
     for (size_t i = below(40); i-- > 0;) {
       if (below(2) == 0) {
         step();

@@ -1,5 +1,5 @@
 #pragma once
-// Joint programs for tests of partitions: made by hand, or at random.
+// Joint programs for tests of partitions: built by hand, or random.
 
 #include "capture/function/joint.h"
 
@@ -11,7 +11,7 @@
 
 namespace hindcast::tests {
 
-/// Runs each op as it is added, for the sizes and strides of its results. Primals come first, then the forward; what is added after the
+/// Runs each op as it is added, to get the sizes and strides of its results. Primals come first, then the forward; what is added after the
 /// first tangent is the backward.
 class JointBuilder {
  public:
@@ -19,7 +19,7 @@ class JointBuilder {
 
   ValueId primal(const at::Tensor& tensor);
   ValueId tangent(const at::Tensor& tensor);
-  /// Of an op with one result.
+  /// For an op with one result.
   ValueId call(const char* name, const char* overload, std::vector<capture::Arg> args);
   capture::ValueIds calls(const char* name, const char* overload, std::vector<capture::Arg> args);
   /// The op without its first argument, which is a copy of `base`.
@@ -39,7 +39,7 @@ class JointBuilder {
 
   const at::Tensor& tensor(ValueId value) const { return tensors_[value.index]; }
   capture::Joint joint(std::vector<ValueId> results, const std::vector<ValueId>& gradients);
-  /// What the inputs were, in the order of the joint.
+  /// The values of the inputs, in the order of the joint.
   std::vector<at::Tensor> inputs() const;
 
  private:
@@ -60,7 +60,7 @@ struct RandomJoint {
 /// Pointwise ops, views, sums, matrix products, writes and random numbers, in both halves; outputs at random, some undefined.
 RandomJoint random_joint(uint32_t seed);
 
-/// Values of a program by number, op by op through ATen from the same random numbers.
+/// Values of a program by number, run op by op through ATen with the same random numbers.
 std::unordered_map<uint32_t, at::Tensor> values_of(const capture::Graph& graph, const std::vector<at::Tensor>& inputs);
 
 }  // namespace hindcast::tests

@@ -1,4 +1,4 @@
-// A joint program in two halves: what is saved, what is computed again, and that both halves together compute what it does.
+// A joint program in two halves: what is saved, what is recomputed, and that both halves together compute the same.
 
 #include "codegen/partition/explain.h"
 #include "codegen/partition/min_cut.h"
@@ -69,7 +69,7 @@ std::unordered_map<uint32_t, at::Tensor> planned(std::shared_ptr<const Graph> gr
   return values;
 }
 
-/// The joint's results and gradients, by way of the two halves.
+/// The joint's results and gradients, computed by the two halves.
 std::vector<at::Tensor> through(const Partitioned& parts, uint32_t results, const std::vector<at::Tensor>& inputs, uint32_t primals,
                                 const Runner& run) {
   const auto forward = run(parts.forward, {inputs.begin(), inputs.begin() + primals});
@@ -179,7 +179,7 @@ TEST(Partition, ABudgetIsANumberFromZeroToOne) {
 
 constexpr int64_t kRows = 64, kColumns = 32;
 
-/// A layer's ops, one behind the other, and their formulas.
+/// A layer's ops in sequence, and their formulas.
 class Layer : public JointBuilder {
  public:
   struct Parts {
@@ -343,7 +343,7 @@ TEST(Partition, ViewsAreTakenAgainOfWhatIsSaved) {
 TEST(Partition, EffectsAndRandomNumbersHappenOnceInTheForward) {
   JointBuilder builder;
   const ValueId x = builder.primal(at::rand({8}));
-  builder.call("aten::bernoulli", "p", {builder.of(x), builder.of(0.5), builder.none()});  // moves the generator
+  builder.call("aten::bernoulli", "p", {builder.of(x), builder.of(0.5), builder.none()});  // advances the generator
   const ValueId written = builder.mutate(x, "aten::bernoulli_", "float", {builder.of(0.5), builder.none()});
   const ValueId plain = builder.mutate(x, "aten::cos_", "", {});
   const ValueId tangent = builder.tangent(at::rand({8}));
@@ -517,7 +517,7 @@ TEST(Partition, OfTenThousandInstrsTakesWellUnderASecond) {
       const auto start = std::chrono::steady_clock::now();
       const Partitioned parts = min_cut(joint, {.memory_budget = budget});
       const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-      EXPECT_LT(time.count(), 2) << "stride " << stride << ", budget " << budget;  // sanitizers and other work included
+      EXPECT_LT(time.count(), 2) << "stride " << stride << ", budget " << budget;  // with sanitizers and a busy machine
     }
     expect_same_values(joint, min_cut(joint), builder.inputs());
   }

@@ -1,4 +1,4 @@
-// What is left out of a graph before it is fused, what stays, and that nobody sees the difference.
+// What is removed from a graph before fusion, what stays, and that results do not change.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ size_t count(const Graph& graph, std::string_view op) {
                                            [&](const capture::Instr& instr) { return instr.op && instr.op->operator_name().name == op; }));
 }
 
-/// How many calls of `op` there are before and behind the passes.
+/// How many calls of `op` there are before and after the passes.
 struct Counts {
   size_t before, behind;
   bool operator==(const Counts&) const = default;
@@ -59,7 +59,7 @@ Counts counts_of(std::string_view op, const Backward& backward) {
   return {count(*graph, op), count(*optimise(graph).graph, op)};
 }
 
-/// Bit by bit what the stock engine computes, with plans of the optimised graphs; near it with kernels.
+/// Bit by bit what the stock engine computes, with plans of the optimised graphs; close to it with kernels.
 void expect_same_results(const std::function<Tensors(at::TensorOptions)>& program, NearGrads near = {.fused_graphs = 0, .misses = 2}) {
   Options through_aten;
   through_aten.compiler = compilers::fused_through_aten();
@@ -107,7 +107,7 @@ TEST(Simplify, NotAnotherShape) {
   EXPECT_EQ(counts_of("aten::view", backward), (Counts{2, 2}));
 }
 
-// The leaf takes the view as its gradient. The caller's own tensor must not become one.
+// The leaf takes the view as its gradient. The caller's own tensor must not become a view.
 TEST(Simplify, NotAViewOfTheCallersGradientThatALeafGets) {
   const auto backward = [] { leaf_of({2, 3}).view({6}).view({2, 3}).backward(at::ones({2, 3})); };
   EXPECT_EQ(counts_of("aten::view", backward), (Counts{2, 2}));
@@ -131,7 +131,7 @@ TEST(Simplify, ANumberDividedByOneIsTheLeafsOwn) {
 TEST(Simplify, AScaleOfOne) {
   EXPECT_EQ(counts_of("aten::mul", [] { leaf_of({4}).sin().mul(1.0).tanh().sum().backward(); }), (Counts{2, 1}));
   EXPECT_EQ(counts_of("aten::mul", [] { leaf_of({4}).sin().mul(-1.0).tanh().sum().backward(); }), (Counts{2, 2}));
-  // A complex product would have an infinite part times 0 in it.
+  // A complex product would contain an infinite part times 0.
   const auto complex = [] {
     const auto x = at::randn({4}, at::kComplexFloat).set_requires_grad(true);
     x.mul(1.0).mul(x).sum().backward(at::ones({}, at::kComplexFloat));
@@ -140,7 +140,7 @@ TEST(Simplify, AScaleOfOne) {
   EXPECT_EQ(counts.before, counts.behind);
 }
 
-// LibTorch copies the gradient of all of a tensor for each view of it that was written.
+// For each written view of a tensor, LibTorch copies the gradient of the whole tensor.
 at::Tensor written_row_by_row(const at::Tensor& x, const at::Tensor& w) {
   auto rows = at::zeros({4, 5}, x.options());
   for (int64_t i = 0; i < 4; ++i) rows.select(0, i).copy_((x * w[i]).tanh());
@@ -188,7 +188,7 @@ TEST(Simplify, NotWhereThePieceIsCountedFromTheStoragesBeginning) {
   EXPECT_EQ(counts_of("aten::copy_", diagonal), (Counts{2, 2}));
 }
 
-// Between the copy and its last reader another leaf's gradient is written, which may be the very tensor that was copied.
+// Between the copy and its last reader another leaf's gradient is written, possibly the very tensor that was copied.
 TEST(Simplify, NotACopyThatIsReadAfterALeafHasAccumulated) {
   const auto run = [](bool ours) {
     hindcast::reset();
@@ -239,7 +239,7 @@ TEST(CommonSubexpressions, TwoBiasesOfOneSum) {
 struct Differences {
   at::Tensor a = leaf_of({4, 4}), b = leaf_of({4, 4}), c = leaf_of({4, 4}), d = leaf_of({4, 4});
   at::Tensor loss() const {
-    const auto last = a - b, first = c - d;  // in the backward
+    const auto last = a - b, first = c - d;  // by their order in the backward
     return (last + first).tanh().sum();
   }
 };
@@ -291,7 +291,7 @@ TEST(CommonSubexpressions, NotOtherNumbers) {
   EXPECT_EQ(counts_of("aten::mul", scaled(0.0, -0.0)), (Counts{2, 2}));
 }
 
-// Each takes the other's memory through a view: one leaf's gradient would be the other's.
+// Each takes the other's memory through a view: two leaves would share one gradient.
 TEST(CommonSubexpressions, NotWhatTwoLeavesGetInTwoShapes) {
   const auto backward = [] {
     const auto a = leaf_of({6}), b = leaf_of({6}), c = leaf_of({3, 2});
@@ -320,7 +320,7 @@ TEST(CommonSubexpressions, LeavesStayApart) {
   }
 }
 
-// The sum of two gradients is written to the first, here before the second leaf has it.
+// The sum of two gradients is written to the first, here before the second leaf has taken it.
 TEST(CommonSubexpressions, ASumDoesNotOverwriteWhatIsShared) {
   const auto program = [](at::TensorOptions options) {
     const auto a = near_leaf({6, 6}, options), b = near_leaf({6, 6}, options), c = near_leaf({6, 6}, options);
@@ -388,7 +388,7 @@ TEST(CommonSubexpressions, WithHooksBetween) {
       {.fused_graphs = 0, .misses = 3});
 }
 
-// ---- dead_code, on a graph made by hand
+// ---- dead_code, on a hand-built graph
 
 class DeadCode : public testing::Test {
  protected:
@@ -487,7 +487,7 @@ TEST(Passes, ReportWhatTheyDid) {
   EXPECT_EQ(logs.count("1 to the power of 1, 1 transposed or conjugated twice"), 1U) << logs.text();
   EXPECT_EQ(logs.count("after dead_code: "), 1U);
   EXPECT_EQ(logs.count("after common_subexpressions: (unchanged)"), 1U);
-  EXPECT_GE(logs.count("torch.ops.aten.mm.default"), 2U);  // the graph behind each of the two
+  EXPECT_GE(logs.count("torch.ops.aten.mm.default"), 2U);  // the graph after each of the two
 }
 
 TEST(Passes, KeepAGraphInWhichTheyFindNothing) {
@@ -506,7 +506,7 @@ TEST(Passes, LeaveTheGraphThatCompilersGet) {
   EXPECT_EQ(optimised.graph->id, graph->id);
 }
 
-// Both graphs are kept: what a pass left alone is there once.
+// Both graphs are kept: rows that a pass did not change are shared.
 TEST(Passes, ShareTheRowsThatTheyLeave) {
   const auto graph = graph_of([] {
     at::Tensor x = leaf_of({4});
@@ -536,7 +536,7 @@ TEST(Passes, VerifyComparesWhatTheyLeave) {
   EXPECT_EQ(hindcast::stats().fused_graphs, 2U);
 }
 
-// The guard replays the graph that ran: it must know its values.
+// The guard replays the graph that ran, and must know its values.
 TEST(Passes, NanGuardFindsOriginsBehindThem) {
   hindcast::reset();
   Options options = fused_options();

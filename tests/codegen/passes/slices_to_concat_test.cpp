@@ -1,4 +1,4 @@
-// Gradients of slices that together are all of a tensor.
+// Gradients of slices that together cover a tensor.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The operators of the captured backward behind the passes whose names have to do with slices.
+/// The operators of the captured backward after the passes whose names relate to slices.
 std::vector<std::string> slice_calls(const std::function<void()>& backward) {
   hindcast::reset();
   KeptGraphs kept;
@@ -40,7 +40,7 @@ at::Tensor leaf_of(at::IntArrayRef sizes) { return at::randn(sizes).set_requires
 
 int64_t some_size() { return at::randint(3, 9, {}).item<int64_t>(); }
 
-// As a policy's mean and log of deviations, in any order and counted from either end.
+// Like a policy's mean and log deviations, in any order and indexed from either end.
 at::Tensor two_parts(const at::Tensor& x) {
   const auto y = x * 2;
   return (y.slice(-1, -3).exp() * y.slice(1, 0, 3).tanh()).sum();
@@ -76,7 +76,7 @@ TEST(SlicesToConcat, SelectionsAreAStack) {
       {.steps = 6, .misses = 2});
 }
 
-// Of unequal sizes, of one, of a leaf itself, of what is broadcast; in float16; of complex numbers.
+// Of unequal sizes, of size 1, of a leaf itself, of a broadcast tensor; in float16; of complex numbers.
 TEST(SlicesToConcat, OfEveryKind) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = near_leaf({7, 5}, options), leaf = near_leaf({4, 6}, options), single = near_leaf({3, 1}, options);
@@ -99,7 +99,7 @@ TEST(SlicesToConcat, OfEveryKind) {
             Calls{"aten::cat"});
 }
 
-// What overlaps, leaves something out, lies along two dims, has steps, or is cut from a dim that changes.
+// Slices that overlap, leave gaps, use two dims, have steps, or cut a dim that changes.
 TEST(SlicesToConcat, NotOfOtherSlices) {
   const auto calls = [](const std::function<at::Tensor(const at::Tensor&)>& loss) {
     return slice_calls([&] { loss(leaf_of({4, 6}) * 2).backward(); });
@@ -126,7 +126,7 @@ TEST(SlicesToConcat, NotOfOtherSlices) {
       {.fused_graphs = 0, .steps = 6, .misses = 3});
 }
 
-// A hook sees the gradient of one slice, or the sum; code of the user's own runs between two.
+// A hook sees the gradient of one slice, or the sum; user code runs between two.
 TEST(SlicesToConcat, AtHooks) {
   double seen = 0;
   expect_near_grads([&](at::TensorOptions options) {
@@ -140,7 +140,7 @@ TEST(SlicesToConcat, AtHooks) {
   });
 }
 
-// Images whose channels lie last: ATen would make a cat of such parts lie as they do.
+// Channels-last images: ATen's cat of such parts would be channels last too.
 TEST(SlicesToConcat, OfImagesWithTheirChannelsLast) {
   expect_near_grads([](at::TensorOptions options) {
     const auto x = near_leaf({2, 4, 3, 5}, options);

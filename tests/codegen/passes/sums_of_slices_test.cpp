@@ -1,4 +1,4 @@
-// Gradients of slices that meet.
+// Gradients of slices that are added up.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// How often gradients of slices are added to a slice of their sum, and tensors of all that is sliced are still made.
+/// How often gradients of slices are added to a slice of their sum, and tensors of the full size are still created.
 struct Found {
   size_t added = 0, whole = 0;
   bool operator==(const Found&) const = default;
@@ -40,7 +40,7 @@ Found found_in(const Backward& backward) {
   return found;
 }
 
-/// Near it with kernels; bit by bit what the stock engine computes through ATen, where there are no such sums, for the signs of zeros.
+/// Close to the stock engine with kernels; bit by bit through ATen, where there are no such sums because of the signs of zeros.
 void expect_same(const std::function<Tensors(at::TensorOptions)>& program, NearGrads near = {}) {
   Options through_aten;
   through_aten.compiler = compilers::fused_through_aten();
@@ -56,7 +56,7 @@ void expect_same(const std::function<Tensors(at::TensorOptions)>& program, NearG
 
 at::Tensor leaf_of(at::IntArrayRef sizes) { return at::randn(sizes).set_requires_grad(true); }
 
-// All but the last, or their gradients would be a stack.
+// All but the last step, or their gradients would be a stack.
 at::Tensor byte_strides_of(const at::Tensor& x) {
   at::Tensor state = at::zeros_like(x.select(1, 0));
   for (int64_t t = 0; t < x.size(1) - 1; ++t) state = (state * 0.5 + x.select(1, t)).tanh();
@@ -72,7 +72,7 @@ TEST(SumsOfSlices, ALoopOverSteps) {
   });
 }
 
-// From behind, with a step, overlapping, one element, all of it, none of it.
+// Negative indices, with a step, overlapping, one element, all of it, none of it.
 TEST(SumsOfSlices, OfEveryKind) {
   expect_same([](at::TensorOptions options) {
     const auto x = near_leaf({7, 5}, options);
@@ -113,7 +113,7 @@ TEST(SumsOfSlices, OfALeaf) {
       {.misses = 2});
 }
 
-// What is broadcast lies in memory as no sum does.
+// A broadcast tensor has a layout that no sum has.
 TEST(SumsOfSlices, WithABroadcastGradient) {
   expect_same([](at::TensorOptions options) {
     const auto x = near_leaf({4, 5}, options);
@@ -133,7 +133,7 @@ TEST(SumsOfSlices, SizesChange) {
       {.fused_graphs = 2, .steps = 9, .misses = 2});
 }
 
-// A hook sees the sum of all that came before it, and what is shown must be there.
+// A hook sees the sum of all that came before it, which must exist by then.
 TEST(SumsOfSlices, NotAcrossAHook) {
   const auto hooked = [](at::TensorOptions options) {
     const auto x = near_leaf({4, 5}, options);
@@ -155,7 +155,7 @@ TEST(SumsOfSlices, VerifyAgrees) {
   EXPECT_EQ(hindcast::stats().fused_graphs, 1U);
 }
 
-// Row 0 gets -0, to which the stock engine adds the 0 that row 1 is surrounded by.
+// Row 0 gets -0, to which the stock engine adds row 1's padding of 0.
 TEST(SumsOfSlices, VerifyTakesNoSignOfAZeroForADifference) {
   hindcast::reset();
   Options options = fused_options();

@@ -1,4 +1,4 @@
-// Fused kernels beside everything else that a backward does.
+// Fused kernels next to everything else that a backward does.
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -112,7 +112,7 @@ std::unique_ptr<at::ObserverContext> count_whole_gradients(const at::RecordFunct
 
 // Each of two steps has a gradient of all three; the passes leave one.
 TEST(FusedPlans, WhatPassesLeaveOutIsNotMadeWhereThereIsNoKernelEither) {
-  const auto x = near_leaf({3, 4, 4}, at::kBFloat16);  // whose products are ATen's
+  const auto x = near_leaf({3, 4, 4}, at::kBFloat16);  // products in this type are ATen's
   const auto backward = [&] {
     const auto steps = x.flip(0);
     const auto product = steps.select(0, 0).mm(steps.select(0, 1));

@@ -1,5 +1,5 @@
-// Leaves' gradients whose memory somebody reads through another storage, as from_blob, DLPack and NumPy make one. The stock engine
-// reads some of it behind the leaf's accumulation.
+// Leaves' gradients whose memory is also read through another storage, as created by from_blob, DLPack and NumPy. The stock engine does
+// some of these reads after the leaf's accumulation.
 
 #include <ATen/ATen.h>
 #include <ATen/DLConvertor.h>
@@ -24,21 +24,21 @@ constexpr NearGrads kCancelsOnStockEngine{.misses = 3, .units_in_double = 32};
 
 constexpr const char* kWithoutKernels = "without kernels this time";
 
-/// Of the steps in the last type.
+/// Counts the steps in the last type.
 uint64_t left_to_stock() { return stats().fallbacks_by_reason["SavesGradient"]; }
 
-/// The same bytes, which the other tensor has to outlive.
+/// The same bytes; `owner` has to outlive it.
 at::Tensor lent(const at::Tensor& owner) { return at::from_blob(owner.mutable_data_ptr(), owner.sizes(), owner.options()); }
 
 at::Tensor through_dlpack(const at::Tensor& owner) { return at::fromDLPack(at::toDLPack(owner)); }
 
-/// A `.grad`, what a node saves of its memory, and who keeps that where the gradient does not.
+/// A `.grad`, a saved tensor that shares its memory, and the owner of that memory if it is not the gradient.
 struct Shared {
   at::Tensor grad, saved, owner;
 };
 using Sharing = std::function<Shared(const at::Tensor& owner)>;
 
-/// `second` reads the gradient of p, to which `first` adds: a learned learning rate is such a program.
+/// `second` reads the gradient of p, to which `first` adds, as in a program with a learned learning rate.
 void expect_read_as_in_stock(const Sharing& share) {
   expect_near_grads(
       [&](at::TensorOptions options) {
@@ -67,7 +67,7 @@ TEST(LentGrads, BothAreLent) {
   expect_read_as_in_stock([](const at::Tensor& owner) { return Shared{lent(owner), lent(owner), owner}; });
 }
 
-// The ranges overlap, and neither has the other's start.
+// The ranges overlap, and start at different addresses.
 TEST(LentGrads, TheLastRowsWereLent) {
   expect_read_as_in_stock([](const at::Tensor& owner) { return Shared{owner, lent(owner.narrow(0, 5, 1)), {}}; });
   expect_read_as_in_stock([](const at::Tensor& owner) {
@@ -76,7 +76,7 @@ TEST(LentGrads, TheLastRowsWereLent) {
   });
 }
 
-// Its version is not checked, so the plan as captured, which has the stock engine's order, gives its results.
+// Its version is not checked, so the plan as captured, which keeps the stock engine's order, gives its results.
 TEST(LentGrads, TheRootGradientIsLent) {
   const LogCapture logs("fusion");
   expect_near_grads(
@@ -105,7 +105,7 @@ TEST(LentGrads, AHookReturnsWhatWasLent) {
       {.misses = 3});
 }
 
-// The gradient that is added to was seen by the forward: stock finds that its version has changed.
+// The forward saw the gradient that is added to: stock detects that its version has changed.
 TEST(LentGrads, AnErrorOfStockIsRaisedInHitsToo) {
   for (const bool has_kernels : {true, false}) {
     reset();
@@ -128,7 +128,7 @@ TEST(LentGrads, AnErrorOfStockIsRaisedInHitsToo) {
   }
 }
 
-// An input that NumPy has, say: kernels run, whatever memory it has, since it is no gradient's.
+// For example an input from NumPy: kernels run, whoever owns its memory, since no gradient uses it.
 TEST(LentGrads, OthersMayBeLent) {
   const LogCapture logs("fusion");
   expect_near_grads(
@@ -153,13 +153,13 @@ TEST(LentGrads, MemoryMeetsWhatOverlaps) {
   EXPECT_FALSE(memory.meets(whole));
   memory.add(part(40, 44));
   memory.add(part(4, 20));
-  memory.add(part(8, 12));  // lies in another
+  memory.add(part(8, 12));  // within another one
   memory.add(at::empty({0}));
   const auto meets = [&](int64_t from, int64_t to) { return memory.meets(part(from, to)); };
   EXPECT_FALSE(meets(0, 4));
   EXPECT_TRUE(meets(0, 5));
   EXPECT_TRUE(meets(5, 6));
-  EXPECT_TRUE(meets(13, 14));  // behind the inner one
+  EXPECT_TRUE(meets(13, 14));  // after the inner one
   EXPECT_TRUE(meets(19, 30));
   EXPECT_FALSE(meets(20, 40));
   EXPECT_TRUE(meets(43, 64));

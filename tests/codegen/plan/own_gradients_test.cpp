@@ -1,4 +1,4 @@
-// Leaves that get the incoming gradient as it is: each has a tensor of its own, which a kernel that reads the gradient writes.
+// Leaves that get the incoming gradient unchanged: each has a tensor of its own, which a kernel that reads the gradient writes.
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -19,7 +19,7 @@ namespace {
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
-// Of float32 more than a kernel leaves to its leaves.
+// In float32, more than what a kernel leaves to the leaves.
 constexpr int64_t kRows = 640, kColumns = 512;
 
 Tensor large(at::TensorOptions options) { return near_leaf({kRows, kColumns}, options); }
@@ -69,7 +69,7 @@ TEST(OwnGradients, AreAddedToThoseThatAreThere) {
   });
 }
 
-// The incoming gradient is the leaf's own, to which it is added.
+// The incoming gradient is the leaf's own, which accumulates it.
 TEST(OwnGradients, OfAGradientThatComesIn) {
   expect_near_grads([](at::TensorOptions options) {
     const Tensors leaves = {large(options), large(options)};
@@ -89,7 +89,7 @@ TEST(OwnGradients, OfWhatDoesNotLieDensely) {
   });
 }
 
-// Who reads it with ATen reads the gradient itself.
+// ATen's ops read the incoming gradient itself.
 TEST(OwnGradients, BesideAProduct) {
   expect_near_grads(
       [](at::TensorOptions options) {
@@ -111,7 +111,7 @@ TEST(OwnGradients, OfAProductAlone) {
       {.units_in_double = 64});
 }
 
-// The leaf gets a view of the incoming gradient, through which kernels read: the user's memory stays the user's.
+// The leaf gets a view of the incoming gradient, through which kernels read: the user's tensor must not change owner.
 TEST(OwnGradients, OfAViewOfWhatComesIn) {
   for (const int64_t rows : {kRows, int64_t{32}}) {
     expect_near_grads(
@@ -135,7 +135,7 @@ TEST(OwnGradients, OfAViewOfWhatComesIn) {
   }
 }
 
-// Both are read by one op: their sum.
+// One op reads both: their sum.
 TEST(OwnGradients, OfTwoRoots) {
   expect_near_grads([](at::TensorOptions options) {
     const Tensors leaves = {large(options), large(options), large(options)};
@@ -147,7 +147,7 @@ TEST(OwnGradients, OfTwoRoots) {
   });
 }
 
-// The hook writes to what comes in, and later readers see that.
+// The hook writes to the incoming gradient, and later readers see that.
 TEST(OwnGradients, ThatAHookWritesTo) {
   expect_near_grads([](at::TensorOptions options) {
     const Tensors leaves = {large(options), large(options), large(options), large(options), large(options)};
@@ -158,7 +158,7 @@ TEST(OwnGradients, ThatAHookWritesTo) {
   });
 }
 
-// What a hook returns lies otherwise in the first steps: the rest of the backward is a graph of its own.
+// In the first steps the hook's result has another layout: the rest of the backward is a graph of its own.
 TEST(OwnGradients, OfARestThatIsResumed) {
   int calls = 0;
   expect_near_grads(
@@ -184,7 +184,7 @@ TEST(OwnGradients, WithHooks) {
   });
 }
 
-/// Calls in a hit that write a copy of as many elements.
+/// Calls in a hit that write a copy with that many elements.
 uint64_t copies_in_hit() {
   static uint64_t copies = 0;
   hindcast::reset();

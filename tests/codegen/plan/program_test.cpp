@@ -1,4 +1,4 @@
-// A program without autograd nodes, as a function's forward is: through passes, fusion, kernels and a plan, run by execute().
+// A program without autograd nodes, such as a function's forward: through passes, fusion, kernels and a plan, run by execute().
 
 #include "codegen/fuse/fuse.h"
 #include "codegen/kernel/backend.h"
@@ -37,13 +37,13 @@ class Program : public testing::Test {
   void SetUp() override {
     graph_->inputs = {value(), value()};
     const ValueId sum = call("aten::add", "Tensor", {of(graph_->inputs[0]), of(graph_->inputs[1]), {Arg::Kind::Constant, 1, {}, {}}});
-    call("aten::neg", "", {of(sum)});  // read by nobody
+    call("aten::neg", "", {of(sum)});  // unused
     const ValueId once = call("aten::cos", "", {of(sum)});
     graph_->outputs = {call("aten::cos", "", {of(once)}), sum};
     graph_->verify();
   }
 
-  /// What a plan makes of the inputs, in the order of the outputs.
+  /// The plan's results for the inputs, in the order of the outputs.
   std::vector<at::Tensor> run(const codegen::Plan& plan) const {
     capture::Env env;
     EXPECT_TRUE(plan.evaluator().evaluate({}, env));

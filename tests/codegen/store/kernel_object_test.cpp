@@ -1,4 +1,4 @@
-// Where an object comes from, and what the log `kernel_code` says of it.
+// Where an object comes from, and what the log `kernel_code` says about it.
 
 #include "codegen/kernel/kernel_object.h"
 
@@ -21,7 +21,7 @@ class Uppercase final : public KernelCompiler {
   std::string compile(std::string_view text) const override { return "OBJECT OF " + std::string(text); }
 };
 
-/// Of no other test, and no other process.
+/// A text of no other test, and no other process.
 std::string new_text() {
   static int last = 0;
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();

@@ -1,4 +1,4 @@
-// What the store gives back: what was written, or nothing.
+// The store returns what was written, or nothing.
 
 #include "codegen/store/kernel_store.h"
 
@@ -24,7 +24,7 @@ struct Fixture {
   fs::path file = folder.path() / file_name_of(kKey);
 };
 
-/// A miss that is told to be a wrong content, and that the next write repairs.
+/// A miss that is reported as corrupt, and that the next write repairs.
 void expect_corrupt_then_repaired(Fixture& test, const std::string& what) {
   const uint64_t before = test.store.counts().corrupt;
   EXPECT_FALSE(test.store.read(kKey)) << what;
@@ -117,7 +117,7 @@ TEST(KernelStore, MissesAnotherKernelsFileUnderItsName) {
 TEST(KernelStore, DoesNotReadAFileLargerThanAnyKernel) {
   Fixture test;
   ASSERT_TRUE(test.store.write(kKey, kObject));
-  fs::resize_file(test.file, uint64_t{1} << 40);  // a hole: no disk holds it
+  fs::resize_file(test.file, uint64_t{1} << 40);  // sparse: no disk could hold it
   expect_corrupt_then_repaired(test, "a terabyte");
 }
 

@@ -65,7 +65,7 @@ TEST(StoreProcesses, OneKilledAtAnyTimeDoesNoHarm) {
     }
     char byte;
     ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    kill(child, SIGKILL);  // somewhere within a write, most likely
+    kill(child, SIGKILL);  // most likely during a write
     waitpid(child, nullptr, 0);
     close(ready[0]);
     close(ready[1]);

@@ -1,4 +1,4 @@
-// A program with more rights than its caller has keeps no kernels where the caller's environment says.
+// A program with more rights than its caller keeps no kernels where the caller's environment says.
 
 #include "codegen/store/store_folder.h"
 
@@ -10,7 +10,7 @@ namespace {
 bool has_more_rights = false;
 }  // namespace
 
-// In the place of the C library's, which asks how the process was started.
+// Replaces the C library's function, which asks how the process was started.
 extern "C" char* secure_getenv(const char* name) noexcept { return has_more_rights ? nullptr : std::getenv(name); }
 
 namespace hindcast::codegen::store {

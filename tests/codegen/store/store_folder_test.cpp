@@ -11,7 +11,7 @@
 namespace hindcast::codegen::store {
 namespace {
 
-/// The three variables as given, and as they were afterwards. Those not given are not set.
+/// Sets the three variables as given and unsets the others; restores them at the end.
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& values) {

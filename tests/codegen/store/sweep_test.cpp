@@ -1,4 +1,4 @@
-// The size of the folder is bounded; what was used last stays.
+// The size of the folder is bounded; the most recently used files stay.
 
 #include "codegen/store/sweep.h"
 

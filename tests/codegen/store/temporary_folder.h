@@ -1,5 +1,5 @@
 #pragma once
-// A folder of a test's own, and what tests do to the files in it.
+// A test's own folder, and helpers for the files in it.
 
 #include <gtest/gtest.h>
 
@@ -50,13 +50,13 @@ inline std::string contents_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// As another process might have left it, with the rights that the store asks for.
+/// As another process might have left it, with the permissions that the store requires.
 inline void put_file(const std::filesystem::path& file, std::string_view bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
   chmod(file.c_str(), 0600);
 }
 
-/// Seconds since 1970 at which the file was used last.
+/// Sets the time of last use, in seconds since 1970.
 inline void set_used(const std::filesystem::path& file, time_t seconds) {
   const timespec times[2] = {{seconds, 0}, {seconds, 0}};
   ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0) << file;

@@ -110,7 +110,7 @@ TEST(StoreFailures, AFolderThatMayNotBeWrittenToIsStillRead) {
   ASSERT_TRUE(test.store.write(kKey, kObject));
   ASSERT_EQ(chmod(test.folder.path().c_str(), 0500), 0);
   const auto body = [&] {
-    // Root may write anywhere, so it becomes somebody to whom the folder and its file are given.
+    // Root may write anywhere, so it becomes another user, who gets the folder and its file.
     if (geteuid() == 0) {
       if (chown(test.folder.path().c_str(), 1, 1) != 0 || chown(test.file.c_str(), 1, 1) != 0 || setuid(1) != 0) return 10;
     }

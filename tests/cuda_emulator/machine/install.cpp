@@ -1,5 +1,5 @@
-// Linked into a program of tests, this lets HINDCAST_CUDA_EMULATOR=1 put the emulator in the place of the backend for the CPU; with =card
-// fusion reckons with a card too.
+// Linked into a test program, this makes HINDCAST_CUDA_EMULATOR=1 replace the backend for the CPU by the emulator; with =card, fusion also
+// uses a card's costs.
 
 #include "tests/cuda_emulator/machine/machine.h"
 

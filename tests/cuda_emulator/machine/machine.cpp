@@ -30,17 +30,17 @@ namespace backend = codegen::cuda;
 std::atomic<uint64_t> launches = 0, threads = 0;
 std::atomic<bool> costs_of_card = false;
 
-constexpr size_t kMostNames = 1000;  // nobody may ask for them
+constexpr size_t kMostNames = 1000;  // in case nobody takes them
 std::vector<std::string> launched;
 std::mutex one_launch_at_a_time;
 
-// A small card, so that small tensors fill it. Changed by tests alone, between launches.
+// A small card, so that small tensors fill it. Only tests change it, between launches.
 backend::Limits limits_of_card{.multiprocessors = 4, .threads_of_multiprocessor = 512};
 std::function<std::string(std::string)> edit_of_texts;
 
 Dim3 dim_of(const backend::Dim& dim) { return {dim.x, dim.y, dim.z}; }
 
-/// The text's kernels, and the threads of a block that each says it has at most.
+/// The text's kernels, and the declared maximum of threads per block of each.
 std::map<std::string, uint64_t> kernels_in(const std::string& text) {
   static const std::regex entry(R"(extern "C" __global__ void __launch_bounds__\((\w+)[^)]*\) (\w+)\()");
   std::map<std::string, uint64_t> kernels;
@@ -68,11 +68,11 @@ class Function {
  private:
   std::shared_ptr<const std::string> text_;
   std::string name_;
-  uint64_t most_threads_;  // of a block: a card refuses more
+  uint64_t most_threads_;  // per block: a card refuses more
   mutable const Kernel* kernel_ = nullptr;
 };
 
-// One launch at a time has its memory known.
+// Only one launch at a time has its memory registered.
 class Touched {
  public:
   explicit Touched(c10::ArrayRef<backend::Memory> memory) {
@@ -81,7 +81,7 @@ class Touched {
       const char* begin = static_cast<const char*>(one.begin);
       const char* end = begin + one.bytes;
       bool has_values = one.has_values;
-      // Tensors may share memory, as views of one do.
+      // Tensors may share memory, as views do.
       for (auto i = spans.begin(); i != spans.end();) {
         if (i->first >= end || i->second.first <= begin) {
           ++i;
@@ -109,14 +109,14 @@ class Touched {
   std::vector<const char*> begins_;
 };
 
-/// As NVRTC compiles a text: all of its kernels.
+/// Compiles all kernels of a text, like NVRTC.
 void compile_all(const std::string& text) {
   std::vector<std::string> names;
   for (const auto& [name, threads] : kernels_in(text)) names.push_back(name);
   cuda::compile(refusing_restrict(text), names);
 }
 
-/// Whether kernels are compiled and run, or their texts are all that is wanted.
+/// Whether kernels are compiled and run, or only their texts are needed.
 const bool kernels_run = std::getenv("HINDCAST_ONLY_TEXTS") == nullptr;
 
 /// Whether kernels that no test launches are compiled too, as in `make test-all`.
@@ -150,7 +150,7 @@ class Emulator final : public backend::Machine {
   const backend::Limits& limits() const override { return limits_of_card; }
   std::string_view identity() const override { return "emulator"; }
 
-  // The object is the text: what g++ makes of it cannot be loaded twice from one file.
+  // The object is the text: the compiled library cannot be loaded twice from one file.
   std::string compile(std::string_view text) const override {
     std::string own(text);
     if (kernels_run && all_are_compiled) compile_all(own);
@@ -186,7 +186,7 @@ class Emulator final : public backend::Machine {
 }  // namespace
 
 const backend::Machine& emulator_machine() {
-  // New memory is of NaNs: what one launch left out and a later one reads shows in the results.
+  // New memory is filled with NaNs, so that a read of what a launch did not write shows in the results.
   FLAGS_caffe2_cpu_allocator_do_junk_fill = true;
   static const auto* const machine = new Emulator;  // threads of the library may still use it at exit
   return *machine;

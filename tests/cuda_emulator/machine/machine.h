@@ -1,5 +1,5 @@
 #pragma once
-// The emulator in a card's place: kernels that the backend for CUDA writes run on CPU tensors, and an error of a kernel is an exception.
+// The emulator in place of a card: the kernels of the backend for CUDA run on CPU tensors, and an error in a kernel is an exception.
 
 #include "codegen/cuda/machine.h"
 
@@ -10,11 +10,11 @@
 
 namespace hindcast::tests::cuda {
 
-/// Of this process. Made on first use. Leaves the texts of all kernels in the folder that HINDCAST_KEPT_TEXTS names. With
+/// The process's emulator, created on first use. Writes the texts of all kernels to the folder that HINDCAST_KEPT_TEXTS names. With
 /// HINDCAST_ONLY_TEXTS=1 it runs none of them: results are garbage, and tests fail, in a hundredth of the time.
 const codegen::cuda::Machine& emulator_machine();
 
-/// By all launches so far.
+/// Sums over all launches so far.
 struct LaunchCounts {
   uint64_t launches = 0, threads = 0;
 };
@@ -31,7 +31,7 @@ class WithLimits {
   const codegen::cuda::Limits before_;
 };
 
-/// While it lives, kernels that are loaded have their texts edited first: those on disk stay as they are.
+/// While it lives, the texts of kernels are edited as they are loaded; those on disk stay unchanged.
 class WithEdit {
  public:
   explicit WithEdit(std::function<std::string(std::string)> edit);
@@ -40,7 +40,7 @@ class WithEdit {
   WithEdit& operator=(const WithEdit&) = delete;
 };
 
-/// While alive, fusion reckons with a card. Else with the CPU, whose suites say which groups there are.
+/// While it lives, fusion uses a card's costs; otherwise the CPU's, whose suites check the groups.
 class CostsOfACard {
  public:
   CostsOfACard();
@@ -49,7 +49,7 @@ class CostsOfACard {
   CostsOfACard& operator=(const CostsOfACard&) = delete;
 };
 
-/// Names of the kernels that were launched since this was asked last, in order.
+/// Names of the kernels launched since the last call, in order.
 std::vector<std::string> take_launched();
 
 }  // namespace hindcast::tests::cuda

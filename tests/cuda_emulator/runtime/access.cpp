@@ -49,7 +49,7 @@ Traffic& Block::traffic() {
   return traffic;
 }
 
-// Who comes first of its launch.
+// Counts the first access of its kind in the launch.
 void Block::count(const Cell& cell, AccessKind kind, uint64_t bytes) const {
   if (kind != AccessKind::Write && cell.reads.block() < now_.first_block) traffic().read += bytes;
   if (kind != AccessKind::Read && cell.writes.block() < now_.first_block) traffic().written += bytes;
@@ -66,7 +66,7 @@ void Block::check(Region& region, bool shared, uint64_t address, uint64_t bytes,
     return check(region, shared, address + first, bytes - first, kind);
   }
   Moment now = now_;
-  // A block's shared memory is its own: what others left in it counts for nothing.
+  // A block's shared memory is its own: accesses of earlier blocks do not count.
   if (shared) now.first_block = now.block;
   const Shadow::Range cells = region.shadow.cells_of(offset, bytes);
   for (Cell* cell = cells.begin; cell != cells.end; ++cell) {

@@ -11,7 +11,7 @@ namespace {
 Block* running = nullptr;
 uint32_t blocks_so_far = 0;  // of all launches
 
-/// Made once: a launch of many blocks would spend its time on mapping stacks.
+/// Created once: a launch of many blocks would spend its time on mapping stacks.
 Fibre* fibre_of(uint32_t thread) {
   static std::vector<std::unique_ptr<Fibre>> fibres;
   while (fibres.size() <= thread) fibres.push_back(std::make_unique<Fibre>());
@@ -113,7 +113,7 @@ uint32_t Block::missing_lanes(uint32_t thread) const {
 
 void Block::release_warp(uint32_t thread) {
   const Thread asking = threads_[thread];
-  // From the last one, which comes last: all but one of the calls end at once.
+  // Starts with the last lane, which arrives last: all but one of the calls end at once.
   for (uint32_t lane = kWarpSize; lane-- > 0;) {
     if ((asking.mask >> lane & 1) != 0 && !waits_with(thread, lane)) return;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// One block at a time of a launch that runs.
+// One block of the running launch at a time.
 
 #include <optional>
 #include <vector>
@@ -14,20 +14,20 @@ class Block {
  public:
   Block(const Kernel& kernel, const LaunchShape& shape, void** arguments);
 
-  /// The block that runs now.
+  /// The block that is running.
   static Block& current();
-  /// Of all blocks so far.
+  /// Totals of all blocks so far.
   static Traffic& traffic();
 
-  /// The block of this number, from start to end; throws KernelError.
+  /// Runs the block of this number; throws KernelError.
   void run(uint64_t number);
 
   // The rest is called by kernels, on a thread's fibre.
   void access(uint64_t address, uint64_t bytes, AccessKind kind);
   void wait_for_block(int line);
-  /// Gives what the warp has for the thread: of a shuffle the number of the lane `source`, of a vote the votes of all.
+  /// Returns the warp's result for the thread: for a shuffle the number of the lane `source`, for a vote the votes of all.
   uint64_t wait_for_warp(WarpCall call, uint32_t mask, uint64_t given, uint32_t source, int line);
-  /// Ends the launch. What has run of its threads is never gone back to.
+  /// Ends the launch. None of its threads is resumed.
   [[noreturn]] void fail(Wrong kind, uint64_t address, int64_t element, std::string what, bool between_blocks = false);
 
  private:
@@ -54,9 +54,9 @@ class Block {
   std::vector<Region> shared_;
   std::vector<Thread> threads_;
   std::vector<hindcast_emulator::Index> indices_;  // of the threads
-  std::vector<uint32_t> warp_barriers_;            // that each warp has passed
+  std::vector<uint32_t> warp_barriers_;            // passed by each warp
   Dim3 place_;                                     // of the block
-  Moment now_;                                     // of the thread that runs
+  Moment now_;                                     // of the running thread
   std::optional<Finding> finding_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What kernels call while they run.
+// The functions that running kernels call.
 
 #include "tests/cuda_emulator/text/calls.h"
 

@@ -27,7 +27,7 @@ std::string content(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Exists as long as the program.
+/// Lives as long as the program.
 class Folder {
  public:
   Folder() {
@@ -45,7 +45,7 @@ class Folder {
   fs::path path_;
 };
 
-/// Its exit status, 127 where it cannot be started. What it says goes to a file.
+/// Returns the exit status, 127 if it cannot be started. Its output goes to a file.
 int run(const Command& command, const fs::path& log) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -63,7 +63,7 @@ int run(const Command& command, const fs::path& log) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/// As the emulator needs kernels. At -O1 no load or store goes missing that the machine code of NVRTC has.
+/// Compiles for the emulator. -O1 keeps every load and store that NVRTC's machine code has.
 Command kernel_command(const std::string& source, const std::string& object) {
   return {"g++", "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-exceptions", "-fno-rtti",
           // The compiler's part of the sanitizers; their libraries are not linked.

@@ -1,5 +1,5 @@
 #pragma once
-// CUDA text to a module, by g++ out of process. The text is compiled as it is; only a header comes before it.
+// CUDA text to a module, by g++ in another process. The text is compiled unchanged, after a header.
 
 #include <stdexcept>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace hindcast::tests::cuda {
 
-/// Shows the compiler's messages.
+/// The text contains the compiler's messages.
 class CompileError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Why nothing can be compiled here; empty where it can.
+/// Why nothing can be compiled here; empty if it can.
 std::string why_no_compiler();
 
-/// With these kernels, which are extern "C". The same text is compiled once; its module lives until the program ends.
+/// Compiles these kernels, which are extern "C". The same text is compiled once; its module lives until the program ends.
 const Module& compile(const std::string& text, const std::vector<std::string>& kernels);
 
 }  // namespace hindcast::tests::cuda

@@ -11,7 +11,7 @@ namespace hindcast::tests::cuda {
 
 namespace context = boost::context::detail;
 
-/// boost::context::fiber would unwind a fibre that has not ended, through a kernel; these two functions do nothing but switch.
+/// boost::context::fiber would unwind an unfinished fibre, through a kernel; these two functions only switch.
 struct Fibre::Jump {
   static void run(context::transfer_t from) {
     auto& fibre = *static_cast<Fibre*>(from.data);
@@ -22,13 +22,13 @@ struct Fibre::Jump {
 };
 
 Fibre::Fibre() {
-  // A page that nobody may touch ends the stack.
+  // An inaccessible page guards the end of the stack.
   const uint64_t guard = sysconf(_SC_PAGESIZE);
   mapping_ = mmap(nullptr, guard + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping_ == MAP_FAILED) throw std::bad_alloc();
   mprotect(mapping_, guard, PROT_NONE);
   stack_ = reinterpret_cast<uint64_t>(mapping_) + guard;
-  // Stacks that all began at the same distance from a page would share the same few lines of the cache.
+  // Stacks at the same offset within a page would compete for the same few cache lines.
   static std::atomic<uint64_t> fibres = 0;
   offset_ = fibres++ % 32 * 128;
 }

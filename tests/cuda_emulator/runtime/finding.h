@@ -1,5 +1,5 @@
 #pragma once
-// What the emulator finds wrong in a kernel.
+// An error that the emulator finds in a kernel.
 
 #include <cstdint>
 #include <ostream>
@@ -11,7 +11,7 @@ namespace hindcast::tests::cuda {
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
   uint64_t count() const { return uint64_t{x} * y * z; }
-  /// The place that the number `i` has, x first.
+  /// The coordinates of number `i`, x first.
   Dim3 at(uint64_t i) const { return {uint32_t(i % x), uint32_t(i / x % y), uint32_t(i / x / y)}; }
   bool operator==(const Dim3&) const = default;
 };
@@ -19,9 +19,9 @@ struct Dim3 {
 enum class Wrong {
   GlobalBounds,
   SharedBounds,
-  ArrayBounds,  // of an array whose length the text says, in shared memory or a thread's own
+  ArrayBounds,  // of an array whose length is in the text, in shared memory or a thread's own
   Uninitialised,
-  ReadAfterWrite,  // these three: races, of two threads that nothing orders
+  ReadAfterWrite,  // these three: races, of two unordered threads
   WriteAfterRead,
   WriteAfterWrite,
   Barrier,
@@ -37,15 +37,15 @@ struct Finding {
   std::string kernel;
   Dim3 block, thread;
   uint64_t address = 0;
-  /// Which element of its memory or its array, counted in accesses of this size; -1: of none.
+  /// The index of the element in its memory or array, counted in accesses of this size; -1: none.
   int64_t element = -1;
   bool between_blocks = false;
-  /// What was seen and what was expected.
+  /// What was found and what was expected.
   std::string what;
 };
 std::string describe(const Finding& finding);
 
-/// Ends a launch; nothing of the kernel runs any more.
+/// Ends a launch; nothing of the kernel runs afterwards.
 class KernelError : public std::runtime_error {
  public:
   explicit KernelError(Finding finding) : std::runtime_error(describe(finding)), finding_(std::move(finding)) {}

@@ -10,7 +10,7 @@ namespace {
 
 uint64_t blocks_at_ends = UINT64_MAX;
 
-/// What today's cards take.
+/// The limits of today's cards.
 void check(const Kernel& kernel, const LaunchShape& shape) {
   constexpr uint32_t kMostThreads = 1024, kMostBlocksInYAndZ = 65535;
   std::string what;

@@ -1,5 +1,5 @@
 #pragma once
-// Runs a kernel on the CPU, each thread on a fibre, one after the other: a thread runs until it ends or waits for others.
+// Runs a kernel on the CPU, each thread on a fibre, one at a time: a thread runs until it ends or waits for others.
 
 #include <cstdint>
 
@@ -12,10 +12,10 @@ struct LaunchShape {
   uint32_t shared_bytes = 0;  // of dynamic shared memory
 };
 
-/// With cuLaunchKernel's array of arguments, each entry the address of one. Throws KernelError at the first error that the kernel makes.
+/// `arguments` is cuLaunchKernel's array, each entry the address of one. Throws KernelError at the kernel's first error.
 void launch(const Kernel& kernel, const LaunchShape& shape, void** arguments);
 
-/// While it lives, launches run only so many of their first blocks and of their last ones: of large tensors what is at their ends.
+/// While it lives, launches run only this many of their first and of their last blocks: for large tensors, their ends.
 class WithBlocksAtEnds {
  public:
   explicit WithBlocksAtEnds(uint64_t blocks);
@@ -24,15 +24,15 @@ class WithBlocksAtEnds {
   WithBlocksAtEnds& operator=(const WithBlocksAtEnds&) = delete;
 };
 
-/// Bytes of global memory that launches touched, each byte once for every launch that read it, and once for every one that wrote it: what
-/// a card moves whose cache holds all that a launch reads twice.
+/// Bytes of global memory that launches touched, each byte once per launch that read it, and once per launch that wrote it: the traffic of
+/// a card whose cache holds everything that a launch reads twice.
 struct Traffic {
   uint64_t read = 0, written = 0;
 };
-/// Of all launches since this was asked last.
+/// Sums over all launches since the last call.
 Traffic take_traffic();
 
-/// As above, of values. They must have the very types of the kernel's parameters.
+/// The same with values, whose types must be exactly those of the kernel's parameters.
 template <class... Arguments>
 void launch_with(const Kernel& kernel, const LaunchShape& shape, Arguments... arguments) {
   void* array[] = {&arguments...};

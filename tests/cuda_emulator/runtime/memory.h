@@ -1,5 +1,5 @@
 #pragma once
-// The global memory that kernels may touch: a table of regions.
+// The global memory that kernels may access: a table of regions.
 
 #include <array>
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Region {
 
 class Memory {
  public:
-  /// All memory of the process that kernels may touch.
+  /// All memory of the process that kernels may access.
   static Memory& global();
 
   /// `written`: the host wrote it, so kernels may read it.
@@ -29,20 +29,20 @@ class Memory {
 
   /// The region that holds the address, or null.
   Region* find(uint64_t address);
-  /// In words, where an address lies that no region holds.
+  /// A description of an address that no region holds.
   std::string near(uint64_t address) const;
 
  private:
   std::map<uint64_t, Region> regions_;  // by begin
-  std::array<Region*, 4> recent_ = {};  // those that were found last
+  std::array<Region*, 4> recent_ = {};  // the last ones found
   size_t oldest_ = 0;
 };
 
-/// Global memory of its own, with room on both sides that belongs to nobody.
+/// Global memory of its own, with unowned space on both sides.
 template <class T>
 class DeviceArray {
  public:
-  /// Nobody has written it.
+  /// Nothing is written yet.
   explicit DeviceArray(size_t count, std::string name = "array") : DeviceArray(count, std::move(name), false) {}
   explicit DeviceArray(const std::vector<T>& values, std::string name = "array") : DeviceArray(values.size(), std::move(name), true) {
     for (size_t i = 0; i < values.size(); ++i) data()[i] = values[i];

@@ -18,7 +18,7 @@ void* symbol(void* library, const std::string& name) {
   return found;
 }
 
-/// The table of the parts that one shared object has in memory.
+/// The table of the segments of a shared object in memory.
 struct Parts {
   uint64_t base;  // of the shared object
   Span image = {};

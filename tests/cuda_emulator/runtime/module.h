@@ -35,7 +35,7 @@ struct Kernel {
 struct Binding {
   hindcast_emulator::Variables variables;
   Span shared_memory;
-  /// The dynamic one, smem, has the size that it has at most.
+  /// The dynamic one, smem, has its largest possible size.
   std::vector<std::pair<std::string, Span>> shared_arrays;
 };
 
@@ -46,7 +46,7 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Throws where there is none of this name.
+  /// Throws if there is none of this name.
   const Kernel& kernel(const std::string& name) const;
   /// For this thread.
   Binding bind() const;
@@ -60,7 +60,7 @@ class Module {
   Bind* bind_;
   std::map<std::string, Kernel> kernels_;
   std::vector<SharedArray> shared_;
-  uint64_t shared_bytes_ = 0;  // of all arrays together, with what lies between
+  uint64_t shared_bytes_ = 0;  // of all arrays together, with padding
   Span image_;
 };
 

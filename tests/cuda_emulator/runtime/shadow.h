@@ -1,7 +1,7 @@
 #pragma once
-// What is known of each piece of memory: who wrote and who read it last, and when. Two accesses are ordered if they are of one thread, if
-// a barrier of the block lies between them, if a barrier of their warp does, or if they are of two launches. What is not ordered is a race,
-// in whatever order the emulator happens to run the threads.
+// What is known of each piece of memory: who wrote and who read it last, and when. Two accesses are ordered if they are of one thread, if a
+// barrier of the block or of their warp lies between them, or if they are of two launches. Unordered accesses are a race, whatever order
+// the emulator runs the threads in.
 
 #include <cstdint>
 #include <optional>
@@ -13,16 +13,16 @@ namespace hindcast::tests::cuda {
 
 enum class AccessKind { Read, Write, Atomic };
 
-/// Where a launch has come to.
+/// The progress of a launch.
 struct Moment {
   uint32_t first_block = 1;  // of this launch; blocks are counted over all launches
   uint32_t block = 1;
-  uint32_t barriers = 0;       // that the block has passed
-  uint32_t warp_barriers = 0;  // that the thread's warp has passed
+  uint32_t barriers = 0;       // passed by the block
+  uint32_t warp_barriers = 0;  // passed by the thread's warp
   uint32_t thread = 0;
 };
 
-/// Accesses that are not ordered among themselves, as one. What they have in common is kept, so nothing needs clearing between launches.
+/// Accesses that are unordered among themselves, as one. It keeps what they have in common, so nothing needs clearing between launches.
 class Accesses {
  public:
   /// Whether all of them come before `now`.
@@ -55,15 +55,15 @@ struct Cell {
   void add(const Moment& now, AccessKind kind);
 };
 
-/// The cells of some memory: one for the smallest piece that was ever accessed, as one for each byte would be slow. They are made when they
-/// are first asked for: a large tensor of which little is touched costs little.
+/// The cells of some memory: one per smallest piece that was ever accessed, as one per byte would be slow. They are created on first use: a
+/// large tensor of which little is accessed costs little.
 class Shadow {
  public:
-  /// `begin`: an address, by which an aligned access lies in one part.
+  /// `begin`: the address, so that an aligned access lies in one part.
   Shadow(uint64_t begin, uint64_t bytes, bool written)
       : skip_(begin % kAlignment), end_(skip_ + bytes), written_(written), parts_((end_ + kPart - 1) / kPart) {}
 
-  /// Bytes behind the offset that lie in one part.
+  /// Bytes after the offset that are in the same part.
   uint64_t of_part(uint64_t offset) const { return kPart - (offset + skip_) % kPart; }
   /// The cells of an access, which lies within the memory and in one part.
   struct Range {

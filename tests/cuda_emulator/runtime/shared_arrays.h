@@ -1,5 +1,5 @@
 #pragma once
-// The shared arrays of a compiled kernel, from the table of symbols.
+// The shared arrays of a compiled kernel, from the symbol table.
 
 #include <string>
 #include <vector>

@@ -19,8 +19,8 @@ struct Thread {
   int line = 0;  // where it waits
   WarpCall call = WarpCall::Barrier;
   uint32_t mask = 0;      // of the lanes that it waits for
-  uint64_t given = 0;     // what it brings them
-  uint32_t source = 0;    // the lane whose number it wants of a shuffle
+  uint64_t given = 0;     // its number for the others
+  uint32_t source = 0;    // the lane whose number it requests in a shuffle
   uint64_t received = 0;  // that number, or the votes of all
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Atomic operations. Threads of a block run one after the other, so what is left to do is to say which memory they are for.
+// Atomic operations. Threads of a block run one at a time, so these only report which memory they access.
 
 #include "qualifiers.h"
 
@@ -17,7 +17,7 @@ template <class T>
 struct Itself {
   using type = T;
 };
-/// So that only the pointer says what T is, as CUDA's overloads do.
+/// Lets only the pointer determine T, like CUDA's overloads.
 template <class T>
 using Same = typename Itself<T>::type;
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel's shared object and the emulator know of each other. Read by kernels too, so it includes nothing.
+// The interface between a kernel's shared object and the emulator. Kernels include it too, so it includes nothing.
 
 namespace hindcast_emulator {
 
@@ -7,7 +7,7 @@ struct Index {
   unsigned x, y, z;
 };
 
-/// What the emulator does for kernels. Each may leave its caller for ever: an error stops the launch.
+/// The emulator's functions for kernels. None needs to return: an error stops the launch.
 struct Calls {
   void (*read)(const volatile void* address, unsigned long bytes);
   void (*write)(const volatile void* address, unsigned long bytes);
@@ -21,13 +21,13 @@ struct Calls {
   void (*outside_array)(unsigned long index, unsigned line);
 };
 
-/// What the emulator writes in the shared object before a thread goes on.
+/// Variables of the shared object that the emulator sets before it resumes a thread.
 struct Variables {
   Index* thread_index;
   Index* block_index;
   Index* block_size;
   Index* grid_size;
-  /// Dynamic shared memory of the thread that asks.
+  /// Dynamic shared memory of the calling thread.
   char* dynamic_shared;
 };
 

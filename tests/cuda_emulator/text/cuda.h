@@ -1,5 +1,5 @@
 #pragma once
-// Included before a kernel's text (-include): what NVRTC knows without being told, for GCC.
+// Included before a kernel's text (-include): NVRTC's built-in declarations, for GCC.
 
 #define __CUDACC_RTC__ 1
 

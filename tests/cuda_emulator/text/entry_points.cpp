@@ -1,5 +1,5 @@
-// Linked into each kernel's shared object: what GCC calls at each load and store (-fsanitize=thread) and where a check fails
-// (-fsanitize=alignment,bounds,object-size), handed on to the emulator. No sanitizer's own library is linked.
+// Linked into each kernel's shared object: the functions that GCC calls at each load and store (-fsanitize=thread) and at a failed check
+// (-fsanitize=alignment,bounds,object-size), which forward to the emulator. No sanitizer's own library is linked.
 
 #include "calls.h"
 
@@ -45,7 +45,7 @@ HC_ACCESSES(16)
 void __tsan_read_range(void* address, unsigned long bytes) { calls.read(address, bytes); }
 void __tsan_write_range(void* address, unsigned long bytes) { calls.write(address, bytes); }
 
-// The first fields of what GCC says of a failed check.
+// The first fields of GCC's data about a failed check.
 struct Place {
   const char* file;
   unsigned line, column;

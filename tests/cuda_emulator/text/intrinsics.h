@@ -1,5 +1,5 @@
 #pragma once
-// Functions that CUDA has without an include: those of C's library, and intrinsics.
+// Functions that CUDA declares without an include: those of C's library, and intrinsics.
 
 #include "qualifiers.h"
 
@@ -42,7 +42,7 @@ __forceinline__ T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// The text is compiled with -ffp-contract=off, so these are rounded once as they are.
+// The text is compiled with -ffp-contract=off, so these round once.
 __forceinline__ float __fmul_rn(float a, float b) { return a * b; }
 __forceinline__ double __dmul_rn(double a, double b) { return a * b; }
 __forceinline__ float __fadd_rn(float a, float b) { return a + b; }

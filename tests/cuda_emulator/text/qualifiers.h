@@ -3,12 +3,12 @@
 
 #include "calls.h"
 
-// Compiled only if something calls it: HC_EMULATOR_ENTRY does. Not inlined into what calls it, which is not instrumented.
+// Compiled only if called, as HC_EMULATOR_ENTRY does. Not inlined into its caller, which is not instrumented.
 #define __global__ inline __attribute__((noinline))
 #define __device__
 #define __host__
-// thread_local: the linker then tells the name, the place and the size of each array. constinit: no function that initialises it.
-// Not `static`, which would contradict `extern __shared__`.
+// thread_local: the linker then reports the name, the place and the size of each array. constinit: without an initialising function. Not
+// `static`, which would contradict `extern __shared__`.
 #define __shared__ constinit thread_local
 #define __constant__ const
 #define __restrict__ __restrict
@@ -16,7 +16,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// For what must not count as an access of the kernel's.
+// For accesses that must not count as the kernel's.
 #define HC_EMULATOR_UNCHECKED __attribute__((no_sanitize("thread"), noinline, unused))
 
 using uint3 = hindcast_emulator::Index;
@@ -25,15 +25,15 @@ struct dim3 {
 };
 
 extern "C" {
-// Constant for each thread, so a value kept over a barrier stays right.
+// Constant per thread, so a value kept across a barrier stays right.
 extern const uint3 threadIdx, blockIdx, blockDim, gridDim;
 const hindcast_emulator::Calls* hindcast_emulator_calls();
 }
 inline constexpr int warpSize = 32;
 
-/// Barriers are told apart by their lines: a return address would change where GCC unrolls a loop.
+/// Line numbers distinguish barriers: a return address would change where GCC unrolls a loop.
 __forceinline__ void __syncthreads(int line = __builtin_LINE()) { hindcast_emulator_calls()->barrier(line); }
-// Fences order nothing that the emulator believes in: it wants two launches instead.
+// The emulator does not count fences as order: it requires two launches instead.
 __forceinline__ void __threadfence() {}
 __forceinline__ void __threadfence_block() {}
 

@@ -1,5 +1,5 @@
 #pragma once
-// CUDA's vector types, aligned as CUDA aligns them: of three elements as one element, of others as a whole, up to 16 bytes.
+// CUDA's vector types with CUDA's alignment: vectors of three like one element, others as a whole, up to 16 bytes.
 
 #include "qualifiers.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the threads of a warp do together: barriers, shuffles, votes.
+// Operations of the threads of a warp: barriers, shuffles, votes.
 
 #include "qualifiers.h"
 
@@ -7,7 +7,7 @@ namespace hindcast_emulator {
 
 __forceinline__ int lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
 
-/// From `source` in its part of the warp. A source outside of the part gives the lane's own value.
+/// From `source` in its part of the warp. A source outside of the part returns the lane's own value.
 template <class T>
 __forceinline__ T shuffle(unsigned mask, T value, int source, bool inside, int line) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "what registers hold");

@@ -12,7 +12,7 @@ void expect_same_bits(const at::Tensor& given, const at::Tensor& expected, const
   EXPECT_TRUE(at::allclose(given, expected, 0, 0, /*equal_nan=*/true)) << where << "\n" << given << "\n" << expected;
 }
 
-// `exact`: in float64; undefined where there is no such thing.
+// `exact`: the float64 result; undefined where none exists.
 void expect_near(const at::Tensor& given, const at::Tensor& expected, const at::Tensor& exact, const std::string& where) {
   const at::Tensor a = wide(given), b = wide(expected);
   EXPECT_TRUE(a.isnan().equal(b.isnan())) << where;

@@ -1,5 +1,5 @@
 #pragma once
-// A function beside the same function compiled: results and gradients of several calls.
+// Compares a compiled function with the function itself: results and gradients of several calls.
 
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -21,10 +21,10 @@ struct AotCase {
   std::function<Tensors()> inputs;  // new ones in each call, equal for equal seeds
   TensorsFunction function;
   bool is_eager = false;        // cannot be traced
-  bool has_no_float64 = false;  // or gives other numbers there
+  bool has_no_float64 = false;  // or gives other numbers in float64
 };
 
-/// Without kernels: programs have the stock engine's bits, and are there after the first call.
+/// Without kernels: programs give the stock engine's bits, and are compiled by the end of the first call.
 inline AotOptions exact_programs() {
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compilers::eager();
@@ -35,7 +35,7 @@ inline AotOptions exact_programs() {
 
 inline bool are_equal_with_nan(const at::Tensor& a, const at::Tensor& b) { return at::allclose(a, b, 0, 0, /*equal_nan=*/true); }
 
-/// How far from float64 kernels may be, beside twice as far as ATen: relative to the largest element.
+/// How far kernels may be from float64, in addition to twice ATen's error, relative to the largest element.
 inline constexpr double kRounding = 1e-6;
 
 /// Results, and gradients of inputs that require grad, of one call and its backward.
@@ -71,8 +71,8 @@ Outcome outcome_of(const AotCase& of, const Call& call, uint64_t seed, bool in_d
   return outcome;
 }
 
-/// Traces, runs the programs through ATen to the stock engine's bits, and with kernels as near to float64 as ATen; both partitions; with
-/// and without a guard.
+/// Traces, and expects programs run through ATen to give the stock engine's bits, and kernels to be as close to float64 as ATen; with both
+/// partitions, with and without a guard.
 void expect_like_eager(const AotCase& of);
 
 }  // namespace hindcast::tests

@@ -1,4 +1,4 @@
-// Compiled functions that are called while a backward runs: in the backward of a custom Function, or where a checkpoint computes again.
+// Compiled functions that are called while a backward runs: in the backward of a custom Function, or in the recomputation of a checkpoint.
 
 #include <hindcast/aot.h>
 #include <hindcast/graph.h>
@@ -42,7 +42,7 @@ TEST(CalledInABackward, RunsItsProgram) {
   EXPECT_EQ(compiled_slope().stats().hits, 2U);
 }
 
-/// As a checkpoint does: no history in the forward; the backward restores LibTorch's generator, and computes again with grad mode on.
+/// Like a checkpoint: no history in the forward; the backward restores LibTorch's generator and recomputes with grad mode on.
 struct Checkpointed : torch::autograd::Function<Checkpointed> {
   using Of = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -98,7 +98,7 @@ TEST(CalledInABackward, ACheckpointOfAFunctionThatIsKnownAlready) {
   }
 }
 
-// Where the one is no program, and the other is one.
+// One of the two calls cannot become a program, the other can.
 TEST(CalledInABackward, ACheckpointOfAFunctionThatRunsAsItIsWithoutGradMode) {
   const auto f = aot_function(
       [](const at::Tensor& x) {
@@ -112,7 +112,7 @@ TEST(CalledInABackward, ACheckpointOfAFunctionThatRunsAsItIsWithoutGradMode) {
   EXPECT_GE(f.stats().hits, 4U);
 }
 
-// A forward without history, and later one with it from the same state of the generator: gradients of large batches are computed so.
+// A forward without history, and later one with history from the same generator state, as gradient caching for large batches does.
 TEST(CalledInABackward, WithoutHistoryFirstAndWithItThen) {
   const auto f = aot_function(&drop, with_kernels());
   at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -131,7 +131,7 @@ TEST(CalledInABackward, WithoutHistoryFirstAndWithItThen) {
   }
 }
 
-// Others than those: kernels draw them, as before.
+// Outside of such recomputations, kernels still draw the numbers.
 TEST(CalledInABackward, KernelsDrawWhereNobodyDrawsAgain) {
   const auto f = aot_function(&drop, with_kernels());
   for (int i = 0; i < 3; ++i) f(torch::ones({1000}, torch::requires_grad())).sum().backward();

@@ -1,4 +1,4 @@
-// equal() and allclose() of a function's own: asked in each call, as numbers are.
+// equal() and allclose() inside a function: checked again in each call, as numbers are.
 
 #include "tests/engine/aot/aot_grads.h"
 

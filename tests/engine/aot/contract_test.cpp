@@ -1,5 +1,4 @@
-// A compiled function is the function: it runs as often as without hindcast, in the state that it would run in, and what it does is done
-// once.
+// A compiled function behaves like the function: it runs as often as without hindcast, in the same state, and its effects happen once.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
@@ -41,7 +40,7 @@ std::string gradients(const Tensors& results, size_t of, const Tensors& inputs, 
   }
 }
 
-// A parameter changes between forward and backward. Autograd has what it saved, or says that this was written to.
+// A parameter changes between forward and backward. Autograd uses the value that it saved, or reports the write.
 TEST(Contract, ABackwardIsOfWhatTheForwardSaw) {
   using Function = std::function<Tensors(const at::Tensor&, const at::Tensor&)>;
   const std::vector<Function> functions = {
@@ -99,7 +98,7 @@ TEST(Contract, AModulesModeAtItsBackwardIsNothingToIt) {
   EXPECT_EQ(module->runs, 7) << "once for the program";
 }
 
-// What no program can do ends the recording in the middle of the first call. It does not run twice.
+// What a program cannot express ends the recording in the middle of the first call. The function does not run twice.
 TEST(Contract, WhatIsNoProgramRunsOnce) {
   int runs = 0;
   at::Tensor kept;
@@ -195,7 +194,7 @@ struct Unwanted : torch::autograd::Function<Unwanted> {
   }
 };
 
-// A result without a derivative is no error for a program that does not ask for it.
+// A result without a derivative is no error for a program whose gradients do not need it.
 TEST(Contract, ADerivativeThatNobodyAsksForMayFail) {
   const auto custom = [](const at::Tensor& x) { return Tensors{x.sin(), Unwanted::apply(x)}; };
   const auto x = leaf({4});
@@ -206,7 +205,7 @@ TEST(Contract, ADerivativeThatNobodyAsksForMayFail) {
   }
 }
 
-// Third derivatives, of results and of what lies on the way, where sizes change.
+// Third derivatives, of results and of intermediates, with sizes that change.
 TEST(Contract, DerivativesOfDerivatives) {
   const auto w = leaf({3, 3});
   const auto function = [&](const at::Tensor& x) { return (x.mm(w).tanh() * x.exp()).square(); };
@@ -227,7 +226,7 @@ TEST(Contract, DerivativesOfDerivatives) {
   }
 }
 
-// What the backward saved and no gradient flows into: an argument, a tensor from outside, a mask, an index that is a result.
+// Values that the backward saved and that get no gradient: an argument, a tensor from outside, a mask, an index that is a result.
 TEST(Contract, DerivativesOfDerivativesBesideConstants) {
   const auto w = leaf({3, 3}), v = leaf({3, 3}), outside = torch::randn({3, 3});
   using Function = std::function<Tensors(const at::Tensor&)>;
@@ -286,7 +285,7 @@ TEST(Contract, AnArgumentThatIsWrittenToBetweenTwoBackwardsIsNoSilentError) {
   }
 }
 
-// As in an evaluation that records gradients. The second trace makes the programs, with gradients of zeros.
+// As in an evaluation that records gradients. The second trace compiles the programs, with gradients of zeros.
 TEST(Contract, CallsWithoutABackwardAreTracedTwiceAtMost) {
   using Function = std::function<at::Tensor(const at::Tensor&)>;
   const auto w = leaf({4, 4}), b = leaf({4});
@@ -347,7 +346,7 @@ TEST(Contract, ABackwardOfTheSecondTraceIsRight) {
   }
 }
 
-// A program that was traced where an op threw does not know for which sizes it would.
+// A program that was traced while an op threw does not know for which sizes that op throws.
 TEST(Contract, AnErrorThatTheFunctionCatchesIsNoProgram) {
   const auto function = [](const at::Tensor& x, const at::Tensor& y) {
     try {
@@ -363,7 +362,7 @@ TEST(Contract, AnErrorThatTheFunctionCatchesIsNoProgram) {
   }
 }
 
-// As a checkpoint does where it recomputes.
+// Like a checkpoint that recomputes.
 TEST(Contract, AStateOfRandomNumbersThatIsSetIsNoProgram) {
   const auto function = [](const at::Tensor& x) {
     auto generator = at::detail::getDefaultCPUGenerator();
@@ -420,7 +419,7 @@ TEST(Contract, SettingsThatTheFunctionChangesAreChangedInEachCall) {
   }
 }
 
-// The program indexes beyond the end before it has compared the number.
+// The program indexes out of range before it has compared the number.
 TEST(Contract, AProgramForAnotherNumberDoesNotThrow) {
   const auto function = [](const at::Tensor& k) { return at::zeros({k.max().item<int64_t>() + 1}).index_put({k}, at::ones({k.size(0)})); };
   const auto f = aot_function(function, exact());

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 at::Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes, torch::requires_grad()); }
 
-// New data in each call, so that the sizes are others.
+// New data in each call, so that the sizes change.
 struct Case {
   std::string name;
   std::function<Tensors()> inputs;
@@ -180,7 +180,7 @@ void expect_gradient(const F& f, const at::Tensor& x) {
       << (x > 0).sum().template item<int64_t>();
 }
 
-// What is traced at 5 is not for 0 and 1, each of which gets its own program.
+// A trace at size 5 is not valid for 0 and 1; each of these gets its own program.
 TEST(DataSizes, NoneAndOne) {
   for (const auto& counts : {std::vector<int64_t>{5, 0, 1}, {0, 5, 1}, {1, 0, 7}}) {
     const auto f = aot_function(&of_positive, exact_programs());
@@ -205,7 +205,8 @@ TEST(DataSizes, WithoutGradMode) {
   EXPECT_EQ(f.stats().hits, 5U);
 }
 
-// A plain integer is what it was in the trace: calls with others run the function, and after some no program is tried first.
+// A plain integer is fixed at its value in the trace: calls with other values run the function, after some of them without trying a
+// program.
 TEST(DataSizes, APlainSizeIsCompared) {
   const auto function = [](const at::Tensor& x) {
     const auto some = x.index({x > 0});
@@ -242,7 +243,7 @@ TEST(DataSizes, BranchesAreGuarded) {
   EXPECT_EQ(f.stats().hits, 6U);
 }
 
-// A program that finds out in its middle that it is not for the call has had no effect.
+// A program that finds out midway that it does not fit the call has had no effect.
 TEST(DataSizes, WritesAndRandomNumbersHappenOnce) {
   const auto function = [](at::Tensor x, at::Tensor count) {
     count.add_(1);
@@ -267,7 +268,7 @@ TEST(DataSizes, WritesAndRandomNumbersHappenOnce) {
   EXPECT_EQ(f.stats().hits, 3U);
 }
 
-// Inputs' sizes change too.
+// The inputs' sizes change too.
 TEST(DataSizes, BesideSizesOfArguments) {
   const auto f = aot_function(&of_positive, exact_programs());
   for (const int64_t size : {20, 20, 24, 31, 26, 20}) expect_gradient(f, with_positive(size / 2, size));
@@ -275,7 +276,7 @@ TEST(DataSizes, BesideSizesOfArguments) {
   EXPECT_EQ(f.stats().hits, 4U);
 }
 
-// Sizes of arguments as plain numbers, which a fit expresses by symbols; what is compared with a size that depends on data among them.
+// Sizes of arguments read as plain numbers, which a fit expresses by symbols; some are compared with a size that depends on data.
 TEST(DataSizes, BesidePlainSizesOfArguments) {
   const auto function = [](const at::Tensor& x) {
     const auto positive = (x > 0).nonzero().select(1, 0);
@@ -300,7 +301,7 @@ TEST(DataSizes, BesidePlainSizesOfArguments) {
   }
 }
 
-// The interpreter asks for sizes as plain numbers.
+// The interpreter reads sizes as plain numbers.
 TEST(DataSizes, OfTorchScript) {
   const torch::jit::GraphOptimizerEnabledGuard op_by_op(false);
   const auto unit = torch::jit::compile(R"(
@@ -362,7 +363,7 @@ TEST(DataSizes, ThePrintedProgramNamesThem) {
   EXPECT_THAT(get_graphs(f).at(0).backward->print(), HasSubstr("u0 = sizes[0]"));
 }
 
-// `loss` never gets a backward in some calls: their traces wait, and are in nobody's way.
+// Some calls never get a backward: their traces stay pending and do not block others.
 TEST(DataSizes, CallsWithoutABackward) {
   const auto f = aot_function(&of_positive, exact_programs());
   for (int round = 0; round < 3; ++round) {

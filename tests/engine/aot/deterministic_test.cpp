@@ -1,4 +1,4 @@
-// Options::deterministic of the guard that a function is called under: equal inputs give equal bits, also where programs have kernels.
+// Options::deterministic of the guard that a function is called under: equal inputs give equal bits, also if programs have kernels.
 
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -9,7 +9,7 @@
 namespace hindcast::tests::deterministic_aot_test {
 namespace {
 
-// Kernels round its norms, long sums and transcendental functions otherwise than ATen.
+// Kernels round its norms, long sums and transcendental functions differently from ATen.
 at::Tensor function(const at::Tensor& x) { return (x.sin() * x.exp()).log_softmax(-1).mean() + x.tanh().square().sum(); }
 
 at::Tensor input() {
@@ -67,7 +67,7 @@ TEST(FunctionUnderADeterministicGuard, GivesThemBesideCallsThatDoNotAskForThem) 
   EXPECT_EQ(f.stats().hits, 6U);
 }
 
-// The backward of another set of results is traced where no guard can be asked.
+// The backward for another set of results is traced where no guard can be consulted.
 TEST(FunctionUnderADeterministicGuard, GivesThemForOtherResultsToo) {
   const auto both = [](const at::Tensor& x) { return std::pair(function(x), (x * x.sigmoid()).log_softmax(-1).mean()); };
   const auto gradient = [](const auto& f, bool second) {

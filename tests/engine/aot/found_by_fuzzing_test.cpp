@@ -1,4 +1,4 @@
-// What random programs with functions (tests/whole/fuzz/functions_test.cpp) have found, each made small.
+// Found by random programs with functions (tests/whole/fuzz/functions_test.cpp), each reduced.
 
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -20,7 +20,7 @@ AotOptions exact() {
 
 at::Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).requires_grad_(); }
 
-// One input is computed from the other: what flows through that history was counted twice where the function ran once more.
+// One input is computed from the other: gradients through that history were counted twice when the function was run again.
 TEST(AotFoundByFuzzing, GradientsOfGradientsWhereOneInputMadeAnother) {
   const auto function = [](const at::Tensor& a, const at::Tensor& b) { return a.sin() * b.exp(); };
   const auto f = aot_function(function, exact());
@@ -38,7 +38,7 @@ TEST(AotFoundByFuzzing, GradientsOfGradientsWhereOneInputMadeAnother) {
 
 TEST(AotFoundByFuzzing, GradientsOfGradientsOfTensorsFromOutsideCallHooksOnce) {
   const auto w = leaf({3}), x = leaf({3});
-  const at::Tensor made = w * 2;  // from outside, with a history that leads to another one from outside
+  const at::Tensor made = w * 2;  // from outside, with a history that leads to another tensor from outside
   int calls = 0;
   w.register_hook([&](const at::Tensor&) { ++calls; });
   const auto function = [&](const at::Tensor& a) { return a.sin() * made * w; };

@@ -1,4 +1,4 @@
-// Functions of all kinds, compiled, beside themselves.
+// Compiled functions of all kinds, compared with the functions themselves.
 
 #include "tests/engine/aot/aot_grads.h"
 

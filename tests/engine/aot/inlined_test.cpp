@@ -43,7 +43,7 @@ TEST(Inlined, ThreeFunctionsAreOneGraph) {
   torch::manual_seed(1);
   const auto x = torch::randn({6, 4}).requires_grad_(), w = torch::randn({6, 4}).requires_grad_();
   const ThreePieces pieces;
-  pieces(x, w).backward();  // traced, and known from here on
+  pieces(x, w).backward();  // traced, and a hit from here on
   reset();
   std::ostringstream text;
   Options options;
@@ -61,8 +61,7 @@ TEST(Inlined, ThreeFunctionsAreOneGraph) {
     EXPECT_NE(text.str().find(name), std::string::npos) << name << text.str();
 }
 
-// The first backward is traced, and a compiler of the user's makes programs that cannot be a part of a graph: both run as they are meant
-// to.
+// The first backward is traced; the programs of a user's compiler cannot be part of a graph. Both run as intended.
 TEST(Inlined, FunctionsThatRunThemselvesAreNoOpaqueNodes) {
   torch::manual_seed(1);
   const auto x = torch::randn({6, 4}).requires_grad_(), w = torch::randn({6, 4}).requires_grad_();
@@ -113,7 +112,7 @@ TEST(Inlined, FusionCrossesTheirBorders) {
   EXPECT_TRUE(at::allclose(w.grad(), expected[1], 1e-5, 1e-6));
 }
 
-// Sixteen layers, each with a large weight. A gradient is made as what its layer saved goes.
+// Sixteen layers, each with a large weight. Each layer's gradient is allocated as its saved tensor is freed.
 std::vector<at::Tensor> large_weights() {
   std::vector<at::Tensor> weights;
   for (int i = 0; i < 16; ++i) weights.push_back(torch::randn({1 << 15}).requires_grad_());
@@ -168,7 +167,7 @@ TEST(Inlined, SavedTensorsLeaveWithTheirLastUse) {
   EXPECT_LE(ours, stock + stock / 50);
 }
 
-// Twice where the graph is kept, and not again behind a backward that did not keep it, hooks or none.
+// Twice if the graph is kept, and not again after a backward that did not keep it; with and without hooks.
 TEST(Inlined, WhatIsKeptIsThereForTheNextBackward) {
   torch::manual_seed(1);
   const auto x = torch::randn({6, 4}).requires_grad_();
@@ -231,7 +230,7 @@ TEST(Inlined, SizesThatChangeStayOneGraph) {
   EXPECT_EQ(f.stats().hits, 4U);
 }
 
-// Weights without gradients have no sizes that the capture knows to stay. The program knows them, and its ops share kernels.
+// The capture does not know that the sizes of weights without gradients are constant. The program does, and its ops share kernels.
 TEST(Inlined, WidthsAreThoseOfTheProgram) {
   torch::manual_seed(1);
   const auto w = torch::randn({48, 48});

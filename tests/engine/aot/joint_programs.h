@@ -1,5 +1,5 @@
 #pragma once
-// Functions of leaves as joint programs, outside of any compiled function.
+// Functions of leaves as joint programs, outside of compiled functions.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,15 +16,15 @@ using Sizes = std::vector<std::vector<int64_t>>;
 
 /// Random leaves that require a gradient.
 Tensors leaves_of(const Sizes& sizes, uint64_t seed, at::ScalarType type = at::kFloat);
-/// Forward and backward, with a gradient for each result that takes one.
+/// Forward and backward, with a tangent for each differentiable result.
 capture::Joint joint_of(const Function& function, const Tensors& inputs);
-/// Random, like a value was at capture.
+/// Random, with the type and layout that the value had at capture.
 at::Tensor random_like(const capture::Joint& joint, capture::ValueId value);
 
-/// Results, then gradients, of primals, then tangents: by kernels, after a partition.
+/// Partitions, runs both programs with kernels on primals, then tangents, and returns results, then gradients.
 Tensors run_with_kernels(const capture::Joint& joint, const Tensors& given, double memory_budget = 1);
 
-/// A dim of one element has any stride: 0 here.
+/// Strides, where dims of one element, whose stride is arbitrary, have 0.
 std::vector<int64_t> strides_that_matter(const at::Tensor& tensor);
 
 }  // namespace hindcast::tests

@@ -1,4 +1,4 @@
-// Tensors of one number that only kernels read are made once. Results must be those of tensors made in each run.
+// Constant tensors that only kernels read are filled once. Results must equal those of tensors filled in each run.
 
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(KeptFills, OfANumberThatIsASize) {
   }
 }
 
-// What is returned, written to or viewed by others is the caller's.
+// A tensor that is returned, written to or viewed belongs to the caller.
 TEST(KeptFills, ThatOthersGetAreTheirs) {
   const auto function = [](const at::Tensor& x) {
     const at::Tensor ones = at::ones_like(x), zeros = at::zeros_like(x), half = at::full_like(x, 0.5), sums = x.new_zeros({4});

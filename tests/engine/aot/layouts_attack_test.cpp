@@ -1,4 +1,4 @@
-// Channels-last programs with kernels, in the situations that were searched for because they could go wrong.
+// Channels-last programs with kernels, in situations chosen because they could go wrong.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -168,7 +168,7 @@ TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
         ASSERT_EQ(expected[i].defined(), seen[i].defined());
         if (!expected[i].defined()) continue;
         EXPECT_EQ(strides_that_matter(expected[i]), strides_that_matter(seen[i]));
-        // Sums are as exact as the largest of their terms.
+        // The rounding error of a sum is relative to its largest term.
         const double largest = expected[i].abs().max().to(at::kDouble).item<double>();
         const double error = (expected[i] - seen[i]).abs().max().to(at::kDouble).item<double>();
         EXPECT_LE(error, (expected[i].scalar_type() == at::kBFloat16 ? 1e-2 : 1e-4) * largest);
@@ -181,7 +181,7 @@ TEST_P(LayoutAttacks, ComputeTheSameWithKernels) {
 std::string name_of(const testing::TestParamInfo<Attack>& of) { return of.param.name; }
 INSTANTIATE_TEST_SUITE_P(Of, LayoutAttacks, testing::ValuesIn(attacks()), name_of);
 
-// ---- whole functions, whatever is chosen
+// ---- whole functions, whichever layout is chosen
 
 Tensors residual(const Tensors& x) {
   const at::Tensor first = at::batch_norm(conv(x[0], x[1]), {}, {}, {}, {}, true, 0.1, 1e-5, false).relu();
@@ -215,7 +215,7 @@ class LayoutsOfCalls : public testing::TestWithParam<bool> {
   }
 };
 
-// A fit to two sizes is chosen for too, and serves sizes between and beyond.
+// A layout is chosen for a program fitted to two sizes too, and the program serves sizes between and beyond.
 TEST_P(LayoutsOfCalls, AtManySizes) {
   const auto function = compiled(with(GetParam()));
   int step = 0;
@@ -242,7 +242,7 @@ TEST_P(LayoutsOfCalls, AtManySizes) {
   }
 }
 
-// Gradients flow into the one result, the other, and both; in layouts of their own; twice; and are differentiated again.
+// Gradients flow into one result, the other, and both; in layouts of their own; twice; and are differentiated again.
 TEST_P(LayoutsOfCalls, WithManyKindsOfBackward) {
   const auto function = compiled(with(GetParam()));
   for (int i = 0; i < 24; ++i) {
@@ -273,7 +273,7 @@ TEST_P(LayoutsOfCalls, WithManyKindsOfBackward) {
   }
 }
 
-// Results are the caller's: it may write to them, and hooks may see the gradients.
+// Results belong to the caller: it may write to them, and hooks may see the gradients.
 TEST_P(LayoutsOfCalls, WhoseResultsAreWrittenTo) {
   AotOptions options = with(GetParam());
   options.check_every = 3;

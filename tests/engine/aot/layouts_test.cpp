@@ -1,4 +1,4 @@
-// Programs whose convolutions work channels-last compute what they computed before, and give it back as it lay before.
+// Programs whose convolutions run channels-last compute the same values, in results of the same layout as before.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -148,7 +148,7 @@ TEST_P(Layouts, ComputeTheSame) {
   const bool has_other = last && last->joint.graph->instrs.size() != joint.graph->instrs.size();
   EXPECT_EQ(has_other, GetParam().has_choice);
   if (!last) return;
-  const auto parts = codegen::min_cut(last->joint, {});  // a partition takes it
+  const auto parts = codegen::min_cut(last->joint, {});  // a partition accepts it
   EXPECT_NE(parts.backward, nullptr);
   for (uint64_t seed = 2; seed < 4; ++seed) {
     Tensors given;
@@ -177,8 +177,8 @@ double error_of(const at::Tensor& seen, const at::Tensor& truth) {
   return ((seen.to(at::kDouble) - truth).abs().max() / truth.abs().max()).item<double>();
 }
 
-// LibTorch's own statistics lose a digit channels-last. The convolution is the identity: only the gradient of its weight has sums of its
-// own.
+// LibTorch's own statistics lose a digit channels-last. The convolution is the identity, so only the gradient of its weight sums anything
+// itself.
 TEST(LayoutsOfFunctions, BatchNormsAreAsExact) {
   const Sizes sizes = {{16, 32, 24, 24}, {32, 32, 1, 1}, {32}, {32}};
   const auto function = [](const Tensors& x) {
@@ -205,7 +205,7 @@ TEST(LayoutsOfFunctions, BatchNormsAreAsExact) {
   }
 }
 
-// There are no kernels for sums of so few.
+// No kernels exist for sums over so few channels.
 TEST(LayoutsOfFunctions, BatchNormsOfFewChannelsStay) {
   const auto joint_with = [](int64_t channels) {
     return joint_of(convolved_and_normed, leaves_of({{4, 8, 24, 24}, {channels, 8, 3, 3}, {channels}, {channels}}, 1));
@@ -214,7 +214,7 @@ TEST(LayoutsOfFunctions, BatchNormsOfFewChannelsStay) {
   EXPECT_TRUE(codegen::with_channels_last(joint_with(16), costs()).has_value());
 }
 
-// Nor are there where dims of one element hide how an image lies.
+// Nor for images whose dims of one element make the layout ambiguous.
 TEST(LayoutsOfFunctions, BatchNormsOfSinglePointsStay) {
   const auto function = [](const Tensors& x) {
     const at::Tensor y = conv(x[0], x[1]).relu(), pooled = at::max_pool2d(y, {6, 6});
@@ -223,7 +223,7 @@ TEST(LayoutsOfFunctions, BatchNormsOfSinglePointsStay) {
   EXPECT_FALSE(codegen::with_channels_last(joint_of(function, leaves_of({{8, 16, 6, 6}, {16, 16, 3, 3}}, 1)), costs()).has_value());
 }
 
-// Also where the number of images changes, with which the factor of the variance does.
+// Also if the number of images changes, and with it the factor of the variance.
 TEST(LayoutsOfFunctions, RunningStatisticsMove) {
   const Tensors ours = {at::zeros({16}), at::ones({16})}, stock = {at::zeros({16}), at::ones({16})};
   const auto with = [](const Tensors& running) {
@@ -249,7 +249,7 @@ TEST(LayoutsOfFunctions, RunningStatisticsMove) {
   }
 }
 
-// OpenMP's threads are not there after a fork, and LibTorch's convolutions would wait for them.
+// A fork has no OpenMP threads, and LibTorch's convolutions would wait for them.
 TEST(LayoutsOfFunctions, AForkedChildMeasuresNothing) {
   at::set_num_threads(2);
   auto may_go_on = std::make_shared<std::atomic<bool>>(false);
@@ -273,7 +273,7 @@ TEST(LayoutsOfFunctions, AForkedChildMeasuresNothing) {
   go_on();
 }
 
-// Whatever is chosen, and while it is chosen.
+// Whichever layout is chosen, and while it is being chosen.
 TEST(LayoutsOfFunctions, TrainAlike) {
   const Case& of = cases()[5];
   for (const bool async : {false, true}) {

@@ -1,4 +1,4 @@
-// What was measured once is seldom measured again, in whichever process; and what is measured.
+// Measurements are shared between processes and rarely repeated; and what is measured.
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -62,7 +62,7 @@ TEST_F(KeptTimes, AreThoseOfTheSettings) {
   EXPECT_EQ(kept->times, (std::vector<double>{1, 2}));
 }
 
-// A former process was held up while it measured the one, and was not for the other. The first processes measure, then ever fewer of them.
+// An earlier process may have been held up during one of the measurements. The first processes measure, then ever fewer of them.
 TEST_F(KeptTimes, AreTriedAgain) {
   int64_t channels = 31;
   for (const auto& [measurements, processes, is_tried] : std::vector<std::tuple<int, int, bool>>{
@@ -81,7 +81,7 @@ TEST_F(KeptTimes, AreTriedAgain) {
   }
 }
 
-// What changes the layout is not what another process measured.
+// A layout is not changed because of another process's measurement.
 TEST_F(KeptTimes, AreNotThoseOfThisProcess) {
   const codegen::Convolution of = convolution_of(61);
   codegen::keep_times("convolution", of.numbers(), {{1e9, 1e9, 1e-9, 1e-9, 1, 1, 1}, 9, 9});

@@ -1,4 +1,4 @@
-// Programs in whose kernels one tensor is read in two orders.
+// Programs in which a kernel reads one tensor in two orders.
 
 #include <gtest/gtest.h>
 #include <hindcast/aot.h>

@@ -1,4 +1,4 @@
-// Modules, compiled, beside copies of themselves: several steps of training, then evaluation.
+// Compiled modules, compared with copies of themselves: several steps of training, then evaluation.
 
 #include "tests/engine/aot/aot_grads.h"
 
@@ -154,7 +154,7 @@ struct SquareImpl : torch::nn::Module {
 };
 TORCH_MODULE(Square);
 
-// The module may be gone when its backward, or a second one, is asked for.
+// The module may be destroyed before its backward, or a second one, is called.
 TEST(AotModule, BackwardsOutliveIt) {
   const auto x = torch::arange(3, torch::kFloat).requires_grad_();
   for (const int calls : {1, 2}) {  // the last one is traced, or runs a program
@@ -198,7 +198,7 @@ TEST(AotModule, ASubmoduleWithoutParametersThatIsReplacedIsSeen) {
   EXPECT_EQ(net.stats().traces, 2U);
 }
 
-// Of a const holder a lambda has a const member, which is copied where the lambda is moved.
+// A lambda that captures a const holder has a const member, which is copied when the lambda is moved.
 TEST(AotModule, AConstHolderIsCapturedByALambda) {
   const Square square(std::make_shared<SquareImpl>());
   const auto x = torch::randn({3}).requires_grad_();

@@ -1,4 +1,4 @@
-// Tensors that a function reads from outside, and programs that are of no use without them.
+// Tensors that a function reads from outside, and programs that are useless without them.
 
 #include "hindcast/detail/aot_core.h"
 

@@ -1,4 +1,4 @@
-// Gradients of leaves: tensors of their own, made by the kernel that computes them, perhaps in the memory of what was saved.
+// Gradients of leaves: separate tensors, written by the kernel that computes them, possibly in the memory of a saved tensor.
 
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-constexpr int64_t kRows = 96, kColumns = 257;  // large enough for a copy to be worth an op
+constexpr int64_t kRows = 96, kColumns = 257;  // large enough for a copy to count as an op
 
 at::Tensor fn(const Tensors& in) { return (in[0] + in[1]).tanh().cos() + in[2]; }
 

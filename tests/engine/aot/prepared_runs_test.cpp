@@ -1,4 +1,4 @@
-// A program's later runs take layouts and places in memory from an earlier one. Results must be those of ordinary runs.
+// Later runs of a program reuse layouts and memory places of an earlier one. Results must equal those of ordinary runs.
 
 #include <gtest/gtest.h>
 #include <hindcast/aot.h>
@@ -16,7 +16,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
 
-// More than it takes until a run is recorded.
+// More runs than it takes until one is recorded.
 constexpr int kRuns = 40;
 
 AotOptions with_kernels_at_once() {
@@ -27,7 +27,7 @@ AotOptions with_kernels_at_once() {
   return options;
 }
 
-/// Kernels of all kinds, views, and ops of ATen's between them.
+/// Kernels of all kinds, views, and ATen's ops between them.
 Tensors mixed(const Tensors& in) {
   const at::Tensor &x = in[0], &w = in[1], &b = in[2], &index = in[3];
   const at::Tensor hidden = (at::addmm(b, x, w.t()) * 0.5).tanh();
@@ -74,7 +74,7 @@ TEST(PreparedRuns, AreAsTheFirstOnes) {
     const Tensors inputs = inputs_of(6, static_cast<uint64_t>(run));
     const Tensors ours = step([&](const Tensors& in) { return compiled(in); }, inputs);
     expect_same(ours, step(mixed, inputs));
-    // Results are the caller's: nothing writes to them later.
+    // Results belong to the caller: nothing writes to them later.
     for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(at::equal(kept[i], kept_as[i])) << i;
     kept = ours;
     kept_as.clear();
@@ -106,7 +106,7 @@ TEST(PreparedRuns, OfSizesThatChange) {
   }
 }
 
-// Strides and bits of the inputs are no part of what a run was recorded for, if the program takes them.
+// A recorded run does not depend on strides and conjugate or negative bits of the inputs if the program accepts them.
 TEST(PreparedRuns, OfInputsOfOtherLayouts) {
   const auto compiled = aot_function(mixed, with_kernels_at_once());
   for (int run = 0; run < 3 * kRuns; ++run) {
@@ -138,7 +138,7 @@ TEST(PreparedRuns, OfSeveralThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
-// An op in the middle throws: the next call is as ever.
+// An op in the middle throws: the next call is unaffected.
 TEST(PreparedRuns, EndByAnError) {
   const auto compiled = aot_function(mixed, with_kernels_at_once());
   for (int run = 0; run < kRuns; ++run) {
@@ -154,7 +154,7 @@ TEST(PreparedRuns, EndByAnError) {
   }
 }
 
-// A view that a kernel reads is of memory that a step in between writes to, or gives away.
+// A kernel reads a view of memory that a step in between writes to or frees.
 TEST(PreparedRuns, KeepWhatIsViewed) {
   const auto function = [](const Tensors& in) {
     const at::Tensor sorted = std::get<0>((in[0] + 1).sort());  // of ATen's
@@ -175,7 +175,7 @@ TEST(PreparedRuns, KeepWhatIsViewed) {
   }
 }
 
-// Numbers may change in each call; other sizes and dtypes of the same program.
+// Numbers may change in each call; so may sizes and dtypes of the same program.
 TEST(PreparedRuns, OfNumbersThatChange) {
   const auto function = [](const at::Tensor& x, double scale) {
     return Tensors{((x * scale).sin() + x.sum(0)).mm(x.t()) * scale, (x - scale).relu().sum(1) / scale};

@@ -1,4 +1,4 @@
-// Random numbers that a program's kernels draw themselves: their distribution, and that they are the same whoever draws them.
+// Random numbers that a program's kernels draw: their distribution, and that kernels and ATen's ops draw the same.
 
 #include <hindcast/aot.h>
 #include <hindcast/graph.h>
@@ -30,10 +30,10 @@ AotOptions with_kernels(Partition partition = partition::min_cut) {
   return options;
 }
 
-/// Positive: a product is 0 where the noise is, and nowhere else.
+/// Positive, so that a product is 0 exactly where the noise is.
 at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) { return (torch::rand(sizes) + 1).to(type).requires_grad_(); }
 
-/// Traced, and its programs made: what is called now runs them.
+/// Traced and compiled: later calls are hits.
 template <class Function, class... Args>
 auto ready(const Function& function, const AotOptions& options, const Args&... args) {
   auto compiled = aot_function(function, options);
@@ -42,7 +42,7 @@ auto ready(const Function& function, const AotOptions& options, const Args&... a
   return compiled;
 }
 
-/// Which of a tensor's elements are kept.
+/// The elements of a tensor that dropout keeps.
 at::Tensor mask_of(at::IntArrayRef sizes, double p, uint64_t seed) {
   const auto ones = torch::ones(sizes);
   const auto f = ready([p](const at::Tensor& x) { return at::dropout(x, p, true); }, with_kernels(), ones);
@@ -53,13 +53,13 @@ at::Tensor mask_of(at::IntArrayRef sizes, double p, uint64_t seed) {
   return result != 0;
 }
 
-/// Of truth values with a mean of `p`, in standard deviations of the mean.
+/// How far the mean of `truth`, whose elements are true with probability `p`, is from `p`, in standard deviations of the mean.
 double deviation_of_mean(const at::Tensor& truth, double p) {
   const auto n = static_cast<double>(truth.numel());
   return (truth.to(at::kDouble).mean().item<double>() - p) / std::sqrt(p * (1 - p) / n);
 }
 
-// The seeds are fixed: what holds once always does. 4 standard deviations are exceeded once in 16,000 times.
+// The seeds are fixed: a test that passes once always passes. 4 standard deviations are exceeded once in 16,000 times.
 constexpr double kUnlikely = 4;
 
 TEST(RandomNumbers, AreKeptWithTheGivenProbability) {
@@ -87,7 +87,7 @@ TEST(RandomNumbers, NoRowOrColumnIsUnlikeTheOthers) {
   }
 }
 
-// Of patterns of eight neighbours all 256 are equally likely.
+// All 256 patterns of eight neighbours are equally likely.
 TEST(RandomNumbers, NeighboursAreIndependent) {
   const at::Tensor mask = mask_of({1024, 1024}, 0.5, 12);
   const at::Tensor weights = torch::tensor({1, 2, 4, 8, 16, 32, 64, 128});
@@ -182,7 +182,7 @@ TEST(RandomNumbers, MinCutSavesNoMaskOfADeepNetwork) {
   EXPECT_THAT(last_line(f.core().programs().at(0).forward->print()), Not(HasSubstr("philox_bernoulli")));
 }
 
-/// By the op itself, from the next number of the generator, in float64.
+/// Drawn by the op itself, from the generator's next number, in float64.
 at::Tensor drawn_by_the_op(const at::Tensor& like, int64_t first_column, double p) {
   const auto call = [](const char* name, torch::jit::Stack stack) {
     c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(stack);
@@ -196,7 +196,7 @@ at::Tensor drawn_by_the_op(const at::Tensor& like, int64_t first_column, double 
                call("hindcast::counters", {columns, at::Device(at::kCPU)}), p, 1 / p, static_cast<int64_t>(at::kDouble)});
 }
 
-// In kernels by elements and by rows, transposed and broadcast operands, sizes that fill no vectors; on as many threads as there are.
+// In pointwise and row kernels, with transposed and broadcast operands and sizes that are no multiple of a vector; on all threads.
 TEST(RandomNumbers, KernelsDrawWhatTheOpDraws) {
   struct Case {
     std::string name;
@@ -276,7 +276,7 @@ TEST(RandomNumbers, OtherDropoutsAndBernoullis) {
   EXPECT_TRUE(((p(y) == 1) | (p(y) == 0)).any().item<bool>());
 }
 
-// A part of a tensor, a mask of bools, a probability for each element.
+// A slice of a tensor, a mask of bools, a probability per element.
 TEST(RandomNumbers, WhatIsNotRecognisedIsAtens) {
   const auto x = torch::rand({30, 40});
   const auto function = [&](const at::Tensor& in) {
@@ -292,7 +292,7 @@ TEST(RandomNumbers, WhatIsNotRecognisedIsAtens) {
   EXPECT_TRUE(given.equal(function(x)));
 }
 
-// It may be seeded in the function, which nobody sees.
+// The function may seed it, which the trace does not see.
 TEST(RandomNumbers, AGeneratorOfTheUsersIsNoProgram) {
   auto generator = at::detail::createCPUGenerator(3);
   const auto seeded = [&](const at::Tensor& in) {
@@ -347,7 +347,7 @@ TEST(RandomNumbers, AreTheSameByAtensOps) {
   }
 }
 
-// The form that dropout has where ATen draws and drops in one kernel, as on CUDA.
+// The form of dropout where ATen draws and drops in one kernel, as on CUDA.
 TEST(RandomNumbers, AreThoseOfNativeDropoutToo) {
   for (const auto& partition : {partition::min_cut, partition::standard}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {

@@ -94,7 +94,7 @@ TEST(AotSemantics, SecondDerivatives) {
   }
 }
 
-// Of the sum of squares of the gradient of the sum of squares, at a matrix that is always the same.
+// Of the sum of squares of the gradient of the sum of squares, always at the same matrix.
 template <class Function>
 at::Tensor second_derivative(Function&& function) {
   torch::manual_seed(5);
@@ -199,7 +199,7 @@ TEST(AotSemantics, SecondDerivativesOfValuesWithAnotherHistory) {
   }
 }
 
-// The backward was recorded with contiguous gradients, and its reshapes have their strides as constants.
+// The backward was recorded with contiguous gradients, and its reshapes contain their strides as constants.
 TEST(AotSemantics, SecondDerivativesOfTransposedGradients) {
   const auto function = [](const at::Tensor& a) { return (a.view({2, 2, 6}) * 2).sin().matmul(at::ones({6, 5})).exp(); };
   for (const bool is_hit_first : {false, true}) {
@@ -229,7 +229,7 @@ TEST(AotSemantics, SecondDerivativesBehindAChangedArgument) {
     b.add_(1);
     const auto first = torch::autograd::grad({y.sum()}, {a}, {}, true, /*create_graph=*/true)[0];
     EXPECT_TRUE(first.allclose(sum.cos())) << call;
-    if (call == 1) {  // a program's
+    if (call == 1) {  // from a program
       EXPECT_THAT([&] { torch::autograd::grad({first.sum()}, {a}, {}, true); },
                   ThrowsMessage<std::exception>(HasSubstr("has been modified by an inplace operation")));
     } else {
@@ -341,7 +341,7 @@ TEST(AotSemantics, WhatTheTracedCallSavedMayNotBeWrittenTo) {
   EXPECT_TRUE(c.grad().equal(torch::ones({3})));
 }
 
-// As NumPy and DLPack do: two storages, one memory.
+// Like NumPy and DLPack: two storages share one memory.
 TEST(AotSemantics, AWriteToMemoryThatAnotherStorageLends) {
   const auto function = [](at::Tensor x, const at::Tensor& y) {
     x.add_(1);
@@ -356,7 +356,7 @@ TEST(AotSemantics, AWriteToMemoryThatAnotherStorageLends) {
   }
 }
 
-// Their compilers are told the sizes of the call.
+// The compilers are given the sizes of the call.
 TEST(AotSemantics, CompilersOfSegmentsAndOfProgramsServeOtherSizes) {
   const auto function = [](const at::Tensor& x, const at::Tensor& w) {
     return (x.narrow(0, 0, x.size(0) - 1).view({-1}) * w).cumsum(0).sum() * x;
@@ -449,7 +449,7 @@ TEST(AotSemantics, NumbersOfTheFunctionsOwnAreComparedInEachCall) {
   EXPECT_GT(f.stats().hits, 0U);
 }
 
-// As of a batch norm whose momentum is one by the number of batches.
+// As in a batch norm whose momentum is 1 / the number of batches.
 TEST(AotSemantics, NumbersThatAreOthersInEachCallAreComparedSomeTimes) {
   const auto function = [](const at::Tensor& a) { return a * a.sum().item<float>(); };
   const auto f = aot_function(function, exact());
@@ -660,7 +660,7 @@ TEST(AotSemantics, AHookInTheFunctionLeavesItAsItIs) {
   EXPECT_EQ(calls, 3);
 }
 
-// A recurrent state in a variable: each call reads what the one before has left there.
+// A recurrent state in a variable: each call reads what the previous one left there.
 TEST(AotSemantics, AFunctionThatKeepsATensorRunsAsItIs) {
   for (const bool needs_gradient : {false, true}) {
     at::Tensor state = torch::zeros({3}), expected_state = state.clone();
@@ -809,7 +809,7 @@ TEST(AotSemantics, NumbersOfSizesAreFitted) {
     return (mixed.softmax(-1).matmul(heads)).transpose(1, 2).reshape({b * t, 8}) + torch::ones({b * t, 8});
   };
   const auto f = aot_function(function, exact());
-  for (const int64_t rows : {3, 5, 12, 9, 4, 7, 6, 13, 8, 13}) {  // 13 lies outside of what has been compared
+  for (const int64_t rows : {3, 5, 12, 9, 4, 7, 6, 13, 8, 13}) {  // 13 is outside of the sizes compared so far
     const auto x = torch::randn({rows, rows + 2, 8});
     const auto given = f(x, w), expected = function(x, w);
     EXPECT_TRUE(given.equal(expected)) << rows;
@@ -823,8 +823,8 @@ TEST(AotSemantics, NumbersOfSizesAreFitted) {
   EXPECT_EQ(f.stats().hits, 10U);
 }
 
-// -1 is inferred beside a plain number: in the second trace, which has a symbol for the size, it is an expression that is right there
-// alone.
+// -1 is inferred next to a plain number: in the second trace, which has a symbol for the size, it becomes an expression that is right only
+// there.
 TEST(AotSemantics, ADimensionThatIsInferredBesideANumberIsFitted) {
   const auto function = [](const at::Tensor& x) { return x.reshape({x.size(0), -1, 4}).tanh(); };
   const auto f = aot_function(function, exact());
@@ -842,7 +842,7 @@ TEST(AotSemantics, ADimensionThatIsInferredBesideANumberIsFitted) {
   EXPECT_LE(f.core().programs().size(), 3U);
 }
 
-// Of sizes of 1 nothing can be learned for others.
+// A size of 1 teaches nothing about other sizes.
 TEST(AotSemantics, SizesThatGrowFromOneAreFitted) {
   const auto function = [](const at::Tensor& x) { return x.reshape({x.size(0), -1, 4}).tanh() / x.size(0); };
   const auto f = aot_function(function, exact());
@@ -859,7 +859,7 @@ TEST(AotSemantics, SizesThatGrowFromOneAreFitted) {
   EXPECT_EQ(f.stats().hits, static_cast<uint64_t>(kMost));
 }
 
-// Asked for as a number, a size that never changed so far is pinned: the program serves all values of the others.
+// Read as a number, a size that never changed is pinned: the program serves all values of the other sizes.
 TEST(AotSemantics, ASizeThatNeverChangedIsPinned) {
   const auto function = [](const at::Tensor& x) { return x.view({-1, x.size(1) / 2, 2}).cos(); };
   const auto f = aot_function(function, exact());
@@ -884,7 +884,7 @@ TEST(AotSemantics, SizesAreInferredWhereNoBranchDependsOnThem) {
   AotOptions options = exact();
   options.dynamic = Dynamic::Inferred;
   const auto f = aot_function(function, options);
-  for (const int64_t rows : {3, 5, 12, 9, 4, 7, 6, 13, 8, 13}) {  // 13 lies outside of what has been compared
+  for (const int64_t rows : {3, 5, 12, 9, 4, 7, 6, 13, 8, 13}) {  // 13 is outside of the sizes compared so far
     const auto x = torch::randn({rows, rows + 2, 8});
     const auto given = f(x, w), expected = function(x, w);
     EXPECT_TRUE(given.equal(expected)) << rows;
@@ -966,7 +966,7 @@ TEST(AotSemantics, TheUsersCompilersGetProgramsAndInputs) {
   EXPECT_THAT(text, HasSubstr("return [mul_1, mul_1, mul_1, mul_1]"));
 }
 
-// Its ops run on one thread each: OpenMP's threads are not there after a fork, with or without us.
+// Ops of the child run on one thread each: a fork has no OpenMP threads, with or without us.
 TEST(AotSemantics, AForkedChildGoesOn) {
   const auto function = [](const at::Tensor& a) { return (a * a).sigmoid(); };
   const auto f = aot_function(function);

@@ -1,4 +1,4 @@
-// Where in its memory a tensor begins.
+// Where in its storage a tensor begins.
 
 #include "tests/engine/aot/aot_grads.h"
 

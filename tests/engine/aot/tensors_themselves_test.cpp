@@ -1,5 +1,5 @@
-// What a function does to tensors themselves, and not to their contents: recorded, or the function runs eagerly. Each call beside the
-// function, on tensors of its own.
+// What a function does to tensors themselves, not to their contents: recorded, or the function runs eagerly. Each call is compared with the
+// function, on separate tensors.
 
 #include <hindcast/aot.h>
 
@@ -98,7 +98,7 @@ TEST(TensorsThemselves, AViewOfDataOfAResultIsItsMemory) {
       function, [] { return Tensors{leaf(1)}; }, set_last_to_zero);
 }
 
-// Of detach() it is, and it counts writes with it.
+// detach() gives a view, which shares the version counter.
 TEST(TensorsThemselves, ADetachedResultIsAView) {
   const Function function = [](const Tensors& in) {
     const at::Tensor h = in[0].exp();
@@ -134,7 +134,7 @@ TEST(TensorsThemselves, DataOfAnArgumentCountsItsWritesItself) {
   for (int call = 0; call < 3; ++call) {
     const auto x = leaf(1);
     const auto y = x * x;
-    f(Tensors{x})[0].add_(1);  // autograd does not know
+    f(Tensors{x})[0].add_(1);  // without autograd's knowledge
     y.sum().backward();
     EXPECT_EQ(x.grad()[0][0].item<float>(), 4) << call;
   }
@@ -179,7 +179,7 @@ TEST(TensorsThemselves, DataIsAssignedToATensorFromOutside) {
   }
 }
 
-// It is read anew in each call, also where its memory is another.
+// Read anew in each call, also if its memory has changed.
 TEST(TensorsThemselves, DataOfATensorFromOutside) {
   const auto outside = leaf(2);
   const auto f = aot_function(Function([&](const Tensors& in) { return Tensors{in[0] * outside.variable_data()}; }), with_kernels());
@@ -342,7 +342,7 @@ TEST(TensorsThemselves, RequiresGradOfATensorFromOutside) {
   }
 }
 
-// Of what it makes itself, it is the function's own affair.
+// The function may change requires_grad of tensors that it creates itself.
 TEST(TensorsThemselves, RequiresGradOfATensorThatWasMade) {
   const Function function = [](const Tensors& in) {
     const at::Tensor at = in[0].detach().clone().requires_grad_();
@@ -374,7 +374,7 @@ TEST(TensorsThemselves, GradOfAnArgument) {
     });
     value += 1;
   }
-  // Where there is none, and later one.
+  // First without a gradient, later with one.
   const auto f = aot_function(functions[1], with_kernels());
   for (int call = 0; call < 4; ++call) {
     const at::Tensor x = leaf(3);

@@ -58,7 +58,7 @@ TEST(AotThreads, CallOneFunctionWhileItsKernelsAreMade) {
   }
 }
 
-// The gradient of sum() is expanded: there is a program for it beside the one for contiguous gradients.
+// The gradient of sum() is expanded: it gets a program of its own, next to the one for contiguous gradients.
 TEST(AotThreads, CallWhileTheBackwardOfAnotherIsMade) {
   std::function<void()> call;
   AotOptions options;

@@ -1,4 +1,4 @@
-// Operators of the user's own in compiled functions: their kernels see what they see in the function itself.
+// A user's own operators in compiled functions: their kernels see the same as in the function itself.
 
 #include <hindcast/aot.h>
 
@@ -24,7 +24,7 @@ AotOptions with_kernels() {
   return options;
 }
 
-/// Grad mode, and `requires_grad` of its tensors, of each call of a kernel.
+/// Grad mode, and `requires_grad` of the tensors, in each call of a kernel.
 std::vector<std::vector<bool>> seen;
 
 template <class... Args>
@@ -113,7 +113,7 @@ TEST(UsersOperators, SeeGradModeAndRequiresGradAsInTheFunction) {
   for (int i = 0; i < 4; ++i) {
     const auto ours = run(f);
     EXPECT_TRUE(ours.second.equal(stock.second)) << i;
-    auto expected = stock.first, given = ours.first;  // a backward may call its own in another order
+    auto expected = stock.first, given = ours.first;  // a backward may call its operators in another order
     std::sort(expected.begin() + 5, expected.end());
     std::sort(given.begin() + 5, given.end());
     EXPECT_EQ(given, expected) << i;
@@ -130,7 +130,7 @@ TEST(UsersOperators, WithoutAFormulaTheirKernelsHaveAHistory) {
     function(stock).sum().backward();
     EXPECT_TRUE(ours.grad().equal(stock.grad())) << i;
   }
-  const at::NoGradGuard no_grad;  // nobody asks for one
+  const at::NoGradGuard no_grad;  // no history is needed
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(f(leaf(2)).equal(function(leaf(2))));
   EXPECT_EQ(f.stats().hits, 2U);
 }
@@ -150,7 +150,7 @@ TEST(UsersOperators, MayCallACompiledFunction) {
   EXPECT_EQ(f.stats().hits, 3U);
 }
 
-// A program would run the operator, find another number, and leave the call to the function, which runs it again.
+// A program would run the operator, find another number, and hand the call to the function, which runs the operator again.
 TEST(UsersOperators, BeforeAValueThatIsReadRunOnce) {
   const auto of = [](const at::Tensor& x) { return call("hindcast_users_operators_test::product", x, x); };
   const auto reads_a_number = [&](const at::Tensor& x) { return of(x) * x.sum().item<double>(); };
@@ -167,7 +167,7 @@ TEST(UsersOperators, BeforeAValueThatIsReadRunOnce) {
       x.slice(0, 0, positive).fill_(static_cast<double>(positive));
       seen.clear();
       EXPECT_TRUE(f(x).equal(function(x)));
-      EXPECT_EQ(seen.size(), 2U) << positive;  // of both
+      EXPECT_EQ(seen.size(), 2U) << positive;  // both calls
     }
     EXPECT_EQ(f.stats().hits, 0U);
   }

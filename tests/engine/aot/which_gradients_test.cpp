@@ -1,4 +1,4 @@
-// Functions of several results, into which now these and now those gradients flow: as an actor's and a critic's, that share a network.
+// Functions of several results, of which different ones get a gradient each time: as those of an actor and a critic that share a network.
 
 #include <gtest/gtest.h>
 #include <hindcast/aot.h>
@@ -12,7 +12,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The third weight is the first result's alone, the fourth the second's.
+// Only the first result uses the third weight, only the second the fourth.
 Tensors network(const at::Tensor& x, const at::Tensor& shared, const at::Tensor& policy, const at::Tensor& value) {
   const at::Tensor hidden = x.mm(shared).tanh();
   return {hidden.mm(policy).softmax(1), hidden.mm(value).tanh(), hidden.square()};
@@ -43,7 +43,7 @@ void expect_same(const Tensors& ours, const Tensors& stock) {
 
 class WhichGradients : public testing::TestWithParam<bool> {};
 
-// One backward a step, through the results that a mask names, each time others.
+// One backward per step, through the results that a mask selects, different ones each time.
 TEST_P(WhichGradients, AlternateInEachStep) {
   const auto compiled = aot_function(network, options_with(compilers::fused()));
   const Tensors ours = weights_of(1), stock = weights_of(1);
@@ -69,7 +69,7 @@ TEST_P(WhichGradients, AlternateInEachStep) {
   EXPECT_EQ(compiled.stats().traces, 1u);
 }
 
-// Two backwards a step through one graph, the second through what the first did not need.
+// Two backwards per step through one graph, the second through what the first did not need.
 TEST_P(WhichGradients, ComeOneAfterTheOther) {
   const auto compiled = aot_function(network, options_with(compilers::fused()));
   const Tensors ours = weights_of(2), stock = weights_of(2);
@@ -92,7 +92,7 @@ TEST_P(WhichGradients, ComeOneAfterTheOther) {
   EXPECT_EQ(compiled.core().programs().size(), 2u);
 }
 
-// The function runs once, in the call that is traced, whatever gradients are asked for later.
+// The function runs once, in the traced call, whichever gradients are requested later.
 TEST_P(WhichGradients, NeverRunTheFunctionAgain) {
   int runs = 0;
   const auto counted = [&](const at::Tensor& x, const at::Tensor& shared, const at::Tensor& policy, const at::Tensor& value) {
@@ -109,7 +109,7 @@ TEST_P(WhichGradients, NeverRunTheFunctionAgain) {
   EXPECT_EQ(compiled.stats().hits, 59u);
 }
 
-// Where nothing flows in, nothing is computed: zeros times an infinite slope would be no number.
+// Where no gradient flows in, nothing is computed: zero times an infinite slope would be NaN.
 void expect_same_at_infinite_slopes(const AotOptions& options, const std::vector<int>& masks, bool create_graph) {
   const auto function = [](const at::Tensor& x) {
     const at::Tensor squared = x * x;
@@ -149,7 +149,7 @@ TEST_P(WhichGradients, SlopesThatAreInfinite) {
   }
 }
 
-// Both results in one node. Its formula gets zeros for what does not flow in, as LibTorch gives it.
+// One node has both results. Its formula gets zeros for an undefined gradient, as from LibTorch.
 struct Both : torch::autograd::Function<Both> {
   static constexpr bool is_traceable = true;
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
@@ -185,7 +185,7 @@ TEST_P(WhichGradients, OfOneFormulaThatIsNotLinear) {
   }
 }
 
-// Its forward computes the gradient, and its backward does not read the one that flows in.
+// Its forward computes the gradient, and its backward does not read the incoming one.
 struct Fused : torch::autograd::Function<Fused> {
   static constexpr bool is_traceable = true;
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {

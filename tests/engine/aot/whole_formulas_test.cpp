@@ -1,4 +1,4 @@
-// Formulas of autograd that look at values: by programs, for whatever values come.
+// Formulas of autograd that depend on values: compiled, and correct for any values.
 
 #include "tests/engine/aot/aot_grads.h"
 
@@ -15,7 +15,7 @@ at::Tensor gradient(const Function& f, const at::Tensor& x) {
   return torch::autograd::grad({(f(leaf) * 3).sum()}, {leaf})[0];
 }
 
-// Without zeros, with one in a row, with several; ties; NaN.
+// Without zeros, with one zero in a row, with several; ties; NaN.
 std::vector<at::Tensor> values() {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   return {torch::rand({3, 4}) + 0.5,

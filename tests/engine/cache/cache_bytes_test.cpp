@@ -1,4 +1,4 @@
-// Options::cache_bytes bounds what captures take; stats() counts it.
+// Options::cache_bytes bounds the memory of captures; stats() counts it.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(CacheBytes, AGraphThatIsLargerIsNotKept) {
   EXPECT_GE(logs.count("Options::cache_bytes"), 1U);
 }
 
-// Of a structure with a hook that returns other things at times, the captures behind the hook go, and not the common one.
+// A hook of the structure returns something else at times: the captures behind the hook are evicted, the common one stays.
 TEST_F(CacheBytes, WhatIsUsedOfAStructureStays) {
   constexpr size_t kBytes = 600'000;
   constexpr int kHooks = 40;

@@ -1,4 +1,4 @@
-// Options::cache_size bounds the structures that are kept, the least recently used goes first; reset() forgets all.
+// Options::cache_size bounds the structures that are kept and evicts the least recently used; reset() forgets all.
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -14,7 +14,7 @@ class CacheSize : public testing::Test {
  protected:
   void SetUp() override { hindcast::reset(); }
 
-  /// Runs backwards of chains of so many `sin`: each length is a structure of its own.
+  /// Runs backwards of chains of that many `sin`: each length is a structure of its own.
   static void backwards(std::initializer_list<int> lengths) {
     for (const int length : lengths) {
       const auto x = at::ones({3}).set_requires_grad(true);

@@ -1,5 +1,5 @@
-// Programs for which a capture looks right and is not: what differs from it is not in the key, or changes while the
-// backward runs. Each one was silently wrong, or crashed, in some version of the engine.
+// Programs for which a capture looks valid and is not: the difference is not in the key, or arises while the backward runs. Each one was
+// silently wrong, or crashed, in some version of the engine.
 
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
@@ -202,7 +202,7 @@ TEST(StaleCapture, ATraceableHookDrawsRandomNumbers) {
   });
 }
 
-// Custom functions that declare themselves traceable, and do what no capture can follow.
+// Custom functions that declare themselves traceable, and do what a capture cannot express.
 
 struct WritesToItsGradient : torch::autograd::Function<WritesToItsGradient> {
   static constexpr bool is_traceable = true;

@@ -1,4 +1,4 @@
-// The queue of what is done beside the backwards.
+// The queue of background jobs.
 
 #include "engine/compile/background.h"
 
@@ -17,7 +17,7 @@
 namespace hindcast::engine {
 namespace {
 
-/// Keeps the queue's thread busy until it goes.
+/// Keeps the queue's thread busy until it is destroyed.
 class Busy {
  public:
   Busy() {
@@ -80,14 +80,14 @@ int niceness() { return getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_
 
 auto threads_of_process() { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); }
 
-// A machine that is full of other work gives next to no time to a thread of low priority: somebody who waits must not wait for it.
+// A busy machine gives next to no time to a low-priority thread: a caller of wait() must not wait for it.
 TEST(BackgroundThreads, WhoWaitsHasJobsRunAtItsPriority) {
   Busy busy;
   auto seen = std::make_shared<std::atomic<int>>(-1);
   run_in_background({.run = [seen] { *seen = niceness(); }});
   const auto before = threads_of_process();
   std::thread waiter(wait_for_background);
-  while (threads_of_process() < before + 2) std::this_thread::yield();  // until the waiter has made its thread
+  while (threads_of_process() < before + 2) std::this_thread::yield();  // until the waiter has started its thread
   busy.end();
   waiter.join();
   EXPECT_EQ(*seen, niceness());

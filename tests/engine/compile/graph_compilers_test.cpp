@@ -1,5 +1,5 @@
 // What a user's graph compiler may get wrong, and what runs around its segments: hooks, accumulation, later captures.
-// That it is asked once a graph and run on every hit: tests/examples/my_compiler_test.cpp.
+// tests/examples/my_compiler_test.cpp checks that it is called once per graph and its result on every hit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using GraphPointer = std::shared_ptr<const Graph>;
 using Functions = std::vector<SegmentFunction>;
 using testing::HasSubstr;
 
-/// Replays every segment through ATen, then lets `change` have its results.
+/// Replays every segment through ATen, then passes its results to `change`.
 Compiler replaying(std::function<void(std::vector<at::Tensor>&)> change = [](auto&) {}) {
   return Compiler([change = std::move(change)](const GraphPointer& graph) {
     Functions functions;
@@ -62,7 +62,7 @@ class WrongResults : public testing::Test {
  protected:
   void SetUp() override { hindcast::reset(); }
 
-  /// What the second backward, the first hit, says to a compiler whose results `change` spoils.
+  /// The error of the second backward, the first hit, with a compiler whose results `change` spoils.
   std::string error_of(std::function<void(std::vector<at::Tensor>&)> change) {
     const auto guard = hindcast::enable(replaying(std::move(change)));
     backward_of_sin(x_);
@@ -163,7 +163,7 @@ TEST(Segments, EndAtHooksAndOpaqueNodesNotAtAccumulation) {
             2U);
 }
 
-// Programs that expect_same_grads() runs under a compiler that replays; equal bits are all that is asked.
+// Programs that expect_same_grads() runs under a compiler that replays; only equal bits are required.
 void expect_same_when_compiled(const SeededProgram& program) {
   hindcast::reset();
   expect_same_grads(program, {1, 1, 2, 2, 3}, with(replaying()));
@@ -208,8 +208,8 @@ TEST(CompiledSegments, RunAgainWithRetainGraph) {
   });
 }
 
-// After the capture, the leaf's callback registers a hook on a tensor that the backward has not reached: the rest is run
-// from the middle of a segment that the compiler's function has computed as a whole.
+// After the capture, the leaf's callback registers a hook on a tensor that the backward has not reached: the rest runs from the middle of a
+// segment that the compiler's function has computed as a whole.
 TEST(CompiledSegments, StopWhereACallbackRegistersAHook) {
   expect_same_when_compiled([](uint64_t seed) {
     const auto x = at::randn({4}).set_requires_grad(true), a = at::randn({4}).set_requires_grad(true);
@@ -233,7 +233,7 @@ TEST(PrintCompiler, PrintsEachNewGraphOnce) {
     size_t count = 0;
     const std::string text = printed.str();
     for (size_t at = text.find("====="); at != std::string::npos; at = text.find("=====\n", at + 6)) ++count;
-    return count - 1;  // the first mark stands at the start of the line
+    return count - 1;  // the first mark is at the start of the line
   };
   backward(2);
   EXPECT_EQ(graphs(), 1U);

@@ -1,5 +1,5 @@
-// Functions that are compiled ahead of time, on the card that is none: forward and backward programs are kernels there, as on CUDA. Results
-// and gradients are those of the functions as they are, but for rounding; everything waits for what it reads.
+// Functions compiled ahead of time, on the fake card: forward and backward programs are kernels there, as on CUDA. Results and gradients
+// equal those of the eager functions up to rounding; everything waits for what it reads.
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -30,7 +30,7 @@ using Function = std::function<Tensors(const Tensors&)>;
 const std::vector<std::string> kNothing;
 constexpr uint64_t kSteps = 10;  // with graphs, the last ones launch them
 
-/// What runs the backward around a function's.
+/// What runs the backward around the function's own.
 enum class Around { StockEngine, Kernels, CudaGraphs };
 constexpr Around kAll[] = {Around::StockEngine, Around::Kernels, Around::CudaGraphs};
 const char* name_of(Around around) {
@@ -51,7 +51,7 @@ AotOptions with_kernels() {
 
 Tensor constant(uint64_t seed, at::IntArrayRef sizes) { return leaf(seed, fake(), sizes).detach(); }
 
-/// Each element of each result counts by another factor.
+/// Each element of each result is weighted by a different factor.
 Tensor loss_of(const Tensors& results) {
   Tensor loss;
   for (const Tensor& result : results) {
@@ -62,7 +62,7 @@ Tensor loss_of(const Tensors& results) {
   return loss;
 }
 
-/// On the stream `side`, which the default stream orders itself with before and behind.
+/// On the stream `side`, which the default stream synchronizes with before and after.
 Tensors on_side(int side, const Function& function, const Tensors& inputs) {
   order(stream(0), stream(side));
   Tensors results;
@@ -79,7 +79,7 @@ struct Seen {
   uint64_t forward_launches = 0, backward_launches = 0;
 };
 
-/// `guard` is asked behind the forward.
+/// `guard` is called after the forward.
 Seen run(const Function& function, const Tensors& inputs, int side, const std::function<std::optional<Guard>()>& guard) {
   at::manual_seed(11);
   for (const Tensor& input : inputs) {
@@ -102,7 +102,7 @@ Seen run(const Function& function, const Tensors& inputs, int side, const std::f
 
 std::optional<Guard> no_guard() { return std::nullopt; }
 
-/// `bitwise`: else as near as two ways to round, beside the largest element, since sums cancel.
+/// Not `bitwise`: up to rounding, relative to the largest element, since sums cancel.
 void expect_near(const Tensors& given, const Tensors& expected, bool bitwise) {
   ASSERT_EQ(given.size(), expected.size());
   for (size_t i = 0; i < given.size(); ++i) {
@@ -119,7 +119,7 @@ struct Program {
   std::string name;
   Function function;
   std::function<Tensors(uint64_t step)> inputs;  // new ones in each step
-  bool is_recorded = false;                      // its backward has steps enough for a CUDA graph
+  bool is_recorded = false;                      // its backward has enough steps for a CUDA graph
 };
 std::ostream& operator<<(std::ostream& out, const Program& program) { return out << program.name; }
 
@@ -128,7 +128,7 @@ Tensors norm_between_products(const Tensors& in) {
   return {normed.mm(in[1]).sigmoid() * in[0]};
 }
 
-// Three of the results are saved for the backward; one takes no gradient.
+// Three of the results are saved for the backward; one is not differentiable.
 Tensors several_results(const Tensors& in) {
   const Tensor waves = (in[0] * in[1]).sin(), powers = waves.exp();
   return {waves, powers, (waves * powers).sum(1), at::softmax(powers, 1), in[0] > in[1]};
@@ -180,9 +180,9 @@ class AotOnACard : public ::testing::Test {
   const CachedFakeMemory cached_;
 };
 
-// ---- beside the function as it is
+// ---- compared with the eager function
 
-/// Runs the first call, which is traced, without a guard, and the others with what is `around`.
+/// The first call is traced, without a guard; the others run under `around`.
 void expect_like_function(const Program& program, Around around, int side) {
   SCOPED_TRACE(std::string(name_of(around)) + ", stream " + std::to_string(side));
   reset();
@@ -201,7 +201,7 @@ void expect_like_function(const Program& program, Around around, int side) {
   EXPECT_EQ(compiled.stats().hits, kSteps - 1);
   EXPECT_EQ(compiled.stats().eager, 0U);
   EXPECT_GT(last.forward_launches, 0U);
-  // Where nodes have several streams, hindcast runs them without kernels.
+  // If nodes have several streams, hindcast runs them without kernels.
   if (around == Around::StockEngine || side == 0) {
     EXPECT_GT(last.backward_launches, 0U);
   }
@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(All, AotProgramsOnACard, testing::ValuesIn(programs()),
 
 // ---- random numbers of kernels
 
-/// The first result of the program's first op of this name; null: it has none.
+/// The first result of the program's first op of this name; null: no such op.
 const capture::Value* result_of(const Graph& program, std::string_view op) {
   for (const capture::Instr& instr : program.instrs) {
     if (instr.op && instr.op->operator_name().name == op) return &program.values[instr.outputs[0].index];
@@ -241,7 +241,7 @@ const capture::Value* result_of(const Graph& program, std::string_view op) {
   return nullptr;
 }
 
-/// Results and gradients are those of one mask, which is seen in the result.
+/// Results and gradients use one mask, which shows in the result.
 void expect_one_mask(const Tensors& inputs, const Tensors& seen) {
   const Tensor x = to_cpu(inputs[0]), b = to_cpu(inputs[1]), kept = (seen[0] != 0).to(at::kFloat);
   EXPECT_NEAR(kept.mean().item<double>(), 0.7, 0.1);
@@ -266,7 +266,7 @@ TEST_F(AotOnACard, DropoutsDrawTheirMasksInKernels) {
         expect_one_mask(inputs, seen.tensors);
         if (is_traced) continue;
         EXPECT_GT(seen.forward_launches, 0U);
-        expect_near(run(call, inputs, 0, no_guard).tensors, seen.tensors, /*bitwise=*/false);  // of the same seed
+        expect_near(run(call, inputs, 0, no_guard).tensors, seen.tensors, /*bitwise=*/false);  // with the same seed
       }
     }
     EXPECT_EQ(compiled.stats().traces, 1U);
@@ -280,7 +280,7 @@ TEST_F(AotOnACard, DropoutsDrawTheirMasksInKernels) {
   }
 }
 
-/// Calls of an op of ATen's that has no overload's name, while it lives.
+/// Calls of an op of ATen's without an overload name, while it lives.
 class CallsOf {
  public:
   explicit CallsOf(const char* name)
@@ -304,7 +304,7 @@ class CallsOf {
   int count_ = 0;
 };
 
-// Rows and columns of a mask are counted by the same numbers in each call: a launch for them would be one too many.
+// A mask counts its rows and columns by the same numbers in each call: a launch that fills them would be wasted.
 TEST_F(AotOnACard, CountersOfMasksAreMadeOnceForAStream) {
   const Program& program = programs().back();
   const auto compiled = aot_function(program.function, with_kernels());
@@ -326,7 +326,7 @@ TEST_F(AotOnACard, CountersOfMasksAreMadeOnceForAStream) {
   EXPECT_EQ(aranges.count(), 1);
 }
 
-// A graph of the program's own would read them when they are gone.
+// The program's own graph would read them after they are freed.
 TEST_F(AotOnACard, CountersOfMasksAreNotKeptWhileTheProgramCaptures) {
   const Program& program = programs().back();
   const auto compiled = aot_function(program.function, with_kernels());
@@ -349,7 +349,7 @@ TEST_F(AotOnACard, SizesMayChange) {
       SCOPED_TRACE(rows);
       const auto inputs = [&] {
         Tensors inputs = leaves(static_cast<uint64_t>(rows), {{rows, 16}, {16, 16}, {16}, {16}});
-        inputs[0] = inputs[0].detach();  // sizes of what is trained never become dynamic
+        inputs[0] = inputs[0].detach();  // sizes of parameters never become dynamic
         return inputs;
       };
       const uint64_t traces = compiled.stats().traces;
@@ -362,7 +362,7 @@ TEST_F(AotOnACard, SizesMayChange) {
   }
 }
 
-/// In each call, from the first one on, what is `around` runs the backward.
+/// Under `around` from the first call on.
 void expect_traced_once(const Function& function, Around around) {
   SCOPED_TRACE(name_of(around));
   const auto compiled = aot_function(function, with_kernels());
@@ -378,18 +378,18 @@ void expect_traced_once(const Function& function, Around around) {
   EXPECT_EQ(compiled.stats().eager, 0U);
 }
 
-// The stock engine would run the traced backward in a thread of the device, where nobody records.
+// The stock engine would run the traced backward in a device thread, which is not recorded.
 TEST_F(AotOnACard, TheFirstBackwardMayBeUnderAGuard) {
   for (const Around around : kAll) expect_traced_once(several_results, around);
 }
 
-// ---- of two devices
+// ---- two devices
 
-/// x on device 0 and w on device 1 to two results there, whose gradients lead back.
+/// x on device 0 and w on device 1, to two results there.
 Tensors on_two_devices(const Tensors& in) { return {in[0].sin() * in[0], (in[1] * in[1]).sin().exp()}; }
 
-/// One step: forward on stream 1 of device 0 and stream 2 of device 1, what is around it on the default streams and stream 3 of device 1.
-/// `reads_both`: else only the result of device 1 has a gradient.
+/// One step: forward on stream 1 of device 0 and stream 2 of device 1, the rest on the default streams and stream 3 of device 1. Unless
+/// `reads_both`, only the result of device 1 has a gradient.
 Tensors step_of_two_devices(const Function& call, const Tensors& leaves, bool reads_both,
                             const std::function<std::optional<Guard>()>& guard) {
   for (const Tensor& leaf : leaves) leaf.mutable_grad() = Tensor();
@@ -421,14 +421,14 @@ Tensors step_of_two_devices(const Function& call, const Tensors& leaves, bool re
   }
   Tensors seen;
   for (const Tensor& leaf : leaves) seen.push_back(leaf.grad().defined() ? to_cpu(leaf.grad()) : Tensor());
-  synchronize_fake_device();  // before what was made on one stream and read on another goes
+  synchronize_fake_device();  // before freeing what was created on one stream and read on another
   return seen;
 }
 
-/// A gradient goes from one device to the other within the function.
+/// A gradient moves from one device to the other within the function.
 Tensors from_one_to_the_other(const Tensors& in) { return {in[0].sin() * in[0], (in[0].to(fake(1)) * in[1]).sin()}; }
 
-/// Beside the function as it is.
+/// Compared with the eager function.
 AotStats expect_in_order(const Function& function, bool reads_both, Around around) {
   SCOPED_TRACE(std::string(name_of(around)) + (reads_both ? ", both results" : ", one result"));
   reset();
@@ -449,7 +449,7 @@ AotStats expect_in_order(const Function& function, bool reads_both, Around aroun
   return compiled.stats();
 }
 
-// A node has one stream, of one device. What the function did on the other one waits for its inputs, and is waited for.
+// A node has one stream, of one device. The function's work on the other device waits for its inputs, and is waited for.
 TEST_F(AotOnACard, ABackwardOfTwoDevicesIsInOrder) {
   for (const Around around : kAll) {
     for (const bool reads_both : {true, false}) {
@@ -461,7 +461,7 @@ TEST_F(AotOnACard, ABackwardOfTwoDevicesIsInOrder) {
   }
 }
 
-// It cannot be traced, and runs eagerly.
+// The function cannot be traced, and runs eagerly.
 TEST_F(AotOnACard, AFunctionThatGoesToAnotherDeviceIsInOrder) {
   for (const Around around : kAll) EXPECT_EQ(expect_in_order(from_one_to_the_other, /*reads_both=*/true, around).eager, 4U);
 }
@@ -496,7 +496,7 @@ TEST_F(AotOnACard, ABackwardOfAResultOnTheHostIsInOrder) {
   }
 }
 
-// The same thread, in the middle of the forward.
+// In the same thread, in the middle of the forward.
 TEST_F(AotOnACard, ABackwardInTheFunctionIsAPartOfIt) {
   const Function function = [](const Tensors& in) -> Tensors {
     const Tensor loss = (in[0] * in[1]).sin().sum();

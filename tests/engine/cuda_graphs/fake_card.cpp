@@ -100,7 +100,7 @@ class FakeRecording final : public codegen::Recording {
       std::memcpy(before.data(), kept.argument.data(), kept.argument.size());
       const auto* const words = reinterpret_cast<const char*>(one.argument.data());
       kept.argument.assign(words, words + one.argument.size() * sizeof(uint64_t));
-      for (backend::Memory& memory : kept.memory) {  // what the emulator lets it touch
+      for (backend::Memory& memory : kept.memory) {  // what the emulator lets it access
         const auto word = std::find(before.begin(), before.end(), memory.begin);
         if (word != before.end()) memory.begin = reinterpret_cast<const void*>(one.argument[static_cast<size_t>(word - before.begin())]);
       }

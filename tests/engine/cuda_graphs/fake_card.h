@@ -1,5 +1,5 @@
 #pragma once
-// A card that is none: tensors of the fake device, ATen's ops on the CPU, hindcast's kernels in the emulator, and CUDA graphs of both.
+// A fake card: tensors of the fake device, ATen's ops on the CPU, hindcast's kernels in the emulator, and CUDA graphs of both.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,10 +11,10 @@
 
 namespace hindcast::tests {
 
-/// Before the process's first backward.
+/// Call before the process's first backward.
 void install_fake_card();
 
-/// Launches of kernels that were told that memory lies elsewhere.
+/// Launches of kernels whose memory addresses were updated.
 uint64_t moved_launches();
 
 /// While it lives, nothing can be recorded, for this reason.
@@ -35,7 +35,7 @@ class ProgramRecords {
   ProgramRecords& operator=(const ProgramRecords&) = delete;
 };
 
-/// While it lives, no kernel of a graph can be told of a new address.
+/// While it lives, updating the address of a graph's kernel fails.
 class FailingMoves {
  public:
   FailingMoves();
@@ -44,7 +44,7 @@ class FailingMoves {
   FailingMoves& operator=(const FailingMoves&) = delete;
 };
 
-/// While it lives, each capture fails when all was given.
+/// While it lives, each capture fails at its end.
 class FailingCaptures {
  public:
   FailingCaptures();

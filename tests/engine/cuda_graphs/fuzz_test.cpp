@@ -1,4 +1,4 @@
-// Random programs on the card that is none: what each lets a user see is the same with and without CUDA graphs, to the bit.
+// Random programs on the fake card: everything that a user can see is the same with and without CUDA graphs, to the bit.
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
@@ -83,7 +83,7 @@ class FuzzRecordings : public testing::TestWithParam<uint64_t> {
     }
   }
 
-  /// LibTorch says of each result of the fake device that it was resized.
+  /// LibTorch warns of each result of the fake device that it was resized.
   struct NoWarnings : c10::WarningHandler {
     void process(const c10::Warning& /*warning*/) override {}
   };

@@ -1,4 +1,4 @@
-// Numbers of the host beside tensors of a card, as Python's `x * 0.5` saves them: kernels read them as scalars.
+// Numbers of the host next to tensors of a card, as Python's `x * 0.5` saves them: kernels read them as scalars.
 
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
@@ -35,7 +35,7 @@ class NumbersOfTheHost : public ::testing::Test {
     return codegen::fuse(*graph, codegen::backend_of(at::kPrivateUse1)->cost_model()).groups;
   }
 
-  /// In steps that each have other values. `verify`: each kernel beside ATen.
+  /// Each step has other values. `verify`: compares each kernel with ATen.
   static void expect_near_stock(const Program& program, at::ScalarType type = at::kFloat) {
     hindcast::reset();
     for (uint64_t step = 1; step < 4; ++step) {
@@ -75,13 +75,13 @@ TEST_F(NumbersOfTheHost, GradientsAreTheStockEngines) {
   }
 }
 
-// Of another type than the tensor, and not of Python's: it counts as little.
+// Of another dtype than the tensor, and not wrapped by Python: type promotion treats it like a number.
 TEST_F(NumbersOfTheHost, TensorsOfNoDims) {
   expect_near_stock([](const Tensor& x) { return (x * at::scalar_tensor(0.7, at::kDouble)).sin() * at::scalar_tensor(3, at::kLong); });
   expect_near_stock([](const Tensor& x) { return (x.sum() * number(0.5)).sin() * x; });
 }
 
-// Others each time, of the same structure.
+// Different numbers each time, the same structure.
 TEST_F(NumbersOfTheHost, MayChange) {
   hindcast::reset();
   const Options options{.compiler = compilers::fused(), .async = false};
@@ -98,7 +98,7 @@ TEST_F(NumbersOfTheHost, MayChange) {
   EXPECT_EQ(stats().unique_graphs, 1U);
 }
 
-// On the way from the leaf to the loss a number changes after its graph was recorded.
+// A number between the leaf and the loss changes after its graph was recorded.
 TEST_F(NumbersOfTheHost, OfARecordingThatChange) {
   const CachedFakeMemory cached;
   const auto run = [](bool with_graphs) {

@@ -1,5 +1,5 @@
 // Backwards that are replayed as CUDA graphs: the same gradients as step by step, to the bit, whatever happens to memory in between; and
-// on the device nothing that reads memory before it is written, or when it is somebody else's.
+// the device never reads memory before it is written, or after it belongs to somebody else.
 
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
@@ -46,7 +46,7 @@ std::string error_of(const RecordedStep& step, const Options& options, int steps
   return "";
 }
 
-/// Two layers, with so many sets of sizes in turn.
+/// Two layers, with this many sets of sizes in turn.
 RecordedStep sizes_in_turn(int count) {
   return [count, w = leaf(1, fake(), {8, 16}), v = leaf(2, fake(), {16, 4})](int step) {
     for (const Tensor& one : {w, v}) one.mutable_grad().reset();
@@ -56,7 +56,7 @@ RecordedStep sizes_in_turn(int count) {
   };
 }
 
-/// Where memory that is freed is used again, as on a card, unless a test holds it.
+/// Freed memory is reused, as on a card, unless a test holds it.
 class Recordings : public ::testing::Test {
  protected:
   void SetUp() override { install_fake_card(); }
@@ -81,7 +81,7 @@ class Recordings : public ::testing::Test {
 
 std::vector<codegen::LaterJob> jobs_later;
 
-// Else the graph would keep those in their place.
+// Else the graph would keep the entry points that they replace.
 TEST_F(Recordings, WaitForEntryPointsThatCallsAskedFor) {
   codegen::Body body{.loads = {{at::kFloat}}, .ops = {{"neg", {{codegen::Operand::Kind::Load, 0}}}}};
   body.stores.push_back({{codegen::Operand::Kind::Result, 0}, at::kFloat, codegen::Extent::Element});
@@ -121,7 +121,7 @@ TEST_P(RecordedPrograms, AreAsWithoutGraphs) {
 INSTANTIATE_TEST_SUITE_P(All, RecordedPrograms, testing::ValuesIn(recorded_programs()),
                          [](const testing::TestParamInfo<RecordedProgram>& info) { return info.param.name; });
 
-// Of the graphs that the programs have, these are made once and launched from then on.
+// These programs' graphs are recorded once and launched from then on.
 TEST_F(Recordings, AreMadeOnce) {
   for (const char* name : {"WholeBackward", "GradientsThatAreThere", "MovingInputs", "ALargeInputOfKernels"}) {
     EXPECT_EQ(expect_same(recorded_program(name)).cuda_graphs, 1U) << name;
@@ -304,7 +304,7 @@ TEST_F(Recordings, KernelsThatCannotBeCompiledAreAnError) {
   }
 }
 
-/// What keeps a backward from being recorded as long as it lasts, whatever its steps are.
+/// What prevents a backward from being recorded while it lasts, whatever its steps are.
 struct Obstacle {
   std::string name;
   std::function<void(Options&)> add;
@@ -395,7 +395,7 @@ TEST_F(Recordings, NoStepIsTimedWhileTheProgramCaptures) {
   EXPECT_GT(logs.count(" KiB in "), 0U) << logs.text();
 }
 
-// One of them at a time is in a graph; the other goes step by step.
+// Only one of them at a time runs the graph; the other runs step by step.
 TEST_F(Recordings, TwoThreadsUseOne) {
   constexpr int kSteps = 40;
   const auto steps_of = [&] { return recorded_program("ResultsOfGrad").make(fake()); };
@@ -429,7 +429,7 @@ void step_on_a_new_thread(const RecordedStep& step, int i) {
   }).join();
 }
 
-// LibTorch's libraries make what they need for a thread where an op first asks there, which fails in a capture.
+// LibTorch's libraries initialize for a thread when an op first uses them there, which fails during a capture.
 TEST_F(Recordings, AThreadRunsTheStepsBeforeItRecordsThem) {
   const RecordedStep step = recorded_program("ResultsOfGrad").make(fake());
   for (int i = 0; i < 10; ++i) step_on_a_new_thread(step, i);
@@ -451,7 +451,7 @@ TEST_F(Recordings, AThreadThatComesBackIsReasonEnoughToGoOn) {
   int i = 0;
   const auto steps_here = [&] {
     const auto guard = enable(with_graphs());
-    for (int n = 0; n < 3; ++n) step(i++);  // a capture; a thread that is new; the same, come back
+    for (int n = 0; n < 3; ++n) step(i++);  // a capture; a new thread; the same thread again
   };
   steps_here();
   for (int n = 0; n < 63; ++n) step_on_a_new_thread(step, i++);

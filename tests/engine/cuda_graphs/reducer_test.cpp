@@ -1,6 +1,6 @@
-// LibTorch's own C++ DDP Reducer, unmodified, on the card that is none, with hindcast's kernels and with CUDA graphs: each rank is a thread
-// with a device of its own. Gradients are those of the stock engine, but for rounding. All-reduces start while the backward still computes,
-// and each waits for what it reads.
+// LibTorch's own C++ DDP Reducer, unmodified, on the fake card, with hindcast's kernels and with CUDA graphs: each rank is a thread with
+// its own device. Gradients equal the stock engine's up to rounding. All-reduces start while the backward still computes, and each waits
+// for what it reads.
 
 #include <c10/core/DeviceGuard.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using Events = std::vector<std::string>;
 
 constexpr int kRanks = 2, kSteps = 12, kLayers = 3;
 
-/// Of one rank: what happens in its backwards, in order, and what it computes.
+/// Of one rank: the events of its backwards, in order, and its results.
 struct Trained {
   Events events;
   Tensors gradients;  // of all steps, on the CPU
@@ -90,7 +90,7 @@ class Rank {
   Tensor constant(uint64_t seed) const { return leaf(seed, device_).detach(); }
   Tensor layer(const Tensor& x, const Tensor& weight) const { return (x.mm(weight).tanh() * scale_).sin(); }
 
-  // Between the hooks of two parameters lie enough steps for a graph.
+  // There are enough steps for a graph between the hooks of two parameters.
   Tensor forward(int step) const {
     Tensor x = constant(static_cast<uint64_t>(100 * step + 10 + rank_));
     for (const Tensor& parameter : parameters_) {
@@ -121,7 +121,7 @@ class Rank {
   std::shared_ptr<c10d::Logger> logger_;
 };
 
-/// `options`: of hindcast; null: the stock engine.
+/// `options`: hindcast's; null: the stock engine.
 std::array<Trained, kRanks> train_all(const Options* options, bool has_bucket_views) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   store->setTimeout(std::chrono::seconds(120));  // ranks that wait for one that has failed fail too
@@ -148,7 +148,7 @@ std::array<Trained, kRanks> train_all(const Options* options, bool has_bucket_vi
 
 bool starts_with(const std::string& text, const std::string& start) { return text.rfind(start, 0) == 0; }
 
-/// In every step the first all-reduce starts before the last gradient of that step comes.
+/// In every step the first all-reduce starts before the last gradient of that step is computed.
 void expect_overlap(const Events& events) {
   int overlaps = 0;
   bool reduces = false, overlaps_now = false;

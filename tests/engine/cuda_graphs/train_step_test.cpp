@@ -1,4 +1,4 @@
-// Whole training steps as CUDA graphs, on the card that is none: loss, gradients, norm and updates are one launch, and what they are by
+// Whole training steps as CUDA graphs, on the fake card: loss, gradients, norm and updates are one launch, and equal those of the separate
 // parts.
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const Tensors&)>;
 
-constexpr int kSteps = 10;  // the first is traced, three more are watched
+constexpr int kSteps = 10;  // the first is traced, three more are observed
 
 template <class Optimizer, class Options>
 MakeOptimizer of(Options options) {
@@ -30,7 +30,7 @@ MakeOptimizer of(Options options) {
 }
 const MakeOptimizer kAdam = of<torch::optim::Adam>(torch::optim::AdamOptions(0.01));
 
-/// Two layers, and a running mean that each step moves.
+/// Two layers, and a running mean that each step updates.
 struct Net {
   Net() : parameters{leaf(1, fake(), {6, 8}), leaf(2, fake(), {8}), leaf(3, fake(), {8, 3})}, mean(leaf(4, fake(), {8}).detach()) {}
   Tensor loss(const Tensor& x, const Tensor& y) const {
@@ -146,7 +146,7 @@ TEST_F(RecordedTrainSteps, AParameterThatLiesElsewhereIsRecordedAgain) {
   EXPECT_EQ(stats.cuda_graph_launches, 3U + 6U);
 }
 
-// State that is allocated during the recording would be the graph's memory, and each launch would initialize it again.
+// State allocated during the recording would lie in the graph's memory, and each launch would initialize it again.
 TEST_F(RecordedTrainSteps, StateMayBeMadeAnewAtAnyStep) {
   using namespace torch::optim;
   for (const MakeOptimizer& make : {kAdam, of<SGD>(SGDOptions(0.1).momentum(0.9)), of<RMSprop>(RMSpropOptions(0.01).momentum(0.9))}) {
@@ -231,7 +231,7 @@ Tensor slope_of(const Tensor& value, const Tensor& of) {
   return torch::autograd::grad({value.sum()}, {of}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
 }
 
-// A physics-informed net: its Laplacian is to be the given one. The last bias gets no gradient, so it never has optimizer state.
+// A physics-informed net: its Laplacian has a target. The last bias gets no gradient, so it never has optimizer state.
 TEST_F(RecordedTrainSteps, ALossThatContainsGradients) {
   const auto train = [](bool is_stock) {
     Tensors parameters = {leaf(1, fake(), {2, 8}), leaf(2, fake(), {8}), leaf(3, fake(), {8, 1}), leaf(4, fake(), {1})};

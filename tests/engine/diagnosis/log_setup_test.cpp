@@ -37,7 +37,7 @@ std::string refusal_of(const std::function<void()>& call) {
 
 bool holds(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// The environment and the configuration as they were, after each test.
+// Restores the environment and the configuration after each test.
 class LogEnvironment : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// Why a backward was captured again, said of the very thing that changed. A test a sentence; those of new structures and of
-// sizes that become dynamic are in tests/examples (structures_test, varying_sizes_test).
+// Why a backward was captured again: the message names exactly what changed. One test per message; those of new structures and of sizes
+// that become dynamic are in tests/examples (structures_test, varying_sizes_test).
 
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ class MissReason : public testing::Test {
 
   static at::Tensor leaf() { return at::ones({3}).set_requires_grad(true); }
 
-  /// What is logged of `second` after `first`, and that stats() and report() say the same.
+  /// The log of `second` after `first`. Expects stats() and report() to agree with it.
   static std::string reason(const std::function<void()>& first, const std::function<void()>& second, const std::string& kind,
                             const Options& options = {}) {
     const auto guard = hindcast::enable(options);
@@ -107,7 +107,7 @@ TEST_F(MissReason, ARootGradientOfAnotherLayout) {
             "permuted");
 }
 
-// The dtype of what flows through a node is of its structure: the sentence names the first node that has it.
+// The dtype of what flows through a node belongs to its structure: the message names the first node that has it.
 TEST_F(MissReason, AnotherDtypeOfTheWholeModel) {
   const auto backward = [](at::ScalarType dtype) {
     return [dtype] { at::ones({3}, dtype).set_requires_grad(true).sin().sum().backward(); };

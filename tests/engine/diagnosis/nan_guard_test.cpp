@@ -1,4 +1,4 @@
-// Options::nan_guard: says where infinities and NaN in gradients began, and changes nothing.
+// Options::nan_guard: reports where infinities and NaN in gradients began, and changes nothing.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ Options guarded() {
   return options;
 }
 
-/// Runs `program` on both engines, a miss and hits of other sizes. Expects the stock engine's gradients, a count for each backward,
-/// and these words in the message of each.
+/// Runs `program` on both engines, with a miss and hits of other sizes. Expects the stock engine's gradients, a count per backward, and
+/// these words in each message.
 void expect_said(const SeededProgram& program, const std::vector<std::string>& words, Options options = guarded()) {
   hindcast::reset();
   LogCapture logs("");

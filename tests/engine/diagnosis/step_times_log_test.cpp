@@ -1,4 +1,4 @@
-// The log `perf`: a line for each step that computes.
+// The log `perf`: a line per step that computes.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

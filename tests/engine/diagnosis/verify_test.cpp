@@ -1,4 +1,4 @@
-// Options::verify: each new graph is replayed on copies of what its capture was given. What differs by a bit never serves.
+// Options::verify: each new graph is replayed on copies of its capture's inputs. A graph that differs by a bit is never used.
 //
 // All modules of torch::nn and all rows of the op table run under it in tests/whole/modules and tests/whole/ops.
 
@@ -36,7 +36,7 @@ struct Doubled : torch::autograd::Function<Doubled> {
   }
 };
 
-// Sizes that become dynamic, a hook, a node that runs as itself, a write to a view, a leaf that is used twice.
+// Sizes that become dynamic, a hook, an opaque node, a write to a view, a leaf that is used twice.
 std::vector<at::Tensor> mixed_program(uint64_t seed) {
   const auto w = at::randn({4, 4}).set_requires_grad(true);
   auto x = at::randn({static_cast<int64_t>(seed) + 2, 4}).mm(w).tanh();
@@ -55,7 +55,7 @@ TEST(Verify, AcceptsWhatIsRight) {
   EXPECT_EQ(hindcast::stats().hits, 3U);
 }
 
-// As Python saves that of `loss * 0.5`: beside a tensor of no dims too it is no float64.
+// As Python saves the number of `loss * 0.5`: even next to a tensor without dims it does not promote to float64.
 TEST(Verify, AcceptsNumbersOfPythons) {
   hindcast::reset();
   const auto program = [](uint64_t seed) {
@@ -69,7 +69,7 @@ TEST(Verify, AcceptsNumbersOfPythons) {
   EXPECT_EQ(hindcast::stats().hits, 2U);
 }
 
-// Hooks that write in place: to the gradient that comes in, which other nodes read then, and to one on the way.
+// Hooks that write in place: to the incoming gradient, which other nodes read afterwards, and to an intermediate one.
 TEST(Verify, AcceptsHooksThatWriteInPlace) {
   const auto of_the_incoming_gradient = [](uint64_t seed) {
     at::manual_seed(seed);
@@ -87,7 +87,7 @@ TEST(Verify, AcceptsHooksThatWriteInPlace) {
     (y.tanh() + x).exp().sum().backward();
     return std::vector<at::Tensor>{x.grad()};
   };
-  // The gradient that is there comes in.
+  // The leaf's existing gradient is the incoming one.
   const auto grad_of_leaf = [](uint64_t seed) {
     at::manual_seed(seed);
     const auto x = at::randn({4, 4}).set_requires_grad(true);
@@ -123,7 +123,7 @@ TEST(Verify, LeavesTheLeavesAndTheRandomNumbersAlone) {
       {1, 2}, verified());
 }
 
-// An operator that is not what it looks like: every call gives something else.
+// An operator that is not pure: every call returns something else.
 int calls = 0;
 at::Tensor plus_number_of_calls(const at::Tensor& x) { return x + ++calls; }
 
@@ -162,8 +162,8 @@ TEST(Verify, RefusesAGraphThatGivesOtherBitsWhenItIsReplayed) {
   EXPECT_THAT(hindcast::report(), HasSubstr("refused graphs"));
 }
 
-// Writes that the replay does not miss: to a leaf's gradient and to a saved leaf by a hook behind the accumulation, and the engine's own
-// sum in the place of a result that a node gave.
+// Writes that the replay does reproduce: to a leaf's gradient and to a saved leaf by a hook after the accumulation, and the engine's own
+// sum in place into a node's result.
 TEST(Verify, RefusesItThoughOthersWriteInPlace) {
   const auto program = [](uint64_t) {
     calls = 0;
@@ -184,8 +184,8 @@ TEST(Verify, RefusesItThoughOthersWriteInPlace) {
   EXPECT_EQ(hindcast::stats().hits, 0U);
 }
 
-// What verify covers is the record of the backward. What a user's compiler makes of it is not run on the copies: a
-// compiler that is wrong gives its wrong gradients, with verify as without.
+// verify covers the record of the backward. It does not run a user's compiler on the copies: a wrong compiler gives wrong gradients, with
+// and without verify.
 TEST(Verify, LooksAtTheGraphNotAtWhatACompilerMakesOfIt) {
   hindcast::reset();
   Options options = verified();
@@ -211,7 +211,7 @@ TEST(Verify, LooksAtTheGraphNotAtWhatACompilerMakesOfIt) {
   EXPECT_EQ(hindcast::stats().refused_graphs, 0U);
 }
 
-/// The graph of x.sin(), what its capture was given, and what it made.
+/// The graph of x.sin(), its capture's inputs, and their results.
 class ReplayCheckOfSin : public testing::Test {
  protected:
   void SetUp() override {

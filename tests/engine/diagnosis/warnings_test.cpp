@@ -1,4 +1,4 @@
-// What LibTorch warns of in a backward comes on each step, from captures and from hits, as often as with the stock engine.
+// LibTorch's warnings in a backward come on each step, from captures and from hits, as often as with the stock engine.
 
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class WarnAlways {
   bool before_;
 };
 
-/// What each step warns of.
+/// The warnings of each step.
 using Operator = std::function<at::Tensor(const at::Tensor&)>;
 std::vector<Texts> warnings_of_steps(const Operator& op) {
   std::vector<Texts> steps;
@@ -56,7 +56,7 @@ std::vector<Texts> warnings_of_steps(const Operator& op) {
   return steps;
 }
 
-/// With the stock engine it is `stock`: what warns once in a process needs an operator for each engine.
+/// `stock`: the stock engine's warnings. An operator that warns once per process has to exist once per engine.
 void expect_same_warnings(const std::vector<Texts>& stock, const Operator& op) {
   reset();
   const auto guard = enable();
@@ -70,7 +70,7 @@ void expect_same_warnings(const Operator& op, size_t at_each_step) {
   expect_same_warnings(stock, op);
 }
 
-/// An operator whose formula is `Formula`, which gets its gradient.
+/// An operator whose formula is `Formula` of its gradient.
 template <class Formula>
 struct WithFormula : Function<WithFormula<Formula>> {
   static constexpr bool is_traceable = true;
@@ -83,7 +83,7 @@ Operator with(Formula) {
   return [](const at::Tensor& x) { return WithFormula<Formula>::apply(x); };
 }
 
-/// Returns `x`. The operator that does it warns when it runs: of a mask that is not of bools.
+/// Returns `x`. The operator warns when it runs: of a mask that is not of bools.
 at::Tensor warning_operator(const at::Tensor& x) { return at::zeros_like(x).index_put({at::ones({3}, at::kByte)}, x); }
 
 void expect_opaque(const std::string& reason) {

@@ -1,4 +1,4 @@
-// The optimizer's step by kernels beside the optimizer's own.
+// The optimizer's step by kernels, compared with the optimizer's own.
 
 #include <gtest/gtest.h>
 #include <hindcast/optim.h>
@@ -28,13 +28,13 @@ Tensors some_gradients(const Tensors& parameters) {
   Tensors gradients;
   for (const at::Tensor& parameter : parameters) {
     const at::Tensor gradient = torch::randn_like(parameter);
-    // A small one's square is 0 in float16, where the optimizers then divide by 0. Kernels compute in float32.
+    // In float16 the square of a small gradient is 0, and the optimizers divide by 0. Kernels compute in float32.
     gradients.push_back(parameter.scalar_type() == at::kHalf ? gradient + (gradient.lt(0) * -0.5 + 0.25) : gradient);
   }
   return gradients;
 }
 
-// What a step adds to an average is as large, and may cancel what was there.
+// A step's term may be as large as the average that it is added to, and cancel it.
 constexpr double kTerms = 0.1;
 
 // Ours, the optimizer's own, and that in float64.
@@ -74,8 +74,7 @@ class ThreeOf {
     }
   }
 
-  // Graphs that saved one of them must notice the step where they would notice the optimizer's. How often a tensor was written to is not
-  // the same.
+  // A graph that saved one of them must notice the step where it would notice the optimizer's. The version counters may differ.
   void expect_changed_alike(const at::Tensor& mine, const at::Tensor& theirs) {
     const auto has_changed = [&](const at::Tensor& tensor) {
       auto& before = versions_[tensor.unsafeGetTensorImpl()];
@@ -201,7 +200,7 @@ TEST_P(CompiledSteps, WhereSomeHaveNoGradient) {
   }
 }
 
-// Each of them goes through the optimizer's own step; the others through kernels.
+// These go through the optimizer's own step, the others through kernels.
 TEST_P(CompiledSteps, WhereTheMemoryOfSomeDiffers) {
   const Tensors parameters = {torch::randn({8, 6}), torch::randn({8, 6}), torch::randn({4, 12})};
   ThreeOf three(GetParam().make, parameters);
@@ -224,7 +223,7 @@ TEST_P(CompiledSteps, WhereTheMemoryOfSomeDiffers) {
   EXPECT_EQ(step.counts().original, 6u);
 }
 
-// As programs do that give a parameter twice, or flat memory and a view of it.
+// As in programs that pass a parameter twice, or flat memory and a view of it.
 TEST_P(CompiledSteps, WhereParametersShareMemory) {
   const Tensors parameters = {torch::randn({40}), torch::randn({40})};
   const auto shared = [](const Tensors& of) {
@@ -245,8 +244,8 @@ TEST_P(CompiledSteps, WhereParametersShareMemory) {
   }
 }
 
-// From one step to the next other parameters have gradients: those of one share memory, those of the next do not, but a gradient is a
-// parameter that changes before it, in a kernel that was made later.
+// In each step other parameters have gradients: those of one step share memory, those of the next do not, but a gradient is a parameter
+// that changes before it, in a kernel that was compiled later.
 TEST(CompiledStep, WhatSharesMemoryChanges) {
   const auto sides = [](const Tensors& of) { return Tensors{of[0], of[1], of[2], of[0].detach().requires_grad_()}; };
   const Tensors parameters = {torch::randn({40}), torch::randn({40}), torch::randn({40})};
@@ -275,7 +274,7 @@ TEST(CompiledStep, WhatSharesMemoryChanges) {
   }
 }
 
-// What is written is what a gradient is read from.
+// The parameter that is written is also read as a gradient.
 TEST_P(CompiledSteps, WhereAGradientIsAParameter) {
   const Tensors parameters = {torch::randn({40}), torch::randn({40})};
   ThreeOf three(GetParam().make, parameters);

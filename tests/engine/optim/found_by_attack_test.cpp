@@ -1,4 +1,4 @@
-// Optimizer steps in the situations that were searched for because they could go wrong.
+// Optimizer steps in situations chosen because they could go wrong.
 
 #include <gtest/gtest.h>
 #include <hindcast/hindcast.h>
@@ -68,7 +68,7 @@ TEST_F(StepsUnderAttack, AClosureOfAnOptimizerThatNeedsOne) {
   }
 }
 
-// What throws is found in the middle: the updates of kernels, whose state has counted the step, are made all the same.
+// The error occurs midway: kernels, whose state has counted the step, still finish their updates.
 TEST_F(StepsUnderAttack, WhatThrowsLeavesNoUpdateHalfMade) {
   for (const bool in_order : {false, true}) {
     SCOPED_TRACE(in_order);
@@ -90,7 +90,7 @@ TEST_F(StepsUnderAttack, WhatThrowsLeavesNoUpdateHalfMade) {
   }
 }
 
-// amsgrad was switched on behind the first step: LibTorch's own step throws, as its state has no maximum.
+// amsgrad was switched on after the first step: LibTorch's own step throws, as its state has no maximum.
 TEST_F(StepsUnderAttack, GradientsAreAsTheyWereWhereAStepThrows) {
   const Tensors made = {torch::randn({5}), torch::randn({7})};
   const Tensors parameters = copies_of(made), gradients = {torch::ones({5}), torch::ones({7})};
@@ -103,7 +103,7 @@ TEST_F(StepsUnderAttack, GradientsAreAsTheyWereWhereAStepThrows) {
   for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(parameters[i].grad(), gradients[i])) << i;
 }
 
-// As programs do that climb: the options are checked when an optimizer is made, and not later.
+// As in programs that maximize: the options are checked when an optimizer is constructed, and not later.
 TEST_F(StepsUnderAttack, OptionsThatNoConstructorTakes) {
   const Tensors made = {torch::randn({8, 6}), torch::randn({8, 6})};
   const Tensors ours = copies_of(made), stock = copies_of(made);
@@ -112,15 +112,15 @@ TEST_F(StepsUnderAttack, OptionsThatNoConstructorTakes) {
   auto step = compiled_step(of_ours);
   for (const Tensors& of : {ours, stock}) {
     of[0].mutable_grad() = torch::ones({8, 6});
-    of[1].mutable_grad() = torch::ones({6, 8}).t();  // does not lie as the parameter: the optimizer's own step
+    of[1].mutable_grad() = torch::ones({6, 8}).t();  // not the parameter's layout: the optimizer's own step
   }
   step();
   of_stock.step();
   for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::allclose(ours[i], stock[i])) << i;
 }
 
-// The values of a parameter are read once more behind its own gradient, by way of detach(): an update between would be read. Where autograd
-// sees the change, it says so.
+// The backward reads the parameter once more after its gradient, by way of detach(), and would see an update in between. Where autograd
+// notices the change, it throws.
 TEST_F(StepsUnderAttack, AParameterThatTheBackwardReadsAgain) {
   const at::Tensor input = torch::randn({3, 4}), made_weight = torch::randn({4, 4}), made_first = torch::randn({4, 4});
   const auto loss_of = [&](const Tensors& of) { return input.mm(of[0]).mm(of[1].detach()).tanh().mm(of[1]).sum(); };
@@ -140,7 +140,7 @@ TEST_F(StepsUnderAttack, AParameterThatTheBackwardReadsAgain) {
       }
       std::optional<StepInBackward> stepping;
       for (int i = 0; i < 6; ++i) {
-        if (i == 3) stepping.emplace(step_in_backward(*optimizer));  // what was compiled before stepped nowhere
+        if (i == 3) stepping.emplace(step_in_backward(*optimizer));  // what was compiled before did not step
         of[0].mutable_grad() = at::Tensor();
         of[1].mutable_grad() = at::Tensor();
         of[1].data().copy_(made_weight);
@@ -184,7 +184,7 @@ TEST_F(StepsUnderAttack, NormsThatAreNoNumbers) {
   }
 }
 
-// Between steps: options, groups, the memory and the type of a parameter.
+// Between steps: options, groups, the memory and the dtype of a parameter.
 TEST_F(StepsUnderAttack, WhatChangesBetweenSteps) {
   const Tensors made = {torch::randn({9}), torch::randn({4, 3}), torch::randn({6})};
   const Tensors ours = copies_of(made), stock = copies_of(made);
@@ -215,7 +215,7 @@ TEST_F(StepsUnderAttack, WhatChangesBetweenSteps) {
   }
 }
 
-// A class of the user's own has a step of its own.
+// A user's subclass has a step of its own.
 TEST_F(StepsUnderAttack, AClassThatIsDerived) {
   class Doubled : public SGD {
    public:
@@ -235,7 +235,7 @@ TEST_F(StepsUnderAttack, AClassThatIsDerived) {
   EXPECT_THROW((void)step_in_backward(optimizer), std::invalid_argument);
 }
 
-// Two optimizers have a parameter in common; the state of each is its own.
+// Two optimizers share a parameter; each has its own state of it.
 TEST_F(StepsUnderAttack, AParameterOfTwoOptimizers) {
   const Tensors made = {torch::randn({9})};
   const Tensors ours = copies_of(made), stock = copies_of(made);
@@ -254,8 +254,8 @@ TEST_F(StepsUnderAttack, AParameterOfTwoOptimizers) {
   }
 }
 
-// Each of the two backwards is a step. The second one reads the weight that the first one changed: autograd says so, or the weight is none
-// of those that it saved.
+// Each of the two backwards is a step. The second one reads the weight that the first one changed: autograd throws, or it did not save that
+// weight.
 TEST_F(StepsUnderAttack, ARetainedGraphSteppedTwice) {
   const Tensors of = copies_of({torch::randn({4, 4})});
   SGD optimizer(of, SGDOptions(0.1));

@@ -22,14 +22,14 @@ struct OptimizerForm {
 inline void PrintTo(const OptimizerForm& form, std::ostream* to) { *to << form.name; }
 const std::vector<OptimizerForm>& optimizer_forms();
 
-/// Leaves that require a gradient, which they do not have.
+/// Leaves that require grad and have no gradient.
 Tensors copies_of(const Tensors& parameters, std::optional<at::ScalarType> type = std::nullopt);
-/// Each gets a copy of its gradient. An undefined one: none.
+/// Each gets a copy of its gradient; none if that is undefined.
 void set_gradients(const Tensors& parameters, const Tensors& gradients);
 
-/// What the optimizer keeps of a parameter, in the order of its state's members. Empty: it keeps nothing.
+/// The optimizer's state of a parameter, in the order of the state's members. Empty: no state.
 Tensors state_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
-/// -1: it counts none, or has no state.
+/// -1: no step count, or no state.
 int64_t steps_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 
 }  // namespace hindcast::tests

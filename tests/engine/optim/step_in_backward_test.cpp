@@ -1,4 +1,4 @@
-// The optimizer's step inside of the backward: the same training, and gradients that are never in memory together.
+// The optimizer's step within the backward: the same training, and gradients that are never all in memory together.
 
 #include <gtest/gtest.h>
 #include <hindcast/hindcast.h>
@@ -118,7 +118,7 @@ TEST(StepInBackward, OfSeveralThreads) {
   for (const at::Tensor& weight : all) EXPECT_EQ(steps_of(optimizer, weight), 20);
 }
 
-// The state is made in the first step. From then on a backward needs one gradient at a time.
+// The first step creates the state. From then on a backward needs one gradient at a time.
 TEST(StepInBackward, GradientsAreNotInMemoryTogether) {
   for (const Engine engine : {Engine::Stock, Engine::Kernels}) {
     reset();

@@ -1,4 +1,4 @@
-// A slot with a captured graph of no instrs: which plan and graph it hands out, and what it answers for in bytes.
+// A slot with a captured graph without instrs: which plan and graph it returns, and how many bytes it accounts for.
 
 #include "engine/plan/plan_slot.h"
 
@@ -13,7 +13,7 @@ using engine::PlanSlot;
 
 std::shared_ptr<const capture::Graph> some_graph() { return std::make_shared<const capture::Graph>(); }
 
-/// Of another graph than the captured one, as passes leave it, and with no group.
+/// Of another graph than the captured one, as after passes, and with no group.
 std::shared_ptr<const codegen::Plan> better_plan() {
   const auto graph = some_graph();
   const auto no_group = [](uint32_t) { return std::unique_ptr<const codegen::OpCall>(); };

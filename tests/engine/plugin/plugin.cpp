@@ -1,4 +1,4 @@
-// A library that is loaded, unloaded and loaded again in another version: FACTOR says which.
+// A library that is loaded, unloaded and loaded again in another version, which FACTOR selects.
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>

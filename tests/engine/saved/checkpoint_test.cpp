@@ -1,4 +1,4 @@
-// checkpoint() gives what the function gives, and its gradients, whatever autograd is asked for.
+// checkpoint() gives the function's results and gradients, whatever is asked of autograd.
 
 #include <ATen/autocast_mode.h>
 #include <hindcast/aot.h>
@@ -63,7 +63,7 @@ TEST(Checkpoint, OfAModule) {
   });
 }
 
-// Statistics of a batch are saved, and the running ones are written to, twice.
+// Batch statistics are saved; the running ones are written twice.
 TEST(Checkpoint, OfABatchNorm) {
   expect_same_with_checkpoints(3, [](Log& log, int, const Checkpoints& call) {
     torch::nn::BatchNorm1d norm(4);
@@ -137,7 +137,7 @@ TEST(Checkpoint, WithoutTheRandomStateDrawsOthers) {
   x.mutable_grad() = at::Tensor();
   const auto y = checkpoint([](const at::Tensor& a) { return at::dropout(a.exp(), 0.5, true).exp(); }, x);
   y.sum().backward();
-  EXPECT_TRUE(y.eq(1).equal(x.grad().eq(0)));  // exp(0) where the number was dropped
+  EXPECT_TRUE(y.eq(1).equal(x.grad().eq(0)));  // exp(0) where the element was dropped
   EXPECT_FALSE(y.eq(1).equal(other.eq(0)));
 }
 
@@ -241,7 +241,7 @@ struct Squared : torch::autograd::Function<Squared> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, torch::autograd::variable_list grads) {
     const auto saved = context->get_saved_variables();
-    const auto again = context->get_saved_variables();  // each asks for what is saved
+    const auto again = context->get_saved_variables();  // each call requests the saved tensors
     return {grads[0] * 2 * saved[0] + 0 * again[1]};
   }
 };
@@ -301,7 +301,7 @@ TEST(Checkpoint, AutocastIsThatOfTheForward) {
   });
 }
 
-// A child runs a backward whose forward its parent ran.
+// A child runs a backward whose forward ran in its parent.
 TEST(Checkpoint, SurvivesAFork) {
   const auto x = leaf({3, 4});
   const auto guard = hindcast::enable();
@@ -324,7 +324,7 @@ TEST(Checkpoint, SurvivesAFork) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// What is saved by a program may change from call to call; what a checkpoint saves may not.
+// What a program saves may change from call to call; what a checkpoint saves may not.
 TEST(Checkpoint, OfACompiledFunctionRunsItAsItIs) {
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compilers::eager();
@@ -347,7 +347,7 @@ TEST(Checkpoint, OfACompiledFunctionRunsItAsItIs) {
   EXPECT_EQ(compiled.stats().hits, 2U);
 }
 
-// It is traced through: the partition says what is saved.
+// The trace goes through it: the partition decides what is saved.
 TEST(Checkpoint, InACompiledFunctionIsAPartOfTheProgram) {
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compilers::eager();
@@ -372,7 +372,7 @@ TEST(Checkpoint, InACompiledFunctionIsAPartOfTheProgram) {
   }
   EXPECT_EQ(compiled.stats().traces, 1U);
   EXPECT_EQ(compiled.stats().hits, 2U);
-  // Nor does it run again for a graph of the backward.
+  // Nor does a backward with create_graph run it again.
   const auto first = torch::autograd::grad({compiled(x, w).sum()}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
   EXPECT_TRUE(first.requires_grad());
   EXPECT_EQ(runs, 6);

@@ -1,4 +1,4 @@
-// What goes wrong in a checkpoint is said, and leaves autograd as it was.
+// Errors in a checkpoint are reported, and leave autograd as it was.
 
 #include <ATen/SavedTensorHooks.h>
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ TEST(CheckpointErrors, MoreTensors) {
     const auto function = [&](const at::Tensor& a) { return ++runs == 1 ? a.sin() : a.sin().exp(); };
     const auto loss = checkpoint(options, function, x).sum();
     EXPECT_THAT([&] { loss.backward(); }, ThrowsMessage<CheckpointError>(HasSubstr("more tensors than the forward, which saved 1. ")));
-    // What is needed is there before the difference.
+    // The recomputation has all that is needed before it differs.
     runs = 0;
     checkpoint(function, x).sum().backward();
     EXPECT_TRUE(x.grad().equal(x.detach().cos()));
@@ -63,7 +63,7 @@ TEST(CheckpointErrors, OtherTensors) {
     const auto dtypes =
         checkpoint([&](const at::Tensor& a) { return ++runs == 1 ? a.sin().exp() : a.sin().to(at::kDouble).exp(); }, x).sum();
     EXPECT_THAT([&] { dtypes.backward(); }, ThrowsMessage<CheckpointError>(HasSubstr("saved tensor 2 of 2")));
-    // Who does not want to know.
+    // Without the check.
     CheckpointOptions options;
     options.check = false;
     runs = 0;
@@ -104,7 +104,7 @@ TEST(CheckpointErrors, AParameterModifiedInPlace) {
 TEST(CheckpointErrors, AWriteToWhatTheFunctionHasSaved) {
   const auto program = [](Log& log, int, const Checkpoints& call) {
     const auto x = leaf({3});
-    // The write comes before the last tensor that is saved, so that the recomputation meets it.
+    // The write comes before the last saved tensor, so that the recomputation reaches it.
     const auto z = call(
         [](const at::Tensor& a) {
           const auto b = a.exp();
@@ -135,7 +135,7 @@ TEST(CheckpointErrors, TheForwardThrows) {
     EXPECT_FALSE(has_hooks());
     x.sin().sum().backward();
     EXPECT_TRUE(x.grad().equal(x.detach().cos()));
-    // What it made before has its backward: the second run ends before the error.
+    // The backward of its earlier results works: the recomputation ends before the error.
     x.mutable_grad() = at::Tensor();
     half.sum().backward();
     EXPECT_TRUE(x.grad().equal(x.detach().sin().exp() * x.detach().cos()));
@@ -160,7 +160,7 @@ TEST(CheckpointErrors, TheRecomputationThrows) {
     EXPECT_THAT([&] { loss.backward({}, /*retain_graph=*/true); }, ThrowsMessage<std::runtime_error>("not the second time"));
     EXPECT_FALSE(has_hooks());
     EXPECT_TRUE(at::rand({2}).equal(expected));
-    // It may work the next time: nothing was left half done.
+    // It may work the next time: no state is half changed.
     loss.backward();
     EXPECT_EQ(runs, 3);
     EXPECT_TRUE(x.grad().defined());

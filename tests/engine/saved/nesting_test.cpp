@@ -1,4 +1,4 @@
-// Hooks of saved tensors from C++, and those that Python has pushed, in one another.
+// Hooks of saved tensors from C++, and those pushed by Python, nested in one another.
 
 #include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/generated/Functions.h>
@@ -15,7 +15,7 @@ namespace {
 
 bool has_hooks(const at::Tensor& y) { return dynamic_cast<torch::autograd::generated::SinBackward0&>(*y.grad_fn()).self_.has_hooks(); }
 
-/// A scope of Python's, as LibTorch sees one. Here the former engine is LibTorch's own, which has no hooks for it.
+/// A Python scope, as LibTorch sees it. Here the former engine is LibTorch's own, which has no hooks for it.
 struct PythonScope {
   PythonScope() {
     at::SavedTensorDefaultHooks::lazy_initialize();

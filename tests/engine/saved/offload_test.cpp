@@ -1,4 +1,4 @@
-// OffloadToHost on a machine without a device: everything stays where it is, and as right as without. tests/whole/streams has it with a
+// OffloadToHost on a machine without a device: everything stays where it is, with correct results. tests/whole/streams tests it with a
 // device.
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(Offload, NestsWithCheckpoints) {
   });
 }
 
-// What is saved for its backward is the scope's affair, and so is what its trace gives.
+// The scope also applies to what is saved for the function's backward, and to its trace.
 TEST(Offload, OfACompiledFunction) {
   AotOptions options;
   options.fw_compiler = options.bw_compiler = compilers::eager();

@@ -1,4 +1,4 @@
-// When a checkpoint computes again, and what is in memory meanwhile.
+// When a checkpoint recomputes, and what is in memory meanwhile.
 
 #include <hindcast/aot.h>
 #include <torch/csrc/autograd/generated/Functions.h>
@@ -75,7 +75,7 @@ TEST(CheckpointTime, EndsOnceItHasAllThatIsNeeded) {
   }
 }
 
-// Neither the backward nor the end of a long graph goes as deep as the graph is long.
+// Neither the backward nor the destruction of a long graph recurses over its length.
 TEST(CheckpointMemory, OfALongChain) {
   for (const bool has_backward : {false, true}) {
     const auto x = leaf({1});
@@ -136,7 +136,7 @@ TEST(CheckpointMemory, OfACustomFunctionThatIsTheLast) {
   }
 }
 
-// Somebody looks at what is saved, and needs none of the rest.
+// Reads one saved tensor, and needs no other.
 TEST(CheckpointMemory, LookingAtASavedTensorKeepsNoOther) {
   CountingAllocator allocator;
   const auto x = leaf({1000});
@@ -180,7 +180,7 @@ struct Chain {
   }
   static at::Tensor as_one(const at::Tensor& x, const std::vector<at::Tensor>& parameters) { return checkpoint(plain, x, parameters); }
 
-  /// The most bytes at once in a forward and a backward, beside parameters, gradients and the input.
+  /// Peak bytes of a forward and a backward, without parameters, gradients and the input.
   template <class Forward>
   int64_t peak(const Forward& forward) const {
     const auto x = torch::randn({kRows, kWidth});
@@ -221,8 +221,8 @@ TEST(CheckpointMemory, OfAChainIsThatOfItsInputsAndOneBlock) {
   }
 }
 
-// A checkpoint for each block saves the blocks' inputs, and so does a program whose budget is their share of what it would save else. One
-// checkpoint of all saves nothing, and so does a program without a budget: both have all in memory at once when the backward begins.
+// One checkpoint per block saves the blocks' inputs, and so does a program whose budget is their share of what it would save otherwise. One
+// checkpoint of all saves nothing, and so does a program without a budget: both have everything in memory at once when the backward begins.
 TEST(CheckpointMemory, IsThatOfAProgramWithTheSameBudget) {
   CountingAllocator allocator;
   const Chain chain;

@@ -1,5 +1,5 @@
 #pragma once
-// One program with checkpoints and without, with the stock engine and under hindcast: the same events.
+// One program with and without checkpoints, with the stock engine and under hindcast: the same events.
 
 #include <hindcast/checkpoint.h>
 
@@ -12,7 +12,7 @@
 
 namespace hindcast::tests {
 
-/// Calls functions as they are, or through checkpoint().
+/// Calls functions directly, or through checkpoint().
 struct Checkpoints {
   bool are_on;
   CheckpointOptions options = {};

@@ -1,4 +1,4 @@
-// aot_module() of TorchScript modules, beside the same modules on LibTorch's own executor.
+// aot_module() of TorchScript modules, compared with the same modules on LibTorch's own executor.
 
 #include "tests/engine/aot/aot_grads.h"
 #include "tests/engine/torchscript/script_modules.h"

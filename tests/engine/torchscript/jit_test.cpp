@@ -1,4 +1,4 @@
-// jit_prepare() and jit_load(): backwards of TorchScript modules are captured as those of C++ code are.
+// jit_prepare() and jit_load(): backwards of TorchScript modules are captured like those of C++ code.
 
 #include "tests/engine/torchscript/script_modules.h"
 #include "tests/support/log_capture.h"
@@ -94,7 +94,7 @@ TEST(Jit, SubmodulesAndFrozenModulesArePrepared) {
       const auto x = rows(5);
       module->forward({x}).toTensor().backward();
       const auto y = rows(5);
-      // A method of a part, called by itself.
+      // A method of a submodule, called directly.
       if (module == &outer) module->attr("inner").toModule().forward({y}).toTensor().backward();
     }
   }

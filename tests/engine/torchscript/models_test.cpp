@@ -1,4 +1,4 @@
-// The models of examples/molecular_dynamics: forces beside LibTorch's, with neighbour lists that change in each step.
+// The models of examples/molecular_dynamics: forces compared with LibTorch's, with neighbour lists that change in each step.
 
 #include "examples/molecular_dynamics/atoms.h"
 
@@ -21,7 +21,7 @@ class Models : public testing::TestWithParam<const char*> {
   const std::string file_ = std::string(HINDCAST_SOURCE_DIR "/examples/molecular_dynamics/") + GetParam() + ".pt";
 };
 
-// Relative to the largest force. Of float32, in sums of some hundred terms.
+// Relative to the largest force; for sums of a few hundred terms in float32.
 constexpr double kRounding = 2e-5;
 
 void expect_near(const at::Tensor& given, const at::Tensor& expected, int step) {

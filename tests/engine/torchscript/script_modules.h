@@ -19,7 +19,7 @@ inline torch::jit::Module script_module(const std::string& forward) {
   return module;
 }
 
-/// The same, operator by operator: LibTorch's optimizer has derivatives of its own, which round differently.
+/// The same, operator by operator: LibTorch's optimizer has its own derivatives, which round differently.
 inline torch::jit::Module stock_module(const std::string& forward) { return jit_prepare(script_module(forward)); }
 
 inline const char* const kMlp = R"(

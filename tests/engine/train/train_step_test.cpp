@@ -1,4 +1,4 @@
-// A step in one call, beside the same step as LibTorch has it: in float64, where a different order of sums shows in the last digits alone.
+// A step in one call, compared with the same step by LibTorch: in float64, where a different order of sums shows only in the last digits.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ MakeOptimizer of(Options options) {
   return [=](Tensors parameters) { return std::make_unique<Optimizer>(std::move(parameters), options); };
 }
 
-/// Two of one net: one for each lane.
+/// Two copies of one net: one per lane.
 template <class Module>
 struct TwoOf {
   TwoOf(const Module& net, const MakeOptimizer& make)
@@ -131,7 +131,7 @@ TEST(TrainStep, BuffersModesAndSizesAreTheModules) {
     return torch::cross_entropy_loss(model.forward(x), y);
   };
   TrainStepOptions options = now();
-  options.aot.fallback_random = true;  // the masks of eager
+  options.aot.fallback_random = true;  // eager's masks
   auto step = train_step(*two.of_ours, two.ours, loss_function, options);
   for (int i = 0; i < 24; ++i) {
     SCOPED_TRACE(i);
@@ -152,8 +152,7 @@ TEST(TrainStep, BuffersModesAndSizesAreTheModules) {
   EXPECT_EQ(step.stats().eager, 0U);
 }
 
-// The gradient of a gradient, as physics-informed nets have it.
-// The loss and its gradients are one program without a backward of its own. Which layout is faster is this machine's affair.
+// The loss and its gradients are one program without a backward of its own. Which layout is faster depends on the machine.
 TEST(TrainStep, ConvolutionsMayWorkChannelsLast) {
   torch::manual_seed(4);
   using namespace torch::nn;
@@ -184,6 +183,7 @@ TEST(TrainStep, ConvolutionsMayWorkChannelsLast) {
   EXPECT_EQ(step.stats().eager, 0U);
 }
 
+// The gradient of a gradient, as in physics-informed nets.
 TEST(TrainStep, LossesMayHaveGradientsInThem) {
   torch::manual_seed(3);
   TwoOf<Sequential> two(mlp(), of<torch::optim::SGD>(torch::optim::SGDOptions(0.05)));
@@ -321,7 +321,7 @@ TEST(TrainStep, ParametersMayChange) {
 
 // ---- found by attack
 
-/// Losses of a net, of two parameters beside it, and of a batch.
+/// Losses of a net, of two parameters outside of it, and of a batch.
 using LossBeside = std::function<at::Tensor(Sequential net, const Tensors& beside, const at::Tensor& x, const at::Tensor& y)>;
 
 struct Attack {
@@ -467,7 +467,7 @@ std::string everything(Sequential& net, const torch::optim::Optimizer& optimizer
   return text.str();
 }
 
-class FailingTrainStep : public testing::TestWithParam<bool> {  // whether a hook makes it three parts
+class FailingTrainStep : public testing::TestWithParam<bool> {  // whether a hook splits it into three parts
  protected:
   FailingTrainStep() {
     if (GetParam()) net_->parameters()[0].register_hook([](const at::Tensor& gradient) { return gradient; });

@@ -1,4 +1,4 @@
-// What an engine is for: models, hooks, wanted inputs, graphs that are kept, streams and devices.
+// What an engine has to handle: models, hooks, requested inputs, retained graphs, streams and devices.
 
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
@@ -15,7 +15,7 @@ namespace {
 at::Tensor some_ops(const Tensors& x) { return (x[0] * x[1]).tanh() * x[0] + x[1].sigmoid(); }
 Tensors two_leaves(const Setting& setting) { return {setting.leaf({17, 33}), setting.leaf({17, 33})}; }
 
-// Without dropout, which draws other numbers in another type.
+// Without dropout, which draws other numbers in another dtype.
 Tensors model(const digits::Recipe& recipe, const Setting& setting) {
   const auto model = recipe.make();
   model->to(setting.values);
@@ -86,7 +86,7 @@ Tensors number_on_cpu(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// What was computed on another stream has its backward there.
+// The backward of what was computed on another stream runs there.
 Tensors two_streams(const Setting& setting) {
   const Tensors leaves = two_leaves(setting);
   if (setting.device.is_cpu()) {

@@ -1,4 +1,4 @@
-// Gradients that kernels write to leaves: the first, and those that are added to what is there.
+// Gradients that kernels write to leaves: new ones, and ones that are added to existing gradients.
 
 #include <ATen/ATen.h>
 
@@ -38,7 +38,7 @@ Tensors added_to_some(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// Slices of one buffer, of which most begin at no address of 16 bytes.
+// Slices of one buffer, most of which are not aligned to 16 bytes.
 Tensors added_to_a_buffer(const Setting& setting, int64_t rows, int64_t columns) {
   const Tensors leaves = leaves_of(setting, rows, columns);
   int64_t begin = 1;
@@ -53,7 +53,7 @@ Tensors added_to_a_buffer(const Setting& setting, int64_t rows, int64_t columns)
   return {buffer};
 }
 
-// A norm writes what its row gives, too.
+// Norms write gradients of leaves too.
 Tensors of_rows(const Setting& setting, int64_t rows, int64_t columns) {
   const Tensors leaves{setting.leaf({rows, columns}), setting.leaf({rows, columns}), setting.leaf({columns}), setting.leaf({columns})};
   for (int i = 0; i < 2; ++i) {
@@ -78,7 +78,7 @@ std::vector<DeviceProgram> leaf_programs() {
     int64_t rows, columns;
   };
   constexpr int kOfDifferences = 512;
-  const std::vector<double> ones(5, 1);  // by leaf: gradients of about 1, each rounded to the type, are added up
+  const std::vector<double> ones(5, 1);  // per leaf: gradients of about 1, each rounded to the type, are added up
   std::vector<DeviceProgram> programs = {
       {"LeavesThatSomeHaveNone", added_to_some, kFloats},
       {"LeavesThatOverlap", that_overlap},

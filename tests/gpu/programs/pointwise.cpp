@@ -1,4 +1,4 @@
-// Elements, in all the ways that tensors may lie.
+// Pointwise ops on tensors of all layouts.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -47,7 +47,7 @@ Tensors channels_last(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// A mask, numbers of two lengths of integers, and one in float64 beside them.
+// A mask, integers of two sizes, and one float64 tensor next to them.
 Tensors other_types(const Setting& setting) {
   const Tensors leaves{setting.leaf({37, 19}), setting.leaf({37, 19})};
   const at::Tensor mask = setting.constant({37, 19}) > 0, counts = setting.integers(5, {37, 19}),
@@ -71,7 +71,7 @@ Tensors zeros_around(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// The gradients of parts are written where they lie in the whole: in one piece, along rows, in pieces too short for it.
+// The gradients of parts are written directly into the whole: in one piece, along rows, in pieces too short for it.
 Tensors parts(const Setting& setting, at::IntArrayRef sizes, int64_t dim) {
   const Tensors leaves{setting.leaf(sizes)};
   const auto of = (leaves[0] * 2).chunk(2, dim);
@@ -91,7 +91,7 @@ Tensors one_number(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// The same kernel for sizes that are whole vectors and that are not.
+// The same kernel for sizes that are multiples of a vector and that are not.
 Tensors changing_sizes(const Setting& setting) {
   const int64_t rows = std::vector<int64_t>{3, 5, 32, 9}[static_cast<size_t>(setting.step) % 4];
   const int64_t columns = std::vector<int64_t>{8, 7, 64, 33}[static_cast<size_t>(setting.step) % 4];
@@ -100,7 +100,7 @@ Tensors changing_sizes(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// Operands of elements that begin where no vector does.
+// Operands that do not start at a vector's alignment.
 Tensors not_aligned(const Setting& setting) {
   const at::Tensor buffer = setting.leaf({1 + 5 * 64});
   const Tensors leaves{buffer, setting.leaf({5, 64})};
@@ -109,8 +109,8 @@ Tensors not_aligned(const Setting& setting) {
   return grads_of(leaves);
 }
 
-// Where they have a side to choose, LibTorch's kernels for CUDA and for the CPU do not choose the same one for NaN. As many elements as
-// fill the CPU's vectors: it has a third opinion of the last few.
+// LibTorch's kernels for CUDA and for the CPU choose different branches for NaN. The number of elements fills the CPU's vectors: it treats
+// the last few in yet another way.
 Tensors of_nan(const Setting& setting) {
   const at::Tensor with_nan = setting.constant({64, 64});
   with_nan.slice(1, 0, 64, 7).fill_(NAN);

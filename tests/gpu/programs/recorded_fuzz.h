@@ -21,7 +21,7 @@ inline Program lengthened(Program program) {
   return program;
 }
 
-/// With or without CUDA graphs, and nothing that reads values on the host.
+/// With or without CUDA graphs, and without options that read values on the host.
 inline Options options_of_recordings(const Program& program, const Compiler& compiler, bool with_graphs) {
   Options options = options_of(program);
   options.verify = options.nan_guard = false;

@@ -26,7 +26,7 @@ struct Maker {
   Tensor constant(uint64_t seed, c10::IntArrayRef sizes) const { return at::randn(sizes, at::detail::createCPUGenerator(seed)).to(device); }
   Tensor leaf(uint64_t seed, c10::IntArrayRef sizes = {4, 4}) const { return constant(seed, sizes).requires_grad_(); }
 
-  /// Some steps more behind it: products, with kernels between.
+  /// A few more steps: products, with kernels between.
   Tensor deep(Tensor x) const {
     const int64_t width = x.size(-1);
     for (uint64_t layer = 0; layer < 3; ++layer) x = (at::mm(x, constant(100 + layer, {width, width}) / 4).tanh() * 2).sin() + x;
@@ -67,7 +67,7 @@ RecordedStep whole_backward(c10::Device device) {
 RecordedStep gradients_that_are_there(c10::Device device) {
   return [net = Net(device)](int step) {
     if (step % 4 == 3) forget_grads(net.weights);
-    if (step == 6) net.weights[1].mutable_grad().reset();  // some and some
+    if (step == 6) net.weights[1].mutable_grad().reset();  // only some of them
     net.loss(step).backward();
     return grads_of(net.weights);
   };
@@ -105,7 +105,7 @@ RecordedStep results_of_grad(c10::Device device) {
 RecordedStep moving_inputs(c10::Device device) {
   return [net = Net(device), held = Tensors()](int step) mutable {
     forget_grads(net.weights);
-    held.push_back(net.constant(10 + static_cast<uint64_t>(step), {5, 8}));  // the next one lies elsewhere
+    held.push_back(net.constant(10 + static_cast<uint64_t>(step), {5, 8}));  // the next one has another address
     net(held.back()).backward();
     return grads_of(net.weights);
   };
@@ -132,7 +132,7 @@ RecordedStep a_large_input_of_kernels(c10::Device device) {
   };
 }
 
-// A norm's kernel with sums over rows, which a second launch adds up, beside the gradient of each element.
+// A norm's kernel with sums over rows, which a second launch finishes, and each element's gradient.
 RecordedStep a_large_input_of_a_norms_kernels(c10::Device device) {
   const Maker maker{device};
   const Tensors leaves = {maker.leaf(1, {512, 512}), maker.leaf(2, {512}), maker.leaf(3, {512})};
@@ -145,7 +145,7 @@ RecordedStep a_large_input_of_a_norms_kernels(c10::Device device) {
   };
 }
 
-// Its rows lie as columns: ATen copies it first, for the kernel.
+// It is transposed: ATen copies it first, for the kernel.
 RecordedStep a_large_input_that_is_copied_for_kernels(c10::Device device) {
   const Maker maker{device};
   return [maker, w = maker.leaf(1, {512, 512}), held = Tensors()](int step) mutable {
@@ -166,7 +166,7 @@ RecordedStep a_large_input_of_atens(c10::Device device) {
   };
 }
 
-// It settles at another place once.
+// Its address changes once, and stays.
 RecordedStep a_large_input_of_atens_that_moves_once(c10::Device device) {
   const Maker maker{device};
   return [maker, w = maker.leaf(1, {512, 4}), held = Tensors()](int step) mutable {
@@ -178,7 +178,7 @@ RecordedStep a_large_input_of_atens_that_moves_once(c10::Device device) {
   };
 }
 
-// What `a` gets is the root's gradient itself, without its conjugation.
+// `a` gets the root's gradient itself, without the conjugation.
 RecordedStep a_conjugated_input(c10::Device device) {
   const Maker maker{device};
   const auto complex = [maker](uint64_t seed) { return at::complex(maker.constant(seed, {4, 4}), maker.constant(seed + 1, {4, 4})); };
@@ -190,7 +190,7 @@ RecordedStep a_conjugated_input(c10::Device device) {
   };
 }
 
-// As an extension's, which may not look at streams.
+// Like an extension's operator, which may ignore streams.
 Tensor twice(const Tensor& x) { return x * 2; }
 TORCH_LIBRARY_FRAGMENT(hindcast_tests, library) {
   library.def("twice(Tensor x) -> Tensor");
@@ -216,7 +216,7 @@ RecordedStep an_op_of_another_library(c10::Device device) {
   };
 }
 
-// User code keeps what it is given.
+// User code keeps the gradients that it gets.
 RecordedStep hooks(c10::Device device) {
   return [net = Net(device), kept = std::make_shared<Tensors>()](int step) {
     forget_grads(net.weights);
@@ -286,7 +286,7 @@ RecordedStep a_number_of_the_host_that_changes(c10::Device device) {
   const Maker maker{device};
   return [maker, a = maker.leaf(1)](int step) {
     forget_grads({a});
-    const Tensor scale = at::scalar_tensor(0.1 * step);  // of the CPU
+    const Tensor scale = at::scalar_tensor(0.1 * step);  // on the CPU
     maker.deep(maker.deep(at::mm(a.tanh(), maker.constant(10 + static_cast<uint64_t>(step), {4, 4}))) * scale).sum().backward();
     return grads_of({a});
   };

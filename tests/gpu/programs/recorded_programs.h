@@ -1,5 +1,5 @@
 #pragma once
-// Programs whose backwards are replayed as CUDA graphs: on a card (tests/gpu), and on one that is none (tests/engine/cuda_graphs).
+// Programs whose backwards are replayed as CUDA graphs: on a card (tests/gpu), and on a fake one (tests/engine/cuda_graphs).
 
 #include <ATen/core/Tensor.h>
 
@@ -12,17 +12,17 @@
 
 namespace hindcast::tests {
 
-/// One step of a program, by number: what it shows.
+/// One step of a program, by number: returns what to compare.
 using RecordedStep = std::function<std::vector<at::Tensor>(int step)>;
 
 struct RecordedProgram {
   std::string name;
-  /// Begins anew: leaves, and whatever else it keeps.
+  /// Starts anew: leaves, and whatever else it keeps.
   std::function<RecordedStep(c10::Device)> make;
   uint64_t parts = 1;   // of its backward, each a graph
-  std::string why_not;  // a part of the reason that is given for none
+  std::string why_not;  // a part of the expected reason for having none
   int steps = 9;
-  int lost_steps = 0;  // until it is known what changes
+  int lost_steps = 0;  // until hindcast knows what changes
 };
 inline std::ostream& operator<<(std::ostream& out, const RecordedProgram& program) { return out << program.name; }
 
@@ -35,13 +35,13 @@ Options without_graphs();
 /// The same, as CUDA graphs.
 Options with_graphs();
 
-/// How often each part is launched in so many steps: the first one is captured, and some are watched.
+/// How often each part is launched in this many steps: the first one is captured, and some are observed.
 uint64_t launches_in(int steps);
 
-/// What the steps show, on the CPU.
+/// The results of the steps, on the CPU.
 std::vector<std::vector<at::Tensor>> run_recorded(const RecordedStep& step, const Options& options, int steps);
 
-/// Equal to the bit, with and without graphs. Returns what was counted with them.
+/// Expects equal bits with and without graphs. Returns the counts with them.
 Stats expect_as_without_graphs(const RecordedProgram& program, c10::Device device, const Options& options = with_graphs());
 
 }  // namespace hindcast::tests

@@ -9,7 +9,7 @@
 namespace hindcast::tests {
 namespace {
 
-// A norm's gradient is a difference of what is nearly equal.
+// A norm's gradient is a difference of nearly equal terms.
 constexpr int kOfDifferences = 128;
 
 Tensors layer_norm(const Setting& setting, int64_t rows, int64_t columns) {
@@ -48,7 +48,7 @@ Tensors group_norm(const Setting& setting, const at::DimVector& sizes, int64_t g
   return grads_of(leaves);
 }
 
-// A concat of what rows give and of what elements give.
+// A concat of results per row and results per element.
 Tensors parts_of_rows(const Setting& setting) {
   const Tensors leaves{setting.leaf({9, 80})};
   const auto parts = (leaves[0] * 2).chunk(2, 1);
@@ -71,7 +71,7 @@ Tensors batch_norm(const Setting& setting, const at::DimVector& sizes, bool trai
   return grads_of(leaves);
 }
 
-// A linear layer's bias, a scale of each row, and one number of all.
+// A linear layer's bias, a scale per row, and one number for all.
 Tensors sums(const Setting& setting, int64_t rows, int64_t columns) {
   const Tensors leaves{setting.leaf({rows, columns}), setting.leaf({columns}), setting.leaf({rows, 1}), setting.leaf({1})};
   backward_of((leaves[0] * leaves[2] + leaves[1]).tanh() * leaves[3], setting);
@@ -106,7 +106,7 @@ std::vector<DeviceProgram> row_programs() {
   struct Matrix {
     int64_t rows, columns;
   };
-  // Whole vectors and none; a row, and a column, of one; what stays in registers, and what does not; more rows than a slice takes.
+  // With and without whole vectors; a row, and a column, of one; rows that fit in registers, and others; more rows than a slice takes.
   for (const auto& [rows, columns] : {Matrix{8, 64}, {5, 33}, {1, 4096}, {33, 1}, {3, 5000}, {2, 20001}, {3000, 24}}) {
     const std::string of = "Of" + std::to_string(rows) + "By" + std::to_string(columns);
     const bool is_small = rows * columns < 10000;
@@ -116,7 +116,7 @@ std::vector<DeviceProgram> row_programs() {
     };
     programs.push_back({"LayerNorm" + of, with(layer_norm), some, {}, 8 * kOfDifferences});
     programs.push_back({"Softmax" + of, with(softmax), some, {}, kOfDifferences});
-    // The last result is the sum of all numbers, of both signs, which nearly cancel: on the way it is as large as a random walk.
+    // The last result is the sum of all numbers, of both signs, which nearly cancel: its intermediate values are as large as a random walk.
     const double walk = std::sqrt(static_cast<double>(rows * columns));
     programs.push_back({"Sums" + of, with(sums), some, {}, 4 * kOfDifferences, 32, {0, 0, 0, walk}});
   }

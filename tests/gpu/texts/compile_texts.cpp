@@ -1,5 +1,5 @@
-// compile_texts FOLDER [ARCHITECTURE]: compiles the kernels' texts in a folder into the store on disk, on all cores. What is there already
-// is not compiled again. Tests wait for each kernel that the store lacks.
+// compile_texts FOLDER [ARCHITECTURE]: compiles the kernels' texts in a folder into the store on disk, on all cores, unless they are there
+// already. Tests wait for each kernel that the store lacks.
 //
 // ARCHITECTURE is a number such as 90, and needs no card. Without it, the texts are compiled for this machine's card.
 
@@ -27,7 +27,7 @@ namespace {
 using hindcast::codegen::KernelCompiler;
 using hindcast::codegen::cuda::Nvrtc;
 
-/// As a card of this architecture compiles: its store has the objects under the same keys.
+/// Compiles like a card of this architecture: its store has the objects under the same keys.
 class CompilerForArchitecture final : public KernelCompiler {
  public:
   CompilerForArchitecture(const Nvrtc& nvrtc, int architecture)
@@ -67,7 +67,7 @@ std::vector<std::string> texts_in(const std::filesystem::path& folder) {
   return texts;
 }
 
-/// How many could not be compiled.
+/// Returns how many could not be compiled.
 size_t compile(const KernelCompiler& compiler, const std::vector<std::string>& texts) {
   std::atomic<size_t> next = 0, failed = 0;
   const auto work = [&] {

@@ -4,7 +4,7 @@
 
 namespace hindcast::tests {
 
-/// Loads LibTorch's part for CUDA, and makes the first card's context. Empty, or why there is none.
+/// Loads LibTorch's part for CUDA, and creates the first card's context. Returns "", or why there is none.
 std::string find_gpu();
 
 }  // namespace hindcast::tests

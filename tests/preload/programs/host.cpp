@@ -1,4 +1,4 @@
-// A program without LibTorch that opens a plug-in with it, out of sight of the program's own symbols: host <plug-in>.
+// A program without LibTorch that opens a plug-in with it, with local symbols: host <plug-in>.
 
 #include <dlfcn.h>
 

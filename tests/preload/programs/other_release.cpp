@@ -1,4 +1,4 @@
-// Stands for a LibTorch of another release: for programs, a library that has the functions that libhindcast_auto.so looks at.
+// Stands for a LibTorch of another release: a library with the functions that libhindcast_auto.so looks for.
 
 #include <cstdint>
 

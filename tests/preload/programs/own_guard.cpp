@@ -1,4 +1,4 @@
-// A program that links hindcast itself: its thread's guard comes first, and a thread without one.
+// A program that links hindcast itself: a thread whose own guard comes first, and a thread without one.
 
 #include <hindcast/hindcast.h>
 

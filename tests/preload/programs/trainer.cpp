@@ -12,7 +12,7 @@
 
 using hindcast::tests::train_right;
 
-// It trains when everything else ends, too.
+// It trains during static destruction too.
 struct Last {
   ~Last() {
     if (is_on && !train_right()) std::abort();

@@ -1,5 +1,5 @@
 #pragma once
-// A few steps whose gradients are known, for programs and a plug-in that have never heard of hindcast.
+// A few steps with known gradients, for programs and a plug-in that know nothing of hindcast.
 
 #include <torch/types.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Runs this very test program again, as a child that executes one disabled test.
+// Runs this test program again, as a child that executes one disabled test.
 
 #include <signal.h>
 #include <spawn.h>
@@ -40,7 +40,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Its exit status, or -1 when it takes longer than `timeout` or dies of a signal.
+  /// Its exit status, or -1 if it takes longer than `timeout` or dies of a signal.
   int wait(std::chrono::seconds timeout) {
     const auto end = std::chrono::steady_clock::now() + timeout;
     int status = 0;

@@ -26,7 +26,7 @@ constexpr int kRanks = 2;
 constexpr int kSteps = 5;
 constexpr int kLayers = 4;
 
-/// How the Reducer is set up; each one is a test.
+/// A configuration of the Reducer; each one is a test.
 struct Setting {
   const char* name;
   bool gradient_as_bucket_view = false;
@@ -50,7 +50,7 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// One rank of the training, which notes when gradients come and when all-reduces start.
+/// One rank of the training, which notes when gradients arrive and when all-reduces start.
 class Rank {
  public:
   Rank(Log& log, const Setting& setting, int rank, const std::string& store_file) : log_(log), setting_(setting), rank_(rank) {
@@ -68,7 +68,7 @@ class Rank {
       add_parameter("weight " + std::to_string(i), leaf({8, 8}));
       add_parameter("bias " + std::to_string(i), leaf({8}));
     }
-    // Two parameters to a bucket; DDP hands out the buckets in reverse, as gradients come.
+    // Two parameters per bucket; DDP assigns the buckets in reverse, in the order in which gradients arrive.
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters_, {8 * 9 * sizeof(float)});
     std::reverse(buckets.begin(), buckets.end());
     constexpr int64_t kBucketBytes = 8 * 9 * sizeof(float);
@@ -147,7 +147,7 @@ class Rank {
   std::shared_ptr<c10d::Logger> logger_;
 };
 
-// The body of the child processes; disabled, because it is no test by itself.
+// The body of the child processes; disabled, because it is not a test by itself.
 TEST(ReducerRank, DISABLED_Trains) {
   const int rank = std::stoi(environment("HC_TEST_RANK"));
   const auto& setting = kSettings[std::stoi(environment("HC_TEST_SETTING"))];
@@ -165,7 +165,7 @@ TEST(ReducerRank, DISABLED_Trains) {
   }
 }
 
-/// A folder of its own, gone at the end.
+/// A folder of its own, removed at the end.
 struct TemporaryFolder {
   TemporaryFolder() {
     auto pattern = (std::filesystem::temp_directory_path() / "hindcast-test-XXXXXX").string();
@@ -211,7 +211,7 @@ std::vector<Events> train(const std::string& engine, int setting) {
 
 bool starts_with(const std::string& text, const std::string& start) { return text.rfind(start, 0) == 0; }
 
-/// In every step the first all-reduce starts before the last gradient of that step comes.
+/// In every step the first all-reduce starts before the last gradient of that step is computed.
 void expect_overlap(const Events& events) {
   int overlaps = 0;
   bool reducing = false, overlapped = false;

@@ -1,7 +1,7 @@
 #pragma once
-// A c10d backend in a hundred lines: ranks exchange bytes through a c10d::Store. A helper thread carries the
-// collectives out, one after another, so that a call returns at once and the caller goes on computing, as with a
-// real network. Sums are taken in the order of ranks: every rank gets the same bits.
+// A small c10d backend: ranks exchange bytes through a c10d::Store. A helper thread runs the collectives, one after another, so that a call
+// returns at once and the caller continues to compute, as with a real network. Sums are taken in the order of ranks: every rank gets the
+// same bits.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -41,7 +41,7 @@ class StoreWork : public c10d::Work {
 
 class StoreBackend : public c10d::Backend {
  public:
-  /// `started` is told of every all-reduce on the thread that asks for it, before it is carried out.
+  /// `started` is called for every all-reduce on the calling thread, before it runs.
   using Started = std::function<void(const at::Tensor&)>;
 
   StoreBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Started started)

@@ -1,7 +1,6 @@
 #pragma once
-// A c10d back end on the fake device, for ranks that are threads: the host exchanges tensors through a store, on a stream for that alone,
-// as NCCL has one. A collective is given when all ranks have come to it. Sums are taken in the order of ranks: every rank gets the same
-// bits.
+// A c10d back end on the fake device, for ranks that are threads: the host exchanges tensors through a store, on a separate stream, like
+// NCCL. A collective runs once all ranks have reached it. Sums are taken in the order of ranks: every rank gets the same bits.
 
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>
@@ -20,7 +19,7 @@
 
 namespace hindcast::tests {
 
-/// A collective that is done when its future says so.
+/// A collective that is done when its future is.
 class StreamWork final : public c10d::Work {
  public:
   StreamWork(int rank, c10d::OpType type, at::Device device)
@@ -39,7 +38,7 @@ class StreamWork final : public c10d::Work {
 
 class StreamBackend final : public c10d::Backend {
  public:
-  /// `started` is told of every all-reduce, in the thread that asks for it, before the exchange.
+  /// `started` is called for every all-reduce, on the calling thread, before the exchange.
   using Started = std::function<void(const at::Tensor&)>;
 
   StreamBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Started started)
@@ -75,7 +74,7 @@ class StreamBackend final : public c10d::Backend {
     return work;
   }
 
-  /// What each rank gave; `given` is this one's.
+  /// The tensors of all ranks; `given` is this one's.
   std::vector<at::Tensor> all_of(const at::Tensor& given) {
     const std::string key = std::to_string(number_++) + "/";
     const auto* const bytes = static_cast<const uint8_t*>(given.const_data_ptr());

@@ -39,7 +39,7 @@ int Builder::add_leaf(const Shape& shape, at::ScalarType dtype, std::optional<bo
   leaf.lasting = !has_batch(shape) && random_.percent(80);
   leaf.requires_grad = requires_grad ? *requires_grad : random_.percent(leaf.lasting ? 85 : 45);
   if (random_.percent(15)) {
-    // descend() writes leaves that last, and what is expanded cannot be written.
+    // descend() writes lasting leaves, and an expanded tensor cannot be written.
     leaf.layout = random_.pick({Layout::Transposed, Layout::Sliced, leaf.lasting ? Layout::Sliced : Layout::Expanded});
   }
   Value value;
@@ -66,7 +66,7 @@ int Builder::add(Instr instr, const std::vector<Type>& results) {
     used.used |= !hook;
     result.requires_grad |= used.requires_grad;
     result.contiguous &= used.contiguous;
-    // A view saves nothing of what it is a view of; whoever reads it may.
+    // A view does not save its base; its readers may.
     if (!(row.traits & kSavesNothing) && !hook) storages_[used.storage].saved = true;
   }
   if (row.rule == Rule::Detach) result.requires_grad = false;

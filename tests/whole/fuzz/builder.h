@@ -1,6 +1,6 @@
 #pragma once
-// A program under construction, and what the generator must know of its values to stay legal: who shares memory with whom, what a
-// node has saved, what may not be written.
+// A program under construction, and what the generator must know of its values to stay legal: which share memory, what a node has saved,
+// what must not be written.
 
 #include <functional>
 #include <initializer_list>
@@ -45,7 +45,7 @@ class Builder {
 
   int add_leaf(const Shape& shape, at::ScalarType dtype, std::optional<bool> requires_grad = std::nullopt);
 
-  /// Adds an instruction with the given results and keeps the books. Returns its first result.
+  /// Adds an instruction with the given results and updates the bookkeeping. Returns its first result.
   int add(Instr instr, const std::vector<Type>& results);
 
   bool may_write(int value) const;

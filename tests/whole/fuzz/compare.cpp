@@ -39,14 +39,13 @@ Options options_of(const Program& program) {
 
 namespace {
 
-// A backward with create_graph has one node in the place of many, so that gradients which flow out of its history are summed up in another
-// order.
+// A backward with create_graph has one node in place of many, so that gradients which flow out of its history are summed in another order.
 bool sums_in_another_order(const Program& program) {
   return std::any_of(program.calls.begin(), program.calls.end(),
                      [](const Call& call) { return call.create_graph || call.kind == Call::Kind::SquaredGradients; });
 }
 
-// Events that show tensors which are equal but for rounding are those of the stock engine.
+// Replaces events whose tensors are equal up to rounding by those of the stock engine.
 void take_near_ones(const Program& program, const Log& stock, const Log& ours, std::vector<std::string>& events) {
   const bool coarse = program.autocast ||
                       std::any_of(program.types.begin(), program.types.end(), [](const Type& type) { return type.dtype == at::kBFloat16; });
@@ -63,7 +62,7 @@ void take_near_ones(const Program& program, const Log& stock, const Log& ours, s
 
 Comparison compare(const Program& program) {
   const Observed stock = interpret(program);
-  const LogCapture warnings("");  // each reset() makes the first fallback worth a warning again
+  const LogCapture warnings("");  // each reset() allows the first fallback to warn again
   hindcast::reset();
   Observed ours;
   {

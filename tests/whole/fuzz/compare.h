@@ -1,5 +1,5 @@
 #pragma once
-// The question that is asked of every program: does hindcast let a user see what the stock engine does?
+// The question for every program: does hindcast let a user see what the stock engine does?
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace hindcast::tests::fuzz {
 
-/// What programs did, summed: a fuzzer whose programs all fail in the forward, or never hit, would test nothing.
+/// Totals over programs: a fuzzer whose programs all fail in the forward, or never hit, would test nothing.
 struct Counts {
   uint64_t programs = 0, steps = 0, broken_steps = 0, calls = 0, throwing_calls = 0;
   uint64_t taken_over = 0, hits = 0, misses = 0, graphs = 0, fell_back = 0;

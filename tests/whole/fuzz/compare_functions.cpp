@@ -13,7 +13,7 @@
 namespace hindcast::tests::fuzz {
 namespace {
 
-/// Rounding is far smaller there; what is wrong stays wrong.
+/// Rounding is far smaller in float64; what is wrong stays wrong.
 Program in_double(Program program) {
   const auto wide = [](at::ScalarType type) { return type == at::kComplexFloat ? at::kComplexDouble : at::kDouble; };
   for (Type& type : program.types) type.dtype = wide(type.dtype);

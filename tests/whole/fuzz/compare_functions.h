@@ -1,5 +1,5 @@
 #pragma once
-// The question that is asked of every program with functions: does it let a user see the same when they are compiled ahead of time?
+// The question for every program with functions: does a user see the same when they are compiled ahead of time?
 
 #include <hindcast/aot.h>
 
@@ -10,7 +10,7 @@
 
 namespace hindcast::tests::fuzz {
 
-/// What programs with functions did, summed.
+/// Totals over programs with functions.
 struct FunctionCounts {
   uint64_t programs = 0, functions = 0, writing = 0, drawing = 0, sharing = 0;
   uint64_t runs = 0, exact_runs = 0, rounded_runs = 0;  ///< with functions compiled; rounded: equal in float64 only
@@ -29,7 +29,7 @@ struct FunctionComparison {
 
 AotOptions aot_options_of(const Program& program);
 
-/// Runs the program as it is, with its functions compiled, and, where it says so, with hindcast's engine too. `kernels`: hindcast's own.
+/// Runs the program eagerly, with its functions compiled, and, if it says so, with hindcast's engine too. `kernels`: with hindcast's own.
 FunctionComparison compare_functions(const Program& program, bool kernels = false);
 
 }  // namespace hindcast::tests::fuzz

@@ -1,15 +1,15 @@
 #pragma once
-// A crash or a hang takes the test's output with it: these say on which seed it happened.
+// A crash or a hang loses the test's output: these report the seed on which it happened.
 
 #include <cstdint>
 
 namespace hindcast::tests::fuzz {
 
-/// Names the program that runs now.
+/// Sets the seed of the running program.
 void set_current_seed(uint64_t seed);
 
-/// Writes that name to stderr when the process dies of a signal (`timeout` sends one to a program that hangs), then lets
-/// the former handler (a sanitizer's) have it.
+/// Writes that seed to stderr when the process dies of a signal (`timeout` sends one to a program that hangs), then passes the signal to
+/// the former handler (a sanitizer's).
 void name_the_seed_on_crashes();
 
 }  // namespace hindcast::tests::fuzz

@@ -28,7 +28,7 @@ std::set<int> operands_of(const Instr& instr) {
   return values;
 }
 
-/// Whether somebody but the instructions first to last - 1 uses it.
+/// Whether anything other than the instructions first to last - 1 uses it.
 bool is_used_outside(const Program& program, size_t first, size_t last, int value) {
   for (size_t index = 0; index < program.instrs.size(); ++index) {
     if ((index < first || index >= last) && program.instrs[index].uses(value)) return true;
@@ -83,7 +83,7 @@ FunctionPart part_of(const Program& program, size_t first, size_t last) {
   return part;
 }
 
-/// By value: the one whose memory it may share.
+/// By value: the value whose memory it may share.
 std::vector<int> owners_of(const Program& program) {
   std::vector<int> owners(program.types.size());
   for (size_t value = 0; value < owners.size(); ++value) owners[value] = static_cast<int>(value);
@@ -117,7 +117,7 @@ class Hidden {
   }
 
   bool gradient(int value) const { return read_[same_[value]] || written_.contains(owners_[value]); }
-  /// LibTorch loses a retained gradient where a result of several is written to, with an internal assertion.
+  /// LibTorch loses a retained gradient, with an internal assertion, if one of several results is written to.
   bool breaks_retained(int value) const { return made_[value] && written_anywhere_.contains(owners_[value]); }
   bool node(int value) const { return made_[value] || gradient(value); }
 
@@ -157,7 +157,7 @@ void drop_what_functions_hide(Program& program) {
   const Hidden hidden(program);
   // Where gradients of some inputs are asked for, values keep others on the way to a function than on the way to those.
   const bool asks = std::any_of(program.calls.begin(), program.calls.end(), [](const Call& call) { return !call.inputs.empty(); });
-  // A hook that a function registers there leaves no trace.
+  // A hook that a function registers there is lost.
   const auto is_outside = [&](int value) {
     return std::any_of(program.leaves.begin(), program.leaves.end(), [&](const Leaf& leaf) { return leaf.outside && leaf.value == value; });
   };
@@ -172,7 +172,7 @@ void drop_what_functions_hide(Program& program) {
     return hidden.gradient(instr.a) || (retains && (asks || hidden.breaks_retained(instr.a)));
   });
   for (Call& call : program.calls) {
-    // An input that is no leaf retains its gradient, for the calls behind this one too.
+    // A non-leaf input retains its gradient, for later calls too.
     const bool is_one_of_many = program.calls.size() > 1;
     std::erase_if(call.inputs, [&](int value) { return is_one_of_many ? hidden.node(value) : hidden.gradient(value); });
     if (call.inputs.empty()) call.kind = Call::Kind::Backward;
@@ -234,7 +234,7 @@ class Functions {
     for (Instr& instr : program_.instrs) instr.scalar_changes = false;
   }
 
-  // Random numbers for some, and fewer that depend on the step.
+  // Random numbers in some programs, and fewer instructions that depend on the step.
   void choose_instrs() {
     const bool draws = random_.percent(30);
     for (Instr& instr : program_.instrs) {

@@ -1,5 +1,5 @@
 #pragma once
-// Parts of a program as functions: what each takes and gives.
+// Parts of a program as functions: their arguments and results.
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace hindcast::tests::fuzz {
 
-/// Instructions first to last - 1 of a program as a function. Values by their numbers.
+/// Instructions first to last - 1 of a program as a function. Values are given by their numbers.
 struct FunctionPart {
   size_t first = 0, last = 0;
   std::vector<int> arguments;
@@ -25,11 +25,11 @@ struct FunctionPart {
 
 std::vector<FunctionPart> functions_of(const Program& program);
 
-/// What the function is called with.
+/// The step as the function sees it.
 Step step_inside(const FunctionPart& part, const Step& step);
 
-/// A compiled function is one node: a hook on one of its results, or a gradient asked for it, sees what flows in from outside alone.
-/// This drops those for which it makes a difference.
+/// A compiled function is one node: a hook on one of its results, or its requested gradient, gets only what flows in from outside. This
+/// drops those for which it makes a difference.
 void drop_what_functions_hide(Program& program);
 
 /// The program of generate(), with functions in it.

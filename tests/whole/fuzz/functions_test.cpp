@@ -1,4 +1,4 @@
-// Random programs with functions, each run as it is and with its functions compiled ahead of time: 600 of them, or
+// Random programs with functions, each run eagerly and with its functions compiled ahead of time: 600 of them, or
 // HINDCAST_FUZZ_SEEDS="first:count".
 
 #include <ATen/Parallel.h>
@@ -50,7 +50,7 @@ TEST_P(FuzzFunctions, GiveTheSame) {
   }
   total_.add(counts);
   if (counts.programs < 100) return;
-  // That it tests what it should.
+  // Checks that the test is effective.
   EXPECT_GT(counts.functions, counts.programs) << counts.text();
   EXPECT_GT(counts.calls.hits * 3, counts.calls.calls) << counts.text();
   EXPECT_LT(counts.calls.eager * 5, counts.calls.calls) << counts.text();

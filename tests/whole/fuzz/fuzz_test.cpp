@@ -11,8 +11,8 @@
 #include "tests/whole/fuzz/generate.h"
 #include "tests/whole/fuzz/report.h"
 
-// Asked by LeakSanitizer. Random programs hold reference cycles that LibTorch never frees: create_graph into `.grad`, views
-// that are written with themselves.
+// Called by LeakSanitizer. Random programs contain reference cycles that LibTorch never frees: create_graph into `.grad`, views that are
+// written with themselves.
 extern "C" int __lsan_is_turned_off() { return 1; }
 
 namespace hindcast::tests::fuzz::fuzz_test {
@@ -50,7 +50,7 @@ TEST_P(Fuzz, BothEnginesAgree) {
   }
   total_.add(counts);
   if (counts.programs < 100) return;
-  // That the fuzzer tests what it should: most calls are taken over, most of these are hits, few steps are broken.
+  // Checks that the fuzzer is effective: most calls are taken over, most of these are hits, few steps are broken.
   EXPECT_GT(counts.hits * 2, counts.taken_over) << counts.text();
   EXPECT_GT(counts.taken_over * 10, counts.calls * 7) << counts.text();
   EXPECT_LT(counts.broken_steps * 50, counts.steps) << counts.text();

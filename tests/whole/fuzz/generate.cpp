@@ -10,14 +10,14 @@ namespace {
 
 bool is_complex(at::ScalarType dtype) { return dtype == at::kComplexFloat; }
 
-/// What a result has of two operands; nothing if the generator does not mix these.
+/// The promoted dtype of two operands; nothing if the generator does not mix these.
 std::optional<at::ScalarType> promoted(const Type& a, const Type& b) {
   if (a.dtype == b.dtype) return a.dtype;
   if (is_complex(a.dtype) || is_complex(b.dtype)) {
     const bool both_single = (is_complex(a.dtype) ? b.dtype : a.dtype) == at::kFloat;
     return both_single ? std::optional(at::kComplexFloat) : std::nullopt;
   }
-  if (a.shape.empty() != b.shape.empty()) return a.shape.empty() ? b.dtype : a.dtype;  // a tensor of no dimensions has no say
+  if (a.shape.empty() != b.shape.empty()) return a.shape.empty() ? b.dtype : a.dtype;  // a tensor without dims has no say
   return c10::promoteTypes(a.dtype, b.dtype);
 }
 
@@ -104,7 +104,7 @@ class Generator {
   bool takes(const Op& row, int value) const {
     const at::ScalarType dtype = builder_.type(value).dtype;
     if (is_complex(dtype) && !(row.traits & kComplex)) return false;
-    // Under autocast a value's dtype is not what its type says.
+    // Under autocast a value's dtype differs from its type's.
     if (program_.autocast && (row.rule == Rule::LikeBoth || row.rule == Rule::WriteRows)) return false;
     return !((row.traits & kNoHalf) && (dtype == at::kBFloat16 || program_.autocast));
   }
@@ -146,7 +146,7 @@ class Generator {
     return true;
   }
 
-  /// Places one instruction of this row. False: there is nothing it could work on.
+  /// Places one instruction of this row. False: there is no operand for it.
   bool place(int index) {
     const Op& row = op(index);
     Instr instr;
@@ -414,7 +414,7 @@ class Generator {
     const auto writable = [&](int value) {
       return takes(row, value) && builder_.may_write(value) && (row.rule != Rule::WriteRows || !builder_.shape(value).empty());
     };
-    // Writes to views are what rebases histories.
+    // Writes to views rebase histories.
     if (random_.percent(60)) instr.a = builder_.find([&](int value) { return writable(value) && builder_.value(value).view; });
     if (instr.a < 0) instr.a = builder_.find(writable);
     if (instr.a < 0) return false;
@@ -438,7 +438,7 @@ class Generator {
     instr.a = builder_.find([&](int value) { return builder_.value(value).requires_grad && (!leaf || builder_.value(value).leaf); });
     if (instr.a < 0) return false;
     instr.k = random_.below(4);
-    // A hook on a leaf that lives on is one more in each step, unless it is registered once.
+    // A hook on a lasting leaf accumulates in each step, unless it is registered once.
     const bool lasting =
         std::any_of(program_.leaves.begin(), program_.leaves.end(), [&](const Leaf& l) { return l.lasting && l.value == instr.a; });
     if (lasting && !random_.percent(5)) {
@@ -464,7 +464,7 @@ class Generator {
     return builder_.shape(value).empty() ? value : unary("a.sum()", value, {{}, builder_.type(value).dtype});
   }
 
-  /// Values that require grad, those that nobody has used first.
+  /// Values that require grad, unused ones first.
   std::vector<int> ends() {
     std::vector<int> unused, all;
     for (int value = builder_.count(); value-- > 0;) {

@@ -11,7 +11,7 @@
 
 namespace hindcast::tests::fuzz {
 
-/// All that one run let a user see.
+/// Everything that one run lets a user see.
 struct Observed {
   std::vector<std::string> events;
   int steps = 0;
@@ -22,7 +22,7 @@ struct Observed {
   AotStats functions;  ///< of all functions
 };
 
-/// `compiled`: its functions are compiled ahead of time; else they run as they are.
+/// `compiled`: its functions are compiled ahead of time; else they run eagerly.
 Observed interpret(const Program& program, const std::optional<AotOptions>& compiled = {});
 
 }  // namespace hindcast::tests::fuzz

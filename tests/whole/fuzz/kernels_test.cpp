@@ -1,4 +1,4 @@
-// Random programs with kernels of hindcast's own, each compared with ATen and with float64 before it serves.
+// Random programs with hindcast's kernels, each compared with ATen and with float64 before it is used.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST_F(FuzzKernels, NoneIsRefused) {
   if (count >= 30) EXPECT_GT(fused, 0U);
 }
 
-// Right kernels were refused: for the sign of a zero that a pass does not keep; for the rounding of two terms that cancel.
+// Correct kernels were refused: for the sign of a zero that a pass does not keep; for the rounding of two terms that cancel.
 TEST_F(FuzzKernels, NoneIsRefusedThatOnceWas) {
   for (const uint64_t seed : {600471, 600907}) EXPECT_GT(run_verified(seed), 0U);
 }

@@ -14,7 +14,7 @@ struct Operands {
   const at::Tensor& a;
   const at::Tensor& b;
   const at::Tensor& c;
-  int64_t i, j, k;  // dimensions, indices, counts: what they are is up to the rule
+  int64_t i, j, k;  // dimensions, indices, counts: the rule decides which
   double s;         // a scalar that may change from step to step
   int64_t n;        // the step's number
   at::IntArrayRef sizes;
@@ -22,7 +22,7 @@ struct Operands {
   const std::string& name;  // of a, for hooks
 };
 
-/// What operands a row takes and what comes out: all that the generator knows about it.
+/// A row's operands and results: all that the generator knows about it.
 enum class Rule {
   Same,         // the shape of a
   AlongDim,     // the shape of a; i is a dimension

@@ -7,7 +7,7 @@
 
 namespace hindcast::tests::fuzz {
 
-/// `void program(Log& log) { ... }`, in the words of runtime.h. One with functions takes the options that they are compiled with too, and
+/// `void program(Log& log) { ... }`, in terms of runtime.h. With functions, it also takes the options that they are compiled with, and
 /// needs function_runtime.h.
 std::string print_program(const Program& program);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A fuzzed program as data: what the generator makes, the interpreter runs, the shrinker takes apart and the printer writes down.
+// A fuzzed program as data: the generator creates it, the interpreter runs it, the shrinker reduces it and the printer prints it.
 //
 // Values are numbered. Leaves define one each, instructions any number; an instruction without results is a statement: it
 // writes in place or registers a hook. Every step runs all instructions, then all calls.
@@ -117,7 +117,7 @@ struct Program {
 /// A call has a root, a step runs. The shrinker's candidates need not.
 bool runs_anything(const Program& program);
 
-/// The values whose `.grad` is looked at after each call: leaves that require grad, values that retain theirs, inputs.
+/// The values whose `.grad` is inspected after each call: leaves that require grad, values that retain theirs, inputs.
 std::vector<int> values_with_grads(const Program& program);
 
 }  // namespace hindcast::tests::fuzz

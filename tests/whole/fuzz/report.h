@@ -1,5 +1,5 @@
 #pragma once
-// What a test says of a program that fails.
+// How a test reports a program that fails.
 
 #include <functional>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hindcast::tests::fuzz {
 
-/// Adds a failure with the seed, `what` is wrong, and a smaller program that shows it, as C++. `difference_of` is asked for each smaller
-/// program; empty: it shows none.
+/// Adds a failure with the seed, `what` is wrong, and a smaller program that shows it, as C++. `difference_of` is called for each smaller
+/// program; empty: no difference.
 void report(const Program& program, const std::string& what, const std::string& difference,
             const std::function<std::string(const Program&)>& difference_of);
 

@@ -15,7 +15,7 @@ void erase_at(std::vector<T>& list, size_t index) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
-/// Takes out all that needs a value that is not there.
+/// Removes everything that needs a missing value.
 void drop_what_lost_its_operands(Program& program) {
   std::set<int> defined{-1};
   for (const Leaf& leaf : program.leaves) defined.insert(leaf.value);
@@ -67,7 +67,7 @@ class Shrinker {
   }
 
  private:
-  /// Takes the candidate over if it still fails. `change` works on a copy.
+  /// Keeps the candidate if it still fails. `change` works on a copy.
   template <class Change>
   bool attempt(Change&& change) {
     if (attempts_ <= 0) return false;
@@ -83,7 +83,7 @@ class Shrinker {
     return true;
   }
 
-  /// From the end: what comes late has fewer that depend on it.
+  /// From the end: fewer instructions depend on later ones.
   template <class List>
   void drop_each(List Program::*list) {
     for (size_t index = (best_.*list).size(); index-- > 0;) {
@@ -118,7 +118,7 @@ class Shrinker {
     }
   }
 
-  /// A root's operand as the root: everything after it goes.
+  /// Makes a root's operand the root: everything after it is removed.
   void move_roots_up() {
     for (size_t call = 0; call < best_.calls.size(); ++call) {
       for (size_t root = 0; call < best_.calls.size() && root < best_.calls[call].roots.size(); ++root) {
@@ -157,7 +157,7 @@ class Shrinker {
     }
   }
 
-  /// The first and the last instruction of each function go out of it; what is between stays one piece.
+  /// Removes the first and the last instruction of each function from it; the rest stays one piece.
   void make_functions_smaller() {
     for (size_t part = functions_of(best_).size(); part-- > 0;) {
       const auto found = functions_of(best_);

@@ -9,8 +9,8 @@ namespace hindcast::tests::fuzz {
 
 using Fails = std::function<bool(const Program&)>;
 
-/// The smallest program that could be reached from `program`, one simplification after the other, while `fails` stays
-/// true. It is asked at most `attempts` times.
+/// The smallest program that could be reached from `program`, one simplification after the other, while `fails` stays true. `fails` is
+/// called at most `attempts` times.
 Program shrink(Program program, const Fails& fails, int attempts = 600);
 
 }  // namespace hindcast::tests::fuzz

@@ -1,4 +1,4 @@
-// The fuzzer itself: it uses every row, it can fail, it makes failures small, and what it prints is what it ran.
+// The fuzzer itself: it uses every row, it can fail, it reduces failures, and it prints what it ran.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 namespace hindcast::tests::fuzz {
 namespace {
 
-// What print_program() wrote for example(): compiled here, so that the printer's C++ is C++.
+// What print_program() wrote for example(): compiled here, which shows that the printer writes valid C++.
 #include "tests/whole/fuzz/printed_example.inc"
 #include "tests/whole/fuzz/printed_functions.inc"
 
@@ -37,7 +37,7 @@ Instr instr(const char* text, int a, int b = -1, int result = -1) {
   return made;
 }
 
-/// One of everything that the printer has a sentence for.
+/// One of everything that the printer can print.
 Program example() {
   const Dim batch{1, true};
   Program p;
@@ -163,7 +163,7 @@ TEST(Shrinker, KeepsWhatCannotBeMadeSmaller) {
   EXPECT_EQ(print_program(shrink(program, [&](const Program& p) { return print_program(p) == text; })), text);
 }
 
-/// As a wrong engine would do it: one hook sees a gradient that is not the stock one.
+/// Imitates a wrong engine: one hook sees a gradient that differs from stock's.
 TEST(Shrinker, TakesAWrongGradientApart) {
   const int hook = find_op("watch(log, name, a)");
   const auto wrong = [&](const Program& p) {

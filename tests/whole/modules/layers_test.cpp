@@ -9,7 +9,7 @@ namespace nn = torch::nn;
 
 std::vector<at::Tensor> indices(int64_t batch) { return {at::randint(10, {batch, 3}, at::kLong)}; }
 
-// A row a line.
+// One row per line.
 // clang-format off
 const std::vector<ModuleRow>& rows() {
   static const std::vector<ModuleRow> table{

@@ -34,7 +34,7 @@ nn::Sequential perceptron() {
                         nn::Tanh(), nn::Linear(8, 2));
 }
 
-// A row a line.
+// One row per line.
 // clang-format off
 const std::vector<ModuleRow>& rows() {
   static const std::vector<ModuleRow> table{

@@ -1,5 +1,5 @@
 #pragma once
-// The modules of torch::nn that both engines train, one row each: a name, how to make one, what goes in.
+// The modules of torch::nn that both engines train, one row each: a name, how to create it, its inputs.
 
 #include <torch/torch.h>
 
@@ -40,7 +40,7 @@ ModuleRow unary(std::string name, std::function<Module()> make, Sizes sizes) {
           }};
 }
 
-/// A loss of a prediction and a target made by `target` from the prediction.
+/// A loss of a prediction and a target, which `target` computes from the prediction.
 template <class Module>
 ModuleRow loss(std::string name, std::function<Module()> make, Sizes sizes,
                std::function<at::Tensor(const at::Tensor& prediction)> target) {
@@ -55,7 +55,7 @@ ModuleRow loss(std::string name, std::function<Module()> make, Sizes sizes,
           }};
 }
 
-/// Everything else: the row says itself what goes in and how it is called.
+/// Everything else: the row gives the inputs and the call.
 template <class Module>
 ModuleRow custom(std::string name, std::function<Module()> make, std::function<std::vector<at::Tensor>(int64_t batch)> inputs,
                  std::function<at::Tensor(Module&, const std::vector<at::Tensor>&)> forward) {

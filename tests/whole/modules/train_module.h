@@ -33,7 +33,7 @@ inline void train_with_both_engines(const ModuleRow& row, bool set_to_none) {
   expect_same([&](Log& log) { train(row, set_to_none, log); }, Takeover::Hits);
 }
 
-/// Every graph that is captured meanwhile is replayed on copies; none may differ from its capture by a bit.
+/// Every graph captured meanwhile is replayed on copies; none may differ from its capture by a bit.
 inline void train_with_verified_graphs(const ModuleRow& row) {
   hindcast::reset();
   Options options;

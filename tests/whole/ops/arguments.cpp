@@ -18,7 +18,7 @@ using c10::TypeKind;
   throw std::invalid_argument("argument '" + expr.word + "': expected " + expected);
 }
 
-/// What schemas pass as integers, by the names that people know.
+/// Names for what schemas pass as integers.
 const std::map<std::string, int64_t>& named_integers() {
   static const std::map<std::string, int64_t> names = {
       {"uint8", int64_t(at::kByte)},

@@ -10,7 +10,7 @@
 #include "tests/whole/ops/expr.h"
 #include "tests/whole/ops/tensors.h"
 
-/// Turns the arguments of a row into the values that an op's schema asks for.
+/// Turns the arguments of a row into the values that an op's schema requires.
 ///
 /// Tensors, where sizes are integers, may use N, and f() stands for the row's dtype:
 ///     f(sizes)            normal, a leaf that requires grad        g0(sizes)   the same without grad
@@ -30,10 +30,10 @@ namespace hindcast::tests::ops {
 /// One value per argument of the schema, defaults filled in. Throws std::invalid_argument on what does not fit.
 std::vector<c10::IValue> make_arguments(const c10::FunctionSchema& schema, const std::vector<Expr>& arguments, TensorMaker& maker);
 
-/// From an op's arguments to its results; empty: through the dispatcher, as a user's call would go.
+/// From an op's arguments to its results; empty: through the dispatcher, like a user's call.
 using OpCaller = std::function<std::vector<c10::IValue>(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments)>;
 
-/// Calls `aten::name.overload`. All that it returns.
+/// Calls `aten::name.overload`. Returns all its results.
 std::vector<c10::IValue> call_op(const std::string& name, const std::vector<Expr>& arguments, TensorMaker& maker,
                                  const OpCaller& caller = {});
 

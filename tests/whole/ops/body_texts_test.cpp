@@ -1,5 +1,5 @@
-// The bodies that the table of operators gives rise to, and some of many operands, as kernels for CUDA with all entry points. Their texts
-// are left in the folder that HINDCAST_KEPT_TEXTS names. tests/machine_code says what NVRTC makes of them.
+// The bodies from the table of operators, and some of many operands, as kernels for CUDA with all entry points. Their texts are written to
+// the folder that HINDCAST_KEPT_TEXTS names. tests/machine_code has NVRTC's results for them.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@
 namespace hindcast::tests::ops {
 namespace {
 
-/// Keeps the texts of all groups of the graphs that the table's rows give. How many there are.
+/// Keeps the texts of all groups of the graphs from the table's rows. Returns their number.
 size_t keep_texts_of_table() {
   std::set<std::string> texts;
   std::string node;
@@ -29,7 +29,7 @@ size_t keep_texts_of_table() {
   options.compiler = Compiler([&](const std::shared_ptr<const Graph>& graph) {
     for (auto& group : codegen::fuse(*graph, kCostsWithoutProducts).groups) {
       codegen::BodyStore& store = group.body.stores[0];
-      // Tensors here are small: one kernel of each type writes to leaves all the same.
+      // Tensors here are small: one kernel of each dtype writes to leaves nevertheless.
       if (store.extent == codegen::Extent::Element && types_of_leaves.insert(store.type).second) store.leaves = 2;
       const std::string text = codegen::cuda::source_of(group.body);
       if (texts.insert(text).second) keep_text(text, node);
@@ -54,7 +54,7 @@ size_t keep_texts_of_table() {
 
 using codegen::Operand;
 
-/// Makes `results` of `loads` elements, the row's sum of which changes each; of the first ones the columns' sums are results too.
+/// Computes `results` of `loads` elements, each changed by the row's sum; for the first ones the column sums are results too.
 codegen::Body row_of_many(size_t loads, size_t results, size_t columns, at::ScalarType type) {
   codegen::Body body;
   body.compute = type == at::kDouble ? at::kDouble : at::kFloat;
@@ -78,8 +78,8 @@ void keep_row_of_many(size_t loads, size_t results, size_t columns, at::ScalarTy
   keep_text(codegen::cuda::source_of(row_of_many(loads, results, columns, type)), name);
 }
 
-// Kernels of large tensors have 16 operands at most. Those of small ones may have 40 (codegen/cuda/cost_model.cpp), of which some spill:
-// there the launch takes the time.
+// Kernels of large tensors have 16 operands at most. Those of small ones may have 40 (codegen/cuda/cost_model.cpp), and some of these
+// spill: for small tensors the launch dominates.
 TEST(BodyTexts, OfManyOperandsAreWritten) {
   for (const size_t loads : {11, 12, 16, 28}) {
     for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kDouble}) {

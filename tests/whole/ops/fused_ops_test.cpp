@@ -1,5 +1,5 @@
-// Every row of the table of operators with fused kernels, under what op_table_test.cpp puts it through: each kernel is compared with ATen
-// and with float64 before it serves, and none may be found wrong.
+// Every row of the table of operators with fused kernels, under the scenarios of op_table_test.cpp: each kernel is compared with ATen and
+// with float64 before it is used, and none may be refused.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ std::vector<Scenario> scenarios_of(const Row& row) {
   return scenarios(row, shape_of(row, setting));
 }
 
-/// Kernels have float16 where they have bfloat16.
+/// Kernels support float16 where they support bfloat16.
 std::vector<at::ScalarType> dtypes_of(const Row& row) {
   std::vector<at::ScalarType> dtypes;
   for (const std::string& name : row.dtypes) {
@@ -84,7 +84,7 @@ TEST_F(FusedOps, NoKernelIsRefused) {
   EXPECT_GT(fused, 200U / part.count) << codegen::kernel_counts().compiled;
 }
 
-// Other layouts, on one entry; views of leaves; hooks; a part of the outputs and of the gradients.
+// Other layouts, in one cache entry; views of leaves; hooks; some of the outputs and gradients.
 TEST_F(FusedOps, NoKernelOfAnotherScenarioIsRefused) {
   uint64_t fused = 0;
   const std::vector<Row> rows = rows_of_table();

@@ -10,7 +10,7 @@
 #include "tests/whole/ops/expr.h"
 #include "tests/whole/ops/tensors.h"
 
-/// The instrument itself: a comparison that lets differences pass would make every row green.
+/// Tests the test: a comparison that lets differences pass would make every row green.
 namespace hindcast::tests::ops {
 namespace {
 

@@ -50,7 +50,7 @@ at::Tensor weighted_sum(const std::vector<at::Tensor>& outputs, uint64_t seed) {
   return loss;
 }
 
-/// Hooks that replace and that write down what they see, so that their order and their arguments are compared too.
+/// Hooks that replace gradients and record what they see, so that their order and arguments are compared too.
 void attach_hooks(const Setting& setting, std::vector<at::Tensor>& leaves, at::Tensor& output, std::vector<at::Tensor>& seen) {
   if (setting.hooks == Hooks::RetainGrad) output.retain_grad();
   if (setting.hooks != Hooks::OnLeafAndOutput) return;

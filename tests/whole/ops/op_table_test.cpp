@@ -12,7 +12,7 @@
 /// Every row of `ops.table`, run by both engines under every scenario.
 namespace hindcast::tests::ops {
 
-/// What GoogleTest prints of a failing row; it looks for this name beside the type.
+/// Prints a failing row for GoogleTest, which looks for this name in the type's namespace.
 void PrintTo(const Row& row, std::ostream* out) { *out << row.text; }
 
 namespace {
@@ -44,7 +44,7 @@ class OpTable : public ::testing::TestWithParam<Row> {
       const Outcome ours = run_hindcast(program, setting.seed);
       ++runs_;
       if (!expect_equal(stock, ours)) return;
-      // A node whose formula raises runs as itself; that tells something of the row only where it always raises.
+      // A node whose formula raises runs as itself; that says something about the row only if it always raises.
       if (stock.error.empty() || row.raises) opaque_ |= times_opaque(row, stats()) > times_opaque(row, before);
       if (&scenario == first_ && setting.values == Values::Random) check_run_of_first_scenario(row, i, setting, stock, before);
     }
@@ -75,7 +75,7 @@ class OpTable : public ::testing::TestWithParam<Row> {
     return found == stats.opaque_nodes.end() ? 0 : found->second;
   }
 
-  /// The plain runs must do what the row says: work, unless it `raises`, and find the graph again.
+  /// The plain runs must do what the row says: work, unless it `raises`, and hit.
   static void check_run_of_first_scenario(const Row& row, size_t run, const Setting& setting, const Outcome& stock, const Stats& before) {
     if (run == 0) {
       EXPECT_EQ(row.raises, !stock.error.empty()) << "stock raised '" << stock.error << "'";

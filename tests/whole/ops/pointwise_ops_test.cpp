@@ -1,5 +1,5 @@
-// Every row of base/pointwise_ops.def: its ATen ops have a line in ops.table or pointwise.table, a shape rule, and a kernel where a graph
-// has them. Here a backward computes each op forward, as graphs of forward and backward together will.
+// Every row of base/pointwise_ops.def: its ATen ops have a line in ops.table or pointwise.table, a shape rule, and a kernel where graphs
+// contain them. Here a backward computes each op forward, as joint graphs of forward and backward will.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -113,7 +113,7 @@ std::vector<at::ScalarType> dtypes_of(const Row& row) {
   return dtypes;
 }
 
-/// Whether the row's call of the op would be in a kernel.
+/// Whether the row's op would be lowered to a kernel.
 bool becomes_kernel(const Row& row, const Setting& setting) {
   bool found = false;
   Options options;
@@ -130,7 +130,7 @@ bool becomes_kernel(const Row& row, const Setting& setting) {
   return found;
 }
 
-// Kernels are compared with ATen and float64 before they serve; a looser check here finds what serves wrongly after that.
+// Kernels are compared with ATen and float64 before they are used; a looser check here finds errors after that.
 void expect_near(const at::Tensor& stock, const at::Tensor& ours) {
   const at::ScalarType real = c10::toRealValueType(stock.scalar_type());
   const double tolerance = real == at::kBFloat16 ? 2e-2 : real == at::kFloat ? 4e-6 : 1e-14;

@@ -10,7 +10,7 @@ constexpr size_t kMostLeaves = 4;  // of an op with more, the first ones are tri
 
 bool is_complex(const Setting& setting) { return c10::isComplexType(setting.dtype); }
 
-/// A run for each value of the varied field, between them a plain one now and then: all on one entry.
+/// A run for each value of the varied field, sometimes a plain one in between: all in one cache entry.
 class Runs {
  public:
   explicit Runs(Setting base) : base_(base) {}

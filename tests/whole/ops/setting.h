@@ -9,7 +9,7 @@
 /// All that may change from one run of a row to the next. Runs that differ only in the first group share one graph.
 namespace hindcast::tests::ops {
 
-/// How the memory of the operands lies. The last two put a view between the leaf and the operand.
+/// The memory layout of the operands. The last two put a view between the leaf and the operand.
 enum class Operands { Contiguous, Transposed, Expanded, Sliced, ChannelsLast, Conjugated, Negated, TransposeOfLeaf, ExpandOfLeaf };
 
 enum class Values { Random, ZerosAndNaN };

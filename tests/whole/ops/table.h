@@ -5,7 +5,7 @@
 
 #include "tests/whole/ops/expr.h"
 
-/// The text files beside this one: fields between bars, a row a line, '#' at a line's start is a comment.
+/// The text files of this folder: fields between bars, one row per line, '#' at a line's start is a comment.
 namespace hindcast::tests::ops {
 
 /// One case of `ops.table`: `NodeClass | aten::op.overload | arguments | options`.

@@ -14,7 +14,7 @@ at::Tensor transposed(const at::Tensor& t) { return t.dim() < 2 ? t : t.transpos
 /// Stride 0 in the first dimension: all its rows become the first one.
 at::Tensor expanded(const at::Tensor& t) { return t.dim() == 0 || t.size(0) == 0 ? t : t.narrow(0, 0, 1).clone().expand(t.sizes()); }
 
-/// Every second row of something larger, from the second one on.
+/// Every second row of a larger tensor, from the second one on.
 at::Tensor sliced(const at::Tensor& t) {
   if (t.dim() == 0) return at::stack({t, t})[1];
   return at::stack({t, t}, 1).flatten(0, 1).slice(0, 1, std::nullopt, 2);

@@ -9,10 +9,10 @@
 
 namespace hindcast::tests::ops {
 
-/// Where operands and root gradients lie.
+/// The device of operands and root gradients.
 inline at::Device device_of_operands = at::kCPU;
 
-/// Makes the tensors of one run: the same ones for the same setting, and knows which of them are leaves.
+/// Creates the tensors of one run, the same ones for the same setting, and knows which of them are leaves.
 class TensorMaker {
  public:
   explicit TensorMaker(const Setting& setting);
@@ -24,7 +24,7 @@ class TensorMaker {
   at::Tensor mask(at::IntArrayRef sizes);
   at::Tensor permutation(int64_t n);
 
-  /// The values as a leaf with the setting's memory layout, or as a view of such a leaf. What it returns is the operand.
+  /// The values as a leaf with the setting's memory layout, or as a view of such a leaf. Returns the operand.
   at::Tensor leaf(at::Tensor values, bool special_values = true);
 
   /// The values with the setting's memory layout, without a gradient.

@@ -45,7 +45,7 @@ TEST_F(VerifiedOps, NoGraphIsRefused) {
     reset();
     try {
       run_verified(row);
-    } catch (const c10::Error& error) {  // the forward alone: NNPACK does not take operands of every alignment
+    } catch (const c10::Error& error) {  // only the forward: NNPACK refuses operands of some alignments
       EXPECT_EQ(row.node, "NnpackSpatialConvolutionBackward0") << error.what_without_backtrace();
     }
     graphs += stats().unique_graphs;

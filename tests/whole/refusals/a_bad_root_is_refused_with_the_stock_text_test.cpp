@@ -7,7 +7,7 @@
 namespace hindcast::tests {
 namespace {
 
-/// Both engines refuse it, with the same text, which holds `part`.
+/// Both engines refuse it, with the same text, which contains `part`.
 void expect_same_error(const char* part, const std::function<void()>& action) {
   const auto program = [&](uint64_t) -> std::vector<at::Tensor> {
     action();

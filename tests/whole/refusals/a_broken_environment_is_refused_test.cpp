@@ -1,5 +1,5 @@
-// HINDCAST_LOGS and HINDCAST_LOGS_OUT are read at the first enable(). A value that cannot be meant is an error there, which
-// leaves the thread as it was; with the value put right, the next enable() works.
+// HINDCAST_LOGS and HINDCAST_LOGS_OUT are read at the first enable(). An invalid value is an error there, which leaves the thread
+// unchanged; once the value is corrected, the next enable() works.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

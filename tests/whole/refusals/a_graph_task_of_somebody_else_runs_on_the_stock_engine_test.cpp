@@ -1,5 +1,5 @@
-// Engine::execute_with_graph_task() takes a task that its caller made and will look at afterwards. LibTorch exports no way
-// to make one, so this test borrows that of a stock backward, in the place where LibTorch lends it out.
+// Engine::execute_with_graph_task() takes a task that its caller created and will inspect afterwards. LibTorch exports no way to create
+// one, so this test borrows that of a stock backward, at the point where LibTorch exposes it.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/engine.h>

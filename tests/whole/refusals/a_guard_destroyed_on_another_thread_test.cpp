@@ -1,4 +1,4 @@
-// A guard belongs to the thread that made it. Destroyed elsewhere, it says so, and neither thread changes.
+// A guard belongs to the thread that created it. Destroyed elsewhere, it reports that, and neither thread changes.
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,5 +1,5 @@
-// A hook of a stock backward makes a guard, on this thread or, on a machine with an accelerator, on one of the engine's
-// device threads. Inside a backward of the stock engine, all backwards are the stock engine's.
+// A hook of a stock backward creates a guard, on this thread or, on a machine with an accelerator, on one of the engine's device threads.
+// Inside a stock backward, all backwards run on the stock engine.
 
 #include <gtest/gtest.h>
 #include <torch/autograd.h>

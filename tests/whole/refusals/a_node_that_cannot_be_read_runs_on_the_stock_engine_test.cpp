@@ -1,4 +1,4 @@
-// Saved tensors that are gone or have changed: the stock engine runs what it can and raises its own error in its place.
+// Saved tensors that were freed or have changed: the stock engine runs what it can and raises its own error in its place.
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -10,7 +10,7 @@ namespace {
 
 using engine::FallbackReason;
 
-/// The error's first words; `effects` gets what the failed backward left behind.
+/// The error's first words; `effects` gets the effects of the failed backward.
 std::string error_of(const std::function<void()>& action) {
   try {
     action();
@@ -20,7 +20,7 @@ std::string error_of(const std::function<void()>& action) {
   return "";
 }
 
-// Texts are compared by way of the outcome: the program throws what it caught.
+// Texts are compared through the outcome: the program rethrows what it caught.
 TEST(AGraphUsedTwice, IsTheStockEnginesError) {
   expect_refused({FallbackReason::CollectFailed, /*taken_over=*/1, /*warns=*/false}, []() -> std::vector<at::Tensor> {
     const auto x = at::linspace(0, 1, 4).set_requires_grad(true);

@@ -1,5 +1,5 @@
-// A gradient that dispatches in its own way (here: functionalization's wrapper, which C++ can make) is not looked into:
-// the nodes that it reaches run as themselves.
+// A gradient with its own dispatch (here: functionalization's wrapper, which C++ can create) is not inspected: the nodes that it reaches
+// run as themselves.
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <gtest/gtest.h>

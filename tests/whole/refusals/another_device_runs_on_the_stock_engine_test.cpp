@@ -1,4 +1,4 @@
-// The meta device stands for every device that is neither the CPU nor CUDA: it computes sizes alone, and needs no hardware.
+// The meta device stands for every device that is neither the CPU nor CUDA: it computes only sizes, and needs no hardware.
 
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
@@ -11,7 +11,7 @@ namespace {
 
 using engine::FallbackReason;
 
-// Meta tensors have no elements to compare: their form is what a backward makes.
+// Meta tensors have no elements to compare: a backward gives only their form.
 at::Tensor form_of(const at::Tensor& tensor) {
   std::vector<int64_t> form{static_cast<int64_t>(tensor.device().type()), static_cast<int64_t>(tensor.scalar_type())};
   form.insert(form.end(), tensor.sizes().begin(), tensor.sizes().end());

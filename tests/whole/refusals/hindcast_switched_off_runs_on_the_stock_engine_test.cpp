@@ -27,7 +27,7 @@ TEST(HindcastSwitchedOffRunsOnTheStockEngine, ByTheGuardsOptions) {
       off);
 }
 
-// The variable is read once a process: each of these is a process of its own.
+// The variable is read once per process, so each of these is a separate process.
 [[noreturn]] void report_and_exit() {
   {
     const auto guard = hindcast::enable();

@@ -1,6 +1,6 @@
 #pragma once
-// What every refusal must be: the stock engine's result to the bit, counted once under its own reason, said once where
-// it is worth a warning, and forgotten by the next backward.
+// Requirements of every refusal: the stock engine's result to the bit, one count under its own reason, one warning if it deserves one, and
+// no effect on the next backward.
 
 #include <functional>
 

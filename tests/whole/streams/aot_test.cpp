@@ -1,4 +1,4 @@
-// Functions that are compiled ahead of time, beside an accelerator. Their streams: tests/engine/cuda_graphs/aot_test.cpp.
+// Functions compiled ahead of time, on a machine with an accelerator. Their streams: tests/engine/cuda_graphs/aot_test.cpp.
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@
 namespace hindcast::tests {
 namespace {
 
-// A program holds what autocast made of the function.
+// A program contains the casts of autocast.
 TEST(FunctionsBesideAnAccelerator, SwitchesOfTheAcceleratorAreAnotherProgram) {
   install_fake_device();
   AotOptions options;
   options.async = false;
   const AotFunction<std::function<at::Tensor(at::Tensor)>> function{[](const at::Tensor& x) { return x.tanh(); }, options};
-  // Of no device that kernels are made for, functions run as they are: the switches are asked for whatever the inputs' device is.
+  // There are no kernels for this device, so functions run eagerly; the switches are checked whatever the inputs' device is.
   const auto x = leaf(1, at::kCPU);
   const auto step = [&] { function(x).sum().backward(); };
   step();

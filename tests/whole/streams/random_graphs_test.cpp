@@ -1,5 +1,5 @@
-// Graphs by chance, over two devices with three streams each, and the CPU. Numbers are small integers, so that sums are exact in whatever
-// order the stock engine's threads take them.
+// Random graphs, over two devices with three streams each, and the CPU. Numbers are small integers, so that sums are exact in whatever
+// order the stock engine's threads add.
 
 #include <ATen/ops/full.h>
 #include <c10/core/DeviceGuard.h>
@@ -48,7 +48,7 @@ class RandomProgram {
     for (const Value& leaf : values_) {
       if (leaf.tensor.is_leaf()) seen.show(leaf.tensor.grad());
     }
-    synchronize_fake_device();  // what other streams read may go
+    synchronize_fake_device();  // other streams may still read what is freed
   }
 
  private:

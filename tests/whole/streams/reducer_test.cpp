@@ -1,6 +1,5 @@
-// LibTorch's own C++ DDP Reducer, unmodified, on two devices: each rank is a thread with a device of its own, forwards on a stream of its
-// own, and has its all-reduces on a third one, as NCCL has. Gradients are those of the stock engine, and everything waits for what it
-// reads.
+// LibTorch's own C++ DDP Reducer, unmodified, on two devices: each rank is a thread with its own device, runs forwards on its own stream,
+// and all-reduces on a third one, like NCCL. Gradients equal the stock engine's, and everything waits for what it reads.
 
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
@@ -56,7 +55,7 @@ std::vector<at::Tensor> train(int rank, const c10::intrusive_ptr<c10d::Store>& s
     reducer->prepare_for_backward({});
     loss.backward();
     for (const at::Tensor& parameter : parameters) seen.push_back(to_cpu(parameter.grad()));
-    synchronize_fake_device();  // what the forward read may go
+    synchronize_fake_device();  // what the forward read may be freed
   }
   return seen;
 }

@@ -1,4 +1,4 @@
-// Saved tensors that are computed again or wait in the host's memory, on an accelerator.
+// Saved tensors that are recomputed or offloaded to the host, on an accelerator.
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 at::Tensor layer(const at::Tensor& x, const at::Tensor& w) { return (x.mm(w) * x).tanh(); }
 
-// So that its memory is not given away meanwhile.
+// So that its memory is not reused meanwhile.
 void is_read_on(const at::Tensor& tensor, const c10::Stream& stream) {
   c10::impl::VirtualGuardImpl(at::kPrivateUse1).recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
 }
@@ -55,7 +55,7 @@ TEST_F(StreamsOfSavedTensors, OfAFunctionWithAStreamOfItsOwn) {
   });
 }
 
-// The node that asks first runs on the stream that the function ends with, not on the one that it starts on.
+// The node that first requests them runs on the stream that the function ends on, not on the one that it starts on.
 TEST_F(StreamsOfSavedTensors, OfAFunctionThatEndsOnAStreamOfItsOwn) {
   expect_same([&](Seen& seen) {
     const auto x = leaf(1, fake()), w = leaf(2, fake());

@@ -1,5 +1,5 @@
-// Backwards whose nodes are on an accelerator: the same gradients as the stock engine's, hooks on the same streams, and nothing that reads
-// memory before it is written.
+// Backwards whose nodes are on an accelerator: the stock engine's gradients, hooks on the same streams, and no read of memory before it is
+// written.
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -91,7 +91,7 @@ TEST_F(Streams, TheSecondDevice) {
   });
 }
 
-// The caller's stream is another one than the forward's, and reads `.grad` behind backward().
+// The caller's stream differs from the forward's, and reads `.grad` after backward().
 void on_a_side_stream(Seen& seen, bool has_hooks, bool is_caller_there) {
   const auto x = leaf(1, fake()), w = leaf(2, fake());
   order(stream(0), stream(1));
@@ -208,7 +208,7 @@ TEST_F(Streams, TwoDevicesThereAndBackOnSideStreams) {
       {.in_any_order = true});
 }
 
-// A device's thread has the default streams of the others, whatever the caller has.
+// A device's thread uses the default streams of the other devices, whatever the caller's are.
 TEST_F(Streams, TheCallersStreamsOfOtherDevices) {
   expect_same(
       [](Seen& seen) {
@@ -228,7 +228,8 @@ TEST_F(Streams, TheCallersStreamsOfOtherDevices) {
       {.in_any_order = true});
 }
 
-// The first of two gradients that meet is a view, whose memory nobody else has. The stock engine keeps its base and makes a new tensor.
+// The first of two gradients that are added is a view, whose memory nobody else holds. The stock engine keeps its base and creates a new
+// tensor.
 TEST_F(Streams, ASumOfAView) {
   for (const int side : {0, 1}) {
     expect_same([side](Seen& seen) {
@@ -244,7 +245,7 @@ TEST_F(Streams, ASumOfAView) {
   }
 }
 
-// Two nodes get one gradient. The first reads it; where the second has it, another one is added to its memory, on another stream. The stock
+// Two nodes get one gradient. The first reads it; at the second, another gradient is added to its memory, on another stream. The stock
 // engine does not wait for the reader.
 TEST_F(Streams, ASumInMemoryThatAnotherStreamReads) {
   expect_same(
@@ -271,7 +272,7 @@ TEST_F(Streams, ASumInMemoryThatAnotherStreamReads) {
       {.stock_is_ordered = false});
 }
 
-// One gradient for two inputs: at the first it is added, and that reads it; at the second another one is added to its memory, on another
+// One gradient for two inputs: at the first it is a term of a sum; at the second another gradient is added to its memory, on another
 // stream. The stock engine does not wait for the sum.
 TEST_F(Streams, ASumInMemoryThatAnotherSumReads) {
   expect_same(
@@ -510,7 +511,7 @@ TEST_F(Streams, WithoutDeviceThreads) {
   });
 }
 
-// The hook's result has other strides from the second run on, so that the rest of the backward is another one, which starts there.
+// The hook's result has other strides from the second run on, so that another continuation of the backward starts there.
 TEST_F(Streams, AHookThatChangesItsResult) {
   for (const int side : {0, 1}) {
     expect_same(
@@ -614,7 +615,7 @@ TEST_F(Streams, ALeafsHookThatLeavesAnotherStreamBehind) {
   });
 }
 
-// What is said of them is read, and computed again, behind the backward.
+// The report on them is read, and recomputed, after the backward.
 TEST_F(Streams, InfinitiesAreFoundOnAllStreams) {
   reset();
   LogCapture logs("");
@@ -638,7 +639,7 @@ TEST_F(Streams, InfinitiesAreFoundOnAllStreams) {
   EXPECT_EQ(logs.count("of SqrtBackward0"), 2U) << logs.text();
 }
 
-// Copies that a graph is checked on are made on the streams of nodes, and read on another one.
+// Copies for checking a graph are created on the streams of nodes, and read on another one.
 TEST_F(Streams, ChecksWaitForTheirCopies) {
   capture::ReplayCheck check;
   {
@@ -688,7 +689,7 @@ TEST_F(Streams, NothingWaitsWhereThereIsOneStream) {
   }
 }
 
-// On a thread of the stock engine's: a guard there is inside of a backward that is not hindcast's.
+// On a thread of the stock engine: a guard there is inside of a backward that is not hindcast's.
 TEST_F(Streams, ABackwardOnADeviceThreadIsLeftToTheStockEngine) {
   reset();
   const auto x = leaf(1, fake()), w = leaf(2, fake());
@@ -720,7 +721,7 @@ TEST_F(Streams, TheDeviceIsInTheKey) {
   EXPECT_EQ(stats().hits, 2U);
 }
 
-// As capture/backward/libtorch_access.h does it.
+// As in capture/backward/libtorch_access.h.
 template <class Tag, typename Tag::Pointer kMember>
 struct Grant {
   friend constexpr typename Tag::Pointer pointer_to(Tag) { return kMember; }

@@ -1,4 +1,4 @@
-// Two threads that give gradients to one leaf, each through a graph and on a stream of its own.
+// Two threads accumulate gradients into one leaf, each through its own graph and on its own stream.
 
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 2, kSteps = 20;
 
-/// The leaf's gradient. `is_ours`: each thread has a guard.
+/// Returns the leaf's gradient. `is_ours`: each thread has a guard.
 at::Tensor train(bool is_ours) {
   synchronize_fake_device();
   take_unordered();

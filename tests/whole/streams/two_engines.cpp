@@ -50,12 +50,12 @@ void compare(const Run& stock, const Run& ours, const Expected& expected) {
   }
   EXPECT_EQ(ours.unordered, std::vector<std::string>());
   if (!expected.stock_is_ordered) return;
-  if (expected.in_any_order) return;  // which of two gradients comes first is chance, and so is who waits
+  if (expected.in_any_order) return;  // which of two gradients comes first is random, and so is who waits
   EXPECT_LE(ours.events.recorded, stock.events.recorded);
   EXPECT_LE(ours.events.waited, stock.events.waited);
 }
 
-// A compiler of the user's: each segment by ATen, on the stream that it finds.
+// A user's compiler: runs each segment by ATen, on the current stream.
 std::vector<SegmentFunction> compile_segments(const std::shared_ptr<const Graph>& graph) {
   std::vector<SegmentFunction> functions;
   for (const Segment& segment : graph->segments()) {

@@ -13,13 +13,13 @@
 
 namespace hindcast::tests {
 
-/// What a program shows.
+/// What a program observes.
 class Seen {
  public:
   explicit Seen(int run) : run_(run) {}
-  /// Which run of the program it is: from 0 on, by each engine.
+  /// The number of this run of the program, from 0, per engine.
   int run() const { return run_; }
-  /// From any thread.
+  /// Callable on any thread.
   void note(const std::string& what) {
     const std::lock_guard lock(*mutex_);
     notes_.push_back(what);
@@ -42,7 +42,7 @@ class Seen {
 /// Builds everything anew each time.
 using Program = std::function<void(Seen&)>;
 
-/// Made on the stream `side`, which the default stream orders itself with before and behind.
+/// Created on the stream `side`, which the default stream synchronizes with before and after.
 at::Tensor on_side(int side, const std::function<at::Tensor()>& make);
 
 struct Expected {
@@ -53,8 +53,8 @@ struct Expected {
   std::string fallback;  // why others are left to the stock engine
 };
 
-/// Runs it three times by each engine, with several options: the same tensors to the bit, the same notes, no unordered access in either,
-/// and no more events than the stock engine has.
+/// Runs it three times on each engine, with several options. Expects equal tensors to the bit, equal notes, no unordered access in either,
+/// and no more events than the stock engine's.
 void expect_same(const Program& program, const Expected& expected = {});
 
 }  // namespace hindcast::tests

@@ -1,4 +1,4 @@
-// Source to functions: what comes out, and what is refused with which words.
+// Source to functions: the result, and the errors for refused sources.
 
 #include "tests/codegen/cpu/clang/the_compiler.h"
 
@@ -183,7 +183,7 @@ TEST(ClangCompiler, KeepsNaNInfinityAndNegativeZero) {
   EXPECT_TRUE(std::isnan(out[3]));
 }
 
-// -Wpass-failed complains of a loop that was to be vectorised and was not; as an error it fails the compile.
+// -Wpass-failed warns of a loop that should have been vectorised and was not; as an error it fails the compile.
 TEST(ClangCompiler, VectorisesLoops) {
   HC_GET_COMPILER(compiler);
   const auto with_loop = [](std::string_view body) {

@@ -1,4 +1,4 @@
-// Without the plug-in there is a sentence, and nothing else happens.
+// Without the plug-in there is an error message, and nothing else happens.
 
 #include "tests/codegen/cpu/clang/the_compiler.h"
 
@@ -35,7 +35,7 @@ TEST(MissingPlugin, TheReasonNeedNotBeAskedFor) {
   EXPECT_EQ(ClangCompiler::open(paths, nullptr), nullptr);
 }
 
-// In a program of its own, since get() looks once in a process.
+// In a separate process, since get() looks only once per process.
 TEST(MissingPlugin, TheEnvironmentNamesTheOnlyPlace) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -1,4 +1,4 @@
-// A program with more rights than its caller has opens no library that the caller's environment names.
+// A program with more rights than its caller opens no library named by the caller's environment.
 
 #include "tests/codegen/cpu/clang/the_compiler.h"
 
@@ -9,13 +9,13 @@ namespace {
 bool has_more_rights = false;
 }  // namespace
 
-// In the place of the C library's, which asks how the process was started.
+// Replaces the C library's function, which asks how the process was started.
 extern "C" char* secure_getenv(const char* name) noexcept { return has_more_rights ? nullptr : std::getenv(name); }
 
 namespace hindcast::codegen::cpu {
 namespace {
 
-// In a program of its own, since get() looks once in a process.
+// In a separate process, since get() looks only once per process.
 TEST(SecureEnvironment, NamesNoLibrary) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -1,5 +1,5 @@
 #pragma once
-// The compiler for tests, or a skip that says why there is none.
+// The compiler for tests; skips with the reason if there is none.
 
 #include "codegen/cpu/clang/compiler.h"
 
@@ -11,7 +11,7 @@
 
 namespace hindcast::codegen::cpu {
 
-/// A build that made the plug-in and cannot open it must fail its tests: only where none was built are they skipped.
+/// If the build created the plug-in and cannot open it, tests must fail; they are skipped only if it was not built.
 #ifdef HINDCAST_HAS_CLANG
 #define HC_GET_COMPILER(name)                                               \
   std::string why_not;                                                      \

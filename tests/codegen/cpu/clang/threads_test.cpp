@@ -1,4 +1,4 @@
-// Compiles on several threads, over forks and over the end of the process.
+// Compiles on several threads, across forks and at process exit.
 
 #include "base/fork_gate.h"
 #include "tests/codegen/cpu/clang/the_compiler.h"
@@ -26,10 +26,10 @@ int compiled_and_run(const ClangCompiler& compiler, int value) {
   return function<int()>(*kernel, "run")();
 }
 
-/// The status that waitpid() reports for a child that does `body` and exits as a program does, destructors included.
+/// The status from waitpid() for a child that runs `body` and exits normally, with destructors.
 template <class Body>
 int status_of_child(const Body& body) {
-  fflush(stdout);  // else the child's exit writes what the parent has not yet
+  fflush(stdout);  // else the child's exit would write the parent's buffer too
   const pid_t child = fork();
   if (child == 0) {
     body();
@@ -39,7 +39,7 @@ int status_of_child(const Body& body) {
   return child > 0 && waitpid(child, &status, 0) == child ? status : -1;
 }
 
-/// Compiles for as long as it lives; the first compiles are done when it is made.
+/// Compiles while it lives; its constructor waits for the first compiles.
 class BackgroundCompiles {
  public:
   BackgroundCompiles(std::shared_ptr<ClangCompiler> compiler, int threads) {
@@ -95,7 +95,7 @@ TEST(CompilerThreads, AKernelIsUnloadedWithItsLastHolder) {
   EXPECT_EQ(function<int()>(*holder, "run")(), 7);
   const void* const address = holder->symbol("run");
   holder.reset();
-  // Whether memory is mapped at an address is what write() says of it, where reading it would be the end.
+  // Uses write() to test whether memory is mapped at an address: reading unmapped memory would crash.
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   EXPECT_EQ(write(ends[1], address, 1), -1) << "the code is still there";
@@ -128,7 +128,7 @@ TEST(CompilerThreads, AChildMayCompileThoughItsParentWasCompiling) {
   const BackgroundCompiles parents(compiler, 2);
   for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(status_of_child([&] {
-                alarm(120);  // a lock that is held for good ends the child and not the patience of whoever runs the tests
+                alarm(120);  // a deadlock ends the child instead of hanging the test
                 _exit(compiled_and_run(*compiler, i) == i ? 0 : 1);
               }),
               0);
@@ -185,10 +185,10 @@ TEST(CompilerThreads, AProcessMayExitWhileAThreadCompiles) {
   }
 }
 
-// What LLVM calls a fatal error would abort the process. It ends the compiler and no more, hence in a child.
+// A fatal error of LLVM would abort the process. It disables the compiler, hence a child process.
 TEST(CompilerThreads, AFatalErrorOfLLVMIsACompileError) {
   HC_GET_COMPILER(compiler);
-  // The back end has no such register to name where functions keep no frame pointer.
+  // The back end does not have this register where functions keep no frame pointer.
   const std::string_view fatal = "register unsigned long frame asm(\"rbp\"); extern \"C\" unsigned long run() { return frame; }";
   if (compiler->identity().find("x86_64") == std::string::npos) GTEST_SKIP() << "the source is for x86-64";
   EXPECT_EQ(status_of_child([&] {
@@ -200,7 +200,7 @@ TEST(CompilerThreads, AFatalErrorOfLLVMIsACompileError) {
                   ++refused;
                 }
               }
-              _exit(refused == 2 ? 0 : 1);  // what was on the stack is leaked, and a leak checker would say so
+              _exit(refused == 2 ? 0 : 1);  // the stack's allocations leak, and a leak checker would report them
             }),
             0);
 }

@@ -1,4 +1,4 @@
-// How much is held, for how long, and what the counters say of it.
+// How much memory is held, for how long, and what the counters report.
 
 #include "codegen/cpu/memory/recycler.h"
 
@@ -85,7 +85,7 @@ TEST(RecyclerBounds, TrimReturnsWhatIsFreeAndForgetsWhatWasAskedFor) {
   EXPECT_EQ(recycler.counts().held_bytes, 0U);
   EXPECT_EQ(recycler.counts().returned, 2U);
   for (const size_t bytes : {2 * kMiB, 3 * kMiB, 4 * kMiB, 5 * kMiB}) recycler.allocate(bytes);
-  EXPECT_EQ(recycler.counts().held_bytes, 9 * kMiB);  // 6 was the most at once: beside 1 + 5 in use, 2 and 3 had to go
+  EXPECT_EQ(recycler.counts().held_bytes, 9 * kMiB);  // 6 MiB was the peak: with 1 + 5 in use, 2 and 3 had to be freed
 }
 
 TEST(RecyclerBounds, WhatIsFreeGoesBeforeMemoryRunsOut) {

@@ -1,5 +1,5 @@
 #pragma once
-// What is taken from LibTorch's CPU allocator while this lives, as a profiler or the benchmarks' allocator would see it.
+// While it lives, counts what is taken from LibTorch's CPU allocator, as a profiler or the benchmarks' allocator would see it.
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -13,7 +13,7 @@
 
 namespace hindcast::codegen::cpu {
 
-/// One at a time. What is allocated through it may be freed after it.
+/// One at a time. Memory allocated through it may be freed after its end.
 class CountingAllocator final : public c10::Allocator {
  public:
   CountingAllocator() : former_(c10::GetCPUAllocator()) {
@@ -43,7 +43,7 @@ class CountingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
-  /// Larger requests fail, for this allocator has no memory for them.
+  /// Larger requests fail, as if memory were exhausted.
   size_t limit = SIZE_MAX;
 
  private:

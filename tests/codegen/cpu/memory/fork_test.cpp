@@ -1,4 +1,4 @@
-// A child inherits the free buffers, and a lock that nobody holds.
+// A child inherits the free buffers, and the lock in a free state.
 
 #include "codegen/cpu/memory/recycler.h"
 
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kBuffer = size_t{32} << 20;
 constexpr size_t kTouched = size_t{1} << 20;
 
-/// What a child does; its exit status. No LibTorch operator: its threads are the parent's.
+/// The child's work; returns its exit status. No LibTorch operators: their threads are the parent's.
 int use_in_child(c10::DataPtr& inherited) {
   Recycler& recycler = Recycler::of_process();
   std::memset(inherited.get(), 2, kTouched);

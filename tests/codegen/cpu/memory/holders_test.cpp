@@ -1,4 +1,4 @@
-// A buffer is free when nothing of LibTorch holds it any more, and not before.
+// A buffer is free once nothing in LibTorch holds it, and not before.
 
 #include "codegen/cpu/memory/empty_recycled.h"
 #include "codegen/cpu/memory/recycler.h"
@@ -15,7 +15,7 @@ namespace hindcast::codegen::cpu {
 namespace {
 
 constexpr int64_t kRows = 8256;
-constexpr int64_t kColumns = 1024;  // 32 MiB of floats, and a little
+constexpr int64_t kColumns = 1024;  // slightly more than 32 MiB of floats
 
 at::Tensor recycled(float value = 0) { return empty_strided_recycled({kRows, kColumns}, {kColumns, 1}, at::kFloat).fill_(value); }
 
@@ -30,7 +30,7 @@ class RecycledTensor : public testing::Test {
     EXPECT_EQ(Recycler::of_process().counts().held_buffers, 0U);
   }
 
-  /// Makes a tensor full of 1 and then others, with only what `hold` returns being kept of it.
+  /// Creates a tensor full of 1, keeps only what `hold` returns of it, then creates others.
   template <class Hold>
   void expect_kept(Hold hold) {
     at::Tensor tensor = recycled(1);
@@ -40,7 +40,7 @@ class RecycledTensor : public testing::Test {
     for (int i = 0; i < 3; ++i) EXPECT_NE(recycled(2).data_ptr(), data);
     EXPECT_TRUE(is_full_of(1, *held));
     held.reset();
-    EXPECT_EQ(recycled(2).data_ptr(), data);  // of equals, the one freed last
+    EXPECT_EQ(recycled(2).data_ptr(), data);  // of equal buffers, the one freed last
   }
 };
 
@@ -114,7 +114,7 @@ TEST_F(RecycledTensor, ResizesAsAnyOther) {
   EXPECT_EQ(tensor.sum().item<float>(), 4.0F * 2 * kRows * kColumns);
 }
 
-// A buffer may be larger than its storage says; only the storage counts.
+// A buffer may be larger than its storage; only the storage's size counts.
 TEST_F(RecycledTensor, GrowsIntoAnotherBufferThoughItsOwnIsLarger) {
   empty_strided_recycled({10 * kRows / 9 * kColumns}, {1}, at::kFloat).fill_(9);
   at::Tensor tensor = empty_strided_recycled({kRows * kColumns}, {1}, at::kFloat).fill_(1);
@@ -146,7 +146,7 @@ TEST_F(RecycledTensor, MayOutliveStaticObjects) {
   tensor = recycled(1);  // freed at exit
 }
 
-// Steps that make .grads, one of which somebody keeps a row of for two steps.
+// Steps that create .grads; a row of one of them is kept for two steps.
 TEST_F(RecycledTensor, StepsOfTrainingSeeTheirOwnValues) {
   std::vector<at::Tensor> parameters(3), kept;
   std::vector<float> expected;

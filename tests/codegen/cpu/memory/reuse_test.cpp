@@ -1,4 +1,4 @@
-// Which buffer serves a request, and what passes through.
+// Which buffer serves a request, and which requests bypass the recycler.
 
 #include "codegen/cpu/memory/recycler.h"
 #include "codegen/cpu/memory/small_blocks.h"
@@ -17,7 +17,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 Recycler::Limits limits() { return {.smallest = kMiB, .held = 64 * kMiB, .patience = 1000}; }
 
-/// The address that a request gets whose buffer is free again at once.
+/// The address of a request whose buffer is freed immediately.
 void* address_of(Recycler& recycler, size_t bytes) { return recycler.allocate(bytes).get(); }
 
 TEST(Recycler, GivesAFreedBufferToTheNextRequest) {

@@ -1,4 +1,4 @@
-// Blocks that a thread has freed, and gives out again.
+// Blocks that a thread has freed, and reuses.
 
 #include "codegen/cpu/memory/small_blocks.h"
 
@@ -21,7 +21,7 @@ using small_blocks::kLargest;
 using small_blocks::kMost;
 using small_blocks::kMostBytes;
 
-/// The address that a request gets whose block is free again at once.
+/// The address of a request whose block is freed immediately.
 void* address_of(size_t bytes) { return allocate(bytes).get(); }
 
 class SmallBlocks : public testing::Test {
@@ -66,7 +66,7 @@ TEST_F(SmallBlocks, WhatIsKeptIsBounded) {
     EXPECT_LE(held_bytes(), std::min(kMostBytes, kMost * kLargest));
     EXPECT_LE(CountingAllocator::live(), static_cast<int64_t>(kMostBytes + kMost * c10::gAlignment));
   }
-  for (size_t bytes = 1; bytes < 10000; ++bytes) address_of(bytes);  // each another size
+  for (size_t bytes = 1; bytes < 10000; ++bytes) address_of(bytes);  // a new size each time
   EXPECT_LE(held_bytes(), kMostBytes);
   const auto held = static_cast<int64_t>(held_bytes());
   EXPECT_EQ(small_blocks::trim(), static_cast<size_t>(held));
@@ -82,7 +82,7 @@ TEST_F(SmallBlocks, TheNewestStay) {
   EXPECT_EQ(address_of(2 * kMost), last);
 }
 
-// What a thread frees is kept by it, and goes with it; what outlives the thread too.
+// A thread keeps what it frees until it ends; what outlives the thread is freed too.
 TEST_F(SmallBlocks, EndWithTheirThread) {
   const CountingAllocator counting;
   c10::DataPtr outlives, freed_there = allocate(2000);
@@ -108,7 +108,7 @@ struct FreesLate {
 TEST_F(SmallBlocks, MayBeFreedBehindTheThreadsOwnVariables) {
   const CountingAllocator counting;
   std::thread([] {
-    static thread_local FreesLate late;  // is made first, and so is destroyed last
+    static thread_local FreesLate late;  // is constructed first, and so is destroyed last
     late.block = {};
     address_of(100);
     late.block = allocate(300);

@@ -17,7 +17,7 @@ constexpr size_t kSmallest = size_t{16} << 10;
 constexpr int kThreads = 4;
 constexpr int kRequests = 2000;
 
-/// Where threads leave buffers for each other, so that many are freed on another thread than they were made on.
+/// Where threads leave buffers for each other, so that many are freed on another thread than the allocating one.
 struct Shelf {
   struct Place {
     std::mutex mutex;

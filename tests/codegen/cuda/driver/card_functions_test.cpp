@@ -1,4 +1,5 @@
-// What the device library has for a card alone, as machine code: the emulator cannot run it (codegen/device/card_functions.h).
+// Functions of the device library that exist only for a card, as machine code: the emulator cannot run them
+// (codegen/device/card_functions.h).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ using base::format;
 
 const std::string kHead = "#include \"codegen/device/ops.h\"\n#include \"codegen/device/vectors.h\"\nusing namespace hindcast::device;\n";
 
-/// By kernel. One compile for all of them: NVRTC and the disassembler take most of their time for the headers and for their own start.
+/// By kernel. One compile for all of them: NVRTC and the disassembler spend most of their time on the headers and their own start-up.
 std::map<std::string, std::string> machine_code(const codegen::cuda::Nvrtc& nvrtc, const std::string& kernels, int architecture) {
   return kernels_in(
       disassembled(nvrtc.compile(kHead + kernels, codegen::device_library(), codegen::cuda::kernel_options(architecture)).object));
@@ -50,7 +51,7 @@ extern "C" __global__ void cudas_{}(float* x) {{ x[0] = ::{}f(x[1]); }}
   }
 }
 
-/// Reads two tensors of bfloat16 and writes one, by vectors.
+/// Reads two tensors of bfloat16 and writes one, in vectors.
 std::string kernel_of_halves(const std::string& name, const std::string& value) {
   return format(R"(extern "C" __global__ void {}(const bfloat16* x, const bfloat16* y, bfloat16* out) {{
   const uint32 first = (blockIdx.x * 256 + threadIdx.x) * 8;
@@ -79,8 +80,8 @@ double instructions_an_element(const std::string& code) {
   return count / 8.0;
 }
 
-// While an H100 moves the 6 bytes of an element (3 TB/s), its 132 multiprocessors give out some 59 instructions for each. Above that a
-// kernel is as slow as its arithmetic. Of slow paths, as a division has one, all is counted.
+// While an H100 moves the 6 bytes of an element (3 TB/s), its 132 multiprocessors issue some 59 instructions for it. Above that a kernel is
+// limited by its arithmetic. Slow paths, like a division's, count in full.
 TEST(CardFunctions, LeaveTheMemoryOfHalvesTheTime) {
   HC_GET_NVRTC(nvrtc);
   if (disassembler(&why_not).empty()) GTEST_SKIP() << why_not;

@@ -1,4 +1,4 @@
-// What a card asks of the driver, and what becomes of the driver's errors.
+// How a card uses the driver, and how it reports the driver's errors.
 
 #include "codegen/cuda/card.h"
 #include "codegen/kernel/backend.h"
@@ -118,7 +118,7 @@ TEST_F(CardTest, AFunctionIsLoadedWhereLibTorchWorksAndNotByItsFirstLaunch) {
 }
 
 TEST_F(CardTest, AKernelMayHaveAllTheSharedMemoryThatItsArraysLeave) {
-  fake_.active = {false, false};  // a device that starts to work later has it too
+  fake_.active = {false, false};  // a device that is activated later has it too
   open()->load("object")->function("rows");
   EXPECT_EQ(fake_.count("cuKernelGetAttribute"), 0U);
   open()->load("object")->function("rows_shared");
@@ -173,7 +173,7 @@ TEST_F(CardTest, ALibraryIsUnloadedWithItsModule) {
   EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
 }
 
-// The program launches its graph again when hindcast may have forgotten the kernel.
+// The program may launch its graph again after hindcast has dropped the kernel.
 TEST_F(CardTest, WhatAGraphOfTheProgramsOwnHasStaysLoaded) {
   const auto card = open();
   const auto launch_of = [&](bool captures) {
@@ -188,7 +188,7 @@ TEST_F(CardTest, WhatAGraphOfTheProgramsOwnHasStaysLoaded) {
   EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
   launch_of(true);
   EXPECT_EQ(fake_.count("cuLibraryUnload"), 1U);
-  // The driver does not say where another stream is captured that this one would wait for.
+  // The driver does not tell whether another stream, which this one would wait for, is being captured.
   fake_.failing = "cuStreamIsCapturing";
   launch_of(true);
   EXPECT_EQ(fake_.count("cuLibraryUnload"), 2U);
@@ -313,7 +313,7 @@ TEST_F(CardTest, WhatLaunchingMeetsIsThrown) {
   }
 }
 
-// Also where there are no kernels: a graph that stays with ATen is measured, too.
+// Also without kernels: a graph that stays with ATen is measured too.
 TEST_F(CardTest, TheBackendSynchronisesLibTorchsCurrentStream) {
   FakeGuard::current() = 1;
   FakeGuard::stream_id() = 5;

@@ -1,4 +1,4 @@
-// Many threads launch and load at once, each on a device and a stream of its own.
+// Many threads launch and load at once, each with its own device and stream.
 
 #include "codegen/cuda/card.h"
 #include "tests/codegen/cuda/driver/fake_driver.h"

@@ -1,4 +1,4 @@
-// The driver is opened, or a sentence says why not; its errors are exceptions with its own words.
+// The driver is opened, or an error says why not; its errors are exceptions with its own text.
 
 #include "codegen/cuda/driver.h"
 #include "tests/codegen/cuda/driver/fake_driver.h"
@@ -55,7 +55,7 @@ TEST(Driver, KnowsWhetherSomebodyInitialisedIt) {
   const Driver driver(fake.functions());
   EXPECT_TRUE(driver.initialised());
   fake.failing = "cuDeviceGetCount";
-  EXPECT_TRUE(driver.initialised());  // what is wrong is said by those who call it next
+  EXPECT_TRUE(driver.initialised());  // the next call reports what is wrong
   fake.failure = 3;
   EXPECT_FALSE(driver.initialised());
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What stands in for NVIDIA's driver and for LibTorch's part for CUDA, neither of which is here: they record what they are asked
-// for, and fail where a test says so. One driver at a time; each thread has a current device, stream and context of its own.
+// Stands in for NVIDIA's driver and for LibTorch's part for CUDA, neither of which is here: records the calls, and fails where a test says
+// so. One driver at a time; each thread has its own current device, stream and context.
 
 #include "codegen/cuda/driver.h"
 
@@ -27,7 +27,7 @@ class FakeDriver {
     void* function = nullptr;
     std::vector<unsigned> grid_block_shared;
     void* stream = nullptr;
-    void* context = nullptr;  // that was current
+    void* context = nullptr;  // current at the call
     std::string argument;     // its first bytes
   };
 
@@ -49,7 +49,7 @@ class FakeDriver {
   size_t argument_bytes = 0;
   bool captures = false;
 
-  /// Names of calls with what matters of their arguments, in order. Launches are apart.
+  /// Names of calls with the arguments that matter, in order. Launches are separate.
   std::vector<std::string> calls() const {
     const std::lock_guard lock(mutex_);
     return calls_;
@@ -58,18 +58,18 @@ class FakeDriver {
     const std::vector<std::string> all = calls();
     return static_cast<size_t>(std::count(all.begin(), all.end(), call));
   }
-  /// Nodes of graphs that were given another argument: the graph, the node, and the argument's first bytes.
+  /// Nodes of graphs whose arguments were updated: the graph, the node, and the argument's first bytes.
   struct Updated {
     void* executable = nullptr;
     void* node = nullptr;
     std::string argument;
-    void* context = nullptr;  // that was current
+    void* context = nullptr;  // current at the call
   };
   std::vector<Updated> updates() const {
     const std::lock_guard lock(mutex_);
     return updates_;
   }
-  /// Of the launch of this number, while it captures.
+  /// The node of the launch of this number, during a capture.
   static void* node_of(size_t launch) { return handle(0xb0 + launch); }
   std::vector<Launched> launches() const {
     const std::lock_guard lock(mutex_);
@@ -84,7 +84,7 @@ class FakeDriver {
     thread_local int mode = 0;
     return mode;
   }
-  /// What the driver calls the device of an index.
+  /// The driver's handle of the device of an index.
   static int device_of(int index) { return 10 + index; }
   /// Its primary context; 0xd0 and so on are other contexts of it.
   static void* context_of(int index) { return handle(0xc0 + static_cast<uintptr_t>(index)); }
@@ -126,7 +126,7 @@ class FakeGuard final : public c10::impl::DeviceGuardImplInterface {
     thread_local c10::StreamId stream = 0;
     return stream;
   }
-  /// The stream that was waited for last: 100 times its device, and its number.
+  /// The stream that was synchronised last: 100 times its device, plus its number.
   static int& synchronised() {
     thread_local int count = 0;
     return count;
@@ -245,7 +245,7 @@ inline codegen::cuda::DriverFunctions FakeDriver::functions() const {
     *count = 1;
     return now()->called("cuStreamGetCaptureInfo_v2");
   };
-  // Of CUDA_KERNEL_NODE_PARAMS_v2 only the pointer to the arguments is looked at, which follows the function and seven numbers.
+  // Only the argument pointer of CUDA_KERNEL_NODE_PARAMS_v2 is used; it follows the function and seven numbers.
   f.cuGraphKernelNodeGetParams_v2 = [](void*, void* parameters) {
     std::memset(parameters, 0x5a, 72);
     return now()->called("cuGraphKernelNodeGetParams_v2");

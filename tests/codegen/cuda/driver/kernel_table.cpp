@@ -24,7 +24,7 @@ struct Pattern {
   std::string name;
   std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)> result;
   at::ScalarType type = at::kFloat;
-  std::vector<int64_t> sizes = {64, 256};  // weight and bias have the second
+  std::vector<int64_t> sizes = {64, 256};  // weight and bias have the second size
 };
 
 std::vector<Pattern> patterns() {
@@ -44,7 +44,7 @@ std::vector<Pattern> patterns() {
   };
 }
 
-/// What pays on a card, said of the CPU's tensors, which are all that there is without one.
+/// The cost model of a card, for the CPU's tensors, since there is no card.
 class OfCpuTensors final : public ForwardedCosts {
  public:
   c10::DeviceType device() const override { return c10::kCPU; }
@@ -63,7 +63,7 @@ std::vector<std::string> texts_of(const codegen::Body& body) {
   return texts;
 }
 
-/// The kernels that one backward's groups give, each once: the texts of each, by its whole text.
+/// The kernels of one backward's groups, without duplicates: the texts of each, by its whole text.
 std::map<std::string, std::vector<std::string>> kernels_of(const Pattern& pattern) {
   std::map<std::string, std::vector<std::string>> kernels;
   Options options;
@@ -104,7 +104,7 @@ std::vector<PatternKernel> kernels_of_patterns() {
 }
 
 std::vector<TableRow> rows_of(const codegen::cuda::Nvrtc& nvrtc) {
-  // All entry points at once: an entry point is the same as in an object of its own, and NVRTC reads the headers once.
+  // All entry points at once: each compiles to the same code as in an object of its own, and NVRTC reads the headers once.
   const auto made = [&](const std::string& whole, int architecture) {
     std::map<std::string, Made> by_entry;
     auto code = nvrtc.compile(whole, codegen::device_library(), codegen::cuda::kernel_options(architecture));
@@ -130,7 +130,7 @@ std::vector<TableRow> rows_of(const codegen::cuda::Nvrtc& nvrtc) {
 }
 
 std::string markdown_of(const std::vector<TableRow>& rows) {
-  // One number where all architectures have the same.
+  // One number if all architectures have the same.
   const auto cell = [](const TableRow& row, auto value) {
     std::set<std::string> different;
     std::string all;

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of some patterns of networks, and what NVRTC makes of them.
+// The kernels of some network patterns, and what NVRTC compiles them to.
 
 #include "codegen/cuda/nvrtc.h"
 #include "tests/support/machine_code.h"
@@ -10,11 +10,11 @@
 
 namespace hindcast::tests {
 
-/// One of the kernels that a pattern's backward becomes.
+/// One kernel of a pattern's backward.
 struct PatternKernel {
   std::string pattern;
   std::string whole;               // its text with all entry points
-  std::vector<std::string> texts;  // as they are compiled on a card, first the one that is compiled first
+  std::vector<std::string> texts;  // as compiled on a card, in the order of compilation
 };
 std::vector<PatternKernel> kernels_of_patterns();
 
@@ -27,10 +27,10 @@ struct TableRow {
   std::string pattern, kernel;
   std::map<int, Made> by_architecture;
 };
-/// Throws where there is no disassembler.
+/// Throws if there is no disassembler.
 std::vector<TableRow> rows_of(const codegen::cuda::Nvrtc& nvrtc);
 
-/// As it stands in the docs.
+/// As printed in the docs.
 std::string markdown_of(const std::vector<TableRow>& rows);
 
 }  // namespace hindcast::tests

@@ -1,4 +1,4 @@
-// What NVRTC makes of the kernels of some patterns of networks: accesses of 16 bytes, and all values in registers.
+// What NVRTC compiles the kernels of some network patterns to: 16-byte accesses, and all values in registers.
 
 #include "tests/codegen/cuda/driver/kernel_table.h"
 
@@ -51,8 +51,8 @@ TEST_F(KernelTable, KernelsThatAreMadeForItMove16BytesAtATime) {
   EXPECT_GT(checked, 20U);
 }
 
-// A stack is memory of the card: a spill, or an array that stayed one since its index is not known. Where tensors are not aligned, ptxas
-// may save some addresses to have more threads.
+// A stack is card memory: a spill, or an array that is not in registers since its index is unknown. With unaligned tensors, ptxas may store
+// some addresses to fit more threads.
 TEST_F(KernelTable, KernelsKeepAllInRegisters) {
   for (const TableRow& row : rows) {
     const int most = row.kernel.ends_with("_each") ? 64 : 0;
@@ -67,8 +67,8 @@ TEST_F(KernelTable, DISABLED_PrintsTheTable) {
   std::printf("By %s, for sm_80 / sm_90 / sm_100 where they differ:\n\n%s", nvrtc->identity().c_str(), markdown_of(rows).c_str());
 }
 
-// For docs/gpu.md: how long NVRTC takes for the object that a kernel begins with, and for all of the kernel's objects. A test has no
-// opinion on times: --gtest_also_run_disabled_tests prints them.
+// For docs/gpu.md: NVRTC's time for the object that a kernel starts with, and for all of its objects. Not checked:
+// --gtest_also_run_disabled_tests prints the times.
 TEST_F(KernelTable, DISABLED_TimesOfNvrtc) {
   constexpr size_t kTimes = 9;
   const auto median_ms = [](const std::vector<std::string>& texts) {

@@ -1,4 +1,4 @@
-// Which machine there is: what a test installed, else the card, else a reason.
+// Which machine is used: what a test installed, else the card, else a reason why there is none.
 
 #include "base/check.h"
 #include "codegen/cuda/machine.h"
@@ -27,7 +27,7 @@ class Installed final : public Machine {
   Limits limits_;
 };
 
-// Here is LibTorch's part for CUDA, or what the test has in its place, but nobody has initialised a driver.
+// LibTorch's part for CUDA, or the test's replacement, is here, but nobody has initialised a driver.
 TEST(CudaMachine, WithoutACardThereIsAReason) {
   std::string why_not;
   EXPECT_EQ(machine(&why_not), nullptr);
@@ -40,7 +40,7 @@ TEST(CudaMachine, WithoutACardThereIsAReason) {
   EXPECT_EQ(installed_machine(), nullptr);
 }
 
-// In a process of its own, since it stays.
+// In a separate process, since the installation is permanent.
 TEST(CudaMachineDeathTest, WhatIsInstalledIsTheMachine) {
   const auto installs = [] {
     static const Installed one, two;

@@ -1,4 +1,4 @@
-// NVRTC on several threads, over forks and over the end of the process.
+// NVRTC on several threads, across forks and at process exit.
 
 #include "codegen/cuda/nvrtc.h"
 #include "tests/support/machine_code.h"
@@ -25,13 +25,13 @@ std::string object_of(const Nvrtc& nvrtc, int value) {
   return nvrtc.compile(text, {}, codegen::cuda::kernel_options(90)).object;
 }
 
-/// The status that waitpid() reports for a child that does `body` and exits as a program does, destructors included.
+/// The status from waitpid() for a child that runs `body` and exits normally, with destructors.
 template <class Body>
 int status_of_child(const Body& body) {
-  fflush(stdout);  // else the child's exit writes what the parent has not yet
+  fflush(stdout);  // else the child's exit would write the parent's buffer too
   const pid_t child = fork();
   if (child == 0) {
-    alarm(120);  // a lock that is held for good ends the child and not the patience of whoever runs the tests
+    alarm(120);  // a deadlock ends the child instead of hanging the test
     body();
     exit(0);
   }
@@ -94,7 +94,7 @@ TEST(NvrtcProcesses, AProcessMayExitWhileAThreadCompiles) {
                       started = true;
                       started.notify_one();
                     }
-                  } catch (const Unsupported&) {  // the process ends
+                  } catch (const Unsupported&) {  // the process is exiting
                   }
                 }).detach();
                 started.wait(false);

@@ -1,4 +1,4 @@
-// NVRTC is found where LibTorch's packages have it, or a sentence says why not; what it refuses is an exception with its log.
+// NVRTC is found where LibTorch's packages have it, or an error says why not; what it refuses is an exception with its log.
 
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/kernel/device_library.h"
@@ -33,7 +33,7 @@ std::string reason_for(const std::vector<std::string>& paths) {
   return why_not;
 }
 
-// The only test that fails where NVRTC is and is not found: the others are skipped.
+// The only test that fails if NVRTC is installed and not found: the others are skipped.
 TEST(Nvrtc, IsFoundBesideLibTorch) {
   const fs::path library = fs::path(HINDCAST_TORCH_INCLUDE_DIR).parent_path().parent_path() / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13";
   if (!fs::exists(library)) GTEST_SKIP() << library << " is not there";
@@ -54,7 +54,7 @@ TEST(Nvrtc, ALibraryOfAnotherKindIsNone) {
   EXPECT_THAT(reason_for({"libm.so.6"}), HasSubstr("libm.so.6 has no nvrtcGetNumSupportedArchs"));
 }
 
-// In a program of its own, since get() looks once in a process.
+// In a separate process, since get() looks only once per process.
 TEST(Nvrtc, TheEnvironmentNamesTheOnlyPlace) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -137,7 +137,7 @@ TEST(Nvrtc, ProductsAreRoundedBeforeTheyAreAdded) {
   EXPECT_THAT(instructions(kernel_options(90)), testing::AllOf(HasSubstr("FMUL"), HasSubstr("FADD"), testing::Not(HasSubstr("FFMA"))));
 }
 
-// In integer arithmetic these take some 20 instructions a number, which is more than a card's memory leaves time for.
+// Integer arithmetic would take some 20 instructions per number, more than fit in the card's memory time.
 TEST(Nvrtc, HalvesAreConvertedByInstructionsOfTheCard) {
   HC_GET_NVRTC(nvrtc);
   if (disassembler(&why_not).empty()) GTEST_SKIP() << why_not;

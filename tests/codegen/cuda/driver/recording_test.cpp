@@ -1,4 +1,4 @@
-// What a recording of a card asks of LibTorch's graphs and of the driver.
+// How a recording of a card uses LibTorch's graphs and the driver.
 
 #include "codegen/cuda/card.h"
 #include "codegen/cuda/card_recording.h"
@@ -93,7 +93,7 @@ TEST_F(RecordingOfACard, IsLaunchedAsOften) {
   EXPECT_EQ(recording->bytes(), 4096U);
 }
 
-// A recording holds what it launches.
+// A recording holds the kernels that it launches.
 TEST_F(RecordingOfACard, KeepsNoCodeBeyondItsOwnEnd) {
   fake_.captures = true;
   auto module = card_->load("object");
@@ -117,7 +117,7 @@ TEST_F(RecordingOfACard, WantsToKnowMemoryWhileItIsMade) {
   EXPECT_FALSE(card_->wants_memory());
 }
 
-// A number that looks like an address is none.
+// A number that looks like an address is not updated.
 TEST_F(RecordingOfACard, TellsKernelsOfMovedMemory) {
   const auto number = static_cast<int64_t>(reinterpret_cast<uintptr_t>(read_));
   const auto recording = record([&] {
@@ -144,7 +144,7 @@ TEST_F(RecordingOfACard, MovesNothingToAnotherAlignment) {
   EXPECT_FALSE(recording->move(MovedMemory{read_, elsewhere_ + 8, sizeof(read_)}));
 }
 
-// As where zeros around a tensor are counted in: it may lead into another one.
+// As when the zeros around a tensor are counted in: the pointer may lie within another tensor.
 TEST_F(RecordingOfACard, MovesNothingWhereAPointerIsToLeadOutside) {
   leads_outside_ = true;
   const auto recording = record([&] { launch(read_, written_, 4); });
@@ -165,7 +165,7 @@ TEST_F(RecordingOfACard, AnErrorOfTheDriverIsThrown) {
   EXPECT_THROW(recording->move(MovedMemory{read_, elsewhere_, sizeof(read_)}), codegen::cuda::DriverError);
 }
 
-// Its symbols are LibTorch's, whose part for CUDA loads without a card.
+// Its symbols come from LibTorch's part for CUDA, which loads without a card.
 TEST(GraphLibrary, IsLoadedBesideLibTorchsPartForCuda) {
 #ifndef HINDCAST_HAS_CUDA_GRAPHS
   GTEST_SKIP() << "it was not built";
@@ -173,7 +173,7 @@ TEST(GraphLibrary, IsLoadedBesideLibTorchsPartForCuda) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // By its path, beside which the library is looked for.
+    // Started by its path: the library is looked for next to it.
     const std::string self = std::filesystem::read_symlink("/proc/self/exe");
     execl(self.c_str(), self.c_str(), "--gtest_also_run_disabled_tests", "--gtest_filter=GraphLibrary.DISABLED_InTheChild", nullptr);
     _exit(127);

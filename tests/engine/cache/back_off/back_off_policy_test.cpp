@@ -1,4 +1,4 @@
-// AotOptions::back_off: calls that gain nothing are left to the function, and looked at again.
+// AotOptions::back_off: calls that gain nothing are left to the function, and tried again later.
 
 #include <hindcast/aot.h>
 #include <hindcast/hindcast.h>
@@ -20,14 +20,14 @@ using detail::NextCalls;
 constexpr int kPatience = 32, kTurns = 16, kLooks = 32;
 constexpr NextCalls kMost = 255;
 
-/// Calls that end with the first that is timed.
+/// Calls up to the first that is timed.
 NextCalls until_timed(BackOffPolicy& policy, Gain gain, const void* program, int most = 3000) {
   NextCalls next = 0;
   for (int i = 0; i < most && next == 0; ++i) next = policy.looked(gain, program);
   return next;
 }
 
-/// Turns of a program that takes `program_ns`, and of the function.
+/// Programs that take `program_ns` and the function alternate.
 NextCalls compare(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
   NextCalls next = kTimed;
   for (int i = 0; i < kTurns && next == kTimed; ++i) {
@@ -84,7 +84,7 @@ TEST(BackOffPolicy, AProgramThatIsFasterStaysAndIsTriedAgainEverMoreRarely) {
   }
 }
 
-/// The same, with backwards. `program_ns` and `own_ns`: of call and backward together; 0: no backward comes.
+/// The same with backwards. `program_ns` and `own_ns` are for call and backward together; 0: no backward comes.
 NextCalls compare_with_backwards(BackOffPolicy& policy, const void* program, uint64_t program_ns, uint64_t own_ns) {
   NextCalls next = kTimed;
   for (int i = 0; i < kTurns && next == kTimed; ++i) {
@@ -123,7 +123,7 @@ TEST(BackOffPolicy, BackwardsOfOtherProgramsDoNotCount) {
   EXPECT_EQ(policy.timed_kind(), nullptr);
 }
 
-// One node of autograd's, which a program has too. Programs and the function take turns, and then some calls are left, or not.
+// A function of one autograd node, which a program has too. Programs and the function alternate; then some calls are left, or not.
 TEST(BackOffPolicy, FunctionsOfOneNodeHaveTheirGradientsInEachTurn) {
   const auto function = [](const at::Tensor& x) { return x.flip(0); };
   const auto compiled = hindcast::aot_function(function);
@@ -199,7 +199,7 @@ TEST(BackOffCounter, AreLeftOneByOne) {
 
 // ---- functions
 
-// No program can be made of it: its result's size depends on data in a way that is not known.
+// It cannot become a program: how the result's size depends on data is unknown.
 at::Tensor without_repeats(at::Tensor x) { return std::get<0>(at::unique_consecutive(x)); }
 
 template <class Function>
@@ -255,7 +255,7 @@ TEST(LeftCalls, AreLookedAtAgainBehindAReset) {
   EXPECT_EQ(f.stats().left, left);
 }
 
-// A checkpoint of the user's own: the numbers of a left call may be wanted again, of a program.
+// A user's own checkpoint: a program may have to draw the same numbers as a call that was left to the function.
 TEST(LeftCalls, DrawNumbersThatProgramsDrawToo) {
   const auto draw = [](at::Tensor x) { return at::dropout(x.requires_grad() ? x * 2 : without_repeats(x) + 1, 0.5, true); };
   const auto f = aot_function(draw);

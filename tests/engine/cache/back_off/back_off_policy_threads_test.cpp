@@ -1,4 +1,4 @@
-// A function that several threads call, and that is left to itself meanwhile.
+// Several threads call a function, some of whose calls are left to it meanwhile.
 
 #include <hindcast/aot.h>
 

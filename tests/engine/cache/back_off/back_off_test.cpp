@@ -23,7 +23,7 @@ class BackOff : public testing::Test {
  protected:
   void SetUp() override { hindcast::reset(); }
   void TearDown() override {
-    // The next test starts with a call that is looked at: a hit ends every pause of this thread.
+    // The next test starts without a pause: a hit ends every pause of this thread.
     hindcast::reset();
     const auto guard = hindcast::enable();
     for (int i = 0; i < 40; ++i) backward(1, 3);
@@ -54,7 +54,7 @@ TEST_F(BackOff, StructuresThatNeverComeBackGoToTheStockEngine) {
   EXPECT_TRUE(at::equal(backward(777), stock));
 }
 
-// As packed sequences make them, one for each set of lengths.
+// As packed sequences create them, one per set of lengths.
 TEST_F(BackOff, LargeStructuresCostMoreOfTheCredit) {
   const auto large = [](uint64_t structure) {
     const auto x = at::full({4}, 0.5).set_requires_grad(true);
@@ -68,7 +68,7 @@ TEST_F(BackOff, LargeStructuresCostMoreOfTheCredit) {
   for (uint64_t i = 0; i < 40; ++i) EXPECT_EQ(large(i).sizes(), at::IntArrayRef({4}));
   EXPECT_LE(hindcast::stats().unique_graphs, kCredit / 4);
   EXPECT_TRUE(at::equal(large(7), stock));
-  // What comes back is captured all the same.
+  // A structure that comes back is captured nevertheless.
   for (int epoch = 0; epoch < 4; ++epoch) {
     for (uint64_t i = 0; i < 40; ++i) large(i);
   }
@@ -77,7 +77,7 @@ TEST_F(BackOff, LargeStructuresCostMoreOfTheCredit) {
   EXPECT_EQ(hits(), before + 40) << hindcast::stats();
 }
 
-// With one place for each, two of them took turns in it and neither was ever captured.
+// When they shared one slot, two of them evicted each other, and neither was ever captured.
 TEST(Payoff, RemembersStructuresWhoseHashesHaveEqualLowBits) {
   engine::Payoff payoff;
   const auto may_capture = [&](uint64_t high) {
@@ -86,7 +86,7 @@ TEST(Payoff, RemembersStructuresWhoseHashesHaveEqualLowBits) {
   for (uint64_t i = 0; i < kCredit; ++i) payoff.captured(1);
   for (uint64_t high = 1; high <= 4; ++high) EXPECT_FALSE(may_capture(high)) << "there is no credit, and it was not seen";
   for (uint64_t high = 1; high <= 4; ++high) EXPECT_TRUE(may_capture(high));
-  // More than have a place: the one that was not seen for the longest time goes.
+  // One more than there are slots: the one seen longest ago is evicted.
   EXPECT_FALSE(may_capture(5));
   EXPECT_TRUE(may_capture(4));
   EXPECT_FALSE(may_capture(1));
@@ -162,7 +162,7 @@ TEST_F(BackOff, AnotherPhaseOfManyStructuresIsCapturedAgain) {
   EXPECT_EQ(hits(), before + 10);
 }
 
-// The least recently used would be the next to come, for ever.
+// LRU would always evict the structure that comes next.
 TEST_F(BackOff, MoreStructuresInTurnThanAreKeptDoNotThrash) {
   Options options;
   options.cache_size = 8;
@@ -223,7 +223,7 @@ TEST_F(BackOff, IsOffByAnOptionAndWhereEveryGradientIsLookedAt) {
   }
 }
 
-// A hook that deviates in another place each time: what is behind it is not captured anew for ever.
+// A hook deviates in another place each time: the continuation behind it must not be captured each time.
 TEST_F(BackOff, ContinuationsThatDoNotComeBackAreNotCaptured) {
   constexpr int kHooks = 100;
   const auto guard = hindcast::enable();
@@ -262,7 +262,7 @@ TEST(Payoff, ExceptionsNowAndThenAreNoReason) {
   EXPECT_FALSE(may_capture()) << "eight in a row";
 }
 
-// A number that the graph has in it, another one in each step.
+// The graph contains a number that differs in each step.
 TEST_F(BackOff, WhatIsAtItsLimitGoesToTheStockEngine) {
   const auto step = [](int i) {
     const auto x = at::full({4}, 0.5).set_requires_grad(true);

@@ -1,4 +1,4 @@
-// All other tests switch it off (tests/support/eager_by_default.cpp), which leaves a variable that is set alone.
+// All other tests switch it off (tests/support/eager_by_default.cpp), which does not overwrite a variable that is set.
 
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// Records stand inside scripts: whatever a name or a user's text holds, the script does not end there, and the JSON can be read.
+// Records are embedded in scripts: no name and no user's text may end the script or break the JSON.
 
 #include "base/json.h"
 

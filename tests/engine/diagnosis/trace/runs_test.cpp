@@ -1,4 +1,4 @@
-// What a program leaves in its trace: graphs, why they were captured, what became of them, what their runs took and held.
+// What a trace contains: graphs, why they were captured, what became of them, what their runs took and held.
 
 #include "base/log.h"
 #include "codegen/kernel/backend.h"
@@ -193,7 +193,7 @@ TEST_F(TraceOfRuns, AFunctionHasItsProgramsAndTheirRuns) {
 TEST_F(TraceOfRuns, KernelsHaveTheirOpsTheirReasonAndTheirText) {
   const Traced traced;
   const auto guard = enable(options_of(compilers::fused()));
-  for (int i = 0; i < 3; ++i) {  // a kernel that no other test of this process has
+  for (int i = 0; i < 3; ++i) {  // a kernel that no other test of this process compiles
     const auto x = at::full({1 << 14}, 0.5).set_requires_grad(true);
     (x.atan().exp().tanh() * x).sum().backward();
   }
@@ -206,7 +206,7 @@ TEST_F(TraceOfRuns, KernelsHaveTheirOpsTheirReasonAndTheirText) {
   EXPECT_THAT(ops, AllOf(Contains("aten::mul.Tensor"), Contains("aten::tanh_backward")));
   EXPECT_FALSE(group.at("stopped").get<std::string>().empty());
   EXPECT_THAT(group.at("sentence").get<std::string>(), HasSubstr("it stopped growing at " + group.at("stopped").get<std::string>()));
-  // What the ops make is named as in the listing.
+  // Results of ops have the same names as in the listing.
   const std::string listing = groups[0].body.at("listing");
   for (const auto& op : group.at("ops")) EXPECT_THAT(listing, HasSubstr(op.at("makes").get<std::string>() + ": \""));
 

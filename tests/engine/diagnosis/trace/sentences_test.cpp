@@ -1,4 +1,4 @@
-// What is logged becomes a record, whatever the output is told: one sentence for both.
+// Every log message becomes a record, whatever the log level: the same text in both.
 
 #include "base/log.h"
 #include "tests/engine/diagnosis/trace/traced.h"

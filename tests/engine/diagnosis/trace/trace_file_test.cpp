@@ -1,4 +1,4 @@
-// The file of a trace: complete behind each record, bounded, one for each process, and no reason for a program to fail.
+// The file of a trace: complete after each record, bounded, one per process, and never a reason for a program to fail.
 
 #include "base/trace.h"
 
@@ -61,7 +61,7 @@ TEST(TraceFile, HasThePageAndARecordOnEachLine) {
 TEST(TraceFile, WithoutOneThereAreNoRecords) {
   EXPECT_FALSE(base::tracing());
   EXPECT_EQ(base::trace_path(), "");
-  write_number(1);  // goes nowhere
+  write_number(1);  // not recorded
   { const Traced traced; }
   EXPECT_FALSE(base::tracing());
 }

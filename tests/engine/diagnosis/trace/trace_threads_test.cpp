@@ -1,4 +1,4 @@
-// Many threads write one file: no record lies within another, and a fork at any moment leaves two files that can be read.
+// Many threads write one file: records do not interleave, and a fork at any moment leaves two readable files.
 
 #include "base/log.h"
 #include "tests/engine/diagnosis/trace/traced.h"
@@ -47,7 +47,7 @@ TEST(TraceThreads, WriteOneRecordAfterTheOther) {
 
 TEST(TraceThreads, AForkMeanwhileLeavesTwoFiles) {
   const Traced traced;
-  std::atomic<int> rounds = 0;  // that it may write, lest the file be full before the last fork
+  std::atomic<int> rounds = 0;  // rounds the writer may write, lest the file be full before the last fork
   std::jthread writer([&](const std::stop_token& stop) {
     for (int written = 0; !stop.stop_requested();) {
       if (written == rounds) {
@@ -63,7 +63,7 @@ TEST(TraceThreads, AForkMeanwhileLeavesTwoFiles) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(60);  // a lock that is held for good
+      alarm(60);  // ends a deadlock
       write_many(1, 5);
       _exit(records_of(base::trace_path(), Traced::kPage).size() == 11 ? 0 : 1);
     }

@@ -29,7 +29,7 @@ inline std::string contents_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The JSON of a script element of this type that `text` holds from `at` on, which moves behind it; null: there is none.
+/// The JSON of the next script element of this type in `text` from `at` on, which moves past it; null: there is none.
 inline nlohmann::json take_script(std::string_view text, size_t& at, std::string_view type) {
   const std::string open = "<script type=\"" + std::string(type) + "\">";
   if (text.substr(at, open.size()) != open) return nullptr;
@@ -39,7 +39,7 @@ inline nlohmann::json take_script(std::string_view text, size_t& at, std::string
   return nlohmann::json::parse(text.substr(begin, end - begin));
 }
 
-/// Those of a file, in order. Throws for a line that is none.
+/// The records of a file, in order. Throws for a line that is not a record.
 inline std::vector<Record> records_of(const std::filesystem::path& file, std::string_view page) {
   const std::string text = contents_of(file);
   if (text.rfind(page, 0) != 0) throw std::runtime_error("the file does not start with the page");
@@ -54,7 +54,7 @@ inline std::vector<Record> records_of(const std::filesystem::path& file, std::st
   return records;
 }
 
-/// Traces for as long as it lives.
+/// Traces while it lives.
 class Traced {
  public:
   static constexpr const char* kPage = "<!doctype html>a page\n";
@@ -73,7 +73,7 @@ class Traced {
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
-  /// Where its files lie: a folder that was not there before.
+  /// The folder of its files, which did not exist before.
   std::filesystem::path folder() const { return folder_ / "made"; }
   std::filesystem::path file() const { return base::trace_path(); }
   std::vector<Record> records() const { return records_of(file(), kPage); }
@@ -82,7 +82,7 @@ class Traced {
     std::erase_if(records, [&](const Record& record) { return record.kind() != kind; });
     return records;
   }
-  /// Of the records of logs.
+  /// The records of a log.
   std::vector<std::string> sentences(std::string_view channel) const {
     std::vector<std::string> texts;
     for (const Record& record : of_kind("log")) {
