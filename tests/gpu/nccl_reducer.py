@@ -16,7 +16,7 @@ import pathlib
 import sys
 import tempfile
 
-# Before CUDA starts: the same order of additions in each product, and ranks that meet on this machine alone.
+# Before CUDA starts: a fixed order of additions in each product, and a rendezvous on this machine only.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -34,7 +34,7 @@ ENGINES = ("eager", "fused")
 
 
 class Net(nn.Module):
-    """With what becomes kernels between the products."""
+    """Has ops between the products, which become kernels."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ def train(device, rank):
 
 
 def order_of_events(device):
-    """What the last of some backwards did, in order. The all-reduces are named by the sizes of their buckets."""
+    """The events of the last of some backwards, in order. The all-reduces are named by the sizes of their buckets."""
     model = wrapped(device)
     events = []
 
@@ -100,7 +100,7 @@ def run_with_hindcast(device, rank, engine):
 
 
 def distances(stock, ours):
-    """Of each parameter, as a part of its largest number. NaN is far from everything."""
+    """The difference of each parameter, relative to its largest number. NaN is far from everything."""
     far = {}
     for name, expected in stock.items():
         apart = ((ours[name] - expected).abs().max() / expected.abs().max()).item()
@@ -201,5 +201,5 @@ def main():
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    # A thread of Gloo's that outlives its group, and frees what is Python's while the interpreter ends, makes PyTorch abort.
+    # If a thread of Gloo's outlives its group, and frees Python objects at interpreter exit, PyTorch aborts.
     os._exit(status)

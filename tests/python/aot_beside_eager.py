@@ -1,5 +1,5 @@
-"""Runs a program with a function or module as it is and compiled, and compares all that it saw: to the bit through ATen, to rounding
-with kernels."""
+"""Runs a program with a function or module eagerly and compiled, and compares all results: to the bit through ATen, up to rounding with
+kernels."""
 
 from typing import Any, Callable
 
@@ -12,13 +12,13 @@ CALLS = 4  # a trace, and three hits
 
 
 def gradients_of(result: Any, leaves: list[torch.Tensor]) -> list[Any]:
-    """Of a loss in which no two elements count the same."""
+    """Gradients of a loss in which every element has a different weight."""
     tensors = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     if not tensors:
         return []
     loss = sum((t.double() * torch.linspace(1, 2, t.numel(), dtype=torch.double).view_as(t)).sum() for t in tensors)
     found = torch.autograd.grad(loss, [leaf for leaf in leaves if leaf.requires_grad], allow_unused=True)
-    # Which of several gradients an engine adds to which decides the sum's strides.
+    # An engine chooses which of several gradients to add to, and so the sum's strides.
     return [gradient if gradient is None else gradient.contiguous() for gradient in found]
 
 
@@ -56,8 +56,8 @@ def like_eager(
     is_random: bool = False,
     compiled: Callable[..., Any] = hindcast.aot_function,
 ) -> None:
-    """`make` gives new arguments; `more` what else has gradients, and takes part in what is compared. `is_random`: kernels draw other
-    numbers than ATen does."""
+    """`make` creates new arguments; `more` returns other tensors that have gradients and are compared. `is_random`: kernels draw other
+    numbers than ATen."""
     before = detached(more())
 
     def restore() -> None:

@@ -1,7 +1,7 @@
 import os
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # equal products give equal bits on a card
-os.environ.setdefault("HINDCAST_BACK_OFF", "0")  # read once: tests count captures and hits of programs that gain nothing
+os.environ.setdefault("HINDCAST_BACK_OFF", "0")  # read once: tests count captures and hits, also of programs that gain nothing
 
 import hindcast  # noqa: E402
 import pytest  # noqa: E402

@@ -1,4 +1,4 @@
-"""Where the tests make their tensors. HINDCAST_TEST_DEVICE=cuda runs them on a card; with any value they run under a default device."""
+"""The device of the tests' tensors. HINDCAST_TEST_DEVICE=cuda runs them on a card; any value also sets the default device."""
 
 import os
 

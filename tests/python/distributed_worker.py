@@ -65,7 +65,7 @@ def train_fsdp(setting, rank):
 
 
 def order_of_events():
-    """When the buckets' all-reduces start, and when the first layer's backward is done, in the last of three steps."""
+    """When the buckets' all-reduces start, and when the first layer's backward ends, in the last of three steps."""
     torch.manual_seed(0)
     net = Net()
     model = DistributedDataParallel(net, bucket_cap_mb=SMALL_BUCKETS)
@@ -99,9 +99,8 @@ def main():
         results["order"] = {"events": order_of_events(), "hits": hindcast.stats()["hits"]}
     print(json.dumps(results), flush=True)
     dist.destroy_process_group()
-    # Gloo's threads outlive their group. One that frees a tensor or a function of Python while the interpreter ends makes PyTorch
-    # abort, under its own engine too: "terminate called without an active exception". How processes with hindcast end is
-    # tested in test_processes.py.
+    # Gloo's threads outlive their group. If one frees a Python tensor or function at interpreter exit, PyTorch aborts, even without
+    # hindcast: "terminate called without an active exception". test_processes.py tests how processes with hindcast end.
     os._exit(0)
 
 

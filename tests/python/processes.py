@@ -1,4 +1,4 @@
-"""Programs in a process of their own, for what one process can do but once."""
+"""Programs in a separate process, for what a process can do only once."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def backward():
 
 
 def python(program: str, expected_code: int = 0) -> str:
-    """What the program prints."""
+    """The program's output."""
     done = subprocess.run(
         [sys.executable, "-c", PREAMBLE + textwrap.dedent(program)], capture_output=True, text=True, timeout=120
     )

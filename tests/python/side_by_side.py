@@ -1,4 +1,4 @@
-"""Runs a program under PyTorch's engine and under hindcast, and compares all that it saw, to the bit."""
+"""Runs a program under PyTorch's engine and under hindcast, and compares all results to the bit."""
 
 from typing import Any, Callable
 
@@ -35,9 +35,9 @@ def run_seeded(program: Callable[[], Any]) -> Any:
 
 
 def same_as_stock(program: Callable[[], Any], sums_differ: bool = False) -> dict[str, Any]:
-    """`program` makes its own tensors, runs its backwards and returns what it saw. Returns the counters of its run under
-    "eager"; "fused_through_aten" gives the same bits in the order of a fused plan. `sums_differ`: the results are but for
-    rounding, since a backward with create_graph leaves one node, and gradients are summed up in another order."""
+    """`program` creates its own tensors, runs its backwards and returns its results. Returns the counters of its run under "eager";
+    "fused_through_aten" gives the same bits in the order of a fused plan. `sums_differ`: equal up to rounding only, since a backward with
+    create_graph leaves one node, and gradients are summed in another order."""
     expected = run_seeded(program)
     for compiler in ("fused_through_aten", "eager"):
         hindcast.reset()
@@ -48,7 +48,7 @@ def same_as_stock(program: Callable[[], Any], sums_differ: bool = False) -> dict
 
 
 def nearly(seen: Any, expected: Any) -> Any:
-    """What was expected, where it was seen but for rounding."""
+    """`expected`, where `seen` equals it up to rounding."""
     if isinstance(seen, torch.Tensor) and isinstance(expected, torch.Tensor) and seen.shape == expected.shape:
         return expected if torch.allclose(seen, expected, rtol=1e-5, atol=1e-6) else seen
     if isinstance(seen, (list, tuple)) and isinstance(expected, (list, tuple)) and len(seen) == len(expected):

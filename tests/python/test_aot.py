@@ -1,4 +1,4 @@
-"""Functions and modules compiled ahead of time, beside themselves."""
+"""Functions and modules compiled ahead of time, compared with themselves."""
 
 import collections
 import functools
@@ -97,7 +97,7 @@ def lstm_arguments():
 
 
 def test_an_lstm_is_like_eager():
-    # oneDNN's is no op that a program can run: PyTorch runs it.
+    # A program cannot run oneDNN's op: PyTorch runs it.
     like_eager(lstm, lstm_arguments, is_eager=torch.backends.mkldnn.is_available())
 
 
@@ -769,7 +769,7 @@ def test_gradients_of_all_kinds():
 
 
 class Doubtful(torch.autograd.Function):
-    """Does in its backward what no program can."""
+    """Its backward does what a program cannot express."""
 
     @staticmethod
     def forward(ctx, x):
@@ -828,7 +828,7 @@ def test_tensors_from_outside():
 
 
 def test_a_change_outside_is_found_where_it_is_looked_for():
-    factors = numpy.full(1 << 20, 2.0)  # too many to be looked at
+    factors = numpy.full(1 << 20, 2.0)  # too large to be compared
     f = hindcast.aot_function(lambda x: x * float(factors[0]), check_every=1)
     x = torch.ones(3)
     f(x)
@@ -897,7 +897,7 @@ def test_nothing_is_kept_for_ever():
     assert len(hindcast._aot._kept) <= before + 2
     del f, function, big
     gc.collect()
-    hindcast.aot_function(lambda x: x)(x)  # takes away what C++ has let go of
+    hindcast.aot_function(lambda x: x)(x)  # removes what C++ has released
     assert watched() is None
 
 
@@ -1146,7 +1146,7 @@ def test_programs_name_a_modules_tensors():
     text = str(made.forward)
     for name in ("primals_1", "_0_weight", "_0_bias", "_1_weight", "_1_running_mean", "_1_running_var"):
         assert f"{name}: " in text, text
-    module[0].weight = nn.Parameter(torch.randn(3, 4))  # another tensor of that name
+    module[0].weight = nn.Parameter(torch.randn(3, 4))  # another tensor with that name
     compiled(torch.randn(2, 4)).sum().backward()
     assert all("_0_weight: " in str(each.forward) for each in hindcast.get_graphs(compiled))
 
@@ -1204,7 +1204,7 @@ def test_a_compiled_module_in_a_module():
 
 @torch.library.custom_op("hindcast_tests::cube", mutates_args=())
 def cube(x: torch.Tensor) -> torch.Tensor:
-    """With NumPy, which takes no tensor that requires grad where grad mode is on."""
+    """With NumPy, which rejects a tensor that requires grad in grad mode."""
     return torch.from_numpy(x.numpy() ** 3)
 
 

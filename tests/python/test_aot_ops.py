@@ -1,5 +1,5 @@
-"""PyTorch's own database of operators: each compiled, beside itself, forward and gradients, to the bit through ATen. In a part of the run
-(HINDCAST_TEST_PART), each operator has some of its samples."""
+"""PyTorch's own database of operators: each compiled and compared with itself, forward and gradients, to the bit through ATen. A partial
+run (HINDCAST_TEST_PART) takes some samples of each operator."""
 
 import itertools
 import warnings
@@ -17,14 +17,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal import common_methods_invocations as database
 
-# A seed that an operator of the database sets is no part of a program: the test sets it.
+# A program cannot contain the seed that an operator of the database sets: the test sets it.
 database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
 SAMPLES = 3
 CALLS = 3  # a trace, and two hits
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.int64, torch.bool)
 
-# What no program can say: by reason. The function itself runs there.
+# What a program cannot express, by reason. The function itself runs instead.
 EAGER_BY_REASON = {
     "sizes of results depend on the data": "linalg.lstsq linalg.lstsq.grad_oriented unique unique_consecutive",
     "reads a tensor's memory": "nn.functional.ctc_loss tensor_split",
@@ -40,11 +40,11 @@ def name_of(op):
 
 
 def operators():
-    """Each with the dtype to try it with."""
+    """All operators, each with the dtype to test."""
     found = []
     for op in database.op_db:
         dtype = next((dtype for dtype in DTYPES if dtype in op.supported_dtypes(DEVICE)), None)
-        if dtype is not None and not op.name.startswith(("empty", "new_empty")):  # no two calls are alike
+        if dtype is not None and not op.name.startswith(("empty", "new_empty")):  # each call returns different values
             found.append(pytest.param(op, dtype, id=name_of(op)))
     return found
 
@@ -53,9 +53,9 @@ is_in_part = part_of_run()
 
 
 def samples_of(op, dtype, requires_grad):
-    """(number, sample) of those that this run takes."""
+    """The samples that this run takes, as (number, sample)."""
     samples = itertools.islice(op.sample_inputs(DEVICE, dtype, requires_grad=requires_grad), SAMPLES)
-    offset = sum(name_of(op).encode())  # many operators have one sample: of them, too, each run takes some
+    offset = sum(name_of(op).encode())  # many operators have one sample: each run takes some of these too
     return [(i, sample) for i, sample in enumerate(samples) if is_in_part(i + offset)]
 
 
@@ -71,7 +71,7 @@ def detached(value):
     if not isinstance(value, torch.Tensor):
         return value
     value = dense(value.detach())
-    return value.cfloat() if value.dtype == torch.chalf else value  # nothing compares these
+    return value.cfloat() if value.dtype == torch.chalf else value  # chalf has no comparisons
 
 
 def needs_gradient(value):
@@ -84,7 +84,7 @@ def weighted(tensor):
 
 
 def outcome(function, sample):
-    """Results, whether they need gradients, gradients of the arguments, and what became of these."""
+    """Results, whether they need gradients, gradients of the arguments, and the arguments afterwards."""
     args, kwargs = tree_map(own, ((sample.input, *sample.args), sample.kwargs))
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     torch.manual_seed(0)
@@ -130,7 +130,7 @@ def test_an_operator(op, dtype):
 
 
 def grown(sample, dim, times):
-    """The sample with `dim` of all tensors that are as long there as the first one repeated; None: it has none."""
+    """The sample with `dim` repeated in all tensors that are as long there as the first one; None: no such dim."""
     tensors = [leaf for leaf in tree_leaves((sample.input, sample.args, sample.kwargs)) if isinstance(leaf, torch.Tensor)]
     if not tensors or tensors[0].dim() == 0:
         return None
@@ -149,7 +149,7 @@ def grown(sample, dim, times):
     )
 
 
-# By sizes that are symbols; through them the function asks for more than programs know.
+# With symbolic sizes the function needs more than programs can express.
 EAGER_WHERE_SIZES_CHANGE = {"repeat_interleave", "as_strided_scatter", "as_strided"}
 
 

@@ -54,7 +54,7 @@ def test_every_workload_is_replayed_with_stocks_gradients(compiler):
 
 def test_peak_memory_is_what_the_allocator_was_asked_for():
     x = torch.ones(1000, requires_grad=True)
-    # The gradients of sum (expanded, hence 4 bytes) and of exp; x takes the second.
+    # The gradients of sum (expanded, hence 4 bytes) and of exp; x takes over the second.
     assert memory.peak_bytes(lambda: x.exp().sum(), lanes.Lane()) == 4 + 4000
 
 

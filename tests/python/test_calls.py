@@ -1,4 +1,4 @@
-"""Ways to call autograd, and what it says when they are wrong."""
+"""Ways to call autograd, and its errors for wrong calls."""
 
 import hindcast
 import pytest
@@ -113,7 +113,7 @@ def test_a_saved_tensor_that_was_modified():
         a = leaf(3)
         b = a.sin()
         y = (b * b).sum()
-        b.data  # not this: data has versions of its own
+        b.data  # not b.data, which has a version counter of its own
         with torch.no_grad():
             b.mul_(2)
         return error_of(y.backward)

@@ -1,4 +1,4 @@
-"""PyTorch's own compiled autograd in the same process. A node class gives its formula to whoever asks first, for good."""
+"""PyTorch's own compiled autograd in the same process. A node class registers its formula with the first caller, permanently."""
 
 from processes import python
 

@@ -1,4 +1,4 @@
-"""Force fields whose pairs and species are found by nonzero() and masks: their sizes depend on data."""
+"""Force fields that find pairs and species by nonzero() and masks: their sizes depend on data."""
 
 import contextlib
 import math
@@ -13,7 +13,7 @@ CUTOFF, SPECIES, SHIFTS = 5.2, 3, 8
 
 
 class ForceField(torch.nn.Module):
-    """Of ANI's kind: radial functions of pairs, summed by atom and species, then a net for each species."""
+    """Similar to ANI: radial functions of pairs, summed per atom and species, then a net per species."""
 
     def __init__(self):
         super().__init__()
@@ -67,4 +67,4 @@ def test_energies_and_forces(is_guarded):
         for one, other in zip(seen, expected):
             assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(1, other.abs().max().item())), call
     stats = compiled.aot_stats()
-    assert stats["hits"] >= 18 and stats["eager"] == 0 and stats["traces"] <= 6, stats  # one for each: no atom of a kind, one atom, more
+    assert stats["hits"] >= 18 and stats["eager"] == 0 and stats["traces"] <= 6, stats  # one for each: no atom of a kind, one, more

@@ -1,4 +1,4 @@
-"""DistributedDataParallel and FSDP2 over Gloo: two processes on this machine, which meet at a file."""
+"""DistributedDataParallel and FSDP2 over Gloo: two processes on this machine, which rendezvous through a file."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SETTINGS = ["plain", "static_graph", "find_unused_parameters", "gradient_as_buck
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    """What each of the two saw."""
+    """The output of both processes."""
     meeting = tmp_path_factory.mktemp("distributed") / "meeting"
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     workers = [

@@ -1,4 +1,4 @@
-"""DTensors, of a mesh of one process: as a root they are left to PyTorch, in between they are opaque nodes of a captured graph."""
+"""DTensors on a mesh of one process: roots are left to PyTorch, in between they are opaque nodes of a captured graph."""
 
 import hindcast
 import pytest

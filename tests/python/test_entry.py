@@ -1,4 +1,4 @@
-"""hindcast._C: calls that enter C++ once do what Python's own code does, and only where nothing is unusual."""
+"""hindcast._C: calls with a direct entry to C++ behave like Python's code, and the entry is taken only for usual calls."""
 
 import collections
 import contextlib
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(calls is None, reason="HINDCAST_PYTHON_CALLS=ope
 
 @contextlib.contextmanager
 def counted(monkeypatch, owner, name):
-    """Calls of Python's own code."""
+    """Counts the calls of Python's own code."""
     own, count = getattr(owner, name), [0]
 
     def counting(*args, **kwargs):
@@ -43,7 +43,7 @@ def counted(monkeypatch, owner, name):
 
 @pytest.fixture
 def by_python(monkeypatch):
-    """How many calls of a compiled function Python's code takes."""
+    """How many calls of a compiled function run through Python's code."""
     with counted(monkeypatch, _aot.AotFunction, "_call") as count:
         yield count
 
@@ -77,7 +77,7 @@ def test_known_arguments_enter_c(name, by_python):
     warm(f, *given, **named)
     by_python[0] = 0
     for _ in range(5):
-        given, named = arguments(torch.randn(4), torch.randn(4))  # other objects each time
+        given, named = arguments(torch.randn(4), torch.randn(4))  # new objects each time
         same(f(*given, **named), function(*given, **named))
     assert by_python[0] == 0
 
@@ -361,7 +361,7 @@ def test_threads():
 
 
 def test_other_threads_run_while_a_program_does():
-    """A program of the user's own waits for another thread, in code that does not let go of the GIL itself."""
+    """A user's program waits for another thread, in code that does not release the GIL itself."""
     main = threading.get_ident()
     went_on = threading.Event()
 
@@ -474,7 +474,7 @@ def test_the_step_sees_what_changes(monkeypatch):
         both(lambda optimizer: optimizer.param_groups[0].update(weight_decay=0.1, betas=(0.5, 0.6)))
         both(lambda optimizer: optimizer.param_groups[0].update(maximize=True, lr=1))
         both(lambda optimizer: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())))
-        both(lambda optimizer: optimizer.param_groups[0]["params"].reverse())  # state in another order
+        both(lambda optimizer: optimizer.param_groups[0]["params"].reverse())  # the state in another order
         assert count[0] == in_python
         both(lambda optimizer: optimizer.param_groups[0].update(lr=torch.tensor(0.1)))
         assert count[0] > in_python
@@ -534,7 +534,7 @@ def test_what_no_kernel_takes_is_the_optimizers():
         for parameters in both:
             torch.manual_seed(i)
             for parameter in parameters:
-                parameter.grad = torch.randn(4, 3)  # of the second one in another layout
+                parameter.grad = torch.randn(4, 3)  # the second one has another layout
         nn.utils.clip_grad_norm_(both[1], 0.5)
         step()
         of_stock.step()
@@ -736,7 +736,7 @@ def test_a_backward_in_a_thread_without_a_guard():
 
 
 def alone(test):
-    """In a process of its own: resident memory is also that of what earlier tests left behind, threads among it."""
+    """In a separate process: resident memory also includes what earlier tests left behind, such as threads."""
 
     @functools.wraps(test)
     def run():
@@ -760,12 +760,12 @@ def _keeps_nothing(call, objects, times):
             call()
 
     run()
-    hindcast.wait()  # a kernel that is being compiled has memory of its own
+    hindcast.wait()  # a kernel that is being compiled takes memory
     run()
     gc.collect()
     references = [sys.getrefcount(each) for each in objects]
     grown = []
-    for _ in range(3):  # other threads of the process may take memory once, what calls keep grows each time
+    for _ in range(3):  # other threads of the process may take memory once; a leak of calls grows each time
         resident = _resident()
         run()
         gc.collect()

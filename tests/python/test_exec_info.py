@@ -1,4 +1,4 @@
-"""What a hook is told of the nodes that will run."""
+"""What a hook can read of the nodes that will run."""
 
 import torch
 from side_by_side import STEPS, error_of, leaf, same_as_stock

@@ -1,4 +1,4 @@
-"""Modes of torch functions: they see what Python calls, in hooks and nodes too, and nothing that PyTorch's engine does."""
+"""Modes of torch functions: they see Python's calls, also in hooks and nodes, and none of those of PyTorch's engine."""
 
 from contextlib import ExitStack, contextmanager
 
@@ -29,7 +29,7 @@ def default_device(device):
 
 
 def seen_by_python():
-    """What a hook or a node can tell of the modes that it runs under."""
+    """The modes that a hook or a node runs under."""
     return torch._C._len_torch_function_stack(), torch._C._is_torch_function_enabled(), torch.ones(2).device.type
 
 

@@ -1,4 +1,4 @@
-"""torch.autograd.Function written in Python: called as itself, in its place in the graph."""
+"""torch.autograd.Function written in Python: called as itself, at its place in the graph."""
 
 import hindcast
 import pytest
@@ -34,7 +34,7 @@ class ScaledOnce(Function):
 
 
 class Split(Function):
-    """Two results of which the second gives no gradient back, and an input that gets None."""
+    """Two results, the second of which returns no gradient, and an input that gets None."""
 
     @staticmethod
     def forward(ctx, x, y):

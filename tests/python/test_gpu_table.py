@@ -1,4 +1,4 @@
-"""bench/gpu/table.py, on numbers that are made up: each target is met, missed, or not looked at where a row lacks the numbers for it."""
+"""bench/gpu/table.py with made-up numbers: each target is met, missed, or not checked if a row lacks the numbers for it."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "bench/gpu/table.py"
 
-# A row, numbers that reach its target, numbers that do not, and what the table says of it then.
+# A row, numbers that reach its target, numbers that do not, and the table's message then.
 CASES = {
     "bandwidth": ("bias_gelu/8192x4096/float32", {"floor_share": 0.9}, {"floor_share": 0.899}, "copy's bandwidth 0.899 >= 0.900"),
     "bandwidth at 64 MiB": ("seed/add_norm_add/2x4096x4096/float16", {"floor_share": 0.9}, {"floor_share": 0.5}, "0.500 >= 0.900"),
@@ -33,7 +33,7 @@ CASES = {
 @pytest.fixture
 def table(tmp_path):
     def table(rows):
-        """What is printed of these rows; each space is one."""
+        """The table printed for these rows, with single spaces."""
         benchmarks = [{"name": f"{name}/iterations:1/manual_time", "run_type": "iteration", **row} for name, row in rows.items()]
         file = tmp_path / "rows.json"
         file.write_text(json.dumps({"benchmarks": benchmarks}))

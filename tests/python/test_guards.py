@@ -198,7 +198,7 @@ def test_bad_options_are_refused_when_the_guard_is_made(options, error, text):
     [
         ({"dynamic": "never"}, 3),
         ({"limit": 1}, 1),
-        ({"collector": "visitor"}, 3),  # it sees no name in a saved size that says that it is one
+        ({"collector": "visitor"}, 3),  # it sees no field name that marks a saved number as a size
         ({"deterministic": True}, 2),
         ({"verify": True}, 2),
         ({"nan_guard": True}, 2),

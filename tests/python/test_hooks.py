@@ -103,7 +103,7 @@ def test_an_exception_of_a_hook_arrives_as_itself():
 
     w = leaf(3)
     with hindcast.enable("eager"):
-        for _ in range(2):  # while it is captured, and before anything is kept
+        for _ in range(2):  # during the capture, and before anything is kept
             y = w.sin()
             y.register_hook(failing)
             with pytest.raises(HookError) as raised:
@@ -234,7 +234,7 @@ def test_the_current_node_is_the_one_whose_hook_runs():
 
 
 def test_an_unpack_hook_registers_a_hook_on_its_node():
-    """As offloading of activations to the host does, to free what it brought back once the node has run."""
+    """Like offloading of activations to the host, which frees the copies once the node has run."""
     seen = []
 
     def unpack(tensor):
@@ -261,7 +261,7 @@ def test_an_unpack_hook_registers_a_hook_on_its_node():
 
 @pytest.mark.parametrize("where", ["register_prehook", "register_hook"])
 def test_what_a_hook_leaves_on_the_thread_ends_with_its_node(where):
-    """The stock engine begins each node with the thread's state of backward()."""
+    """The stock engine starts each node with the thread state of backward()."""
 
     class Mode(torch.overrides.TorchFunctionMode):
         pass

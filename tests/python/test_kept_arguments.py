@@ -10,7 +10,7 @@ import hindcast
 
 
 def without_parameters(module):
-    """The module's parameters are plain attributes from now on, that a function sets. Their names, and leaves in their place."""
+    """Turns the module's parameters into plain attributes, which a function sets. Returns their names, and leaves in their place."""
     names = [name for name, _ in module.named_parameters()]
     leaves = []
     for name in names:

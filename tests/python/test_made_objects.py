@@ -1,4 +1,4 @@
-"""Objects that a compiled function makes and returns: each call makes its own, as the function would."""
+"""Objects that a compiled function creates and returns: each call creates new ones, as the function would."""
 
 import os
 
@@ -71,7 +71,7 @@ def with_an_object_from_outside(x):
 
 
 def tensors_of(value, seen=None):
-    """All tensors and numbers, as they are reached."""
+    """All tensors and numbers, in the order of traversal."""
     seen = set() if seen is None else seen
     if isinstance(value, torch.Tensor):
         return [value]
@@ -151,7 +151,7 @@ def test_what_hangs_in_a_circle_is_not_kept():
     def function(x):
         y = x * 2
 
-        def walk(steps):  # it refers to itself, so that `y` lives on until Python collects its garbage
+        def walk(steps):  # it refers to itself, so `y` lives until the garbage collector runs
             return y if steps == 0 else walk(steps - 1)
 
         return walk(2).sin()
@@ -199,7 +199,7 @@ def llama():
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_a_language_model_returns_its_cache(make):
     torch.manual_seed(0)
-    model = make().eval()  # of dropouts
+    model = make().eval()  # disables dropout
     words = torch.randint(64, (2, 12))
     compiled = hindcast.aot_module(model, "eager", "eager", async_=False)
 
@@ -214,7 +214,7 @@ def test_a_language_model_returns_its_cache(make):
         assert_same(step(compiled), step(model), f"call {call}")
     assert compiled.aot_stats()["hits"] == CALLS - 1, compiled.aot_stats()
 
-    # The cache is a real one: the model goes on with it.
+    # The cache is a real one: the model can continue with it.
     with torch.no_grad():
         after = [net(input_ids=words[:, :6], use_cache=True).past_key_values for net in (compiled, compiled, model)]
         following = [model(input_ids=words[:, 6:7], past_key_values=cache).logits for cache in after]
@@ -243,7 +243,7 @@ def test_sets_are_made_anew():
 
 
 def test_a_kept_tensor_costs_few_collections():
-    """A full collection of a program with PyTorch in it takes some 0.1 s."""
+    """A full collection in a program with PyTorch takes some 0.1 s."""
 
     class Running(torch.nn.Module):
         def __init__(self):

@@ -42,7 +42,7 @@ def vit():
     model = torchvision.models.VisionTransformer(
         image_size=16, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32, dropout=0.1, num_classes=CLASSES
     )
-    torch.nn.init.normal_(model.heads.head.weight, std=0.1)  # zeros at first, which would let no gradient through
+    torch.nn.init.normal_(model.heads.head.weight, std=0.1)  # initially zeros, which would block gradients
     x, y = images(16), classes()
     return model, lambda to: scored(model(to(x)), y)
 
@@ -100,7 +100,7 @@ def train(name, optimizer, dtype=torch.float32):
 
 
 def gradient(name, dtype=torch.float32, times=1):
-    """All of it as one vector, from the last of `times` equal backwards."""
+    """The gradients as one vector, from the last of `times` equal backwards."""
     model, loss = made(name, dtype)
     for _ in range(times):
         torch.manual_seed(1)
@@ -128,8 +128,8 @@ def test_losses_and_parameters_are_equal_to_the_bit(name, optimizer):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_kernels_round_less_than_float32_does(name):
-    """float64 shows how much stock's own gradient is rounded: 2e-7 to 5e-6 of it here. Where a ReLU's input is zero but for
-    rounding it is much more, as in ResNet; both engines have the forward in common, so that does not count between them."""
+    """float64 shows how much stock's own gradient is rounded: 2e-7 to 5e-6 of it here. If a ReLU's input is zero up to rounding, as in
+    ResNet, it is much more; both engines share the forward, so that does not count between them."""
     stock = gradient(name)
     rounding = (stock - gradient(name, torch.float64)).norm()
     with hindcast.enable("fused", async_=False):
@@ -141,8 +141,8 @@ def test_kernels_round_less_than_float32_does(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_are_close_with_kernels(name):
-    """As close as float32's are to float64's. Not with AdamW: dividing a gradient by its own size, it makes whole steps of what
-    is only rounding, as the gradient of a bias of keys is, whichever engine rounds."""
+    """As close as float32's are to float64's. Not with AdamW: it divides a gradient by its own size, and so makes whole steps of mere
+    rounding, as in the gradient of a bias of keys, with either engine."""
     stock, _ = train(name, "sgd")
     exact, _ = train(name, "sgd", torch.float64)
     with hindcast.enable("fused", async_=False):

@@ -1,4 +1,4 @@
-"""What a machine with cards runs over NCCL (tests/gpu/nccl_reducer.py), here over Gloo on the CPU."""
+"""The script for machines with cards over NCCL (tests/gpu/nccl_reducer.py), here over Gloo on the CPU."""
 
 import copy
 import importlib.util
@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[1] / "gpu" / "nccl_reducer.py"
 
 
 def run(*arguments, **environment):
-    """The exit status, and what it wrote."""
+    """The exit status and the output."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1", **environment},

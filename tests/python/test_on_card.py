@@ -1,4 +1,4 @@
-"""What only a card has: streams, its allocator, graphs that the program captures, autocast to float16, operators of cuDNN."""
+"""Features of a card only: streams, its allocator, graphs that the program captures, autocast to float16, operators of cuDNN."""
 
 import copy
 import io
@@ -87,7 +87,7 @@ def loss_of(result):
 
 
 def trained(model, call, inputs, guard, autocast=None, scaler=None):
-    """Losses, and the parameters and buffers behind some steps."""
+    """Losses, and the parameters and buffers after some steps."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for x in inputs:
@@ -354,7 +354,7 @@ def test_train_step(settings, scaled):
 
 
 def count_on_the_host(optimizer):
-    """As without a default device: a count on the card is no kernel's."""
+    """Moves step counts to the host, as without a default device: no kernel uses a count on the card."""
     for state in optimizer.state.values():
         if "step" in state:
             state["step"] = state["step"].cpu()
@@ -381,7 +381,7 @@ def test_a_whole_step_is_one_graph(name, optimizer):
         optimizers[0].step()
         near(step(x), expected.detach(), rtol=1e-3, atol=1e-4)
         near(step.update.grad_norm, norm, rtol=1e-3, atol=1e-4)
-        if name == "mlp":  # others have biases whose gradients are zero but for rounding, of which Adam makes whole moves
+        if name == "mlp":  # others have biases with zero gradients up to rounding, which Adam turns into whole moves
             near(ours.state_dict(), model.state_dict(), rtol=1e-3, atol=1e-4)
         count_on_the_host(optimizers[1])
     assert step.stats()["cuda_graph_launches"] > 0, step.why_no_cuda_graph

@@ -1,4 +1,5 @@
-"""compiled_step() against the optimizer's own step: the same state and parameters, to rounding, and all that hangs on step()."""
+"""compiled_step() compared with the optimizer's own step: the same state and parameters up to rounding, and everything attached to
+step()."""
 
 import copy
 import functools
@@ -152,7 +153,7 @@ def test_forms_of_memory(form):
         parameters[0].data = parameters[0].data.contiguous(memory_format=torch.channels_last)
         parameters[1].data = parameters[1].data.t().contiguous().t()
         parameters[3].data = torch.stack([parameters[3].data] * 2, -1)[..., 0]  # with gaps
-        if isinstance(optimizer, Adagrad):  # its state is made with it
+        if isinstance(optimizer, Adagrad):  # its state is created with it
             for parameter in parameters:
                 optimizer.state[parameter]["sum"] = torch.full_like(parameter, 0.5)
     for _ in range(3):
@@ -189,7 +190,7 @@ def test_a_parameter_without_a_gradient_stays_and_has_no_state(form):
         gradients = pair.gradients()
         gradients[1] = None
         if round_ < 2:
-            gradients[2] = None  # has one later
+            gradients[2] = None  # gets one later
         pair.take_step(gradients)
         pair.assert_same()
     assert_all_compiled(pair.step)
@@ -204,7 +205,7 @@ def test_sgd_without_momentum_keeps_no_state():
 
 def test_sgd_keeps_no_buffer_for_a_parameter_without_a_gradient():
     pair = Pair("sgd_momentum", sizes=[(3,), (4,)])
-    for parameters, optimizer in (pair.stock, pair.ours):  # as a state without a buffer is loaded
+    for parameters, optimizer in (pair.stock, pair.ours):  # like a loaded state without a buffer
         for parameter in parameters:
             optimizer.state[parameter] = {"momentum_buffer": None}
     pair.take_step([torch.ones(3), None])
@@ -285,7 +286,7 @@ def test_state_is_saved_and_loaded(form):
         files.append(io.BytesIO())
         torch.save(optimizer.state_dict(), files[-1])
         files[-1].seek(0)
-    pair.take_step()  # forgotten by what follows
+    pair.take_step()  # the following loads undo it
     for side, values_, file in zip((pair.stock, pair.ours), saved, files):
         with torch.no_grad():
             for parameter, value in zip(side[0], values_):
@@ -303,7 +304,7 @@ def test_replaced_state_is_found(form):
     pair.take_step()
     for parameters, optimizer in (pair.stock, pair.ours):
         optimizer.state[parameters[0]] = {name: torch.full_like(value, 0.25) for name, value in optimizer.state[parameters[0]].items()}
-        if not isinstance(optimizer, Adagrad):  # makes its state once
+        if not isinstance(optimizer, Adagrad):  # creates its state only once
             del optimizer.state[parameters[1]]
     pair.take_step()
     pair.assert_same()
@@ -415,7 +416,7 @@ def test_versions_change_as_by_the_optimizer(form):
         saved.backward()
 
 
-# ---- what hangs on step()
+# ---- what is attached to step()
 
 
 def test_a_closure_runs_with_gradients_and_its_loss_is_returned():
@@ -680,7 +681,7 @@ def test_a_grad_scaler_is_the_optimizers():
     assert pair.step.compiled == 0 and "GradScaler" in pair.step.why_original
 
 
-# Steps with an infinite gradient are skipped, and the scale falls.
+# Steps with an infinite gradient are skipped, and the scale is reduced.
 @pytest.mark.parametrize("form", ["sgd_momentum", "adam_fused"])
 @pytest.mark.parametrize("unscales", [False, True])
 def test_with_a_grad_scaler(form, unscales):
@@ -845,7 +846,7 @@ def test_gradients_are_clipped_where_they_are_read(norm_type, max_norm):
 
 @pytest.mark.parametrize("dtypes", [["float32"], ["float64"], ["bfloat16"], ["bfloat16", "float32"], ["bfloat16", "float16"]])
 def test_the_norm_has_the_dtype_of_the_gradients(dtypes):
-    # The norms of 9 and of 16 ones are 3 and 4: no dtype rounds them.
+    # The norms of 9 and of 16 ones are 3 and 4: exact in every dtype.
     parameters = [torch.ones(size, dtype=getattr(torch, dtype), requires_grad=True) for size, dtype in zip((9, 16), dtypes)]
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)

@@ -1,4 +1,4 @@
-"""Lanes of bench/peers.py that are processes of their own: what is a wrong loss, and what a result says."""
+"""Lanes of bench/peers.py that run as separate processes: which loss is wrong, and what a result reports."""
 
 import pathlib
 import sys

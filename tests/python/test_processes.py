@@ -1,4 +1,4 @@
-"""Fork, exit, interrupts, profiles, and models that are pickled."""
+"""Fork, exit, interrupts, profiles, and pickled models."""
 
 import copy
 import pickle
@@ -154,7 +154,7 @@ def test_data_loader_workers():
 
 @pytest.fixture
 def interrupts():
-    """Python's own handler, which a process that a shell started in the background does not have."""
+    """Python's own handler, which a process started by a shell in the background does not have."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Calls of a compiled function with changes of all that it sees between them, in any order: two equal worlds, one of them compiled."""
+"""Calls of a compiled function with changes of everything that it sees in between, in any order: two equal worlds, one of them compiled."""
 
 import contextlib
 import copy
@@ -11,7 +11,7 @@ import torch
 from side_by_side import assert_same
 from test_what_can_change import CHANGES, HOOKS, make
 
-# These are of all modules, or replace what other changes look for.
+# These change all modules, or replace what other changes look for.
 NOT_HERE = {"module that goes", "order of modules", "class", "__dict__"}
 MODULE_CHANGES = {name: change for name, change in {**CHANGES, **HOOKS}.items() if name not in NOT_HERE and "all modules" not in name}
 STEPS = 60
@@ -52,7 +52,7 @@ class World:
 
 
 def arguments(how, rows, dtype):
-    """Two tensors; what they share is how they were made."""
+    """Two tensors; `how` decides what they share."""
     x = torch.randn(rows, 4, dtype=dtype)
     if how == "sliced":
         x = torch.randn(rows + 3, 4, dtype=dtype)[2:-1]
@@ -79,7 +79,7 @@ CONTEXTS = {
 
 
 def outcome(world, how, rows, context, factor, names):
-    """All that can be seen of one call."""
+    """Everything observable of one call."""
     torch.manual_seed(rows)
     dtype = world.module.first.weight.dtype
     x, y = arguments(how, rows, dtype)
@@ -110,7 +110,7 @@ SETTINGS += [("view", "x"), ("view", "y"), ("view", None)]
 
 
 def change(worlds, chosen):
-    """The same change of both. Returns what was changed, for messages."""
+    """The same change in both. Returns what was changed, for messages."""
     kind = chosen.random()
     if kind < 0.45:
         name = chosen.choice(list(MODULE_CHANGES))

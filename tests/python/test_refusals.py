@@ -1,4 +1,4 @@
-"""Calls that are left to PyTorch's engine as they are, each counted with its reason."""
+"""Calls that are left to PyTorch's engine unchanged, each counted with its reason."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""``python -m hindcast``: what a script sees is what it sees under ``python``."""
+"""``python -m hindcast``: a script sees the same as under ``python``."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def run_python(*arguments, cwd, **environment):
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program as a script under hindcast; ``options`` stand before it, ``arguments`` behind it."""
+    """Runs a program as a script under hindcast; ``options`` precede it, ``arguments`` follow it."""
 
     def run(program, *arguments, options=("--compiler", "eager"), preamble=PREAMBLE, **environment):
         (tmp_path / "script.py").write_text(preamble + program)

@@ -1,5 +1,5 @@
-"""Second derivatives of PyTorch's database of operators under hindcast.enable(): backwards with create_graph, and those behind them, to the
-bit through ATen. In a part of the run (HINDCAST_TEST_PART), each operator has some of its samples."""
+"""Second derivatives of PyTorch's database of operators under hindcast.enable(): backwards with create_graph and their backwards, to the
+bit through ATen. A partial run (HINDCAST_TEST_PART) takes some samples of each operator."""
 
 import hindcast
 import pytest
@@ -15,7 +15,7 @@ CALLS = 4  # a trace, one whose backward makes the program, and two hits
 
 
 def outcome(op, sample, orders=2):
-    """By order: of each argument that needs a gradient the gradient, and whether that needs one; or the error."""
+    """For each argument that needs a gradient: the gradient, and whether that needs one; or the error."""
     args, kwargs = tree_map(database.own, ((sample.input, *sample.args), sample.kwargs))
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     torch.manual_seed(0)
@@ -140,7 +140,7 @@ def is_close(seen, expected):
 @pytest.mark.parametrize("op", [each.values[0] for each in with_gradients() if each.values[0].supports_gradgrad], ids=name_of)
 @pytest.mark.filterwarnings("ignore")
 def test_through_compiled_functions(op, first):
-    """Without a guard. `first`: 1, the first calls have first derivatives only; 2, all calls have second ones."""
+    """Without a guard. `first`: 1, the first calls have only first derivatives; 2, all calls have second ones."""
     for i, sample in samples_of(op, torch.float32 if op.supports_dtype(torch.float32, DEVICE) else torch.float64, requires_grad=True):
         expected = outcome(op.op, sample)
         if len(expected) < 2 or isinstance(expected[-1], tuple):  # PyTorch has no second derivative of this sample
@@ -192,7 +192,7 @@ def test_modules(make, sizes, dtype):
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_backward_that_is_recorded_twice(layers):
-    """A GRU writes in place to pieces of its gates, whose values a backward derives again."""
+    """A GRU writes in place to chunks of its gates, whose values a backward reconstructs."""
     module = torch.nn.GRU(4, 4, layers)
     compiled = hindcast.aot_module(module)
     for _ in range(3):
@@ -222,7 +222,7 @@ def test_a_checkpoint_in_a_function():
 
 
 class PaiNN(torch.nn.Module):
-    """A force field with scalars and vectors of each atom."""
+    """A force field with scalars and vectors per atom."""
 
     def __init__(self, width=16):
         super().__init__()
@@ -286,7 +286,7 @@ def first_and_second(function, *args):
 PARTITIONS = [hindcast.partition.standard, hindcast.partition.min_cut]
 
 
-# Derivatives of extremes compare tensors. What a kernel computes again is rounded otherwise than what ATen has computed, and equal to nothing.
+# Derivatives of extremes compare tensors. What a kernel recomputes is rounded differently from ATen's result, and so never equal to it.
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize(
     "function",
@@ -314,7 +314,7 @@ def test_what_is_compared_is_computed_once(function, partition):
     [
         lambda x: torch.nn.functional.scaled_dot_product_attention(x[None], x[None] * 0.5, x[None].sin()),  # divides by the root of a size
         lambda x: x.var(unbiased=False) * x,  # compares real numbers
-        lambda x: torch.nn.functional.normalize((x * 0.2 + 1).prod(1) + 2, dim=0),  # a formula that looks at values
+        lambda x: torch.nn.functional.normalize((x * 0.2 + 1).prod(1) + 2, dim=0),  # a formula that depends on values
         lambda x: torch.nn.functional.batch_norm(torch.einsum("ij,ik->jk", x, x).zero_(), None, None, training=True),  # a write to a view
     ],
 )

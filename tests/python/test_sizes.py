@@ -1,4 +1,4 @@
-"""Functions that read sizes: one program for all sizes where only PyTorch gets them, numbers everywhere else."""
+"""Functions that read sizes: one program for all sizes if only PyTorch gets them, otherwise plain numbers."""
 
 import copy
 import random
@@ -96,12 +96,12 @@ def in_a_loop(x):
 
 
 def checked(x, y):
-    if x.shape != y.shape:  # no assert, which pytest makes another function of
+    if x.shape != y.shape:  # not assert, which pytest rewrites
         raise ValueError("shapes")
     return x * y.reshape(x.shape)
 
 
-# By how many traces there are at most for all of SIZES: the first is for its own size, the second for others, one for size 1.
+# The most traces for all of SIZES: the first is for its own size, the second for others, one for size 1.
 FOLLOWED = {
     "reshape": (lambda x: x.reshape(x.shape[0], -1, 4).tanh(), 3),
     "flattened": (flattened, 3),
@@ -135,7 +135,7 @@ def gradient_of(result, x):
 
 
 def assert_is_the_function(function, sizes=SIZES, **options):
-    """Returns what the compiled one counted."""
+    """Returns the counts of the compiled one."""
     f = hindcast.aot_function(function, fw_compiler="eager", bw_compiler="eager", back_off=False, **options)
     for size in sizes:
         x = leaf(size)
@@ -171,7 +171,7 @@ def test_batches_of_a_net_that_trains():
     assert f.aot_stats()["traces"] == 2 and f.aot_stats()["eager"] == 0
 
 
-# ---- who looks at a size gets a number
+# ---- code that looks at a size gets a number
 
 seen = []
 
@@ -356,7 +356,7 @@ def test_a_storage_offset_beside_a_transform():
         return torch.func.grad(lambda each: each.square().sum())(x) * x.storage_offset() + x
 
     memory = torch.randn(12)
-    function(memory)  # what torch.func imports draws numbers of Python's generator
+    function(memory)  # the import of torch.func draws from Python's generator
     f = hindcast.aot_function(function, fw_compiler="eager", bw_compiler="eager", back_off=False)
     for _ in range(3):
         for first in (0, 0, 2, 5):
@@ -383,7 +383,7 @@ def test_what_pytorch_exports_is_no_call_of_ours():
 
 
 class Writer:
-    """Writes functions that reckon with sizes, branch on them, and reshape and slice by them."""
+    """Writes functions that compute with sizes, branch on them, and reshape and slice by them."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -417,7 +417,7 @@ class Writer:
         if pick < 0.4:
             kept = list(self.names)
             body = self.statement(depth + 1)
-            self.names = kept  # may not be bound
+            self.names = kept  # may be unbound
             return [f"{indent}if {self.test()}:", *body]
         return [
             indent
@@ -453,7 +453,7 @@ def test_written_functions_are_what_they_are(first):
             for size in range(1, 20):
                 names["function"](leaf(size))
         except (RuntimeError, IndexError, ZeroDivisionError):
-            continue  # an error of the function's own
+            continue  # the function itself fails
         try:
             assert_is_the_function(names["function"], [random_sizes.randint(1, 19) for _ in range(14)])
         except BaseException:
@@ -463,7 +463,7 @@ def test_written_functions_are_what_they_are(first):
 
 @pytest.mark.parametrize("size", [torch.ops.aten.sym_size.int, lambda x, dim: torch.ops.aten.sym_numel.default(x)], ids=["size", "numel"])
 def test_sizes_that_operators_give(size):
-    """PyTorch computes x * torch.SymInt with a number of its own, 7777777."""
+    """PyTorch computes x * torch.SymInt with a placeholder number, 7777777."""
     function = hindcast.aot_function(lambda x: x * size(x, 0))
     for length in (3, 4, 5, 6, 4):
         x = torch.ones(length, requires_grad=True)

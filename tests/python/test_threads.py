@@ -9,11 +9,11 @@ import torch
 import torch.distributed as dist
 from side_by_side import STEPS, leaf, same_as_stock
 
-LIMIT = timedelta(seconds=20)  # after which gloo gives up, and the test has failed
+LIMIT = timedelta(seconds=20)  # then gloo gives up, and the test has failed
 
 
 def join(store, rank, groups):
-    """One of two ends in this process. Under a name of its own, so that operators find it."""
+    """One of two ends in this process, with its own name, by which operators find it."""
     group = dist.ProcessGroup(store, rank, 2)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, dist.ProcessGroupGloo(store, rank, 2, LIMIT))
     group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
@@ -43,7 +43,7 @@ def no_switches():
 
 
 def test_python_runs_on_while_a_backward_waits_in_cpp(ends, no_switches):
-    """The node behind the hook waits, in C++, for a message that another Python thread sends once the hook has run."""
+    """The node after the hook waits, in C++, for a message that another Python thread sends once the hook has run."""
     swap = torch.ops._c10d_functional_autograd.all_to_all_single
 
     def program():

@@ -1,4 +1,4 @@
-"""torch.compile(backend="hindcast"): what a compiled module gives is what it gives eagerly: results, gradients, buffers, arguments."""
+"""torch.compile(backend="hindcast"): a compiled module gives what it gives eagerly: results, gradients, buffers, arguments."""
 
 import copy
 import gc
@@ -26,7 +26,7 @@ def fresh_dynamo():
 
 
 class Counted:
-    """The backend, whose compiled functions a test can ask."""
+    """The backend; keeps its compiled functions for the tests."""
 
     def __init__(self):
         self.made = []
@@ -48,7 +48,7 @@ def loss_of(result):
 
 
 def trained(module, call, sizes, make):
-    """All that a program sees of some steps."""
+    """Everything that a program sees of some steps."""
     seen = []
     for number, size in enumerate(sizes):
         torch.manual_seed(number)
@@ -73,7 +73,7 @@ def same_as_eager(module, make, sizes=SIZES, **settings):
 
 
 def close(seen, expected):
-    """What was expected, where it was seen but for rounding, of the largest number in a tensor."""
+    """`expected`, where `seen` equals it up to rounding relative to a tensor's largest number."""
     if isinstance(seen, (tuple, list)):
         return type(seen)(map(close, seen, expected))
     if isinstance(seen, torch.Tensor) and isinstance(expected, torch.Tensor) and seen.shape == expected.shape and seen.numel():
@@ -399,7 +399,7 @@ def test_what_runs_eagerly_says_why(capfd):
 
 
 def test_modules_in_the_graph():
-    """As Dynamo leaves them there on request: what is changed in them is seen."""
+    """As Dynamo leaves modules in the graph on request: changes in them are noticed."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
     with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False):
         call = torch.compile(model, backend="hindcast")

@@ -1,4 +1,4 @@
-"""torch.func and torch.autograd.functional under the guard: what they give and raise is what they do without it."""
+"""torch.func and torch.autograd.functional under the guard: the same results and errors as without it."""
 
 import pytest
 import torch
@@ -92,7 +92,7 @@ def test_errors_of_vjp():
         _, pull = vjp(f, torch.randn(3))
         pull(torch.ones(3), retain_graph=False)
         return (
-            error_of(lambda: pull(torch.ones(3))),  # the graph is gone
+            error_of(lambda: pull(torch.ones(3))),  # the graph is freed
             error_of(lambda: pull(torch.ones(4))),
             error_of(lambda: pull((torch.ones(3), torch.ones(3)))),
             error_of(lambda: vjp(lambda x: x > 0, torch.randn(3))),
@@ -112,7 +112,7 @@ def test_a_tensor_that_escaped_its_level():
         vjp(keeping, torch.randn(3))
         x, y = escaped
         w = leaf(3)
-        seen = [torch.autograd.grad(y, x, torch.ones(3)), error_of(y.sum().backward)]  # as a root; as what a root was made of
+        seen = [torch.autograd.grad(y, x, torch.ones(3)), error_of(y.sum().backward)]  # as a root; as a part of a root's graph
         for _ in range(STEPS):
             (w * y).sum().backward()
             (w * x).sum().backward(inputs=[w])

@@ -1,4 +1,4 @@
-"""HINDCAST_TRACE: the file that a program leaves, and the page in it, opened by Chromium without a window."""
+"""HINDCAST_TRACE: the file that a program writes, and the page in it, opened by Chromium without a window."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def backward(rows=300):
 
 
 def run(program, folder, **environment):
-    """What the program says on stderr."""
+    """The program's output on stderr."""
     variables = {**os.environ, **environment}
     variables.pop("HINDCAST_TRACE", None)
     if folder is not None:
@@ -156,7 +156,7 @@ def test_set_logs_does_not_switch_it_off(tmp_path):
 
 
 class Page(HTMLParser):
-    """The text of the elements that have an id, without scripts, and which elements there are."""
+    """The text of the elements with an id, without scripts, and which elements there are."""
 
     VOID = {"meta", "input", "link", "br"}
 
@@ -190,7 +190,7 @@ class Page(HTMLParser):
 def browser():
     for name in ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"):
         program = shutil.which(name)
-        # Ubuntu's chromium-browser is a script that asks for a snap.
+        # Ubuntu's chromium-browser is a script that requires a snap.
         if program and subprocess.run([program, "--version"], capture_output=True, timeout=60).returncode == 0:
             return program
     return None
@@ -218,7 +218,7 @@ def open_page(tmp_path_factory):
 
 
 def graph_views(file):
-    """By role: the part of the address that opens the first graph of it."""
+    """By role: the part of the address that opens its first graph."""
     graphs = [record for record in records_of(file) if record["kind"] == "graph"]
     return {graph["role"]: f"#graph/{i}/all" for i, graph in reversed(list(enumerate(graphs)))}
 

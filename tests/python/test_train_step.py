@@ -1,4 +1,4 @@
-"""hindcast.train_step() beside the same step as PyTorch has it, in float64."""
+"""hindcast.train_step() compared with the same step in PyTorch, in float64."""
 
 import copy
 
@@ -15,7 +15,7 @@ OPTIMIZERS = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=0.01),
-    "nadam": lambda parameters: torch.optim.NAdam(parameters, lr=0.01),  # its own code makes the updates
+    "nadam": lambda parameters: torch.optim.NAdam(parameters, lr=0.01),  # its own code does the updates
 }
 
 
@@ -30,7 +30,7 @@ def batch(step, rows=8):
 
 
 class Both:
-    """Two of one net, and what PyTorch does with one of them."""
+    """Two copies of one net, and PyTorch's step with one of them."""
 
     def __init__(self, make=OPTIMIZERS["adam"], net=None):
         self.ours = mlp() if net is None else net
@@ -126,7 +126,7 @@ def test_a_result_may_have_the_loss_twice_and_a_size():
 
 
 def test_modes_buffers_and_sizes():
-    # Without a bias, whose gradient would be nothing but rounding, which Adam scales up: batch norm subtracts it.
+    # Without a bias, whose gradient would be pure rounding, scaled up by Adam: batch norm subtracts it.
     net = nn.Sequential(nn.Linear(6, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)).double()
     both = Both(net=net)
     step = hindcast.train_step(both.of_ours, both.ours, nn.functional.mse_loss, async_=False, fallback_random=True)
@@ -251,7 +251,7 @@ def test_a_scaler():
 
 
 class Recompute(torch.autograd.Function):
-    """As reversible layers and other libraries' checkpoints do it."""
+    """Like reversible layers and other libraries' checkpoints."""
 
     @staticmethod
     def forward(ctx, x, layer):

@@ -1,4 +1,4 @@
-"""What C++ warns of in a backward is a warning of Python's, as with PyTorch's engine."""
+"""C++ warnings in a backward become Python warnings, as with PyTorch's engine."""
 
 import sys
 import warnings
@@ -10,7 +10,7 @@ from side_by_side import STEPS, error_of, leaf, run_seeded, same_as_stock
 
 
 def warned(function):
-    """What `function` warns of: text, category, and the place that it is shown with."""
+    """The warnings of `function`: text, category, and the reported location."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         function()
@@ -26,7 +26,7 @@ def indexed(x):
 
 @pytest.fixture(scope="module")
 def twice():
-    """An operator whose node is LibTorch's, and warns that it was given no formula."""
+    """An operator with a node of LibTorch's, which warns that there is no formula."""
     library = torch.library.Library("warning_tests", "DEF")
     library.define("twice(Tensor x) -> Tensor")
     library.impl("twice", lambda x: x.detach() * 2, "CPU")
@@ -39,7 +39,7 @@ def twice():
 
 @pytest.fixture
 def every_time():
-    """What is worth one warning in a process is warned of each time."""
+    """What warns once per process warns each time."""
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)

@@ -1,4 +1,4 @@
-"""All that a function sees besides its arguments, changed between two calls: a compiled one is compared with itself."""
+"""Everything that a function sees besides its arguments, changed between two calls: a compiled one is compared with itself."""
 
 import copy
 import enum
@@ -83,7 +83,7 @@ class Other(nn.Module):
 
 def make():
     torch.manual_seed(0)
-    # norm is in eval mode: in training mode it has state of its own
+    # norm is in eval mode: in training mode it would have state of its own
     return nn.Sequential(
         OrderedDict(
             first=nn.Linear(4, 5), scale=Scale(), dropout=nn.Dropout(0.5), norm=nn.LayerNorm(5), soft=nn.Softmax(1), last=nn.Linear(5, 3)
@@ -92,7 +92,7 @@ def make():
 
 
 def outcome(module, call):
-    """Of one step, to the bit: the result and all gradients."""
+    """Result and all gradients of one step, to the bit."""
     torch.manual_seed(1)
     x = torch.randn(6, 4, dtype=module.first.weight.dtype, requires_grad=True)
     module.zero_grad()
@@ -245,9 +245,9 @@ def test_what_is_as_it_was_is_a_hit():
     compiled = hindcast.aot_module(module, "eager", "eager")
     for step in range(20):
         module.train(step % 2 == 0)
-        module.scale.temperature = float(str(1 + step % 3))  # another object each time
+        module.scale.temperature = float(str(1 + step % 3))  # a new object each time
         module.scale.config.unread += 1
-        module.unread = step % 2  # modules are looked at as a whole
+        module.unread = step % 2  # modules are compared as a whole
         outcome(module, compiled)
     stats = compiled.aot_stats()
     assert stats["traces"] == 6 and stats["hits"] == 14, stats
@@ -460,7 +460,7 @@ def test_numbers_of_other_generators_than_torchs(name):
 
 
 class Unusual(dict):
-    """Whose methods are not to be called while nobody calls them."""
+    """Its methods must not be called unless the program calls them."""
 
     def refuse(self, *args):
         raise AssertionError("nobody called this")
@@ -497,7 +497,7 @@ def test_threads_while_the_state_changes():
     def work(seed):
         try:
             for i in range(200):
-                thing = Thing()  # gone with the next one
+                thing = Thing()  # destroyed at the next one
                 thing.scale = float(i % 3 + seed)
                 thing_of.last = thing
                 x = torch.full((2, 3), float(i))
@@ -699,7 +699,7 @@ def test_a_module_with_a_compiled_part_is_copied(name):
     expected = step(net)
     made = COPIES[name](net)
     net.scale = 5.0
-    if name != "copy":  # its self.call is that of the first
+    if name != "copy":  # its self.call is the first one's
         for _ in range(2):
             assert_same(step(made), expected)
     assert made.inner.aot_stats() is not None
@@ -798,7 +798,7 @@ def test_a_compiled_container():
 
 def test_without_fallback_only_what_cannot_be_traced_raises():
     f = hindcast.aot_function(lambda x, thing: x * thing.scale, "eager", "eager", fallback=False)
-    for _ in range(50):  # each another object
+    for _ in range(50):  # a new object each time
         assert_same(f(torch.ones(3), Thing()), torch.full((3,), 2.0))
 
 
@@ -812,7 +812,7 @@ def test_lazy_modules():
             compiled(x).sum().backward()
         assert module[0].weight.shape == (4, 3) and module[0].weight.grad is not None
         seen = compiled.eval()(x) if isinstance(compiled, nn.Module) else compiled(x)
-        torch.testing.assert_close(seen, module(x))  # a kernel's product sums up in another order
+        torch.testing.assert_close(seen, module(x))  # a kernel's product sums in another order
 
 
 # ---- memory
@@ -864,6 +864,6 @@ def test_an_object_that_has_a_compiled_method_goes():
 def test_an_id_that_comes_again_is_another_object():
     f = hindcast.aot_function(lambda x, thing: x * thing.scale, "eager", "eager")
     for i in range(200):
-        thing = Thing()  # mostly where the one before was
+        thing = Thing()  # mostly at the previous one's address
         thing.scale = float(i)
         assert_same(f(torch.ones(3), thing), torch.ones(3) * i)

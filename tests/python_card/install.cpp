@@ -1,4 +1,4 @@
-// Operators by which tests in Python install the emulated card, and ask for what was done wrong on it.
+// Operators by which tests in Python install the emulated card, and take the errors found on it.
 
 #include <torch/library.h>
 

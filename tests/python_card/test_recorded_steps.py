@@ -1,4 +1,4 @@
-"""hindcast.train_step(cuda_graphs=True) on an emulated card, beside PyTorch's own steps."""
+"""hindcast.train_step(cuda_graphs=True) on an emulated card, compared with PyTorch's own steps."""
 
 import copy
 import gc
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-STEPS = 12  # one is traced, three more are watched
+STEPS = 12  # one is traced, three more are observed
 DEVICE = card.DEVICE
 
 
@@ -317,7 +317,7 @@ def test_a_bound_that_is_enough_for_one_kind():
     assert lanes.launches() > 0 and "cuda_graph_bytes" in lanes.step.why_no_cuda_graph
     launches = lanes.launches()
     for seed in range(4):
-        lanes.both(seed, 5)  # was not dropped for the other one
+        lanes.both(seed, 5)  # was not evicted for the other one
     assert lanes.launches() == launches + 4
 
 
@@ -331,7 +331,7 @@ def test_graphs_of_programs_that_are_gone_are_freed():
     step = hindcast.train_step(optimizer, lambda x, y, scale: loss_of(net, x, y) * scale.factor, cuda_graphs=True, async_=False)
     kept = []
     for _ in range(4):
-        scale = Scale()  # another kind of call, which ends with the object
+        scale = Scale()  # another kind of call, dropped with the object
         for seed in range(8):
             step(*batch(seed), scale)
         kept.append(step.stats()["cuda_graph_bytes"])
@@ -358,7 +358,7 @@ def test_reset_and_the_end_free_the_graphs():
     for seed in range(STEPS):
         lanes.both(seed)
     net, optimizer = weakref.ref(lanes.ours), weakref.ref(lanes.of_ours)
-    lanes.ours.first.weight.owner = lanes.step  # a cycle, which Python's collector is to find
+    lanes.ours.first.weight.owner = lanes.step  # a cycle for the garbage collector to find
     del lanes
     gc.collect()
     assert net() is None and optimizer() is None
